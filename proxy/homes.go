@@ -133,6 +133,7 @@ func (p *Proxy) inside() http.Handler {
 	})
 	outer := http.NewServeMux()
 	outer.Handle(cluster.PlacedPattern, p.traces.Around(p.placed))
+	outer.HandleFunc(reconnectPattern, p.reconnectPlaced)
 	outer.HandleFunc(cluster.PresentPattern, p.others.leads.Present)
 	outer.Handle("/", p.homes.Inside(p.desk.connected.Bounded(p.traces.Around(mux), refuse)))
 	return outer

@@ -2,15 +2,20 @@ package proxy
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"maps"
 	"net/http"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
 
 	"toolfinch/cluster"
 	"toolfinch/configs"
+	"toolfinch/printable"
 	"toolfinch/register"
 	"toolfinch/tool"
 	"toolfinch/transport"
@@ -24,6 +29,7 @@ import (
 type placements struct {
 	desk  *desk
 	leads *cluster.Leads
+	hands http.RoundTripper // the connections to the other replicas
 
 	mu     sync.Mutex // guards what follows; never held over I/O
 	all    map[string]*placed
@@ -50,7 +56,7 @@ func newPlacements(beside *others, d *desk) *placements {
 	if beside == nil || beside.hands == nil {
 		return nil
 	}
-	return &placements{desk: d, leads: beside.leads, all: map[string]*placed{}}
+	return &placements{desk: d, leads: beside.leads, hands: beside.hands, all: map[string]*placed{}}
 }
 
 // elsewhere is upstream.Options.Elsewhere.
@@ -188,6 +194,59 @@ func (p *placements) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	one.http.ServeHTTP(w, r)
+}
+
+// reconnectPattern is where another replica has a placed server connected anew.
+const reconnectPattern = "POST " + cluster.PlacedPattern + "/reconnect"
+
+// reconnect has a placed server connected anew by the replica that runs it, if that is another.
+func (p *placements) reconnect(ctx context.Context, server string) error {
+	if p == nil {
+		return nil
+	}
+	p.mu.Lock()
+	is := p.all[server] != nil
+	p.mu.Unlock()
+	at, err := p.leads.Placed(server)
+	if !is || err != nil || at == "" {
+		return nil // connecting says that nobody runs it
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, at+"/reconnect", nil)
+	if err != nil {
+		return err
+	}
+	answer, err := p.hands.RoundTrip(request)
+	if err != nil {
+		p.desk.views.log.Warn("the replica that runs a server's process was not reached", "server", server, "error", err)
+		return fmt.Errorf("%w: the replica that runs its process was not reached", upstream.ErrNotConnected)
+	}
+	defer answer.Body.Close()
+	if answer.StatusCode != http.StatusNoContent {
+		said, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
+		return errors.New(printable.Line(strings.TrimSpace(string(said))))
+	}
+	return nil
+}
+
+// reconnectPlaced is what reconnect asks for.
+func (p *Proxy) reconnectPlaced(w http.ResponseWriter, r *http.Request) {
+	server := r.PathValue("server")
+	if at, err := p.placed.leads.Placed(server); err != nil || at != "" {
+		http.Error(w, "another replica runs its process now", http.StatusMisdirectedRequest)
+		return
+	}
+	rows, err := rest{p}.relist(r.Context(), []string{server}, p.pool.Reconnect)
+	if err == nil {
+		err = rows[0].Err
+	}
+	if err != nil {
+		if failed, ok := errors.AsType[*upstream.Error](err); ok {
+			err = failed.Err // which server, and what of it, is known there
+		}
+		http.Error(w, err.Error(), http.StatusBadGateway)
+		return
+	}
+	w.WriteHeader(http.StatusNoContent)
 }
 
 // follow connects placed servers anew that run somewhere else than before.

@@ -215,6 +215,7 @@ func TestAServerWithOneProcess(t *testing.T) {
 	})
 	s.on("resources/read", func(r *request) { r.result(`{"contents":[{"uri":"res://a","text":"A"}]}`) })
 	config := configOf(t, []*script{s})
+	config.REST = true
 	config.Store = postgres.Start(t)
 	var all []*replica
 	for range 3 {
@@ -252,6 +253,24 @@ func TestAServerWithOneProcess(t *testing.T) {
 			}
 		}
 	}
+	began := len(s.got("initialize"))
+	for i, r := range all { // whichever is asked, the process starts again where it runs
+		if status, answer := rest(t, http.MethodPost, r.url+"/api/servers/kept/reconnect", ``); status != http.StatusOK || !strings.Contains(answer, `"ready"`) {
+			t.Errorf("reconnecting through replica %d: %d %s", i, status, answer)
+		}
+	}
+	if n := len(s.got("initialize")) - began; n != 3 {
+		t.Errorf("three times connected anew, the server was started %d times", n)
+	}
+	s.on("initialize", func(r *request) { r.fail(`{"code":-32000,"message":"out of order"}`) })
+	if status, answer := rest(t, http.MethodPost, all[1].url+"/api/servers/kept/reconnect", ``); status != http.StatusBadGateway || !strings.Contains(answer, "out of order") {
+		t.Errorf("reconnecting a server that does not start again: %d %s", status, answer)
+	}
+	s.on("initialize", nil)
+	if status, answer := rest(t, http.MethodPost, all[1].url+"/api/servers/kept/reconnect", ``); status != http.StatusOK {
+		t.Errorf("reconnecting it when it does: %d %s", status, answer)
+	}
+	everyOne("connected anew", 1)
 	for i, level := range []string{"error", "info", "warning"} { // as its clients say, one at each replica
 		newClient(t, all[i].Proxy, all[i].url, kind{}, `{}`, reply).ask("logging/setLevel", `{"level":"`+level+`"}`)
 		is := ""

@@ -93,7 +93,12 @@ func (h rest) Reconnect(ctx context.Context, name string) (web.Upstream, error) 
 	if !h.serves(name) {
 		return web.Upstream{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
 	}
-	rows, err := h.relist(ctx, []string{name}, h.pool.Reconnect)
+	rows, err := h.relist(ctx, []string{name}, func(ctx context.Context, name string) upstream.Change {
+		if err := h.placed.reconnect(ctx, name); err != nil {
+			return upstream.Change{Server: name, Err: &upstream.Error{Server: name, Op: "reconnect", Err: err}}
+		}
+		return h.pool.Reconnect(ctx, name)
+	})
 	switch {
 	case err != nil:
 		return web.Upstream{}, err

@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"maps"
 	"net/http"
@@ -21,6 +20,7 @@ import (
 	"toolfinch/transport"
 	"toolfinch/trust"
 	"toolfinch/upstream"
+	"toolfinch/upstream/conn"
 	"toolfinch/view"
 )
 
@@ -175,78 +175,103 @@ func (p *placements) close() {
 	}
 }
 
-// ServeHTTP serves another replica.
-func (p *placements) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// find returns a placed server, or nil.
+func (p *placements) find(server string) *placed {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.all[server]
+}
+
+// here returns the server that a request of another replica names, which runs here; nil where it does not,
+// which the other is told.
+func (p *placements) here(w http.ResponseWriter, r *http.Request) *placed {
 	server := r.PathValue("server")
 	p.mu.Lock()
 	one, serves := p.all[server], p.serves
 	p.mu.Unlock()
-	if !serves {
+	at, err := p.leads.Placed(server)
+	switch {
+	case !serves:
 		http.Error(w, "this replica serves no other now", http.StatusMisdirectedRequest)
-		return
-	}
-	if one == nil {
+	case one == nil:
 		http.Error(w, "no server of this name has placement: one here: the replicas have different configurations", http.StatusNotFound)
-		return
-	}
-	if at, err := p.leads.Placed(server); err == nil && at != "" { // it has moved: a chain of replicas would be a circle in the end
+	case err == nil && at != "": // it has moved: a chain of replicas would be a circle in the end
 		http.Error(w, "another replica runs its process now", http.StatusMisdirectedRequest)
-		return
+	default:
+		return one
 	}
-	one.http.ServeHTTP(w, r)
+	return nil
+}
+
+// ServeHTTP serves another replica.
+func (p *placements) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if one := p.here(w, r); one != nil {
+		one.http.ServeHTTP(w, r)
+	}
 }
 
 // reconnectPattern is where another replica has a placed server connected anew.
 const reconnectPattern = "POST " + cluster.PlacedPattern + "/reconnect"
 
-// reconnect has a placed server connected anew by the replica that runs it, if that is another.
-func (p *placements) reconnect(ctx context.Context, server string) error {
-	if p == nil {
-		return nil
+// reconnect has a placed server connected anew by the replica that runs it, if that is another,
+// and returns where. It returns "" where none does so: the server has just moved, or the replica is gone or of
+// an older version. Connecting waits for the next.
+func (p *placements) reconnect(ctx context.Context, server string) (at string, err error) {
+	if p == nil || p.find(server) == nil {
+		return "", nil
 	}
-	p.mu.Lock()
-	is := p.all[server] != nil
-	p.mu.Unlock()
-	at, err := p.leads.Placed(server)
-	if !is || err != nil || at == "" {
-		return nil // connecting says that nobody runs it
+	if at, err = p.leads.Placed(server); err != nil || at == "" {
+		return "", nil
 	}
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, at+"/reconnect", nil)
 	if err != nil {
-		return err
+		return "", err
 	}
 	answer, err := p.hands.RoundTrip(request)
-	if err != nil {
-		p.desk.views.log.Warn("the replica that runs a server's process was not reached", "server", server, "error", err)
-		return fmt.Errorf("%w: the replica that runs its process was not reached", upstream.ErrNotConnected)
+	if err != nil && ctx.Err() != nil {
+		return "", context.Cause(ctx)
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusNoContent {
-		said, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
-		return errors.New(printable.Line(strings.TrimSpace(string(said))))
+	said := ""
+	if err == nil {
+		text, _ := io.ReadAll(io.LimitReader(answer.Body, 4<<10))
+		answer.Body.Close()
+		said = printable.Line(strings.TrimSpace(string(text)))
+		switch answer.StatusCode {
+		case http.StatusNoContent:
+			return at, nil
+		case http.StatusBadGateway:
+			return "", errors.New(said)
+		case http.StatusGatewayTimeout:
+			return "", conn.Mark(errors.New(said), upstream.ErrTimeout)
+		}
 	}
-	return nil
+	p.desk.views.log.Warn("the replica that ran a server's process does not connect it anew", "server", server, "answer", said, "error", err)
+	return "", nil
 }
 
 // reconnectPlaced is what reconnect asks for.
 func (p *Proxy) reconnectPlaced(w http.ResponseWriter, r *http.Request) {
-	server := r.PathValue("server")
-	if at, err := p.placed.leads.Placed(server); err != nil || at != "" {
-		http.Error(w, "another replica runs its process now", http.StatusMisdirectedRequest)
+	one := p.placed.here(w, r)
+	if one == nil {
 		return
 	}
-	rows, err := rest{p}.relist(r.Context(), []string{server}, p.pool.Reconnect)
-	if err == nil {
-		err = rows[0].Err
+	rows, err := rest{p}.relist(r.Context(), []string{one.server}, p.pool.Reconnect)
+	if err != nil { // this replica ends
+		http.Error(w, err.Error(), http.StatusMisdirectedRequest)
+		return
 	}
-	if err != nil {
-		if failed, ok := errors.AsType[*upstream.Error](err); ok {
-			err = failed.Err // which server, and what of it, is known there
-		}
+	err = rows[0].Err
+	if failed, ok := errors.AsType[*upstream.Error](err); ok {
+		err = failed.Err // which server, and what of it, is known there
+	}
+	switch {
+	case err == nil:
+		w.WriteHeader(http.StatusNoContent)
+	case errors.Is(err, upstream.ErrTimeout):
+		http.Error(w, err.Error(), http.StatusGatewayTimeout)
+	default:
 		http.Error(w, err.Error(), http.StatusBadGateway)
-		return
 	}
-	w.WriteHeader(http.StatusNoContent)
 }
 
 // follow connects placed servers anew that run somewhere else than before.

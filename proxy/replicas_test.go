@@ -283,6 +283,9 @@ func TestAServerWithOneProcess(t *testing.T) {
 	}
 	all[0].stop()
 	all = all[1:]
+	if status, answer := rest(t, http.MethodPost, all[1].url+"/api/servers/kept/reconnect", ``); status != http.StatusOK {
+		t.Errorf("reconnecting while the server moves: %d %s", status, answer)
+	}
 	await.True(t, func() bool { return processes(all) == 1 })
 	c := newClient(t, all[0].Proxy, all[0].url, kind{}, `{}`, reply)
 	await.True(t, func() bool { return !failed(c.ask("tools/call", `{"name":"kept_count","arguments":{}}`)) })
@@ -762,26 +765,50 @@ func TestReplicasListTheSame(t *testing.T) {
 	auto.DirectBelow = 300
 	config := configOf(t, []*script{s}, auto)
 	config.Store = postgres.Start(t)
-	all := []*replica{addReplica(t, reaching(t, config)), addReplica(t, reaching(t, config))}
-	asked := viewClient(t, all[0].Proxy, all[0].url, "auto", true)
-	if got := asked.listed(); !slices.Equal(got, []string{"shop_hat"}) {
-		t.Fatalf("it is listed %v", got)
+	var all []*replica
+	var clients []*rawClient
+	for range 2 {
+		r := addReplica(t, reaching(t, config))
+		all, clients = append(all, r), append(clients, viewClient(t, r.Proxy, r.url, "auto", true))
 	}
-	listening := (&meeting{rawClient: asked}).listen(`{"toolsListChanged":true}`)
+	becomes := func(defs []string, exposed ...string) {
+		t.Helper()
+		s.list("tools", defs...)
+		s.tell(t, "notifications/tools/list_changed", `{}`)
+		for _, r := range all {
+			has(t, r.Proxy, "auto", exposed...)
+		}
+	}
+	listed := func(want ...string) {
+		t.Helper()
+		for i, c := range clients {
+			if got := c.listed(); !slices.Equal(got, want) {
+				t.Errorf("replica %d lists %v, want %v", i, got, want)
+			}
+		}
+	}
+	listed("shop_hat")
+	first := clients[0]
+	listening := (&meeting{rawClient: first}).listen(`{"toolsListChanged":true}`)
+	hears := func() {
+		t.Helper()
+		if first.hears("notifications/tools/list_changed", listening); len(first.got("notifications/tools/list_changed")) != 1 {
+			t.Errorf("it hears %d times", len(first.got("notifications/tools/list_changed")))
+		}
+		first.clear()
+	}
+	first.clear()
 	var names, exposed []string
 	for i := range 10 { // more than a client that comes now is listed, less than makes a session search
 		names, exposed = append(names, fmt.Sprintf("item%02d", i)), append(exposed, fmt.Sprintf("shop_item%02d", i))
 	}
-	asked.clear()
-	s.list("tools", goods(names...)...)
-	s.tell(t, "notifications/tools/list_changed", `{}`)
-	for _, r := range all {
-		has(t, r.Proxy, "auto", exposed...)
-	}
-	asked.hears("notifications/tools/list_changed", listening)
-	for i, c := range []*rawClient{asked, viewClient(t, all[1].Proxy, all[1].url, "auto", true)} {
-		if got := c.listed(); !slices.Equal(got, []string{"retrieve_tools", "call_tool"}) {
-			t.Errorf("replica %d lists %v", i, got)
-		}
-	}
+	becomes(goods(names...), exposed...)
+	hears()
+	listed("retrieve_tools", "call_tool")
+	becomes(goods(names[:9]...), exposed[:9]...) // which it is not listed, and does not hear of
+	becomes(goods("hat"), "shop_hat")
+	hears()
+	listed("shop_hat")
+	becomes([]string{`{"name":"sums","description":"` + strings.Repeat("7 ", 300) + `","inputSchema":{"type":"object"}}`}, "shop_sums") // costs more than its size says
+	listed("retrieve_tools", "call_tool")
 }

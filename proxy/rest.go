@@ -94,8 +94,12 @@ func (h rest) Reconnect(ctx context.Context, name string) (web.Upstream, error) 
 		return web.Upstream{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
 	}
 	rows, err := h.relist(ctx, []string{name}, func(ctx context.Context, name string) upstream.Change {
-		if err := h.placed.reconnect(ctx, name); err != nil {
+		switch at, err := h.placed.reconnect(ctx, name); {
+		case err != nil:
 			return upstream.Change{Server: name, Err: &upstream.Error{Server: name, Op: "reconnect", Err: err}}
+		case at != "":
+			h.pool.Reach(ctx, name, at)
+			return h.pool.Refresh(ctx, name)
 		}
 		return h.pool.Reconnect(ctx, name)
 	})

@@ -377,7 +377,7 @@ func (n *narrow) calls(t *testing.T) {
 			t.Errorf("run_script calls %s in parallel", name)
 		}
 	}
-	for _, name := range []string{outsideTools[0], outsidePrompts[0], outsideResources[0]} {
+	for _, name := range []string{outsideTools[0], "inner_close_zebra", "inner.close_zebra", outsidePrompts[0], outsideResources[0]} {
 		got := n.ask("tools/call", toolCall("run_script", `{"script":"result = call_tool(\"`+name+`\")"}`))
 		discreet(t, got, name)
 		if !failed(got) {

@@ -155,9 +155,13 @@ func (l *Live) tell(t *listener, served *Served) {
 	now := l.announced.of(served)
 	before := t.told.Swap(now)
 	base, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
-	sees := base || all
+	var sees bool
 	if l.togetherIn(served) {
 		sees = l.direct.sees(served, base, all)
+	} else if direct := l.listsAll(nil, served); direct {
+		sees = !t.direct.Swap(true) || all
+	} else {
+		sees = t.direct.Swap(false) || base
 	}
 	if _, _, differs := t.shown.follow("", served.granted); differs || sees {
 		t.notify(toolsChanged)

@@ -66,6 +66,7 @@ type listener struct {
 	party  trust.Party
 	since  time.Time
 	told   atomic.Pointer[seen] // what it was told of last
+	direct atomic.Bool          // whether it was listed every tool then; not where togetherIn
 }
 
 // notify tells the client that a list changed, if it wants to hear of that.
@@ -126,6 +127,7 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 	}}
 	t.shown.follow(owner, served.granted)
 	t.told.Store(l.announced.of(served))
+	t.direct.Store(!l.togetherIn(served) && l.listsAll(nil, served))
 	key := modernKey()
 	l.listeners.add(key, t)
 	l.tell(t, l.served(party)) // of what has changed since served was looked at

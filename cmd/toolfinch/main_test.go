@@ -13,6 +13,7 @@ import (
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"toolfinch/embed/models"
+	"toolfinch/internal/await"
 	"toolfinch/internal/leeway"
 )
 
@@ -82,6 +83,7 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Files:               scripts(t),
 		RequireExplicitExec: true,
+		Deadline:            time.Now().Add(4 * await.Bound), // of all scripts: a loop of a shell has no bound of its own
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)

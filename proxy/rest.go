@@ -99,7 +99,7 @@ func (h rest) Reconnect(ctx context.Context, name string) (web.Upstream, error) 
 			return upstream.Change{Server: name, Err: &upstream.Error{Server: name, Op: "reconnect", Err: err}}
 		case at != "":
 			h.pool.Reach(ctx, name, at)
-			return h.pool.Refresh(ctx, name)
+			return upstream.Change{Server: name, Followed: true} // who connected it has listed it, too
 		}
 		return h.pool.Reconnect(ctx, name)
 	})

@@ -56,7 +56,7 @@ func TestSpansOfAsks(t *testing.T) {
 					place := func(id string) int {
 						return slices.IndexFunc(spans, func(s collector.Span) bool { return s.ID == id })
 					}
-					if place(from.ID) < place(asked.ID) {
+					if from.Start.After(asked.Start) || place(from.ID) < place(asked.ID) {
 						t.Error("the server had its answer before the client gave it")
 					}
 					parent = from.ID

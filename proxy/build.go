@@ -267,7 +267,7 @@ const outgrown = 4
 func (v *View) directBelow(tokens int) {
 	cost := sync.OnceValue(v.catalog.ListingCost)
 	if v.desk.homes != nil {
-		cost = sync.OnceValue(func() int { return v.exactCost(tokens) })
+		cost = sync.OnceValue(func() int { return v.catalog.SameListingCost(tokens) })
 	}
 	v.shown.Mode += fmt.Sprint(" below ", tokens)
 	v.shown.Direct = func(until bool) bool {
@@ -279,23 +279,6 @@ func (v *View) directBelow(tokens int) {
 	if !v.lists && len(v.starting) > 0 && cost() < tokens {
 		v.shown.ListsWait = leeway.Of(listsMayWait)
 	}
-}
-
-// exactCost is what listing every tool costs as all replicas see it, whatever each has counted so
-// far: where the size of the definitions leaves open whether that is below a number of tokens, it counts.
-func (v *View) exactCost(below int) (tokens int) {
-	const bytesOfToken, sure = 4, 4 // no text has four times as many tokens as its size says, or a quarter of them
-	tools, size := v.catalog.Tools(), 0
-	for _, t := range tools {
-		size += len(t.Def.Raw)
-	}
-	if rough := size / bytesOfToken; rough > sure*below || rough < below/sure {
-		return rough
-	}
-	for _, t := range tools {
-		tokens += v.catalog.Tokens(t)
-	}
-	return tokens
 }
 
 // gated makes what is shown what is provisioned. It returns what clients are told

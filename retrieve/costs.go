@@ -162,8 +162,26 @@ func (c *Catalog) ListingCost() (tokens int) {
 	return c.estimate(c.Tools())
 }
 
+// SameListingCost is ListingCost as all processes with these tools have it, whatever each has counted so
+// far: where the size of the definitions leaves open whether that is below a number of tokens, it counts.
+func (c *Catalog) SameListingCost(below int) (tokens int) {
+	const sure = bytesOfToken // a byte is at most one token, and few texts have four times as many bytes as others
+	tools, size := c.Tools(), 0
+	for _, t := range tools {
+		size += len(t.Def.Raw)
+	}
+	if rough := size / bytesOfToken; rough > sure*below || rough < below/sure {
+		return rough
+	}
+	for _, t := range tools {
+		tokens += c.Tokens(t)
+	}
+	return tokens
+}
+
+const bytesOfToken = 4 // of JSON Schema and English, roughly
+
 func (k *kept) estimate(tools []*tool.Tool) (tokens int) {
-	const bytesOfToken = 4 // of JSON Schema and English, roughly
 	for _, t := range tools {
 		n, counted := k.costs.get(t.Def.Hash)
 		if !counted {

@@ -105,7 +105,6 @@ func TestAgents(t *testing.T) {
 				if offered, changed := finds(t, a, h, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}); offered || changed {
 					t.Errorf("%s is offered from the start: %t, once it is found: %t", surfaced, offered, changed)
 				}
-				h.noneLeft(t)
 			})
 			if a.Relists {
 				t.Run("at once", func(t *testing.T) { atOnce(t, a, servers) })
@@ -156,7 +155,9 @@ func (h house) guest(t *testing.T) house {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return house{home: home, config: h.config, files: files, env: environment(t, home)}
+	g := house{home: home, config: h.config, files: files, env: environment(t, home)}
+	t.Cleanup(func() { g.noneLeft(t) })
+	return g
 }
 
 // finds has the agent look for a tool that writes files, and write one with it. It

@@ -128,7 +128,7 @@ func freeAddress(t testing.TB) string {
 }
 
 // house is a configuration with a data directory, a home and a folder for the
-// servers' files, all of its own.
+// servers' files, all of its own. The test's end waits until nothing of it runs.
 type house struct {
 	home   string
 	config string
@@ -149,6 +149,7 @@ func newHouse(t *testing.T, servers map[string]server, more ...map[string]any) h
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
+		h.noneLeft(t) // what an agent started writes to the data directory at its end, which may come after the agent's
 		races, _ := filepath.Glob(filepath.Join(home, "race*"))
 		for _, file := range races {
 			text, err := os.ReadFile(file)
@@ -400,12 +401,13 @@ func descendants(pid int) []process {
 }
 
 // noneLeft waits until no process of the house runs: each has a path of it on
-// its command line, or is started by one that has.
+// its command line or in its environment, or is started by one that has.
 func (h house) noneLeft(t *testing.T) {
 	t.Helper()
 	var of []process
 	for _, p := range processes() {
-		if strings.Contains(p.command, h.home) {
+		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
+		if strings.Contains(p.command, h.home) || bytes.Contains(environment, []byte(h.home)) {
 			of = append(append(of, p), descendants(p.pid)...)
 		}
 	}

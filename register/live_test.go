@@ -602,7 +602,7 @@ func TestLegacySSE(t *testing.T) {
 
 func TestIdleSessionsExpireButNotOneThatListens(t *testing.T) {
 	live := newLive(t, setup{})
-	url := serveStreamable(t, live, transport.Limits{SessionIdle: 2 * time.Second})
+	url := serveStreamable(t, live, transport.Limits{SessionIdle: 8 * time.Second})
 	listening := connect(t, url, "listening")
 	_, stop := listening.listen()
 	defer stop()

@@ -11,9 +11,9 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"toolfinch/clients"
+	"toolfinch/group"
 	"toolfinch/internal/agents"
 	"toolfinch/internal/await"
 )
@@ -37,6 +37,7 @@ func TestAgentsPassVariablesOn(t *testing.T) {
 	} {
 		t.Run(tried.name, func(t *testing.T) {
 			home := t.TempDir()
+			house{home: home}.watch(t)
 			told := filepath.Join(home, "told")
 			script := filepath.Join(home, "server.sh")
 			if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$TOKEN\" >\"$1.new\"\nmv \"$1.new\" \"$1\"\n"), 0o700); err != nil {
@@ -73,7 +74,9 @@ func TestAgentsPassVariablesOn(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			cmd := exec.CommandContext(ctx, command[0], command[1:]...)
-			cmd.Dir, cmd.WaitDelay = t.TempDir(), 5*time.Second
+			group.Own(cmd) // with what it starts
+			cmd.Cancel = func() error { return group.Kill(cmd) }
+			cmd.Dir = t.TempDir()
 			cmd.Env = append(env, "PATH="+os.Getenv("PATH"), "HOME="+home, "TOKEN=t0ken")
 			for _, name := range []string{"config", "data", "state", "cache"} {
 				cmd.Env = append(cmd.Env, "XDG_"+strings.ToUpper(name)+"_HOME="+filepath.Join(home, "xdg", name))

@@ -100,8 +100,9 @@ func TestAgents(t *testing.T) {
 	for _, a := range tried {
 		t.Run(a.Name, func(t *testing.T) {
 			servers := upstreams(t, "files", "memory", "everything", "github", "slack")
+			patient := map[string]any{"start_wait": patience.String()}
 			t.Run("first start", func(t *testing.T) {
-				h := newHouse(t, servers)
+				h := newHouse(t, servers, patient)
 				if offered, changed := finds(t, a, h, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}); offered || changed {
 					t.Errorf("%s is offered from the start: %t, once it is found: %t", surfaced, offered, changed)
 				}
@@ -112,7 +113,7 @@ func TestAgents(t *testing.T) {
 			if testing.Short() {
 				return
 			}
-			h := newHouse(t, servers)
+			h := newHouse(t, servers, patient)
 			url, _ := h.serveHTTP(t)
 			over := agents.Server{URL: url}
 			guests := []house{h.guest(t), h.guest(t)}
@@ -138,7 +139,7 @@ func TestAgents(t *testing.T) {
 // call_tool; so one turn in three suffices.
 func atOnce(t *testing.T, a agents.Agent, servers map[string]server) {
 	for range 3 {
-		h := newHouse(t, servers, map[string]any{"clients": map[string]any{"*": map[string]any{"register": "at_once"}}})
+		h := newHouse(t, servers, map[string]any{"start_wait": patience.String(), "clients": map[string]any{"*": map[string]any{"register": "at_once"}}})
 		if _, same := finds(t, a, h, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}); same {
 			return
 		}
@@ -156,7 +157,7 @@ func (h house) guest(t *testing.T) house {
 		t.Fatal(err)
 	}
 	g := house{home: home, config: h.config, files: files, env: environment(t, home)}
-	t.Cleanup(func() { g.noneLeft(t) })
+	g.watch(t)
 	return g
 }
 
@@ -234,7 +235,7 @@ func runAgent(t *testing.T, a agents.Agent, h house, m *model, proxy agents.Serv
 	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
 	// The folder of an agent is its root, outside of which the server of files allows nothing.
 	cmd.Dir, cmd.Env = h.files, append(h.env, env...)
-	cmd.WaitDelay = 5 * time.Second
+	cmd.WaitDelay = patience // for what it started, which may have its standard error
 	began := time.Now()
 	out, err := cmd.CombinedOutput()
 	took := time.Since(began)

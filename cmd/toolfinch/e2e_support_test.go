@@ -148,14 +148,7 @@ func newHouse(t *testing.T, servers map[string]server, more ...map[string]any) h
 	if err := os.Mkdir(h.files, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() {
-		h.noneLeft(t) // what an agent started writes to the data directory at its end, which may come after the agent's
-		races, _ := filepath.Glob(filepath.Join(home, "race*"))
-		for _, file := range races {
-			text, err := os.ReadFile(file)
-			t.Errorf("a data race in toolfinch: %s %v", text, err)
-		}
-	})
+	h.watch(t)
 	servers = maps.Clone(servers)
 	if s, ok := servers["files"]; ok {
 		s.Args = append(slices.Clone(s.Args), h.files)
@@ -400,18 +393,26 @@ func descendants(pid int) []process {
 	return all
 }
 
-// noneLeft waits until no process of the house runs: each has a path of it on
-// its command line or in its environment, or is started by one that has.
-func (h house) noneLeft(t *testing.T) {
-	t.Helper()
-	var of []process
-	for _, p := range processes() {
-		environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
-		if strings.Contains(p.command, h.home) || bytes.Contains(environment, []byte(h.home)) {
-			of = append(append(of, p), descendants(p.pid)...)
+// watch has the test's end wait until no process of the house runs: each has its path on its command
+// line or in its environment, or is started by one that has. What an agent started may write to the
+// house after the agent's end.
+func (h house) watch(t *testing.T) {
+	t.Cleanup(func() {
+		await.Nil(t, func() error {
+			for _, p := range processes() {
+				environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
+				if strings.Contains(p.command, h.home) || bytes.Contains(environment, []byte(h.home)) {
+					return fmt.Errorf("process %d was left behind: %s", p.pid, p.command)
+				}
+			}
+			return nil
+		})
+		races, _ := filepath.Glob(filepath.Join(h.home, "race*"))
+		for _, file := range races {
+			text, err := os.ReadFile(file)
+			t.Errorf("a data race in toolfinch: %s %v", text, err)
 		}
-	}
-	noneLeft(t, of)
+	})
 }
 
 // noneLeft waits until all those processes have ended.

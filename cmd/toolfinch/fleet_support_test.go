@@ -78,7 +78,6 @@ func fleetReached(t *testing.T, size int, database string, servers map[string]se
 		}
 	}
 	f := &fleet{}
-	t.Cleanup(func() { f.stop(t) })
 	for n := range size {
 		r := &fleetReplica{port: free(t)}
 		inside := "127.0.0.1:" + free(t)
@@ -89,6 +88,7 @@ func fleetReached(t *testing.T, size int, database string, servers map[string]se
 				"name": fmt.Sprintf("replica-%d", n+1), "drain": "15s",
 			},
 		}}, more...)...)
+		t.Cleanup(func() { f.stop(t) }) // all, before the first of their houses is looked at
 		r.house.env = append(r.house.env, fleetVaultKey)
 		r.start(t)
 		f.replicas = append(f.replicas, r)

@@ -106,13 +106,7 @@ func newPlainHouse(t *testing.T, urls map[string]string, env ...string) house {
 		"MCPPROXY_QUERY_EMBED_TIMEOUT=30s",
 		"GORACE=log_path=" + filepath.Join(home, "race"),
 	}, env...)
-	t.Cleanup(func() {
-		races, _ := filepath.Glob(filepath.Join(home, "race*"))
-		for _, file := range races {
-			text, err := os.ReadFile(file)
-			t.Errorf("a data race in toolfinch: %s %v", text, err)
-		}
-	})
+	h.watch(t)
 	servers := builtIn(t, home)
 	for name, url := range urls {
 		servers[name] = map[string]any{"url": url, "changes": "allow"} // they list other tools while they are embedded
@@ -525,7 +519,7 @@ func TestEmbeddingIsKilled(t *testing.T) {
 	models := userModels(t)
 	servers := upstreams(t)
 	h := newHouse(t, servers).with("MCPPROXY_ROUTING_TYPE=CALL_TOOL")
-	hybrid := h.with("MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+models)
+	hybrid := h.with("MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+models, "MCPPROXY_QUERY_EMBED_TIMEOUT=30s")
 
 	l := h.with("MCPPROXY_EMBEDDER=BM25").start(t)
 	a := l.client(t).askUntil(t, "draw a pie chart", func(a answer) bool { return a.Index.Ready == len(servers) })

@@ -3,7 +3,9 @@
 package main_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"strings"
@@ -53,17 +55,27 @@ func TestPageLive(t *testing.T) {
 		tab.press("#pause")
 		tab.wait("#done tr", "memory.read_graph")
 
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(at, "/mcp")+"/api/proxy/execute",
+			strings.NewReader(`{"tool_id":"everything_trigger-long-running-operation","arguments":{"duration":600,"steps":1}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
 		over := make(chan error, 1)
 		go func() {
-			answer, err := http.Post(strings.TrimSuffix(at, "/mcp")+"/api/proxy/execute", "application/json", strings.NewReader(`{"tool_id":"everything_trigger-long-running-operation","arguments":{"duration":10,"steps":1}}`))
+			answer, err := http.DefaultClient.Do(request)
 			if err == nil {
-				err = answer.Body.Close()
+				err = fmt.Errorf("%s after 10 minutes", answer.Status)
+				answer.Body.Close()
 			}
 			over <- err
 		}()
 		tab.wait("#running tr", "everything.trigger-long-running-operation")
 		tab.press("#pause")
-		if err := await.Value(t, over); err != nil {
+		cancel()
+		if err := await.Value(t, over); !errors.Is(err, context.Canceled) {
 			t.Fatal(err)
 		}
 		for range 203 { // with that one, four more than a browser keeps

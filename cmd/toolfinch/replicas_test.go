@@ -4,6 +4,7 @@ package main_test
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"path/filepath"
 	"slices"
@@ -84,7 +85,7 @@ func TestReplicasOverPostgres(t *testing.T) {
 	// leaders are who leads each server, once each is led by exactly one of all.
 	leaders := func() (by map[string]string) {
 		t.Helper()
-		await.True(t, func() bool {
+		await.Nil(t, func() error {
 			out, err := all[0].output(t, "replicas", "--json")
 			var got struct {
 				Replicas []struct {
@@ -93,18 +94,21 @@ func TestReplicasOverPostgres(t *testing.T) {
 				}
 			}
 			if err != nil || json.Unmarshal(out, &got) != nil || len(got.Replicas) != len(all) {
-				return false
+				return fmt.Errorf("%w %s", err, out)
 			}
 			by = map[string]string{}
 			for _, r := range got.Replicas {
 				for _, server := range r.Leads {
-					if by[server] != "" {
-						t.Errorf("%s is led by %s and %s", server, by[server], r.Name)
+					if by[server] != "" { // for a moment: who gives a server up says so a moment later
+						return fmt.Errorf("%s is led by %s and %s", server, by[server], r.Name)
 					}
 					by[server] = r.Name
 				}
 			}
-			return len(by) == len(servers)
+			if len(by) != len(servers) {
+				return fmt.Errorf("leaders are %v", by)
+			}
+			return nil
 		})
 		return by
 	}

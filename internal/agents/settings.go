@@ -3,6 +3,7 @@ package agents
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"path/filepath"
@@ -189,13 +190,16 @@ func continueCLI(r Run) (arguments, env []string, err error) {
 		[]string{"CONTINUE_TELEMETRY_ENABLED=0", "CONTINUE_GLOBAL_DIR=" + filepath.Join(r.Home, "continue")}, err
 }
 
-// freePort is a TCP port that nothing listens at now.
-func freePort() (int, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return 0, err
+// freePort is a TCP port that nothing listens at now, below those that the system gives to connections.
+func freePort() (port int, err error) {
+	for range 100 {
+		port = 10_000 + rand.IntN(20_000)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprint("127.0.0.1:", port)); err == nil {
+			return port, l.Close()
+		}
 	}
-	return l.Addr().(*net.TCPAddr).Port, l.Close()
+	return 0, err
 }
 
 func writeJSON(path string, value any) error {

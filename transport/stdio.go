@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"syscall"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -17,7 +18,7 @@ import (
 )
 
 // Stdio serves the one client at the other end of in and out: a message a line. It returns nil once
-// the client has closed in, or ctx ended, and the requests in flight are answered,
+// the client has closed either, or ctx ended, and the requests in flight are answered,
 // or cancelled after 10 s.
 func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out io.Writer, log *slog.Logger) error {
 	// The session outlives ctx for the time requests in flight get to end.
@@ -27,14 +28,20 @@ func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out i
 		return fmt.Errorf("stdio: %w", err)
 	}
 	defer s.close()
+	ended, broken := make(chan error, 1), make(chan error, 1)
 	p := newPipe(s, func(message []byte) error {
 		_, err := out.Write(append(message, '\n'))
+		if err != nil {
+			select {
+			case broken <- err:
+			default: // the first one says why
+			}
+		}
 		return err
 	})
 	p.lasting.Go(func() { p.forward(p.life, nil) })
 	defer p.finish()
 
-	ended := make(chan error, 1)
 	// Neither a read of stdin nor a write to a client that does not read can be interrupted: this
 	// goroutine ends with the process, or when the client closes its end.
 	go func() { ended <- p.read(in, ctx) }()
@@ -44,6 +51,11 @@ func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out i
 			return nil
 		}
 		return fmt.Errorf("stdin: %w", err)
+	case err := <-broken:
+		if errors.Is(err, syscall.EPIPE) {
+			return nil
+		}
+		return fmt.Errorf("stdout: %w", err)
 	case <-ctx.Done():
 		return nil
 	}

@@ -157,7 +157,7 @@ func (h house) guest(t *testing.T) house {
 		t.Fatal(err)
 	}
 	g := house{home: home, config: h.config, files: files, env: environment(t, home)}
-	g.watch(t)
+	g.leavesNothing(t)
 	return g
 }
 

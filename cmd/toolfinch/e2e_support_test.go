@@ -148,7 +148,7 @@ func newHouse(t *testing.T, servers map[string]server, more ...map[string]any) h
 	if err := os.Mkdir(h.files, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	h.watch(t)
+	h.leavesNothing(t)
 	servers = maps.Clone(servers)
 	if s, ok := servers["files"]; ok {
 		s.Args = append(slices.Clone(s.Args), h.files)
@@ -393,16 +393,17 @@ func descendants(pid int) []process {
 	return all
 }
 
-// watch has the test's end wait until no process of the house runs: each has its path on its command
+// leavesNothing has the test's end wait until no process of the house runs: each has its path on its command
 // line or in its environment, or is started by one that has. What an agent started may write to the
 // house after the agent's end.
-func (h house) watch(t *testing.T) {
+func (h house) leavesNothing(t *testing.T) {
 	t.Cleanup(func() {
 		await.Nil(t, func() error {
 			for _, p := range processes() {
 				environment, _ := os.ReadFile(fmt.Sprintf("/proc/%d/environ", p.pid))
 				if strings.Contains(p.command, h.home) || bytes.Contains(environment, []byte(h.home)) {
-					return fmt.Errorf("process %d was left behind: %s", p.pid, p.command)
+					noneLeft(t, []process{p}) // and what it has started meanwhile
+					return errors.New("something was left behind")
 				}
 			}
 			return nil

@@ -43,7 +43,7 @@ func TestGettingStarted(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte("{}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	house{home: home}.watch(t)
+	house{home: home}.leavesNothing(t)
 	env := append(environment(t, home), "npm_config_offline=true")
 	ran := 0
 	for _, block := range regexp.MustCompile(`(?m)(?:^    .*\n)+`).FindAllString(string(page), -1) {

@@ -106,7 +106,7 @@ func newPlainHouse(t *testing.T, urls map[string]string, env ...string) house {
 		"MCPPROXY_QUERY_EMBED_TIMEOUT=30s",
 		"GORACE=log_path=" + filepath.Join(home, "race"),
 	}, env...)
-	h.watch(t)
+	h.leavesNothing(t)
 	servers := builtIn(t, home)
 	for name, url := range urls {
 		servers[name] = map[string]any{"url": url, "changes": "allow"} // they list other tools while they are embedded

@@ -104,6 +104,7 @@ func streamsOf(cmd *cobra.Command) streams {
 // again.
 func serve(ctx context.Context, config *configs.Config, viewName string, reload func() (*configs.Config, error), log *slog.Logger, std streams, options []proxy.Option) (err error) {
 	keepPrivate()
+	outlivePipes()
 	traces := telemetry.OpenTraces(ctx, built().Version, log)
 	defer func() { // once nothing is running that makes spans
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(flushWithin))
@@ -175,6 +176,11 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 	log.Info("stopped", "reason", reason)
 	return err
 }
+
+// outlivePipes has a write to standard output or error that nobody reads any more fail. Otherwise it
+// ends the process, as is right for commands: an agent that leaves closes all pipes at once, and a line of
+// the log would keep what is at work from its end. Children are started as before.
+func outlivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
 // flushWithin is how long the end of a proxy waits for a collector to take the last spans.
 const flushWithin = 3 * time.Second

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bytes"
 	"io"
 	"log/slog"
 	"sync"
@@ -33,7 +34,7 @@ type backlog struct {
 	lines   []byte     // that wait
 	writing int        // bytes that are being written
 	dropped int        // lines, since that was logged last
-	all     int64      // lines that were dropped
+	all     int64      // lines that were dropped or could not be written
 	closed  bool
 }
 
@@ -63,7 +64,7 @@ func (b *backlog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// lost returns how many lines were dropped.
+// lost returns how many lines nobody will read.
 func (b *backlog) lost() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -91,11 +92,15 @@ func (b *backlog) run() {
 		lines, dropped := b.lines, b.dropped
 		b.lines, b.writing, b.dropped = written[:0], len(lines), 0
 		b.mu.Unlock()
+		var lost int64
 		if len(lines) > 0 {
-			_, _ = b.to.Write(lines)
+			if _, err := b.to.Write(lines); err != nil { // nobody can read it any more
+				lost = int64(bytes.Count(lines, []byte("\n")))
+			}
 		}
 		b.mu.Lock()
 		b.writing = 0
+		b.all += lost
 		b.mu.Unlock()
 		if dropped > 0 {
 			b.log.Warn("lines of this log were dropped: nobody read it", "lines", dropped)

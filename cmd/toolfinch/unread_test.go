@@ -35,6 +35,18 @@ func TestALogThatNobodyReadsDelaysNobody(t *testing.T) {
 	}
 }
 
+// A pipe that its reader has closed takes no line; they are counted, too.
+func TestALogThatNobodyCanReadIsLost(t *testing.T) {
+	read, write := io.Pipe()
+	_ = read.Close()
+	b := newBacklog(write, &configs.Config{LogLevel: slog.LevelInfo})
+	fmt.Fprint(b, "one\ntwo\n")
+	b.close()
+	if n := b.lost(); n != 2 {
+		t.Errorf("%d lines are lost, want 2", n)
+	}
+}
+
 func TestAtTheEndALogIsWhole(t *testing.T) {
 	var out strings.Builder
 	b := newBacklog(&out, &configs.Config{LogLevel: slog.LevelInfo})

@@ -31,11 +31,19 @@ type sender struct {
 	session atomic.Value // the server's, a string; nil for none
 }
 
+// Whoever sends over a TCP connection that the server closes at that moment gets no answer, and does not know
+// whether the server has carried out the request. So idle connections are closed before servers do this:
+// Node and uvicorn do it after 5 s, balancers, which most servers with TLS are behind, after a minute.
+const idlePlain, idleTLS = 4 * time.Second, 50 * time.Second
+
 // newSender keeps more TCP connections than the two of the default, and follows
 // redirects within the origin only.
 func newSender(c *Conn) *sender {
 	base := http.DefaultTransport.(*http.Transport).Clone()
-	base.MaxIdleConnsPerHost = 64
+	base.MaxIdleConnsPerHost, base.IdleConnTimeout = 64, idlePlain
+	if to, err := url.Parse(c.options.URL); err == nil && to.Scheme == "https" {
+		base.IdleConnTimeout = idleTLS
+	}
 	client := &http.Client{Transport: base, CheckRedirect: checkRedirect}
 	if around := c.options.Around; around != nil {
 		client.Transport = around(base)

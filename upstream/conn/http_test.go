@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
@@ -75,8 +76,6 @@ func TestAnHTTPAnswerEndsItsRequest(t *testing.T) {
 	}
 }
 
-// A legacy server may end the stream of a request before the answer and be asked
-// again for what follows (SEP-1699).
 // A stream ends a moment after its answer: the caller does not wait for that, and the TCP
 // connection carries the next request.
 func TestAConnectionIsKeptAfterAStream(t *testing.T) {
@@ -105,7 +104,39 @@ func TestAConnectionIsKeptAfterAStream(t *testing.T) {
 	})
 }
 
-// Also where the connection gets no new calls meanwhile: this one ends over it.
+// Servers close a TCP connection that is idle, most of them after 5 s, and a request that they get at that
+// moment is lost: so it is closed here before. The default of Go is 90 s.
+func TestAnIdleConnectionIsClosedBeforeItsServerDoes(t *testing.T) {
+	t.Parallel()
+	idle, closed := make(chan time.Time, 1), make(chan time.Time, 1)
+	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = io.WriteString(w, `{"id":1,"result":{}}`)
+	}))
+	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		switch state {
+		case http.StateIdle:
+			idle <- time.Now()
+		case http.StateClosed:
+			closed <- time.Now()
+		}
+	}
+	server.Start()
+	defer server.Close()
+	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
+	defer c.Close()
+	if _, err := c.Request(t.Context(), "x", nil, nil); err != nil {
+		t.Fatal(err)
+	}
+	began := await.Value(t, idle)
+	if after := await.Value(t, closed).Sub(began); after < time.Second || after > time.Minute {
+		t.Errorf("the connection was closed after %s", after)
+	}
+}
+
+// A legacy server may end the stream of a request before the answer and be asked
+// again for what follows (SEP-1699), also where the connection gets no new calls
+// meanwhile: this one ends over it.
 func TestAStreamIsResumedWhereItEnded(t *testing.T) {
 	var resumed []string
 	var retire func()

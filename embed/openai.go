@@ -71,6 +71,7 @@ func openRemote(s OpenAI, log *slog.Logger) (*remote, error) {
 	endpoint.User = nil
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 16
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 20 * time.Second, PingTimeout: 10 * time.Second} // a laptop changes networks
 	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 	r := &remote{
 		settings: s,

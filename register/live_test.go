@@ -531,6 +531,48 @@ func TestStdioSession(t *testing.T) {
 	}
 }
 
+// A call that hangs keeps the end of a session up for a while, and for a moment only once the
+// program is told to end: agents kill what takes longer.
+func TestACallThatHangsAtTheEnd(t *testing.T) {
+	for name, test := range map[string]struct {
+		told bool
+		want time.Duration
+	}{
+		"the client has left":      {false, 10 * time.Second},
+		"the program is told, too": {true, 300 * time.Millisecond},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				live := newLive(t, setup{})
+				started := make(chan bool)
+				live.served(trust.Party{}).Source.(catalog)["srv_wait"] = newTool(t, "srv_wait", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
+					close(started)
+					<-ctx.Done()
+					return nil, ctx.Err()
+				})
+				ctx, cancel := context.WithCancel(t.Context())
+				defer cancel()
+				d := serveStdio(t, ctx, live)
+				d.send(initialize)
+				d.until(`"id":"i"`)
+				d.send(call(7, "srv_wait", `{}`))
+				<-started
+				d.in.Close()
+				if test.told {
+					time.Sleep(2 * time.Second)
+					cancel()
+				}
+				began := time.Now()
+				for d.lines.Scan() {
+				}
+				if err := <-d.ended; err != nil || time.Since(began) != leeway.Of(test.want) {
+					t.Errorf("ServeStdio = %v after %s", err, time.Since(began))
+				}
+			})
+		})
+	}
+}
+
 func TestCancellationReachesTheHandler(t *testing.T) {
 	live := newLive(t, setup{})
 	started, cancelled := make(chan bool), make(chan bool)

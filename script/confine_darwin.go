@@ -1,13 +1,6 @@
 package script
 
-import (
-	"os/exec"
-
-	"golang.org/x/sys/unix"
-)
-
-// endWithParent does nothing: the process sees that its standard input has ended.
-func endWithParent(*exec.Cmd) {}
+import "golang.org/x/sys/unix"
 
 // confine takes from this process, for good, files and more time of processors
 // than its limits.

@@ -2,18 +2,13 @@ package script
 
 import (
 	"os"
-	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
-	"syscall"
 	"unsafe"
 
 	"golang.org/x/sys/unix"
 )
-
-// endWithParent makes the process end when the thread that starts it does.
-func endWithParent(cmd *exec.Cmd) { cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL }
 
 // confine takes from this process, for good, all that a script does not need:
 // files, the network, other processes, and more memory and time of processors than

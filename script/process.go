@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"syscall"
 	"time"
 
 	"toolfinch/group"
@@ -60,7 +61,7 @@ func (p *process) start() error {
 		Stdin: childIn, Stdout: childOut, Stderr: &p.stderr, WaitDelay: time.Second,
 	}
 	group.Own(p.cmd)
-	endWithParent(p.cmd)
+	group.EndWithThread(p.cmd, syscall.SIGKILL)
 	err = p.cmd.Start()
 	_, _ = childIn.Close(), childOut.Close()
 	if err != nil {

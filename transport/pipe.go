@@ -121,19 +121,26 @@ func (p *pipe) enter(group *sync.WaitGroup) bool {
 // readWithin is how long a client that ends may take to read what is left.
 const readWithin = 3 * time.Second
 
-// finish waits for the requests in flight, bounded, then ends the rest. Those that
-// ask the client something end at once: it sends no more. What still waits for a client that
-// does not read is left behind.
-func (p *pipe) finish() {
+// finish waits for the requests in flight, bounded, then ends the rest; once told is closed, it
+// waits a moment only. Those that ask the client something end at once: it sends no more. What still
+// waits for a client that does not read is left behind.
+func (p *pipe) finish(told <-chan struct{}) {
 	p.taking.Lock()
 	p.finished = true
 	p.taking.Unlock()
 	p.host.EndAsks(p.id)
 	handled, over := make(chan struct{}), make(chan struct{})
 	go func() { p.handling.Wait(); close(handled); p.lasting.Wait(); close(over) }()
-	select {
-	case <-handled:
-	case <-time.After(leeway.Of(drainTime)):
+	drained := time.After(leeway.Of(drainTime))
+	for waiting := true; waiting; {
+		select {
+		case <-handled:
+			waiting = false
+		case <-drained:
+			waiting = false
+		case <-told:
+			told, drained = nil, time.After(leeway.Of(toldTime))
+		}
 	}
 	p.end(nil)
 	select {

@@ -61,7 +61,7 @@ func (s *SSE) Events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	p.lasting.Go(func() { p.forward(p.life, out.alive) })
-	defer p.finish()
+	defer p.finish(nil)
 	select {
 	case <-p.life.Done():
 	case <-s.host.Closing():

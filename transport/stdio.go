@@ -19,7 +19,8 @@ import (
 
 // Stdio serves the one client at the other end of in and out: a message a line. It returns nil once
 // the client has closed either, or ctx ended, and the requests in flight are answered,
-// or cancelled after 10 s.
+// or cancelled: 10 s after the one, a moment after the other, because agents kill what has not
+// ended 2 s after a SIGTERM.
 func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out io.Writer, log *slog.Logger) error {
 	// The session outlives ctx for the time requests in flight get to end.
 	ctx = trust.WithSource(ctx, trust.Source{Transport: trust.TransportStdio})
@@ -40,7 +41,7 @@ func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out i
 		return err
 	})
 	p.lasting.Go(func() { p.forward(p.life, nil) })
-	defer p.finish()
+	defer p.finish(ctx.Done())
 
 	// Neither a read of stdin nor a write to a client that does not read can be interrupted: this
 	// goroutine ends with the process, or when the client closes its end.

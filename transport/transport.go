@@ -14,8 +14,8 @@ import (
 
 const (
 	// drainTime is how long requests in flight may go on after the client closed its
-	// end or the program was told to stop.
-	drainTime = 10 * time.Second
+	// end, and toldTime after the program was told to stop.
+	drainTime, toldTime = 10 * time.Second, 300 * time.Millisecond
 	// keepAlive is how often a quiet event stream gets a sign of life.
 	keepAlive = 30 * time.Second
 )

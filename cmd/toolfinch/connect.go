@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -362,6 +363,12 @@ func startEntry(config string) (clients.Entry, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return clients.Entry{}, fmt.Errorf("this program's own path: %w", err)
+	}
+	// On Linux that is where symbolic links lead: to the folder of a version, which goes with an upgrade.
+	if named, err := exec.LookPath(os.Args[0]); err == nil && samePath(named, program) {
+		if named, err = filepath.Abs(named); err == nil {
+			program = named
+		}
 	}
 	return clients.Entry{Command: program, Args: []string{"serve", "--config", config}}, nil
 }

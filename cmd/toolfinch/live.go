@@ -142,16 +142,20 @@ func askLive(ctx context.Context, dir, configuration string) (mine, others []run
 		})
 	}
 	asking.Wait()
+	removed := false
 	for _, one := range all {
 		switch {
 		case errors.Is(one.silent, syscall.ECONNREFUSED):
-			_ = os.Remove(one.socket)
+			removed = os.Remove(one.socket) == nil || removed
 		case errors.Is(one.silent, fs.ErrNotExist): // it has just ended
 		case one.silent == nil && one.Configuration == configuration:
 			mine = append(mine, one)
 		default:
 			others = append(others, one)
 		}
+	}
+	if removed && len(entries) > len(all) { // those that were not asked may be the ones that run
+		return askLive(ctx, dir, configuration)
 	}
 	sort.Slice(mine, func(i, j int) bool { return mine[i].Started.After(mine[j].Started) })
 	return mine, others

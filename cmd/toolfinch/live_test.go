@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"net"
 	"os"
 	"path/filepath"
 	"sync"
@@ -70,6 +71,18 @@ func TestASocketGoesWithItsProcess(t *testing.T) {
 		}
 		return nil
 	})
+	// What crashed ones have left hides it only until it is removed.
+	for i := range 3 * maxLive {
+		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, fmt.Sprint(liveName, "0", i)), Net: "unix"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		listener.SetUnlinkOnClose(false)
+		listener.Close()
+	}
+	if mine, others := askLive(ctx, dir, "this"); len(mine) != 1 || len(others) > 0 {
+		t.Errorf("beside what others left %d answer, %d do not", len(mine), len(others))
+	}
 	end()
 	serving.Wait()
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {

@@ -19,6 +19,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -107,6 +108,11 @@ func endAtOnce(ctx context.Context) (stop func()) {
 		case <-done:
 			return
 		case <-ctx.Done():
+		}
+		select { // one Ctrl-C may come twice: from the terminal, and from npm, which starts the program
+		case <-done:
+			return
+		case <-time.After(300 * time.Millisecond):
 		}
 		signal.Notify(again, os.Interrupt)
 		defer signal.Stop(again)

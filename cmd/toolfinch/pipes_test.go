@@ -7,11 +7,35 @@ import (
 	"encoding/json"
 	"fmt"
 	"os/exec"
+	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
 	"toolfinch/internal/await"
 )
+
+// Where toolfinch is killed, servers get the end of their standard input, of which some take no
+// notice. On Linux they are told to end all the same.
+func TestServersEndWithAToolfinchThatIsKilled(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("only Linux tells a process of the end of its parent")
+	}
+	t.Parallel()
+	h := newPlainHouse(t, nil)
+	up := filepath.Join(h.home, "up")
+	h.configure(t, map[string]any{"deaf": map[string]any{"command": "sh", "args": []string{"-c", "touch " + up + "; exec sleep 600"}}})
+	cmd := exec.Command(program(t), "serve", "--config", h.config, "--port", "0")
+	cmd.Env = h.env
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, func() bool { return isThere(up) })
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait() // the test's end waits for the server
+}
 
 // An agent that leaves closes the pipes of what it has started in any order. That ends a proxy as
 // it should end, with its servers, and not by a signal at the next line of the log.

@@ -105,6 +105,11 @@ func streamsOf(cmd *cobra.Command) streams {
 func serve(ctx context.Context, config *configs.Config, viewName string, reload func() (*configs.Config, error), log *slog.Logger, std streams, options []proxy.Option) (err error) {
 	keepPrivate()
 	outlivePipes()
+	hangup := make(chan os.Signal, 1)
+	if reload != nil {
+		signal.Notify(hangup, syscall.SIGHUP) // for good: one that comes at the end would end all at once
+	}
+	terminal, closed := onTerminal(unfiltered(std.err)), false
 	traces := telemetry.OpenTraces(ctx, built().Version, log)
 	defer func() { // once nothing is running that makes spans
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(flushWithin))
@@ -150,7 +155,13 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		defer cancel()
 		var refused atomic.Pointer[string]
 		if reload != nil {
-			following.Go(func() { follow(ctx, p, config, reload, &refused, log) })
+			following.Go(func() {
+				follow(ctx, p, config, reload, hangup, &refused, log, func() {
+					if closed = terminal && !onTerminal(unfiltered(std.err)); closed {
+						cancel()
+					}
+				})
+			})
 		}
 		at := configs.TransportStdio
 		if listener != nil {
@@ -172,6 +183,8 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		reason = err.Error()
 	case ctx.Err() != nil:
 		reason = context.Cause(ctx).Error()
+	case closed:
+		reason = "the terminal was closed"
 	}
 	log.Info("stopped", "reason", reason)
 	return err
@@ -186,12 +199,9 @@ func outlivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 const flushWithin = 3 * time.Second
 
 // follow takes edits of the configuration until ctx ends: when a file that it
-// depends on changed, and on SIGHUP. refused gets why the last one is not served, nil where
-// it is.
-func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload func() (*configs.Config, error), refused *atomic.Pointer[string], log *slog.Logger) {
-	hangup := make(chan os.Signal, 1)
-	signal.Notify(hangup, syscall.SIGHUP)
-	defer signal.Stop(hangup)
+// depends on changed, and on SIGHUP, which hungUp hears of before: it may end ctx.
+// refused gets why the last one is not served, nil where it is.
+func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload func() (*configs.Config, error), hangup <-chan os.Signal, refused *atomic.Pointer[string], log *slog.Logger, hungUp func()) {
 	var named atomic.Pointer[[]string]
 	watch := func(config *configs.Config) {
 		all := append([]string{config.Path}, config.Modules()...)
@@ -212,6 +222,9 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 		case <-ctx.Done():
 			return
 		case <-hangup:
+			if hungUp(); ctx.Err() != nil {
+				return
+			}
 		case _, open := <-changed:
 			if !open {
 				return // ctx has ended

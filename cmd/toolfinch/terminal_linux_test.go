@@ -117,6 +117,46 @@ func TestServeOnATerminal(t *testing.T) {
 	}
 }
 
+// Who closes the terminal ends what serves there; SIGHUP alone has the configuration read again.
+func TestServeEndsWithItsTerminal(t *testing.T) {
+	program, err := exec.LookPath("toolfinch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	inside, outside := openTerminal(t)
+	dir := t.TempDir()
+	config := filepath.Join(dir, "toolfinch.yaml")
+	if err := os.WriteFile(config, []byte("data_dir: data\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program, "serve", "--config", config, "--port", "0")
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, inside, inside, inside
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	inside.Close()
+	seen := ""
+	shown := func(text string) { // nobody reads it when it is closed: that would keep it open
+		for buffer := make([]byte, 4096); !strings.Contains(seen, text); {
+			n, err := outside.Read(buffer)
+			if err != nil {
+				t.Fatalf("%q is not shown: %v\n%s", text, err, seen)
+			}
+			seen += string(buffer[:n])
+		}
+	}
+	shown("Ctrl-C")
+	_ = cmd.Process.Signal(syscall.SIGHUP)
+	shown("configuration reloaded")
+	outside.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
 // plainly is what a terminal shows, without colours.
 func plainly(seen *await.Log) string {
 	return regexp.MustCompile(`\x1b\[[0-9;]*m|\r`).ReplaceAllString(seen.String(), "")

@@ -33,14 +33,19 @@ type sender struct {
 
 // Whoever sends over a TCP connection that the server closes at that moment gets no answer, and does not know
 // whether the server has carried out the request. So idle connections are closed before servers do this:
-// Node and uvicorn do it after 5 s, balancers, which most servers with TLS are behind, after a minute.
-const idlePlain, idleTLS = 4 * time.Second, 50 * time.Second
+// Node and uvicorn do it after 5 s, gunicorn after 2, balancers, which most servers with TLS are behind, after a minute.
+const idlePlain, idleTLS = 1500 * time.Millisecond, 50 * time.Second
+
+// An HTTP/2 connection on which nothing comes for askedAfter is asked whether it is there. One that a laptop took
+// along into another network would otherwise keep all calls until the kernel gives it up, after a quarter of an hour.
+const askedAfter, answeredWithin = 20 * time.Second, 10 * time.Second
 
 // newSender keeps more TCP connections than the two of the default, and follows
 // redirects within the origin only.
 func newSender(c *Conn) *sender {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost, base.IdleConnTimeout = 64, idlePlain
+	base.HTTP2 = &http.HTTP2Config{SendPingTimeout: askedAfter, PingTimeout: answeredWithin}
 	if to, err := url.Parse(c.options.URL); err == nil && to.Scheme == "https" {
 		base.IdleConnTimeout = idleTLS
 	}

@@ -11,7 +11,9 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
+	"syscall"
 	"time"
 
 	"toolfinch/group"
@@ -65,14 +67,16 @@ func start(o Options) (*process, error) {
 	}
 	inR, inW, outR, outW, errR, errW := ends[0], ends[1], ends[2], ends[3], ends[4], ends[5]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
-	err := cmd.Start()
+	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: group.NewStderr(o.Log)}
+	started := make(chan error)
+	go p.live(started)
+	err := <-started
 	closeAll(inR, outW, errW)
 	if err != nil {
 		closeAll(inW, outR, errR)
 		o.warn("the command cannot be started", "command", o.Command, "cwd", o.Cwd, "error", err)
 		return nil, startError(o, err)
 	}
-	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: group.NewStderr(o.Log)}
 	if o.Again && o.Before != nil {
 		p.stderr.Repeats(o.Before.Stderr)
 	}
@@ -80,13 +84,24 @@ func start(o Options) (*process, error) {
 		o.Started(&Process{PID: cmd.Process.Pid, Exited: p.exited, Stderr: p.stderr})
 	}
 	go p.stderr.Follow(errR)
-	go func() {
-		_ = cmd.Wait()
-		p.state = cmd.ProcessState.String()
-		_ = group.Kill(cmd) // what it started ends with it
-		close(p.exited)
-	}()
 	return p, nil
+}
+
+// live starts the child, says so, and returns when it was reaped and its group killed. It has a thread of
+// its own, with which the child ends: not all servers end because their standard input does.
+func (p *process) live(started chan<- error) {
+	runtime.LockOSThread()
+	defer runtime.UnlockOSThread()
+	group.EndWithThread(p.cmd, syscall.SIGTERM)
+	err := p.cmd.Start()
+	started <- err
+	if err != nil {
+		return
+	}
+	_ = p.cmd.Wait()
+	p.state = p.cmd.ProcessState.String()
+	_ = group.Kill(p.cmd) // what it started ends with it
+	close(p.exited)
 }
 
 // warn logs what is wrong, the first time.

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"unicode/utf8"
 
 	"toolfinch/rawjson"
 )
@@ -187,8 +188,11 @@ func (p *Pending) answered(stream int64, id, result, failure json.RawMessage) {
 // receive takes what the server sent on the stream of a request: a message, or a
 // batch. It reports false for what is neither.
 func (c *Conn) receive(stream int64, sent []byte) bool {
-	if !json.Valid(sent) {
+	if !json.Valid(sent) { // which takes any byte beyond ASCII
 		return false
+	}
+	if !utf8.Valid(sent) { // a client that decodes strictly would end its session with all servers
+		sent = bytes.ToValidUTF8(sent, []byte("\uFFFD"))
 	}
 	sent = bytes.TrimSpace(sent)
 	switch sent[0] {

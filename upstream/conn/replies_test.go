@@ -48,6 +48,11 @@ func TestMessagesAreTakenAsTheyAre(t *testing.T) {
 	if <-reply.Done; string(reply.Error) != `{"code":1,"data":9007199254740993,"more":{}}` {
 		t.Errorf("error = %s", reply.Error)
 	}
+	reply = c.Expect()
+	c.receive(0, fmt.Appendf(nil, "{\"id\":%d,\"result\":\"Gr\xf6\xdfe, Größe\"}", reply.ID)) // some servers quote files as they are
+	if <-reply.Done; string(reply.Result) != "\"Gr\uFFFDe, Größe\"" {
+		t.Errorf("bytes that are no text = %q", reply.Result)
+	}
 	c.receive(0, []byte(`{"method":"notifications/x","params":{"n":1.0}}`))
 	c.receive(7, []byte(`{"id":"x","method":"roots/list","params":{"n":1e400}}`))
 	for _, nobodys := range []string{`{"id":99,"result":{}}`, `{"id":null,"error":{}}`, `{"id":"text","result":{}}`, `[]`, `[7]`} {

@@ -18,6 +18,10 @@ func TestAClientThatDoesNotReadIsGivenUp(t *testing.T) {
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		out := newAnswer(w)
 		defer out.end()
+		if err := out.message([]byte("{}")); err != nil { // with which the answer begins
+			ended <- err
+			return
+		}
 		out.timed.within = 50 * time.Millisecond
 		for {
 			if err := out.message(make([]byte, 1<<20)); err != nil {

@@ -3,9 +3,7 @@
 package main_test
 
 import (
-	"bufio"
 	"errors"
-	"fmt"
 	"io"
 	"os"
 	"os/exec"
@@ -32,35 +30,8 @@ func TestTheDiskOfTheAuditLogIsFull(t *testing.T) {
 	env := append(h.env, "MCPPROXY_AUDIT="+filepath.Join(disk, "audit.jsonl"), "MCPPROXY_VAULT_KEY="+strings.Repeat("0", 64))
 	cmd := exec.CommandContext(t.Context(), "unshare", "-rm", "sh", "-c", `mount -t tmpfs -o size=128k disk "$0" && exec toolfinch serve --config "$1"`, disk, h.config)
 	cmd.Env, cmd.Stderr = env, &await.Log{}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	answers := bufio.NewReader(out)
-	n := 0
-	ask := func(method, params string) string {
-		t.Helper()
-		n++
-		if _, err := fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", n, method, params); err != nil {
-			t.Fatal(err)
-		}
-		for {
-			line, err := answers.ReadString('\n')
-			if err != nil {
-				t.Fatalf("%v: %s", err, cmd.Stderr)
-			}
-			if strings.Contains(line, `"id":`+strconv.Itoa(n)+`,`) || strings.Contains(line, `"id":`+strconv.Itoa(n)+`}`) {
-				return line
-			}
-		}
-	}
+	c := speakWith(t, cmd)
+	ask := func(method, params string) string { return string(c.ask(t, method, params)) }
 	ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"full","version":"1"}}`)
 	call := func() string { return ask("tools/call", `{"name":"retrieve_tools","arguments":{"query":"run"}}`) }
 	const refusal = "the audit log cannot be written (no space left on device)"
@@ -104,7 +75,7 @@ func TestTheDiskOfTheAuditLogIsFull(t *testing.T) {
 	if text, err := verify.CombinedOutput(); err != nil {
 		t.Errorf("%v: %s", err, text)
 	}
-	if err := errors.Join(in.Close(), cmd.Wait()); err != nil {
+	if err := errors.Join(c.in.Close(), cmd.Wait()); err != nil {
 		t.Errorf("%v: %s", err, cmd.Stderr)
 	}
 }

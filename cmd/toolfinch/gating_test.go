@@ -274,51 +274,33 @@ func TestTheDocumentedSession(t *testing.T) {
 		t.Fatalf("reindex: %v\n%s", err, out)
 	}
 	serve := run("serve")
-	in, err := serve.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := serve.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := serve.Start(); err != nil {
-		t.Fatal(err)
-	}
+	c := speakWith(t, serve)
 	defer func() {
-		_ = in.Close()
+		_ = c.in.Close()
 		if err := serve.Wait(); err != nil {
 			t.Error(err)
 		}
 	}()
-	answers := json.NewDecoder(out)
-	ask := func(id int, method string, params any) called {
+	ask := func(method string, params any) (answer called) {
 		t.Helper()
-		if err := json.NewEncoder(in).Encode(map[string]any{"jsonrpc": "2.0", "id": id, "method": method, "params": params}); err != nil {
-			t.Fatal(err)
+		given, err := json.Marshal(params)
+		if err == nil {
+			err = json.Unmarshal(c.ask(t, method, string(given)), &answer)
 		}
-		for {
-			var answer struct {
-				ID int
-				called
-			}
-			if err := answers.Decode(&answer); err != nil {
-				t.Fatalf("%s: %v", method, err)
-			}
-			if answer.ID == id {
-				return answer.called
-			}
+		if err != nil {
+			t.Fatalf("%s: %v", method, err)
 		}
+		return answer
 	}
-	ask(1, "initialize", map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "reader", "version": "1"}})
-	for i, call := range calls {
+	ask("initialize", map[string]any{"protocolVersion": "2025-11-25", "capabilities": map[string]any{}, "clientInfo": map[string]any{"name": "reader", "version": "1"}})
+	for _, call := range calls {
 		var arguments, want, got any
 		shown := json.NewDecoder(strings.NewReader(call[2]))
 		if err := errors.Join(shown.Decode(&arguments), shown.Decode(&want)); err != nil {
 			t.Errorf("%s: %v", call[0], err)
 			continue
 		}
-		answer := ask(i+2, "tools/call", map[string]any{"name": call[1], "arguments": arguments})
+		answer := ask("tools/call", map[string]any{"name": call[1], "arguments": arguments})
 		got = answer.text()
 		if strings.HasPrefix(answer.text(), "{") {
 			if err := json.Unmarshal([]byte(answer.text()), &got); err != nil {

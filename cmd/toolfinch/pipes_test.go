@@ -6,6 +6,7 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"io"
 	"os/exec"
 	"path/filepath"
 	"runtime"
@@ -46,55 +47,27 @@ func TestPipesThatNobodyReads(t *testing.T) {
 			h := newPlainHouse(t, nil)
 			cmd := exec.Command(program(t), "serve", "--config", h.config)
 			cmd.Env = h.env
-			in, err := cmd.StdinPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
-			out, err := cmd.StdoutPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
 			errors, err := cmd.StderrPipe()
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
-			ask := func(id int, method, params string) {
-				if _, err := fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", id, method, params); err != nil {
-					t.Fatal(err)
-				}
-			}
-			lines := bufio.NewScanner(out)
-			answer := func(id int) string {
-				for lines.Scan() {
-					var message struct{ ID int }
-					if err := json.Unmarshal(lines.Bytes(), &message); err == nil && message.ID == id {
-						return lines.Text()
-					}
-				}
-				t.Fatalf("request %d has no answer: %v", id, lines.Err())
-				return ""
-			}
-			ask(1, "initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"leaving","version":"1"}}`)
-			answer(1)
+			c := speakWith(t, cmd)
+			c.ask(t, "initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"leaving","version":"1"}}`)
 			if closed == "standard error" {
 				if err := errors.Close(); err != nil {
 					t.Fatal(err)
 				}
-				for id := range 3 { // each is logged
-					ask(id+2, "tools/call", `{"name":"call_tool","arguments":{"name":"math_evaluate","arguments":{"expression":"1+2"}}}`)
-					if got := answer(id + 2); !strings.Contains(got, "3") {
+				for range 3 { // each is logged
+					if got := c.ask(t, "tools/call", `{"name":"call_tool","arguments":{"name":"math_evaluate","arguments":{"expression":"1+2"}}}`); !strings.Contains(string(got), "3") {
 						t.Errorf("math_evaluate answers %s", got)
 					}
 				}
-				in.Close()
+				c.in.Close()
 			} else {
-				if err := out.Close(); err != nil {
+				if err := c.out.Close(); err != nil {
 					t.Fatal(err)
 				}
-				ask(2, "ping", `{}`)
+				c.send(t, "ping", `{}`)
 			}
 			ended := make(chan error, 1)
 			go func() { ended <- cmd.Wait() }()
@@ -102,5 +75,58 @@ func TestPipesThatNobodyReads(t *testing.T) {
 				t.Errorf("toolfinch ended with %v", err)
 			}
 		})
+	}
+}
+
+// speaker speaks MCP with a command, line by line and byte for byte.
+type speaker struct {
+	in    io.WriteCloser
+	out   io.ReadCloser
+	lines *bufio.Reader
+	sent  int // requests
+}
+
+// speakWith starts the command.
+func speakWith(t *testing.T, cmd *exec.Cmd) *speaker {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	return &speaker{in: in, out: out, lines: bufio.NewReader(out)}
+}
+
+// send makes a request, whose ID is how many there were.
+func (s *speaker) send(t *testing.T, method, params string) {
+	t.Helper()
+	s.sent++
+	if _, err := fmt.Fprintf(s.in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", s.sent, method, params); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// ask makes a request and returns the message that answers it.
+func (s *speaker) ask(t *testing.T, method, params string) json.RawMessage {
+	t.Helper()
+	s.send(t, method, params)
+	for {
+		line, err := s.lines.ReadBytes('\n')
+		if err != nil {
+			t.Fatalf("%s is not answered: %v", method, err)
+		}
+		var message struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if json.Unmarshal(line, &message) == nil && message.Method == "" && string(message.ID) == fmt.Sprint(s.sent) {
+			return line
+		}
 	}
 }

@@ -3,7 +3,6 @@
 package main_test
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
 	"net/http"
@@ -19,6 +18,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
+	"toolfinch/rawjson"
 )
 
 // What the pages on REST and the proxy tool show of a configuration loads.
@@ -190,44 +190,16 @@ func (s served) direct(t *testing.T, name string, methods ...string) (results []
 	for key, value := range of.Env {
 		cmd.Env = append(cmd.Env, key+"="+value)
 	}
-	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	c := speakWith(t, cmd)
 	defer func() {
-		in.Close()
+		c.in.Close()
 		_ = cmd.Process.Kill() // some ignore the end of their input
 		_ = cmd.Wait()
 	}()
-	lines := bufio.NewReader(out)
-	ask := func(id int, method, params string) json.RawMessage {
-		fmt.Fprintf(in, `{"jsonrpc":"2.0","id":%d,"method":"%s","params":%s}`+"\n", id, method, params)
-		for {
-			line, err := lines.ReadBytes('\n')
-			if err != nil {
-				t.Fatalf("%s: %s: %v", name, method, err)
-			}
-			var m struct {
-				ID     json.RawMessage
-				Method string
-				Result json.RawMessage
-			}
-			if json.Unmarshal(line, &m) == nil && m.Method == "" && string(m.ID) == fmt.Sprint(id) {
-				return m.Result
-			}
-		}
-	}
-	ask(0, "initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"direct","version":"1"},"capabilities":{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}}}}`)
-	fmt.Fprintln(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
-	for i, method := range methods {
-		results = append(results, ask(i+1, method, `{}`))
+	c.ask(t, "initialize", `{"protocolVersion":"2025-11-25","clientInfo":{"name":"direct","version":"1"},"capabilities":{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}}}}`)
+	fmt.Fprintln(c.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+	for _, method := range methods {
+		results = append(results, rawjson.Member(c.ask(t, method, `{}`), "result"))
 	}
 	return results
 }

@@ -206,6 +206,9 @@ func TestAReadOnlyStoreOfNothingIsEmpty(t *testing.T) {
 	write(t, file(damaged), []byte("no database, whatever its name says"))
 	for _, dir := range []string{damaged, none} {
 		wantIDs(t, readOnly(t, dir))
+		if got, err := store.Examine(t.Context(), dir); dir == none && (err != nil || got.Known || len(got.Wrong) > 0) || dir == damaged && err == nil && len(got.Wrong) == 0 {
+			t.Errorf("%s: examined: %+v, %v", dir, got, err)
+		}
 		if s, err := store.OpenExisting(t.Context(), dir, slog.New(slog.DiscardHandler)); err == nil { // a copy would be one of nothing
 			t.Errorf("%s: it exists", dir)
 			_ = s.Close()

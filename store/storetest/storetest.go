@@ -18,7 +18,7 @@ import (
 
 // Database is a kind of database that a store can be in.
 type Database struct {
-	// Empty returns an empty place, as store.Open takes it, which ends with the test.
+	// Empty returns a place of an empty store, as store.Open takes it.
 	Empty func(testing.TB) string
 
 	// Driver and Source are what sql.Open takes to open a database beside the store.
@@ -59,6 +59,7 @@ func (p place) sql(t testing.TB, format string, args ...any) (number int64) {
 func Run(t *testing.T, db Database) {
 	for _, promise := range slices.Concat(definitions, approvals, usage, kept) {
 		t.Run(promise.name, func(t *testing.T) {
+			t.Parallel()
 			at := db.Empty(t)
 			promise.keeps(t, place{at, db.Open(t, at)})
 		})

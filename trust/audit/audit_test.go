@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/rawjson"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
 )
@@ -504,6 +505,71 @@ func TestALineIsOneLineAndBounded(t *testing.T) {
 	}
 }
 
+// An event names its principal, also where nobody is in the context; groups are those of the same principal only.
+func TestAnEventNamesItsPrincipal(t *testing.T) {
+	alice := trust.WithPrincipal(t.Context(), &trust.Principal{ID: "alice", Groups: []string{"dev"}})
+	for _, test := range []struct {
+		ctx   context.Context
+		event string
+		want  string
+	}{
+		{t.Context(), "", ""}, {t.Context(), "key|ci", `{"id":"key|ci"}`}, {alice, "", `{"id":"alice","groups":["dev"]}`},
+		{alice, "alice", `{"id":"alice","groups":["dev"]}`}, {alice, "key|ci", `{"id":"key|ci"}`},
+	} {
+		s := settings(t)
+		l := open(t, s)
+		l.Record(test.ctx, trust.Event{Kind: trust.EventRefused, Principal: test.event})
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(rawjson.Member([]byte(linesOf(t, s.File)[0]), "principal")); got != test.want {
+			t.Errorf("%q in the event: %s, not %s", test.event, got, test.want)
+		}
+	}
+}
+
+// A note of what was not done takes no room of what is done: without room it is counted as lost.
+func TestANoteTakesNoRoom(t *testing.T) {
+	s := settings(t)
+	l := open(t, s) // nobody writes
+	l.Note(audit.Line{Event: trust.EventRefused})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for l.Admit(ended) == nil {
+		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
+	}
+	queued := l.Counts().Queue
+	l.Note(audit.Line{Event: trust.EventRefused})
+	if c := l.Counts(); c.Queue != queued || c.Lost != 1 {
+		t.Errorf("%+v, the queue was %d", c, queued)
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if first := linesOf(t, s.File)[0]; !strings.Contains(first, trust.EventRefused) {
+		t.Errorf("the note is not written: %s", first)
+	}
+	said := ""
+	err := audit.Scan([]string{s.File}, audit.Filter{Event: trust.EventLost}, func(l *audit.Line, _ []byte) error { said += l.Details["lines"]; return nil })
+	if err != nil || said != "1" {
+		t.Errorf("the log says that %q lines are lost, %v", said, err)
+	}
+}
+
+func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
+	nobody := func(*audit.Line, []byte) error { return nil }
+	folder := t.TempDir()
+	if err := audit.Scan([]string{folder}, audit.Filter{}, nobody); err == nil {
+		t.Error("Scan reads a folder")
+	}
+	if _, err := audit.Last([]string{folder}, 1, audit.Filter{}, nobody); err == nil {
+		t.Error("Last reads a folder")
+	}
+	if err := audit.Scan([]string{filepath.Join(folder, "gone")}, audit.Filter{}, nobody); err != nil {
+		t.Errorf("a file that was removed meanwhile: %v", err)
+	}
+}
+
 func TestContentsAreRedactedAndCut(t *testing.T) {
 	l := open(t, settings(t))
 	for name, test := range map[string]struct{ value, want string }{
@@ -519,6 +585,11 @@ func TestContentsAreRedactedAndCut(t *testing.T) {
 	}
 	if got := l.Content([]byte(`{"a":"` + strings.Repeat("é", 10_000) + `"}`)); len(got) > 5<<10 || !json.Valid(got) || got[0] != '"' {
 		t.Errorf("a long one has %d bytes: %.40s", len(got), got)
+	}
+	for size, kept := range map[int]bool{1 << 20: true, 1<<20 + 1: false} {
+		if got := l.Content([]byte(`"` + strings.Repeat("x", size-2) + `"`)); (got != nil) != kept {
+			t.Errorf("of %d bytes %d are kept", size, len(got))
+		}
 	}
 	masking, err := audit.Open(settings(t), key, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("ghp_1"), []byte("[redacted]")) }, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -163,6 +163,20 @@ func TestWhatIsNoSecretKeepsItsBytes(t *testing.T) {
 	}
 }
 
+// A token that is cut anywhere is looked at within what there is.
+func TestCutTokensAreReadWithinBounds(t *testing.T) {
+	for _, p := range patterns {
+		for _, needle := range p.needles {
+			for end := range len(needle) {
+				raw := []byte(`"` + needle[:end])
+				if got, kinds := JSON(raw[:len(raw):len(raw)]); string(got) != string(raw) || kinds != nil {
+					t.Errorf("%s: %s, %v", raw, got, kinds)
+				}
+			}
+		}
+	}
+}
+
 func TestSecretsInStructuredContent(t *testing.T) {
 	token := made("gh", "p_", alnum[:36])
 	tests := []struct{ in, want string }{

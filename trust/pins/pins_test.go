@@ -63,6 +63,7 @@ func TestModes(t *testing.T) {
 		{"a parameter less", with(`"x":{"type":"string","enum":["1"]}`, ``), before, false},
 		{"a wider enum", with(`["1"]`, `["1","2"]`), before, false},
 		{"within a parameter", with(`"type":"string"`, `"type":"object","properties":{"y":{}}`), before, false},
+		{"and another member of the schema", strings.Replace(added(`"y":{}`), `"type":"object",`, `"type":"object","additionalProperties":true,`, 1), before, false},
 		{"annotations", with(`"description"`, `"annotations":{"readOnlyHint":true},"description"`), before, false},
 		{"a new tool", before, "", false},
 	} {

@@ -30,6 +30,12 @@ func TestDecide(t *testing.T) {
 	call := func(party trust.Party, id tool.ID, arguments string) Request {
 		return Request{Party: party, Action: ActionCall, ID: id, View: "reader", Annotations: tool.Annotations{Destructive: true, OpenWorld: true}, Arguments: json.RawMessage(arguments)}
 	}
+	reading := func(equal bool) Request {
+		file := func(path string) tool.ID {
+			return tool.ID{Server: "files", Name: "file:///" + path, Kind: tool.KindResource}
+		}
+		return Request{Party: alice, Action: ActionRead, ID: file("./etc"), Alike: []Alike{{ID: file("etc"), Equal: equal}}}
+	}
 	reads := call(alice, readFile, `{"path": "/srv/a"}`)
 	reads.Annotations = tool.Annotations{ReadOnly: true}
 	for _, c := range []struct {
@@ -72,6 +78,9 @@ func TestDecide(t *testing.T) {
 		{"a client and a transport", `permit (principal, action, resource) when { context.client.name == "claude-code" && context.transport == "http" };`, call(nobody, readFile, ""), true, "team.cedar:1"},
 		{"a resource of a template", `permit (principal, action == Action::"read", resource in Template::"files.file:///{path}");`,
 			Request{Party: alice, Action: ActionRead, ID: tool.ID{Server: "files", Name: "file:///a", Kind: tool.KindResource}, Template: "files.file:///{path}"}, true, "team.cedar:1"},
+		{"what a resource may be understood as is forbidden", `permit (principal, action, resource); @id("etc") forbid (principal, action, resource == Resource::"files.file:///etc");`, reading(false), false, "etc"},
+		{"what it may be understood as need not be permitted", `permit (principal, action, resource == Resource::"files.file:///./etc");`, reading(false), true, "team.cedar:1"},
+		{"what it is equal to must be permitted", `permit (principal, action, resource == Resource::"files.file:///./etc");`, reading(true), false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := compile(t, c.policies).Decide(c.request)
@@ -151,7 +160,8 @@ func TestErrorsHavePlaces(t *testing.T) {
 		{`permit (principal, action, resource) when { context.scopes.contains("a") };`, `team.cedar:1:53: policy: context has no scopes (write principal.scopes)`},
 		{`permit (principal, action, resource) when { context.client.nam == "a" };`, `policy: context.client has no nam (did you mean name?)`},
 		{`permit (principal, action, resource) when { resource is Tol };`, `policy: there is no type Tol (did you mean Tool?)`},
-		{`permit (principal, action, resource) when { context == {} };`, `policy: context is asked as a whole`},
+		{`permit (principal, action, resource) when { context == {} };`, `policy: context is asked as a whole (ask for one of its attributes: args, `},
+		{"permit (principal, action, resource) when { context == {} };\npermit (principal, action, resource) when { context has args };", `team.cedar:1:45: policy: context is asked as a whole`},
 		{`permit (principal, action, resource) when { "unended };`, `team.cedar:1:`},
 	} {
 		p, wrong := Compile([]Text{{Cedar: "permit (principal, action, resource);", File: "good.cedar", Line: 1, Column: 1}, {Cedar: c.policies, File: "team.cedar", Line: 1, Column: 1}})
@@ -180,9 +190,58 @@ func TestClass(t *testing.T) {
 			t.Errorf("alice and %s are both %s", name, p.Class(other))
 		}
 	}
-	p = compile(t, `permit (principal, action, resource) when { principal.scopes.contains("other") && context.client.name == "x" };`)
-	if p.Class(alice) == p.Class(carol) || p.Class(nobody) == p.Class(trust.Party{Transport: "http"}) {
-		t.Error("scopes or clients are not told apart")
+	for condition, other := range map[string]trust.Party{
+		`principal.scopes.contains("other")`: {Principal: carol.Principal, Transport: "http", Client: "claude-code", Version: "2.1.0"},
+		`context.client.name == "x"`:         {Principal: alice.Principal, Transport: "http", Client: "codex", Version: "2.1.0"},
+		`context.client.version == "1"`:      {Principal: alice.Principal, Transport: "http", Client: "claude-code", Version: "2.1.1"},
+		`context.transport == "stdio"`:       {Principal: alice.Principal, Transport: "rest", Client: "claude-code", Version: "2.1.0"},
+	} {
+		one := trust.Party{Principal: alice.Principal, Transport: "http", Client: "claude-code", Version: "2.1.0"}
+		if p.Class(one) != p.Class(other) {
+			t.Errorf("parties differ where no policy asks for %s", condition)
+		}
+		if asking := compile(t, `permit (principal in Group::"dev", action, resource) when { `+condition+` };`); asking.Class(one) == asking.Class(other) {
+			t.Errorf("parties do not differ by %s", condition)
+		}
+	}
+}
+
+// The answer to a person, to toolfinch policy test --json and to the audit log names the policies that decided.
+func TestVerdict(t *testing.T) {
+	request := Request{Party: alice, Action: ActionCall, ID: readFile, View: "reader"}
+	const asksPath = `permit (principal, action, resource) when { context.args.path like "/srv/*" };`
+	for _, c := range []struct {
+		name     string
+		policies *Policies
+		question Question
+		text     string // "" for an error
+		json     string // of by and failed
+		audited  trust.Decision
+	}{
+		{"no policies", nil, Question{}, "allowed: call files.read_file: there are no policies", `"by":[],"failed":[]`, trust.Decision{Allow: true}},
+		{"permitted", compile(t, `@id("all") permit (principal, action, resource);`), Question{}, `allowed: call files.read_file by "all" (team.cedar:1)`,
+			`"by":[{"id":"all","file":"team.cedar","line":1,"effect":"permit"}],"failed":[]`, trust.Decision{Allow: true, Policy: "all"}},
+		{"forbidden by two", compile(t, `permit (principal, action, resource); @id("a") forbid (principal, action == Action::"search", resource);
+forbid (principal, action, resource);`), Question{Action: "search"}, `denied: search files.read_file by "a" (team.cedar:1), team.cedar:2`,
+			`"by":[{"id":"a","file":"team.cedar","line":1,"effect":"forbid"},{"id":"team.cedar:2","file":"team.cedar","line":2,"effect":"forbid"}],"failed":[]`, trust.Decision{Policy: "a, team.cedar:2"}},
+		{"not permitted", compile(t, asksPath), Question{Arguments: `{"path":"/etc"}`}, "denied: call files.read_file: no policy permits it", `"by":[],"failed":[]`, trust.Decision{}},
+		{"another action", compile(t, asksPath), Question{Action: "get"}, "", "", trust.Decision{}},
+		{"arguments that are no JSON", compile(t, asksPath), Question{Arguments: `{`}, "", "", trust.Decision{}},
+	} {
+		got, err := c.question.Ask(c.policies, request)
+		if c.text == "" {
+			if err == nil {
+				t.Errorf("%s: %v", c.name, got)
+			}
+			continue
+		}
+		raw, _ := json.Marshal(got)
+		if err != nil || got.String() != c.text || !strings.HasSuffix(string(raw), `"id":"files.read_file","user":"https://idp|alice","view":"reader",`+c.json+`}`) || got.Trusted() != c.audited {
+			t.Errorf("%s:\n%s\n%s\n%+v, %v", c.name, got, raw, got.Trusted(), err)
+		}
+	}
+	if got, _ := (Question{}).Ask(compile(t, asksPath), request); got.Allow || len(got.Failed) != 1 || !strings.Contains(got.String(), "\nteam.cedar:1 permits nothing: ") {
+		t.Errorf("a permit that cannot be evaluated: %s", got)
 	}
 }
 

@@ -87,6 +87,32 @@ func TestDepth(t *testing.T) {
 	}
 }
 
+func TestMembers(t *testing.T) {
+	for object, want := range map[string][]string{
+		` { "a" : 1 , "b,}":[2], "a":{} } `: {"a=1", "b,}=[2]", "a={}"},
+		`{"\u0061\"":1}`:                    {`a"=1`},
+		`{}`:                                nil,
+		``:                                  nil,
+		`["a":1]`:                           nil,
+		`{"a":1;"b":2}`:                     {"a=1;\"b\":2"},
+		`{"a" 1}`:                           nil,
+		`{"a":`:                             nil,
+		`{"a":1,`:                           {"a=1"},
+		`{"a":"x`:                           {`a="x`},
+	} {
+		var got []string
+		for name, value := range Members([]byte(object)) {
+			got = append(got, name+"="+string(value))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("Members(%s) = %q, want %q", object, got, want)
+		}
+		for range Members([]byte(object)) {
+			break
+		}
+	}
+}
+
 func TestElements(t *testing.T) {
 	for array, want := range map[string][]string{
 		`[]`:                             nil,

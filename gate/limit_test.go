@@ -3,6 +3,7 @@ package gate
 import (
 	"context"
 	"hash/maphash"
+	"slices"
 	"testing"
 	"testing/synctest"
 
@@ -57,6 +58,20 @@ func TestNobodyWaitsForTheSetThatIsToGo(t *testing.T) {
 			t.Error(err)
 		}
 	})
+}
+
+// Clients are told of what was taken from their owner, and of nothing that stays.
+func TestWhoLosesToolsIsTold(t *testing.T) {
+	g, source := gated(t, Options{}, Budget{MaxTools: 2})
+	provision(t, g, "principal ann", 0, "srv_a", "srv_b")
+	source.told = nil
+	if _, err := g.Unprovision(t.Context(), "principal ann", ids(source, "srv_a")); err != nil || !slices.Equal(source.told, []string{"principal ann"}) {
+		t.Errorf("told %q, %v", source.told, err)
+	}
+	source.told = nil
+	if _, err := g.Provision(t.Context(), "principal ann", Request{Tools: pick(source, "srv_c", "srv_d")}); err == nil || source.told != nil {
+		t.Errorf("told %q of what was refused, %v", source.told, err)
+	}
 }
 
 // blocked is a Store that writes the set of one owner when it may.

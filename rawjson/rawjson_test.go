@@ -113,6 +113,22 @@ func TestMembers(t *testing.T) {
 	}
 }
 
+func TestText(t *testing.T) {
+	for raw, want := range map[string]string{`"a"`: "a", `"a\u0062\""`: `ab"`, `""`: "", `"`: "", ``: "", `"a`: "", `a"`: "", `7`: "", `null`: "", "\"\xff\"": "\uFFFD"} {
+		if got := Text([]byte(raw)); got != want {
+			t.Errorf("Text(%s) = %q, want %q", raw, got, want)
+		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for message, want := range map[string]string{`{ "a" : 1 }`: `{ "a" : 1 }`, "{\n \"a\":\r\n1.0 }": `{"a":1.0}`, "{\"a\":\r\n": `{"a":`, "[1,\r2]": `[1,2]`} {
+		if got := string(OneLine([]byte(message))); got != want {
+			t.Errorf("OneLine(%q) = %q, want %q", message, got, want)
+		}
+	}
+}
+
 func TestElements(t *testing.T) {
 	for array, want := range map[string][]string{
 		`[]`:                             nil,

@@ -116,6 +116,28 @@ func TestNothingFollowsTheEndOfAnExchange(t *testing.T) {
 	}
 }
 
+func TestAFailureIsAnError(t *testing.T) {
+	x := NewExchange(inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), func([]byte) error { return errors.New("gone") })
+	if x.Send([]byte(`{}`)) {
+		t.Error("a message that could not be sent was sent")
+	}
+	x.Fail(json.RawMessage(`{"code":1}`))
+	if got := string(x.Answer()); got != `{"jsonrpc":"2.0","id":1,"error":{"code":1}}` {
+		t.Errorf("Answer() = %s", got)
+	}
+}
+
+func TestWhatAMessageStates(t *testing.T) {
+	m := inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"requestState":"toolfinch-parked-7","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`)
+	if state, parked := ParkedState(m.Params); m.Version() != "2026-07-28" || state != "7" || !parked {
+		t.Errorf("version %q, state %q %v", m.Version(), state, parked)
+	}
+	other := inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"requestState":"theirs"}}`)
+	if _, parked := ParkedState(other.Params); other.Version() != "" || parked {
+		t.Errorf("version %q, parked %v", other.Version(), parked)
+	}
+}
+
 func TestHandlersFindTheirExchangeOrMessage(t *testing.T) {
 	x := NewExchange(inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), nil)
 	if ExchangeFrom(x.Context(t.Context())) != x || ExchangeFrom(t.Context()) != nil {

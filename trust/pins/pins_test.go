@@ -77,6 +77,11 @@ func TestModes(t *testing.T) {
 			}
 		}
 	}
+	for _, mode := range Modes {
+		if mode.First() != (mode != ApproveAllFirst) {
+			t.Errorf("%s: the first list is approved: %v", mode, mode.First())
+		}
+	}
 	same := Held{Raw: json.RawMessage(`{"name":"a"}`), Approved: json.RawMessage(`{"name" : "a"}`)}
 	for _, mode := range Modes {
 		if !mode.Approves(same) {
@@ -89,11 +94,11 @@ func TestRejectedUntilItChanges(t *testing.T) {
 	h := Held{Raw: json.RawMessage(`{"name":"a","v":1}`), Approved: json.RawMessage(`{"name":"a"}`)}
 	h.Rejected = h.Mark()
 	h.Raw = json.RawMessage(`{"v":1, "name":"a"}`)
-	if !h.WasRejected() {
+	if !h.WasRejected() || h.Why() != "was rejected by the owner of toolfinch" {
 		t.Error("the same in other bytes is reported again")
 	}
 	h.Raw = json.RawMessage(`{"name":"a","v":2}`)
-	if h.WasRejected() {
+	if h.WasRejected() || !strings.HasPrefix(h.Why(), "was changed by its server") || !strings.HasPrefix(Held{Raw: h.Raw}.Why(), "is new") {
 		t.Error("what changed again is not reported")
 	}
 }

@@ -2,6 +2,9 @@ package policy
 
 import (
 	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -25,6 +28,8 @@ var (
 	nobody     = trust.Party{Transport: "http", Client: "claude-code", Version: "2.1.0"}
 	owner      = trust.Party{Transport: "stdio"}
 )
+
+const asksPath = `permit (principal, action, resource) when { context.args.path like "/srv/*" };`
 
 func TestDecide(t *testing.T) {
 	call := func(party trust.Party, id tool.ID, arguments string) Request {
@@ -70,6 +75,9 @@ func TestDecide(t *testing.T) {
 		{"an argument that policies read in both cases, and one that they do not read", `permit (principal, action, resource) when { resource.name != "x" && context.args.Path == context.args.opt.path };`,
 			call(alice, readFile, `{"Path": "/srv", "opt": {"path": "/srv"}, "Name": "x"}`), true, "team.cedar:1"},
 		{"whole numbers, however they are written", `permit (principal, action, resource) when { context.args.n > 4 && context.args.m == 5 };`, call(alice, readFile, `{"n": 5.0, "m": 5e0}`), true, "team.cedar:1"},
+		{"arguments of another form permit nothing", asksPath, call(alice, readFile, `["/srv/a"]`), false, "arguments"},
+		{"arguments of null are none", `permit (principal, action, resource) when { !(context.args has path) };`, call(alice, readFile, `null`), true, "team.cedar:1"},
+		{"no arguments", `permit (principal, action, resource) when { !(context.args has path) };`, call(alice, readFile, ` `), true, "team.cedar:1"},
 		{"decimals", `permit (principal, action, resource) when { context.args.n.lessThan(decimal("2.0")) };`, call(alice, readFile, `{"n": 1.5}`), true, "team.cedar:1"},
 		{"nested arguments", `permit (principal, action, resource) when { context.args.to.contains("a@b") && context.args.opt.deep };`, call(alice, readFile, `{"to": ["a@b"], "opt": {"deep": true}, "none": null}`), true, "team.cedar:1"},
 		{"the owner on stdio", `permit (principal == User::"stdio|owner", action, resource);`, call(owner, readFile, ""), true, "team.cedar:1"},
@@ -175,6 +183,69 @@ func TestErrorsHavePlaces(t *testing.T) {
 	}
 }
 
+// What a policy names is checked in every form that the language has.
+func TestWhatPoliciesName(t *testing.T) {
+	p := compile(t, `permit (principal is User in Group::"dev", action in [Action::"call", Action::"read"], resource is Tool in Server::"github");
+forbid (principal, action, resource in View::"reader") when { resource in Server::"files" };`)
+	var named []string
+	for _, n := range p.Named() {
+		named = append(named, n.Type+" "+n.Name+" "+n.At.Error())
+	}
+	if want := []string{"Server github team.cedar:1:117: ", "View reader team.cedar:2:47: ", "Server files team.cedar:2:84: "}; !slices.Equal(named, want) {
+		t.Errorf("named %q, want %q", named, want)
+	}
+	if rules := p.Rules(); len(rules) != 2 || rules[0].Line != 1 || rules[0].Forbid || !rules[1].Forbid || len(p.Texts()) != 1 {
+		t.Errorf("%+v", rules)
+	}
+	if none := (*Policies)(nil); none.Named() != nil || none.Rules() != nil || none.Texts() != nil {
+		t.Error("no policies have something")
+	}
+	for text, want := range map[string]string{
+		`permit (principal is Server, action, resource);`:                               `the principal is no Server (did you mean User?)`,
+		`permit (principal is User in Server::"a", action, resource);`:                  `the principal is no Server`,
+		`permit (principal, action in [Action::"call", Action::"write"], resource);`:    `there is no Action::"write"`,
+		`permit (principal, action, resource is Group);`:                                `the resource is no Group`,
+		`permit (principal, action, resource) when { resource is Tol in Server::"a" };`: `there is no type Tol (did you mean Tool?)`,
+		`permit (principal, action, resource) when { principal.hasTag("a") };`:          `there are no tags`,
+		`permit (principal, action, resource) when { principal in Grup::"a" };`:         `there is no type Grup (did you mean Group?)`,
+		`permit (principal, action, resource) when { context.zzzzzz };`:                 `context has no zzzzzz (known: `,
+		`permit (principal, action, resource) when { principal.zzzzzz == "a" };`:        `principal has no zzzzzz (known: scopes)`,
+	} {
+		if _, wrong := Compile([]Text{{Cedar: text, File: "team.cedar", Line: 1, Column: 1}}); len(wrong) == 0 || !strings.Contains(wrong[0].Error(), want) {
+			t.Errorf("%s\n got %v\nwant %s", text, wrong, want)
+		}
+	}
+}
+
+func TestWhoAQuestionIsAbout(t *testing.T) {
+	for _, c := range []struct {
+		question Question
+		want     trust.Party
+		field    string // of the error; "" for none
+	}{
+		{Question{As: "alice", Groups: []string{"dev"}, Scopes: []string{"a"}, Transport: "http", Client: "codex 1 beta"},
+			trust.Party{Principal: &trust.Principal{ID: "alice", Groups: []string{"dev"}, Scopes: []string{"a"}}, Transport: "http", Client: "codex", Version: "1 beta"}, ""},
+		{Question{Transport: "stdio"}, trust.Party{Transport: "stdio"}, ""}, {Question{Transport: "sse"}, trust.Party{Transport: "sse"}, ""},
+		{Question{Transport: "rest"}, trust.Party{Transport: "rest"}, ""}, {Question{Transport: "ui"}, trust.Party{Transport: "ui"}, ""},
+		{Question{Transport: "smtp"}, trust.Party{}, "transport"}, {Question{Transport: "http", Groups: []string{"dev"}}, trust.Party{}, "group"},
+		{Question{Transport: "http", Scopes: []string{"a"}}, trust.Party{}, "scope"},
+	} {
+		got, err := c.question.Party()
+		var wrong *trust.FieldError
+		if errors.As(err, &wrong); (err != nil) != (c.field != "") || wrong != nil && wrong.Field != c.field || err == nil && !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v: %+v, %v", c.question, got, err)
+		}
+	}
+}
+
+// Models read it: it names the use and no policy, and a long name is cut.
+func TestADenialNamesNoPolicy(t *testing.T) {
+	err := &DeniedError{Name: "a\nb" + strings.Repeat("x", 1000), Decision: Decision{By: []By{{ID: "secret"}}}}
+	if text := err.Error(); strings.Contains(text, "secret") || strings.Contains(text, "\n") || len(text) > 200 || !strings.HasSuffix(text, "is not allowed with these arguments") {
+		t.Error(text)
+	}
+}
+
 // Parties whom no policy tells apart are judged once.
 func TestClass(t *testing.T) {
 	p := compile(t, `permit (principal in Group::"dev", action, resource); permit (principal == User::"https://idp|bob", action, resource);`)
@@ -209,7 +280,6 @@ func TestClass(t *testing.T) {
 // The answer to a person, to toolfinch policy test --json and to the audit log names the policies that decided.
 func TestVerdict(t *testing.T) {
 	request := Request{Party: alice, Action: ActionCall, ID: readFile, View: "reader"}
-	const asksPath = `permit (principal, action, resource) when { context.args.path like "/srv/*" };`
 	for _, c := range []struct {
 		name     string
 		policies *Policies

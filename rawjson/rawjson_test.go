@@ -67,7 +67,7 @@ func TestInt(t *testing.T) {
 		}
 	}
 	for _, raw := range []string{``, `1.5`, `"x"`, `""`, `"null"`, `null`, `true`, `[1]`, `1e100`, `"\"1\""`} {
-		if got, ok := Int([]byte(raw)); ok {
+		if got, ok := Int([]byte(raw)); ok || got != 0 {
 			t.Errorf("Int(%s) = %d", raw, got)
 		}
 	}

@@ -129,6 +129,24 @@ func TestVerifyFindsWhatWasDoneToALog(t *testing.T) {
 			func(lines []string) []string { return slices.Insert(lines, 3, ln(lines, 2)) },
 			[]string{"4: line 2 is here once more, behind line 3"},
 		},
+		"repeated where others are missing": {
+			func(lines []string) []string {
+				return []string{ln(lines, 1), ln(lines, 3), ln(lines, 1), ln(lines, 4), ln(lines, 5), ln(lines, 6)}
+			},
+			[]string{"3: line 1 is here once more, behind line 3", "2: line 2 is missing before this line"},
+		},
+		"moved twice": {
+			func(lines []string) []string {
+				return []string{ln(lines, 1), ln(lines, 2), ln(lines, 4), ln(lines, 3), ln(lines, 3), ln(lines, 5), ln(lines, 6)}
+			},
+			[]string{"4: line 3 was moved here, behind line 4", "5: line 3 is here once more, behind line 4"},
+		},
+		"one of several moved": {
+			func(lines []string) []string {
+				return []string{ln(lines, 1), ln(lines, 4), ln(lines, 5), ln(lines, 3), ln(lines, 6)}
+			},
+			[]string{"4: line 3 was moved here, behind line 5", "2: 1 of the lines 2 to 3 are missing before this line"},
+		},
 		"end cut": {
 			func(lines []string) []string { return append(lines[:3], strings.TrimSuffix(lines[3], "\n")) },
 			[]string{"0: the lines 5 to 6 are missing at the end"},
@@ -291,6 +309,36 @@ func TestFilesAreRotatedAndTheChainGoesOn(t *testing.T) {
 	}
 	if v := verified(t, s.File); len(v.Findings) == 0 || !strings.Contains(v.Findings[0].What, "missing before this line") {
 		t.Errorf("a file between others was removed: %+v", v)
+	}
+}
+
+// Files beside a log that are called nearly so are no part of it.
+func TestOnlyFilesOfTheLogAreRead(t *testing.T) {
+	s := settings(t)
+	written(t, s, 1)
+	dir := filepath.Dir(s.File)
+	for _, name := range []string{
+		"audit-20260101T000000Z-7.txt", "other-20260101T000000Z-7.jsonl", "audit-yesterday-7.jsonl", "audit-20260101T000000Z.jsonl", "audit-20260101T000000Z-0.jsonl", "audit-20260101T000000Z-x.jsonl",
+	} {
+		rewrite(t, filepath.Join(dir, name), "{}\n")
+	}
+	if err := os.Mkdir(filepath.Join(dir, "audit-20260101T000000Z-8.jsonl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if files := audit.Files(s.File); !slices.Equal(files, []string{s.File}) {
+		t.Errorf("%q", files)
+	}
+}
+
+// Whoever noted a line and its hash elsewhere learns whether the log still has it.
+func TestVerifyFindsTheLineThatWasNoted(t *testing.T) {
+	s := settings(t)
+	written(t, s, 3)
+	v := verified(t, s.File)
+	for noted, findings := range map[string]int{fmt.Sprintf("%d:%s", v.Last, v.Hash): 0, fmt.Sprintf("2:%s", v.Hash): 1, fmt.Sprintf("%d:%s", v.Last, strings.Repeat("0", 64)): 1} {
+		if got, err := audit.Verify(key, audit.Files(s.File), s.File, noted); err != nil || len(got.Findings) != findings {
+			t.Errorf("%s: %+v, %v", noted, got.Findings, err)
+		}
 	}
 }
 
@@ -617,6 +665,12 @@ func TestFilters(t *testing.T) {
 		"tool":            {audit.Filter{Tool: "github.*"}, true},
 		"exposed name":    {audit.Filter{Tool: "gh_create"}, true},
 		"case":            {audit.Filter{Client: "codex"}, true},
+		"question mark":   {audit.Filter{Server: "gith?b"}, false},
+		"slash":           {audit.Filter{Principal: "https:*"}, true},
+		"client":          {audit.Filter{Client: "cursor"}, false},
+		"view":            {audit.Filter{View: "writer"}, false},
+		"session":         {audit.Filter{Session: "x"}, false},
+		"outcome":         {audit.Filter{Outcome: "success"}, false},
 		"server":          {audit.Filter{Server: "gitlab"}, false},
 		"event":           {audit.Filter{Event: "tool.*", Outcome: "denied"}, true},
 		"since":           {audit.Filter{Since: now}, true},

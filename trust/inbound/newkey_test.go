@@ -3,6 +3,8 @@ package inbound_test
 import (
 	"context"
 	"errors"
+	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -62,6 +64,32 @@ func TestKeysAreMadeAsRequested(t *testing.T) {
 			!slices.Equal(key.Scopes, sorted) || !slices.Equal(key.Groups, []string{"a", "b"}) || !slices.Equal(good.Groups, []string{"b", "a", "b"}) {
 			t.Errorf("%s: %+v, %v", test.name, key, err)
 		}
+	}
+}
+
+// Names of keys stand in logs, in policies and in principals.
+func TestNamesOfKeys(t *testing.T) {
+	for name, good := range map[string]bool{
+		"ci": true, "a.b@c~!": true, strings.Repeat("a", 64): true, strings.Repeat("a", 65): false, "": false, "a b": false, "a|b": false, "a\nb": false, "é": false, "a\x7f": false,
+	} {
+		if err := inbound.CheckKeyName(name); (err == nil) != good {
+			t.Errorf("%q: %v", name, err)
+		}
+	}
+}
+
+// Policies and the audit log go by the surface of a request.
+func TestTheSurfaceOfARequest(t *testing.T) {
+	d := newDoor(t, inbound.Settings{})
+	for path, want := range map[string]string{
+		"/mcp": "http", "/mcp/reader": "http", "/": "http", "/apis": "http", "/sse": "sse", "/message": "sse", "/sse/reader": "sse", "/api/v1/tools": "rest", "/metrics": "rest", "/openapi.json": "rest", "/ui/": "ui", "/ui": "ui",
+	} {
+		if got := d.gate.Source(httptest.NewRequest(http.MethodGet, "http://127.0.0.1"+path, nil)); got.Transport != want || got.Secure {
+			t.Errorf("%s: %+v, want %s", path, got, want)
+		}
+	}
+	if got := d.gate.Source(httptest.NewRequest(http.MethodGet, "https://127.0.0.1/mcp", nil)); !got.Secure {
+		t.Errorf("over TLS: %+v", got)
 	}
 }
 

@@ -262,6 +262,10 @@ func TestTheKeyIsNotMadeTwiceWhileTheKeyringIsAway(t *testing.T) {
 	p.put("secret/B", "b")
 	p.want("secret/A", secret)
 
+	p.ring.Replace(strings.Repeat("ab", 32))
+	p.refused("secret/A", "the keyring has another one under its name")
+	p.ring.Replace("no key")
+	p.refused("secret/A", "the keyring has another one under its name")
 	p.ring.Empty()
 	p.refused("secret/A", "bring the key back")
 	if len(p.keyFiles()) != 0 {
@@ -387,7 +391,9 @@ func TestTheKeyIsInAFileWhereTheSystemHasNoKeyring(t *testing.T) {
 	}
 	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
 	p := newPlace(t)
-	v, err := vault.Open(p.store(), p.options())
+	options := p.options()
+	options.Log = nil // nobody is told
+	v, err := vault.Open(p.store(), options)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -523,6 +529,27 @@ func TestLockedIsBoundedAndPerName(t *testing.T) {
 		return err != nil && err.Error() == "its own error"
 	})
 	await.Nil(t, func() error { return other.Locked(t.Context(), "login/a", func(context.Context) error { return nil }) }) // free again
+}
+
+// Whoever gives up waiting leaves the name locked. In one process no file keeps others out.
+func TestANameStaysLockedWhenOthersGiveUp(t *testing.T) {
+	v, err := vault.Open(nil, vault.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = v.Locked(t.Context(), "login/a", func(context.Context) error {
+		for range 20 {
+			if err := v.Locked(ended, "login/a", func(context.Context) error { t.Error("it is locked twice"); return nil }); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // TestProcesses is what the processes of the next test run.

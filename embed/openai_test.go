@@ -18,6 +18,8 @@ import (
 	"testing"
 	"time"
 	"unicode/utf8"
+
+	"toolfinch/internal/must"
 )
 
 const key = "sk-hunter2-hunter2"
@@ -66,10 +68,7 @@ func (e *endpoint) count() int {
 func dial(t *testing.T, e *endpoint, s OpenAI, log io.Writer) (*remote, *[]time.Duration) {
 	t.Helper()
 	s.BaseURL = e.URL + "/v1/"
-	r, err := openRemote(s, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(openRemote(s, slog.New(slog.NewTextHandler(log, nil))))(t)
 	t.Cleanup(func() { _ = r.Close() })
 	waits := &[]time.Duration{}
 	r.wait = func(_ context.Context, d time.Duration) error {
@@ -100,10 +99,7 @@ func good(w http.ResponseWriter, in request, _ int) {
 func TestOpenAI(t *testing.T) {
 	e := listen(t, good)
 	r, _ := dial(t, e, OpenAI{APIKey: key, Model: "m", Dimensions: 3}, io.Discard)
-	got, err := r.Embed(t.Context(), Document, []string{"a", "four", ""})
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(r.Embed(t.Context(), Document, []string{"a", "four", ""}))(t)
 	var want [][]float32
 	for _, text := range []string{"a", "four", " "} {
 		v := vector(text)

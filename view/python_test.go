@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/python"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
@@ -27,9 +28,7 @@ func withPython(t testing.TB, env *Env, source string) {
 		t.Skip("there is no Python")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "f.py"), []byte("from mcp_proxy import *\n"+source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "f.py"), []byte("from mcp_proxy import *\n"+source), 0o600))
 	env.Python = python.New(python.Settings{Dir: dir}, env.Log)
 	t.Cleanup(env.Python.Close)
 }

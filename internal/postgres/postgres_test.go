@@ -18,14 +18,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 func connect(t *testing.T, url string) *pgx.Conn {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), url))(t)
 	t.Cleanup(func() { conn.Close(context.Background()) })
 	return conn
 }
@@ -74,31 +72,15 @@ func TestAKilledTestLeavesNothing(t *testing.T) {
 	}
 	cmd := exec.Command(os.Args[0])
 	cmd.Env = append(os.Environ(), "TOOLFINCH_TEST_HANG=1")
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	buf := make([]byte, 4096)
-	n, err := out.Read(buf)
-	if err != nil {
-		t.Fatal(err)
-	}
+	n := must.Get(out.Read(buf))(t)
 	dir := string(buf[:n])
-	text, err := os.ReadFile(filepath.Join(dir, "data", "postmaster.pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(dir, "data", "postmaster.pid")))(t)
 	first, _, _ := strings.Cut(string(text), "\n")
-	pid, err := strconv.Atoi(first)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	pid := must.Get(strconv.Atoi(first))(t)
+	must.Do(t, cmd.Process.Kill())
 	_ = cmd.Wait() // it was killed
 	await.True(t, func() bool {
 		_, err := os.Stat(dir)

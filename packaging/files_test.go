@@ -50,6 +50,22 @@ func TestPostgreSQLOfCompose(t *testing.T) {
 	}
 }
 
+func TestPlatformsAreThoseOfGoReleaser(t *testing.T) {
+	var file struct {
+		Builds []struct{ GOOS, GOARCH []string }
+	}
+	must.Do(t, yaml.Unmarshal([]byte(must.Read(t, "goreleaser.yaml")), &file))
+	var all []string
+	for _, goos := range file.Builds[0].GOOS {
+		for _, arch := range file.Builds[0].GOARCH {
+			all = append(all, goos+"_"+arch)
+		}
+	}
+	if slices.Sort(all); !slices.Equal(all, platforms) {
+		t.Errorf("goreleaser.yaml builds %v, and this package takes %v", all, platforms)
+	}
+}
+
 // Each target of the image has what the program needs, whatever else is in it.
 func TestTargetsOfTheImage(t *testing.T) {
 	text := must.Get(os.ReadFile("Dockerfile"))(t)

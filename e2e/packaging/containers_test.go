@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package packaging_test
 
 import (
 	"bytes"
@@ -28,6 +28,7 @@ func TestContainers(t *testing.T) {
 	if os.Getenv("TOOLFINCH_TEST_REQUIRE") != "all" {
 		t.Skip("schemas are modules of others: set TOOLFINCH_TEST_REQUIRE=all")
 	}
+	t.Chdir("../../packaging")
 	for _, file := range []string{"compose.yaml", "compose.replicas.yaml"} {
 		valid(t, filepath.Join(download(t, composeModule), "schema/compose-spec.json"), file)
 	}

@@ -1,6 +1,8 @@
 //go:build linux
 
-package main
+// Package packaging_test makes packages as a release does, unpacks them and runs what is
+// in them.
+package packaging_test
 
 import (
 	"archive/tar"
@@ -8,6 +10,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"debug/elf"
 	"debug/macho"
 	"debug/pe"
@@ -51,7 +54,6 @@ type recipe struct {
 	Builds []struct {
 		Main                string
 		Env, Flags, Ldflags []string
-		GOOS, GOARCH        []string
 	}
 	NFPMs []map[string]any `yaml:"nfpms"`
 }
@@ -62,28 +64,22 @@ func TestPackages(t *testing.T) {
 	if os.Getenv("TOOLFINCH_TEST_REQUIRE") != "all" {
 		t.Skip("building packages takes minutes, and modules and npm packages of others: set TOOLFINCH_TEST_REQUIRE=all")
 	}
+	t.Chdir("../../packaging")
 	root := must.Get(filepath.Abs(".."))(t)
 	text := must.Get(os.ReadFile("goreleaser.yaml"))(t)
 	var how recipe
 	must.Do(t, yaml.Unmarshal(text, &how))
 	build := how.Builds[0]
-	var all []string
-	for _, goos := range build.GOOS {
-		for _, arch := range build.GOARCH {
-			all = append(all, goos+"_"+arch)
-		}
-	}
-	if slices.Sort(all); !slices.Equal(all, platforms) {
-		t.Errorf("goreleaser.yaml builds %v, and this package takes %v", all, platforms)
-	}
-
 	dist, generated := t.TempDir(), t.TempDir()
 	run(t, root, "go", "run", "-tags", "packaging", "./cmd/toolfinch", "generate", generated)
 	const version = "0.0.1-snapshot.0123abc"
 	programs := map[string]string{}
 	for _, p := range builtHere {
 		goos, arch, _ := strings.Cut(p, "_")
-		programs[p] = filepath.Join(t.TempDir(), (&archive{OS: goos}).exe())
+		programs[p] = filepath.Join(t.TempDir(), "toolfinch")
+		if goos == "windows" {
+			programs[p] += ".exe"
+		}
 		cmd := exec.Command("go", slices.Concat([]string{"build"}, build.Flags, []string{"-ldflags", strings.Join(build.Ldflags, " "), "-o", programs[p], build.Main})...)
 		cmd.Dir, cmd.Env = root, slices.Concat(os.Environ(), build.Env, []string{"GOOS=" + goos, "GOARCH=" + arch})
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -124,14 +120,14 @@ func TestPackages(t *testing.T) {
 		}
 	})
 
-	r := &release{folder: dist, URL: "https://example.com/toolfinch/v" + version, Namespace: "com.example"}
-	if err := r.make(false); err == nil || !strings.Contains(err.Error(), "darwin_amd64, windows_arm64") {
-		t.Errorf("missing platforms: %v", err)
+	const url = "https://example.com/toolfinch/v" + version
+	packer := filepath.Join(t.TempDir(), "packaging")
+	run(t, root, "go", "build", "-o", packer, "./packaging")
+	if out, err := exec.Command(packer, "-releases", url, "-namespace", "com.example", dist).CombinedOutput(); err == nil || !strings.Contains(string(out), "darwin_amd64, windows_arm64") {
+		t.Errorf("missing platforms: %v\n%s", err, out)
 	}
 	for range 2 { // a second run changes nothing
-		r := *r
-		r.Version = ""
-		must.Do(t, r.make(true))
+		run(t, root, packer, "-partial", "-releases", url, "-namespace", "com.example", dist)
 	}
 	for _, file := range []string{"server.json", "toolfinch.rb", "toolfinch-" + version + ".tgz"} {
 		if checked := run(t, dist, "sha256sum", "--check", "--strict", "checksums.txt"); strings.Count("\n"+checked, "\n"+file+": OK") != 1 {
@@ -195,10 +191,10 @@ func TestPackages(t *testing.T) {
 	})
 	t.Run("formula", func(t *testing.T) {
 		text := run(t, dist, "cat", "toolfinch.rb")
-		for p, a := range r.Archives {
-			there := strings.Contains(text, "url \""+r.URL+"/"+a.File+"\"\n      sha256 \""+a.Sum+"\"")
-			if there == (a.OS == "windows") {
-				t.Errorf("the formula has %s: %v\n%s", p, there, text)
+		for _, file := range must.Get(filepath.Glob(filepath.Join(dist, "toolfinch_*_*_*.[tz]*")))(t) {
+			archive := fmt.Sprintf("url \"%s/%s\"\n      sha256 \"%x\"", url, filepath.Base(file), sha256.Sum256([]byte(must.Read(t, file))))
+			if there := strings.Contains(text, archive); there == strings.Contains(file, "windows") {
+				t.Errorf("the formula has %s: %v\n%s", file, there, text)
 			}
 		}
 		_, config, _ := strings.Cut(text, "<<~YAML\n")
@@ -438,7 +434,7 @@ func npm(t *testing.T, dist, version, identity string) {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("there is no package for this processor")
 	}
-	_, cpu := (&archive{OS: "linux", Arch: runtime.GOARCH}).node()
+	cpu := strings.Replace(runtime.GOARCH, "amd64", "x64", 1)
 	install := func(packages ...string) string {
 		folder := t.TempDir()
 		args := []string{"install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", folder}

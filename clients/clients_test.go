@@ -632,6 +632,5 @@ func TestClaudeCodeKnowsItsProjects(t *testing.T) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
-	return data
+	return must.Get(os.ReadFile(path))(t)
 }

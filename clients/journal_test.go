@@ -99,8 +99,7 @@ func journaled(t *testing.T, servers string) (Journal, File, []byte) {
 
 func beside(t *testing.T, f File) []string {
 	t.Helper()
-	backups := must.Get(filepath.Glob(f.Path + backupMark + "*"))(t)
-	return backups
+	return must.Get(filepath.Glob(f.Path + backupMark + "*"))(t)
 }
 
 // An edit of a file that changed meanwhile is as if it had never been asked for.

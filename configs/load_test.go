@@ -109,8 +109,7 @@ func load(t testing.TB, text string, env ...string) (*Config, error) {
 
 func mustLoad(t testing.TB, text string, env ...string) *Config {
 	t.Helper()
-	c := must.Get(load(t, text, env...))(t)
-	return c
+	return must.Get(load(t, text, env...))(t)
 }
 
 const minimal = "mcp_servers: {a: {command: a}}\n"

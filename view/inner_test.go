@@ -91,8 +91,7 @@ func said(result tool.Result) string {
 
 func mustCall(t testing.TB, handler tool.Handler, call *tool.Call) tool.Result {
 	t.Helper()
-	result := must.Get(handler(t.Context(), call))(t)
-	return result
+	return must.Get(handler(t.Context(), call))(t)
 }
 
 func TestAnnotationsFollowTheToolsThatAreCalled(t *testing.T) {

@@ -104,8 +104,7 @@ func (d *document) compile(t testing.TB, raw json.RawMessage) *schema.Schema {
 
 func violations(t testing.TB, of *schema.Schema, value json.RawMessage) []string {
 	t.Helper()
-	found := must.Get(of.Check(t.Context(), value))(t)
-	return found
+	return must.Get(of.Check(t.Context(), value))(t)
 }
 
 // template is the path of the document that a request's path is of: of two the
@@ -136,8 +135,7 @@ func TestTheDocumentIsOpenAPI(t *testing.T) {
 	// The official schema has dynamic references, which package schema refuses.
 	compiler := jsonschema.NewCompiler()
 	parse := func(raw []byte) any {
-		value := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(raw)))(t)
-		return value
+		return must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(raw)))(t)
 	}
 	must.Do(t, compiler.AddResource("official", parse(raw)))
 	official := must.Get(compiler.Compile("official"))(t)

@@ -86,7 +86,7 @@ var requests = []struct {
 
 	{"GET", "/api/tools/discover?query=current+time+in+a+city&limit=1", "", nil, 200, `{"tools":[{"tool_id":"clock_now"`},
 	{"GET", "/api/tools/discover?tags=hang", "", nil, 200, `"tool_id":"hang_sleep"`},
-	{"GET", "/api/tools/discover?query=xyzzy&tags=nosuchtag", "", nil, 200, `{"tools":[],"tokens":0,"pending":["mute"]}`},
+	{"GET", "/api/tools/discover?query=xyzzy&tags=nosuchtag", "", nil, 200, `{"tools":[],"tokens":0,"pending":["hang","mute"]}`},
 	{"GET", "/api/tools/discover?limit=51", "", nil, 400, `limit must be a whole number from 1 to 50`},
 	{"GET", "/api/tools/discover?limit=ten", "", nil, 400, `limit must be a whole number`},
 	{"GET", "/api/tools/discover?q=x", "", nil, 400, `unknown query parameter \"q\"`},

@@ -143,8 +143,7 @@ func TestAdaptRefusesNumbers(t *testing.T) {
 
 func fileOf(t *testing.T, name string) []byte {
 	t.Helper()
-	data := must.Get(os.ReadFile(filepath.Join("testdata", name)))(t)
-	return data
+	return must.Get(os.ReadFile(filepath.Join("testdata", name)))(t)
 }
 
 func tinyAdapter(t *testing.T) []byte {

@@ -471,6 +471,5 @@ func tensor1(change func(map[string]*tensorInfo)) func(*testing.T, string) {
 
 func readWeights(t *testing.T, dir string) []byte {
 	t.Helper()
-	text := must.Get(os.ReadFile(filepath.Join(dir, "model.safetensors")))(t)
-	return text
+	return must.Get(os.ReadFile(filepath.Join(dir, "model.safetensors")))(t)
 }

@@ -215,8 +215,7 @@ var clearTokenizer = sync.OnceValues(func() (*tokenizer, error) {
 
 func openClear(t testing.TB) *tokenizer {
 	t.Helper()
-	tokens := must.Get(clearTokenizer())(t)
-	return tokens
+	return must.Get(clearTokenizer())(t)
 }
 
 // clearWords is the text as a model would see it, one space between words.
@@ -239,8 +238,7 @@ func clearWords(clear *tokenizer, text string) string {
 
 func openTokens(t testing.TB, name string) *tokenizer {
 	t.Helper()
-	tokens := must.Get(openTokenizer(name))(t)
-	return tokens
+	return must.Get(openTokenizer(name))(t)
 }
 
 func writeTokenizer(t testing.TB, file any) string {

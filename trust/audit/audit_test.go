@@ -52,8 +52,7 @@ func written(t testing.TB, s audit.Settings, n int) {
 
 func verified(t testing.TB, file string) audit.Verified {
 	t.Helper()
-	v := must.Get(audit.Verify(key, audit.Files(file), file, ""))(t)
-	return v
+	return must.Get(audit.Verify(key, audit.Files(file), file, ""))(t)
 }
 
 func linesOf(t testing.TB, file string) []string {

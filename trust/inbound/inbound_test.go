@@ -591,8 +591,7 @@ func TestProxiesAreBelieved(t *testing.T) {
 
 func TestWhatAScopeAllows(t *testing.T) {
 	def := func(annotations string) *tool.Def {
-		def := must.Get(tool.ParseDef("s", []byte(`{"name":"t","inputSchema":{}`+annotations+`}`)))(t)
-		return def
+		return must.Get(tool.ParseDef("s", []byte(`{"name":"t","inputSchema":{}`+annotations+`}`)))(t)
 	}
 	for _, test := range []struct {
 		annotations string
@@ -652,8 +651,7 @@ func TestOnlyThisMachineComesInUnasked(t *testing.T) {
 		if network == "unix" {
 			return &net.UnixAddr{Name: address, Net: network}
 		}
-		addr := must.Get(net.ResolveTCPAddr(network, address))(t)
-		return addr
+		return must.Get(net.ResolveTCPAddr(network, address))(t)
 	}
 	for _, test := range []struct {
 		network, address string

@@ -166,8 +166,7 @@ func (f *faulty) claims(changes map[string]any) map[string]any {
 // asShared is a public key as the secret of HS256.
 func asShared(t testing.TB, public crypto.PublicKey) []byte {
 	t.Helper()
-	text := must.Get(json.Marshal(jose.JSONWebKey{Key: public}))(t)
-	return text
+	return must.Get(json.Marshal(jose.JSONWebKey{Key: public}))(t)
 }
 
 // resource is the URL of the root.

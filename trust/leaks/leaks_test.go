@@ -293,8 +293,7 @@ func BenchmarkJSON(b *testing.B) {
 		rows[i] = map[string]any{"id": i, "url": "https://api.example.com/v1/items/1", "sha": hex[:40], "name": "item-" + fmt.Sprint(i)}
 	}
 	encode := func(v any) []byte {
-		raw := must.Get(json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": v}}, "structuredContent": rows}))(b)
-		return raw
+		return must.Get(json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": v}}, "structuredContent": rows}))(b)
 	}
 	for name, raw := range map[string][]byte{"nothing": encode(prose), "one": encode(prose + made("gh", "p_", alnum[:36]))} {
 		b.Run(fmt.Sprintf("%s/%dkB", name, len(raw)>>10), func(b *testing.B) {

@@ -350,8 +350,7 @@ func TestLockedIsBoundedAndPerName(t *testing.T) {
 	p := newPlace(t)
 	s := p.store()
 	open := func() *vault.Vault {
-		v := must.Get(vault.Open(s, vault.WithWait(p.options(), 50*time.Millisecond)))(t)
-		return v
+		return must.Get(vault.Open(s, vault.WithWait(p.options(), 50*time.Millisecond)))(t)
 	}
 	one, other := open(), open() // other is as another process is
 	locked := func(ctx context.Context) error {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"toolfinch/internal/must"
 	"toolfinch/schema"
@@ -207,13 +206,11 @@ func TestHostileSchemas(t *testing.T) {
 		"odd":      `{"type":["object",5,null],"properties":{"a":5,"b":{"type":{"x":1}},"c":{"enum":5},"d":{"enum":[]},"e":{"items":[1],"type":"array"},"f":{"oneOf":{"const":1}},"g":{"$ref":"https://example.org"},"h":{"$ref":"#/nowhere/~2"}},"required":"a"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
 			f := readSchema(json.RawMessage(text))
 			f.fill(json.RawMessage(`{"a":{"a":1},"c":[{"c":[]}]}`))
 			if value := f.take(url.Values{"n/c": {"50"}}); value != nil && !json.Valid(value) {
 				t.Errorf("it makes %s", value)
 			}
-			t.Logf("%d rows in %s", len(f.Rows()), time.Since(start))
 			if len(f.Rows()) > maxFields {
 				t.Errorf("%d rows", len(f.Rows()))
 			}

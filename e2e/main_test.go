@@ -19,6 +19,9 @@ import (
 // long has the tests run whole that CI runs in a short form: TOOLFINCH_LONG=1.
 var long = os.Getenv("TOOLFINCH_LONG") != ""
 
+// leeway is the variable of the time that the program leaves other processes.
+const leeway = "toolfinch/internal/leeway.more"
+
 // builds is the folder of the programs that the tests build.
 var builds string
 
@@ -26,7 +29,7 @@ var builds string
 // processes, of which a busy machine needs more.
 func build(name string, flags ...string) (string, error) {
 	path := filepath.Join(builds, name, "toolfinch")
-	ldflags := "-ldflags=-s -w -X toolfinch/internal/leeway.more=3s"
+	ldflags := "-ldflags=-s -w -X " + leeway + "=3s"
 	if name == "newer" {
 		ldflags += " -X main.version=v98.7.6"
 	}

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -161,7 +162,7 @@ func TestStatusIsDrawnInPlace(t *testing.T) {
 	asked := make(chan struct{}, 1000)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked <- struct{}{}
-		var status web.Status
+		status := web.Status{Version: "1.2.3", Started: time.Now(), Now: time.Now()}
 		for n := range 60 { // more than a screen has
 			status.Servers = append(status.Servers, web.ServerStatus{Upstream: web.Upstream{Name: fmt.Sprintf("server-%d", n), State: "ready"}})
 		}

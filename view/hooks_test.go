@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/script"
 	"toolfinch/tool"
 )
@@ -275,10 +276,7 @@ def pre_call(ctx, args):
 // arguments: its call fails, also where failures let calls go on. What the tool takes, or
 // the client sent, are arguments by whatever name.
 func TestAStarlarkHookThatAnswersAsACommandIsRefused(t *testing.T) {
-	def, err := tool.ParseDef("s", []byte(`{"name":"t","inputSchema":{"type":"object","properties":{"args":{"type":"object"}}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseDef("s", []byte(`{"name":"t","inputSchema":{"type":"object","properties":{"args":{"type":"object"}}}}`)))(t)
 	for _, test := range []struct {
 		event, body, sent string
 		known, refused    bool // the tool takes args; the call fails

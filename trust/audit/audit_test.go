@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/rawjson"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
@@ -30,10 +31,7 @@ func settings(t testing.TB) audit.Settings {
 
 func open(t testing.TB, s audit.Settings) *audit.Log {
 	t.Helper()
-	l, err := audit.Open(s, key, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(audit.Open(s, key, nil, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -48,30 +46,19 @@ func written(t testing.TB, s audit.Settings, n int) {
 	l := open(t, s)
 	for i := range n {
 		l.Add(audit.Line{Event: trust.EventCall, Tool: fmt.Sprintf("server.tool_%d", i+1), Outcome: trust.Success})
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Flush())
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 }
 
 func verified(t testing.TB, file string) audit.Verified {
 	t.Helper()
-	v, err := audit.Verify(key, audit.Files(file), file, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return must.Get(audit.Verify(key, audit.Files(file), file, ""))(t)
 }
 
 func linesOf(t testing.TB, file string) []string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
@@ -170,9 +157,7 @@ func TestVerifyFindsWhatWasDoneToALog(t *testing.T) {
 			if !strings.HasSuffix(text, "\n") && text != "" && name != "end cut within a line" {
 				text += "\n"
 			}
-			if err := os.WriteFile(s.File, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(s.File, []byte(text), 0o600))
 			var found []string
 			for _, f := range verified(t, s.File).Findings {
 				if f.File != s.File {
@@ -214,17 +199,13 @@ func TestALogGoesOnWhereItWas(t *testing.T) {
 			rewrite(t, file, strings.Join(lines[:1], ""))
 		}, 1, "lines are missing at the end", "the lines 2 to 3 are missing"},
 		"removed": {func(t *testing.T, file string) {
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(file))
 		}, 1, "lines are missing at the end", "the lines 1 to 3 are missing, and"},
 		"a stranger's line at the end": {func(t *testing.T, file string) {
 			appendTo(t, file, "{}\n")
 		}, 2, "it was put aside", "a line was inserted"},
 		"no note of the end": {func(t *testing.T, file string) {
-			if err := os.Remove(file + ".head"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(file+".head"))
 		}, 1, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -257,10 +238,7 @@ func TestALogGoesOnWhereItWas(t *testing.T) {
 
 func appendTo(t *testing.T, file, text string) {
 	t.Helper()
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0))(t)
 	if _, err := f.WriteString(text); err != nil || f.Close() != nil {
 		t.Fatal(err)
 	}
@@ -268,9 +246,7 @@ func appendTo(t *testing.T, file, text string) {
 
 func rewrite(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // TestFilesAreRotatedAndTheChainGoesOn: a file is full with the line that reaches the size.
@@ -283,10 +259,7 @@ func TestFilesAreRotatedAndTheChainGoesOn(t *testing.T) {
 		t.Fatalf("%d files: %v", len(files), files)
 	}
 	for _, file := range files {
-		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(file))(t)
 		if lines := linesOf(t, file); info.Size()-int64(len(lines[len(lines)-1])) > int64(s.MaxSize) {
 			t.Errorf("%s has %d bytes", file, info.Size())
 		}
@@ -298,15 +271,11 @@ func TestFilesAreRotatedAndTheChainGoesOn(t *testing.T) {
 	if len(v.Findings) > 0 || v.First <= 1 || !strings.Contains(v.Begins, "by the log itself") {
 		t.Errorf("%+v", v)
 	}
-	if err := os.Remove(files[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(files[0]))
 	if v := verified(t, s.File); len(v.Findings) != 1 || !strings.Contains(v.Findings[0].What, "the log did not remove them") {
 		t.Errorf("an old file was removed: %+v", v)
 	}
-	if err := os.Remove(files[2]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(files[2]))
 	if v := verified(t, s.File); len(v.Findings) == 0 || !strings.Contains(v.Findings[0].What, "missing before this line") {
 		t.Errorf("a file between others was removed: %+v", v)
 	}
@@ -395,9 +364,7 @@ func running(t *testing.T, s audit.Settings) (l *audit.Log, ctx context.Context,
 		t.Helper()
 		cancel()
 		<-ended
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
 	}
 }
 
@@ -406,9 +373,7 @@ func TestRunWritesAndClosesEverything(t *testing.T) {
 	l, ctx, stop := running(t, s)
 	const calls = 10_000
 	for range calls {
-		if err := l.Admit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Admit(ctx))
 		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
 	}
 	stop()
@@ -425,9 +390,7 @@ func TestABusyLogIsSynced(t *testing.T) {
 	s := settings(t)
 	l, ctx, stop := running(t, s)
 	await.True(t, func() bool {
-		if err := l.Admit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Admit(ctx))
 		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
 		_, err := os.Stat(s.File + ".head")
 		return err == nil
@@ -440,13 +403,9 @@ func unwritable(t *testing.T, file string) (back func()) {
 	t.Helper()
 	dir := filepath.Dir(file)
 	away := dir + ".away"
-	if err := os.Rename(dir, away); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(dir, away))
 	return func() {
-		if err := os.Rename(away, dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(away, dir))
 	}
 }
 
@@ -473,9 +432,7 @@ func TestWhatCannotBeWrittenIsNotDone(t *testing.T) {
 	await.True(t, func() bool { return l.Admit(ctx) == nil })
 	cancel()
 	running.Wait()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	if text := strings.Join(linesOf(t, s.File), ""); strings.Count(text, "a.under_way") != 1 {
 		t.Errorf("the call that was under way is not written once: %s", text)
 	}
@@ -506,9 +463,7 @@ func TestAFullQueueWaitsOrCountsWhatIsLost(t *testing.T) {
 			if drop != (c.Lost > 0) || drop == (c.Waited > 0) || c.Queue+c.Lost != int64(n) {
 				t.Errorf("%+v", c)
 			}
-			if err := l.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Flush())
 			said := 0
 			err := audit.Scan([]string{s.File}, audit.Filter{Event: trust.EventLost}, func(l *audit.Line, _ []byte) error {
 				said++
@@ -534,17 +489,13 @@ func TestALineIsOneLineAndBounded(t *testing.T) {
 		Kind: trust.EventRefused, Client: long + " 1", Session: "the session", View: long, Server: long, Tool: long, Outcome: trust.Denied, Reason: long,
 		Details: map[string]string{long: long, "command": "npx"},
 	})
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Flush())
 	lines := linesOf(t, s.File)
 	if len(lines) != 1 || len(lines[0]) > 64<<10 || strings.ContainsAny(lines[0], "\x1b\u202e\u2028") {
 		t.Errorf("%d lines, the first of %d bytes", len(lines), len(lines[0]))
 	}
 	var line audit.Line
-	if err := json.Unmarshal([]byte(lines[0]), &line); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(lines[0]), &line))
 	if line.SourceIP != "192.0.2.1" || line.Transport != "http" || line.Session == "" || strings.Contains(lines[0], "the session") {
 		t.Errorf("%+v", line)
 	}
@@ -639,10 +590,7 @@ func TestContentsAreRedactedAndCut(t *testing.T) {
 			t.Errorf("of %d bytes %d are kept", size, len(got))
 		}
 	}
-	masking, err := audit.Open(settings(t), key, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("ghp_1"), []byte("[redacted]")) }, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	masking := must.Get(audit.Open(settings(t), key, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("ghp_1"), []byte("[redacted]")) }, slog.New(slog.DiscardHandler)))(t)
 	defer masking.Close()
 	if got := string(masking.Content([]byte(`{"text":"ghp_1"}`))); got != `{"text":"[redacted]"}` {
 		t.Errorf("masked: %s", got)
@@ -724,9 +672,7 @@ func BenchmarkCall(b *testing.B) {
 	defer running.Wait()
 	defer cancel()
 	for b.Loop() {
-		if err := l.Admit(ctx); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, l.Admit(ctx))
 		l.Add(audit.Line{
 			Event: trust.EventCall, Principal: &audit.Principal{ID: "key|ci"}, Client: &audit.Client{Name: "codex", Version: "1"}, View: "default",
 			Server: "github", Tool: "github.create_issue", Name: "github_create_issue", DefHash: strings.Repeat("a", 64), Outcome: trust.Success,

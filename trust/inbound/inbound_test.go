@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
@@ -528,9 +529,7 @@ func TestFewWaitForASlowIssuer(t *testing.T) {
 		t.Fatal(got)
 	}
 	waiting := d.gate.Limits()[1]
-	if err := waiting.Take(waiting.Max() - 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, waiting.Take(waiting.Max()-1))
 	defer waiting.Release(waiting.Max() - 1)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	f.set(func() { f.slow = func() { close(asked); <-answer } })
@@ -593,11 +592,7 @@ func TestProxiesAreBelieved(t *testing.T) {
 
 func TestWhatAScopeAllows(t *testing.T) {
 	def := func(annotations string) *tool.Def {
-		def, err := tool.ParseDef("s", []byte(`{"name":"t","inputSchema":{}`+annotations+`}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return def
+		return must.Get(tool.ParseDef("s", []byte(`{"name":"t","inputSchema":{}`+annotations+`}`)))(t)
 	}
 	for _, test := range []struct {
 		annotations string
@@ -657,11 +652,7 @@ func TestOnlyThisMachineComesInUnasked(t *testing.T) {
 		if network == "unix" {
 			return &net.UnixAddr{Name: address, Net: network}
 		}
-		addr, err := net.ResolveTCPAddr(network, address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return addr
+		return must.Get(net.ResolveTCPAddr(network, address))(t)
 	}
 	for _, test := range []struct {
 		network, address string

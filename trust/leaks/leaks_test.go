@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // made puts a token together, so that none stands in this file for scanners to find.
@@ -124,10 +126,7 @@ func checkText(t *testing.T, text, want, kind string) {
 // encodings are spellings of one JSON value that encoders of servers use.
 func encodings(t *testing.T, text string) map[string][]byte {
 	t.Helper()
-	plain, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(json.Marshal(text))(t)
 	var ascii strings.Builder
 	for _, r := range string(plain) {
 		if r > 127 {
@@ -241,10 +240,7 @@ func TestRedactionKeepsShape(t *testing.T) {
 	}
 	for range 500 {
 		planted = nil
-		raw, err := json.Marshal([]any{value(0), value(0), value(0)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(json.Marshal([]any{value(0), value(0), value(0)}))(t)
 		got, kinds := JSON(raw)
 		if !json.Valid(got) || (len(planted) > 0) != (len(kinds) > 0) {
 			t.Fatalf("%s\n%s, %v", raw, got, kinds)
@@ -311,11 +307,7 @@ func BenchmarkJSON(b *testing.B) {
 		rows[i] = map[string]any{"id": i, "url": "https://api.example.com/v1/items/1", "sha": hex[:40], "name": "item-" + fmt.Sprint(i)}
 	}
 	encode := func(v any) []byte {
-		raw, err := json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": v}}, "structuredContent": rows})
-		if err != nil {
-			b.Fatal(err)
-		}
-		return raw
+		return must.Get(json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": v}}, "structuredContent": rows}))(b)
 	}
 	for name, raw := range map[string][]byte{"nothing": encode(prose), "one": encode(prose + made("gh", "p_", alnum[:36]))} {
 		b.Run(fmt.Sprintf("%s/%dkB", name, len(raw)>>10), func(b *testing.B) {

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/trust/vault"
 )
@@ -158,10 +159,7 @@ func TestTheStoreAloneRevealsNothing(t *testing.T) {
 	p := newPlace(t)
 	p.put("secret/A", secret)
 	p.put("secret/A", secret+secret)
-	key, err := os.ReadFile(p.keyFiles()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(os.ReadFile(p.keyFiles()[0]))(t)
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(key)))
 	if err != nil || len(raw) != 32 {
 		t.Fatalf("the key file has %d bytes, %v", len(raw), err)
@@ -190,14 +188,9 @@ func TestRowsCannotBeSwapped(t *testing.T) {
 	p.put("secret/A", "a")
 	p.put("secret/B", "b")
 	s := p.store()
-	row, err := s.Find(ctx, "secret/A")
-	if err != nil {
-		t.Fatal(err)
-	}
+	row := must.Get(s.Find(ctx, "secret/A"))(t)
 	row.Name = "secret/B"
-	if err := s.Put(ctx, *row); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Put(ctx, *row))
 	if got, err := p.open().Get(ctx, "secret/B"); err == nil || !strings.Contains(err.Error(), "altered or belongs to another name") {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -205,9 +198,7 @@ func TestRowsCannotBeSwapped(t *testing.T) {
 	for i := range row.Sealed { // no bit of a row is without meaning
 		altered := vault.Row{Name: "secret/A", Sealed: bytes.Clone(row.Sealed), At: row.At}
 		altered.Sealed[i] ^= 1
-		if err := s.Put(ctx, altered); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Put(ctx, altered))
 		if _, err := p.open().Get(ctx, "secret/A"); err == nil {
 			t.Errorf("byte %d may be altered", i)
 		}
@@ -273,9 +264,7 @@ func TestTheKeyIsNotMadeTwiceWhileTheKeyringIsAway(t *testing.T) {
 	}
 
 	// What cannot be opened any more is given up by whoever says so.
-	if err := p.open().Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.open().Reset(t.Context()))
 	p.put("secret/A", "again")
 	p.want("secret/A", "again")
 }
@@ -285,12 +274,8 @@ func TestAResetIsNoticed(t *testing.T) {
 	p := newPlace(t)
 	p.put("secret/A", "a")
 	old := p.open()
-	if _, err := old.Get(t.Context(), "secret/A"); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.open().Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_ = must.Get(old.Get(t.Context(), "secret/A"))(t)
+	must.Do(t, p.open().Reset(t.Context()))
 	p.put("secret/A", "anew")
 	if got, err := old.Get(t.Context(), "secret/A"); err != nil || string(got) != "anew" {
 		t.Errorf("%q, %v", got, err)
@@ -331,14 +316,9 @@ func TestTheKeyOfTheEnvironment(t *testing.T) {
 func TestAKeyFileCanMoveIntoTheEnvironment(t *testing.T) {
 	p := newPlace(t)
 	p.put("secret/A", secret)
-	text, err := os.ReadFile(p.keyFiles()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(p.keyFiles()[0]))(t)
 	p.key = string(text)
-	if err := os.Remove(p.keyFiles()[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(p.keyFiles()[0]))
 	p.want("secret/A", secret)
 	p.put("secret/B", "b")
 	p.want("secret/B", "b")
@@ -471,29 +451,16 @@ func TestTheKeyIsTakenOutOfTheEnvironment(t *testing.T) {
 }
 
 func TestAStoreInMemoryHasItsKeyThere(t *testing.T) {
-	s, err := store.OpenReadOnly(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.OpenReadOnly(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler)))(t)
 	defer s.Close()
-	v, err := vault.Open(s.Sealed(), vault.Options{Locks: s.Sealed().Locks(), ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(vault.Open(s.Sealed(), vault.Options{Locks: s.Sealed().Locks(), ReadOnly: true}))(t)
 	if err := v.Put(t.Context(), "secret/A", []byte("a")); err == nil {
 		t.Error("a store for reading is written to")
 	}
-	memory, err := store.Open(t.Context(), filepath.Join(os.DevNull, "x"), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := must.Get(store.Open(t.Context(), filepath.Join(os.DevNull, "x"), slog.New(slog.DiscardHandler)))(t)
 	defer memory.Close()
-	if v, err = vault.Open(memory.Sealed(), vault.Options{Locks: memory.Sealed().Locks()}); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.Put(t.Context(), "secret/A", []byte("a")); err != nil {
-		t.Fatal(err)
-	}
+	v = must.Get(vault.Open(memory.Sealed(), vault.Options{Locks: memory.Sealed().Locks()}))(t)
+	must.Do(t, v.Put(t.Context(), "secret/A", []byte("a")))
 	if got, err := v.Get(t.Context(), "secret/A"); err != nil || string(got) != "a" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -503,11 +470,7 @@ func TestLockedIsBoundedAndPerName(t *testing.T) {
 	p := newPlace(t)
 	s := p.store()
 	open := func() *vault.Vault {
-		v, err := vault.Open(s, vault.WithWait(p.options(), 50*time.Millisecond))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+		return must.Get(vault.Open(s, vault.WithWait(p.options(), 50*time.Millisecond)))(t)
 	}
 	one, other := open(), open() // other is as another process is
 	locked := func(ctx context.Context) error {
@@ -616,22 +579,12 @@ func TestWithoutASessionBusTheKeyringIsNotWaitedFor(t *testing.T) {
 }
 
 func BenchmarkGet(b *testing.B) {
-	s, err := store.Open(b.Context(), b.TempDir(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(store.Open(b.Context(), b.TempDir(), slog.New(slog.DiscardHandler)))(b)
 	defer s.Close()
-	v, err := vault.Open(s.Sealed(), vault.Options{Key: strings.Repeat("ab", 32), Locks: s.Sealed().Locks()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := v.Put(b.Context(), "login/a", make([]byte, 4096)); err != nil {
-		b.Fatal(err)
-	}
+	v := must.Get(vault.Open(s.Sealed(), vault.Options{Key: strings.Repeat("ab", 32), Locks: s.Sealed().Locks()}))(b)
+	must.Do(b, v.Put(b.Context(), "login/a", make([]byte, 4096)))
 	for b.Loop() {
-		if _, err := v.Get(b.Context(), "login/a"); err != nil {
-			b.Fatal(err)
-		}
+		_ = must.Get(v.Get(b.Context(), "login/a"))(b)
 	}
 }
 
@@ -641,10 +594,7 @@ func TestAKeyringThatDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
 		t.Skip("the keyring of this system needs no bus")
 	}
 	path := filepath.Join(t.TempDir(), "bus")
-	bus, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bus := must.Get(net.Listen("unix", path))(t)
 	accepted := make(chan net.Conn, 1)
 	go func() {
 		defer close(accepted)
@@ -689,13 +639,8 @@ func TestTheKeyringOfTheOperatingSystem(t *testing.T) {
 	}
 	p := newPlace(t)
 	for range 2 {
-		v, err := vault.Open(p.store(), p.options())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := v.Put(t.Context(), "secret/A", []byte(secret)); err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(vault.Open(p.store(), p.options()))(t)
+		must.Do(t, v.Put(t.Context(), "secret/A", []byte(secret)))
 		if got, err := v.Get(t.Context(), "secret/A"); err != nil || string(got) != secret {
 			t.Errorf("%q, %v", got, err)
 		}

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"sync"
 	"syscall"
+	"testing"
 )
 
 // memory is a network within the process: nothing of it waits for the kernel, so a proxy
@@ -18,7 +19,6 @@ type memory struct {
 
 // door is where one listens on a network.
 type door struct {
-	at   *memory
 	addr *net.TCPAddr
 	come chan net.Conn
 	shut chan struct{}
@@ -37,13 +37,24 @@ type end struct {
 func (e end) LocalAddr() net.Addr  { return e.addr }
 func (e end) RemoteAddr() net.Addr { return e.addr }
 
-// listen opens a port of this machine, or one that was closed again.
-func (m *memory) listen(port int) *door {
-	d := &door{at: m, addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}, come: make(chan net.Conn), shut: make(chan struct{})}
+// listen opens an address, or one that was closed.
+func (m *memory) listen(address string) *door {
+	d := &door{addr: &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1000}, come: make(chan net.Conn), shut: make(chan struct{})}
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.doors[d.addr.String()] = d
+	if m.doors == nil {
+		m.doors = map[string]*door{}
+	}
+	m.doors[address] = d
 	return d
+}
+
+// install has connections to servers, which use a clone of the default, dial on the network
+// until the test ends.
+func (m *memory) install(t *testing.T) {
+	usual := http.DefaultTransport
+	http.DefaultTransport = m.transport()
+	t.Cleanup(func() { http.DefaultTransport = usual })
 }
 
 func (m *memory) dial(ctx context.Context, network, address string) (net.Conn, error) {

@@ -42,7 +42,7 @@ import (
 // By default the cases are always the same, so a failure is of the code that changed;
 // TOOLFINCH_LONG=1, -rapid.checks and -rapid.seed take others.
 func TestWhateverHappensEachCallIsAnsweredOnceAndAsItsOwn(t *testing.T) {
-	settings := map[string]string{"rapid.checks": "12", "rapid.seed": "1"}
+	settings := map[string]string{"rapid.checks": "20", "rapid.seed": "1"}
 	if os.Getenv("TOOLFINCH_LONG") != "" {
 		settings = map[string]string{"rapid.checks": "600"}
 	}
@@ -53,13 +53,10 @@ func TestWhateverHappensEachCallIsAnsweredOnceAndAsItsOwn(t *testing.T) {
 		t.Cleanup(func() { _ = flag.Set(name, was) })
 	}
 	network := &memory{}
-	usual := http.DefaultTransport
-	http.DefaultTransport = network.transport() // connections to servers use a clone of it
-	t.Cleanup(func() { http.DefaultTransport = usual })
+	network.install(t)
 
 	rapid.Check(t, func(r *rapid.T) {
 		rapid.SyncTest(r, func(r *rapid.T) {
-			network.doors = map[string]*door{}
 			w := openWorld(&checked{TB: t, r: r}, network)
 			r.Cleanup(w.close)
 			steps := map[string]func(*rapid.T){
@@ -141,7 +138,7 @@ type world struct {
 // farm is a server of the world.
 type farm struct {
 	*script
-	port       int
+	address    string
 	door       *door
 	configured bool
 	alive      bool
@@ -206,9 +203,9 @@ func openWorld(c *checked, network *memory) *world {
 		}
 	})
 	for i, name := range []string{"ant", "bee", "cow"} {
-		f := &farm{script: scripted(name, i == 1), port: 1001 + i, tools: map[string]string{}, configured: i < 2}
+		f := &farm{script: scripted(name, i == 1), address: name + ":80", tools: map[string]string{}, configured: i < 2}
 		f.capabilities = `{"tools":{"listChanged":true}}`
-		f.settings.URL = fmt.Sprintf("http://127.0.0.1:%d/mcp", f.port)
+		f.settings.URL = "http://" + name
 		f.settings.CallTimeout = 1000 * time.Hour
 		f.on("tools/call", func(r *request) { w.serve(f, r) })
 		w.farms = append(w.farms, f)
@@ -221,7 +218,7 @@ func openWorld(c *checked, network *memory) *world {
 		w.Fatal(err)
 	}
 	w.p = p
-	front := network.listen(1000)
+	front := network.listen("127.0.0.1:80")
 	ctx, cancel := context.WithCancel(context.Background())
 	served := make(chan error, 1)
 	go func() { served <- p.Run(ctx, func(ctx context.Context) error { return p.ServeHTTP(ctx, front) }) }()
@@ -313,7 +310,7 @@ func (w *world) reload() { reload(w, w.p, w.config()) }
 // settle lets enough time pass for whatever has begun: the longest pause between two
 // attempts to reach a server, and the moment in which changes of a list gather.
 func (w *world) settle() {
-	time.Sleep(2 * time.Minute) // of the bubble
+	time.Sleep(2 * time.Minute) // the clock of the bubble: nobody waits for it
 	synctest.Wait()
 	for _, f := range w.farms {
 		if f.configured && f.alive {
@@ -355,7 +352,7 @@ func (w *world) offers(f *farm, tools map[string]string) {
 
 // start starts a server.
 func (w *world) start(f *farm) {
-	f.door, f.alive = w.network.listen(f.port), true
+	f.door, f.alive = w.network.listen(f.address), true
 	server := &http.Server{Handler: http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if n, err := strconv.Atoi(strings.TrimPrefix(r.Header.Get("Mcp-Session-Id"), "session-")); err == nil && n <= f.forgotten {
 			http.Error(rw, "no such session", http.StatusNotFound)
@@ -752,7 +749,7 @@ func (w *world) clientComes(r *rapid.T) {
 func (w *world) comes(view string, k kind) {
 	v := &customer{view: view, called: cmp.Or(k.name, "raw"), scope: &checked{TB: w.TB, r: w.r}, owner: w.owners[""]}
 	k.over = w.network.transport()
-	v.rawClient = newClientAt(v.scope, w.p, "http://127.0.0.1:1000/mcp/"+v.view, k, `{}`, reply)
+	v.rawClient = newClientAt(v.scope, w.p, "http://127.0.0.1/mcp/"+v.view, k, `{}`, reply)
 	if !k.modern {
 		v.owner = &holder{v.called, map[string]bool{}}
 		w.owners[v.id] = v.owner

@@ -74,7 +74,7 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
 		Name: s.Name, Traces: l.server.traces,
-		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Around: around, Replica: at != nil, Transport: s.Transport,
+		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, Program: l.server.program, URL: s.URL, Headers: s.Headers, Around: around, Replica: at != nil, Transport: s.Transport,
 		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: legacy,
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil, Before: before,
 	}, func(link *conn.Conn) conn.Handler {

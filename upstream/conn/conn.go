@@ -53,6 +53,7 @@ type Options struct {
 	InheritEnv []string          // stdio: globs of further variables of this environment
 	Cwd        string            // stdio: working directory, "" for the proxy's
 	Sandbox    sandbox.Settings  // stdio: what the process may touch
+	Program    Program           // stdio: runs in the place of the command, unless nil
 	URL        string            // HTTP: the endpoint
 	Headers    map[string]string // HTTP: sent with every request
 	// Around, unless nil, returns what sends the HTTP requests in the place of base. What

@@ -36,10 +36,6 @@ import (
 var userModels string
 
 func TestMain(m *testing.M) {
-	if address, ok := os.LookupEnv(relayVar); ok {
-		relay(address)
-		return
-	}
 	if _, ok := os.LookupEnv(soakVar); ok {
 		soakUpstream()
 		return
@@ -51,8 +47,12 @@ func TestMain(m *testing.M) {
 	}
 	userModels, _ = models.Dir() // "": there is none
 	os.Setenv("MCPPROXY_MODELS_DIR", none)
+	proxy.SetPrograms(programs)
 	code := m.Run()
 	os.RemoveAll(none)
+	if dir, err := emptyStore(); err == nil {
+		os.RemoveAll(dir)
+	}
 	os.Exit(code)
 }
 
@@ -193,7 +193,7 @@ func TestEmbedTakesAModelThatComesLater(t *testing.T) {
 	}
 	dir := t.TempDir()
 	t.Setenv("MCPPROXY_MODELS_DIR", dir)
-	p := openWorkspace(t, embedding(t.TempDir(), embed.Settings{Kind: embed.KindHF}, settings("shop", newUpstream(t, 20).URL)))
+	p := openWorkspace(t, embedding(folder(t), embed.Settings{Kind: embed.KindHF}, settings("shop", newUpstream(t, 20).URL)))
 	defer p.Close()
 	p.Refresh(t.Context(), nil)
 	refused := func(what string) {
@@ -258,7 +258,7 @@ func (w withoutWeights) ReadDir(name string) ([]fs.DirEntry, error) {
 func TestWordsAloneGiveNoReason(t *testing.T) {
 	up := newUpstream(t, 5)
 	for _, kind := range []string{embed.KindBM25, embed.KindAuto} {
-		p := openWorkspace(t, embedding(t.TempDir(), embed.Settings{Kind: kind}, settings("shop", up.URL)))
+		p := openWorkspace(t, embedding(folder(t), embed.Settings{Kind: kind}, settings("shop", up.URL)))
 		p.Refresh(t.Context(), nil)
 		if err := p.Embed(t.Context(), nil); err != nil {
 			t.Errorf("%s: %v", kind, err)
@@ -285,7 +285,7 @@ func TestMetricsOfTheEmbedder(t *testing.T) {
 		"it is away":  {away, []string{"toolfinch_embedder_up 0", `toolfinch_embedder_errors_total{of="definitions"} 1`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := embedding(t.TempDir(), test.settings, settings("shop", up.URL))
+			config := embedding(folder(t), test.settings, settings("shop", up.URL))
 			config.REST = true
 			p, err := proxy.Open(t.Context(), config)
 			if err != nil {
@@ -346,7 +346,7 @@ func TestToolsChangeWhileTheyAreEmbedded(t *testing.T) {
 
 	release := e.hold()
 	defer release()
-	p := openWith(t, t.TempDir(), e.Settings, settings("up", front.URL))
+	p := openWith(t, folder(t), e.Settings, settings("up", front.URL))
 	run(t, p)
 	eventually(t, func() bool { texts, _ := e.documents(); return texts == 12 })
 	up.DeleteTools("goes")
@@ -388,7 +388,7 @@ func TestAnEndpointThatHangs(t *testing.T) {
 	cycle := func() {
 		release := e.hold()
 		defer release()
-		p := openWith(t, t.TempDir(), e.Settings, settings("up", up.URL))
+		p := openWith(t, folder(t), e.Settings, settings("up", up.URL))
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -425,7 +425,7 @@ func TestAnEndpointThatHangs(t *testing.T) {
 // the tools: words answer, and the answer says so.
 func TestVectorsOfAnotherDimension(t *testing.T) {
 	e := newEndpoint(t)
-	p := openWorkspace(t, embedding(t.TempDir(), e.Settings, settings("up", newUpstream(t, 20).URL)))
+	p := openWorkspace(t, embedding(folder(t), e.Settings, settings("up", newUpstream(t, 20).URL)))
 	defer p.Close()
 	p.Refresh(t.Context(), nil)
 	if err := p.Embed(t.Context(), nil); err != nil {

@@ -21,7 +21,7 @@ import (
 // they list.
 func openScripts(t testing.TB, pinned []string, scripts ...*script) (*proxy.Proxy, string) {
 	t.Helper()
-	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Pinned: pinned}
+	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Pinned: pinned}
 	for _, s := range scripts {
 		s.settings.ConnectTimeout = cmp.Or(s.settings.ConnectTimeout, await.Bound) // the machine may be busy
 		config.Servers = append(config.Servers, s.settings)

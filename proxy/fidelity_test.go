@@ -93,7 +93,7 @@ func TestNothingIsLostInBetween(t *testing.T) {
 	definition := golden(t, "definition.json")
 	result, failure := golden(t, "result.json"), golden(t, "error.json")
 	up := newRaw(t, "["+definition+`,{"name":"fail"},{"name":"params"}]`)
-	p := open(t, t.TempDir(), settings("raw", up.URL))
+	p := open(t, folder(t), settings("raw", up.URL))
 	s := newSession(t, run(t, p)+"/mcp")
 	eventually(t, func() bool { return p.Tools() == 3 })
 
@@ -131,7 +131,7 @@ func TestBadDefinitionsHarmNobody(t *testing.T) {
 		{"name":7}, "no object", {"name":""}, {"name":"no_schema"},
 		{"name":"`+strings.Repeat("long", 50)+`"},
 		{"name":"good","description":"A good tool"}]`)
-	p := open(t, t.TempDir(), settings("raw", up.URL))
+	p := open(t, folder(t), settings("raw", up.URL))
 	s := newSession(t, run(t, p)+"/mcp")
 	eventually(t, func() bool { return p.Tools() == 4 })
 	for _, query := range []string{"bad header", "no schema", "long", "a good tool"} { // the first finds what is registered: nobody lists again

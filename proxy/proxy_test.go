@@ -121,7 +121,7 @@ func TestOneBadUpstreamHurtsNobody(t *testing.T) {
 	await.Expiry(t)
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
 	t.Cleanup(broken.Close)
-	p := open(t, t.TempDir(), settings("hangs", hanging(t)), settings("good", newUpstream(t, 5).URL), settings("broken", broken.URL))
+	p := open(t, folder(t), settings("hangs", hanging(t)), settings("good", newUpstream(t, 5).URL), settings("broken", broken.URL))
 	url := run(t, p)
 	eventually(t, func() bool { return p.Tools() == 5 })
 	s := newSession(t, url+"/mcp")
@@ -144,7 +144,7 @@ func TestChangesUpstreamReachTheClient(t *testing.T) {
 	up.AddTool(mcp.NewTool("paint", mcp.WithDescription("Paint a fence")), ok)
 	front := httptest.NewServer(server.NewStreamableHTTPServer(up, server.WithStateful(true)))
 	t.Cleanup(front.Close)
-	p := open(t, t.TempDir(), settings("up", front.URL))
+	p := open(t, folder(t), settings("up", front.URL))
 	s := newSession(t, run(t, p)+"/mcp")
 	eventually(t, func() bool { return p.Tools() == 1 })
 	if _, err := s.call("retrieve_tools", map[string]any{"query": "paint"}); err != nil {
@@ -175,7 +175,7 @@ func TestChangesUpstreamReachTheClient(t *testing.T) {
 }
 
 func TestWebPagesAreKeptOut(t *testing.T) {
-	url := run(t, open(t, t.TempDir(), settings("up", newUpstream(t, 1).URL)))
+	url := run(t, open(t, folder(t), settings("up", newUpstream(t, 1).URL)))
 	get := func(host, origin string) int {
 		request, err := http.NewRequest(http.MethodGet, url+"/healthz", nil)
 		if err != nil {
@@ -235,18 +235,18 @@ func TestReadyWhenThereIsSomethingToFind(t *testing.T) {
 			return gotStatus == status && gotWord == word
 		})
 	}
-	if status, word := ready(run(t, open(t, t.TempDir(), settings("hangs", hanging(t))))); status != http.StatusServiceUnavailable || word != "starting" {
+	if status, word := ready(run(t, open(t, folder(t), settings("hangs", hanging(t))))); status != http.StatusServiceUnavailable || word != "starting" {
 		t.Errorf("with nothing known and a server pending: %d %q, want 503 starting", status, word)
 	}
-	becomes(run(t, open(t, t.TempDir(), settings("up", newUpstream(t, 1).URL), settings("hangs", hanging(t)))), http.StatusOK, "ready")
-	becomes(run(t, open(t, t.TempDir(), settings("gone", "http://127.0.0.1:1/mcp"))), http.StatusOK, "degraded")
+	becomes(run(t, open(t, folder(t), settings("up", newUpstream(t, 1).URL), settings("hangs", hanging(t)))), http.StatusOK, "ready")
+	becomes(run(t, open(t, folder(t), settings("gone", "http://127.0.0.1:1/mcp"))), http.StatusOK, "degraded")
 }
 
 func TestShutdownLeavesNothingRunning(t *testing.T) {
 	up := newUpstream(t, 20)
 	// Once outside of the count, for what starts with a package.
 	cycle := func() {
-		p := open(t, t.TempDir(), settings("up", up.URL), settings("hangs", hanging(t)))
+		p := open(t, folder(t), settings("up", up.URL), settings("hangs", hanging(t)))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -24,7 +24,7 @@ import (
 // server, up. It returns what listing every tool of them costs.
 func openListed(t testing.TB, up *httptest.Server, views ...view.Settings) (p *proxy.Proxy, full int64) {
 	t.Helper()
-	config := configFor(t.TempDir(), settings("up", up.URL))
+	config := configFor(folder(t), settings("up", up.URL))
 	config.Views = views
 	learn(t, config)
 	p, err := proxy.Open(t.Context(), config)
@@ -315,12 +315,12 @@ func TestSavingsAreInTheStoreAfterwards(t *testing.T) {
 // What a session of five retrievals over real servers is listed and answered has a
 // tenth of the tokens of all their tools, or less.
 func TestSavingsOnRealServers(t *testing.T) {
-	const folder = "../../shared/realtools"
-	files, err := filepath.Glob(folder + "/*.json")
+	const definitions = "../../shared/realtools"
+	files, err := filepath.Glob(definitions + "/*.json")
 	if err != nil || len(files) == 0 {
 		t.Skip("the definitions of real servers are not beside the repository (shared/realtools)")
 	}
-	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}
+	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}
 	db, err := store.Open(t.Context(), config.DataDir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -37,7 +37,7 @@ func openTraced(t *testing.T, client, server kind, sampler sdktrace.Sampler, bag
 	t.Helper()
 	all := &traced{meeting: &meeting{up: everythingScript(t, server)}, Collector: collector.New(t), client: client, server: server}
 	traces := telemetry.NewTraces(all.Provider(sampler), baggage)
-	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, REST: true}
+	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, REST: true}
 	config.Servers = append(config.Servers, all.up.settings)
 	p, err := proxy.Open(t.Context(), changing(config), proxy.WithTraces(traces))
 	if err != nil {

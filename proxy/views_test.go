@@ -17,7 +17,7 @@ import (
 // configOf is a configuration of views over scripts. Its root serves everything, unless
 // there is a view for it.
 func configOf(t testing.TB, scripts []*script, views ...view.Settings) *configs.Config {
-	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Views: views}
+	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Views: views}
 	for _, s := range scripts {
 		config.Servers = append(config.Servers, s.settings)
 	}

@@ -74,6 +74,46 @@ func TestWhoLosesToolsIsTold(t *testing.T) {
 	}
 }
 
+// A refused change leaves a session what it has.
+func TestARefusedSessionKeepsItsTools(t *testing.T) {
+	g, source := gated(t, Options{}, Budget{MaxTools: 1})
+	source.open("s")
+	owner := tool.SessionOwner("s")
+	provision(t, g, owner, 0, "srv_a")
+	if _, err := g.Provision(t.Context(), owner, Request{Tools: pick(source, "srv_b", "srv_c")}); err == nil || has(g, owner) != "srv_a" {
+		t.Errorf("it has %q, %v", has(g, owner), err)
+	}
+	source.change(func(tools map[string]*tool.Tool) { delete(tools, "srv_a") })
+	source.cost = func() int { return 5 * each }
+	if priced := g.terms().priced(g.ledger.of(owner)); len(priced) != 1 || priced[0].Tokens != each {
+		t.Errorf("a tool that is gone costs %+v", priced)
+	}
+}
+
+// Of what a store has twice, one counts; what it has of others does not.
+func TestAStoredSetIsOfOneOwnerAndHasEachToolOnce(t *testing.T) {
+	of := func(owner, name string) tool.Provisioned {
+		return tool.Provisioned{Owner: owner, ID: tool.ID{Server: "srv", Name: name}}
+	}
+	all := storedOf("ann", []tool.Provisioned{of("ann", "a"), of("bob", "b"), of("ann", "a"), of("ann", "c"), of("ann", "c")})
+	if got := provisionNames(all); got != "srv_a srv_c" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestBudgetsInWords(t *testing.T) {
+	for budget, want := range map[Budget]string{
+		{}: "any number of tools and any number of tokens", {MaxTools: 1}: "1 tool and any number of tokens", {MaxTools: 2, MaxTokens: 1}: "2 tools and 1 token", {MaxTokens: 9}: "any number of tools and 9 tokens",
+	} {
+		if got := budget.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	if got := (Usage{1, 2}).String(); got != "1 tool (2 tokens)" {
+		t.Error(got)
+	}
+}
+
 // blocked is a Store that writes the set of one owner when it may.
 type blocked struct {
 	Store

@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -108,6 +109,15 @@ func TestBudgetsInWords(t *testing.T) {
 		if got := budget.String(); got != want {
 			t.Errorf("%q, want %q", got, want)
 		}
+	}
+	const rest = ". Nothing was changed: unprovision tools, or ask for fewer"
+	refused := BudgetError{Asked: Usage{2, 20}, Used: Usage{1, 10}, Budget: Budget{MaxTools: 2}}
+	if got := refused.Error(); got != "over budget: asked for 2 tools (20 tokens) beside 1 tool (10 tokens) already provisioned; the budget is 2 tools and any number of tokens"+rest {
+		t.Error(got)
+	}
+	refused.MaxTokens = 1
+	if got := refused.Error(); !strings.HasSuffix(got, "any number of tokens, of which this request may add 1 token"+rest) {
+		t.Error(got)
 	}
 	if got := (Usage{1, 2}).String(); got != "1 tool (2 tokens)" {
 		t.Error(got)

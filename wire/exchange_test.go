@@ -42,6 +42,16 @@ func TestReadLine(t *testing.T) {
 	}
 }
 
+func TestTheHeadOfALineIsNoLongerThanTheLine(t *testing.T) {
+	r := bufio.NewReader(strings.NewReader("0123456789\nnext\n"))
+	if line, head, err := ReadLine(r, 10); line != nil || string(head) != "0123456789\n" || !errors.Is(err, ErrLineTooLong) {
+		t.Errorf("%q, %q, %v", line, head, err)
+	}
+	if line, _, err := ReadLine(r, 10); string(line) != "next" || err != nil {
+		t.Errorf("%q, %v", line, err)
+	}
+}
+
 func TestStubIsSmallAndKeepsWhatTheLibraryNeeds(t *testing.T) {
 	big := strings.Repeat("x", 1<<20)
 	x := NewExchange(inbound(t, `{"jsonrpc":"2.0","id":90071992547409931,"method":"tools/call","params":{"name":"a_b","arguments":{"text":"`+big+`"},"_meta":{"progressToken":7}}}`), nil)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -159,6 +160,18 @@ func TestWhatIsNoSecretKeepsItsBytes(t *testing.T) {
 			if len(kinds) > 0 || &got[0] != &raw[0] || len(got) != len(raw) {
 				t.Errorf("%s: %s, %v", raw, got, kinds)
 			}
+		}
+	}
+}
+
+// Of secrets that overlap nothing stays.
+func TestOverlappingSecretsAreReplacedWhole(t *testing.T) {
+	of := func(kind, form string) *pattern {
+		return &pattern{kind: kind, form: regexp.MustCompile(form), within: true}
+	}
+	for text, want := range map[string]string{"-abcde-": "-[redacted: first]-", "-abc-cde-": "-[redacted: first]-[redacted: second]-", "-abcdeabc-": "-[redacted: first][redacted: first]-"} {
+		if got, _ := replace(text, []*pattern{of("second", "cde"), of("first", "abc")}, nil); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
 }

@@ -154,6 +154,11 @@ func TestMayServer(t *testing.T) {
 			t.Errorf("MayServer(alice, %s) = %v", server, got)
 		}
 	}
+	p = compile(t, `permit (principal in Group::"dev", action, resource == Tool::"mail.send");
+permit (principal in Group::"dev", action, resource in Server::"github") when { context.readOnly };`)
+	if !p.MayServer(alice, "mail", "reader", tool.KindTool) || p.MayServer(alice, "mail", "reader", tool.KindPrompt) || p.MayServer(nobody, "mail", "reader") {
+		t.Error("a server with a named tool is named to others than those who may use the tool")
+	}
 	if p.MayServer(nobody, "github", "reader") {
 		t.Error("what only a group may use is named to nobody")
 	}

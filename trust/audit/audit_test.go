@@ -574,6 +574,7 @@ func TestContentsAreRedactedAndCut(t *testing.T) {
 	for name, test := range map[string]struct{ value, want string }{
 		"as it is":   {` {"a": [1, {"b": "c"}]} `, `{"a":[1,{"b":"c"}]}`},
 		"secrets":    {`{"password":"hunter2","nested":[{"API_KEY":"x","authorization":{"a":1}}],"user":"me","token":null}`, `{"password":"***","nested":[{"API_KEY":"***","authorization":"***"}],"user":"me","token":null}`},
+		"deep":       {strings.Repeat("[", 65) + `"a",[1]` + strings.Repeat("]", 65), strings.Repeat("[", 65) + `"***","***"` + strings.Repeat("]", 65)},
 		"one line":   {"{\n\"a\":\n1}", `{"a":1}`},
 		"no JSON":    {`{"a":`, ``},
 		"text alone": {`"text"`, `"text"`},
@@ -614,6 +615,8 @@ func TestFilters(t *testing.T) {
 		"exposed name":    {audit.Filter{Tool: "gh_create"}, true},
 		"case":            {audit.Filter{Client: "codex"}, true},
 		"question mark":   {audit.Filter{Server: "gith?b"}, false},
+		"whole":           {audit.Filter{Principal: "https://idp.example|alice"}, true},
+		"backslash":       {audit.Filter{Tool: `github\.*`}, false},
 		"slash":           {audit.Filter{Principal: "https:*"}, true},
 		"client":          {audit.Filter{Client: "cursor"}, false},
 		"view":            {audit.Filter{View: "writer"}, false},

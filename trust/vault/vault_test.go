@@ -313,6 +313,17 @@ func TestTheKeyOfTheEnvironment(t *testing.T) {
 	}
 }
 
+// Stores and key files of all versions name a key alike.
+func TestTheNameOfAKeyStays(t *testing.T) {
+	p := newPlace(t)
+	p.key = strings.Repeat("ab", 32)
+	p.put("secret/A", secret)
+	row, err := p.store().Find(t.Context(), "key")
+	if err != nil || string(row.Sealed) != `{"id":"43801cf078ed898a","holder":"environment"}` {
+		t.Errorf("%s, %v", row.Sealed, err)
+	}
+}
+
 func TestAKeyFileCanMoveIntoTheEnvironment(t *testing.T) {
 	p := newPlace(t)
 	p.put("secret/A", secret)

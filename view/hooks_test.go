@@ -143,6 +143,9 @@ func TestAfterACallHooksOfAllKindsSpeakOneContract(t *testing.T) {
 			want: came,
 		},
 		{
+			name: "null changes nothing", star: `return None`, cmd: `echo '{"result":null}'`, want: came,
+		},
+		{
 			name: "another result", star: `return {"content": result["content"], "_meta": {"n": result["_meta"]["n"], "path": args["path"]}}`,
 			cmd: `echo '{"result":{"content":[{"type":"text","text":"hi"}],"_meta":{"n":9007199254740993,"path":"a"}}}'`,
 			after: func(_ context.Context, _ *script.Info, arguments json.RawMessage, result tool.Result) (tool.Result, error) {
@@ -590,14 +593,10 @@ func BenchmarkHooks(b *testing.B) {
 		{"go", Hooks{Pre: []PreCall{func(_ context.Context, _ *script.Info, arguments json.RawMessage) (json.RawMessage, error) {
 			return arguments, nil
 		}}}},
-		{"python", Hooks{PreCall: &Hook{Python: "f.hook"}}},
 		{"command", Hooks{PreCall: &Hook{Command: []string{"echo", "{}"}}}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			env, _ := envOf(of)
-			if bench.name == "python" {
-				withPython(b, &env, "async def hook(ctx, args):\n    return HookResult(args=dict(args, user=ctx.principal))")
-			}
 			h, problems := newHooks(Settings{Name: "v", Hooks: bench.hooks}, env)
 			if len(problems) > 0 {
 				b.Fatal(problems)

@@ -18,6 +18,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/must"
+	"toolfinch/rawjson"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
 )
@@ -114,6 +115,24 @@ func TestVerifyFindsWhatWasDoneToALog(t *testing.T) {
 		"repeated": {
 			func(lines []string) []string { return slices.Insert(lines, 3, ln(lines, 2)) },
 			[]string{"4: line 2 is here once more, behind line 3"},
+		},
+		"repeated where others are missing": {
+			func(lines []string) []string {
+				return []string{ln(lines, 1), ln(lines, 3), ln(lines, 1), ln(lines, 4), ln(lines, 5), ln(lines, 6)}
+			},
+			[]string{"3: line 1 is here once more, behind line 3", "2: line 2 is missing before this line"},
+		},
+		"moved twice": {
+			func(lines []string) []string {
+				return []string{ln(lines, 1), ln(lines, 2), ln(lines, 4), ln(lines, 3), ln(lines, 3), ln(lines, 5), ln(lines, 6)}
+			},
+			[]string{"4: line 3 was moved here, behind line 4", "5: line 3 is here once more, behind line 4"},
+		},
+		"one of several moved": {
+			func(lines []string) []string {
+				return []string{ln(lines, 1), ln(lines, 4), ln(lines, 5), ln(lines, 3), ln(lines, 6)}
+			},
+			[]string{"4: line 3 was moved here, behind line 5", "2: 1 of the lines 2 to 3 are missing before this line"},
 		},
 		"end cut": {
 			func(lines []string) []string { return append(lines[:3], strings.TrimSuffix(lines[3], "\n")) },
@@ -259,6 +278,36 @@ func TestFilesAreRotatedAndTheChainGoesOn(t *testing.T) {
 	must.Do(t, os.Remove(files[2]))
 	if v := verified(t, s.File); len(v.Findings) == 0 || !strings.Contains(v.Findings[0].What, "missing before this line") {
 		t.Errorf("a file between others was removed: %+v", v)
+	}
+}
+
+// Files beside a log that are called nearly so are no part of it.
+func TestOnlyFilesOfTheLogAreRead(t *testing.T) {
+	s := settings(t)
+	written(t, s, 1)
+	dir := filepath.Dir(s.File)
+	for _, name := range []string{
+		"audit-20260101T000000Z-7.txt", "other-20260101T000000Z-7.jsonl", "audit-yesterday-7.jsonl", "audit-20260101T000000Z.jsonl", "audit-20260101T000000Z-0.jsonl", "audit-20260101T000000Z-x.jsonl",
+	} {
+		rewrite(t, filepath.Join(dir, name), "{}\n")
+	}
+	if err := os.Mkdir(filepath.Join(dir, "audit-20260101T000000Z-8.jsonl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if files := audit.Files(s.File); !slices.Equal(files, []string{s.File}) {
+		t.Errorf("%q", files)
+	}
+}
+
+// Whoever noted a line and its hash elsewhere learns whether the log still has it.
+func TestVerifyFindsTheLineThatWasNoted(t *testing.T) {
+	s := settings(t)
+	written(t, s, 3)
+	v := verified(t, s.File)
+	for noted, findings := range map[string]int{fmt.Sprintf("%d:%s", v.Last, v.Hash): 0, fmt.Sprintf("2:%s", v.Hash): 1, fmt.Sprintf("%d:%s", v.Last, strings.Repeat("0", 64)): 1} {
+		if got, err := audit.Verify(key, audit.Files(s.File), s.File, noted); err != nil || len(got.Findings) != findings {
+			t.Errorf("%s: %+v, %v", noted, got.Findings, err)
+		}
 	}
 }
 
@@ -455,6 +504,71 @@ func TestALineIsOneLineAndBounded(t *testing.T) {
 	}
 }
 
+// An event names its principal, also where nobody is in the context; groups are those of the same principal only.
+func TestAnEventNamesItsPrincipal(t *testing.T) {
+	alice := trust.WithPrincipal(t.Context(), &trust.Principal{ID: "alice", Groups: []string{"dev"}})
+	for _, test := range []struct {
+		ctx   context.Context
+		event string
+		want  string
+	}{
+		{t.Context(), "", ""}, {t.Context(), "key|ci", `{"id":"key|ci"}`}, {alice, "", `{"id":"alice","groups":["dev"]}`},
+		{alice, "alice", `{"id":"alice","groups":["dev"]}`}, {alice, "key|ci", `{"id":"key|ci"}`},
+	} {
+		s := settings(t)
+		l := open(t, s)
+		l.Record(test.ctx, trust.Event{Kind: trust.EventRefused, Principal: test.event})
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(rawjson.Member([]byte(linesOf(t, s.File)[0]), "principal")); got != test.want {
+			t.Errorf("%q in the event: %s, not %s", test.event, got, test.want)
+		}
+	}
+}
+
+// A note of what was not done takes no room of what is done: without room it is counted as lost.
+func TestANoteTakesNoRoom(t *testing.T) {
+	s := settings(t)
+	l := open(t, s) // nobody writes
+	l.Note(audit.Line{Event: trust.EventRefused})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for l.Admit(ended) == nil {
+		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
+	}
+	queued := l.Counts().Queue
+	l.Note(audit.Line{Event: trust.EventRefused})
+	if c := l.Counts(); c.Queue != queued || c.Lost != 1 {
+		t.Errorf("%+v, the queue was %d", c, queued)
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if first := linesOf(t, s.File)[0]; !strings.Contains(first, trust.EventRefused) {
+		t.Errorf("the note is not written: %s", first)
+	}
+	said := ""
+	err := audit.Scan([]string{s.File}, audit.Filter{Event: trust.EventLost}, func(l *audit.Line, _ []byte) error { said += l.Details["lines"]; return nil })
+	if err != nil || said != "1" {
+		t.Errorf("the log says that %q lines are lost, %v", said, err)
+	}
+}
+
+func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
+	nobody := func(*audit.Line, []byte) error { return nil }
+	folder := t.TempDir()
+	if err := audit.Scan([]string{folder}, audit.Filter{}, nobody); err == nil {
+		t.Error("Scan reads a folder")
+	}
+	if _, err := audit.Last([]string{folder}, 1, audit.Filter{}, nobody); err == nil {
+		t.Error("Last reads a folder")
+	}
+	if err := audit.Scan([]string{filepath.Join(folder, "gone")}, audit.Filter{}, nobody); err != nil {
+		t.Errorf("a file that was removed meanwhile: %v", err)
+	}
+}
+
 func TestContentsAreRedactedAndCut(t *testing.T) {
 	l := open(t, settings(t))
 	for name, test := range map[string]struct{ value, want string }{
@@ -470,6 +584,11 @@ func TestContentsAreRedactedAndCut(t *testing.T) {
 	}
 	if got := l.Content([]byte(`{"a":"` + strings.Repeat("é", 10_000) + `"}`)); len(got) > 5<<10 || !json.Valid(got) || got[0] != '"' {
 		t.Errorf("a long one has %d bytes: %.40s", len(got), got)
+	}
+	for size, kept := range map[int]bool{1 << 20: true, 1<<20 + 1: false} {
+		if got := l.Content([]byte(`"` + strings.Repeat("x", size-2) + `"`)); (got != nil) != kept {
+			t.Errorf("of %d bytes %d are kept", size, len(got))
+		}
 	}
 	masking := must.Get(audit.Open(settings(t), key, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("ghp_1"), []byte("[redacted]")) }, slog.New(slog.DiscardHandler)))(t)
 	defer masking.Close()
@@ -494,6 +613,12 @@ func TestFilters(t *testing.T) {
 		"tool":            {audit.Filter{Tool: "github.*"}, true},
 		"exposed name":    {audit.Filter{Tool: "gh_create"}, true},
 		"case":            {audit.Filter{Client: "codex"}, true},
+		"question mark":   {audit.Filter{Server: "gith?b"}, false},
+		"slash":           {audit.Filter{Principal: "https:*"}, true},
+		"client":          {audit.Filter{Client: "cursor"}, false},
+		"view":            {audit.Filter{View: "writer"}, false},
+		"session":         {audit.Filter{Session: "x"}, false},
+		"outcome":         {audit.Filter{Outcome: "success"}, false},
 		"server":          {audit.Filter{Server: "gitlab"}, false},
 		"event":           {audit.Filter{Event: "tool.*", Outcome: "denied"}, true},
 		"since":           {audit.Filter{Since: now}, true},

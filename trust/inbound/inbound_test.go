@@ -88,6 +88,7 @@ func TestTokens(t *testing.T) {
 		{"no algorithm, in capitals", unsigned("NONE"), "/mcp", inbound.WrongAlg, "algorithm"},
 		{"no signature", unsigned("RS256"), "/mcp", inbound.WrongKey, "signature"},
 		{"ES256 with the ID of an RSA key", f.sign(jose.JSONWebKey{Key: second.Key, KeyID: "one", Algorithm: "ES256"}, "JWT", f.claims(nil)), "/mcp", inbound.WrongKey, "signature"},
+		{"PS256 with a key for RS256", f.sign(jose.JSONWebKey{Key: good.Key, KeyID: "one", Algorithm: "PS256"}, "JWT", f.claims(nil)), "/mcp", inbound.WrongKey, "signature"},
 		{"the key of a stranger", jwt(stranger, nil), "/mcp", inbound.WrongKey, "signature"},
 		{"claims of another token", strings.Join(forged, "."), "/mcp", inbound.WrongKey, "signature"},
 		{"expired", jwt(good, map[string]any{"exp": now.Add(-time.Minute).Unix()}), "/mcp", inbound.Expired, "expired"},

@@ -147,7 +147,7 @@ func TestWhatIsNoSecretKeepsItsBytes(t *testing.T) {
 		"a task-list, a disk-image, risk-free", "sk-learn and sk-", "ghp_short", "https://example.com:8080/@user/x", "https://unpkg.com/@scope/pkg@1.2.3",
 		"mailto:a@b.example ssh://git@github.com/x", "http://user@host/", "postgres://user:password@localhost/db", "postgres://u:${PASSWORD}@h/d", "postgres://u:***@h",
 		"eyJhbGciOi", "eyJ not a token. eyJ", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "-----BEGIN PUBLIC KEY-----",
-		hex[:40], "0b8f7f0e-3c0e-4b6e-9f43-0c54a0d3a6f1", "sha512-" + alnum[:86] + "==", "xoxo-love", "npm_config_registry", "SK1234", "SG.1.2", "AKIA", "xAKIA" + upper[:16],
+		hex[:40], "0b8f7f0e-3c0e-4b6e-9f43-0c54a0d3a6f1", "sha512-" + alnum[:86] + "==", "xoxo-love", "npm_config_registry", "SK1234", "SG.1.2", "AKIA", "xAKIA" + upper[:16], "tAKIA" + upper[:16],
 		made("AK", "IA", upper[:16], "x"), "the AccountKey= of your account", "https://x/?sig=abc", "see hooks.slack.com/help", "12:AA", "dapi-docs", "glsa_x", "hf_hub_download",
 	} {
 		if got, kinds := Text(text); got != text || kinds != nil {
@@ -157,6 +157,20 @@ func TestWhatIsNoSecretKeepsItsBytes(t *testing.T) {
 			got, kinds := JSON(raw)
 			if len(kinds) > 0 || &got[0] != &raw[0] || len(got) != len(raw) {
 				t.Errorf("%s: %s, %v", raw, got, kinds)
+			}
+		}
+	}
+}
+
+// A token that is cut anywhere is looked at within what there is.
+func TestCutTokensAreReadWithinBounds(t *testing.T) {
+	for _, p := range patterns {
+		for _, needle := range p.needles {
+			for end := range len(needle) {
+				raw := []byte(`"` + needle[:end])
+				if got, kinds := JSON(raw[:len(raw):len(raw)]); string(got) != string(raw) || kinds != nil {
+					t.Errorf("%s: %s, %v", raw, got, kinds)
+				}
 			}
 		}
 	}

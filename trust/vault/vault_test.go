@@ -253,6 +253,10 @@ func TestTheKeyIsNotMadeTwiceWhileTheKeyringIsAway(t *testing.T) {
 	p.put("secret/B", "b")
 	p.want("secret/A", secret)
 
+	p.ring.Replace(strings.Repeat("ab", 32))
+	p.refused("secret/A", "the keyring has another one under its name")
+	p.ring.Replace("no key")
+	p.refused("secret/A", "the keyring has another one under its name")
 	p.ring.Empty()
 	p.refused("secret/A", "bring the key back")
 	if len(p.keyFiles()) != 0 {
@@ -320,6 +324,122 @@ func TestAKeyFileCanMoveIntoTheEnvironment(t *testing.T) {
 	p.want("secret/B", "b")
 }
 
+// An owner learns where the key is, and where it should be.
+func TestTheOwnerLearnsWhereTheKeyIs(t *testing.T) {
+	p := newPlace(t)
+	where := func(place, path string) {
+		t.Helper()
+		if gotPlace, gotPath, err := p.open().KeyPlace(t.Context()); err != nil || gotPlace != place || gotPath != path {
+			t.Errorf("%q, %q, %v; want %q, %q", gotPlace, gotPath, err, place, path)
+		}
+	}
+	missing := func(path string) {
+		t.Helper()
+		var keyError *vault.KeyError
+		if place, at, err := p.open().KeyPlace(t.Context()); !errors.As(err, &keyError) || keyError.Path != path || place != "" || at != "" {
+			t.Errorf("%q, %q, %+v; want an error with the path %q", place, at, err, path)
+		}
+	}
+	where("", "") // there is none yet
+	p.put("secret/A", secret)
+	file := p.keyFiles()[0]
+	where("a file", file)
+	text, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p.key = string(text)
+	where("the variable "+vault.EnvKey, "")
+	p.key = strings.Repeat("ab", 32)
+	missing(file)
+	p.key = ""
+	_ = os.Remove(file)
+	missing(file)
+
+	p = newPlace(t)
+	p.ring.Fail(nil)
+	p.put("secret/A", secret)
+	where("the keyring of the operating system", "")
+	p.ring.Empty()
+	missing("")
+}
+
+// Where the system's keyring cannot be reached, which is asked by default, the key is in a file.
+func TestTheKeyIsInAFileWhereTheSystemHasNoKeyring(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the keyring of this system needs no bus")
+	}
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
+	p := newPlace(t)
+	options := p.options()
+	options.Log = nil // nobody is told
+	v, err := vault.Open(p.store(), options)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Put(t.Context(), "secret/A", []byte(secret)); err != nil || len(p.keyFiles()) != 1 {
+		t.Errorf("%v, key files: %v", err, p.keyFiles())
+	}
+}
+
+// another runs something after the first look for the key, which finds none.
+type another struct {
+	vault.Rows
+	once sync.Once
+	do   func()
+}
+
+func (a *another) Find(ctx context.Context, name string) (*vault.Row, error) {
+	row, err := a.Rows.Find(ctx, name)
+	if name == "key" {
+		a.once.Do(a.do)
+	}
+	return row, err
+}
+
+// Whoever sees no key makes none if somebody else has made one meanwhile: what that one sealed stays readable.
+func TestAKeyThatAnotherProcessMadeMeanwhileIsTaken(t *testing.T) {
+	p := newPlace(t)
+	rows := &another{Rows: p.store(), do: func() { p.put("secret/B", "theirs") }}
+	v, err := vault.Open(rows, vault.WithRing(p.options(), p.ring))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Put(t.Context(), "secret/A", []byte("ours")); err != nil {
+		t.Fatal(err)
+	}
+	p.want("secret/A", "ours")
+	p.want("secret/B", "theirs")
+	if len(p.keyFiles()) != 1 {
+		t.Errorf("key files: %v", p.keyFiles())
+	}
+}
+
+// unwritableRows are those of a store that fails.
+type unwritableRows struct{ vault.Rows }
+
+var errUnwritable = errors.New("the disk is full")
+
+func (unwritableRows) Put(context.Context, vault.Row) error               { return errUnwritable }
+func (unwritableRows) Drop(context.Context, string) error                 { return errUnwritable }
+func (unwritableRows) Names(context.Context, string) ([]vault.Row, error) { return nil, errUnwritable }
+
+func TestAStoreThatFailsIsReported(t *testing.T) {
+	p, ctx := newPlace(t), t.Context()
+	p.put("secret/A", secret)
+	v, err := vault.Open(unwritableRows{p.store()}, vault.WithRing(p.options(), p.ring))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, failed := v.Names(ctx, "")
+	for what, err := range map[string]error{"Put": v.Put(ctx, "secret/A", []byte("x")), "Delete": v.Delete(ctx, "secret/A"), "Names": failed, "Reset": v.Reset(ctx)} {
+		if !errors.Is(err, errUnwritable) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	p.want("secret/A", secret)
+}
+
 func TestTheKeyIsTakenOutOfTheEnvironment(t *testing.T) {
 	t.Setenv(vault.EnvKey, "value")
 	if got := vault.TakeKey(); got != "value" {
@@ -372,6 +492,27 @@ func TestLockedIsBoundedAndPerName(t *testing.T) {
 		return err != nil && err.Error() == "its own error"
 	})
 	await.Nil(t, func() error { return other.Locked(t.Context(), "login/a", func(context.Context) error { return nil }) }) // free again
+}
+
+// Whoever gives up waiting leaves the name locked. In one process no file keeps others out.
+func TestANameStaysLockedWhenOthersGiveUp(t *testing.T) {
+	v, err := vault.Open(nil, vault.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = v.Locked(t.Context(), "login/a", func(context.Context) error {
+		for range 20 {
+			if err := v.Locked(ended, "login/a", func(context.Context) error { t.Error("it is locked twice"); return nil }); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // TestProcesses is what the processes of the next test run.
@@ -471,6 +612,20 @@ func TestAKeyringThatDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
 	use := vault.OSKeyring(50 * time.Millisecond)
 	for range 2 {
 		if _, err := use(t.Context(), "toolfinch-test", "x"); err == nil || err.Error() != "the keyring does not answer" {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
+// A keyring that fails is asked again the next time.
+func TestAKeyringThatFailsIsAskedAgain(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the keyring of this system needs no bus")
+	}
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
+	use := vault.OSKeyring(time.Minute)
+	for range 2 {
+		if _, err := use(t.Context(), "toolfinch-test", "x"); !errors.Is(err, os.ErrNotExist) {
 			t.Errorf("%v", err)
 		}
 	}

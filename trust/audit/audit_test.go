@@ -291,9 +291,7 @@ func TestOnlyFilesOfTheLogAreRead(t *testing.T) {
 	} {
 		rewrite(t, filepath.Join(dir, name), "{}\n")
 	}
-	if err := os.Mkdir(filepath.Join(dir, "audit-20260101T000000Z-8.jsonl"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "audit-20260101T000000Z-8.jsonl"), 0o700))
 	if files := audit.Files(s.File); !slices.Equal(files, []string{s.File}) {
 		t.Errorf("%q", files)
 	}
@@ -518,9 +516,7 @@ func TestAnEventNamesItsPrincipal(t *testing.T) {
 		s := settings(t)
 		l := open(t, s)
 		l.Record(test.ctx, trust.Event{Kind: trust.EventRefused, Principal: test.event})
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Flush())
 		if got := string(rawjson.Member([]byte(linesOf(t, s.File)[0]), "principal")); got != test.want {
 			t.Errorf("%q in the event: %s, not %s", test.event, got, test.want)
 		}
@@ -542,9 +538,7 @@ func TestANoteTakesNoRoom(t *testing.T) {
 	if c := l.Counts(); c.Queue != queued || c.Lost != 1 {
 		t.Errorf("%+v, the queue was %d", c, queued)
 	}
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Flush())
 	if first := linesOf(t, s.File)[0]; !strings.Contains(first, trust.EventRefused) {
 		t.Errorf("the note is not written: %s", first)
 	}

@@ -74,7 +74,7 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
 		Name: s.Name, Traces: l.server.traces,
-		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, URL: s.URL, Headers: s.Headers, Around: around, Replica: at != nil, Transport: s.Transport,
+		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, Program: l.server.program, URL: s.URL, Headers: s.Headers, Around: around, Replica: at != nil, Transport: s.Transport,
 		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: legacy,
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil, Before: before,
 	}, func(link *conn.Conn) conn.Handler {
@@ -139,7 +139,7 @@ func (c *connection) finish(why error) {
 
 // relistAfter is the shortest time between two lists that are due to a stream
 // of notifications having ended: some servers end theirs all the time.
-var relistAfter = 30 * time.Second // tests shorten it
+const relistAfter = 30 * time.Second
 
 // StreamEnded asks for new lists, at once or when it may: the server may be gone, or they may
 // have changed while nobody listened.

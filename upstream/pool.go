@@ -106,20 +106,21 @@ type Events struct {
 
 // Pool is the set of configured servers. Its methods are safe for concurrent use.
 type Pool struct {
-	events  Events
-	version string // of this client
-	sealer  *sealer
-	tasks   *tasks
-	logins  *login.Logins
-	traces  *telemetry.Traces
-	private *limit.Limit // connections of clients that are asked
-	log     *slog.Logger
-	life    context.Context // ends with Close
-	end     context.CancelFunc
-	now     atomic.Pointer[members] // replaced under mu, read without
-	work    sync.WaitGroup          // whoever closes servers that have left
-	leads   Leads
-	places  func(ctx context.Context, server string) (*Elsewhere, error) // nil: all are here
+	events   Events
+	version  string // of this client
+	sealer   *sealer
+	tasks    *tasks
+	logins   *login.Logins
+	traces   *telemetry.Traces
+	private  *limit.Limit // connections of clients that are asked
+	log      *slog.Logger
+	life     context.Context // ends with Close
+	end      context.CancelFunc
+	now      atomic.Pointer[members] // replaced under mu, read without
+	work     sync.WaitGroup          // whoever closes servers that have left
+	leads    Leads
+	places   func(ctx context.Context, server string) (*Elsewhere, error) // nil: all are here
+	programs func(Settings) conn.Program                                  // nil: all are commands
 
 	mu      sync.Mutex // guards what follows, and the replacing of now; never held over I/O
 	leaving []*server  // removed or replaced, not closed yet
@@ -141,6 +142,9 @@ type Options struct {
 	// one does. It may wait until that is known; the error is why it is not. Default: this
 	// process runs all.
 	Elsewhere func(ctx context.Context, server string) (*Elsewhere, error)
+	// Programs returns what runs in the place of the command of a server; nil where the command does.
+	// Default: all are commands.
+	Programs func(Settings) conn.Program
 }
 
 // Leads says whether this process lists a server. If not, another does: this process
@@ -164,7 +168,7 @@ func NewPool(settings []Settings, o Options) *Pool {
 		o.Leads = alone
 	}
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(o.Keys), tasks: newTasks(o.Keys), logins: o.Logins, traces: o.Traces, leads: o.Leads, places: o.Elsewhere, log: o.Log, life: life, end: end}
+	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(o.Keys), tasks: newTasks(o.Keys), logins: o.Logins, traces: o.Traces, leads: o.Leads, places: o.Elsewhere, programs: o.Programs, log: o.Log, life: life, end: end}
 	p.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privates)
 	p.now.Store(&members{})
 	p.Update(settings, o.Known)

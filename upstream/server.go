@@ -27,6 +27,7 @@ type server struct {
 	sealer   *sealer
 	tasks    *tasks
 	leads    Leads
+	program  conn.Program                                                 // nil: the command of the settings
 	places   func(ctx context.Context, server string) (*Elsewhere, error) // nil: it runs here
 	private  *limit.Limit                                                 // connections of clients that are asked
 	dropped  atomic.Int64                                                 // notifications that clients did not get
@@ -70,6 +71,9 @@ func newServer(p *Pool, settings Settings, known Known) *server {
 		health:        newHealth(settings, known.Era, hidden),
 		lists:         lists{due: make(chan struct{}, 1), pending: map[tool.Kind]bool{}, known: map[tool.Kind]listing{}},
 		subscriptions: subscriptions{uris: map[string]bool{}},
+	}
+	if p.programs != nil {
+		s.program = p.programs(settings)
 	}
 	if settings.Placement == PlacementOne {
 		s.places = p.places

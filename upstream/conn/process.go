@@ -23,15 +23,39 @@ import (
 // Grace at the end of a child: after stdin is closed, and after SIGTERM.
 const grace = time.Second
 
-// process is one running child with its process group.
+// process is one running child with its process group, or a Program.
 type process struct {
-	cmd    *exec.Cmd
-	stdin  io.WriteCloser
-	stdout *os.File
-	errors *os.File      // the read end of its standard error
-	exited chan struct{} // closed once the child was reaped and its group killed
-	state  string        // how it ended; read after exited
-	stderr *group.Stderr
+	stdin     io.WriteCloser
+	stdout    io.ReadCloser
+	errors    io.ReadCloser // its standard error
+	terminate func()        // asks the whole group to end
+	destroy   func()        // ends it
+	exited    chan struct{} // closed once the child was reaped and its group killed
+	state     string        // how it ended; read after exited
+	stderr    *group.Stderr
+}
+
+// Program is a server that runs in this process in the place of a command, for tests. It ends
+// with its input or with ctx, and returns how, as of a process.
+type Program func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (state string)
+
+// run starts a Program.
+func run(o Options) *process {
+	ctx, cancel := context.WithCancel(context.Background())
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	errR, errW := io.Pipe()
+	p := &process{stdin: inW, stdout: outR, errors: errR, terminate: cancel, exited: make(chan struct{}), stderr: group.NewStderr(o.Log)}
+	p.destroy = func() {
+		cancel()
+		_, _, _ = inR.Close(), outW.Close(), errW.Close()
+	}
+	go func() {
+		p.state = o.Program(ctx, inR, outW, errW)
+		p.destroy()
+		close(p.exited)
+	}()
+	return p
 }
 
 // Process is the child of a connection, for who shows it.
@@ -41,13 +65,31 @@ type Process struct {
 	Stderr *group.Stderr
 }
 
-// start starts the server's command. Its standard error goes to the log.
-func start(o Options) (*process, error) {
+// start starts the server. Its standard error goes to the log.
+func start(o Options) (p *process, err error) {
+	pid := 0
+	if o.Program != nil {
+		p = run(o)
+	} else if p, pid, err = spawn(o); err != nil {
+		return nil, err
+	}
+	if o.Again && o.Before != nil {
+		p.stderr.Repeats(o.Before.Stderr)
+	}
+	if o.Started != nil {
+		o.Started(&Process{PID: pid, Exited: p.exited, Stderr: p.stderr})
+	}
+	go p.stderr.Follow(p.errors)
+	return p, nil
+}
+
+// spawn starts the server's command.
+func spawn(o Options) (p *process, pid int, err error) {
 	cmd := exec.Command(o.Command, o.Args...)
 	cmd.Dir = o.Cwd
 	cmd.Env = group.Environment(o.Env, o.InheritEnv)
 	if err := confine(cmd, o); err != nil {
-		return nil, err
+		return nil, 0, err
 	}
 	group.Own(cmd)
 	// Pipes of our own: those of exec.Cmd are closed, or waited for, by Wait,
@@ -62,45 +104,39 @@ func start(o Options) (*process, error) {
 		var err error
 		if ends[i], ends[i+1], err = os.Pipe(); err != nil {
 			closeAll(ends[:]...)
-			return nil, err
+			return nil, 0, err
 		}
 	}
 	inR, inW, outR, outW, errR, errW := ends[0], ends[1], ends[2], ends[3], ends[4], ends[5]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
-	p := &process{cmd: cmd, stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: group.NewStderr(o.Log)}
+	p = &process{stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: group.NewStderr(o.Log)}
+	p.terminate, p.destroy = func() { _ = group.Terminate(cmd) }, func() { _ = group.Kill(cmd) }
 	started := make(chan error)
-	go p.live(started)
-	err := <-started
+	go p.live(cmd, started)
+	err = <-started
 	closeAll(inR, outW, errW)
 	if err != nil {
 		closeAll(inW, outR, errR)
 		o.warn("the command cannot be started", "command", o.Command, "cwd", o.Cwd, "error", err)
-		return nil, startError(o, err)
+		return nil, 0, startError(o, err)
 	}
-	if o.Again && o.Before != nil {
-		p.stderr.Repeats(o.Before.Stderr)
-	}
-	if o.Started != nil {
-		o.Started(&Process{PID: cmd.Process.Pid, Exited: p.exited, Stderr: p.stderr})
-	}
-	go p.stderr.Follow(errR)
-	return p, nil
+	return p, cmd.Process.Pid, nil
 }
 
 // live starts the child, says so, and returns when it was reaped and its group killed. It has a thread of
 // its own, with which the child ends: not all servers end because their standard input does.
-func (p *process) live(started chan<- error) {
+func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
-	group.EndWithThread(p.cmd, syscall.SIGTERM)
-	err := p.cmd.Start()
+	group.EndWithThread(cmd, syscall.SIGTERM)
+	err := cmd.Start()
 	started <- err
 	if err != nil {
 		return
 	}
-	_ = p.cmd.Wait()
-	p.state = p.cmd.ProcessState.String()
-	_ = group.Kill(p.cmd) // what it started ends with it
+	_ = cmd.Wait()
+	p.state = cmd.ProcessState.String()
+	_ = group.Kill(cmd) // what it started ends with it
 	close(p.exited)
 }
 
@@ -157,9 +193,9 @@ func startError(o Options, err error) error {
 func (p *process) end() {
 	_ = p.stdin.Close()
 	if !p.gone() {
-		_ = group.Terminate(p.cmd)
+		p.terminate()
 		if !p.gone() {
-			_ = group.Kill(p.cmd)
+			p.destroy()
 		}
 	}
 	<-p.exited
@@ -183,7 +219,7 @@ func (p *process) kill() {
 	select {
 	case <-p.exited: // the number may be another's by now
 	default:
-		_ = group.Kill(p.cmd)
+		p.destroy()
 	}
 }
 

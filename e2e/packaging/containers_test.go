@@ -1,6 +1,6 @@
 //go:build linux
 
-package main
+package packaging_test
 
 import (
 	"bytes"
@@ -14,6 +14,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 	"github.com/santhosh-tekuri/jsonschema/v6"
+
+	"toolfinch/internal/must"
 )
 
 const (
@@ -26,14 +28,12 @@ func TestContainers(t *testing.T) {
 	if os.Getenv("TOOLFINCH_TEST_REQUIRE") != "all" {
 		t.Skip("schemas are modules of others: set TOOLFINCH_TEST_REQUIRE=all")
 	}
+	t.Chdir("../../packaging")
 	for _, file := range []string{"compose.yaml", "compose.replicas.yaml"} {
 		valid(t, filepath.Join(download(t, composeModule), "schema/compose-spec.json"), file)
 	}
 	apis := filepath.Join(download(t, kubernetesModule), "api/openapi-spec/v3")
-	text, err := os.ReadFile("kubernetes.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("kubernetes.yaml"))(t)
 	for documents := yaml.NewDecoder(bytes.NewReader(text)); ; {
 		var value map[string]any
 		if err := documents.Decode(&value); errors.Is(err, io.EOF) {
@@ -47,31 +47,15 @@ func TestContainers(t *testing.T) {
 		if group, _, grouped := strings.Cut(version, "/"); grouped {
 			api, of = "apis__"+group+"__v1", group+".v1"
 		}
-		read, err := os.ReadFile(filepath.Join(apis, api+"_openapi.json"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		read := must.Get(os.ReadFile(filepath.Join(apis, api+"_openapi.json")))(t)
 		var schemas any
-		if err := json.Unmarshal(read, &schemas); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(read, &schemas))
 		closed(schemas)
 		compiler := jsonschema.NewCompiler()
-		if err := compiler.AddResource("kubernetes.json", schemas); err != nil {
-			t.Fatal(err)
-		}
-		compiled, err := compiler.Compile("kubernetes.json#/components/schemas/io.k8s.api." + of + "." + kind)
-		if err != nil {
-			t.Fatal(err)
-		}
-		encoded, err := json.Marshal(value)
-		if err != nil {
-			t.Fatal(err)
-		}
-		plain, err := jsonschema.UnmarshalJSON(bytes.NewReader(encoded))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, compiler.AddResource("kubernetes.json", schemas))
+		compiled := must.Get(compiler.Compile("kubernetes.json#/components/schemas/io.k8s.api." + of + "." + kind))(t)
+		encoded := must.Get(json.Marshal(value))(t)
+		plain := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(encoded)))(t)
 		if err := compiled.Validate(plain); err != nil {
 			t.Errorf("%s: %v", kind, err)
 		}

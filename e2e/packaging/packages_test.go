@@ -1,6 +1,8 @@
 //go:build linux
 
-package main
+// Package packaging_test makes packages as a release does, unpacks them and runs what is
+// in them.
+package packaging_test
 
 import (
 	"archive/tar"
@@ -8,6 +10,7 @@ import (
 	"bufio"
 	"bytes"
 	"compress/gzip"
+	"crypto/sha256"
 	"debug/elf"
 	"debug/macho"
 	"debug/pe"
@@ -32,6 +35,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // What the files of this folder are checked with. None of it is linked into toolfinch.
@@ -50,7 +54,6 @@ type recipe struct {
 	Builds []struct {
 		Main                string
 		Env, Flags, Ldflags []string
-		GOOS, GOARCH        []string
 	}
 	NFPMs []map[string]any `yaml:"nfpms"`
 }
@@ -61,36 +64,22 @@ func TestPackages(t *testing.T) {
 	if os.Getenv("TOOLFINCH_TEST_REQUIRE") != "all" {
 		t.Skip("building packages takes minutes, and modules and npm packages of others: set TOOLFINCH_TEST_REQUIRE=all")
 	}
-	root, err := filepath.Abs("..")
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile("goreleaser.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	t.Chdir("../../packaging")
+	root := must.Get(filepath.Abs(".."))(t)
+	text := must.Get(os.ReadFile("goreleaser.yaml"))(t)
 	var how recipe
-	if err := yaml.Unmarshal(text, &how); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &how))
 	build := how.Builds[0]
-	var all []string
-	for _, goos := range build.GOOS {
-		for _, arch := range build.GOARCH {
-			all = append(all, goos+"_"+arch)
-		}
-	}
-	if slices.Sort(all); !slices.Equal(all, platforms) {
-		t.Errorf("goreleaser.yaml builds %v, and this package takes %v", all, platforms)
-	}
-
 	dist, generated := t.TempDir(), t.TempDir()
 	run(t, root, "go", "run", "-tags", "packaging", "./cmd/toolfinch", "generate", generated)
 	const version = "0.0.1-snapshot.0123abc"
 	programs := map[string]string{}
 	for _, p := range builtHere {
 		goos, arch, _ := strings.Cut(p, "_")
-		programs[p] = filepath.Join(t.TempDir(), (&archive{OS: goos}).exe())
+		programs[p] = filepath.Join(t.TempDir(), "toolfinch")
+		if goos == "windows" {
+			programs[p] += ".exe"
+		}
 		cmd := exec.Command("go", slices.Concat([]string{"build"}, build.Flags, []string{"-ldflags", strings.Join(build.Ldflags, " "), "-o", programs[p], build.Main})...)
 		cmd.Dir, cmd.Env = root, slices.Concat(os.Environ(), build.Env, []string{"GOOS=" + goos, "GOARCH=" + arch})
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -111,10 +100,7 @@ func TestPackages(t *testing.T) {
 	}
 
 	t.Run("it is not large", func(t *testing.T) {
-		file, err := os.Stat(programs["linux_amd64"])
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(os.Stat(programs["linux_amd64"]))(t)
 		if t.Logf("%.1f MB", float64(file.Size())/1e6); file.Size() > 45e6 {
 			t.Error("more than 45 MB: what has made it larger, and is it worth that?")
 		}
@@ -134,16 +120,14 @@ func TestPackages(t *testing.T) {
 		}
 	})
 
-	r := &release{folder: dist, URL: "https://example.com/toolfinch/v" + version, Namespace: "com.example"}
-	if err := r.make(false); err == nil || !strings.Contains(err.Error(), "darwin_amd64, windows_arm64") {
-		t.Errorf("missing platforms: %v", err)
+	const url = "https://example.com/toolfinch/v" + version
+	packer := filepath.Join(t.TempDir(), "packaging")
+	run(t, root, "go", "build", "-o", packer, "./packaging")
+	if out, err := exec.Command(packer, "-releases", url, "-namespace", "com.example", dist).CombinedOutput(); err == nil || !strings.Contains(string(out), "darwin_amd64, windows_arm64") {
+		t.Errorf("missing platforms: %v\n%s", err, out)
 	}
 	for range 2 { // a second run changes nothing
-		r := *r
-		r.Version = ""
-		if err := r.make(true); err != nil {
-			t.Fatal(err)
-		}
+		run(t, root, packer, "-partial", "-releases", url, "-namespace", "com.example", dist)
 	}
 	for _, file := range []string{"server.json", "toolfinch.rb", "toolfinch-" + version + ".tgz"} {
 		if checked := run(t, dist, "sha256sum", "--check", "--strict", "checksums.txt"); strings.Count("\n"+checked, "\n"+file+": OK") != 1 {
@@ -191,9 +175,7 @@ func TestPackages(t *testing.T) {
 				} `json:"mcp_config"`
 			}
 		}
-		if err := json.Unmarshal([]byte(run(t, folder, "cat", "manifest.json")), &manifest); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(run(t, folder, "cat", "manifest.json")), &manifest))
 		filled := strings.NewReplacer("${__dirname}", folder, "${user_config.configuration}", configuration(t))
 		words := []string{filled.Replace(manifest.Server.MCPConfig.Command)}
 		for _, arg := range manifest.Server.MCPConfig.Args {
@@ -209,18 +191,16 @@ func TestPackages(t *testing.T) {
 	})
 	t.Run("formula", func(t *testing.T) {
 		text := run(t, dist, "cat", "toolfinch.rb")
-		for p, a := range r.Archives {
-			there := strings.Contains(text, "url \""+r.URL+"/"+a.File+"\"\n      sha256 \""+a.Sum+"\"")
-			if there == (a.OS == "windows") {
-				t.Errorf("the formula has %s: %v\n%s", p, there, text)
+		for _, file := range must.Get(filepath.Glob(filepath.Join(dist, "toolfinch_*_*_*.[tz]*")))(t) {
+			archive := fmt.Sprintf("url \"%s/%s\"\n      sha256 \"%x\"", url, filepath.Base(file), sha256.Sum256([]byte(must.Read(t, file))))
+			if there := strings.Contains(text, archive); there == strings.Contains(file, "windows") {
+				t.Errorf("the formula has %s: %v\n%s", file, there, text)
 			}
 		}
 		_, config, _ := strings.Cut(text, "<<~YAML\n")
 		config, _, _ = strings.Cut(config, "    YAML\n")
 		file := filepath.Join(t.TempDir(), "toolfinch.yaml")
-		if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(config), 0o600))
 		serves(t, exec.Command(programs[native], "serve", "--config", file, "--listen", "127.0.0.1:0"), t.TempDir(), func(url string) *exec.Cmd { return exec.Command(programs[native], "health", url) })
 		if _, err := exec.LookPath("ruby"); err != nil {
 			t.Skip("no Ruby: nothing has read the formula")
@@ -251,10 +231,7 @@ func pack(t *testing.T, name, root, program, generated string) {
 		files[file] = filepath.Join(root, file)
 	}
 	for _, folder := range []string{"man", "completions"} {
-		inside, err := os.ReadDir(filepath.Join(generated, folder))
-		if err != nil {
-			t.Fatal(err)
-		}
+		inside := must.Get(os.ReadDir(filepath.Join(generated, folder)))(t)
 		for _, file := range inside {
 			files[folder+"/"+file.Name()] = filepath.Join(generated, folder, file.Name())
 		}
@@ -264,30 +241,22 @@ func pack(t *testing.T, name, root, program, generated string) {
 	compressed := gzip.NewWriter(&out)
 	tarred, zipped := tar.NewWriter(compressed), zip.NewWriter(&out)
 	for _, name := range slices.Sorted(maps.Keys(files)) {
-		data, err := os.ReadFile(files[name])
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(files[name]))(t)
+		w := io.Writer(tarred)
 		if strings.HasSuffix(program, ".exe") {
 			end = ".zip"
-			w, _ := zipped.Create(name)
-			_, err = w.Write(data)
+			w = must.Get(zipped.Create(name))(t)
 		} else {
-			_ = tarred.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(data))})
-			_, err = tarred.Write(data)
+			must.Do(t, tarred.WriteHeader(&tar.Header{Name: name, Mode: 0o755, Size: int64(len(data))}))
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(w.Write(data))(t)
 	}
 	if end == ".zip" {
 		_ = zipped.Close()
 	} else {
 		_, _ = tarred.Close(), compressed.Close()
 	}
-	if err := os.WriteFile(name+end, out.Bytes(), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(name+end, out.Bytes(), 0o600))
 }
 
 // linuxPackage makes a package with nfpm, from GoReleaser's description of it, and
@@ -307,9 +276,7 @@ func linuxPackage(t *testing.T, root string, about map[string]any, kind, version
 		t.Fatal(err)
 	}
 	config, file := filepath.Join(t.TempDir(), "nfpm.yaml"), filepath.Join(t.TempDir(), "toolfinch."+kind)
-	if err := os.WriteFile(config, []byte(strings.ReplaceAll(string(text), "packaging/generated", generated)), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(config, []byte(strings.ReplaceAll(string(text), "packaging/generated", generated)), 0o600))
 	run(t, root, "go", "run", nfpmModule, "package", "--packager", kind, "--config", config, "--target", file)
 	folder := t.TempDir()
 	switch kind {
@@ -318,10 +285,7 @@ func linuxPackage(t *testing.T, root string, about map[string]any, kind, version
 	case "apk":
 		run(t, folder, "tar", "-xzf", file)
 	case "rpm":
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(file))(t)
 		unpackRPM(t, data, folder)
 	}
 	return folder
@@ -337,13 +301,8 @@ func unpackRPM(t *testing.T, data []byte, folder string) {
 	data = data[96:]
 	data = data[(section(data)+7)/8*8:]
 	data = data[section(data):]
-	unpacked, err := gzip.NewReader(bytes.NewReader(data))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if data, err = io.ReadAll(unpacked); err != nil {
-		t.Fatal(err)
-	}
+	unpacked := must.Get(gzip.NewReader(bytes.NewReader(data)))(t)
+	data = must.Get(io.ReadAll(unpacked))(t)
 	for {
 		field := func(i int) int { n, _ := strconv.ParseUint(string(data[6+8*i:14+8*i]), 16, 32); return int(n) }
 		mode, size, named := field(1), field(6), field(11)
@@ -354,12 +313,8 @@ func unpackRPM(t *testing.T, data []byte, folder string) {
 		}
 		if mode&syscall.S_IFMT == syscall.S_IFREG {
 			path := filepath.Join(folder, name)
-			if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(path, data[:size], os.FileMode(mode&0o777)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+			must.Do(t, os.WriteFile(path, data[:size], os.FileMode(mode&0o777)))
 		}
 		data = data[(size+3)/4*4:]
 	}
@@ -382,9 +337,7 @@ func service(t *testing.T, folder string) {
 	}
 	serves(t, exec.Command(words[0], append(words[1:], "--listen", "127.0.0.1:0")...), t.TempDir(), func(url string) *exec.Cmd { return exec.Command(words[0], "health", url) })
 	file := filepath.Join(t.TempDir(), "toolfinch.service")
-	if err := os.WriteFile(file, []byte(strings.ReplaceAll(unit, "/usr/bin/toolfinch", words[0])), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(strings.ReplaceAll(unit, "/usr/bin/toolfinch", words[0])), 0o600))
 	run(t, folder, "systemd-analyze", "verify", file)
 	run(t, folder, "systemd-analyze", "security", "--offline=true", "--threshold=20", file) // of 100
 }
@@ -395,13 +348,8 @@ func serves(t *testing.T, cmd *exec.Cmd, home string, health func(url string) *e
 	if cmd.Env == nil {
 		cmd.Env = append(os.Environ(), "HOME="+home, "MCPPROXY_DATA_DIR="+filepath.Join(home, "store"))
 	}
-	errs, err := cmd.StderrPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	errs := must.Get(cmd.StderrPipe())(t)
+	must.Do(t, cmd.Start())
 	var said []string
 	listening := regexp.MustCompile(`url=(http://\S+)/mcp`)
 	lines := bufio.NewScanner(errs)
@@ -429,10 +377,7 @@ func serves(t *testing.T, cmd *exec.Cmd, home string, health func(url string) *e
 // image runs the program as the Dockerfile has it: alone in a root folder that it cannot
 // write, with the environment, the user and the command of the file.
 func image(t *testing.T, program string, flags, ldflags []string) {
-	text, err := os.ReadFile("Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("Dockerfile"))(t)
 	if want := "go build " + strings.Join(flags, " ") + ` -ldflags="` + strings.Join(ldflags, " ") + `"`; !strings.Contains(string(text), want) {
 		t.Errorf("the Dockerfile does not build as goreleaser.yaml does: %s", want)
 	}
@@ -454,36 +399,20 @@ func image(t *testing.T, program string, flags, ldflags []string) {
 	}
 	root := t.TempDir()
 	for _, dir := range []string{root, filepath.Dir(root)} { // testing's are its user's alone
-		if err := os.Chmod(dir, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(dir, 0o755))
 	}
-	data, err := os.ReadFile(program)
-	if err != nil {
-		t.Fatal(err)
-	}
-	config, err := os.ReadFile("toolfinch.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(program))(t)
+	config := must.Get(os.ReadFile("toolfinch.yaml"))(t)
 	for name, data := range map[string][]byte{"usr/local/bin/toolfinch": data, "etc/toolfinch/toolfinch.yaml": config} {
-		if err := os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(filepath.Join(root, name), data, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(filepath.Join(root, name)), 0o755))
+		must.Do(t, os.WriteFile(filepath.Join(root, name), data, 0o755))
 	}
 	user, _ := strconv.Atoi(strings.Split(instruction("USER"), ":")[0])
 	if user == 0 {
 		t.Fatal("the user of the image is root")
 	}
-	if err := os.Mkdir(filepath.Join(root, "data"), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Chown(filepath.Join(root, "data"), user, user); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(root, "data"), 0o700))
+	must.Do(t, os.Chown(filepath.Join(root, "data"), user, user))
 	inside := func(args ...string) *exec.Cmd {
 		cmd := exec.Command("/usr/local/bin/toolfinch", args...)
 		cmd.Dir, cmd.Env = "/", strings.Fields(instruction("ENV"))
@@ -505,7 +434,7 @@ func npm(t *testing.T, dist, version, identity string) {
 	if runtime.GOARCH != "amd64" && runtime.GOARCH != "arm64" {
 		t.Skip("there is no package for this processor")
 	}
-	_, cpu := (&archive{OS: "linux", Arch: runtime.GOARCH}).node()
+	cpu := strings.Replace(runtime.GOARCH, "amd64", "x64", 1)
 	install := func(packages ...string) string {
 		folder := t.TempDir()
 		args := []string{"install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", "--prefix", folder}
@@ -538,9 +467,7 @@ func npm(t *testing.T, dist, version, identity string) {
 func configuration(t *testing.T) string {
 	t.Helper()
 	file := filepath.Join(t.TempDir(), "toolfinch.yaml")
-	if err := os.WriteFile(file, []byte("data_dir: store\nmcp_servers: {}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("data_dir: store\nmcp_servers: {}\n"), 0o600))
 	return file
 }
 
@@ -560,32 +487,19 @@ func initialize(t *testing.T, folder string, words ...string) {
 func download(t *testing.T, module string) string {
 	t.Helper()
 	var about struct{ Dir string }
-	if err := json.Unmarshal([]byte(run(t, t.TempDir(), "go", "mod", "download", "-json", module)), &about); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(run(t, t.TempDir(), "go", "mod", "download", "-json", module)), &about))
 	return about.Dir
 }
 
 // valid checks a JSON or YAML file by a JSON schema.
 func valid(t *testing.T, schema, file string) {
 	t.Helper()
-	compiled, err := jsonschema.NewCompiler().Compile(schema)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	compiled := must.Get(jsonschema.NewCompiler().Compile(schema))(t)
+	text := must.Get(os.ReadFile(file))(t)
 	if strings.HasSuffix(file, ".yaml") {
-		if text, err = yaml.YAMLToJSON(text); err != nil {
-			t.Fatal(err)
-		}
+		text = must.Get(yaml.YAMLToJSON(text))(t)
 	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(text))
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(text)))(t)
 	if err := compiled.Validate(value); err != nil {
 		t.Error(fmt.Errorf("%s: %w", file, err))
 	}

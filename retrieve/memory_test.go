@@ -95,7 +95,7 @@ func play(t *testing.T, m *Memory, steps string) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			time.Sleep(d)
+			time.Sleep(d) // in a bubble of synctest, as every script
 		default:
 			t.Fatalf("step %q", step)
 		}

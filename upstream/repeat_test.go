@@ -158,7 +158,7 @@ func TestWhyACallWasNotAnswered(t *testing.T) {
 		{"it does not come up", func(t *testing.T) Settings { s := lines(t, "s", "mute"); s.ConnectTimeout = short; return s }, "raw", background, "not connected, timed out", "call raw: connect: timed out: no connection within 300ms"},
 		{"it does not come up before the caller's deadline", of("mute"), "raw", deadline, "deadline, not connected, timed out", "call raw: connect: context deadline exceeded"},
 		{"it does not come up within its limit", hurried(of("mute")), "raw", background, "not connected, timed out", "call raw: connect: timed out: no answer within 300ms"},
-		{"HTTP: nobody listens", at(Settings{Name: "s", URL: "http://none.pipe/"}), "raw", background, "not connected", "call raw: connect: "},
+		{"HTTP: nobody listens", at(Settings{Name: "s", URL: pipes.Nowhere}), "raw", background, "not connected", "call raw: connect: "},
 		{"HTTP: it breaks off", remote, "exit", background, "closed", "call exit: "},
 		{"HTTP: it breaks off in an event stream", remote, "break", background, "closed", "call break: the event stream ended without an answer"},
 		{"HTTP: it breaks off in its answer", remote, "cut", background, "closed", "call cut: unexpected EOF"},

@@ -38,9 +38,18 @@ func NewServer(t testing.TB, handler http.Handler) *httptest.Server {
 }
 
 // NewHost returns a host that nobody has listened at.
-func NewHost() string { return fmt.Sprintf("s%d.pipe", last.Add(1)) }
+func NewHost() string {
+	n := last.Add(1)
+	return fmt.Sprintf(network+"%d.%d", n>>8, n&255)
+}
 
-// Listen listens at a host, whose name ends in .pipe.
+// network is that of the hosts: of loopback, because only there is http allowed everywhere.
+const network = "127.77."
+
+// Nowhere is the URL of a server that is not there.
+const Nowhere = "http://" + network + "255.255"
+
+// Listen listens at a host of NewHost.
 func Listen(host string) net.Listener {
 	l := &listener{host: host, accepted: make(chan net.Conn), closed: make(chan struct{})}
 	hosts.Store(host, l)
@@ -48,10 +57,10 @@ func Listen(host string) net.Listener {
 }
 
 // Dial dials a listener of this package, and any other address as ever.
-func Dial(ctx context.Context, network, address string) (net.Conn, error) {
+func Dial(ctx context.Context, kind, address string) (net.Conn, error) {
 	host, _, _ := net.SplitHostPort(address)
-	if !strings.HasSuffix(host, ".pipe") {
-		return new(net.Dialer).DialContext(ctx, network, address)
+	if !strings.HasPrefix(host, network) {
+		return new(net.Dialer).DialContext(ctx, kind, address)
 	}
 	refused := &net.OpError{Op: "dial", Net: "pipe", Err: syscall.ECONNREFUSED}
 	found, ok := hosts.Load(host)

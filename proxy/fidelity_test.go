@@ -11,9 +11,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"toolfinch/internal/await"
-	"toolfinch/rawjson"
 )
 
 func golden(t *testing.T, name string) string {
@@ -88,72 +85,34 @@ func (s *session) request(t *testing.T, message string) string {
 	return text
 }
 
-func TestNothingIsLostInBetween(t *testing.T) {
-	await.Expiry(t)
-	definition := golden(t, "definition.json")
-	result, failure := golden(t, "result.json"), golden(t, "error.json")
-	up := newRaw(t, "["+definition+`,{"name":"fail"},{"name":"params"}]`)
-	p := open(t, t.TempDir(), settings("raw", up.URL))
-	s := newSession(t, run(t, p)+"/mcp")
-	eventually(t, func() bool { return p.Tools() == 3 })
-
-	answer := s.request(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"retrieve_tools","arguments":{"query":"every.thing","limit":1,"detail":"full"}}}`)
-	var schema struct{ InputSchema json.RawMessage }
-	if err := json.Unmarshal([]byte(definition), &schema); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.Contains(answer, strings.Trim(string(rawjson.Quote(`"inputSchema":`+string(schema.InputSchema))), `"`)) {
-		t.Errorf("the answer of retrieve_tools has another schema:\n%s\nwant in it\n%s", answer, schema.InputSchema)
-	}
-	listed := strings.Replace(definition, `"name":"every.thing"`, `"name":"raw_every_thing"`, 1)
-	for name, test := range map[string]struct{ request, want string }{
-		"definition":       {`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`, listed + `]}}`},
-		"result":           {`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"raw_every_thing"}}`, `{"jsonrpc":"2.0","id":3,"result":` + result + `}`},
-		"result by name":   {`{"jsonrpc":"2.0","id":3,"method":"tools/call","params":{"name":"call_tool","arguments":{"name":"raw.every.thing","arguments":{"a":"x"}}}}`, `{"jsonrpc":"2.0","id":3,"result":` + result + `}`},
-		"error":            {`{"jsonrpc":"2.0","id":"4","method":"tools/call","params":{"name":"raw_fail","arguments":{}}}`, `{"jsonrpc":"2.0","id":"4","error":` + failure + `}`},
-		"arguments, _meta": {`{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"_meta":{"a/b":1.0,"traceparent":"00-x"},"name":"raw_params","arguments":{"<":12345678901234567890,"e":1e400},"future":[ null ]}}`, `{"jsonrpc":"2.0","id":5,"result":{"content":[],"params":{"name":"params","arguments":{"<":12345678901234567890,"e":1e400},"_meta":{"a/b":1.0,"traceparent":"00-x"},"future":[ null ]}}}`},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if got := s.request(t, test.request); !strings.HasSuffix(got, test.want) {
-				t.Errorf("got\n%s\nwant\n%s", got, test.want)
-			}
-		})
-	}
-}
-
 // Definitions that break libraries and clients must not break the proxy.
 func TestBadDefinitionsHarmNobody(t *testing.T) {
-	await.Expiry(t)
-	up := newRaw(t, `[
-		{"name":"no_schema","inputSchema":"a string"},
-		{"name":"bad_header","inputSchema":{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"not a header\n"},"b":{"type":"string","x-mcp-header":7}}}},
-		{"name":"bad_types","description":7,"title":[],"annotations":"none","inputSchema":{"type":12,"properties":[]},"_meta":1},
-		{"name":7}, "no object", {"name":""}, {"name":"no_schema"},
-		{"name":"`+strings.Repeat("long", 50)+`"},
-		{"name":"good","description":"A good tool"}]`)
-	p := open(t, t.TempDir(), settings("raw", up.URL))
-	s := newSession(t, run(t, p)+"/mcp")
-	eventually(t, func() bool { return p.Tools() == 4 })
-	for _, query := range []string{"bad header", "no schema", "long", "a good tool"} { // the first finds what is registered: nobody lists again
-		answer, err := s.call("retrieve_tools", map[string]any{"query": query})
-		if err != nil || !strings.Contains(answer, `"raw_`) {
-			t.Errorf("query %q: %s, %v", query, answer, err)
+	up := newScript(t, "raw", false, false)
+	up.list("tools",
+		`{"name":"no_schema","inputSchema":"a string"}`,
+		`{"name":"bad_header","inputSchema":{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"not a header\n"},"b":{"type":"string","x-mcp-header":7}}}}`,
+		`{"name":"bad_types","description":7,"title":[],"annotations":"none","inputSchema":{"type":12,"properties":[]},"_meta":1}`,
+		`{"name":7}`, `"no object"`, `{"name":""}`, `{"name":"no_schema"}`, `{"name":"`+strings.Repeat("long", 50)+`"}`, `{"name":"good","description":"A good tool"}`)
+	up.on("tools/call", func(r *request) { r.result(`{"content":[],"hologram":1}`) })
+	p, url := openScripts(t, nil, up)
+	if p.Tools() != 4 {
+		t.Errorf("%d tools are known, want 4", p.Tools())
+	}
+	c := newClient(t, p, url, kind{}, `{}`, reply)
+	for _, query := range []string{"bad header", "no schema", "long", "a good tool"} {
+		if got := c.ask("tools/call", toolCall("retrieve_tools", `{"query":"`+query+`"}`)); !strings.Contains(got.raw, "raw_") {
+			t.Errorf("query %q: %s", query, got.raw)
 		}
 	}
 	for _, name := range []string{"raw_no_schema", "raw_bad_header", "raw_good"} {
-		for _, call := range []func() (string, error){
-			func() (string, error) { return s.call(name, map[string]any{"a": 1}) },
-			func() (string, error) {
-				return s.call("call_tool", map[string]any{"name": name, "arguments": map[string]any{"a": 1}})
-			},
-		} {
-			if answer, err := call(); err != nil || !strings.Contains(answer, "hologram") {
-				t.Errorf("%s: %s, %v", name, answer, err)
+		for _, params := range []string{toolCall(name, `{"a":1}`), toolCall("call_tool", toolCall(name, `{"a":1}`))} {
+			if got := c.ask("tools/call", params); !strings.Contains(got.raw, "hologram") {
+				t.Errorf("%s: %s", params, got.raw)
 			}
 		}
 	}
-	if list := s.request(t, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`); !json.Valid([]byte(list)) || !strings.Contains(list, "raw_bad_header") || strings.Contains(list, "bad_types") {
-		t.Errorf("list = %s", list)
+	if list := c.ask("tools/list", `{}`); !json.Valid([]byte(list.raw)) || !strings.Contains(list.raw, "raw_bad_header") || strings.Contains(list.raw, "bad_types") {
+		t.Errorf("list = %s", list.raw)
 	}
 }
 

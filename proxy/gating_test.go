@@ -2,18 +2,14 @@ package proxy_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
-	"time"
 
 	"toolfinch/configs"
 	"toolfinch/internal/fetch"
@@ -216,12 +212,14 @@ func (c *rawClient) byName(meta, key string, id func(tool string) string) way {
 	})
 }
 
+// A tool of a server shop has two names.
+func asExposed(tool string) string   { return tool }
+func asID(tool string) string { return strings.Replace(tool, "_", ".", 1) }
+
 func (c *rawClient) ways(callers ...string) (all []way) {
-	exposed := func(tool string) string { return tool }
-	dotted := func(tool string) string { return strings.Replace(tool, "_", ".", 1) }
 	all = append(all,
 		c.through("tools/call", true, toolCall),
-		c.byName("execute_tool", "tool_id", exposed),
+		c.byName("execute_tool", "tool_id", asExposed),
 		c.through("execute_tool with text", true, func(tool, arguments string) string {
 			return toolCall("execute_tool", `{"tool_id":`+quote(tool)+`,"arguments":`+quote(arguments)+`}`)
 		}),
@@ -231,17 +229,23 @@ func (c *rawClient) ways(callers ...string) (all []way) {
 		c.through("proxy batch", false, func(tool, arguments string) string {
 			return toolCall("proxy", `{"action":"batch","operations":[{"action":"list","type":"tool"},{"action":"call","type":"tool","path":`+quote(tool)+`,"args":`+arguments+`}]}`)
 		}),
+	)
+	for _, caller := range callers {
+		all = append(all, c.byName(caller, "name", asExposed), c.byName(caller, "name", asID))
+	}
+	return all
+}
+
+// byScript are the ways by run_script, each of which starts a process.
+func (c *rawClient) byScript() []way {
+	return []way{
 		c.through("run_script", false, func(tool, arguments string) string {
 			return toolCall("run_script", `{"script":`+quote(`result = call_tool("`+tool+`", `+arguments+`)`)+`}`)
 		}),
 		c.through("run_script in parallel", false, func(tool, arguments string) string {
-			return toolCall("run_script", `{"script":`+quote(`result = parallel([{"tool": "`+dotted(tool)+`", "args": `+arguments+`}])`)+`}`)
+			return toolCall("run_script", `{"script":`+quote(`result = parallel([{"tool": "`+asID(tool)+`", "args": `+arguments+`}])`)+`}`)
 		}),
-	)
-	for _, caller := range callers {
-		all = append(all, c.byName(caller, "name", exposed), c.byName(caller, "name", dotted))
 	}
-	return all
 }
 
 // overREST is the way through the REST API.
@@ -300,7 +304,9 @@ func TestTheGateHoldsHoweverAToolIsCalled(t *testing.T) {
 		view.Default: view.ExposureRetrieve, "auto": view.ExposureAuto, "find": view.ExposureSearch, "each": view.ExposureSearchPerServer,
 	} {
 		v := gated(name, exposure, ample)
-		v.RunScript, v.ProxyTool = &view.ScriptLimits{}, "proxy"
+		if v.ProxyTool = "proxy"; name == view.Default {
+			v.RunScript = &view.ScriptLimits{}
+		}
 		views = append(views, v)
 	}
 	config := configOf(t, scripts, views...)
@@ -316,7 +322,11 @@ func TestTheGateHoldsHoweverAToolIsCalled(t *testing.T) {
 				if !modern {
 					session = []string{"Mcp-Session-Id: " + c.id}
 				}
-				throughTheGate(t, up, c, append(c.ways(caller), overREST(url, name, session...)), "shop_look", "shop_put")
+				ways := append(c.ways(caller), overREST(url, name, session...))
+				if name == view.Default {
+					ways = append(ways, c.byScript()...)
+				}
+				throughTheGate(t, up, c, ways, "shop_look", "shop_put")
 			})
 		}
 	}
@@ -347,8 +357,7 @@ func TestTheGateHoldsForEachOfTheSplitCallTools(t *testing.T) {
 		for _, modern := range []bool{false, true} {
 			t.Run(caller+", "+kind{modern: modern}.String(), func(t *testing.T) {
 				c := viewClient(t, p, url, view.Default, modern)
-				exposed := func(tool string) string { return tool }
-				ways := []way{c.byName(caller, "name", exposed), c.byName(caller, "name", func(tool string) string { return strings.Replace(tool, "_", ".", 1) })}
+				ways := []way{c.byName(caller, "name", asExposed), c.byName(caller, "name", asID)}
 				tryAll(t, up, ways, tool, false)
 				c.provisions(t, tool)
 				tryAll(t, up, ways, tool, true)
@@ -500,207 +509,6 @@ func TestListsOfGatedViews(t *testing.T) {
 			})
 		}
 	}
-}
-
-// laggard keeps requests for the list of tools back.
-type laggard struct {
-	io.Writer
-	kept chan []byte
-}
-
-func (l laggard) Write(message []byte) (int, error) {
-	if bytes.Contains(message, []byte(`"method":"tools/list"`)) {
-		l.kept <- bytes.Clone(message)
-		return len(message), nil
-	}
-	return l.Writer.Write(message)
-}
-
-// An agent takes its next step when it has the answer, so it must have the list by
-// then.
-func TestTheAnswerOfProvisionToolsWaitsForTheList(t *testing.T) {
-	t.Parallel()
-	up := wares(t)
-	scripts := []*script{up}
-	p, url := openViews(t, "", configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample)))
-	c := newClient(t, p, url, kind{stdio: true}, `{}`, reply)
-	late := laggard{c.lines, make(chan []byte, 1)}
-	c.lines = late
-	asked := c.begin("tools/call", toolCall("provision_tools", `{"tool_ids":["shop_look"]}`))
-	list := <-late.kept
-	c.ask("ping", `{}`) // whatever is ready to be written comes before its answer
-	early := len(asked.answer) > 0
-	c.writing.Lock()
-	_, err := late.Writer.Write(list)
-	c.writing.Unlock()
-	if got := <-asked.answer; early || err != nil || failed(got) {
-		t.Errorf("provision_tools = %s, %v; before the client had listed: %t", got.raw, err, early)
-	}
-}
-
-func TestOverBudgetNothingChanges(t *testing.T) {
-	t.Parallel()
-	up := wares(t)
-	scripts := []*script{up}
-	few := gated("few", view.ExposureRetrieve, view.Gating{MaxTools: 2})
-	tight := gated("tight", view.ExposureRetrieve, view.Gating{MaxTokens: 1})
-	both := gated("both", view.ExposureRetrieve, view.Gating{MaxTools: 2, MaxTokens: 10_000})
-	config := configOf(t, scripts, few, tight, both)
-	config.REST = true
-	p, url := openViews(t, "", config)
-	cost := map[string]int{}
-	probe := viewClient(t, p, url, "few", false)
-	var found []json.RawMessage
-	_ = json.Unmarshal(part(probe.does(t, "discover_tools", `{}`), "tools"), &found)
-	for _, one := range found {
-		cost[partText(one, "tool_id")] = number(t, one, "tokens")
-	}
-	if len(cost) != 3 || cost["shop_look"] < 10 {
-		t.Fatalf("tools cost %v", cost)
-	}
-	look, others := cost["shop_look"], cost["shop_put"]+cost["shop_burn"]
-	for _, test := range []struct {
-		view, first, arguments, want string
-	}{
-		{"few", "shop_look", `{"tool_ids":["shop_put","shop_burn"]}`,
-			fmt.Sprintf("over budget: asked for 2 tools (%d tokens) beside 1 tool (%d tokens) already provisioned; the budget is 2 tools and any number of tokens. Nothing was changed: unprovision tools, or ask for fewer", others, look)},
-		{"both", "shop_look", `{"tool_ids":["shop_put","shop_look","shop_burn","shop_put"]}`,
-			fmt.Sprintf("over budget: asked for 2 tools (%d tokens) beside 1 tool (%d tokens) already provisioned; the budget is 2 tools and 10000 tokens. Nothing was changed: unprovision tools, or ask for fewer", others, look)},
-		{"few", "shop_look", `{"tool_ids":["shop_put"],"max_tokens":1}`,
-			fmt.Sprintf("over budget: asked for 1 tool (%d tokens) beside 1 tool (%d tokens) already provisioned; the budget is 2 tools and any number of tokens, of which this request may add 1 token. Nothing was changed: unprovision tools, or ask for fewer", cost["shop_put"], look)},
-		{"tight", "", `{"tool_ids":["shop_look"]}`,
-			fmt.Sprintf("over budget: asked for 1 tool (%d tokens) beside 0 tools (0 tokens) already provisioned; the budget is any number of tools and 1 token. Nothing was changed: unprovision tools, or ask for fewer", look)},
-	} {
-		t.Run(test.view+" "+test.arguments, func(t *testing.T) {
-			c := viewClient(t, p, url, test.view, false)
-			if test.first != "" {
-				c.provisions(t, test.first)
-			}
-			list, set := c.listed(), string(c.does(t, "list_provisioned", `{}`))
-			c.clear()
-			got := c.ask("tools/call", toolCall("provision_tools", test.arguments))
-			if texts, _ := contents(got.Result); !failed(got) || strings.Join(texts, "") != test.want {
-				t.Errorf("provision_tools = %s\nwant %s", got.raw, test.want)
-			}
-			if now := string(c.does(t, "list_provisioned", `{}`)); now != set {
-				t.Errorf("provisioned are now %s\nwere %s", now, set)
-			}
-			if now := c.listed(); !slices.Equal(now, list) || len(c.got("notifications/tools/list_changed")) > 0 {
-				t.Errorf("listed are now %v, were %v", now, list)
-			}
-			for _, name := range []string{"shop_put", "shop_burn"} {
-				c.calls(t, "the session", name, false)
-			}
-			status, answer := rest(t, http.MethodPost, url+"/api/tools/provision?view="+test.view, test.arguments, "Mcp-Session-Id: "+c.id)
-			if status != http.StatusConflict || partText([]byte(answer), "detail") != test.want || number(t, []byte(answer), "needed", "tools") < 1 {
-				t.Errorf("REST: %d %s", status, answer)
-			}
-		})
-	}
-	t.Run("what is provisioned already costs nothing", func(t *testing.T) {
-		c := viewClient(t, p, url, "few", false)
-		c.provisions(t, "shop_look", "shop_put")
-		got := c.provisions(t, "shop_put", "shop_look", "shop_look")
-		if n := number(t, got, "usage", "tokens"); n != look+cost["shop_put"] {
-			t.Errorf("it is %s", got)
-		}
-		c.does(t, "unprovision_tools", `{"tool_ids":["shop_put"]}`)
-		c.provisions(t, "shop_burn") // there is room again
-		if got := c.does(t, "unprovision_tools", `{"tool_ids":["shop_put","shop_burn"]}`); !slices.Equal(idsOf(got, "unprovisioned"), []string{"shop_burn"}) || string(part(got, "not_provisioned")) != `["shop_put"]` {
-			t.Errorf("unprovision_tools = %s", got)
-		}
-	})
-}
-
-func TestProvisioningByQueryTakesWhatFits(t *testing.T) {
-	t.Parallel()
-	up := shop(t, "shop")
-	long := strings.Repeat("It is a very long word about a telescope. ", 60)
-	up.list("tools",
-		`{"name":"telescope","description":"Telescope, telescope: points the telescope. `+long+`"}`,
-		`{"name":"telescope_stand","description":"Sets up the stand of a telescope"}`,
-		`{"name":"spoon","description":"Stirs"}`)
-	scripts := []*script{up}
-	p, url := openViews(t, "", configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, view.Gating{MaxTokens: 300})))
-	for _, modern := range []bool{false, true} {
-		t.Run(kind{modern: modern}.String(), func(t *testing.T) {
-			c := viewClient(t, p, url, view.Default, modern)
-			got := c.does(t, "provision_tools", `{"query":"telescope"}`)
-			if !slices.Equal(idsOf(got, "provisioned"), []string{"shop_telescope_stand"}) || !slices.Equal(idsOf(got, "did_not_fit"), []string{"shop_telescope"}) {
-				t.Fatalf("provision_tools = %s", got)
-			}
-			var left []json.RawMessage
-			_ = json.Unmarshal(part(got, "did_not_fit"), &left)
-			if n := number(t, left[0], "tokens"); n < 300 {
-				t.Errorf("what did not fit is said to cost %d", n)
-			}
-			if used := number(t, got, "usage", "tokens"); used < 1 || used > 300 || number(t, got, "budget", "max_tokens") != 300 {
-				t.Errorf("usage: %s", got)
-			}
-			c.calls(t, "the client", "shop_telescope_stand", true)
-			c.calls(t, "the client", "shop_telescope", false)
-			c.calls(t, "the client", "shop_spoon", false)
-			c.does(t, "unprovision_tools", `{"all":true}`)
-			got = c.does(t, "provision_tools", `{"query":"telescope","max_tokens":1}`)
-			if len(idsOf(got, "provisioned")) != 0 || len(idsOf(got, "did_not_fit")) != 2 {
-				t.Errorf("with a bound of its own: %s", got)
-			}
-		})
-	}
-}
-
-func TestProvisionedToolsMayHaveATimeToLive(t *testing.T) {
-	t.Parallel()
-	up := wares(t)
-	scripts := []*script{up}
-	hourly := ample
-	hourly.TTL = time.Hour
-	p, url := openViews(t, "", configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample), gated("hourly", view.ExposureRetrieve, hourly)))
-	expires := func(answer json.RawMessage) (at []time.Time) {
-		var all []struct {
-			ExpiresAt time.Time `json:"expires_at"`
-		}
-		if err := json.Unmarshal(part(answer, "provisioned"), &all); err != nil {
-			t.Error(err)
-		}
-		for _, one := range all {
-			at = append(at, one.ExpiresAt)
-		}
-		return at
-	}
-
-	c := viewClient(t, p, url, view.Default, false)
-	if at := expires(c.provisions(t, "shop_look")); len(at) != 1 || !at[0].IsZero() {
-		t.Errorf("without a time it ends at %v", at)
-	}
-	c.clear()
-	start := time.Now().Truncate(time.Second)
-	at := expires(c.does(t, "provision_tools", `{"tool_ids":["shop_put"],"ttl_seconds":3}`))
-	if len(at) != 1 || at[0].Before(start) || at[0].After(time.Now().Add(3*time.Second)) {
-		t.Errorf("with three seconds, from %v, it ends at %v", start, at)
-	}
-	eventually(t, func() bool { return len(c.got("notifications/tools/list_changed")) == 2 }) // it came, and went
-	if got := c.listed(); !slices.Equal(got, append(slices.Clone(provisioning), "shop_look")) {
-		t.Errorf("after its time listed are %v", got)
-	}
-	c.calls(t, "the session", "shop_put", false)
-	c.calls(t, "the session", "shop_look", true)
-	if got := c.does(t, "list_provisioned", `{}`); !slices.Equal(idsOf(got, "provisioned"), []string{"shop_look"}) {
-		t.Errorf("list_provisioned = %s", got)
-	}
-
-	c = viewClient(t, p, url, "hourly", true)
-	before := time.Now().Truncate(time.Second)
-	at = expires(c.provisions(t, "shop_look"))
-	if len(at) != 1 || at[0].Before(before.Add(time.Hour)) || at[0].After(time.Now().Add(time.Hour)) {
-		t.Errorf("by the time of the view it ends at %v", at)
-	}
-	at = expires(c.does(t, "provision_tools", `{"tool_ids":["shop_look"],"ttl_seconds":60}`))
-	if len(at) != 1 || at[0].After(time.Now().Add(time.Minute)) {
-		t.Errorf("a new time does not replace the old one: %v", at)
-	}
-	c.does(t, "provision_tools", `{"tool_ids":["shop_look"],"ttl_seconds":3}`)
-	eventually(t, func() bool { return failed(c.ask("tools/call", toolCall("shop_look", `{}`))) })
 }
 
 // userClient is a client behind a reverse proxy that says who its user is.
@@ -877,7 +685,6 @@ func TestSetsSurviveARestart(t *testing.T) {
 		viewClient(t, p, url, view.Default, false).provisions(t, "shop_look") // of a session
 		userClient(t, p, url, "gone", true).provisions(t, "shop_look")
 		userClient(t, p, url, "gone", true).does(t, "unprovision_tools", `{"all":true}`)
-		userClient(t, p, url, "brief", true).does(t, "provision_tools", `{"tool_ids":["shop_look"],"ttl_seconds":3}`)
 		stop()
 	})
 	t.Run("after", func(t *testing.T) {
@@ -903,9 +710,6 @@ func TestSetsSurviveARestart(t *testing.T) {
 		in := viewClient(t, p, url, "other", true)
 		in.header = [2]string{"X-User", "ann"}
 		in.calls(t, "ann in another view", "shop_look", false)
-		brief := userClient(t, p, url, "brief", true)
-		eventually(t, func() bool { return len(idsOf(brief.does(t, "list_provisioned", `{}`), "provisioned")) == 0 })
-		brief.calls(t, "brief", "shop_look", false)
 	})
 }
 
@@ -970,64 +774,6 @@ func TestForgedIDsAreRefused(t *testing.T) {
 		c.provisions(t, alike[0])
 		c.calls(t, "the session", alike[0], true)
 		c.calls(t, "the session", alike[1], false)
-	})
-}
-
-func TestErrorsOfExecutionAreToldApart(t *testing.T) {
-	t.Parallel()
-	up := wares(t)
-	up.on("tools/call put", func(r *request) { <-r.ended })
-	up.on("tools/call burn", func(r *request) { r.fail(`{"code":-32050,"message":"no matches"}`) })
-	up.on("tools/call look", func(r *request) { r.result(`{"content":[{"type":"text","text":"it is dark"}],"isError":true}`) })
-	scripts := []*script{up}
-	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample))
-	config.REST = true
-	p, url := openViews(t, "", config)
-	c := viewClient(t, p, url, view.Default, true)
-	c.provisions(t, "shop_look", "shop_put", "shop_burn")
-	execute := func(t *testing.T, tool, arguments string) (said string, code string, status int, detail string) {
-		t.Helper()
-		body := `{"tool_id":"` + tool + `","arguments":` + arguments + `}`
-		got := c.ask("tools/call", toolCall("execute_tool", body))
-		texts, _ := contents(got.Result)
-		status, answer := rest(t, http.MethodPost, url+"/api/proxy/execute", body)
-		if detail = partText([]byte(answer), "detail"); status == 200 {
-			detail = string(part([]byte(answer), "result"))
-		}
-		return strings.Join(texts, "\n"), string(part(got.Error, "code")), status, detail
-	}
-
-	if said, code, status, detail := execute(t, "shop_look", `{}`); said != "it is dark" || code != "" || status != 200 || !strings.Contains(detail, `"isError":true`) {
-		t.Errorf("a tool that fails by its own word: %q %s; REST %d %q", said, code, status, detail)
-	}
-	if _, code, status, detail := execute(t, "shop_burn", `{}`); code != "-32050" || status != 500 || !strings.HasPrefix(detail, "Tool execution failed: ") || !strings.Contains(detail, "shop") || !strings.Contains(detail, "no matches") {
-		t.Errorf("a protocol error of the server: %s; REST %d %q", code, status, detail)
-	}
-	hurry(t, p, config, up)
-	said, _, status, detail := execute(t, "shop_put", `{}`)
-	reload(t, p, config)
-	if status != 504 || detail != said || !strings.HasPrefix(said, "Tool execution failed: ") || !strings.Contains(said, "shop") || !strings.Contains(said, "timed out") && !strings.Contains(said, "no answer within 300ms") {
-		t.Errorf("a server that does not answer: %q; REST %d %q", said, status, detail)
-	}
-	if said, _, status, detail := execute(t, "shop_look", `{"size":"large"}`); status != 400 || detail != said || !strings.Contains(said, "do not fit shop_look") || !strings.Contains(said, `"properties"`) {
-		t.Errorf("arguments that do not fit: %q; REST %d %q", said, status, detail)
-	}
-
-	t.Run("a server that cannot be reached", func(t *testing.T) {
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
-		nowhere := up.settings
-		nowhere.URL = "http://" + listener.Addr().String()
-		if err := listener.Close(); err != nil {
-			t.Fatal(err)
-		}
-		reload(t, p, serving(config, nowhere))
-		said, _, status, detail := execute(t, "shop_look", `{}`)
-		if status != 502 || !strings.HasPrefix(said, "Server shop not connected: ") || !strings.HasPrefix(detail, "Server shop not connected: ") {
-			t.Errorf("%q; REST %d %q", said, status, detail)
-		}
 	})
 }
 
@@ -1104,54 +850,5 @@ func TestReloadsChangeTheGate(t *testing.T) {
 	c.calls(t, "what was never provisioned", "shop_put", false)
 	if got := ann.listed(); !slices.Equal(got, append(slices.Clone(provisioning), "shop_put")) {
 		t.Errorf("ann is listed %v", got)
-	}
-}
-
-// A tool that its server does not list for a while takes no part, and is there
-// again with it.
-func TestAToolThatComesBackIsProvisionedStill(t *testing.T) {
-	t.Parallel()
-	up := wares(t)
-	defs := slices.Clone(up.lists["tools"])
-	scripts := []*script{up}
-	p, url := openViews(t, "", configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, view.Gating{MaxTools: 2})))
-	c := viewClient(t, p, url, view.Default, false)
-	c.provisions(t, "shop_look")
-	up.changes(t, p, defs[1:]...)
-	if got := c.does(t, "list_provisioned", `{}`); len(idsOf(got, "provisioned")) != 0 || number(t, got, "usage", "tools") != 0 {
-		t.Errorf("while it is gone: %s", got)
-	}
-	if got := c.ask("tools/call", toolCall("execute_tool", `{"tool_id":"shop_look"}`)); !failed(got) || !strings.Contains(got.raw, "Unknown tool: shop_look") {
-		t.Errorf("while it is gone: %s", got.raw)
-	}
-	eventually(t, func() bool { return slices.Equal(c.listed(), provisioning) })
-	up.changes(t, p, defs...)
-	c.calls(t, "come back", "shop_look", true)
-	eventually(t, func() bool { return slices.Equal(c.listed(), append(slices.Clone(provisioning), "shop_look")) })
-}
-
-// However many ask at once, a budget holds.
-func TestTheBudgetHoldsForAllSessionsOfAPrincipal(t *testing.T) {
-	t.Parallel()
-	up := shop(t, "shop")
-	var names []string
-	for i := range 24 {
-		names = append(names, fmt.Sprintf("item%02d", i))
-	}
-	up.list("tools", goods(names...)...)
-	scripts := []*script{up}
-	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, view.Gating{MaxTools: 5}))
-	config.PrincipalHeader = "X-User"
-	p, url := openViews(t, "", config)
-	var asking sync.WaitGroup
-	for i, name := range names {
-		c := userClient(t, p, url, "ann", i%3 > 0)
-		asking.Go(func() { c.ask("tools/call", toolCall("provision_tools", `{"tool_ids":["shop_`+name+`"]}`)) })
-	}
-	asking.Wait()
-	c := userClient(t, p, url, "ann", true)
-	got := c.does(t, "list_provisioned", `{}`)
-	if ids := idsOf(got, "provisioned"); len(ids) != 5 || number(t, got, "usage", "tools") != 5 || !slices.Equal(c.listed(), append(slices.Clone(provisioning), ids...)) {
-		t.Errorf("provisioned are %s", got)
 	}
 }

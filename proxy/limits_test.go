@@ -49,7 +49,7 @@ func TestEveryLimitIsDocumentedAndMeasured(t *testing.T) {
 // A connection that sends nothing more is closed after idle_time.
 func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
-	config := configFor(t.TempDir())
+	config := configFor(folder(t))
 	config.HTTP.IdleTime = 10 * time.Millisecond
 	p, err := proxy.Open(t.Context(), config)
 	if err != nil {

@@ -4,6 +4,8 @@ import (
 	"log/slog"
 
 	"toolfinch/telemetry"
+	"toolfinch/upstream"
+	"toolfinch/upstream/conn"
 	"toolfinch/view"
 	"toolfinch/web/page"
 )
@@ -28,6 +30,9 @@ type options struct {
 	vaultKey  string
 	connector page.Connector
 }
+
+// programs returns what runs in the place of a server's command: tests set it.
+var programs func(upstream.Settings) conn.Program
 
 func optionsOf(given []Option) options {
 	o := options{version: "dev", log: slog.New(slog.DiscardHandler), indexed: func() {}, idle: func() {}, logLost: func() int64 { return 0 }}

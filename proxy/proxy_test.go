@@ -7,12 +7,11 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
-	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
@@ -79,7 +78,6 @@ func hanging(t testing.TB) string {
 }
 
 func TestWarmStartSearchesAndCallsBeforeAnythingIsDialled(t *testing.T) {
-	await.Expiry(t)
 	dir := t.TempDir()
 	up := newUpstream(t, 50)
 	first := openWorkspace(t, configFor(dir, settings("shop", up.URL)))
@@ -95,14 +93,11 @@ func TestWarmStartSearchesAndCallsBeforeAnythingIsDialled(t *testing.T) {
 	if got := second.Tools(); got != 50 {
 		t.Fatalf("%d tools are known from the store, want 50", got)
 	}
-	s := newSession(t, run(t, second)+"/mcp")
-	answer, err := s.call("retrieve_tools", map[string]any{"query": "echo a text", "limit": 1})
-	if err != nil || !strings.Contains(answer, "shop_echo") {
-		t.Errorf("retrieve_tools = %s, %v", answer, err)
-	}
-	answer, err = s.call("shop_echo", map[string]string{"text": "at once"})
-	if err != nil || !strings.Contains(answer, "at once") {
-		t.Errorf("call = %s, %v", answer, err)
+	c := newClient(t, second, run(t, second), kind{}, `{}`, reply)
+	for name, arguments := range map[string]string{"retrieve_tools": `{"query":"echo a text","limit":1}`, "shop_echo": `{"text":"shop_echo at once"}`} {
+		if got := c.ask("tools/call", toolCall(name, arguments)); failed(got) || !strings.Contains(got.raw, "shop_echo") {
+			t.Errorf("%s = %s", name, got.raw)
+		}
 	}
 }
 
@@ -118,64 +113,41 @@ func TestAServerRemovedFromTheConfigurationIsForgotten(t *testing.T) {
 }
 
 func TestOneBadUpstreamHurtsNobody(t *testing.T) {
-	await.Expiry(t)
 	broken := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "<html>") }))
 	t.Cleanup(broken.Close)
-	p := open(t, t.TempDir(), settings("hangs", hanging(t)), settings("good", newUpstream(t, 5).URL), settings("broken", broken.URL))
+	p := open(t, folder(t), settings("hangs", hanging(t)), settings("good", newUpstream(t, 5).URL), settings("broken", broken.URL))
 	url := run(t, p)
 	eventually(t, func() bool { return p.Tools() == 5 })
-	s := newSession(t, url+"/mcp")
-	answer, err := s.call("call_tool", map[string]any{"name": "good.echo", "arguments": map[string]string{"text": "fine"}})
-	if err != nil || !strings.Contains(answer, "fine") {
-		t.Errorf("call = %s, %v", answer, err)
+	c := newClient(t, p, url, kind{}, `{}`, reply)
+	if got := c.ask("tools/call", toolCall("call_tool", `{"name":"good.echo","arguments":{"text":"fine"}}`)); failed(got) || !strings.Contains(got.raw, "fine") {
+		t.Errorf("call = %s", got.raw)
 	}
 	eventually(t, func() bool {
-		answer, err := s.call("retrieve_tools", map[string]any{"query": "echo", "detail": "full"})
-		return err == nil && strings.Contains(answer, `\"servers_ready\":1,\"servers_pending\":1,\"servers_failed\":1`)
+		got := c.ask("tools/call", toolCall("retrieve_tools", `{"query":"echo","detail":"full"}`))
+		return strings.Contains(got.raw, `\"servers_ready\":1,\"servers_pending\":1,\"servers_failed\":1`)
 	})
 }
 
 func TestChangesUpstreamReachTheClient(t *testing.T) {
-	await.Expiry(t)
-	up := server.NewMCPServer("changing", "1", server.WithToolCapabilities(true))
-	ok := func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return mcp.NewToolResultText("ok"), nil
+	up := newScript(t, "up", false, false)
+	up.list("tools", `{"name":"paint","description":"Paint a fence"}`)
+	p, url := openScripts(t, nil, up)
+	c := newClient(t, p, url, kind{}, `{}`, reply)
+	c.ask("tools/call", toolCall("retrieve_tools", `{"query":"paint"}`))
+	if got := c.listed(); !slices.Contains(got, "up_paint") {
+		t.Fatalf("a retrieved tool is not listed: %v", got)
 	}
-	up.AddTool(mcp.NewTool("paint", mcp.WithDescription("Paint a fence")), ok)
-	front := httptest.NewServer(server.NewStreamableHTTPServer(up, server.WithStateful(true)))
-	t.Cleanup(front.Close)
-	p := open(t, t.TempDir(), settings("up", front.URL))
-	s := newSession(t, run(t, p)+"/mcp")
-	eventually(t, func() bool { return p.Tools() == 1 })
-	if _, err := s.call("retrieve_tools", map[string]any{"query": "paint"}); err != nil {
-		t.Fatal(err)
+	up.changes(t, p, `{"name":"paint","description":"Paint a door"}`)
+	eventually(t, func() bool { return strings.Contains(c.ask("tools/list", `{}`).raw, "Paint a door") })
+	up.changes(t, p, `{"name":"sand","description":"Sand a floor"}`)
+	eventually(t, func() bool { return !slices.Contains(c.listed(), "up_paint") })
+	if got := c.ask("tools/call", toolCall("retrieve_tools", `{"query":"sand the floor","detail":"full"}`)); !strings.Contains(got.raw, "up_sand") {
+		t.Errorf("retrieve_tools = %s", got.raw)
 	}
-	list := func() string {
-		response, err := s.send([]byte(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, _ := io.ReadAll(response.Body)
-		return string(body)
-	}
-	if got := list(); !strings.Contains(got, "up_paint") {
-		t.Fatalf("a retrieved tool is not listed: %s", got)
-	}
-
-	up.AddTool(mcp.NewTool("paint", mcp.WithDescription("Paint a door")), ok)
-	eventually(t, func() bool { return strings.Contains(list(), "Paint a door") })
-	up.DeleteTools("paint")
-	up.AddTool(mcp.NewTool("sand", mcp.WithDescription("Sand a floor")), ok)
-	eventually(t, func() bool { return !strings.Contains(list(), "up_paint") })
-	eventually(t, func() bool {
-		answer, err := s.call("retrieve_tools", map[string]any{"query": "sand the floor", "detail": "full"})
-		return err == nil && strings.Contains(answer, "up_sand")
-	})
 }
 
 func TestWebPagesAreKeptOut(t *testing.T) {
-	url := run(t, open(t, t.TempDir(), settings("up", newUpstream(t, 1).URL)))
+	url := run(t, open(t, folder(t), settings("up", newUpstream(t, 1).URL)))
 	get := func(host, origin string) int {
 		request, err := http.NewRequest(http.MethodGet, url+"/healthz", nil)
 		if err != nil {
@@ -235,18 +207,18 @@ func TestReadyWhenThereIsSomethingToFind(t *testing.T) {
 			return gotStatus == status && gotWord == word
 		})
 	}
-	if status, word := ready(run(t, open(t, t.TempDir(), settings("hangs", hanging(t))))); status != http.StatusServiceUnavailable || word != "starting" {
+	if status, word := ready(run(t, open(t, folder(t), settings("hangs", hanging(t))))); status != http.StatusServiceUnavailable || word != "starting" {
 		t.Errorf("with nothing known and a server pending: %d %q, want 503 starting", status, word)
 	}
-	becomes(run(t, open(t, t.TempDir(), settings("up", newUpstream(t, 1).URL), settings("hangs", hanging(t)))), http.StatusOK, "ready")
-	becomes(run(t, open(t, t.TempDir(), settings("gone", "http://127.0.0.1:1/mcp"))), http.StatusOK, "degraded")
+	becomes(run(t, open(t, folder(t), settings("up", newUpstream(t, 1).URL), settings("hangs", hanging(t)))), http.StatusOK, "ready")
+	becomes(run(t, open(t, folder(t), settings("gone", "http://127.0.0.1:1/mcp"))), http.StatusOK, "degraded")
 }
 
 func TestShutdownLeavesNothingRunning(t *testing.T) {
 	up := newUpstream(t, 20)
 	// Once outside of the count, for what starts with a package.
 	cycle := func() {
-		p := open(t, t.TempDir(), settings("up", up.URL), settings("hangs", hanging(t)))
+		p := open(t, folder(t), settings("up", up.URL), settings("hangs", hanging(t)))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
 		listener, err := net.Listen("tcp", "127.0.0.1:0")

@@ -183,7 +183,7 @@ var dataTypes = map[proxytool.Type]string{
 
 var proxyTypes = []proxytool.Type{proxytool.TypeTool, proxytool.TypeResource, proxytool.TypePrompt}
 
-func TestTheProxyToolInAllCombinationsOfErasAndTransports(t *testing.T) {
+func TestTheProxyToolBetweenTheEras(t *testing.T) {
 	forEachMeeting(t, func(t *testing.T, client, server kind) {
 		s := portalScript(t, server)
 		config := configOf(t, []*script{s})

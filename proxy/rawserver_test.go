@@ -7,18 +7,18 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 
 	"toolfinch/internal/await"
 	"toolfinch/upstream"
+	"toolfinch/upstream/conn"
 )
 
 // script is an upstream of either era, over either transport, that says the
@@ -69,19 +69,26 @@ const everyCapability = `{"tools":{"listChanged":true},"prompts":{"listChanged":
 // newScript starts an upstream; it answers lists from its definitions, and what
 // else on says.
 func newScript(t testing.TB, name string, modern, stdio bool) *script {
-	s := &script{
-		modern: modern, capabilities: everyCapability, lists: map[string][]string{},
-		handlers: map[string]func(*request){}, open: map[string]*request{}, asked: map[string]chan message{},
-	}
-	s.settings = upstream.Settings{Name: name, ConnectTimeout: await.Bound, CallTimeout: await.Bound, AskTimeout: await.Bound}
+	s := scripted(name, modern)
 	if stdio {
-		s.settings.Command, s.settings.Env = os.Args[0], map[string]string{relayVar: s.listen(t)}
+		s.settings.Command = fmt.Sprint("script-", scriptCount.Add(1))
+		onStdio.Store(s.settings.Command, s)
+		t.Cleanup(func() { onStdio.Delete(s.settings.Command) })
 		return s
 	}
 	server := httptest.NewServer(s)
 	t.Cleanup(server.Close)
 	s.settings.URL = server.URL
 	return s
+}
+
+// scripted is a script that is not served yet.
+func scripted(name string, modern bool) *script {
+	return &script{
+		modern: modern, capabilities: everyCapability, lists: map[string][]string{},
+		handlers: map[string]func(*request){}, open: map[string]*request{}, asked: map[string]chan message{},
+		settings: upstream.Settings{Name: name, ConnectTimeout: await.Bound, CallTimeout: await.Bound, AskTimeout: await.Bound},
+	}
 }
 
 // on says how a request is answered: key is its method, or that and the name or
@@ -377,69 +384,43 @@ func (s *script) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	})
 }
 
-// relayVar has the address that a test binary, started as an upstream, passes
-// its input and output to: what it says is said in the test.
-const relayVar = "TOOLFINCH_TEST_RELAY"
+// onStdio has the scripts that take the place of commands, by the command.
+var (
+	onStdio     sync.Map
+	scriptCount atomic.Int64
+)
 
-func relay(address string) {
-	conn, err := net.Dial("tcp", address)
-	if err != nil {
-		return
+// programs returns the script that takes the place of a command.
+func programs(s upstream.Settings) conn.Program {
+	if found, ok := onStdio.Load(s.Command); ok {
+		return found.(*script).serve
 	}
-	go func() {
-		_, _ = io.Copy(conn, os.Stdin)
-		_ = conn.Close()
-	}()
-	_, _ = io.Copy(os.Stdout, conn)
-}
-
-// listen makes the script the other end of relays.
-func (s *script) listen(t testing.TB) (address string) {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var serving sync.WaitGroup
-	serving.Go(func() {
-		for {
-			conn, err := listener.Accept()
-			if err != nil {
-				return
-			}
-			serving.Go(func() { s.serve(conn) })
-		}
-	})
-	t.Cleanup(func() {
-		_ = listener.Close()
-		serving.Wait()
-	})
-	return listener.Addr().String()
+	return nil
 }
 
 // serve is the script as a stdio server.
-func (s *script) serve(conn net.Conn) {
-	defer conn.Close()
+func (s *script) serve(ctx context.Context, stdin io.Reader, stdout, _ io.Writer) string {
+	ctx, cancel := context.WithCancel(ctx)
+	from := fmt.Sprint("process-", scriptCount.Add(1), " ")
 	var writing sync.Mutex // held while one message is written
 	write := func(message string) {
 		writing.Lock()
 		defer writing.Unlock()
-		_, _ = io.WriteString(conn, message+"\n")
+		_, _ = io.WriteString(stdout, message+"\n")
 	}
 	var handling sync.WaitGroup
 	defer handling.Wait()
-	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	from := conn.RemoteAddr().String()
 	if !s.modern {
 		line := &request{script: s, write: write}
 		s.stand(line)
 		defer s.leave(line)
 	}
-	in := bufio.NewReader(conn)
+	in := bufio.NewReader(stdin)
 	for {
 		line, err := in.ReadBytes('\n')
 		if err != nil {
-			return
+			return "exit status 0"
 		}
 		m := parse(bytes.TrimSpace(line))
 		if m.ID == nil || m.Method == "" {

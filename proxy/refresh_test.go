@@ -57,7 +57,7 @@ func TestListsAreSpokenOfOnce(t *testing.T) {
 	const malformed, mended = `{"name":"odd","inputSchema":{"type":"object"},"title":5}`, `{"name":"bare"}`
 	s.list("tools", malformed, mended, `{"name":"hat","inputSchema":{"type":"object"}}`)
 	var log strings.Builder
-	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: []upstream.Settings{s.settings}}
+	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Servers: []upstream.Settings{s.settings}}
 	p := openWorkspace(t, config, proxy.WithLogger(slog.New(slog.NewTextHandler(&log, nil))))
 	defer p.Close()
 	first := p.Refresh(t.Context(), nil)[0]

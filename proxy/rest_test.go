@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"encoding/json"
-	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
@@ -194,59 +193,6 @@ func TestRESTOverHTTP(t *testing.T) {
 		}
 		curl(t, url, "POST", "/api/proxy/execute", `{"tool_id":"shop_odd"}`, "Content-Type: text/plain").wants(t, "a form of a web page", 415)
 	})
-}
-
-// Everything that the document names is served, and answers as it says.
-func TestTheOpenAPIDocumentIsWhatIsServed(t *testing.T) {
-	s := shop(t, "shop", "hat")
-	_, url := openREST(t, "", configOf(t, []*script{s}))
-	document := curl(t, url, "GET", "/openapi.json", "")
-	if again := curl(t, url, "GET", "/api/openapi.json", ""); again.body != document.body || document.status != 200 {
-		t.Fatalf("/api/openapi.json is another: %d %.200s", again.status, again.body)
-	}
-	if !strings.HasPrefix(document.get("openapi"), `"3.1`) || document.get("info", "version") != `"test"` {
-		t.Errorf("openapi %s, version %s", document.get("openapi"), document.get("info", "version"))
-	}
-	paths := members([]byte(document.get("paths")))
-	var names []string
-	for _, p := range paths {
-		names = append(names, p.key)
-		at := strings.NewReplacer("{id}", "shop_hat", "{name}", "shop").Replace(p.key)
-		documented := map[string]bool{}
-		for _, operation := range members([]byte(p.value)) {
-			method := strings.ToUpper(operation.key)
-			documented[method] = true
-			if part(part([]byte(operation.value), "responses"), "403") == nil {
-				t.Errorf("%s %s: that a web page is refused is not documented", method, at)
-			}
-			body := ""
-			if part([]byte(operation.value), "requestBody") != nil {
-				body = `{}`
-			}
-			got := curl(t, url, method, at, body)
-			response := part(part([]byte(operation.value), "responses"), fmt.Sprint(got.status))
-			if response == nil || got.status == http.StatusInternalServerError {
-				t.Errorf("%s %s answers with status %d, which is not documented: %s", method, at, got.status, got.body)
-			}
-			media, _, _ := strings.Cut(got.header.Get("Content-Type"), ";")
-			if content := part(response, "content"); content != nil && part(content, media) == nil {
-				t.Errorf("%s %s answers %s, documented is %s", method, at, media, content)
-			}
-		}
-		for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-			if got := curl(t, url, method, at, ""); (got.status == http.StatusMethodNotAllowed) == documented[method] {
-				t.Errorf("%s %s answers with status %d, documented: %v", method, at, got.status, documented[method])
-			}
-		}
-	}
-	for _, promised := range []string{
-		"/api/proxy/execute", "/api/tools/discover", "/api/tools", "/api/tools/{id}", "/api/tools/provision", "/api/tools/provision/{id}",
-		"/api/servers", "/api/servers/{name}/reconnect", "/api/pins", "/api/reindex", "/metrics", "/openapi.json",
-	} {
-		if !slices.Contains(names, promised) {
-			t.Errorf("%s is not documented", promised)
-		}
-	}
 }
 
 // Paths of the REST API, one of each kind.

@@ -192,20 +192,15 @@ func TestTheRootCallsEachToolThroughItsView(t *testing.T) {
 	own := map[string]string{"shelf_shop_scarf": "shop_scarf", "finder_shop_scarf": "shop_scarf"}
 	for _, modern := range []bool{false, true} {
 		c := newClient(t, p, url, kind{modern: modern}, `{}`, reply)
-		named := func(tool string) string { return tool }
-		qualified := func(tool string) string { return strings.Replace(tool, "shop_", "shop.", 1) }
-		several := slices.DeleteFunc(c.ways(), func(w way) bool {
-			return strings.HasPrefix(w.name, "execute_tool") || strings.HasPrefix(w.name, "run_script")
-		})
-		several = append(several, c.byName("call_tool", "name", named), overREST(url, ""), command)
-		scripts := slices.DeleteFunc(c.ways(), func(w way) bool { return !strings.HasPrefix(w.name, "run_script") })
+		several := slices.DeleteFunc(c.ways(), func(w way) bool { return strings.HasPrefix(w.name, "execute_tool") })
+		several = append(several, c.byName("call_tool", "name", asExposed), overREST(url, ""), command)
 		for _, one := range []struct {
 			tool, view, colour string
 			more               []way
 		}{
-			{"shop_hat", "shelf", "red", append(scripts, c.byName("call_tool", "name", qualified))},
-			{"shop_coat", "finder", "blue", []way{c.byName("finder_call_tool", "name", named), c.byName("call_tool", "name", qualified)}},
-			{"shop_shoe", "rest", "green", []way{c.byName("call_tool", "name", qualified)}},
+			{"shop_hat", "shelf", "red", append(c.byScript(), c.byName("call_tool", "name", asID))},
+			{"shop_coat", "finder", "blue", []way{c.byName("finder_call_tool", "name", asExposed), c.byName("call_tool", "name", asID)}},
+			{"shop_shoe", "rest", "green", []way{c.byName("call_tool", "name", asID)}},
 			{"shelf_shop_scarf", "shelf", "red", nil},
 			{"finder_shop_scarf", "finder", "blue", nil},
 		} {

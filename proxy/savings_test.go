@@ -24,7 +24,7 @@ import (
 // server, up. It returns what listing every tool of them costs.
 func openListed(t testing.TB, up *httptest.Server, views ...view.Settings) (p *proxy.Proxy, full int64) {
 	t.Helper()
-	config := configFor(t.TempDir(), settings("up", up.URL))
+	config := configFor(folder(t), settings("up", up.URL))
 	config.Views = views
 	learn(t, config)
 	p, err := proxy.Open(t.Context(), config)
@@ -120,70 +120,6 @@ func TestSavingsOfASession(t *testing.T) {
 	wantSavings(t, p.Savings(t.Context()), want) // what was accounted is not again
 }
 
-// The next session of a client receives everything anew.
-func TestSavingsOfSessionsAddUp(t *testing.T) {
-	p, full := openListed(t, newUpstream(t, 20))
-	var listed int64
-	for range 3 {
-		t.Run("session", func(t *testing.T) { // which ends with it
-			var r received
-			c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
-			r.list(t, c)
-			c.ask("tools/call", toolCall("up_echo", `{"text":"x"}`))
-			listed += r.listed
-		})
-		p.Savings(t.Context()) // a process has one session of this kind: their IDs are the same
-	}
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 3, Steps: 6, Listed: listed, AllSteps: 6, AllListed: 3 * full})
-}
-
-// A 2026-07-28 client has no session: its lists are of one, however many.
-func TestSavingsWithoutSessions(t *testing.T) {
-	p, full := openListed(t, newUpstream(t, 20))
-	c := newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil)
-	var r received
-	for range 20 {
-		r.list(t, c)
-	}
-	r.call(t, c, "retrieve_tools", `{"query":"create an issue"}`)
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default",
-		Sessions: 1, Retrievals: 1, Steps: 1, Listed: r.listed, Answers: r.answers, AllSteps: 1, AllListed: full})
-}
-
-// Where all tools are listed, nothing is saved and nothing lost.
-func TestSavingsOfAViewThatListsAll(t *testing.T) {
-	p, full := openListed(t, newUpstream(t, 20), view.Settings{Name: view.Default, Exposure: view.ExposureDirect, IncludeAll: true})
-	var r received
-	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
-	r.list(t, c)
-	if r.listed != full {
-		t.Fatalf("the list has %d tokens, want those of all tools: %d", r.listed, full)
-	}
-	for range 3 {
-		c.ask("tools/call", toolCall("up_echo", `{"text":"x"}`))
-	}
-	if sum := p.Savings(t.Context())[0]; sum.Cached != sum.AllCached {
-		t.Errorf("accounted %+v", sum)
-	}
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 1, Steps: 3, Listed: full, AllSteps: 3, AllListed: full})
-}
-
-// Answers of meta-tools that find and describe are of no use to a client that is
-// listed every tool, also where they fail; that of the one that calls is. Searches
-// alone are retrievals.
-func TestSavingsOfAViewThatIsSearched(t *testing.T) {
-	p, full := openListed(t, newUpstream(t, 60), view.Settings{Name: view.Default, Exposure: view.ExposureSearch, IncludeAll: true})
-	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
-	var r received
-	r.list(t, c)
-	r.call(t, c, "default_search_tools", `{"query":"create an issue"}`)
-	r.call(t, c, "default_describe_tool", `{"name":"up_echo"}`)
-	r.call(t, c, "default_describe_tool", `{"name":"nothing has this name"}`) // fails
-	c.ask("tools/call", toolCall("default_call_tool", `{"name":"up_echo","arguments":{"text":"a result"}}`))
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default",
-		Sessions: 1, Retrievals: 1, Steps: 4, Listed: r.listed, Answers: r.answers, AllSteps: 1, AllListed: full})
-}
-
 // In a gated view that goes for those that find and provision tools, and that say
 // what is provisioned.
 func TestSavingsOfAGatedView(t *testing.T) {
@@ -247,19 +183,6 @@ func TestSavingsOfTheProxyTool(t *testing.T) {
 	}
 }
 
-// A client that has not listed tools is left out.
-func TestSavingsWithoutClientsThatReadNoList(t *testing.T) {
-	p, full := openListed(t, newUpstream(t, 20))
-	newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil).ask("tools/call", toolCall("retrieve_tools", `{"query":"create an issue"}`))
-	wantSavings(t, p.Savings(t.Context()))
-	var r received
-	c := newClient(t, p, "", kind{modern: true, stdio: true}, `{}`, nil)
-	r.list(t, c)
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 1})
-	c.ask("tools/call", toolCall("up_echo", `{"text":"x"}`))
-	wantSavings(t, p.Savings(t.Context()), store.Savings{View: "default", Sessions: 1, Steps: 1, Listed: r.listed, AllSteps: 1, AllListed: full})
-}
-
 // What many sessions do at once is accounted, and in the store when Run has
 // ended.
 func TestSavingsAreInTheStoreAfterwards(t *testing.T) {
@@ -315,12 +238,12 @@ func TestSavingsAreInTheStoreAfterwards(t *testing.T) {
 // What a session of five retrievals over real servers is listed and answered has a
 // tenth of the tokens of all their tools, or less.
 func TestSavingsOnRealServers(t *testing.T) {
-	const folder = "../../shared/realtools"
-	files, err := filepath.Glob(folder + "/*.json")
+	const definitions = "../../shared/realtools"
+	files, err := filepath.Glob(definitions + "/*.json")
 	if err != nil || len(files) == 0 {
 		t.Skip("the definitions of real servers are not beside the repository (shared/realtools)")
 	}
-	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}
+	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}
 	db, err := store.Open(t.Context(), config.DataDir, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)

@@ -18,18 +18,19 @@ import (
 // and what searches find are of one edit, whoever looks at whatever moment.
 func TestAViewIsSeenWhole(t *testing.T) {
 	hats := shop(t, "shop", "hat", "cap", "bonnet")
+	base := configOf(t, []*script{hats})
 	edit := func(n int) *configs.Config {
 		v := view.Settings{Name: view.Default, Exposure: view.ExposureSearch, Description: fmt.Sprintf("edit%d", n)}
 		v.Tools = []view.UpstreamTools{{Name: "shop"}}
 		for _, name := range []string{"hat", "cap", "bonnet"} {
 			v.Tools[0].Tools = append(v.Tools[0].Tools, view.Override{Tool: name, Name: fmt.Sprintf("%s_of_edit%d", name, n)})
 		}
-		return configOf(t, []*script{hats}, v)
+		return edited(base, v)
 	}
 	p, url := openViews(t, "", edit(0))
 	client := viewClient(t, p, url, view.Default, true)
 
-	const edits = 100
+	const edits = 30
 	var seen sync.WaitGroup
 	ctx, cancel := context.WithCancel(t.Context())
 	for range 4 {

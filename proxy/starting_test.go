@@ -36,7 +36,7 @@ func slowly(t *testing.T, name string) (s *script, listing chan struct{}) {
 func openCold(t *testing.T, wait time.Duration, one view.Settings, servers ...upstream.Settings) (*proxy.Proxy, string) {
 	t.Helper()
 	one.Name, one.IncludeAll = view.Default, true
-	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: wait, REST: true,
+	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: wait, REST: true,
 		Views: []view.Settings{one}, Servers: servers}
 	p, err := proxy.Open(t.Context(), config)
 	if err != nil {
@@ -165,7 +165,7 @@ func TestWhatIsKnownIsNotWaitedFor(t *testing.T) {
 	close(listing)
 	one := coldViews["retrieve"]
 	one.Name, one.IncludeAll = view.Default, true
-	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: await.Bound,
+	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: await.Bound,
 		Views: []view.Settings{one}, Servers: []upstream.Settings{known.settings}}
 	learn(t, config)
 	config.Servers = append(config.Servers, slow.settings)
@@ -191,7 +191,7 @@ func TestAViewIsRemovedWhileItsServersStart(t *testing.T) {
 	defer close(listing)
 	whole, gone := coldViews["retrieve"], coldViews["direct"]
 	whole.Name, whole.IncludeAll, gone.Name, gone.IncludeAll = view.Default, true, "gone", true
-	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: await.Bound, REST: true,
+	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: await.Bound, REST: true,
 		Views: []view.Settings{whole, gone}, Servers: []upstream.Settings{s.settings}}
 	p, err := proxy.Open(t.Context(), config)
 	if err != nil {

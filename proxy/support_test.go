@@ -1,6 +1,11 @@
 package proxy_test
 
 import (
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"sync"
@@ -11,6 +16,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
+	"toolfinch/store"
 	"toolfinch/trust/pins"
 )
 
@@ -18,6 +24,50 @@ import (
 func eventually(t testing.TB, condition func() bool) {
 	t.Helper()
 	await.True(t, condition)
+}
+
+// emptyStore is a data directory that nothing was stored in. Its end is TestMain's.
+var emptyStore = sync.OnceValues(func() (dir string, err error) {
+	if dir, err = os.MkdirTemp("", "toolfinch-empty-store-"); err != nil {
+		return "", err
+	}
+	s, err := store.Open(context.Background(), dir, slog.New(slog.DiscardHandler))
+	if err == nil {
+		err = s.Close()
+	}
+	return dir, err
+})
+
+// folder is a data directory of a test. Its store is a copy: to make one takes longer than most tests.
+func folder(t testing.TB) string {
+	t.Helper()
+	from, err := emptyStore()
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	files, err := os.ReadDir(from)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, file := range files {
+		if !file.Type().IsRegular() {
+			continue
+		}
+		path := filepath.Join(dir, file.Name())
+		content, err := os.ReadFile(filepath.Join(from, file.Name()))
+		if err == nil {
+			err = os.WriteFile(path, content, 0o600)
+		}
+		info, infoErr := file.Info()
+		if err := errors.Join(err, infoErr); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil { // as of the note that it was checked
+			t.Fatal(err)
+		}
+	}
+	return dir
 }
 
 // changing lets the servers of a configuration change their definitions: many tests have

@@ -193,30 +193,6 @@ func TestNoAnswerPassesAHookByPosingAsSomethingElse(t *testing.T) {
 	}
 }
 
-// The result of a task would come past the hooks after the call.
-func TestBehindHooksAfterCallsThereAreNoTasks(t *testing.T) {
-	const tasks = `{"extensions":{"io.modelcontextprotocol/tasks":{}}}`
-	s := newScript(t, "up", true, false)
-	s.capabilities = `{"tools":{},"extensions":{"io.modelcontextprotocol/tasks":{}}}`
-	s.list("tools", `{"name":"slow","inputSchema":{"type":"object"}}`)
-	s.on("tools/call", func(r *request) {
-		if strings.Contains(r.raw, tool.ExtensionTasks) {
-			r.result(`{"resultType":"task","taskId":"1","status":"working"}`)
-			return
-		}
-		r.result(`{"resultType":"complete","content":[{"type":"text","text":"SECRET"}]}`)
-	})
-	plain, hooked := everything("plain", view.ExposureDirect), everything("hooked", view.ExposureDirect)
-	hooked.Hooks.Post = []view.PostCall{secrecy}
-	p, url := openViews(t, "", configOf(t, []*script{s}, plain, hooked))
-	for name, want := range map[string]string{"plain": `"taskId"`, "hooked": "hidden"} {
-		c := newClientAt(t, p, url+"/mcp/"+name, kind{modern: true}, tasks, reply)
-		if got := c.ask("tools/call", toolCall("up_slow", `{}`)); !strings.Contains(string(got.Result), want) {
-			t.Errorf("view %s answers %s, want in it %s", name, got.raw, want)
-		}
-	}
-}
-
 func TestAViewWithTheNameOfAServerHasNothingOfIt(t *testing.T) {
 	inner, outer := insider(t), outsider(t)
 	scripts := []*script{inner, outer}
@@ -281,7 +257,7 @@ func TestAViewThatEndsSlowlyIsInNobodysWay(t *testing.T) {
 	})
 	var calls []pending
 	for _, modern := range []bool{false, true} {
-		calls = append(calls, newClientAt(t, p, url+"/mcp/passing", kind{modern: modern}, can, reply).begin("tools/call", toolCall("shop_hat", `{"size":1}`)))
+		calls = append(calls, newClientAt(t, p, url+"/mcp/passing", kind{modern: modern}, `{}`, reply).begin("tools/call", toolCall("shop_hat", `{"size":1}`)))
 		<-asked
 	}
 	reload(t, p, edited(config))
@@ -318,7 +294,7 @@ func TestTheFirstRequestComesWithTheEndOfItsView(t *testing.T) {
 	t.Run("removed", func(t *testing.T) {
 		config := configOf(t, scripts)
 		p, url := openViews(t, "", config)
-		for i := range 20 {
+		for i := range 5 {
 			name := fmt.Sprintf("passing%d", i)
 			reload(t, p, edited(config, everything(name, view.ExposureDirect)))
 			asking.Go(func() { first(url + "/mcp/" + name) })
@@ -326,7 +302,7 @@ func TestTheFirstRequestComesWithTheEndOfItsView(t *testing.T) {
 		}
 		asking.Wait()
 	})
-	for i := range 5 {
+	for i := range 2 {
 		t.Run(fmt.Sprintf("shut down %d", i), func(t *testing.T) {
 			_, url := openViews(t, "", configOf(t, scripts, everything("v", view.ExposureDirect)))
 			for _, name := range []string{"v", "default"} {

@@ -17,7 +17,7 @@ import (
 // configOf is a configuration of views over scripts. Its root serves everything, unless
 // there is a view for it.
 func configOf(t testing.TB, scripts []*script, views ...view.Settings) *configs.Config {
-	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Views: views}
+	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, Views: views}
 	for _, s := range scripts {
 		config.Servers = append(config.Servers, s.settings)
 	}
@@ -164,6 +164,9 @@ func TestAPolicyIsABoundary(t *testing.T) { boundary(t, true) }
 func boundary(t *testing.T, policed bool) {
 	for _, exposure := range view.Exposures {
 		for _, stdio := range []bool{false, true} {
+			if stdio && exposure != view.ExposureRetrieve {
+				continue // how clients connect does not change what a view has
+			}
 			t.Run(fmt.Sprintf("%s, %s", exposure, kind{stdio: stdio}.String()[len("legacy "):]), func(t *testing.T) {
 				t.Parallel()
 				inner, outer := insider(t), outsider(t)
@@ -257,6 +260,9 @@ func (n *narrow) inside(t *testing.T) {
 			t.Errorf("the server heard %s", last.raw)
 		}
 	}
+	if !n.runsScripts() {
+		return
+	}
 	for _, source := range []string{`result = call_tool(\"renamed\", path=\"x\")[\"heard\"][\"path\"]`, `result = parallel([{\"tool\": \"inner.open\", \"args\": {\"path\": \"x\"}}])[0][\"result\"][\"heard\"][\"path\"]`} {
 		if got := n.ask("tools/call", toolCall("run_script", `{"script":"`+source+`"}`)); !strings.Contains(string(got.Result), `"x"`) || failed(got) {
 			t.Errorf("run_script %s = %s", source, got.raw)
@@ -338,6 +344,9 @@ func (n *narrow) finds(t *testing.T) {
 			t.Errorf("%s = %s", describe, got.raw)
 		}
 	}
+	if !n.runsScripts() {
+		return
+	}
 	got := n.ask("tools/call", toolCall("run_script", `{"script":"result = retrieve(\"wipe the zebra\", limit=50)"}`))
 	discreet(t, got)
 	if failed(got) {
@@ -363,30 +372,8 @@ func (n *narrow) calls(t *testing.T) {
 			}
 		}
 	}
-	// In scripts, each of which is a process, all names at once; and by call_tool, which ends its script,
-	// one after the other in one exposure, and one of each kind in the others.
-	names := slices.Concat(outsideTools, outsidePrompts, outsideResources)
-	list, _ := json.Marshal(names)
-	got := n.ask("tools/call", toolCall("run_script", `{"script":`+quote(`result = [one["error"] for one in parallel([{"tool": name} for name in `+string(list)+`])]`)+`}`))
-	said, _ := contents(got.Result)
-	var refused []string
-	if len(said) != 1 || json.Unmarshal([]byte(said[0]), &refused) != nil || len(refused) != len(names) {
-		t.Fatalf("run_script that calls all in parallel = %s", got.raw)
-	}
-	for i, name := range names {
-		if discreet(t, message{raw: refused[i]}, name); refused[i] == "" {
-			t.Errorf("run_script calls %s in parallel", name)
-		}
-	}
-	if n.exposure != view.ExposureRetrieve {
-		names = []string{outsideTools[0], "inner_close_zebra", "inner.close_zebra", outsidePrompts[0], outsideResources[0]}
-	}
-	for _, name := range names {
-		got := n.ask("tools/call", toolCall("run_script", `{"script":"result = call_tool(\"`+name+`\")"}`))
-		discreet(t, got, name)
-		if !failed(got) {
-			t.Errorf("run_script that calls %s = %s", name, got.raw)
-		}
+	if n.runsScripts() {
+		n.callsInScripts(t)
 	}
 	refuses := func(method, params, name string) {
 		t.Helper()
@@ -413,6 +400,35 @@ func (n *narrow) calls(t *testing.T) {
 		}
 		for _, m := range n.got("notifications/subscriptions/acknowledged") {
 			discreet(t, m)
+		}
+	}
+}
+
+// runsScripts reports whether the client tries scripts, each of which is a process: they know neither
+// the era nor the transport of who runs them.
+func (n *narrow) runsScripts() bool { return n.http != nil && !n.modern }
+
+// callsInScripts has scripts call what is outside: all names at once, and one of each kind by call_tool,
+// which ends its script.
+func (n *narrow) callsInScripts(t *testing.T) {
+	names := slices.Concat(outsideTools, outsidePrompts, outsideResources)
+	list, _ := json.Marshal(names)
+	got := n.ask("tools/call", toolCall("run_script", `{"script":`+quote(`result = [one["error"] for one in parallel([{"tool": name} for name in `+string(list)+`])]`)+`}`))
+	said, _ := contents(got.Result)
+	var refused []string
+	if len(said) != 1 || json.Unmarshal([]byte(said[0]), &refused) != nil || len(refused) != len(names) {
+		t.Fatalf("run_script that calls all in parallel = %s", got.raw)
+	}
+	for i, name := range names {
+		if discreet(t, message{raw: refused[i]}, name); refused[i] == "" {
+			t.Errorf("run_script calls %s in parallel", name)
+		}
+	}
+	for _, name := range []string{outsideTools[0], "inner_close_zebra", "inner.close_zebra", outsidePrompts[0], outsideResources[0]} {
+		got := n.ask("tools/call", toolCall("run_script", `{"script":"result = call_tool(\"`+name+`\")"}`))
+		discreet(t, got, name)
+		if !failed(got) {
+			t.Errorf("run_script that calls %s = %s", name, got.raw)
 		}
 	}
 }

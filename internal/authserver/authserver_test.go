@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/authserver"
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 )
 
@@ -71,10 +72,7 @@ func TestGrants(t *testing.T) {
 
 func post(t *testing.T, to string, form url.Values) (answer map[string]any) {
 	t.Helper()
-	response, err := http.PostForm(to, form)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.PostForm(to, form))(t)
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)
 	if err := json.Unmarshal(body, &answer); err != nil {

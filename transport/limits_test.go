@@ -90,17 +90,6 @@ func TestLimits(t *testing.T) {
 			got, _ := io.ReadAll(response.Body)
 			return response.StatusCode, string(got), func() { conn.Close() }
 		}, 408, "did not arrive in time"},
-		{"session_seconds", transport.Limits{SessionIdle: time.Hour}, func(t *testing.T, h *house) (int, string, func()) {
-			session := h.session("2025-11-25")
-			time.Sleep(time.Hour - 1)
-			if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), session...); status != 200 {
-				t.Errorf("before its time is over: %d %s", status, got)
-			}
-			time.Sleep(time.Hour)
-			synctest.Wait()
-			status, got := h.answer(http.MethodPost, toolCall("1", "echo"), session...)
-			return status, got, func() {}
-		}, 404, "it has ended: send initialize"},
 		{"requests", transport.Limits{Requests: 1}, func(t *testing.T, h *house) (int, string, func()) {
 			session := h.session("2025-11-25")
 			call := h.post(toolCall("1", "wait"), session...)
@@ -181,6 +170,35 @@ func TestLimits(t *testing.T) {
 			})
 		})
 	}
+}
+
+// A session that nobody uses ends after a while, and one with a stream does not.
+func TestIdleSessionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, transport.Limits{SessionIdle: time.Hour})
+		session, listening := h.session("2025-11-25"), h.session("2025-11-25")
+		_, end := h.listen(listening)
+		defer end()
+		for _, test := range []struct {
+			after  time.Duration
+			status int
+			says   string
+		}{{time.Hour - 1, 200, "result"}, {time.Hour - 1, 200, "result"}, {time.Hour, 404, "it has ended: send initialize"}} {
+			time.Sleep(test.after)
+			synctest.Wait()
+			if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), session...); status != test.status || !strings.Contains(got, test.says) {
+				t.Errorf("after %s: %d %s, want %d", test.after, status, got, test.status)
+			}
+		}
+		if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), listening...); status != 200 {
+			t.Errorf("a session with a stream: %d %s", status, got)
+		}
+		for _, b := range h.clients.Limits() {
+			if b.Name() == "session_seconds" && b.Hits() != 1 {
+				t.Errorf("%d ended sessions are counted", b.Hits())
+			}
+		}
+	})
 }
 
 // Who opens sessions without end ends their own; a session that is used is the last

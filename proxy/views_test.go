@@ -45,11 +45,7 @@ func openViews(t testing.TB, only string, config *configs.Config) (*proxy.Proxy,
 // startViews is openViews without the wait.
 func startViews(t testing.TB, only string, config *configs.Config) (*proxy.Proxy, string) {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), config, proxy.WithView(only), proxy.WithVersion("test"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, run(t, p)
+	return running(t, config, proxy.WithView(only), proxy.WithVersion("test"))
 }
 
 // toolsOf are the names of the tools that a view has now.
@@ -404,9 +400,11 @@ func (n *narrow) calls(t *testing.T) {
 	}
 }
 
-// runsScripts reports whether the client tries scripts, each of which is a process: they know neither
-// the era nor the transport of who runs them.
-func (n *narrow) runsScripts() bool { return n.http != nil && !n.modern }
+// runsScripts reports whether the client tries scripts, each of which is a process: what they may call
+// is the same for every exposure, era and transport.
+func (n *narrow) runsScripts() bool {
+	return n.exposure == view.ExposureRetrieve && n.http != nil && !n.modern
+}
 
 // callsInScripts has scripts call what is outside: all names at once, and one of each kind by call_tool,
 // which ends its script.
@@ -513,8 +511,7 @@ func TestTasksOfServersOutsideAViewAreNotThere(t *testing.T) {
 }
 
 func TestASessionOfOneViewIsNoneOfAnothers(t *testing.T) {
-	scripts := []*script{insider(t), outsider(t)}
-	p, url := openViews(t, "", configOf(t, scripts, narrowed("narrow", view.ExposureDirect), narrowed("other", view.ExposureDirect)))
+	p, url := openViews(t, "", configOf(t, []*script{insider(t), outsider(t)}, narrowed("narrow", view.ExposureDirect), narrowed("other", view.ExposureDirect)))
 	ids := map[string]string{}
 	for _, name := range []string{"narrow", "other", "default"} {
 		ids[name] = newClientAt(t, p, url+"/mcp/"+name, kind{}, `{}`, reply).id

@@ -404,6 +404,7 @@ func TestUpdatesOfExcludedResourcesAreNotTold(t *testing.T) {
 func TestAToolOfAViewWithTheIDOfAServersToolIsLeftOut(t *testing.T) {
 	inner := insider(t)
 	v := narrowed("inner", view.ExposureSearch)
+	v.RunScript = &view.ScriptLimits{}
 	v.Composites = []view.Composite{{Name: "open", Steps: []view.Step{{Key: "step", Tool: "inner.close_zebra", Args: []byte(`{}`)}}}}
 	p, url := openViews(t, "", configOf(t, []*script{inner}, v))
 	eventually(t, func() bool { // until the server is listed the view has the other

@@ -122,12 +122,16 @@ func zebras(s *script) {
 	})
 }
 
-// narrowed is a view with one tool, renamed.
+// narrowed is a view with one tool, renamed. It takes scripts, for which a process waits, in one exposure.
 func narrowed(name string, exposure view.Exposure) view.Settings {
-	return view.Settings{
-		Name: name, Exposure: exposure, DirectBelow: 3000, RunScript: &view.ScriptLimits{},
+	v := view.Settings{
+		Name: name, Exposure: exposure, DirectBelow: 3000,
 		Tools: []view.UpstreamTools{{Name: "inner", Tools: []view.Override{{Tool: "open", Name: "renamed"}}}},
 	}
+	if exposure == view.ExposureRetrieve {
+		v.RunScript = &view.ScriptLimits{}
+	}
+	return v
 }
 
 // Names of what is outside, exposed, as IDs, of the upstream, and misspelt, so

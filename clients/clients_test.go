@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/rawjson"
 )
 
@@ -314,23 +315,15 @@ func TestConnectAndUndo(t *testing.T) {
 			c := Find(id)
 			f := File{Client: c, Path: file, block: c.block}
 			entry := Entry{Command: `/opt/tool "finch"`, Args: []string{"serve", "--config", "/c <1>.yaml"}}
-			after, err := f.Set(before, "toolfinch", entry)
-			if err != nil {
-				t.Fatal(err)
-			}
+			after := must.Get(f.Set(before, "toolfinch", entry))(t)
 			golden := strings.TrimSuffix(file, ".before") + ".after"
 			if *update {
-				if err := os.WriteFile(golden, after, 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(golden, after, 0o644))
 			}
 			if want := read(t, golden); !bytes.Equal(after, want) {
 				t.Errorf("got\n%s\nwant\n%s", after, want)
 			}
-			servers, err := f.Servers(after)
-			if err != nil {
-				t.Fatal(err)
-			}
+			servers := must.Get(f.Servers(after))(t)
 			found := false
 			for _, s := range servers {
 				found = found || s.Name == "toolfinch" && s.Command == entry.Command && reflect.DeepEqual(s.Args, entry.Args)
@@ -341,10 +334,7 @@ func TestConnectAndUndo(t *testing.T) {
 			if again, err := f.Set(after, "toolfinch", entry); err != nil || !bytes.Equal(again, after) {
 				t.Errorf("once more: %v\n%s", err, again)
 			}
-			undone, err := f.Remove(after, "toolfinch")
-			if err != nil {
-				t.Fatal(err)
-			}
+			undone := must.Get(f.Remove(after, "toolfinch"))(t)
 			// An object that was not there stays behind, empty.
 			if !strings.Contains(string(before), c.block[0]) {
 				if s, err := f.Servers(undone); len(s) > 0 || err != nil {
@@ -525,10 +515,7 @@ func TestCommentsOutliveAnEntry(t *testing.T) {
 
 // A file that was fine is not called broken because this program cannot edit it.
 func TestAnEditThatFailsIsNotTheFilesFault(t *testing.T) {
-	d, err := parseJSON([]byte(`{"a": 1}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(parseJSON([]byte(`{"a": 1}`)))(t)
 	d.root.AfterExtra = []byte("}")
 	if _, err := d.checked([]byte(`{"a": 1}`), []string{"b"}); !errors.Is(err, errOthers) {
 		t.Errorf("error = %v, want %v", err, errOthers)
@@ -562,9 +549,7 @@ func TestSetJSON(t *testing.T) {
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sub", "f.json")
-	if err := Replace(path, nil, []byte("one")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Replace(path, nil, []byte("one")))
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("a new file: %v, %v", info.Mode(), err)
 	}
@@ -574,16 +559,12 @@ func TestReplace(t *testing.T) {
 	if err := Replace(path, []byte("zero"), []byte("two")); !errors.Is(err, ErrChanged) {
 		t.Errorf("a file that changed meanwhile: %v", err)
 	}
-	if err := os.Chmod(path, 0o640); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(path, 0o640))
 	link := filepath.Join(dir, "link.json")
 	if err := os.Symlink(filepath.Join("sub", "f.json"), link); err != nil {
 		t.Skip("no symbolic links here:", err)
 	}
-	if err := Replace(link, []byte("one"), []byte("two")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Replace(link, []byte("one"), []byte("two")))
 	if got := string(read(t, path)); got != "two" {
 		t.Errorf("behind the link: %q", got)
 	}
@@ -593,9 +574,7 @@ func TestReplace(t *testing.T) {
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o640 {
 		t.Errorf("the mode did not stay: %v, %v", info.Mode(), err)
 	}
-	if err := os.Chmod(path, 0o440); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(path, 0o440))
 	if err := Replace(path, []byte("two"), []byte("three")); !errors.Is(err, ErrReadOnly) {
 		t.Errorf("a read-only file: %v", err)
 	}
@@ -613,9 +592,7 @@ func TestReplace(t *testing.T) {
 
 func TestBackupsDoNotReplaceEachOther(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "f.json")
-	if err := Replace(path, nil, []byte("now")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Replace(path, nil, []byte("now")))
 	at := time.Date(2026, 7, 28, 9, 5, 0, 0, time.UTC)
 	for i, want := range []string{"f.json.toolfinch-backup-20260728-090500", "f.json.toolfinch-backup-20260728-090500-2"} {
 		got, err := Backup(path, []byte{byte('a' + i)}, at)
@@ -630,22 +607,14 @@ func TestBackupsDoNotReplaceEachOther(t *testing.T) {
 func TestClaudeCodeKnowsItsProjects(t *testing.T) {
 	home, project := t.TempDir(), t.TempDir()
 	own := `{"projects": {` + string(rawjson.Quote(filepath.ToSlash(project)+"/")) + `: {"mcpServers": {"alone": {"command": "a"}}}, "/gone/away": {}}}`
-	if err := os.WriteFile(filepath.Join(home, ".claude.json"), []byte(own), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(home, ".claude.json"), []byte(own), 0o600))
 	sys := machine(runtime.GOOS, home)
 	sys.Dir = home
 	c := Find("claude-code")
 	var places []string
 	for _, f := range c.Files(sys) {
-		data, err := f.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
-		servers, err := f.Servers(data)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(f.Read())(t)
+		servers := must.Get(f.Servers(data))(t)
 		for _, s := range servers {
 			places = append(places, f.Project+": "+s.Name)
 		}
@@ -663,9 +632,5 @@ func TestClaudeCodeKnowsItsProjects(t *testing.T) {
 
 func read(t *testing.T, path string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return must.Get(os.ReadFile(path))(t)
 }

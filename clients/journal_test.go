@@ -7,6 +7,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/internal/must"
 )
 
 // Backups are bounded, and the one that undo needs stays whatever comes after it.
@@ -17,18 +19,14 @@ func TestJournalKeepsFewBackups(t *testing.T) {
 	f := File{Client: Find("cursor"), Path: path, block: mcpServers}
 	now := time.Date(2026, 7, 28, 9, 5, 0, 0, time.UTC)
 	first := []byte(`{"mcpServers": {"moved": {"command": "m"}}}`)
-	if err := Replace(path, nil, first); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Replace(path, nil, first))
 	edit := Edit{Path: path, Before: first, After: []byte(`{}`), Moved: []string{"moved"}}
 	for n := range 20 {
 		if _, err := j.Write(edit, now.Add(time.Duration(n)*time.Minute)); err != nil {
 			t.Fatal(err)
 		}
 		other := []byte(strings.Repeat(" ", n) + "{}\n")
-		if err := Replace(path, edit.After, other); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Replace(path, edit.After, other))
 		edit = Edit{Path: path, Before: other, After: []byte(`{"n": 1}`)}
 	}
 	backups, err := filepath.Glob(path + backupMark + "*")
@@ -52,31 +50,22 @@ func fileOfA(t *testing.T) (j Journal, path string) {
 	t.Helper()
 	dir := t.TempDir()
 	path = filepath.Join(dir, "c.yaml")
-	if err := Replace(path, nil, []byte("a")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Replace(path, nil, []byte("a")))
 	return Journal{Dir: filepath.Join(dir, "undo")}, path
 }
 
 // Without the backup nothing is written, and the error says what is missing.
 func TestJournalWithoutItsBackup(t *testing.T) {
 	j, path := fileOfA(t)
-	backup, err := j.Write(Edit{Path: path, Before: []byte("a"), After: []byte("b"), Setup: true}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
+	backup := must.Get(j.Write(Edit{Path: path, Before: []byte("a"), After: []byte("b"), Setup: true}, time.Now()))(t)
 	if paths, err := j.Setup(); err != nil || len(paths) != 1 || paths[0] != path {
 		t.Errorf("edited by setup: %v, %v", paths, err)
 	}
-	if err := os.Rename(backup, backup+"x"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(backup, backup+"x"))
 	if _, err := j.UndoFile(path); err == nil || !strings.Contains(err.Error(), "the backup is needed") || strings.Contains(err.Error(), filepath.Dir(path)) {
 		t.Errorf("error = %v", err)
 	}
-	if err := Replace(path, []byte("b"), []byte("c")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Replace(path, []byte("b"), []byte("c")))
 	if _, err := j.UndoFile(path); !errors.Is(err, ErrChanged) {
 		t.Errorf("error = %v, want %v", err, ErrChanged)
 	}
@@ -87,9 +76,7 @@ func TestWhatWasEditedBetweenIsLeft(t *testing.T) {
 	j, path := fileOfA(t)
 	for i, edit := range [][2]string{{"a", "b"}, {"mine", "theirs"}} {
 		if i > 0 {
-			if err := Replace(path, []byte("b"), []byte("mine")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, Replace(path, []byte("b"), []byte("mine")))
 		}
 		if _, err := j.Write(Edit{Path: path, Before: []byte(edit[0]), After: []byte(edit[1]), Setup: true}, time.Now()); err != nil {
 			t.Fatal(err)
@@ -106,19 +93,13 @@ func journaled(t *testing.T, servers string) (Journal, File, []byte) {
 	dir := t.TempDir()
 	f := File{Client: Find("cursor"), Path: filepath.Join(dir, "mcp.json"), block: mcpServers}
 	before := []byte(`{"mcpServers": {` + servers + `}}`)
-	if err := Replace(f.Path, nil, before); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Replace(f.Path, nil, before))
 	return Journal{Dir: filepath.Join(dir, "undo")}, f, before
 }
 
 func beside(t *testing.T, f File) []string {
 	t.Helper()
-	backups, err := filepath.Glob(f.Path + backupMark + "*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return backups
+	return must.Get(filepath.Glob(f.Path + backupMark + "*"))(t)
 }
 
 // An edit of a file that changed meanwhile is as if it had never been asked for.
@@ -149,9 +130,7 @@ func TestJournalOfAnInterruptedEdit(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, now := range map[string][]byte{"written": second, "the second edit was not written": first, "restored and not forgotten": before} {
-		if err := os.WriteFile(f.Path, now, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(f.Path, now, 0o600))
 		if u, err := j.Undo(f, "toolfinch"); err != nil || string(u.After) != string(before) || !u.Exact {
 			t.Errorf("%s: %s, exact %t, %v", name, u.After, u.Exact, err)
 		}
@@ -166,13 +145,8 @@ func TestJournalPutsBackWhatIsStillMissing(t *testing.T) {
 		t.Fatal(err)
 	}
 	byHand := []byte(`{"mcpServers": {"a": {"command": "other"}, "toolfinch": {"command": "ours"}}}`)
-	if err := Replace(f.Path, after, byHand); err != nil {
-		t.Fatal(err)
-	}
-	u, err := j.Undo(f, "toolfinch")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Replace(f.Path, after, byHand))
+	u := must.Get(j.Undo(f, "toolfinch"))(t)
 	servers, err := f.Servers(u.After)
 	if err != nil || len(servers) != 3 || servers[0].Command != "other" || strings.Join(u.Back, " ") != "b c" {
 		t.Errorf("%s, back %v, %v", u.After, u.Back, err)
@@ -184,17 +158,10 @@ func TestJournalPutsBackWhatIsStillMissing(t *testing.T) {
 func TestJournalRefusesAChangedBackup(t *testing.T) {
 	j, f, before := journaled(t, `"a": {"command": "a"}`)
 	after := []byte(`{"mcpServers": {}}`)
-	backup, err := j.Write(Edit{Path: f.Path, Before: before, After: after, Moved: []string{"a"}}, time.Now())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(backup, []byte(`{"mcpServers": {"a": {"command": "evil"}}}`), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	backup := must.Get(j.Write(Edit{Path: f.Path, Before: before, After: after, Moved: []string{"a"}}, time.Now()))(t)
+	must.Do(t, os.WriteFile(backup, []byte(`{"mcpServers": {"a": {"command": "evil"}}}`), 0o600))
 	for _, now := range []string{string(after), `{"mcpServers": {"edited": {"command": "e"}}}`} {
-		if err := os.WriteFile(f.Path, []byte(now), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(f.Path, []byte(now), 0o600))
 		if u, err := j.Undo(f, "toolfinch"); err == nil || !strings.Contains(err.Error(), "somebody has changed it") {
 			t.Errorf("undone: %s, %v", u.After, err)
 		}
@@ -209,9 +176,7 @@ func TestJournalWithABrokenRecord(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, content := range map[string]string{"broken.json": "{", ".half.json.123": "{", "note": "x"} {
-		if err := os.WriteFile(filepath.Join(j.Dir, name), []byte(content), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(j.Dir, name), []byte(content), 0o600))
 	}
 	paths, err := j.Setup()
 	if len(paths) != 1 || err == nil || !strings.Contains(err.Error(), "broken.json") || strings.Contains(err.Error(), "half") {
@@ -233,10 +198,7 @@ func TestJournalWritesThroughLinks(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(filepath.Dir(link), "dotfiles", "cursor.json")); err != nil || string(data) != "{}" {
 		t.Errorf("target: %s, %v", data, err)
 	}
-	u, err := j.Undo(f, "toolfinch")
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(j.Undo(f, "toolfinch"))(t)
 	if _, err := j.Restore(u, time.Now()); err != nil {
 		t.Fatal(err)
 	}
@@ -249,18 +211,14 @@ func TestJournalWritesThroughLinks(t *testing.T) {
 func TestJournalLeavesOtherFilesAlone(t *testing.T) {
 	j, f, data := journaled(t, "")
 	mine := f.Path + backupMark + "0000-mine"
-	if err := os.WriteFile(mine, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(mine, nil, 0o600))
 	for n := range 3 * maxBackups {
 		next := []byte(strings.Repeat(" ", n) + "{}")
 		if _, err := j.Write(Edit{Path: f.Path, Before: data, After: next}, time.Now()); err != nil {
 			t.Fatal(err)
 		}
 		data = append(next, '\n')
-		if err := Replace(f.Path, next, data); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, Replace(f.Path, next, data))
 	}
 	if _, err := os.Stat(mine); err != nil || len(beside(t, f)) > maxBackups+3 {
 		t.Errorf("%v, %d backups", err, len(beside(t, f)))

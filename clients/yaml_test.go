@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"toolfinch/internal/must"
 )
 
 func editable() []*Client {
@@ -28,21 +30,14 @@ func TestFoldersOfServers(t *testing.T) {
 	home := t.TempDir()
 	for _, name := range []string{"b.yaml", "a.json", "notes.md"} {
 		path := filepath.Join(home, ".continue", "mcpServers", name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(`{"mcpServers": {"a": {"command": "a"}}}`), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Do(t, os.WriteFile(path, []byte(`{"mcpServers": {"a": {"command": "a"}}}`), 0o600))
 	}
 	sys := machine(runtime.GOOS, home)
 	sys.YAML = yamlAsJSON
 	var found []string
 	for _, f := range Find("continue").Files(sys) {
-		data, err := f.Read()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(f.Read())(t)
 		servers, err := f.Servers(data)
 		found = append(found, fmt.Sprint(filepath.Base(f.Path), " ", len(servers), " ", err))
 	}

@@ -6,6 +6,7 @@ import (
 	"maps"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"toolfinch/internal/await"
 	"toolfinch/store"
@@ -83,54 +84,56 @@ func (*ear) Close() error { return nil }
 // Each change is heard of once: by its notification, or, where that was lost or could not be
 // taken in, when versions are compared over the next connection.
 func TestNoChangeIsMissed(t *testing.T) {
-	topic := func(server string) store.Topic { return store.Topic{Kind: store.TopicServer, Key: server} }
-	f := &feed{versions: map[store.Topic]int64{topic("old"): 7, topic("early"): 1}}
-	c := NewChanges(f.open, map[store.Topic]int64{topic("old"): 7}, slog.New(slog.DiscardHandler)) // early changed after the store was read
-	heard := make(chan store.Topic, 100)
-	ctx, cancel := context.WithCancel(t.Context())
-	done := make(chan struct{})
-	go func() {
-		defer close(done)
-		refused := map[store.Topic]bool{}
-		c.Run(ctx, func(_ context.Context, n store.Notice) error {
-			if n.Key == "refused" && (!refused[n.Topic] || n.Detail == "second") {
-				refused[n.Topic] = true
-				return errAway
+	synctest.Test(t, func(t *testing.T) {
+		topic := func(server string) store.Topic { return store.Topic{Kind: store.TopicServer, Key: server} }
+		f := &feed{versions: map[store.Topic]int64{topic("old"): 7, topic("early"): 1}}
+		c := NewChanges(f.open, map[store.Topic]int64{topic("old"): 7}, slog.New(slog.DiscardHandler)) // early changed after the store was read
+		heard := make(chan store.Topic, 100)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan struct{})
+		go func() {
+			defer close(done)
+			refused := map[store.Topic]bool{}
+			c.Run(ctx, func(_ context.Context, n store.Notice) error {
+				if n.Key == "refused" && (!refused[n.Topic] || n.Detail == "second") {
+					refused[n.Topic] = true
+					return errAway
+				}
+				heard <- n.Topic
+				return nil
+			})
+		}()
+		defer func() { cancel(); <-done }()
+		want := func(server string) {
+			t.Helper()
+			if got := await.Value(t, heard); got != topic(server) {
+				t.Errorf("heard of %v, want %s", got, server)
 			}
-			heard <- n.Topic
-			return nil
-		})
-	}()
-	defer func() { cancel(); <-done }()
-	want := func(server string) {
-		t.Helper()
-		if got := await.Value(t, heard); got != topic(server) {
-			t.Errorf("heard of %v, want %s", got, server)
 		}
-	}
-	want("early")
-	f.bump(topic("told"), true)
-	want("told")
-	f.bump(topic("lost"), false)
-	f.lose()
-	want("lost")
-	f.bump(topic("refused"), true)
-	want("refused")
-	f.bump(topic("told"), true)
-	want("told")
-	f.again(topic("refused"), "second") // one transaction told two things of it: the first was taken in
-	want("refused")
-	keys := store.Topic{Kind: store.TopicKeys}
-	f.bump(keys, true)
-	if got := await.Value(t, heard); got != keys {
-		t.Errorf("heard of %v, want keys", got)
-	}
-	f.forget(keys) // the database is one from before
-	f.lose()
-	if got := await.Value(t, heard); got != keys {
-		t.Errorf("heard of %v, want keys", got)
-	}
-	if len(heard) > 0 {
-		t.Errorf("heard more: %v", <-heard)
-	}
+		want("early")
+		f.bump(topic("told"), true)
+		want("told")
+		f.bump(topic("lost"), false)
+		f.lose()
+		want("lost")
+		f.bump(topic("refused"), true)
+		want("refused")
+		f.bump(topic("told"), true)
+		want("told")
+		f.again(topic("refused"), "second") // one transaction told two things of it: the first was taken in
+		want("refused")
+		keys := store.Topic{Kind: store.TopicKeys}
+		f.bump(keys, true)
+		if got := await.Value(t, heard); got != keys {
+			t.Errorf("heard of %v, want keys", got)
+		}
+		f.forget(keys) // the database is one from before
+		f.lose()
+		if got := await.Value(t, heard); got != keys {
+			t.Errorf("heard of %v, want keys", got)
+		}
+		if len(heard) > 0 {
+			t.Errorf("heard more: %v", <-heard)
+		}
+	})
 }

@@ -58,7 +58,7 @@ func TestGetBack(t *testing.T) {
 		"nor will it be, as it refuses":                {outage: true, refuses: true, looks: []look{{at: home}}, want: true},
 		"it is there, and the row cannot be read":      {refuses: true, looks: []look{{there: true, failed: away}}, asks: 1},
 	} {
-		t.Run(name, func(t *testing.T) {
+		synctest.Test(t, func(t *testing.T) {
 			ctx, enough := context.WithCancel(t.Context())
 			defer enough()
 			n, asks := 0, 0
@@ -86,7 +86,7 @@ func TestGetBack(t *testing.T) {
 				t.Fatal(err)
 			}
 			if got := h.getBack(ctx, HashOf("s"), Peer{ID: home}, one.refuses); got != one.want || asks != one.asks {
-				t.Errorf("it may be adopted: %t, and its home was asked %d times; want %t, %d", got, asks, one.want, one.asks)
+				t.Errorf("%s: it may be adopted: %t, and its home was asked %d times; want %t, %d", name, got, asks, one.want, one.asks)
 			}
 		})
 	}

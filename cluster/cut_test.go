@@ -2,7 +2,6 @@ package cluster_test
 
 import (
 	"encoding/json"
-	"net/http"
 	"strings"
 	"testing"
 
@@ -47,7 +46,7 @@ func TestTwoThatDoNotReachEachOther(t *testing.T) {
 	all := newTeam(t, 2, nil)
 	a, b := all.replicas[0], all.replicas[1]
 	alice := a.connect("alice")
-	alice.call(a, "find", `{"tools":["echo"]}`)
+	alice.finds(a, `{"tools":["echo"]}`)
 	all.sever(a, b)
 	for range 3 {
 		expect(t, alice.call(b, "echo", `{}`), "replica-1")
@@ -55,30 +54,6 @@ func TestTwoThatDoNotReachEachOther(t *testing.T) {
 		if list := alice.read(alice.post(b, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)); !strings.Contains(list, `"echo"`) {
 			t.Errorf("what was registered is lost: %s", list)
 		}
-	}
-}
-
-// A session is not given up while a call of it is in flight: whoever asks through the other
-// replica is told to come again.
-func TestASessionStaysWithItsCall(t *testing.T) {
-	all := newTeam(t, 2, nil)
-	a, b := all.replicas[0], all.replicas[1]
-	alice := a.connect("alice")
-	waited := make(chan string, 1)
-	go func() { waited <- alice.call(a, "wait", `{}`) }()
-	await.Value(t, a.calls)
-	all.sever(a, b)
-	if answer := alice.post(b, request(2, "echo", `{}`)); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
-		t.Errorf("while a call is in flight: %s %v", answer.Status, answer.Header)
-	}
-	if !a.live.Knows(alice.session) || all.moves() != 0 {
-		t.Error("the session was given up")
-	}
-	a.done <- struct{}{}
-	expect(t, await.Value(t, waited), "waited at replica-0")
-	expect(t, alice.call(b, "echo", `{}`), "replica-1")
-	if a.live.Knows(alice.session) {
-		t.Error("the session lives twice")
 	}
 }
 

@@ -3,11 +3,7 @@ package cluster
 import (
 	"context"
 	"net"
-	"time"
 )
-
-// Hurry bounds how long requests wait for a store that is away. It is called before any request.
-func (h *Homes) Hurry(patience time.Duration) { h.patience = patience }
 
 // DialBy has other replicas dialled by dial. It is called before any request.
 func (h *Homes) DialBy(dial func(ctx context.Context, network, address string) (net.Conn, error)) {

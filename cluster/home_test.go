@@ -103,12 +103,7 @@ func TestARequestIsAnsweredWhereItsSessionLives(t *testing.T) {
 		expect(t, stream.next(), `the client said`, `accept`)
 	})
 	t.Run("list_changed on a stream of another replica", func(t *testing.T) {
-		stream := alice.listen(c)
-		found := make(chan string, 1)
-		go func() { found <- alice.call(b, "find", `{"tools":["echo"]}`) }()
-		expect(t, stream.next(), "notifications/tools/list_changed")
-		expect(t, alice.read(alice.post(c, `{"jsonrpc":"2.0","id":6,"method":"tools/list"}`)), `"name":"echo"`)
-		expect(t, await.Value(t, found), "echo")
+		expect(t, alice.finds(c, `{"tools":["echo"]}`), `"name":"echo"`)
 	})
 	t.Run("nobody else's", func(t *testing.T) {
 		for _, user := range []string{"", "bob"} {
@@ -208,8 +203,7 @@ func TestASessionWhoseReplicaIsGoneIsAdopted(t *testing.T) {
 	home, b, c := all.replicas[0], all.replicas[1], all.replicas[2]
 	alice := home.connect("alice")
 	alice.read(alice.post(home, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"warning"}}`))
-	alice.call(home, "find", `{"tools":["echo","ask"]}`)
-	before := alice.read(alice.post(home, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`))
+	before := alice.finds(home, `{"tools":["echo","ask"]}`)
 	await.True(t, func() bool {
 		rows := all.rows.sessions()
 		return len(rows) == 1 && strings.Contains(string(rows[0].State), `"warning"`) && strings.Contains(string(rows[0].State), `"ask"`) && !strings.Contains(string(rows[0].State), `"stale":true`)
@@ -224,11 +218,7 @@ func TestASessionWhoseReplicaIsGoneIsAdopted(t *testing.T) {
 	if state, _ := b.live.State(alice.session); state.Level != "warning" {
 		t.Errorf("the level is %q", state.Level)
 	}
-	stream := alice.listen(c)
-	found := make(chan string, 1)
-	go func() { found <- alice.call(c, "find", `{"tools":["wait"]}`) }()
-	expect(t, stream.next(), "notifications/tools/list_changed") // the first, as nothing else has changed
-	await.Value(t, found)
+	alice.finds(c, `{"tools":["wait"]}`)
 
 	b.stop()
 	expect(t, alice.call(c, "echo", `{}`), "replica-2")
@@ -270,8 +260,7 @@ func TestAnAdoptedClientHearsWhatDiffers(t *testing.T) {
 	})
 	home, b := all.replicas[0], all.replicas[1]
 	alice := home.connect("")
-	alice.call(home, "find", `{"tools":["echo","ask"]}`)
-	alice.read(alice.post(home, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`))
+	alice.finds(home, `{"tools":["echo","ask"]}`)
 	await.True(t, func() bool {
 		rows := all.rows.sessions()
 		return len(rows) == 1 && strings.Contains(string(rows[0].State), `"ask"`) && !strings.Contains(string(rows[0].State), `"stale":true`)
@@ -463,27 +452,6 @@ func TestAReplicaThatEndsHandsItsSessionsOver(t *testing.T) {
 	}
 }
 
-// An outage that ends in time costs nothing.
-func TestAReplicaThatEndsWhileTheStoreIsAwayHandsOverWhatIsNotStored(t *testing.T) {
-	all := newTeam(t, 2, nil)
-	home, b := all.replicas[0], all.replicas[1]
-	alice := home.connect("")
-	all.rows.setAway(true)
-	alice.read(alice.post(home, `{"jsonrpc":"2.0","id":1,"method":"logging/setLevel","params":{"level":"warning"}}`))
-	home.homes.Drain()
-	released := make(chan struct{})
-	go func() { home.http.Release(t.Context()); close(released) }()
-	await.True(t, func() bool { _, moves := home.homes.Sessions(); return moves.Given == 1 })
-	before := all.rows.asks.Load()
-	await.True(t, func() bool { return all.rows.asks.Load() > before })
-	all.rows.setAway(false)
-	await.Value(t, released)
-	if stored := all.rows.sessions(); len(stored) != 1 || stored[0].Home != "" || !strings.Contains(string(stored[0].State), `"warning"`) {
-		t.Errorf("what is stored is %+v", stored)
-	}
-	expect(t, alice.call(b, "echo", `{}`), "replica-1")
-}
-
 func TestWhatWaitsForAClientIsHandedOver(t *testing.T) {
 	all := newTeam(t, 2, nil)
 	home, b := all.replicas[0], all.replicas[1]
@@ -556,25 +524,6 @@ func TestASessionWhoseRowIsGoneIsStoredAgain(t *testing.T) {
 		})
 		expect(t, alice.call(home, "echo", `{}`), home.me.ID)
 	}
-}
-
-func TestWhereTheStoreIsAwayAdoptionWaits(t *testing.T) {
-	all := newTeam(t, 3, nil)
-	home, b, hurried := all.replicas[0], all.replicas[1], all.replicas[2]
-	hurried.homes.Hurry(0)
-	alice := home.connect("")
-	home.stop()
-	all.rows.setAway(true)
-	answer := alice.post(hurried, request(1, "echo", `{}`))
-	if answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" {
-		t.Errorf("it is answered %s %v", answer.Status, answer.Header)
-	}
-	before := all.rows.asks.Load()
-	answered := make(chan string, 1)
-	go func() { answered <- alice.call(b, "echo", `{}`) }()
-	await.True(t, func() bool { return all.rows.asks.Load() > before })
-	all.rows.setAway(false)
-	expect(t, await.Value(t, answered), "replica-1")
 }
 
 // BenchmarkForward measures what a call costs at its home, and over another replica.

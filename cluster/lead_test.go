@@ -409,96 +409,98 @@ func (h handsTo) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func TestEachServerHasOneLeader(t *testing.T) {
-	db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
-	servers := []Candidate{{Server: "one"}, {Server: "two"}, {Server: "three"}, {Server: "four"}}
-	all := map[string]*Leads{}
-	stops := map[string]func(){}
-	for _, id := range []string{"a", "b", "c"} {
-		l := NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
-		l.Compete(servers, "")
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { defer close(done); l.Run(ctx) }()
-		all[id], stops[id] = l, func() { cancel(); <-done }
-	}
-	defer func() {
-		for _, stop := range stops {
-			stop()
+	synctest.Test(t, func(t *testing.T) {
+		db := &database{replicas: map[string]store.Replica{}, locked: map[string]string{}}
+		servers := []Candidate{{Server: "one"}, {Server: "two"}, {Server: "three"}, {Server: "four"}}
+		all := map[string]*Leads{}
+		stops := map[string]func(){}
+		for _, id := range []string{"a", "b", "c"} {
+			l := NewLeads(LeadOptions{Me: store.Replica{ID: id, Address: id + ":1"}, Open: db.open, Log: slog.New(slog.DiscardHandler)})
+			l.Compete(servers, "")
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan struct{})
+			go func() { defer close(done); l.Run(ctx) }()
+			all[id], stops[id] = l, func() { cancel(); <-done }
 		}
-	}()
-	// led waits until each server has exactly one leader, and all know.
-	led := func() {
-		t.Helper()
-		await.True(t, func() bool {
-			for _, c := range servers {
-				var leads []string
-				for id, l := range all {
-					if is, _ := l.Leads(c.Server); is {
-						leads = append(leads, id)
+		defer func() {
+			for _, stop := range stops {
+				stop()
+			}
+		}()
+		// led waits until each server has exactly one leader, and all know.
+		led := func() {
+			t.Helper()
+			await.True(t, func() bool {
+				for _, c := range servers {
+					var leads []string
+					for id, l := range all {
+						if is, _ := l.Leads(c.Server); is {
+							leads = append(leads, id)
+						}
+					}
+					if len(leads) != 1 || db.leader(c.Server) != leads[0] {
+						return false
 					}
 				}
-				if len(leads) != 1 || db.leader(c.Server) != leads[0] {
-					return false
+				for _, l := range all {
+					if known, _, err := l.Replicas(); len(known) != len(all) || err != nil {
+						return false
+					}
+				}
+				return true
+			})
+		}
+		led()
+		// One that ends leads nothing, and another takes what it led.
+		for id, l := range all {
+			_, turned := l.Leads("one")
+			is, _ := l.Leads("one")
+			if !is {
+				continue
+			}
+			stops[id]()
+			await.Value(t, turned)
+			if is, _ := l.Leads("one"); is {
+				t.Error("it leads after its end")
+			}
+			delete(all, id)
+			delete(stops, id)
+			break
+		}
+		led()
+		// placed says where the processes of servers run, by every replica.
+		placed := func() (at map[string]string, err error) {
+			at = map[string]string{}
+			for id, l := range all {
+				for _, c := range servers {
+					url, unknown := l.Placed(c.Server)
+					at[id+" "+c.Server], err = url, errors.Join(err, unknown)
 				}
 			}
+			return at, err
+		}
+		await.Nil(t, func() error { _, err := placed(); return err }) // all have heard
+		before, _ := placed()
+		// Without the database nobody leads anything, and processes stay; with it, each server has a
+		// leader again.
+		db.lose(true)
+		await.True(t, func() bool {
 			for _, l := range all {
-				if known, _, err := l.Replicas(); len(known) != len(all) || err != nil {
+				for _, c := range servers {
+					if is, _ := l.Leads(c.Server); is {
+						return false
+					}
+				}
+				if _, _, err := l.Replicas(); err == nil {
 					return false
 				}
 			}
 			return true
 		})
-	}
-	led()
-	// One that ends leads nothing, and another takes what it led.
-	for id, l := range all {
-		_, turned := l.Leads("one")
-		is, _ := l.Leads("one")
-		if !is {
-			continue
+		if away, err := placed(); err != nil || !maps.Equal(away, before) {
+			t.Errorf("without the database processes run at %v, and did at %v (%v)", away, before, err)
 		}
-		stops[id]()
-		await.Value(t, turned)
-		if is, _ := l.Leads("one"); is {
-			t.Error("it leads after its end")
-		}
-		delete(all, id)
-		delete(stops, id)
-		break
-	}
-	led()
-	// placed says where the processes of servers run, by every replica.
-	placed := func() (at map[string]string, err error) {
-		at = map[string]string{}
-		for id, l := range all {
-			for _, c := range servers {
-				url, unknown := l.Placed(c.Server)
-				at[id+" "+c.Server], err = url, errors.Join(err, unknown)
-			}
-		}
-		return at, err
-	}
-	await.Nil(t, func() error { _, err := placed(); return err }) // all have heard
-	before, _ := placed()
-	// Without the database nobody leads anything, and processes stay; with it, each server has a
-	// leader again.
-	db.lose(true)
-	await.True(t, func() bool {
-		for _, l := range all {
-			for _, c := range servers {
-				if is, _ := l.Leads(c.Server); is {
-					return false
-				}
-			}
-			if _, _, err := l.Replicas(); err == nil {
-				return false
-			}
-		}
-		return true
+		db.lose(false)
+		led()
 	})
-	if away, err := placed(); err != nil || !maps.Equal(away, before) {
-		t.Errorf("without the database processes run at %v, and did at %v (%v)", away, before, err)
-	}
-	db.lose(false)
-	led()
 }

@@ -522,6 +522,22 @@ func (c *client) call(r *replica, name, arguments string) string {
 	return c.read(c.post(r, request(1, name, arguments)))
 }
 
+// finds has tools registered, as one that lists them once it hears of it, and returns that list.
+func (c *client) finds(r *replica, arguments string) (list string) {
+	c.t.Helper()
+	stream := c.listen(r)
+	found := make(chan string, 1)
+	go func() { found <- c.call(r, "find", arguments) }()
+	for got := stream.next(); !strings.Contains(got, "notifications/tools/list_changed"); got = stream.next() {
+		if got == "" {
+			c.t.Fatalf("the stream ended: %v", stream.err)
+		}
+	}
+	list = c.read(c.post(r, `{"jsonrpc":"2.0","id":2,"method":"tools/list"}`))
+	await.Value(c.t, found)
+	return list
+}
+
 func request(id int, name, arguments string) string {
 	return fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":{"name":%q,"arguments":%s}}`, id, name, arguments)
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/upstream"
 )
 
@@ -75,10 +76,7 @@ gemini_settings.json:5:53: server "guess": includeTools is not used`,
 	}
 	for _, tt := range tests {
 		t.Run(tt.file, func(t *testing.T) {
-			c, err := loadAll(Options{Dir: "testdata/clients", Path: tt.file, Env: environ("GITHUB_TOKEN=t0ken")})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(loadAll(Options{Dir: "testdata/clients", Path: tt.file, Env: environ("GITHUB_TOKEN=t0ken")}))(t)
 			var got []server
 			for _, s := range c.Servers {
 				got = append(got, server{s.Name, s.Command, s.URL, s.Args, s.Env, s.Headers, s.Transport})
@@ -130,10 +128,7 @@ func TestTransportNames(t *testing.T) {
 // A key of ours misspelt in such a file is most likely that.
 func TestMisspeltKeyInClientFile(t *testing.T) {
 	dir := write(t, "a.json", `{"mcpServers": {"a": {"command": "x"}}, "topK": 3}`)
-	c, err := loadAll(Options{Dir: dir, Path: "a.json", Env: environ()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(loadAll(Options{Dir: dir, Path: "a.json", Env: environ()}))(t)
 	if got, want := Errors(c.Warnings).Error(), `a.json:1:41: key "topK" is not used (did you mean "top_k"?)`; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}

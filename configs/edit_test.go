@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"toolfinch/clients"
+	"toolfinch/internal/must"
 )
 
 // fileOf makes a file and returns its path.
@@ -24,10 +25,7 @@ func fileOf(t *testing.T, name, text string) string {
 
 func content(t *testing.T, path string) string {
 	t.Helper()
-	data, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile(path))(t)
 	return string(data)
 }
 
@@ -109,9 +107,7 @@ top_k: 7
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
 			path := fileOf(t, test.file, test.before)
-			if err := test.edit(path); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, test.edit(path))
 			if got := content(t, path); got != test.want {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
@@ -121,9 +117,7 @@ top_k: 7
 
 func TestAddServerMakesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sub", "toolfinch.yaml")
-	if err := addNew(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, addNew(path))
 	text := content(t, path)
 	if !strings.HasPrefix(text, "# toolfinch.yaml of toolfinch.") || !strings.HasSuffix(text, "\n\nmcp_servers:\n  new:\n    command: npx\n    args: [\"-y\", x]\n") {
 		t.Errorf("got\n%s", text)
@@ -132,9 +126,7 @@ func TestAddServerMakesTheFile(t *testing.T) {
 		t.Errorf("loaded as %+v, %v", c, err)
 	}
 	path = filepath.Join(t.TempDir(), "toolfinch.json")
-	if err := addNew(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, addNew(path))
 	if c, err := loadAll(Options{Path: path, Env: environ()}); err != nil || len(c.Servers) != 1 {
 		t.Errorf("JSON loaded as %+v, %v", c, err)
 	}
@@ -188,9 +180,7 @@ func TestEditsThatAreRefused(t *testing.T) {
 		t.Errorf("no file: %v", err)
 	}
 	path := fileOf(t, "c.yaml", file)
-	if err := os.Chmod(path, 0o400); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(path, 0o400))
 	if err := removeB(path); !errors.Is(err, clients.ErrReadOnly) {
 		t.Errorf("a read-only file: %v", err)
 	}
@@ -203,9 +193,7 @@ func TestEditsThatAreRefused(t *testing.T) {
 // A file that does not load can be mended: what was wrong before is no reason.
 func TestEditsOfAFileThatDoesNotLoad(t *testing.T) {
 	path := fileOf(t, "c.yaml", "mcp_servers:\n  a: {commnd: a}\n  b: {}\n")
-	if err := removeB(path); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, removeB(path))
 	if got, want := content(t, path), "mcp_servers:\n  a: {commnd: a}\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -214,13 +202,10 @@ func TestEditsOfAFileThatDoesNotLoad(t *testing.T) {
 func TestViewsAreWritten(t *testing.T) {
 	const file = "mcp_servers:\n  git: {command: g}\n  git.hub: {command: g} # the hub\n"
 	path := fileOf(t, "c.yaml", file)
-	err := AddView(path, "code", NewView{
+	must.Do(t, AddView(path, "code", NewView{
 		Description: "Code: search it", Exposure: "search",
 		Tools: []string{"git.hub.search_code", "git.hub.issue_*", "git.log", "git.log"},
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	want := file + `
 tool_views:
   code:
@@ -236,9 +221,7 @@ tool_views:
 	if got := content(t, path); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
-	if err := AddView(path, "all", NewView{IncludeAll: true, Exclude: []string{"git.*"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, AddView(path, "all", NewView{IncludeAll: true, Exclude: []string{"git.*"}}))
 	if got, more := content(t, path), want+"  all:\n    include_all: true\n    exclude: [\"git.*\"]\n"; got != more {
 		t.Errorf("got\n%s\nwant\n%s", got, more)
 	}
@@ -253,9 +236,7 @@ tool_views:
 		t.Errorf("an exposure that is none: %v", err)
 	}
 	for _, name := range []string{"all", "code"} {
-		if err := RemoveView(path, name); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, RemoveView(path, name))
 	}
 	if got := content(t, path); got != file+"\ntool_views:\n" {
 		t.Errorf("all removed:\n%s", got)
@@ -328,12 +309,8 @@ func TestTheExampleCanBeEdited(t *testing.T) {
 	if got, want := content(t, path), strings.Replace(Example(), "    enabled: false\n", "    enabled: true\n", 1); got != want {
 		t.Errorf("got\n%s", got)
 	}
-	if err := RemoveServer(path, "tickets"); err != nil {
-		t.Fatal(err)
-	}
-	if err := AddView(path, "v", NewView{Tools: []string{"files.read_*"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, RemoveServer(path, "tickets"))
+	must.Do(t, AddView(path, "v", NewView{Tools: []string{"files.read_*"}}))
 	c, err := loadAll(Options{Path: path, Env: environ()})
 	if err != nil || len(c.Servers) != 1 {
 		t.Fatalf("%+v, %v", c, err)
@@ -362,9 +339,7 @@ func TestFindIsThatOfLoad(t *testing.T) {
 		t.Errorf("nothing there: %v", err)
 	}
 	path := filepath.Join(dir, "toolfinch.yml")
-	if err := os.WriteFile(path, nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, nil, 0o600))
 	if got, err := Find(opts); got != path || err != nil {
 		t.Errorf("found %s, %v", got, err)
 	}
@@ -379,16 +354,10 @@ func TestEditsKeepWhatTheFileIs(t *testing.T) {
 		t.Skip("modes and links are those of other systems")
 	}
 	path := fileOf(t, "real.yaml", "mcp_servers: {}\n")
-	if err := os.Chmod(path, 0o664); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(path, 0o664))
 	link := filepath.Join(t.TempDir(), "toolfinch.yaml")
-	if err := os.Symlink(path, link); err != nil {
-		t.Fatal(err)
-	}
-	if err := addNew(link); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(path, link))
+	must.Do(t, addNew(link))
 	info, err := os.Lstat(path)
 	if err != nil || info.Mode() != 0o664 {
 		t.Errorf("mode %v, %v", info.Mode(), err)

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/view"
 )
 
@@ -78,10 +79,7 @@ proxy_tool: file
 		{[]string{"MCPPROXY_PROXY_TOOL=false"}, nil, ""},
 		{[]string{"MCPPROXY_PROXY_TOOL=env"}, map[string]string{"proxy_tool": "flag"}, "flag"},
 	} {
-		c, err := loadAll(Options{Dir: write(t, "toolfinch.yaml", text), Env: environ(tt.env...), Flags: tt.flags})
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(loadAll(Options{Dir: write(t, "toolfinch.yaml", text), Env: environ(tt.env...), Flags: tt.flags}))(t)
 		top := &view.Gating{MaxTokens: 100, MaxTools: view.DefaultMaxTools, TTL: time.Minute}
 		want := []view.Settings{
 			{Name: "default", Gating: top, ProxyTool: tt.top},
@@ -171,10 +169,7 @@ func TestGatingInJSON(t *testing.T) {
 	"rest_api": false,
 	"tool_views": {"v": {"include_all": true, "gating": false, "proxy_tool": {"name": "all"}}},
 }`
-	c, err := loadAll(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(loadAll(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()}))(t)
 	if want := (&view.Gating{MaxTokens: 100, MaxTools: 40, TTL: 5 * time.Minute}); !reflect.DeepEqual(c.Gating, want) || c.ProxyTool != "proxy" || c.REST {
 		t.Errorf("%+v", c)
 	}
@@ -197,9 +192,7 @@ tool_views:
   v: {include_all: true, gating: false}
 `
 	path := fileOf(t, "c.yaml", file)
-	if err := AddView(path, "w", NewView{IncludeAll: true}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, AddView(path, "w", NewView{IncludeAll: true}))
 	const added = file + "  w:\n    include_all: true\n"
 	if got := content(t, path); got != added {
 		t.Errorf("got\n%s", got)

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"toolfinch/embed"
+	"toolfinch/internal/must"
 	"toolfinch/python"
 	"toolfinch/trust/leaks"
 	"toolfinch/upstream"
@@ -50,10 +51,7 @@ func environ(pairs ...string) func(string) (string, bool) {
 // Every file in testdata/bad is reported as its golden file says: all that is
 // wrong with it, in file order, in one run.
 func TestBadFiles(t *testing.T) {
-	files, err := filepath.Glob("testdata/bad/*.*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(filepath.Glob("testdata/bad/*.*"))(t)
 	for _, file := range files {
 		if strings.HasSuffix(file, ".golden") {
 			continue
@@ -70,14 +68,9 @@ func TestBadFiles(t *testing.T) {
 			got := err.Error() + "\n"
 			golden := file + ".golden"
 			if *update {
-				if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
 			}
-			want, err := os.ReadFile(golden)
-			if err != nil {
-				t.Fatal(err)
-			}
+			want := must.Get(os.ReadFile(golden))(t)
 			if got != strings.ReplaceAll(string(want), "\r\n", "\n") {
 				t.Errorf("got\n%s\nwant\n%s", got, want)
 			}
@@ -90,12 +83,8 @@ func write(t testing.TB, name, text string) string {
 	t.Helper()
 	dir := t.TempDir()
 	path := filepath.Join(dir, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 	return dir
 }
 
@@ -120,11 +109,7 @@ func load(t testing.TB, text string, env ...string) (*Config, error) {
 
 func mustLoad(t testing.TB, text string, env ...string) *Config {
 	t.Helper()
-	c, err := load(t, text, env...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return c
+	return must.Get(load(t, text, env...))(t)
 }
 
 const minimal = "mcp_servers: {a: {command: a}}\n"
@@ -139,13 +124,9 @@ func TestSearchOrder(t *testing.T) {
 	base := t.TempDir()
 	for i, name := range order {
 		path := filepath.Join(base, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		text := fmt.Sprintf(`{"mcp_servers": {"s%d": {"command": "a"}}}`, i)
-		if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	opts := Options{
 		Path:    filepath.Join(base, "flag.conf"),
@@ -167,9 +148,7 @@ func TestSearchOrder(t *testing.T) {
 		case 1:
 			opts.Env = environ()
 		default:
-			if err := os.Remove(filepath.Join(base, name)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(filepath.Join(base, name)))
 		}
 	}
 	_, err := loadAll(opts)
@@ -198,9 +177,7 @@ func TestConfigYAMLOfSomebodyElse(t *testing.T) {
 		}
 	}
 	dir := write(t, "toolfinch.yaml", minimal)
-	if err := os.WriteFile(filepath.Join(dir, sharedName), []byte(minimal), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, sharedName), []byte(minimal), 0o600))
 	if c, err := Load(Options{Dir: dir, Env: environ()}); err != nil || len(c.Warnings) > 0 || filepath.Base(c.Path) != "toolfinch.yaml" {
 		t.Errorf("beside toolfinch.yaml: %+v, %v", c, err)
 	}
@@ -242,14 +219,8 @@ func missing(t *testing.T) string {
 
 func TestDefaults(t *testing.T) {
 	dir := write(t, "toolfinch.yaml", minimal)
-	c, err := loadAll(Options{Dir: dir, UserDir: dir, Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)})
-	if err != nil {
-		t.Fatal(err)
-	}
-	dataDir, err := defaultDataDir(runtime.GOOS, environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(loadAll(Options{Dir: dir, UserDir: dir, Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)}))(t)
+	dataDir := must.Get(defaultDataDir(runtime.GOOS, environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)))(t)
 	// A folder for this very file: another configuration has another store.
 	if dataDir = filepath.Join(dataDir, filepath.Base(c.DataDir)); len(filepath.Base(c.DataDir)) != 8 {
 		t.Errorf("data_dir = %s", c.DataDir)
@@ -394,12 +365,9 @@ func TestPrecedence(t *testing.T) {
 	}
 
 	dir := write(t, "toolfinch.yaml", text)
-	c, err := loadAll(Options{Dir: dir, Env: environ(env...), Flags: map[string]string{
+	c = must.Get(loadAll(Options{Dir: dir, Env: environ(env...), Flags: map[string]string{
 		"top_k": "3", "data_dir": "flag", "listen": ":0", "auth": "none", "pinned": "a_*, b", "transport": "http", "log_format": "json",
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	if c.TopK != 3 || c.DataDir != filepath.Join(dir, "flag") || c.Listen != ":0" || c.Transport != TransportHTTP ||
 		c.LogFormat != LogJSON || !reflect.DeepEqual(c.Pinned, []string{"a_*", "b"}) || c.Routing != RoutingDynamic {
 		t.Errorf("flags over environment: %+v", c)
@@ -424,10 +392,7 @@ mcp_servers:
 data_dir: data
 `)
 	dir := filepath.Join(file, "deep")
-	c, err := loadAll(Options{Dir: file, Path: "deep/conf.yaml", Env: environ()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(loadAll(Options{Dir: file, Path: "deep/conf.yaml", Env: environ()}))(t)
 	want := []struct{ command, cwd string }{
 		{filepath.Join(dir, "bin", "run"), filepath.Join(dir, "work")},
 		{filepath.Join(file, "run"), dir},
@@ -443,10 +408,7 @@ data_dir: data
 	if c.DataDir != filepath.Join(dir, "data") {
 		t.Errorf("data_dir of the file: %s", c.DataDir)
 	}
-	c, err = loadAll(Options{Dir: file, Path: "deep/conf.yaml", Env: environ("MCPPROXY_DATA_DIR=data")})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c = must.Get(loadAll(Options{Dir: file, Path: "deep/conf.yaml", Env: environ("MCPPROXY_DATA_DIR=data")}))(t)
 	if c.DataDir != filepath.Join(file, "data") {
 		t.Errorf("data_dir of the environment: %s", c.DataDir)
 	}
@@ -509,10 +471,7 @@ func TestOpenAI(t *testing.T) {
 // Nobody prints the key by printing the configuration.
 func TestKeyIsNotPrinted(t *testing.T) {
 	c := mustLoad(t, minimal+"embedder: OPENAI\n", "OPENAI_API_KEY=hunter2")
-	asJSON, err := json.Marshal(c.Embed)
-	if err != nil {
-		t.Fatal(err)
-	}
+	asJSON := must.Get(json.Marshal(c.Embed))(t)
 	var log bytes.Buffer
 	slog.New(slog.NewTextHandler(&log, nil)).Info("config", "config", c, "embed", c.Embed, "openai", c.Embed.OpenAI)
 	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s %q %x", c, *c, *c, c.Embed.OpenAI.APIKey, c.Embed.OpenAI.APIKey, c.Embed.OpenAI.APIKey), fmt.Sprint(&c.Embed.OpenAI), string(asJSON), log.String()} {
@@ -557,10 +516,7 @@ func TestForms(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c, err := loadAll(Options{Dir: write(t, tt.file, tt.text), Env: environ()})
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(loadAll(Options{Dir: write(t, tt.file, tt.text), Env: environ()}))(t)
 			if len(c.Servers) != 1 || c.Servers[0].Name != "ä" || c.Servers[0].Command != "ünix" || c.TopK != 7 {
 				t.Errorf("%+v", c)
 			}
@@ -790,18 +746,12 @@ func TestDeepNesting(t *testing.T) {
 
 func TestExample(t *testing.T) {
 	dir := write(t, "toolfinch.yaml", Example())
-	c, err := loadAll(Options{Dir: dir, Env: environ()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(loadAll(Options{Dir: dir, Env: environ()}))(t)
 	if len(c.Warnings) > 0 {
 		t.Errorf("warns: %v", Errors(c.Warnings))
 	}
 	// It shows the defaults: without it, nothing else would be different.
-	bare, err := loadAll(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	bare := must.Get(loadAll(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ()}))(t)
 	got, want := *c, *bare
 	for _, c := range []*Config{&got, &want} {
 		c.Path, c.Servers, c.Disabled, c.Warnings, c.DataDir, c.Python.Dir = "", nil, nil, nil, filepath.Dir(c.DataDir), ""
@@ -830,15 +780,9 @@ func TestExample(t *testing.T) {
 // No input panics, and whatever is wrong with a file has a place in it.
 func FuzzLoad(f *testing.F) {
 	for _, pattern := range []string{"testdata/bad/*", "testdata/clients/*"} {
-		files, err := filepath.Glob(pattern)
-		if err != nil {
-			f.Fatal(err)
-		}
+		files := must.Get(filepath.Glob(pattern))(f)
 		for _, file := range files {
-			data, err := os.ReadFile(file)
-			if err != nil {
-				f.Fatal(err)
-			}
+			data := must.Get(os.ReadFile(file))(f)
 			f.Add(data, strings.HasSuffix(file, ".json"))
 		}
 	}
@@ -849,9 +793,7 @@ func FuzzLoad(f *testing.F) {
 		if isJSON {
 			opts.Path = path + ".json"
 		}
-		if err := os.WriteFile(opts.Path, data, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(opts.Path, data, 0o600))
 		c, err := loadAll(opts)
 		if err == nil {
 			if c == nil || c.TopK < 1 || c.TopK > MaxTopK || c.DataDir == "" {
@@ -916,10 +858,7 @@ mcp_servers:
   off: {command: "${UNSET}", enabled: false}
 top_k: 7
 `
-	c, err := Load(Options{Dir: write(t, "toolfinch.yaml", text), UserDir: t.TempDir(), Env: environ()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Load(Options{Dir: write(t, "toolfinch.yaml", text), UserDir: t.TempDir(), Env: environ()}))(t)
 	faults := map[string]string{}
 	for _, s := range c.Servers {
 		faults[s.Name] = s.Fault
@@ -973,9 +912,7 @@ toolfinch.yaml:7:64: server "remote": headers Authorization: $TOKEN is not repla
 		t.Errorf("warnings:\n%s\nwant:\n%s", got, want)
 	}
 	dir := write(t, "toolfinch.yaml", minimal)
-	if err := os.WriteFile(filepath.Join(dir, "toolfinch.json"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "toolfinch.json"), []byte("{}"), 0o600))
 	if c, err := Load(Options{Dir: dir, Env: environ()}); err != nil || len(c.Warnings) != 1 || c.Warnings[0].Message != "toolfinch.json beside it is not read" {
 		t.Errorf("beside: %v, %v", c, err)
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/trust/login"
 )
 
@@ -74,13 +75,9 @@ func TestOAuth(t *testing.T) {
 
 func TestPrivateKeysAreReadFromFiles(t *testing.T) {
 	dir := write(t, "toolfinch.yaml", "mcp_servers: {a: {url: 'https://a.example/mcp', oauth: {client_id: a, private_key: keys/a.json}}}")
-	if err := os.Mkdir(filepath.Join(dir, "keys"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "keys"), 0o700))
 	for text, want := range map[string]string{aKey: "", strings.Replace(aKey, `"d"`, `"e"`, 1): "neither a PEM block nor a JWK", "-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n": "no key that can be read"} {
-		if err := os.WriteFile(filepath.Join(dir, "keys", "a.json"), []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "keys", "a.json"), []byte(text), 0o600))
 		c, err := loadAll(Options{Dir: dir, Env: environ()})
 		if err == nil && len(c.Broken) > 0 {
 			err = c.Broken[0]

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 	"toolfinch/trust"
 	"toolfinch/trust/policy"
@@ -20,28 +21,19 @@ func loadBeside(t *testing.T, text string, files map[string]string) (*Config, er
 	dir := t.TempDir()
 	for name, content := range files {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, []byte(content), 0o644))
 	}
 	path := filepath.Join(dir, "toolfinch.yaml")
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 	return Load(Options{Path: path, Env: func(string) (string, bool) { return "", false }})
 }
 
 // Files and policies in the configuration hold together; a file is followed.
 func TestPolicies(t *testing.T) {
-	c, err := loadBeside(t, serverA+"policies:\n  - rules/team.cedar\n  - forbid (principal, action, resource == Tool::\"a.x\");\n", map[string]string{
+	c := must.Get(loadBeside(t, serverA+"policies:\n  - rules/team.cedar\n  - forbid (principal, action, resource == Tool::\"a.x\");\n", map[string]string{
 		"rules/team.cedar": "permit (principal, action, resource);",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	may := func(name string) bool {
 		return c.Policies.Decide(policy.Request{Party: trust.Party{}, Action: policy.ActionCall, ID: tool.ID{Server: "a", Name: name}}).Allow
 	}
@@ -78,10 +70,7 @@ func TestErrorsOfPolicies(t *testing.T) {
 // allow: read_only is a policy of the view, beside others or alone.
 func TestAllowReadOnly(t *testing.T) {
 	for _, policies := range []string{"", "policies: ['permit (principal, action, resource);']\n"} {
-		c, err := loadBeside(t, serverA+policies+"tool_views: {reader: {include_all: true, allow: read_only}, all: {include_all: true, allow: all}}\n", nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(loadBeside(t, serverA+policies+"tool_views: {reader: {include_all: true, allow: read_only}, all: {include_all: true, allow: all}}\n", nil))(t)
 		for _, test := range []struct {
 			view string
 			tool tool.Annotations

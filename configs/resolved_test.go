@@ -7,6 +7,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // What Resolved prints reads as the configuration it came from, where nothing is
@@ -33,14 +35,9 @@ allowed_origins: [https://app.example.com]
 	}
 	for name, text := range tests {
 		t.Run(name, func(t *testing.T) {
-			first, err := loadWith(t, strings.Replace(text, "NODE_ENV: ", "# ", 1), []string{"hooks/a.star", "hooks/b.star", "bin/hook"}, "WHO=me and my ${dog}")
-			if err != nil {
-				t.Fatal(err)
-			}
+			first := must.Get(loadWith(t, strings.Replace(text, "NODE_ENV: ", "# ", 1), []string{"hooks/a.star", "hooks/b.star", "bin/hook"}, "WHO=me and my ${dog}"))(t)
 			resolved := first.Resolved()
-			if err := os.WriteFile(first.Path, []byte(resolved), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(first.Path, []byte(resolved), 0o600))
 			second, err := loadAll(Options{Path: first.Path, Env: environ()})
 			if err != nil {
 				t.Fatalf("%v\n%s", err, resolved)
@@ -62,21 +59,13 @@ allowed_origins: [https://app.example.com]
 
 // One of each thing that Resolved masks, as its owner sees it.
 func TestResolvedLooksLikeThis(t *testing.T) {
-	c, err := loadWith(t, secretsEverywhere, []string{"hooks/a.star"}, secretEnv...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(loadWith(t, secretsEverywhere, []string{"hooks/a.star"}, secretEnv...))(t)
 	got := strings.ReplaceAll(c.Resolved(), filepath.Dir(c.Path), "/home/finch/configs")
 	got = strings.ReplaceAll(got, `\\`, "/")
 	if *update {
-		if err := os.WriteFile("testdata/resolved.golden", []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("testdata/resolved.golden", []byte(got), 0o644))
 	}
-	want, err := os.ReadFile("testdata/resolved.golden")
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile("testdata/resolved.golden"))(t)
 	if got != strings.ReplaceAll(string(want), "\r\n", "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
@@ -84,10 +73,7 @@ func TestResolvedLooksLikeThis(t *testing.T) {
 
 // JSON is the same tree: read as a configuration it is the same one, too.
 func TestResolvedAsJSONSaysTheSame(t *testing.T) {
-	c, err := loadWith(t, secretsEverywhere, []string{"hooks/a.star"}, secretEnv...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(loadWith(t, secretsEverywhere, []string{"hooks/a.star"}, secretEnv...))(t)
 	read := func(name, text string) *node {
 		root, _, problems := parse(name, []byte(text))
 		if len(problems) > 0 {
@@ -175,10 +161,7 @@ tool_views:
 var secretEnv = []string{"PLAIN_TOKEN=hush-variable"}
 
 func TestNoSecretIsPrinted(t *testing.T) {
-	c, err := loadWith(t, secretsEverywhere, []string{"hooks/a.star"}, secretEnv...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(loadWith(t, secretsEverywhere, []string{"hooks/a.star"}, secretEnv...))(t)
 	resolved := c.Resolved()
 	for line := range strings.Lines(resolved) {
 		if strings.Contains(line, "hush") || strings.Contains(line, "12345") {
@@ -259,10 +242,7 @@ func FuzzQuotedText(f *testing.F) {
 }
 
 func BenchmarkResolved(b *testing.B) {
-	c, err := loadWith(b, secretsEverywhere, []string{"hooks/a.star"}, secretEnv...)
-	if err != nil {
-		b.Fatal(err)
-	}
+	c := must.Get(loadWith(b, secretsEverywhere, []string{"hooks/a.star"}, secretEnv...))(b)
 	for b.Loop() {
 		c.Resolved()
 	}
@@ -272,10 +252,7 @@ func BenchmarkResolved(b *testing.B) {
 func TestInCommon(t *testing.T) {
 	common := func(text string) string {
 		t.Helper()
-		c, err := loadWith(t, text, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(loadWith(t, text, nil))(t)
 		return string(c.InCommon())
 	}
 	const one = "mcp_servers: {a: {command: run}}\ntop_k: 7\n"

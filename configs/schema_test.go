@@ -14,6 +14,8 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/tools/txtar"
+
+	"toolfinch/internal/must"
 )
 
 // compiled is the schema that editors get.
@@ -36,20 +38,14 @@ func bySchema(t testing.TB, name string, text []byte) error {
 	if len(problems) > 0 {
 		t.Fatalf("%s: %v", name, problems)
 	}
-	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(nodeJSON(root)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	value := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(nodeJSON(root))))(t)
 	return compiled().Validate(value)
 }
 
 // valid checks that a file that loads is valid by the schema, too.
 func valid(t testing.TB, c *Config) {
 	t.Helper()
-	text, err := os.ReadFile(c.Path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(c.Path))(t)
 	if err := bySchema(t, c.Path, text); err != nil {
 		t.Errorf("%v\n%s", err, text)
 	}
@@ -58,14 +54,10 @@ func valid(t testing.TB, c *Config) {
 // configs/schema.json is what toolfinch config schema prints.
 func TestSchemaIsCommitted(t *testing.T) {
 	var want bytes.Buffer
-	if err := json.Indent(&want, Schema(), "", "  "); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Indent(&want, Schema(), "", "  "))
 	want.WriteByte('\n')
 	if *update {
-		if err := os.WriteFile("schema.json", want.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("schema.json", want.Bytes(), 0o644))
 	}
 	if got := content(t, "schema.json"); got != want.String() {
 		t.Error("schema.json is not that of the keys: go test ./configs -run TestSchemaIsCommitted -update")
@@ -93,15 +85,9 @@ func TestConfigurationsOfTheTreeAreValid(t *testing.T) {
 			check(file, []byte(content(t, file)))
 		}
 	}
-	scripts, err := filepath.Glob("../testdata/scripts/*.txtar")
-	if err != nil {
-		t.Fatal(err)
-	}
+	scripts := must.Get(filepath.Glob("../testdata/scripts/*.txtar"))(t)
 	for _, script := range scripts {
-		archive, err := txtar.ParseFile(script)
-		if err != nil {
-			t.Fatal(err)
-		}
+		archive := must.Get(txtar.ParseFile(script))(t)
 		for _, file := range archive.Files {
 			if ext := filepath.Ext(file.Name); ext == ".yaml" || ext == ".json" {
 				check(file.Name, file.Data)
@@ -242,9 +228,7 @@ func TestTablesOfTheDocumentation(t *testing.T) {
 		want = before + "<!-- keys of " + name + " -->\n" + table + "<!-- end -->\n" + after
 	}
 	if *update {
-		if err := os.WriteFile(file, []byte(want), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(want), 0o644))
 		return
 	}
 	if doc != want {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/trust/vault"
 )
@@ -20,15 +21,9 @@ var storedKey = strings.Repeat("ab", 32)
 // secretsIn stores secrets in a folder, as toolfinch secret set does.
 func secretsIn(t *testing.T, dir string, pairs ...string) {
 	t.Helper()
-	db, err := store.Open(t.Context(), dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(store.Open(t.Context(), dir, slog.New(slog.DiscardHandler)))(t)
 	defer db.Close()
-	v, err := vault.Open(db.Sealed(), vault.Options{Key: storedKey, Locks: db.Sealed().Locks()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(vault.Open(db.Sealed(), vault.Options{Key: storedKey, Locks: db.Sealed().Locks()}))(t)
 	for i := 0; i < len(pairs); i += 2 {
 		row, err := SecretRow(pairs[i])
 		if err == nil {
@@ -71,10 +66,7 @@ func TestStoredSecretsStandInTheConfiguration(t *testing.T) {
 	data := filepath.Join(where, "data")
 	secretsIn(t, data, "GITHUB", "github-token", "short", "q~7!", "linear.key-2", "linear-token", "K", "7")
 	var opened []string
-	c, err := loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ("WHERE=" + where), Vault: opens(t, storedKey, &opened)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ("WHERE=" + where), Vault: opens(t, storedKey, &opened)}))(t)
 	// The file's data_dir stands below the secrets, and is known when they are met.
 	if !slices.Equal(opened, []string{data, filepath.Join(data, "keys")}) {
 		t.Errorf("opened: %v", opened)
@@ -139,10 +131,7 @@ func TestPlacesHaveNoSecret(t *testing.T) {
 // Commands that edit need no key: a secret that another machine has is no mistake.
 func TestEditingNeedsNoSecrets(t *testing.T) {
 	path := filepath.Join(write(t, "toolfinch.yaml", "mcp_servers:\n  s: {command: x, env: {A: \"${secret:A}\"}}\n"), "toolfinch.yaml")
-	server, err := Servers(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	server := must.Get(Servers(path))(t)
 	server[0].Name = "other"
 	if err := AddServer(path, server[0]); err != nil {
 		t.Errorf("%v", err)

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/output"
 	"toolfinch/retrieve"
 	"toolfinch/trust/leaks"
@@ -27,12 +28,8 @@ func loadWith(t testing.TB, text string, files []string, env ...string) (*Config
 	dir := write(t, "toolfinch.yaml", text)
 	for _, file := range files {
 		path := filepath.Join(dir, file)
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(starlark), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, []byte(starlark), 0o755))
 	}
 	c, err := loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(env...)})
 	if err == nil {
@@ -115,13 +112,8 @@ mcp_servers:
 
 func TestEveryKeyOfViews(t *testing.T) {
 	elsewhere := t.TempDir()
-	if err := os.WriteFile(filepath.Join(elsewhere, "tools.star"), []byte(starlark), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	c, err := loadWith(t, everyViewKey, []string{"hooks/a.star", "bin/hook"}, "WHO=me", "HOME="+elsewhere, "USERPROFILE="+elsewhere)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(elsewhere, "tools.star"), []byte(starlark), 0o600))
+	c := must.Get(loadWith(t, everyViewKey, []string{"hooks/a.star", "bin/hook"}, "WHO=me", "HOME="+elsewhere, "USERPROFILE="+elsewhere))(t)
 	if len(c.Warnings) > 0 {
 		t.Errorf("warns: %v", Errors(c.Warnings))
 	}
@@ -256,10 +248,7 @@ tool_views:
   last: {include_all: true, gating: true}
 `
 	dir := write(t, "toolfinch.yaml", strings.Replace(text, "NAME", "bad", 1))
-	c, err := Load(Options{Dir: dir, Env: environ()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(Load(Options{Dir: dir, Env: environ()}))(t)
 	var names []string
 	for _, v := range c.Views {
 		names = append(names, v.Name)
@@ -345,10 +334,7 @@ func TestInputsThatAreNotDeclared(t *testing.T) {
 	read := func(inputs, args string) (*Config, error) {
 		return load(t, minimal+strings.NewReplacer("INPUTS", inputs, "ARGS", args).Replace(steps))
 	}
-	c, err := read("inputs: {limit: integer}, ", `{q: "{inputs.query}", l: ["{inputs.limit}", "at {inputs.place} in {inputs.query}"], x: "{{inputs.no}}", "{inputs.key}": 1}`)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(read("inputs: {limit: integer}, ", `{q: "{inputs.query}", l: ["{inputs.limit}", "at {inputs.place} in {inputs.query}"], x: "{{inputs.no}}", "{inputs.key}": 1}`))(t)
 	var got []string
 	for _, input := range c.Views[0].Composites[0].Inputs {
 		got = append(got, fmt.Sprint(input.Name, " ", string(input.Schema), " ", input.Required))
@@ -359,7 +345,7 @@ func TestInputsThatAreNotDeclared(t *testing.T) {
 	if len(c.Warnings) != 2 || !strings.Contains(c.Warnings[0].Error(), `composite_tools.t: the input "query" is not declared: it is a required string (write inputs: {query: string})`) {
 		t.Errorf("warnings: %v", Errors(c.Warnings))
 	}
-	if c, err = read("", `{q: "{inputs.q}"}`); err != nil || len(c.Views[0].Composites[0].Inputs) != 1 {
+	if c, err := read("", `{q: "{inputs.q}"}`); err != nil || len(c.Views[0].Composites[0].Inputs) != 1 {
 		t.Errorf("without any: %v", err)
 	}
 	if _, err := read("inputs: {query: string}, ", `{q: "{inputs.qurey}"}`); err == nil || !strings.Contains(err.Error(), `there is no input "qurey" (did you mean "query"?)`) {
@@ -506,10 +492,7 @@ func TestViewsInJSON(t *testing.T) {
 		"q": {"default": null},
 	}}}}}}, // as editors write it
 }`
-	c, err := loadAll(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(loadAll(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()}))(t)
 	p := c.Views[0].Tools[0].Tools[0].Parameters
 	if got, want := string(p[0].Value), `{"z":9007199254740993,"a":1.0,"e":1e400,"s":"ü"}`; got != want {
 		t.Errorf("got %s, want %s", got, want)
@@ -597,10 +580,7 @@ func TestExampleViews(t *testing.T) {
 	views = "tool_views:" + regexp.MustCompile(`(?m)^# `).ReplaceAllString(views, "")
 	before = regexp.MustCompile(`(?m)^    # (tools:|  move_file:|output_cache:)`).ReplaceAllString(before, "    $1")
 	before = strings.Replace(before, "# principal_header:", "principal_header:", 1)
-	c, err := loadWith(t, before+views, []string{"hooks/example.star"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(loadWith(t, before+views, []string{"hooks/example.star"}))(t)
 	if len(c.Warnings) > 0 || len(c.Views) != 1 || len(c.Tools) != 1 || c.Tools[0].Output == nil || c.PrincipalHeader == "" {
 		t.Errorf("warnings %v, views %+v, tools %+v", Errors(c.Warnings), c.Views, c.Tools)
 	}

@@ -14,6 +14,7 @@ import (
 	"github.com/fsnotify/fsnotify"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // watching is a running Watch.
@@ -54,10 +55,7 @@ func watch(t *testing.T, files ...string) *watching {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watching{t: t, files: files}
-	changed, err := Watch(ctx, w.names, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	changed := must.Get(Watch(ctx, w.names, slog.New(slog.NewTextHandler(io.Discard, nil))))(t)
 	w.changed = changed
 	t.Cleanup(func() {
 		cancel()
@@ -67,45 +65,28 @@ func watch(t *testing.T, files ...string) *watching {
 	return w
 }
 
-func put(t *testing.T, path, text string) {
-	t.Helper()
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func must(t *testing.T, err error) {
-	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
 // However a file is saved, it is told.
 func TestWatchTellsEveryWayToSave(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file := filepath.Join(dir, "toolfinch.yaml")
-	put(t, file, "one")
+	must.Write(t, file, "one")
 	w := watch(t, file)
 
-	put(t, file, "two: in place")
+	must.Write(t, file, "two: in place")
 	w.told("a file written in place")
 
-	put(t, filepath.Join(dir, ".swp"), "three: beside it")
-	must(t, os.Rename(filepath.Join(dir, ".swp"), file))
+	must.Write(t, filepath.Join(dir, ".swp"), "three: beside it")
+	must.Do(t, os.Rename(filepath.Join(dir, ".swp"), file))
 	w.told("a file renamed over it")
 
-	must(t, os.Remove(file))
+	must.Do(t, os.Remove(file))
 	w.told("a file removed")
 
-	put(t, file, "four: again")
+	must.Write(t, file, "four: again")
 	w.told("a file that is back")
 
-	put(t, file, "five: and written")
+	must.Write(t, file, "five: and written")
 	w.told("a write to the file that is back")
 }
 
@@ -114,24 +95,24 @@ func TestWatchTellsNothingElse(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, other := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "b.yaml")
-	put(t, file, "one")
-	put(t, other, "one")
+	must.Write(t, file, "one")
+	must.Write(t, other, "one")
 	w := &watcher{files: func() []string { return []string{file} }, refused: make(map[string]bool)}
 	w.notify = mustNotify(t)
 	if w.look() {
 		t.Error("the first look is a change")
 	}
-	put(t, other, "another one")
-	must(t, os.Chmod(file, 0o644))
+	must.Write(t, other, "another one")
+	must.Do(t, os.Chmod(file, 0o644))
 	if w.look() {
 		t.Error("another file is a change")
 	}
-	put(t, file, "longer")
+	must.Write(t, file, "longer")
 	if !w.look() || w.look() {
 		t.Error("a change is not told once")
 	}
 	// The same size at another time.
-	must(t, os.Chtimes(file, time.Time{}, time.Unix(1_000_000_000, 0)))
+	must.Do(t, os.Chtimes(file, time.Time{}, time.Unix(1_000_000_000, 0)))
 	if !w.look() {
 		t.Error("a file of another time is no change")
 	}
@@ -143,16 +124,16 @@ func TestWatchAsksForFilesAgain(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	file, hook := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "hooks", "a.star")
-	put(t, file, "one")
-	put(t, hook, "one")
+	must.Write(t, file, "one")
+	must.Write(t, hook, "one")
 	w := watch(t, file)
-	put(t, file, "names the hook")
+	must.Write(t, file, "names the hook")
 	w.told("the configuration")
 	w.set(file, hook)
-	put(t, hook, "another") // at any time from now on, looked at before or not
+	must.Write(t, hook, "another") // at any time from now on, looked at before or not
 	w.told("the hook")
 	w.set(hook)
-	put(t, hook, "yet another")
+	must.Write(t, hook, "yet another")
 	w.told("the hook, when it is the only file")
 }
 
@@ -161,13 +142,13 @@ func TestWatchWaitsForFolders(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "later", "a.yaml")
 	w := watch(t, file)
-	put(t, file, "here")
+	must.Write(t, file, "here")
 	w.told("a file in a new folder")
-	must(t, os.RemoveAll(filepath.Dir(file)))
+	must.Do(t, os.RemoveAll(filepath.Dir(file)))
 	w.told("a folder that is gone")
-	put(t, file, "here again")
+	must.Write(t, file, "here again")
 	w.told("a folder that is back")
-	put(t, file, "here and there")
+	must.Write(t, file, "here and there")
 	w.told("a write in the folder that is back")
 }
 
@@ -179,17 +160,17 @@ func TestWatchFollowsLinks(t *testing.T) {
 	}
 	dir := t.TempDir()
 	file, link := filepath.Join(dir, "toolfinch.yaml"), filepath.Join(dir, "..data")
-	put(t, filepath.Join(dir, "..v1", "toolfinch.yaml"), "same")
-	put(t, filepath.Join(dir, "..v2", "toolfinch.yaml"), "same")
-	must(t, os.Symlink("..v1", link))
-	must(t, os.Symlink(filepath.Join("..data", "toolfinch.yaml"), file))
+	must.Write(t, filepath.Join(dir, "..v1", "toolfinch.yaml"), "same")
+	must.Write(t, filepath.Join(dir, "..v2", "toolfinch.yaml"), "same")
+	must.Do(t, os.Symlink("..v1", link))
+	must.Do(t, os.Symlink(filepath.Join("..data", "toolfinch.yaml"), file))
 	w := watch(t, file)
 
-	must(t, os.Symlink("..v2", link+"_tmp"))
-	must(t, os.Rename(link+"_tmp", link))
+	must.Do(t, os.Symlink("..v2", link+"_tmp"))
+	must.Do(t, os.Rename(link+"_tmp", link))
 	w.told("another version behind the link")
 
-	put(t, filepath.Join(dir, "..v2", "toolfinch.yaml"), "edited")
+	must.Write(t, filepath.Join(dir, "..v2", "toolfinch.yaml"), "edited")
 	w.told("an edit behind the link")
 }
 
@@ -199,11 +180,8 @@ func TestWatchEnds(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.yaml")
 	ctx, cancel := context.WithCancel(context.Background())
-	changed, err := Watch(ctx, func() []string { return []string{file} }, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
-	put(t, file, "one")
+	changed := must.Get(Watch(ctx, func() []string { return []string{file} }, slog.New(slog.NewTextHandler(io.Discard, nil))))(t)
+	must.Write(t, file, "one")
 	cancel()
 	for range changed { // ends when the channel is closed
 	}
@@ -211,10 +189,7 @@ func TestWatchEnds(t *testing.T) {
 
 func mustNotify(t testing.TB) *fsnotify.Watcher {
 	t.Helper()
-	notify, err := fsnotify.NewWatcher()
-	if err != nil {
-		t.Fatal(err)
-	}
+	notify := must.Get(fsnotify.NewWatcher())(t)
 	t.Cleanup(func() { notify.Close() })
 	return notify
 }
@@ -224,9 +199,7 @@ func BenchmarkLook(b *testing.B) {
 	var files []string
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
 		files = append(files, filepath.Join(dir, name))
-		if err := os.WriteFile(filepath.Join(dir, name), nil, 0o600); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
 	}
 	w := &watcher{files: func() []string { return files }, refused: make(map[string]bool), notify: mustNotify(b)}
 	for b.Loop() {

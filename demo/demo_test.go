@@ -8,6 +8,8 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
+
+	"toolfinch/internal/must"
 )
 
 // connect starts a built-in server in dir and returns a client of it.
@@ -33,14 +35,9 @@ func connect(t testing.TB, name, dir string) *client.Client {
 
 func clientOf(t testing.TB, s *server.MCPServer) *client.Client {
 	t.Helper()
-	c, err := client.NewInProcessClient(s)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.NewInProcessClient(s))(t)
 	t.Cleanup(func() { c.Close() })
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start(t.Context()))
 	if _, err := c.Initialize(t.Context(), mcp.InitializeRequest{}); err != nil {
 		t.Fatal(err)
 	}
@@ -95,10 +92,7 @@ func TestEveryToolSaysWhatItIs(t *testing.T) {
 			t.Errorf("server %s: %q", s.Name, s.Description)
 		}
 		seen[s.Name] = true
-		list, err := connect(t, s.Name, t.TempDir()).ListTools(t.Context(), mcp.ListToolsRequest{})
-		if err != nil {
-			t.Fatal(err)
-		}
+		list := must.Get(connect(t, s.Name, t.TempDir()).ListTools(t.Context(), mcp.ListToolsRequest{}))(t)
 		for _, tool := range list.Tools {
 			tools++
 			name := s.Name + "." + tool.Name

@@ -7,6 +7,8 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 func TestFiles(t *testing.T) {
@@ -43,18 +45,12 @@ func TestFilesStayInTheirFolder(t *testing.T) {
 	parent := t.TempDir()
 	dir := filepath.Join(parent, "inside")
 	secret := filepath.Join(parent, "secret.txt")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(secret, []byte("secret"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
+	must.Do(t, os.WriteFile(secret, []byte("secret"), 0o600))
 	paths := []string{"../secret.txt", "a/../../secret.txt", "..", "/etc/passwd"}
 	if runtime.GOOS != "windows" { // which lets only some users make links
 		for link, target := range map[string]string{"link": secret, "up": ".."} {
-			if err := os.Symlink(target, filepath.Join(dir, link)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Symlink(target, filepath.Join(dir, link)))
 		}
 		paths = append(paths, "link", "up/secret.txt")
 	}
@@ -86,9 +82,7 @@ func TestFilesAreBounded(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name string, content []byte) {
 		t.Helper()
-		if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, name), content, 0o600))
 	}
 	write("binary", []byte("a\x00b match"))
 	write("long", []byte(strings.Repeat("match "+strings.Repeat("x", 150)+"\n", 6000)))

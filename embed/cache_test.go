@@ -12,6 +12,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // counter is an embedder that notes what it was asked. Its vectors have dim
@@ -105,9 +107,7 @@ func (m *memory) PutVectors(ctx context.Context, space string, vectors map[Key][
 // put stores a vector of a test's making.
 func (m *memory) put(t *testing.T, space, text string, v []float32) {
 	t.Helper()
-	if err := m.PutVectors(t.Context(), space, map[Key][]float32{sha256.Sum256([]byte(text)): v}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, m.PutVectors(t.Context(), space, map[Key][]float32{sha256.Sum256([]byte(text)): v}))
 }
 
 func numbered(n int) []string {
@@ -137,10 +137,7 @@ func TestCacheEmbedsNothingTwice(t *testing.T) {
 	var heard []string
 	progress := func(done, total int) { heard = append(heard, fmt.Sprintf("%d/%d", done, total)) }
 
-	got, err := NewCache(embedder, "v1", store).Embed(t.Context(), doubled, progress)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(NewCache(embedder, "v1", store).Embed(t.Context(), doubled, progress))(t)
 	matches(t, got, doubled, 4)
 	if !reflect.DeepEqual(embedder.texts(), texts) || len(embedder.batches) != 3 || store.puts != 3 {
 		t.Errorf("%d texts in %d batches, stored in %d", len(embedder.texts()), len(embedder.batches), store.puts)
@@ -155,7 +152,8 @@ func TestCacheEmbedsNothingTwice(t *testing.T) {
 	// After a restart nothing is embedded, and a changed text only itself.
 	heard, embedder = nil, &counter{dim: 4}
 	cache := NewCache(embedder, "v1", store)
-	if got, err = cache.Embed(t.Context(), texts, progress); err != nil || len(embedder.batches) != 0 {
+	got, err := cache.Embed(t.Context(), texts, progress)
+	if err != nil || len(embedder.batches) != 0 {
 		t.Errorf("restart: %d batches, %v", len(embedder.batches), err)
 	}
 	if n := cache.Fresh(); n != 0 {
@@ -175,7 +173,7 @@ func TestCacheEmbedsNothingTwice(t *testing.T) {
 	matches(t, got, texts, 4)
 
 	// Another template shares nothing with this one, and takes nothing from it.
-	if _, err = NewCache(embedder, "v2", store).Embed(t.Context(), texts[:1], nil); err != nil || len(embedder.batches) != 2 {
+	if _, err := NewCache(embedder, "v2", store).Embed(t.Context(), texts[:1], nil); err != nil || len(embedder.batches) != 2 {
 		t.Errorf("another template: %d batches, %v", len(embedder.batches), err)
 	}
 	if want := []string{"counter:1 v1", "counter:1 v2"}; !slices.Equal(slices.Sorted(maps.Keys(store.spaces)), want) {
@@ -271,10 +269,7 @@ func TestCacheRepairs(t *testing.T) {
 				}
 			}
 			for range 2 { // the second time it is sound
-				got, err := cache.Embed(t.Context(), texts, nil)
-				if err != nil {
-					t.Fatal(err)
-				}
+				got := must.Get(cache.Embed(t.Context(), texts, nil))(t)
 				matches(t, got, texts, 4)
 			}
 			if want := []string{texts[1]}; !slices.Equal(embedder.texts(), want) {
@@ -291,10 +286,7 @@ func TestCacheFollowsTheEmbedder(t *testing.T) {
 	for _, text := range texts[:3] {
 		store.put(t, cache.space, text, sample(text, 2))
 	}
-	got, err := cache.Embed(t.Context(), texts, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(cache.Embed(t.Context(), texts, nil))(t)
 	matches(t, got, texts, 4)
 	if want := []string{texts[3], texts[0], texts[1], texts[2]}; !slices.Equal(embedder.texts(), want) {
 		t.Errorf("embedded %v, want %v", embedder.texts(), want)

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"toolfinch/embed/models"
+	"toolfinch/internal/must"
 )
 
 // tiny is a model of a few kilobytes. It has prompts for queries.
@@ -25,22 +26,15 @@ func keep(t *testing.T, names ...string) {
 	t.Helper()
 	t.Setenv("MCPPROXY_MODELS_DIR", t.TempDir())
 	for _, name := range names {
-		if err := models.Pull(t.Context(), name, models.Options{From: models.FromDir, Dir: tiny}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, models.Pull(t.Context(), name, models.Options{From: models.FromDir, Dir: tiny}))
 	}
 }
 
 // damage changes the size of a model's weights.
 func damage(t *testing.T, name string) {
 	t.Helper()
-	dir, err := models.Locate(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Truncate(filepath.Join(dir, "model.safetensors"), 100); err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(models.Locate(name))(t)
+	must.Do(t, os.Truncate(filepath.Join(dir, "model.safetensors"), 100))
 }
 
 func TestOpen(t *testing.T) {
@@ -106,10 +100,7 @@ func TestOpen(t *testing.T) {
 // The local model finds what is meant, with its prompts before the texts.
 func TestLocal(t *testing.T) {
 	keep(t, "org/tiny")
-	e, err := Open(t.Context(), Settings{Kind: KindHF, HFModel: "org/tiny"}, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	e := must.Get(Open(t.Context(), Settings{Kind: KindHF, HFModel: "org/tiny"}, slog.New(slog.DiscardHandler)))(t)
 	defer e.Close()
 	texts := numbered(2*batchSize + 1)
 	documents, err := e.Embed(t.Context(), Document, texts)
@@ -126,10 +117,7 @@ func TestLocal(t *testing.T) {
 	if prompt == "" {
 		t.Fatal("the tiny model has no prompt: this test tests nothing")
 	}
-	query, err := e.Embed(t.Context(), Query, texts[:1])
-	if err != nil {
-		t.Fatal(err)
-	}
+	query := must.Get(e.Embed(t.Context(), Query, texts[:1]))(t)
 	if want, err := l.model.Embed(t.Context(), []string{prompt + texts[0]}); err != nil || !reflect.DeepEqual(query, want) {
 		t.Errorf("the query's vector is not that of prompt and query: %v", err)
 	}
@@ -148,14 +136,8 @@ func TestDefaultModel(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer e.Close()
-	tools, err := NewCache(e, "", &memory{}).Embed(t.Context(), []string{"Create an issue in a repository", "Read the current weather of a city"}, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	queries, err := NewRecent(e).Embed(t.Context(), []string{"report a bug"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	tools := must.Get(NewCache(e, "", &memory{}).Embed(t.Context(), []string{"Create an issue in a repository", "Read the current weather of a city"}, nil))(t)
+	queries := must.Get(NewRecent(e).Embed(t.Context(), []string{"report a bug"}))(t)
 	if bug, rain := dot(queries[0], tools[0]), dot(queries[0], tools[1]); bug < rain+0.1 {
 		t.Errorf("a bug is %.3f near an issue and %.3f near the weather", bug, rain)
 	}
@@ -181,23 +163,15 @@ func TestAdapter(t *testing.T) {
 				}
 			} else {
 				keep(t)
-				if err := models.Pull(t.Context(), c.model, models.Options{From: models.FromDir, Dir: filepath.Dir(own)}); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, models.Pull(t.Context(), c.model, models.Options{From: models.FromDir, Dir: filepath.Dir(own)}))
 			}
 			open := func(adapter string) Embedder {
-				e, err := Open(t.Context(), Settings{Kind: KindHF, HFModel: c.model, HFAdapter: adapter}, slog.New(slog.DiscardHandler))
-				if err != nil {
-					t.Fatal(err)
-				}
+				e := must.Get(Open(t.Context(), Settings{Kind: KindHF, HFModel: c.model, HFAdapter: adapter}, slog.New(slog.DiscardHandler)))(t)
 				t.Cleanup(func() { e.Close() })
 				return e
 			}
 			embed := func(e Embedder, role Role) []float32 {
-				vectors, err := e.Embed(t.Context(), role, []string{"create a tool"})
-				if err != nil {
-					t.Fatal(err)
-				}
+				vectors := must.Get(e.Embed(t.Context(), role, []string{"create a tool"}))(t)
 				return vectors[0]
 			}
 			plain, adapted := open(AdapterOff), open(c.adapter)
@@ -245,14 +219,8 @@ func TestNormalize(t *testing.T) {
 // Whoever prints settings prints no key.
 func TestSettingsHideTheKey(t *testing.T) {
 	s := Settings{Kind: KindOpenAI, OpenAI: OpenAI{APIKey: "hunter2", Model: "m"}}
-	asJSON, err := json.Marshal(s)
-	if err != nil {
-		t.Fatal(err)
-	}
-	e, err := Open(t.Context(), s, slog.New(slog.NewTextHandler(io.Discard, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	asJSON := must.Get(json.Marshal(s))(t)
+	e := must.Get(Open(t.Context(), s, slog.New(slog.NewTextHandler(io.Discard, nil))))(t)
 	for _, text := range []string{fmt.Sprintf("%v %+v %#v %s", s, &s, s, s.OpenAI.APIKey), string(asJSON), fmt.Sprintf("%v %+v %#v", e, e, e)} {
 		if strings.Contains(text, "hunter2") {
 			t.Errorf("the key is out: %s", text)

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 func TestRecent(t *testing.T) {
@@ -12,10 +14,7 @@ func TestRecent(t *testing.T) {
 	recent := NewRecent(embedder)
 	ask := func(text string) {
 		t.Helper()
-		got, err := recent.Embed(t.Context(), []string{text})
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(recent.Embed(t.Context(), []string{text}))(t)
 		matches(t, got, []string{text}, 4)
 	}
 	texts := numbered(recentSize)
@@ -47,10 +46,7 @@ func TestRecentEmbedsTogether(t *testing.T) {
 	embedder := &counter{dim: 4}
 	recent := NewRecent(embedder)
 	for _, texts := range [][]string{{"b"}, {"a", "b", "c"}} {
-		got, err := recent.Embed(t.Context(), texts)
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(recent.Embed(t.Context(), texts))(t)
 		matches(t, got, texts, 4)
 	}
 	if want := []string{"b", "a", "c"}; !slices.Equal(embedder.texts(), want) || len(embedder.roles) != 2 {

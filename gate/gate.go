@@ -182,15 +182,20 @@ func (g *Gate) Granted(owner string) []tool.ID {
 	return ids
 }
 
+// Has reports whether a tool of the catalog is there for one client of an owner: policies may
+// hide it from that one. nil: all of them are.
+type Has func(id tool.ID) bool
+
 // Provisions returns what owner has provisioned, in that order, without the tools
-// that have ended, are pinned, or are not in the catalog.
-func (g *Gate) Provisions(owner string) ([]tool.Provisioned, State) {
+// that have ended, are pinned, are not in the catalog, or are not there for who asks.
+func (g *Gate) Provisions(owner string, has Has) ([]tool.Provisioned, State) {
 	terms := g.terms()
 	if terms.Budget == nil {
 		return nil, State{}
 	}
-	all := terms.priced(g.ledger.of(owner)).only(terms.present)
-	return all, State{all.usage(terms.present), *terms.Budget}
+	is := terms.presentTo(has)
+	all := terms.priced(g.ledger.of(owner)).only(is)
+	return all, State{all.usage(is), *terms.Budget}
 }
 
 // Drop forgets the set of a session that has ended.
@@ -209,6 +214,14 @@ func (t Terms) pins(id tool.ID) bool {
 func (t Terms) present(id tool.ID) bool {
 	_, has := t.ByID(id)
 	return has && !t.pins(id)
+}
+
+// presentTo is present for one client.
+func (t Terms) presentTo(has Has) present {
+	if has == nil {
+		return t.present
+	}
+	return func(id tool.ID) bool { return has(id) && t.present(id) }
 }
 
 // priced returns the tools whose time has not come, with what they cost now.

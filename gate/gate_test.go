@@ -202,7 +202,7 @@ func provisionNames(all []tool.Provisioned) string {
 }
 
 func has(g *Gate, owner string) string {
-	all, _ := g.Provisions(owner)
+	all, _ := g.Provisions(owner, nil)
 	return provisionNames(all)
 }
 
@@ -253,7 +253,7 @@ func TestTheGateLetsThroughWhatIsProvisioned(t *testing.T) {
 		if _, err := g.Unprovision(t.Context(), tool.Anonymous, nil); !errors.Is(err, ErrNotGated) {
 			t.Errorf("Unprovision: %v", err)
 		}
-		if all, _ := g.Provisions(tool.Anonymous); all != nil {
+		if all, _ := g.Provisions(tool.Anonymous, nil); all != nil {
 			t.Errorf("Provisions: %v", all)
 		}
 	})
@@ -273,7 +273,7 @@ func TestProvisionAnswersWhatItDid(t *testing.T) {
 	if err != nil || provisionNames(got.Added) != "srv_c" || provisionNames(got.Kept) != "srv_a" || provisionNames(got.Left) != "srv_d" || got.Left[0].Tokens != each {
 		t.Errorf("best that fit: %+v, %v", got, err)
 	}
-	all, state := g.Provisions(owner)
+	all, state := g.Provisions(owner, nil)
 	usage, budget := state.Usage, state.Budget
 	if provisionNames(all) != "srv_b srv_a srv_c" || usage != (Usage{3, 30}) || budget.MaxTokens != 1000 || time.Until(all[1].Until) < time.Minute {
 		t.Errorf("provisions: %+v, %+v, %+v", all, usage, budget)
@@ -330,7 +330,7 @@ func TestConcurrentProvisioningHoldsTheBudget(t *testing.T) {
 		}
 		return n
 	}
-	if _, state := g.Provisions("principal ann"); state.Usage.Tools != 3 || sum(added) != 3 || sum(refused) != 2 {
+	if _, state := g.Provisions("principal ann", nil); state.Usage.Tools != 3 || sum(added) != 3 || sum(refused) != 2 {
 		t.Errorf("%d tools are provisioned, %v added, %v refused", state.Usage.Tools, added, refused)
 	}
 	// Each set that was written is the one before and one more.
@@ -474,7 +474,7 @@ func TestOfTooManyOwnersThoseGoWhoUsedTheirToolsLongestAgo(t *testing.T) {
 			case 1:
 				g.Granted(k.Owner)
 			case 2:
-				g.Provisions(k.Owner)
+				g.Provisions(k.Owner, nil)
 			}
 		}
 	}
@@ -579,7 +579,7 @@ func TestTheBudgetHoldsAfterARestart(t *testing.T) {
 	}
 	provision(t, g, "principal ann", 0, "srv_d", "srv_e")
 	source.change(func(c map[string]*tool.Tool) { c["srv_a"], c["srv_b"] = a, b })
-	if _, state := g.Provisions("principal ann"); !state.Budget.holds(state.Usage) || state.Usage.Tools != 3 {
+	if _, state := g.Provisions("principal ann", nil); !state.Budget.holds(state.Usage) || state.Usage.Tools != 3 {
 		t.Errorf("%s of %s", state.Usage, state.Budget)
 	}
 }
@@ -614,7 +614,7 @@ func TestHowLongToolsStay(t *testing.T) {
 			if err != nil || len(done.Kept) != 1 {
 				t.Fatalf("%+v, %v", done, err)
 			}
-			all, _ := g.Provisions("principal ann")
+			all, _ := g.Provisions("principal ann", nil)
 			until := all[0].Until
 			if !until.Equal(done.Kept[0].Until) {
 				t.Errorf("it is said to end %v, and ends %v", done.Kept[0].Until, until)

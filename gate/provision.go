@@ -22,6 +22,7 @@ type Request struct {
 	// TTL is set, its end stays unchanged. With Fit it keeps the later end: a query
 	// shortens nothing.
 	TTL time.Duration
+	Has Has // of whoever asks
 	// Session is the calling one, which is waited for; "": the session that the owner
 	// is, if it is one.
 	Session string
@@ -61,7 +62,7 @@ func (g *Gate) Provision(ctx context.Context, owner string, r Request) (Outcome,
 	}
 	var done Outcome
 	changed, err := g.change(ctx, owner, terms, func(all set) (next set, err error) {
-		next, done, err = all.add(addition{wanted, *terms.Budget, r.MaxTokens, r.Fit}, terms.present)
+		next, done, err = all.add(addition{wanted, *terms.Budget, r.MaxTokens, r.Fit}, terms.presentTo(r.Has))
 		return next, err
 	})
 	if err != nil {

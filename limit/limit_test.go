@@ -5,6 +5,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 func TestALimitIsNeverExceeded(t *testing.T) {
@@ -34,9 +36,7 @@ func TestALimitIsNeverExceeded(t *testing.T) {
 
 func TestWhatIsRefusedSaysWhatToDo(t *testing.T) {
 	b := New("things", 2, "things are there", "take fewer")
-	if err := b.Take(2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, b.Take(2))
 	err := b.Take(1)
 	var full *Error
 	if want := "too many things are there: the limit is 2; take fewer"; !errors.As(err, &full) || err.Error() != want {

@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/goccy/go-yaml"
+
+	"toolfinch/internal/must"
 )
 
 // The service of the formula is given a configuration that the formula installs.
@@ -21,14 +23,8 @@ func TestFormulaInstallsWhatItsServiceReads(t *testing.T) {
 // The optional PostgreSQL of the Compose file is the one that its comment and the documentation
 // have the store at, and is not there unless it is asked for.
 func TestPostgreSQLOfCompose(t *testing.T) {
-	text, err := os.ReadFile("compose.yaml")
-	if err != nil {
-		t.Fatal(err)
-	}
-	page, err := os.ReadFile("../docs/deployment.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("compose.yaml"))(t)
+	page := must.Get(os.ReadFile("../docs/deployment.md"))(t)
 	var file struct {
 		Services map[string]struct {
 			Profiles    []string
@@ -36,9 +32,7 @@ func TestPostgreSQLOfCompose(t *testing.T) {
 			DependsOn   map[string]struct{ Required *bool } `yaml:"depends_on"`
 		}
 	}
-	if err := yaml.Unmarshal(text, &file); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal(text, &file))
 	ours, postgres := file.Services["toolfinch"], file.Services["postgres"]
 	if required := ours.DependsOn["postgres"].Required; !slices.Equal(postgres.Profiles, []string{"postgres"}) || required == nil || *required {
 		t.Errorf("PostgreSQL is always there: profiles %v, %+v", postgres.Profiles, ours)
@@ -56,12 +50,25 @@ func TestPostgreSQLOfCompose(t *testing.T) {
 	}
 }
 
+func TestPlatformsAreThoseOfGoReleaser(t *testing.T) {
+	var file struct {
+		Builds []struct{ GOOS, GOARCH []string }
+	}
+	must.Do(t, yaml.Unmarshal([]byte(must.Read(t, "goreleaser.yaml")), &file))
+	var all []string
+	for _, goos := range file.Builds[0].GOOS {
+		for _, arch := range file.Builds[0].GOARCH {
+			all = append(all, goos+"_"+arch)
+		}
+	}
+	if slices.Sort(all); !slices.Equal(all, platforms) {
+		t.Errorf("goreleaser.yaml builds %v, and this package takes %v", all, platforms)
+	}
+}
+
 // Each target of the image has what the program needs, whatever else is in it.
 func TestTargetsOfTheImage(t *testing.T) {
-	text, err := os.ReadFile("Dockerfile")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("Dockerfile"))(t)
 	stages := regexp.MustCompile(`(?m)^FROM \S+ AS `).Split(string(text), -1)[1:]
 	if len(stages) != 3 {
 		t.Fatalf("the Dockerfile has %d stages: the test reads past them", len(stages))

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // smuggled are ways to begin a line, steer a terminal or hide text that were seen to pass.
@@ -21,10 +23,7 @@ func TestNothingHiddenPasses(t *testing.T) {
 		if lines := Lines("  a\n" + text); strings.ContainsFunc(strings.ReplaceAll(lines, "\n", ""), Hidden) || !strings.HasPrefix(lines, "  a\n") {
 			t.Errorf("Lines(%q) = %q", text, lines)
 		}
-		value, err := json.MarshalIndent(map[string]string{text: text}, "", "\t")
-		if err != nil {
-			t.Fatal(err)
-		}
+		value := must.Get(json.MarshalIndent(map[string]string{text: text}, "", "\t"))(t)
 		value = []byte(strings.NewReplacer(`\u2028`, "\u2028", `\u2029`, "\u2029").Replace(string(value)))
 		var same, as map[string]string
 		if err := json.Unmarshal(JSON(value), &same); err != nil || json.Unmarshal(value, &as) != nil || !reflect.DeepEqual(same, as) {

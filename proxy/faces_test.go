@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -15,8 +14,6 @@ import (
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
-
-var update = flag.Bool("update", false, "write golden files anew")
 
 // compare fails the test when text is not that of a file of testdata.
 func compare(t *testing.T, name, got string) {

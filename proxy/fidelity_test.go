@@ -3,12 +3,14 @@ package proxy_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
 	"testing"
-
-	"toolfinch/rawjson"
 )
 
 func golden(t *testing.T, name string) string {
@@ -29,37 +31,58 @@ func compact(t *testing.T, raw []byte) string {
 	return b.String()
 }
 
-func TestNothingIsLostInBetween(t *testing.T) {
-	definition, result, failure := golden(t, "definition.json"), golden(t, "result.json"), golden(t, "error.json")
-	up := newScript(t, "raw", false, false)
-	up.list("tools", definition, `{"name":"fail"}`, `{"name":"params"}`)
-	up.on("tools/call", func(r *request) { r.result(result) })
-	up.on("tools/call fail", func(r *request) { r.fail(failure) })
-	up.on("tools/call params", func(r *request) { r.result(`{"content":[],"params":` + string(r.Params) + `}`) })
-	p, url := openScripts(t, nil, up)
-	c := newClient(t, p, url, kind{}, `{}`, reply)
+// newRaw is an upstream of plain JSON, which says what no library would.
+func newRaw(t *testing.T, definitions string) *httptest.Server {
+	t.Helper()
+	result, failure := golden(t, "result.json"), golden(t, "error.json")
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		var m struct {
+			ID     json.RawMessage
+			Method string
+			Params json.RawMessage
+		}
+		body, _ := io.ReadAll(r.Body)
+		if json.Unmarshal(body, &m) != nil || m.ID == nil {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		switch {
+		case m.Method == "initialize":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}}`, m.ID)
+		case m.Method == "tools/list":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":%s}}`, m.ID, definitions)
+		case m.Method == "tools/call" && bytes.Contains(m.Params, []byte(`"fail"`)):
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":%s}`, m.ID, failure)
+		case m.Method == "tools/call" && bytes.Contains(m.Params, []byte(`"params"`)):
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"params":%s}}`, m.ID, m.Params)
+		case m.Method == "tools/call":
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
+		default:
+			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
 
-	answer := c.ask("tools/call", toolCall("retrieve_tools", `{"query":"every.thing","limit":1,"detail":"full"}`)).raw
-	schema := string(part([]byte(definition), "inputSchema"))
-	if !strings.Contains(answer, strings.Trim(string(rawjson.Quote(`"inputSchema":`+schema)), `"`)) {
-		t.Errorf("the answer of retrieve_tools has another schema:\n%s\nwant in it\n%s", answer, schema)
+// request sends one message and returns the answer, which comes last.
+func (s *session) request(t *testing.T, message string) string {
+	t.Helper()
+	response, err := s.send([]byte(message))
+	if err != nil {
+		t.Fatal(err)
 	}
-	const sent = `"arguments":{"<":12345678901234567890,"e":1e400},"_meta":{"a/b":1.0,"traceparent":"00-x"},"future":[ null ]`
-	for name, test := range map[string]struct{ method, params, want string }{
-		"definition":       {"tools/list", `{}`, `"result":{"tools":[` + strings.Replace(definition, `"name":"every.thing"`, `"name":"raw_every_thing"`, 1) + `]}`},
-		"result":           {"tools/call", `{"name":"raw_every_thing"}`, `"result":` + result},
-		"result by name":   {"tools/call", toolCall("call_tool", `{"name":"raw.every.thing","arguments":{"a":"x"}}`), `"result":` + result},
-		"error":            {"tools/call", toolCall("raw_fail", `{}`), `"error":` + failure},
-		"arguments, _meta": {"tools/call", `{"_meta":{"a/b":1.0,"traceparent":"00-x"},"name":"raw_params",` + strings.Replace(sent, `"_meta":{"a/b":1.0,"traceparent":"00-x"},`, "", 1) + `}`, `"result":{"content":[],"params":{"name":"params",` + sent + `}}`},
-	} {
-		got := c.ask(test.method, test.params).raw
-		if name == "definition" { // behind those of the meta-tools
-			test.want = strings.TrimPrefix(test.want, `"result":{"tools":[`)
-		}
-		if !strings.HasSuffix(got, test.want+`}`) {
-			t.Errorf("%s: got\n%s\nwant\n%s", name, got, test.want)
-		}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		t.Fatal(err)
 	}
+	text := strings.TrimSpace(string(body))
+	if i := strings.LastIndex(text, "\ndata: "); i >= 0 {
+		text = text[i+len("\ndata: "):]
+	}
+	return text
 }
 
 // Definitions that break libraries and clients must not break the proxy.

@@ -138,3 +138,21 @@ func TestPartsAreMadeWhileServersChange(t *testing.T) {
 	close(stop)
 	coming.Wait()
 }
+
+// What was provisioned before a policy hid it is neither told nor counted: it can be asked
+// for by nobody, so it must not be in the way of other tools.
+func TestAToolThatAPolicyHidesTakesNothingOfTheBudget(t *testing.T) {
+	config := configOf(t, []*script{wares(t)}, gated("gated", view.ExposureRetrieve, view.Gating{MaxTools: 2}))
+	p, url := openViews(t, "", config)
+	c := viewClient(t, p, url, "gated", false)
+	c.provisions(t, "shop_look", "shop_put")
+	next := *config
+	next.Policies = policies(t, `permit (principal, action, resource); forbid (principal, action, resource == Tool::"shop.put");`)
+	reload(t, p, &next)
+	if got := c.does(t, "list_provisioned", `{}`); number(t, got, "usage", "tools") != 1 {
+		t.Errorf("list_provisioned = %s, want one tool", got)
+	}
+	if got := c.provisions(t, "shop_burn"); number(t, got, "usage", "tools") != 2 {
+		t.Errorf("provision_tools = %s, want two tools", got)
+	}
+}

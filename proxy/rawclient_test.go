@@ -38,6 +38,7 @@ type rawClient struct {
 	count        int
 	waiting      map[string]chan message // nil once no answer can come any more
 	heard        []message               // notifications and requests, in order
+	strays       []message               // answers for which nobody waited
 
 	writing sync.Mutex // held while one line is written
 }
@@ -48,9 +49,10 @@ const can = `{"elicitation":{"form":{},"url":{}},"sampling":{"tools":{}},"roots"
 // kind of client or server.
 type kind struct {
 	modern, stdio bool
-	name          string // how a legacy client names itself, "" for raw
-	user          string // whom a reverse proxy names in X-User, "" for nobody
-	key           string // an API key, "" for none
+	name          string          // how a legacy client names itself, "" for raw
+	user          string          // whom a reverse proxy names in X-User, "" for nobody
+	key           string          // an API key, "" for none
+	over          *http.Transport // what HTTP goes over, nil for one of its own
 }
 
 func (k kind) String() string {
@@ -99,7 +101,7 @@ func newClientAt(t testing.TB, p *proxy.Proxy, endpoint string, k kind, capabili
 			}
 		})
 	} else {
-		c.http = &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
+		c.http = &http.Client{Transport: cmp.Or(k.over, &http.Transport{MaxIdleConnsPerHost: 64})}
 		switch {
 		case k.user != "":
 			c.header = [2]string{"X-User", k.user}
@@ -370,6 +372,9 @@ func (c *rawClient) settle(m message) {
 	c.mu.Lock()
 	answer := c.waiting[string(m.ID)]
 	delete(c.waiting, string(m.ID))
+	if answer == nil && m.raw != "" {
+		c.strays = append(c.strays, m)
+	}
 	c.mu.Unlock()
 	if answer != nil {
 		answer <- m

@@ -69,11 +69,7 @@ const everyCapability = `{"tools":{"listChanged":true},"prompts":{"listChanged":
 // newScript starts an upstream; it answers lists from its definitions, and what
 // else on says.
 func newScript(t testing.TB, name string, modern, stdio bool) *script {
-	s := &script{
-		modern: modern, capabilities: everyCapability, lists: map[string][]string{},
-		handlers: map[string]func(*request){}, open: map[string]*request{}, asked: map[string]chan message{},
-	}
-	s.settings = upstream.Settings{Name: name, ConnectTimeout: await.Bound, CallTimeout: await.Bound, AskTimeout: await.Bound}
+	s := scripted(name, modern)
 	if stdio {
 		s.settings.Command = fmt.Sprint("script-", scriptCount.Add(1))
 		onStdio.Store(s.settings.Command, s)
@@ -84,6 +80,15 @@ func newScript(t testing.TB, name string, modern, stdio bool) *script {
 	t.Cleanup(server.Close)
 	s.settings.URL = server.URL
 	return s
+}
+
+// scripted is a script that is not served yet.
+func scripted(name string, modern bool) *script {
+	return &script{
+		modern: modern, capabilities: everyCapability, lists: map[string][]string{},
+		handlers: map[string]func(*request){}, open: map[string]*request{}, asked: map[string]chan message{},
+		settings: upstream.Settings{Name: name, ConnectTimeout: await.Bound, CallTimeout: await.Bound, AskTimeout: await.Bound},
+	}
 }
 
 // on says how a request is answered: key is its method, or that and the name or

@@ -16,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/internal/must"
 	"toolfinch/proxytool"
 	"toolfinch/rawjson"
 )
@@ -46,9 +47,7 @@ func library(t testing.TB, opts ...server.ServerOption) *server.MCPServer {
 	s.AddPrompt(mcp.NewPrompt("greet", mcp.WithArgument("name")), func(_ context.Context, r mcp.GetPromptRequest) (*mcp.GetPromptResult, error) {
 		return mcp.NewGetPromptResult("d", []mcp.PromptMessage{mcp.NewPromptMessage(mcp.RoleUser, mcp.NewTextContent("hello "+r.Params.Arguments["name"]))}), nil
 	})
-	if err := proxytool.Attach(s, proxytool.WithLogger(slog.New(slog.DiscardHandler))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proxytool.Attach(s, proxytool.WithLogger(slog.New(slog.DiscardHandler))))
 	return s
 }
 
@@ -56,10 +55,7 @@ func library(t testing.TB, opts ...server.ServerOption) *server.MCPServer {
 func ask(t testing.TB, s *server.MCPServer, method, params string) json.RawMessage {
 	t.Helper()
 	response := s.HandleMessage(t.Context(), json.RawMessage(`{"jsonrpc":"2.0","id":1,"method":"`+method+`","params":`+params+`}`))
-	raw, err := json.Marshal(response)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(response))(t)
 	if failed := rawjson.Member(raw, "error"); failed != nil {
 		t.Fatalf("%s %s: %s", method, params, failed)
 	}
@@ -154,21 +150,12 @@ func TestAttachAnswersAsTheServerDoes(t *testing.T) {
 	equal(t, "a tool that fails", errorText(t, through(t, s, `{"action":"call","type":"tool","path":"break"}`)), "broken")
 
 	direct = ask(t, s, "prompts/get", `{"name":"greet","arguments":{"name":"5"}}`)
-	prompt, err := proxytool.ToolResultAsPrompt(through(t, s, `{"action":"call","type":"prompt","path":"greet","args":{"name":5}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	prompt := must.Get(proxytool.ToolResultAsPrompt(through(t, s, `{"action":"call","type":"prompt","path":"greet","args":{"name":5}}`)))(t)
 	equal(t, "prompt", string(prompt), string(direct))
 
-	resource, err := proxytool.ToolResultAsResource(through(t, s, `{"action":"call","type":"resource","path":"book://1"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resource := must.Get(proxytool.ToolResultAsResource(through(t, s, `{"action":"call","type":"resource","path":"book://1"}`)))(t)
 	equal(t, "resource", string(resource), `{"contents":[{"uri":"book://1","mimeType":"text/plain","text":"{\"n\":12345678901234567890}"}]}`)
-	resource, err = proxytool.ToolResultAsResource(through(t, s, `{"action":"call","type":"resource","path":"page://7"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resource = must.Get(proxytool.ToolResultAsResource(through(t, s, `{"action":"call","type":"resource","path":"page://7"}`)))(t)
 	equal(t, "template", string(resource), string(ask(t, s, "resources/read", `{"uri":"page://7"}`)))
 }
 
@@ -191,9 +178,7 @@ func TestAttachRefuses(t *testing.T) {
 
 func TestAttachToAServerOfNothing(t *testing.T) {
 	s := server.NewMCPServer("empty", "1", server.WithToolCapabilities(true))
-	if err := proxytool.Attach(s); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proxytool.Attach(s))
 	for _, typ := range []string{"tool", "resource", "prompt"} {
 		equal(t, typ, textOf(only(t, through(t, s, `{"action":"list","type":"`+typ+`"}`)), "resource", "text"), "[]")
 	}
@@ -207,9 +192,7 @@ func TestAttachNames(t *testing.T) {
 	if err := proxytool.Attach(s, proxytool.WithName("")); err == nil {
 		t.Error("an empty name passes")
 	}
-	if err := proxytool.Attach(s, proxytool.WithName("mcp_proxy")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proxytool.Attach(s, proxytool.WithName("mcp_proxy")))
 	item := only(t, ask(t, s, "tools/call", `{"name":"mcp_proxy","arguments":{"action":"list","type":"tool"}}`))
 	equal(t, "tools", strings.Join(namesIn(item), " "), "add break proxy")
 }
@@ -277,19 +260,14 @@ func connect(t *testing.T, s *server.MCPServer, modern bool, opts ...client.Clie
 	handler := server.NewStreamableHTTPServer(s, server.WithStateful(!modern))
 	endpoint := httptest.NewServer(handler)
 	t.Cleanup(endpoint.Close)
-	over, err := transport.NewStreamableHTTP(endpoint.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	over := must.Get(transport.NewStreamableHTTP(endpoint.URL))(t)
 	if !modern {
 		//lint:ignore SA1019 clients of the older era are served too
 		opts = append(opts, client.WithLegacyProtocolOnly())
 	}
 	c := client.NewClient(over, opts...)
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start(t.Context()))
 	var request mcp.InitializeRequest
 	request.Params.ProtocolVersion = mcp.LATEST_PROTOCOL_VERSION
 	request.Params.ClientInfo = mcp.Implementation{Name: "test", Version: "1"}
@@ -355,16 +333,10 @@ func TestAttachLetsToolsAskOverHTTP(t *testing.T) {
 			RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}}}).ToolResult(), nil
 	})
 	c := connect(t, s, true, client.WithElicitationHandler(human{}))
-	result, err := callProxy(t, c, map[string]any{"action": "call", "type": "tool", "path": "ask"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(callProxy(t, c, map[string]any{"action": "call", "type": "tool", "path": "ask"}))(t)
 	equal(t, "answer", mcp.GetTextFromContent(result.Content[0]), "accept state")
 
-	result, err = callProxy(t, c, map[string]any{"action": "batch", "operations": []any{map[string]any{"action": "call", "type": "tool", "path": "ask"}}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result = must.Get(callProxy(t, c, map[string]any{"action": "batch", "operations": []any{map[string]any{"action": "call", "type": "tool", "path": "ask"}}}))(t)
 	raw, _ := json.Marshal(result)
 	d, err := proxytool.Decode(raw)
 	if err != nil {
@@ -443,19 +415,13 @@ func TestAttachReportsProgressOfABatch(t *testing.T) {
 		t.Helper()
 		response := s.HandleMessage(s.WithContext(t.Context(), session), json.RawMessage(
 			`{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"proxy","_meta":{"progressToken":"p"},"arguments":`+arguments+`}}`))
-		raw, err := json.Marshal(response)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(json.Marshal(response))(t)
 		return rawjson.Member(raw, "result")
 	}
 	const call = `{"action":"call","type":"tool","path":"token"}`
 	equal(t, "a call has the token of its client", textOf(only(t, send(call)), "text"), "true")
 
-	d, err := proxytool.Decode(send(`{"action":"batch","operations":[` + call + `]}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(proxytool.Decode(send(`{"action":"batch","operations":[` + call + `]}`)))(t)
 	equal(t, "an operation of a batch has it", textOf(only(t, d.Items[0]), "text"), "false")
 	select {
 	case n := <-session.told:

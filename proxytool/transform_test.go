@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/proxytool"
 	"toolfinch/rawjson"
 )
@@ -16,16 +17,10 @@ func TestRoundTrips(t *testing.T) {
 		"p":   `{"description":"d","messages":[{"role":"user","content":{"type":"text","text":"x"}}],"n":12345678901234567890}`,
 		"r:/": `{"contents":[{"uri":"r:/","mimeType":"text/x-json","text":"{\"z\":9007199254740993,\"a\":1.0}"},{"uri":"r:/2","blob":"AA=="},{"uri":"r:/3","mimeType":"text/plain","text":"hi"}],"ttlMs":7,"_meta":{"k":1.0}}`,
 	}}
-	prompt, err := proxytool.ToolResultAsPrompt(use(t, source, `{"action":"call","type":"prompt","path":"p"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	prompt := must.Get(proxytool.ToolResultAsPrompt(use(t, source, `{"action":"call","type":"prompt","path":"p"}`)))(t)
 	equal(t, "prompt", string(prompt), source.answers["p"])
 
-	resource, err := proxytool.ToolResultAsResource(use(t, source, `{"action":"call","type":"resource","path":"r:/"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	resource := must.Get(proxytool.ToolResultAsResource(use(t, source, `{"action":"call","type":"resource","path":"r:/"}`)))(t)
 	equal(t, "resource", string(resource), source.answers["r:/"])
 }
 
@@ -97,10 +92,7 @@ func same(t *testing.T, what, got, want string) {
 
 func TestToolResultAsResourceDropsWhatOnlyToolsHave(t *testing.T) {
 	item := string(proxytool.ResourceAsToolContent(json.RawMessage(`{"uri":"r:/","text":"x"}`), proxytool.Label{Action: proxytool.ActionCall, Type: proxytool.TypeResource, Path: "r:/"}))
-	got, err := proxytool.ToolResultAsResource(json.RawMessage(`{"isError":false,"content":[` + item + `],"structuredContent":{},"_meta":{}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(proxytool.ToolResultAsResource(json.RawMessage(`{"isError":false,"content":[` + item + `],"structuredContent":{},"_meta":{}}`)))(t)
 	equal(t, "result", string(got), `{"contents":[{"uri":"r:/","text":"x"}],"_meta":{}}`)
 }
 
@@ -154,10 +146,7 @@ func TestDecodeByAnnotation(t *testing.T) {
 		{"an empty list", `"annotations":{"proxyAction":"list","proxyType":"prompt","dataType":"Prompt","many":true}`, ` [ ] `, proxytool.DataPrompt},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			d, err := proxytool.Decode(answer(test.annotations, test.text))
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(proxytool.Decode(answer(test.annotations, test.text)))(t)
 			equal(t, "data", d.Label.Data, test.data)
 			want := []string{test.text}
 			if d.Label.Many != nil && *d.Label.Many {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"toolfinch/group"
+	"toolfinch/internal/leeway"
 	"toolfinch/printable"
 	"toolfinch/rawjson"
 )
@@ -102,7 +103,7 @@ func (p *process) live(targets []target) {
 	s := p.host.settings
 	// -B: the bytecode of an edit within the same second would be stale.
 	cmd := exec.Command(s.Command, "-B", "-X", "utf8", "-c", fmt.Sprintf(boot, len(hostSource)))
-	cmd.Dir, cmd.Env, cmd.WaitDelay = s.Dir, group.Environment(s.Env, s.InheritEnv), p.host.grace
+	cmd.Dir, cmd.Env, cmd.WaitDelay = s.Dir, group.Environment(s.Env, s.InheritEnv), leeway.Of(grace)
 	cmd.Env = append(cmd.Env, "PYTHONSAFEPATH=1") // 3.13 imports from the folder before it runs anything
 	group.Own(cmd)
 	words, stderr := io.Pipe()
@@ -150,7 +151,7 @@ func startError(command string, err error) *Error {
 // prepare loads again what an earlier process had, before calls need it.
 func (p *process) prepare(targets []target) {
 	for _, one := range targets {
-		ctx, cancel := context.WithTimeout(p.life, p.host.loadTime)
+		ctx, cancel := context.WithTimeout(p.life, leeway.Of(loadTime))
 		_, _ = p.load(ctx, one) // its calls will say why
 		cancel()
 	}
@@ -230,7 +231,7 @@ func (p *process) await(ctx context.Context, o order, tool func(context.Context,
 		return reply{}, why
 	}
 	if errors.Is(why, context.DeadlineExceeded) {
-		why = failed("no answer within %s", p.host.loadTime)
+		why = failed("no answer within %s", leeway.Of(loadTime))
 	}
 	p.cancel(c, o)
 	return reply{}, why
@@ -238,7 +239,7 @@ func (p *process) await(ctx context.Context, o order, tool func(context.Context,
 
 // cancel cancels a call whose time is over, and ends Python if that does not end it.
 func (p *process) cancel(c *pending, o order) {
-	ctx, stop := context.WithTimeout(context.Background(), p.host.grace)
+	ctx, stop := context.WithTimeout(context.Background(), leeway.Of(grace))
 	defer stop()
 	p.send(ctx, order{Do: "cancel", ID: o.ID})
 	select {

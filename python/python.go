@@ -81,6 +81,8 @@ type Request struct {
 const MaxAnswer = 16 << 20
 
 const (
+	loadTime    = 10 * time.Second // of the import of one module, and of the start
+	grace       = 2 * time.Second  // of a function that was cancelled
 	maxCalls    = 1000             // at a time
 	calm        = 10 * time.Second // after it Python does not count as one that crashes at once
 	mostBackOff = 30 * time.Second
@@ -124,8 +126,6 @@ type module struct {
 type Host struct {
 	settings Settings
 	log      *slog.Logger
-	loadTime time.Duration // of the import of one module, and of the start
-	grace    time.Duration // of a function that was cancelled
 
 	mu      sync.Mutex // guards what follows; never held over I/O
 	running *process   // nil: none
@@ -158,7 +158,7 @@ func stampOf(path string) stamp {
 // New returns a Host that does not run yet. What functions print goes to log.
 func New(settings Settings, log *slog.Logger) *Host {
 	settings.Command = cmp.Or(settings.Command, DefaultCommand())
-	return &Host{settings: settings, log: log, loadTime: leeway.Of(10 * time.Second), grace: leeway.Of(2 * time.Second), modules: map[target]module{}, files: map[string]stamp{}}
+	return &Host{settings: settings, log: log, modules: map[target]module{}, files: map[string]stamp{}}
 }
 
 // Current returns h if it is what another configuration wants: the settings are the
@@ -199,7 +199,7 @@ func (h *Host) Load(kind Kind, path string) ([]Function, error) {
 	if ok {
 		return known.functions, known.err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), h.loadTime)
+	ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(loadTime))
 	defer cancel()
 	var got reply
 	p, err := h.process(ctx)

@@ -10,7 +10,7 @@ import (
 )
 
 func TestEncodeLeavesTextAsItIs(t *testing.T) {
-	for _, text := range []string{"", "plain", "a < b && c > d", "line\nbreak", `back\slash "quoted"`, "ünïcode 😀", "\u2028", "tab\t", "\x7f"} {
+	for _, text := range []string{"", "plain", "a < b && c > d", "line\nbreak", `\`, `"`, "~", " ", "\x1f", `back\slash "quoted"`, "ünïcode 😀", "\u2028", "tab\t", "\x7f"} {
 		encoded, err := rawjson.Encode(text)
 		if err != nil || string(encoded) != string(rawjson.Quote(text)) || string(encoded) != string(rawjson.Of(text)) {
 			t.Errorf("Encode(%q) = %s, %v; Quote: %s; Of: %s", text, encoded, err, rawjson.Quote(text), rawjson.Of(text))

@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 func TestSetKeepsEveryOtherByte(t *testing.T) {
@@ -40,10 +42,7 @@ func FuzzSetAgreesWithEncodingJSON(f *testing.F) {
 		if json.Unmarshal(object, &before) != nil || before == nil {
 			t.Skip()
 		}
-		got, err := Set(object, "name", []byte(`"new"`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		got := must.Get(Set(object, "name", []byte(`"new"`)))(t)
 		var after map[string]json.RawMessage
 		if err := json.Unmarshal(got, &after); err != nil {
 			t.Fatalf("Set(%s) = %s: %v", object, got, err)
@@ -67,7 +66,7 @@ func TestInt(t *testing.T) {
 		}
 	}
 	for _, raw := range []string{``, `1.5`, `"x"`, `""`, `"null"`, `null`, `true`, `[1]`, `1e100`, `"\"1\""`} {
-		if got, ok := Int([]byte(raw)); ok {
+		if got, ok := Int([]byte(raw)); ok || got != 0 {
 			t.Errorf("Int(%s) = %d", raw, got)
 		}
 	}
@@ -83,6 +82,48 @@ func TestDepth(t *testing.T) {
 		value := []byte(strings.Repeat("[", depth) + strings.Repeat("]", depth))
 		if Depth(value) != depth || json.Valid(value) != valid {
 			t.Errorf("%d levels: Depth is %d, valid %t", depth, Depth(value), json.Valid(value))
+		}
+	}
+}
+
+func TestMembers(t *testing.T) {
+	for object, want := range map[string][]string{
+		` { "a" : 1 , "b,}":[2], "a":{} } `: {"a=1", "b,}=[2]", "a={}"},
+		`{"\u0061\"":1}`:                    {`a"=1`},
+		`{}`:                                nil,
+		``:                                  nil,
+		`["a":1]`:                           nil,
+		`{"a":1;"b":2}`:                     {"a=1;\"b\":2"},
+		`{"a" 1}`:                           nil,
+		`{"a":`:                             nil,
+		`{"a":1,`:                           {"a=1"},
+		`{"a":"x`:                           {`a="x`},
+	} {
+		var got []string
+		for name, value := range Members([]byte(object)) {
+			got = append(got, name+"="+string(value))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("Members(%s) = %q, want %q", object, got, want)
+		}
+		for range Members([]byte(object)) {
+			break
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	for raw, want := range map[string]string{`"a"`: "a", `"a\u0062\""`: `ab"`, `""`: "", `"`: "", ``: "", `"a`: "", `a"`: "", `7`: "", `null`: "", "\"\xff\"": "\uFFFD"} {
+		if got := Text([]byte(raw)); got != want {
+			t.Errorf("Text(%s) = %q, want %q", raw, got, want)
+		}
+	}
+}
+
+func TestOneLine(t *testing.T) {
+	for message, want := range map[string]string{`{ "a" : 1 }`: `{ "a" : 1 }`, "{\n \"a\":\r\n1.0 }": `{"a":1.0}`, "{\"a\":\r\n": `{"a":`, "[1,\r2]": `[1,2]`} {
+		if got := string(OneLine([]byte(message))); got != want {
+			t.Errorf("OneLine(%q) = %q, want %q", message, got, want)
 		}
 	}
 }

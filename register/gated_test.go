@@ -384,7 +384,7 @@ func TestProvisionsFollowTheCatalog(t *testing.T) {
 		source.change(step.change)
 		live.Sync()
 		await(t, changes, "tools/list_changed")
-		if _, state := live.gate.Provisions("principal ann"); names() != step.want || state.Usage.Tools != step.usage {
+		if _, state := live.gate.Provisions("principal ann", nil); names() != step.want || state.Usage.Tools != step.usage {
 			t.Errorf("%s: listed %s, usage %+v", step.what, names(), state.Usage)
 		}
 	}
@@ -407,7 +407,7 @@ func TestAPinnedToolIsListedOnceAndDoesNotCount(t *testing.T) {
 	if got := listed(t, answer[len(answer)-1]); !slices.Equal(got, []string{"provision", "unprovision", "srv_a"}) {
 		t.Errorf("listed %v", got)
 	}
-	if all, state := live.gate.Provisions("principal ann"); len(all) != 0 || state.Usage != (gate.Usage{}) {
+	if all, state := live.gate.Provisions("principal ann", nil); len(all) != 0 || state.Usage != (gate.Usage{}) {
 		t.Errorf("provisions %v, usage %+v", all, state.Usage)
 	}
 	if got := provision(t, live, "principal ann", 0, "srv_a", "srv_b"); idsOf(got.Kept) != "srv_a" || idsOf(got.Added) != "srv_b" {

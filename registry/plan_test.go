@@ -9,22 +9,17 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/rawjson"
 )
 
 // documented are the servers of the registry's own documentation and seed.
 func documented(t *testing.T) map[string]Listing {
 	t.Helper()
-	data, err := os.ReadFile("../testdata/registry/servers.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	data := must.Get(os.ReadFile("../testdata/registry/servers.json"))(t)
 	all := map[string]Listing{}
 	for raw := range rawjson.Elements(data) {
-		l, err := listing(rawjson.Of(map[string]json.RawMessage{"server": raw}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		l := must.Get(listing(rawjson.Of(map[string]json.RawMessage{"server": raw})))(t)
 		all[l.Name] = l
 	}
 	return all
@@ -52,10 +47,7 @@ func TestDocumentedServersAreStartedAsTheirPublishersMeantIt(t *testing.T) {
 		{"io.modelcontextprotocol.anonymous/mcp-fs", 0, nil, "https://mcp-fs.anonymous.modelcontextprotocol.io/http"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			p, err := servers[c.name].Ways[c.way].Plan("s", "", c.given)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(servers[c.name].Ways[c.way].Plan("s", "", c.given))(t)
 			if got := written(p); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}
@@ -75,10 +67,7 @@ func written(p Plan) string {
 
 func wayOf(t *testing.T, field, document string) Way {
 	t.Helper()
-	l, err := listing([]byte(`{"server": {"name": "a/b", "` + field + `": [` + document + `]}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(listing([]byte(`{"server": {"name": "a/b", "` + field + `": [` + document + `]}}`)))(t)
 	return l.Ways[0]
 }
 
@@ -109,10 +98,7 @@ func TestInputsBecomeTexts(t *testing.T) {
 			"https://x.example.com/$${HOME} A=$${HOME}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			p, err := wayOf(t, c.field, c.document).Plan("s", "", c.given)
-			if err != nil {
-				t.Fatal(err)
-			}
+			p := must.Get(wayOf(t, c.field, c.document).Plan("s", "", c.given))(t)
 			if got := written(p); got != c.want {
 				t.Errorf("got  %s\nwant %s", got, c.want)
 			}

@@ -8,16 +8,15 @@ import (
 	"sync/atomic"
 	"testing"
 	"time"
+
+	"toolfinch/internal/must"
 )
 
 func serve(t *testing.T, handler http.HandlerFunc) *Registry {
 	t.Helper()
 	server := httptest.NewServer(handler)
 	t.Cleanup(server.Close)
-	r, err := New(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(New(server.URL))(t)
 	r.Pause = time.Nanosecond
 	return r
 }
@@ -139,10 +138,7 @@ func TestTheAddressMayNameTheVersionOfTheAPI(t *testing.T) {
 			path.Store(req.URL.EscapedPath())
 			fmt.Fprint(w, `{"servers": []}`)
 		})
-		at, err := New("http://" + r.base.Host + base)
-		if err != nil {
-			t.Fatal(err)
-		}
+		at := must.Get(New("http://" + r.base.Host + base))(t)
 		if _, err := at.Search(t.Context(), "", 1); err != nil || path.Load() != want {
 			t.Errorf("%q: %v, %v", base, path.Load(), err)
 		}

@@ -98,7 +98,7 @@ func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q Provisio
 	if err := p.checkProvision(&q); err != nil {
 		return ProvisionAnswer{}, err
 	}
-	request := gate.Request{Fit: q.Query != "", MaxTokens: q.MaxTokens, TTL: q.TTL, Session: call.Session}
+	request := gate.Request{Fit: q.Query != "", MaxTokens: q.MaxTokens, TTL: q.TTL, Has: p.catalog.has, Session: call.Session}
 	var answer ProvisionAnswer
 	var err error
 	if request.Fit {
@@ -140,7 +140,7 @@ func (p *provisioner) unsure(owner string, answer ProvisionAnswer, found []*tool
 		answer.Nearest = append(answer.Nearest, ProvisionedTool{ToolID: t.Name, Tokens: p.catalog.Tokens(t)})
 	}
 	answer.Note = noteUnsure
-	_, answer.State = p.gate.Provisions(owner)
+	_, answer.State = p.gate.Provisions(owner, p.catalog.has)
 	return answer
 }
 
@@ -194,7 +194,7 @@ func (p *provisioner) Unprovision(ctx context.Context, call *tool.Call, ids []st
 			answer.NotProvisioned = append(answer.NotProvisioned, t.Name)
 		}
 	}
-	_, answer.State = p.gate.Provisions(owner)
+	_, answer.State = p.gate.Provisions(owner, p.catalog.has)
 	return answer, nil
 }
 
@@ -204,8 +204,14 @@ func (p *provisioner) Provisions(call *tool.Call) (ProvisionList, error) {
 	if !p.gated() {
 		return ProvisionList{}, ErrNotGated
 	}
-	now, state := p.gate.Provisions(call.Owner())
+	now, state := p.gate.Provisions(call.Owner(), p.catalog.has)
 	return ProvisionList{p.catalog.provisioned(now, false), state}, nil
+}
+
+// has reports whether the catalog has a tool.
+func (c *Catalog) has(id tool.ID) bool {
+	_, ok := c.ByID(id)
+	return ok
 }
 
 // provisioned describes these tools for an answer, with definitions if whole is set.

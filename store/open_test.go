@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"bytes"
@@ -11,443 +11,184 @@ import (
 	"maps"
 	"math/rand/v2"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
-	"toolfinch/tool"
+	"toolfinch/store"
+	. "toolfinch/store/storetest"
 )
 
-// TestMain lets the test binary be another process with the same directory.
-func TestMain(m *testing.M) {
-	if dir := os.Getenv("TOOLFINCH_TEST_OTHER_PROCESS"); dir != "" {
-		if err := otherProcess(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	if dir := os.Getenv("TOOLFINCH_TEST_OTHER_ACCOUNTS"); dir != "" {
-		if err := keepAccounts(dir); err != nil {
-			fmt.Fprintln(os.Stderr, err)
-			os.Exit(1)
-		}
-		os.Exit(0)
-	}
-	os.Exit(m.Run())
-}
-
-const rounds = 20
-
-func otherProcess(dir string) error {
-	ctx := context.Background()
-	s, err := Open(ctx, dir, slog.New(slog.NewTextHandler(os.Stderr, nil)))
-	if err != nil {
-		return err
-	}
-	if !s.Durable() {
-		return errors.New("not durable")
-	}
-	own := fmt.Sprint("process", os.Getpid())
-	for i := range rounds {
-		for _, server := range []string{own, "both"} {
-			d, err := tool.ParseDef(server, fmt.Appendf(nil, `{"name":"tool%d","by":%q}`, i, own))
-			if err != nil {
-				return err
-			}
-			if _, err := s.PutServer(ctx, Upstream{Name: server}, []*tool.Def{d}, nil); err != nil {
-				return err
-			}
-		}
-		if _, err := s.Tools(ctx); err != nil {
-			return err
-		}
-	}
-	return s.Close()
-}
-
-func TestProcessesShareADirectory(t *testing.T) {
-	if testing.Short() {
-		t.Skip("a race between processes is none that the race detector finds")
-	}
-	for name, prepare := range map[string]func(dir string) error{
-		"new": func(string) error { return nil },
-		"damaged": func(dir string) error {
-			return os.WriteFile(filepath.Join(dir, fileName), []byte("no database"), 0o600)
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			dir := t.TempDir()
-			if err := prepare(dir); err != nil {
-				t.Fatal(err)
-			}
-			var others []*exec.Cmd
-			var output [4]bytes.Buffer
-			for i := range output {
-				cmd := exec.CommandContext(t.Context(), os.Args[0])
-				cmd.Env = append(os.Environ(), "TOOLFINCH_TEST_OTHER_PROCESS="+dir)
-				cmd.Stderr = &output[i]
-				if err := cmd.Start(); err != nil {
-					t.Fatal(err)
-				}
-				others = append(others, cmd)
-			}
-			for i, cmd := range others {
-				if err := cmd.Wait(); err != nil {
-					t.Errorf("%v: %s", err, &output[i])
-				}
-			}
-			s := open(t, dir)
-			if got := tools(t, s); len(got) != len(others)+1 || got[0].ID.String() != fmt.Sprint("both.tool", rounds-1) {
-				t.Errorf("got %v", ids(got))
-			}
-			aside := movedAside(t, dir)
-			if want := len(name) - len("new"); (len(aside) > 0) != (want > 0) || len(aside) > 1 {
-				t.Errorf("moved aside: %v", aside)
-			}
-		})
-	}
-}
-
-// movedAside lists what replaced databases became, without -wal and -shm.
-func movedAside(t testing.TB, dir string) (out []string) {
-	t.Helper()
-	found, err := filepath.Glob(filepath.Join(dir, fileName+".*"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, path := range found {
-		if !strings.HasSuffix(path, "-wal") && !strings.HasSuffix(path, "-shm") {
-			out = append(out, path)
-		}
-	}
-	return out
-}
-
-// execute runs SQL on a database, past the store.
-func execute(t testing.TB, path, statements string) {
-	t.Helper()
-	db, err := sql.Open("sqlite", path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, err = db.Exec(statements)
-	if err := errors.Join(err, db.Close()); err != nil {
-		t.Fatal(err)
-	}
-}
-
-func version(t testing.TB, s *Store) (v int) {
-	t.Helper()
-	if err := s.db.QueryRow(`PRAGMA user_version`).Scan(&v); err != nil {
-		t.Fatal(err)
-	}
-	return v
-}
-
-func schema(t testing.TB, s *Store) (out string) {
-	t.Helper()
-	if err := s.db.QueryRow(`SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema ORDER BY name)`).Scan(&out); err != nil {
-		t.Fatal(err)
-	}
-	return out
-}
-
-func TestAnOldDatabaseIsMigratedOnce(t *testing.T) {
-	dir := t.TempDir()
-	statements, err := os.ReadFile(filepath.Join("testdata", "version1.sql"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	execute(t, filepath.Join(dir, fileName), string(statements))
-
-	fresh := open(t, t.TempDir())
-	for _, opening := range []string{"first", "second"} {
-		s := open(t, dir)
-		if got, want := version(t, s), version(t, fresh); got != want {
-			t.Errorf("%s: version %d, want %d", opening, got, want)
-		}
-		if got, want := schema(t, s), schema(t, fresh); got != want {
-			t.Errorf("%s: schema %s\nwant %s", opening, got, want)
-		}
-		if got := ids(tools(t, s)); !slices.Equal(got, []string{"clock.now"}) {
-			t.Errorf("%s: tools %v", opening, got)
-		}
-		if got, err := s.Servers(t.Context()); err != nil || len(got) != 1 || got[0].Instructions != "Tells the time." ||
-			got[0].Capabilities != nil || got[0].Interactive {
-			t.Errorf("%s: servers %+v, %v", opening, got, err)
-		}
-		if err := s.Close(); err != nil {
-			t.Fatal(err)
-		}
-	}
-	works(t, open(t, dir))
-	if got := movedAside(t, dir); got != nil {
-		t.Errorf("moved aside: %v", got)
-	}
-}
-
 func TestEveryStateOfTheDiskOpens(t *testing.T) {
-	db := func(dir string) string { return filepath.Join(dir, fileName) }
-	write := func(path, content string) error { return os.WriteFile(path, []byte(content), 0o600) }
-	for _, test := range []struct {
-		name    string
-		prepare func(t *testing.T, dir string) (data string, err error)
+	place := func(prepare func(t *testing.T, dir string)) func(t *testing.T, dir string) string {
+		return func(t *testing.T, dir string) string { prepare(t, dir); return dir }
+	}
+	content := func(text string) func(t *testing.T, dir string) string {
+		return place(func(t *testing.T, dir string) { write(t, file(dir), []byte(text)) })
+	}
+	database := func(statements string) func(t *testing.T, dir string) string {
+		return place(func(t *testing.T, dir string) { execute(t, dir, statements) })
+	}
+	for name, test := range map[string]struct {
+		prepare func(t *testing.T, dir string) (data string)
 		durable bool
 		aside   string // part of the name it was moved to
 	}{
-		{"missing", func(_ *testing.T, dir string) (string, error) { return filepath.Join(dir, "a", "b"), nil }, true, ""},
-		{"empty file", func(_ *testing.T, dir string) (string, error) { return dir, write(db(dir), "") }, true, ""},
-		{"text", func(_ *testing.T, dir string) (string, error) {
-			return dir, write(db(dir), strings.Repeat("not a database\n", 1000))
-		}, true, ".corrupt-"},
-		{"short text", func(_ *testing.T, dir string) (string, error) { return dir, write(db(dir), "x") }, true, ""}, // SQLite takes it for an empty one
-		{"someone else's database", func(t *testing.T, dir string) (string, error) {
-			execute(t, db(dir), `CREATE TABLE tools (id INTEGER); INSERT INTO tools VALUES (1)`)
-			return dir, nil
-		}, true, ".corrupt-"},
-		{"right version, wrong tables", func(t *testing.T, dir string) (string, error) {
-			execute(t, db(dir), `CREATE TABLE servers (name TEXT); PRAGMA user_version = 3`)
-			return dir, nil
-		}, true, ".corrupt-"},
-		{"negative version", func(t *testing.T, dir string) (string, error) {
-			execute(t, db(dir), `PRAGMA user_version = -1`)
-			return dir, nil
-		}, true, ".corrupt-"},
-		{"newer", func(t *testing.T, dir string) (string, error) {
-			execute(t, db(dir), `CREATE TABLE future (x); INSERT INTO future VALUES (1); PRAGMA user_version = 1000`)
-			return dir, nil
-		}, true, ".newer-"},
-		{"garbage for a lock", func(_ *testing.T, dir string) (string, error) {
-			return dir, write(filepath.Join(dir, lockName), strings.Repeat("garbage", 1000))
-		}, true, ""},
-		{"a directory for a database", func(_ *testing.T, dir string) (string, error) { return dir, os.Mkdir(db(dir), 0o700) }, false, ""},
-		{"a directory for a lock", func(_ *testing.T, dir string) (string, error) {
-			return dir, os.Mkdir(filepath.Join(dir, lockName), 0o700)
+		"missing":                     {func(_ *testing.T, dir string) string { return filepath.Join(dir, "a", "b") }, true, ""},
+		"empty file":                  {content(""), true, ""},
+		"text":                        {content(strings.Repeat("not a database\n", 1000)), true, ".corrupt-"},
+		"short text":                  {content("x"), true, ""}, // SQLite takes it for an empty one
+		"someone else's database":     {database(`CREATE TABLE tools (id INTEGER); INSERT INTO tools VALUES (1)`), true, ".corrupt-"},
+		"right version, wrong tables": {database(`CREATE TABLE servers (name TEXT); PRAGMA user_version = 3`), true, ".corrupt-"},
+		"negative version":            {database(`PRAGMA user_version = -1`), true, ".corrupt-"},
+		"newer":                       {database(`CREATE TABLE future (x); INSERT INTO future VALUES (1); PRAGMA user_version = 1000`), true, ".newer-"},
+		"provisions missing":          {without("provisions"), true, ".corrupt-"},
+		"savings missing":             {without("savings"), true, ".corrupt-"},
+		"garbage for a lock":          {place(func(t *testing.T, dir string) { write(t, lockOf(dir), bytes.Repeat([]byte("garbage"), 1000)) }), true, ""},
+		"a directory for a database":  {place(func(t *testing.T, dir string) { must(t, os.Mkdir(file(dir), 0o700)) }), false, ""},
+		"a directory for a lock":      {place(func(t *testing.T, dir string) { must(t, os.Mkdir(lockOf(dir), 0o700)) }), false, ""},
+		"a file for the directory":    {func(t *testing.T, dir string) string { write(t, file(dir), nil); return file(dir) }, false, ""},
+		"a file above the directory": {func(t *testing.T, dir string) string {
+			write(t, file(dir), nil)
+			return filepath.Join(file(dir), "data")
 		}, false, ""},
-		{"a file for the directory", func(_ *testing.T, dir string) (string, error) {
-			file := filepath.Join(dir, "file")
-			return file, write(file, "")
-		}, false, ""},
-		{"below a file", func(_ *testing.T, dir string) (string, error) {
-			file := filepath.Join(dir, "file")
-			return filepath.Join(file, "data"), write(file, "")
-		}, false, ""},
-		{"no permission", func(t *testing.T, dir string) (string, error) {
+		"a directory without permission": {place(func(t *testing.T, dir string) {
 			if os.Geteuid() <= 0 {
 				t.Skip("root may write everywhere")
 			}
 			t.Cleanup(func() { os.Chmod(dir, 0o700) })
-			return dir, os.Chmod(dir, 0o500)
-		}, false, ""},
+			must(t, os.Chmod(dir, 0o500))
+		}), false, ""},
 	} {
-		t.Run(test.name, func(t *testing.T) {
-			dir, err := test.prepare(t, t.TempDir())
-			if err != nil {
-				t.Fatal(err)
-			}
+		t.Run(name, func(t *testing.T) {
+			dir := test.prepare(t, t.TempDir())
 			var log bytes.Buffer
-			s, err := Open(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			s, err := store.Open(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)))
+			must(t, err)
 			defer s.Close()
 			if s.Durable() != test.durable {
 				t.Errorf("durable: %v, want %v", s.Durable(), test.durable)
 			}
-			works(t, s)
-
+			Works(t, s)
 			warnings := 0
 			if test.aside != "" || !test.durable {
 				warnings = 1
 			}
 			if strings.Count(log.String(), "\n") != warnings {
-				t.Errorf("want %d line in the log:\n%s", warnings, &log)
+				t.Errorf("want %d lines in the log:\n%s", warnings, &log)
 			}
 			aside := movedAside(t, dir)
-			switch {
-			case test.aside == "" && len(aside) > 0, test.aside != "" && (len(aside) != 1 || !strings.Contains(aside[0], test.aside)):
-				t.Errorf("moved aside: %v, want %q", aside, test.aside)
-			case test.aside == ".newer-":
-				execute(t, aside[0], `INSERT INTO future SELECT x FROM future`) // still a whole database
+			if test.aside == "" && len(aside) > 0 || test.aside != "" && (len(aside) != 1 || !strings.Contains(aside[0], test.aside)) {
+				t.Fatalf("moved aside: %v, want %q", aside, test.aside)
+			}
+			if test.aside == ".newer-" { // still a whole database
+				db, err := sql.Open("sqlite", aside[0])
+				must(t, err)
+				_, err = db.Exec(`INSERT INTO future SELECT x FROM future`)
+				must(t, err, db.Close())
 			}
 		})
 	}
 }
 
-// damaged is how often each kind of damage is done to each file.
-const damaged = 6
+func lockOf(dir string) string { return filepath.Join(dir, "toolfinch.lock") }
 
-// TestOpenGivesUpOnNothing damages a database, its log and its shared memory
-// in many ways. Whatever is left, the store opens, works, and opens again.
+// without prepares a database that lacks a table, though its version has it.
+func without(table string) func(t *testing.T, dir string) string {
+	return func(t *testing.T, dir string) string {
+		must(t, Open(t, dir).Close())
+		execute(t, dir, `DROP TABLE `+table)
+		return dir
+	}
+}
+
+// Whatever damage is done to a database, its log or its shared memory, the store opens, works, and opens again.
 func TestOpenGivesUpOnNothing(t *testing.T) {
-	whole := snapshot(t)
+	const times = 3 // each kind of damage to each file
+	whole := unclosed(t)
 	random := rand.New(rand.NewPCG(1, 2))
-	damages := map[string]func(content []byte) []byte{}
-	for i := range damaged {
-		damages[fmt.Sprintf("truncated %d", i)] = func(content []byte) []byte {
-			// Small sizes, page boundaries and anywhere.
-			n := []int{i, 90 + i, 4096 * (1 + i), 4096*i + 1, random.IntN(len(content))}[i%5]
-			return content[:min(n, len(content))]
-		}
-		damages[fmt.Sprintf("flipped %d", i)] = func(content []byte) []byte {
-			for range 1 + i*i {
-				content[random.IntN(len(content))] ^= byte(1 + random.IntN(255))
-			}
-			return content
-		}
-		damages[fmt.Sprintf("header byte %d", i)] = func(content []byte) []byte {
-			content[16+random.IntN(84)] ^= byte(1 + random.IntN(255))
-			return content
-		}
-		damages[fmt.Sprintf("page zeroed %d", i)] = func(content []byte) []byte {
-			from := 4096 * random.IntN(1+len(content)/4096)
-			clear(content[min(from, len(content)):min(from+4096, len(content))])
-			return content
-		}
-	}
-	durable, runs := 0, 0
-	for _, file := range slices.Sorted(maps.Keys(whole)) {
-		for _, how := range slices.Sorted(maps.Keys(damages)) { // sorted: the seed is fixed
-			dir := t.TempDir()
-			for name, content := range whole {
-				if name == file {
-					content = damages[how](bytes.Clone(content))
+	for _, name := range slices.Sorted(maps.Keys(whole)) { // sorted: the seed is fixed
+		size := len(whole[name])
+		for i := range times {
+			for _, damage := range []struct {
+				how string
+				do  func(content []byte) []byte
+			}{
+				{"truncated", func(content []byte) []byte {
+					return content[:min([]int{90, 4096 * 2, random.IntN(size)}[i], size)]
+				}},
+				{"flipped", func(content []byte) []byte {
+					for range 1 + i*i {
+						content[random.IntN(size)] ^= byte(1 + random.IntN(255))
+					}
+					return content
+				}},
+				{"header byte", func(content []byte) []byte { content[16+random.IntN(84)] ^= byte(1 + random.IntN(255)); return content }},
+				{"page zeroed", func(content []byte) []byte {
+					from := min(4096*random.IntN(1+size/4096), size)
+					clear(content[from:min(from+4096, size)])
+					return content
+				}},
+			} {
+				dir := t.TempDir()
+				for of, content := range whole {
+					if of == name {
+						content = damage.do(bytes.Clone(content))
+					}
+					write(t, filepath.Join(dir, of), content)
 				}
-				if err := os.WriteFile(filepath.Join(dir, name), content, 0o600); err != nil {
-					t.Fatal(err)
+				for range 2 {
+					s := Open(t, dir)
+					if !s.Durable() {
+						t.Errorf("%s, %s %d: it is left in memory, though the directory can be written", name, damage.how, i)
+					}
+					Tools(t, s)
+					Works(t, s)
+					must(t, s.Close())
+				}
+				if t.Failed() {
+					t.Fatalf("%s, %s %d", name, damage.how, i)
 				}
 			}
-			runs++
-			if t.Run(file+"/"+how, func(t *testing.T) { openTwice(t, dir) }); open(t, dir).Durable() {
-				durable++
-			}
-		}
-	}
-	if durable != runs {
-		t.Errorf("%d of %d were left in memory, though the directory can be written", runs-durable, runs)
-	}
-}
-
-func openTwice(t *testing.T, dir string) {
-	for range 2 {
-		s := open(t, dir)
-		tools(t, s)
-		works(t, s)
-		if err := s.Close(); err != nil {
-			t.Error(err)
 		}
 	}
 }
 
-// snapshot returns the files of a store that was not closed: half of its
-// content is in the write-ahead log.
-func snapshot(t *testing.T) map[string][]byte {
+// unclosed returns the files of a store that was not closed: half of its content is in the write-ahead log.
+func unclosed(t *testing.T) map[string][]byte {
 	t.Helper()
 	dir := t.TempDir()
-	s := open(t, dir)
-	put(t, s, "first", somewhatReal(t, "first", 60)...)
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	s = open(t, dir)
-	put(t, s, "second", somewhatReal(t, "second", 60)...)
-	put(t, s, "first", somewhatReal(t, "first", 30)...)
+	s := Open(t, dir)
+	Put(t, s, "first", Many(t, "first", 60)...)
+	must(t, s.Close())
+	s = Open(t, dir)
+	Put(t, s, "second", Many(t, "second", 60)...)
+	Put(t, s, "first", Many(t, "first", 30)...)
 	out := map[string][]byte{}
 	for _, suffix := range []string{"", "-wal", "-shm"} {
-		content, err := os.ReadFile(filepath.Join(dir, fileName+suffix))
+		content, err := os.ReadFile(file(dir) + suffix)
 		if err != nil || len(content) == 0 {
 			t.Fatalf("%s: %d bytes, %v", suffix, len(content), err)
 		}
-		out[fileName+suffix] = content
+		out[filepath.Base(file(dir))+suffix] = content
 	}
 	return out
 }
 
-// To make a database and to read it takes as long as it takes: only others are not waited for.
-func TestASlowMachineOpensItsDatabase(t *testing.T) {
-	dir := t.TempDir()
-	for range 2 { // it is made, and it is there
-		lock, err := openLock(t.Context(), filepath.Join(dir, lockName))
-		if err != nil {
-			t.Fatal(err)
-		}
-		db, err := openOrReplace(t.Context(), filepath.Join(dir, fileName), lock, 0, slog.New(slog.DiscardHandler))
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := errors.Join(db.Close(), lock.Close()); err != nil {
-			t.Fatal(err)
-		}
-	}
-}
-
-func TestADatabaseInUseIsNeverMoved(t *testing.T) {
-	for name, test := range map[string]struct {
-		prepare string
-		want    error
-	}{
-		"locked": {`PRAGMA user_version`, nil},
-		"newer":  {`PRAGMA user_version = 1000`, errNewer},
-	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel() // it is found useless until time runs out
-			dir := t.TempDir()
-			user := open(t, dir)
-			if _, err := user.db.Exec(test.prepare); err != nil {
-				t.Fatal(err)
-			}
-			tx, err := user.db.Begin()
-			if err != nil {
-				t.Fatal(err)
-			}
-			if test.want != nil {
-				err = tx.Rollback()
-			} else {
-				defer tx.Rollback()
-			}
-			if err != nil {
-				t.Fatal(err)
-			}
-			ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
-			defer cancel()
-			s, err := openDir(ctx, dir, slog.New(slog.DiscardHandler))
-			if err == nil {
-				err = s.Close()
-			}
-			if !errors.Is(err, test.want) {
-				t.Errorf("got %v, want %v", err, test.want)
-			}
-			if aside := movedAside(t, dir); aside != nil {
-				t.Errorf("moved aside: %v", aside)
-			}
-			if now, err := os.Stat(user.path); err != nil || !os.SameFile(now, user.file) {
-				t.Errorf("the database in use was replaced: %v", err)
-			}
-		})
-	}
-}
-
 func TestWhatWasInUseIsReplacedOnceItIsNot(t *testing.T) {
 	dir := t.TempDir()
-	user := open(t, dir)
-	if _, err := user.db.Exec(`PRAGMA user_version = 1000`); err != nil {
-		t.Fatal(err)
-	}
-	opened := make(chan *Store)
+	user := Open(t, dir)
+	execute(t, dir, `PRAGMA user_version = 1000`)
+	opened := make(chan *store.Store)
 	go func() {
-		s, err := Open(context.Background(), dir, slog.New(slog.DiscardHandler))
+		s, err := store.Open(context.Background(), dir, slog.New(slog.DiscardHandler))
 		if err != nil {
 			t.Error(err)
 		}
 		opened <- s
 	}()
-	if err := user.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, user.Close())
 	s := <-opened
 	defer s.Close()
 	if !s.Durable() || len(movedAside(t, dir)) != 1 {
@@ -459,72 +200,142 @@ func TestOpenStopsWithItsContext(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if s, err := Open(ctx, dir, slog.New(slog.DiscardHandler)); !errors.Is(err, context.Canceled) {
+	if s, err := store.Open(ctx, dir, slog.New(slog.DiscardHandler)); !errors.Is(err, context.Canceled) {
 		t.Errorf("%v, %v", s, err)
 	}
-	if _, err := os.Stat(filepath.Join(dir, fileName)); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := os.Stat(file(dir)); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("it made a database: %v", err)
 	}
 }
 
-// What a version without kinds knew is known afterwards: tools in their order,
-// since when, and everything beside them but what they cost, which was counted
-// otherwise.
-func TestKindsComeIntoAnOldDatabaseWithEverythingKept(t *testing.T) {
-	dir := t.TempDir()
-	var old strings.Builder
-	names, err := fs.Glob(migrations, "migrations/sqlite/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	const without = 5
-	for _, name := range names[:without] {
-		statements, err := migrations.ReadFile(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		old.Write(statements)
-	}
-	listed := defs(t, "s", `{"name":"z"}`, `{"name":"a"}`)
-	fmt.Fprintf(&old, `INSERT INTO servers VALUES ('s', 'legacy', NULL, 'Use it.', 5);`)
-	for i, d := range listed {
-		fmt.Fprintf(&old, `INSERT INTO tools VALUES ('s', '%s', %d, '%s', 1, 2, CAST('%s' AS BLOB));`, d.ID.Name, i, d.Hash, d.Raw)
-	}
-	fmt.Fprintf(&old, `INSERT INTO tokens VALUES ('%s', 7);`, listed[0].Hash)
-	old.WriteString(`INSERT INTO clients VALUES ('agent 1', 1, 1);
-		INSERT INTO spaces VALUES (1, 'm'); INSERT INTO vectors VALUES (1, zeroblob(32), 99999999, zeroblob(4));
-		INSERT INTO learned VALUES ('q', 's', 'a', 1, 1);`)
-	fmt.Fprintf(&old, `PRAGMA user_version = %d`, without)
-	execute(t, filepath.Join(dir, fileName), old.String())
+func version(t testing.TB, db *sql.DB) (version int) {
+	t.Helper()
+	must(t, db.QueryRow(`PRAGMA user_version`).Scan(&version))
+	return version
+}
 
-	s := open(t, dir)
-	if got := ids(tools(t, s)); !slices.Equal(got, []string{"s.z", "s.a"}) {
-		t.Errorf("tools %v", got)
+// schema are the statements that made the tables of a database, and its version.
+func schema(t testing.TB, dir string) (out string) {
+	t.Helper()
+	db := sqlite.Open(t, dir)
+	must(t, db.QueryRow(`SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema ORDER BY name)`).Scan(&out))
+	return fmt.Sprint(version(t, db), out)
+}
+
+// ofTables are the columns of all tables.
+const ofTables = `SELECT m.name, c.name, c.type FROM sqlite_schema m, pragma_table_info(m.name) c
+	WHERE m.type = 'table' AND m.name NOT LIKE 'sqlite_%' ORDER BY m.name, c.cid`
+
+// forgotten are the tables whose rows a migration drops, by its version: they could not
+// be read any more, and are learned again.
+var forgotten = map[string]int{"tokens": 8, "savings": 13, "called": 14}
+
+// Each version that ever was, with a row in each of its tables, becomes the newest one, which has the rows.
+func TestEveryVersionIsMigratedWithWhatIsInIt(t *testing.T) {
+	fresh := t.TempDir()
+	Open(t, fresh)
+	steps := migrations(t, "sqlite")
+	for version := 1; version < len(steps); version++ {
+		dir := t.TempDir()
+		db := sqlite.Open(t, dir)
+		_, err := db.Exec(`BEGIN;` + strings.Join(steps[:version], "") + fmt.Sprintf(`;PRAGMA user_version = %d; COMMIT`, version))
+		must(t, err)
+		had := Furnish(t, db, ofTables)
+		must(t, db.Close())
+		s := Open(t, dir)
+		if aside := movedAside(t, dir); aside != nil || schema(t, dir) != schema(t, fresh) {
+			t.Fatalf("version %d: moved aside: %v, or not the schema of a new one", version, aside)
+		}
+		for table, row := range had {
+			if db := sqlite.Open(t, dir); forgotten[table] <= version {
+				WantRow(t, db, table, row)
+			} else if left := Rows(t, db, table); len(left) > 0 {
+				t.Errorf("version %d: %s has %v", version, table, left)
+			}
+		}
+		Works(t, s)
 	}
-	if diff := put(t, s, "s", listed...); len(diff.Added)+len(diff.Changed)+len(diff.Removed) != 0 {
-		t.Errorf("the same tools differ: %+v", diff)
+}
+
+// migrations are the statements of all versions, by number.
+func migrations(t testing.TB, kind string) (steps []string) {
+	t.Helper()
+	names, err := filepath.Glob(filepath.Join("migrations", kind, "*.sql"))
+	must(t, err)
+	for i, name := range names {
+		if !strings.HasPrefix(filepath.Base(name), fmt.Sprintf("%04d_", i+1)) { // two branches may each have added one
+			t.Errorf("%s is number %d", name, i+1)
+		}
+		text, err := os.ReadFile(name)
+		must(t, err)
+		steps = append(steps, string(text))
 	}
-	var first int64
-	if err := s.db.QueryRow(`SELECT max(first_seen) FROM tools`).Scan(&first); err != nil || first != 1 {
-		t.Errorf("first seen at %d, %v", first, err)
+	return steps
+}
+
+func TestMigrationsAreNumbered(t *testing.T) {
+	for _, kind := range []string{"sqlite", "postgres"} {
+		if len(migrations(t, kind)) == 0 {
+			t.Errorf("%s has none", kind)
+		}
 	}
-	tokens, err := s.Tokens(t.Context())
-	if err != nil || len(tokens) != 0 {
-		t.Errorf("tokens %v, %v", tokens, err)
+}
+
+func TestAnOldDatabaseIsMigratedOnce(t *testing.T) {
+	dir, fresh := t.TempDir(), t.TempDir()
+	Open(t, fresh)
+	statements, err := os.ReadFile(filepath.Join("testdata", "version1.sql"))
+	must(t, err)
+	execute(t, dir, string(statements))
+	for _, opening := range []string{"first", "second"} {
+		s := Open(t, dir)
+		if got, want := schema(t, dir), schema(t, fresh); got != want {
+			t.Errorf("%s: schema %s\nwant %s", opening, got, want)
+		}
+		wantIDs(t, s, "clock.now")
+		if got, err := s.Servers(t.Context()); err != nil || len(got) != 1 || got[0].Instructions != "Tells the time." ||
+			got[0].Capabilities != nil || got[0].Interactive {
+			t.Errorf("%s: servers %+v, %v", opening, got, err)
+		}
+		must(t, s.Close())
 	}
-	clients, err := s.Usage().Clients(t.Context())
-	if err != nil || clients["agent 1"] != tool.RelistsAlways {
-		t.Errorf("clients %v, %v", clients, err)
+	Works(t, Open(t, dir))
+	if got := movedAside(t, dir); got != nil {
+		t.Errorf("moved aside: %v", got)
 	}
-	vectors, err := s.Vectors(t.Context(), "m", []Key{{}})
-	if err != nil || len(vectors) != 1 {
-		t.Errorf("vectors %v, %v", vectors, err)
+}
+
+func TestWhatWasKnownBeforeThereWerePinsIsTheBaseline(t *testing.T) {
+	dir := t.TempDir()
+	const before = 17
+	steps := migrations(t, "sqlite")
+	if !strings.Contains(steps[before], "CREATE TABLE pins") {
+		t.Fatalf("version %d makes no pins", before+1)
 	}
-	learned, err := s.Usage().Learned(t.Context())
-	if err != nil || len(learned) != 1 {
-		t.Errorf("learned %v, %v", learned, err)
+	old := strings.Join(steps[:before], "")
+	listed := Def(t, "s", `{"name":"a"}`)
+	for _, server := range []string{"s", "unchecked", "empty"} {
+		old += fmt.Sprintf(`;INSERT INTO servers (name, era, instructions, updated_at, checked) VALUES ('%s', 'legacy', 'Use it.', 5, %v)`, server, server != "unchecked")
+		if server != "empty" {
+			old += fmt.Sprintf(`;INSERT INTO tools (server, name, position, hash, first_seen, last_seen, raw) VALUES ('%s', 'a', 0, '%s', 1, 2, CAST('%s' AS BLOB))`, server, listed.Hash, listed.Raw)
+		}
 	}
-	if _, err := s.KeepServers(t.Context(), nil); err != nil || len(tools(t, s)) != 0 {
-		t.Errorf("tools outlive their server: %v, %v", tools(t, s), err)
+	execute(t, dir, `BEGIN;`+old+fmt.Sprintf(`;PRAGMA user_version = %d; COMMIT`, before))
+	s := Open(t, dir)
+	if got, err := s.Pins().Unpinned(t.Context()); err != nil || len(got) != 0 {
+		t.Errorf("after the migration: %v, %v", got, err)
+	}
+	for server, want := range map[string][]string{
+		"s":         {`{"name":"a","v":2}<-{"name":"a"}`, "Obey it.<-Use it."},
+		"unchecked": nil, // what is stored was not taken in as lists are now: the next list is the first
+		"empty":     nil,
+	} {
+		var got []string
+		for _, held := range List(t, s, store.Upstream{Name: server, Instructions: "Obey it."}, Strict, Def(t, server, `{"name":"a","v":2}`)).Held {
+			got = append(got, fmt.Sprintf("%s<-%s", held.Raw, held.Approved))
+		}
+		if !slices.Equal(got, want) {
+			t.Errorf("%s: %q, want %q", server, got, want)
+		}
 	}
 }

@@ -1,4 +1,4 @@
-package store
+package store_test
 
 import (
 	"bytes"
@@ -6,125 +6,101 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
+	"net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"reflect"
 	"runtime"
 	"slices"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"toolfinch/internal/postgres"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"toolfinch/store"
+	. "toolfinch/store/storetest"
 	"toolfinch/tool"
+	"toolfinch/trust"
+	"toolfinch/trust/vault"
 )
 
-func def(t testing.TB, server, raw string) *tool.Def {
+// sqlite are folders with a database of SQLite.
+var sqlite = Database{
+	Empty:  func(t testing.TB) string { return t.TempDir() },
+	Driver: "sqlite",
+	Source: func(dir string) string {
+		return (&url.URL{Scheme: "file", Path: file(dir), RawQuery: "_busy_timeout=60000&_synchronous=off"}).String()
+	},
+}
+
+func file(dir string) string { return filepath.Join(dir, "toolfinch.db") }
+
+func TestSQLiteKeepsTheContract(t *testing.T) { Run(t, sqlite) }
+
+func BenchmarkSQLite(b *testing.B) { Benchmark(b, sqlite) }
+
+func BenchmarkOpen(b *testing.B) {
+	dir := b.TempDir()
+	s := Open(b, dir)
+	for i := range 50 {
+		name := fmt.Sprint("server", i)
+		Put(b, s, name, Many(b, name, 100)...)
+	}
+	for b.Loop() {
+		if err := s.Close(); err != nil {
+			b.Fatal(err)
+		}
+		s = Open(b, dir)
+	}
+}
+
+// TestMain lets the test binary be another process with the same directory.
+func TestMain(m *testing.M) {
+	if dir := os.Getenv("TOOLFINCH_TEST_OTHER_PROCESS"); dir != "" {
+		var t process
+		another(&t, dir)
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+// execute runs SQL on the database in a folder, past the store.
+func execute(t testing.TB, dir, statements string) {
 	t.Helper()
-	d, err := tool.ParseDef(server, json.RawMessage(raw))
-	if err != nil {
+	db := sqlite.Open(t, dir)
+	_, err := db.Exec(statements)
+	must(t, err, db.Close())
+}
+
+func must(t testing.TB, errs ...error) {
+	t.Helper()
+	if err := errors.Join(errs...); err != nil {
 		t.Fatal(err)
 	}
-	return d
 }
 
-func defs(t testing.TB, server string, raws ...string) []*tool.Def {
+func write(t testing.TB, path string, content []byte) {
 	t.Helper()
-	var out []*tool.Def
-	for _, raw := range raws {
-		out = append(out, def(t, server, raw))
-	}
-	return out
+	must(t, os.WriteFile(path, content, 0o600))
 }
 
-func open(t testing.TB, dir string) *Store {
+// movedAside lists what replaced databases became, without -wal and -shm.
+func movedAside(t testing.TB, dir string) []string {
 	t.Helper()
-	s, err := Open(context.Background(), dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return s
+	found, err := filepath.Glob(file(dir) + ".*")
+	must(t, err)
+	return slices.DeleteFunc(found, func(path string) bool { return strings.HasSuffix(path, "-wal") || strings.HasSuffix(path, "-shm") })
 }
 
-func put(t testing.TB, s *Store, server string, defs ...*tool.Def) Diff {
+func wantIDs(t testing.TB, s *store.Store, want ...string) {
 	t.Helper()
-	diff, err := s.PutServer(context.Background(), Upstream{Name: server}, defs, nil)
-	if err != nil {
-		t.Fatal(err)
+	if got := IDs(t, s); !slices.Equal(got, want) {
+		t.Errorf("stored are %v, want %v", got, want)
 	}
-	diff.Version = 0 // another one each time
-	return diff
-}
-
-func tools(t testing.TB, s *Store) []*tool.Def {
-	t.Helper()
-	defs, err := s.Tools(context.Background())
-	if err != nil {
-		t.Fatal(err)
-	}
-	return defs
-}
-
-func ids(defs []*tool.Def) (out []string) {
-	for _, d := range defs {
-		out = append(out, d.ID.String())
-	}
-	return out
-}
-
-// everywhere runs a test over each kind of store: what they promise is one.
-func everywhere(t *testing.T, test func(t *testing.T, s *Store)) {
-	t.Run("file", func(t *testing.T) {
-		s := open(t, t.TempDir())
-		if !s.Durable() {
-			t.Fatal("not durable")
-		}
-		test(t, s)
-	})
-	t.Run("memory", func(t *testing.T) {
-		file := filepath.Join(t.TempDir(), "file")
-		if err := os.WriteFile(file, nil, 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s := open(t, file)
-		if s.Durable() {
-			t.Fatal("durable")
-		}
-		test(t, s)
-	})
-	t.Run("postgres", func(t *testing.T) { test(t, open(t, postgres.Start(t))) })
-}
-
-// processes runs a test over stores that several processes open.
-func processes(t *testing.T, test func(t *testing.T, open func() *Store)) {
-	for name, place := range map[string]func(testing.TB) string{"file": func(t testing.TB) string { return t.TempDir() }, "postgres": postgres.Start} {
-		t.Run(name, func(t *testing.T) {
-			at := place(t)
-			test(t, func() *Store { return open(t, at) })
-		})
-	}
-}
-
-func TestDefinitionsComeBackByteForByte(t *testing.T) {
-	raws := []string{
-		`{"name":"plain"}`,
-		" {\n\t\"name\" : \"spaced\", \"x\":1e400, \"n\":12345678901234567890.10 }",
-		`{"name":"twice","name":"twice","z":1,"a":2}`,
-		`{"name":"\u0041 escaped \u0000","description":"é\u00e9 \ud83d\ude00 </script>"}`,
-		"{\"name\":\"not utf-8\",\"description\":\"\xff\xfe\"}",
-		`{"name":"no schema at all","inputSchema":"nonsense","annotations":7}`,
-		`{"name":"long","description":"` + strings.Repeat("long ", 1<<18) + `"}`,
-	}
-	everywhere(t, func(t *testing.T, s *Store) {
-		want := defs(t, "odd", raws...)
-		put(t, s, "odd", want...)
-		if got := tools(t, s); !reflect.DeepEqual(got, want) {
-			t.Errorf("got %v, want %v", ids(got), ids(want))
-		}
-	})
 }
 
 func TestRealDefinitionsComeBackByteForByteAfterARestart(t *testing.T) {
@@ -133,232 +109,52 @@ func TestRealDefinitionsComeBackByteForByteAfterARestart(t *testing.T) {
 		t.Skip("no definitions of real servers in shared/realtools, beside the repository")
 	}
 	dir := t.TempDir()
-	s := open(t, dir)
+	s := Open(t, dir)
 	var want []*tool.Def
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
 		var list struct {
 			Tools []json.RawMessage `json:"tools"`
 		}
-		if err := json.Unmarshal(content, &list); err != nil || len(list.Tools) == 0 {
-			t.Fatalf("%s: %d tools, %v", file, len(list.Tools), err)
-		}
+		must(t, err, json.Unmarshal(content, &list))
 		server := strings.TrimSuffix(filepath.Base(file), ".json")
 		var listed []*tool.Def
 		for _, raw := range list.Tools {
-			listed = append(listed, def(t, server, string(raw)))
+			listed = append(listed, Def(t, server, string(raw)))
 		}
-		if diff := put(t, s, server, listed...); diff.Total != len(listed) {
+		if diff := Put(t, s, server, listed...); diff.Total != len(listed) || diff.Total == 0 {
 			t.Fatalf("%s: stored %d of %d tools", file, diff.Total, len(listed))
 		}
 		want = append(want, listed...)
 	}
-	if err := s.Close(); err != nil {
-		t.Fatal(err)
-	}
-	got := tools(t, open(t, dir))
+	must(t, s.Close())
 	slices.SortStableFunc(want, func(a, b *tool.Def) int { return strings.Compare(a.ID.Server, b.ID.Server) })
-	if len(got) != len(want) {
-		t.Fatalf("%d tools, want %d", len(got), len(want))
-	}
-	for i := range want {
-		if !bytes.Equal(got[i].Raw, want[i].Raw) || got[i].ID != want[i].ID {
-			t.Errorf("%d: got %s, want %s", i, got[i].ID, want[i].ID)
-		}
+	same := func(a, b *tool.Def) bool { return a.ID == b.ID && bytes.Equal(a.Raw, b.Raw) }
+	if got := Tools(t, Open(t, dir)); !slices.EqualFunc(got, want, same) {
+		t.Errorf("%d tools, want %d", len(got), len(want))
 	}
 }
 
-func TestServersComeBack(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *Store) {
-		full := Upstream{Name: "b", Era: "legacy", Info: json.RawMessage(`{ "name":"b", "x":12345678901234567890}`),
-			Capabilities: json.RawMessage(`{"tools":{ },"x":1.0}`), Interactive: true,
-			Instructions: "Use it.", UpdatedAt: time.Date(2026, 3, 2, 9, 0, 0, 5e6, time.UTC)}
-		if _, err := s.PutServer(t.Context(), Upstream{Name: "b", Era: "2026-07-28"}, nil, nil); err != nil {
-			t.Fatal(err)
-		}
-		for _, srv := range []Upstream{full, {Name: "a"}} {
-			if _, err := s.PutServer(t.Context(), srv, nil, nil); err != nil {
-				t.Fatal(err)
-			}
-		}
-		got, err := s.Servers(t.Context())
-		if err != nil || len(got) != 2 {
-			t.Fatalf("%v, %v", got, err)
-		}
-		if got[0].Name != "a" || got[0].Info != nil || got[0].Capabilities != nil || got[0].Interactive || time.Since(got[0].UpdatedAt).Abs() > time.Hour {
-			t.Errorf("a server with nothing but a name: %+v", got[0])
-		}
-		if !reflect.DeepEqual(got[1], full) {
-			t.Errorf("got %+v, want %+v", got[1], full)
-		}
-	})
-}
-
-func TestPutServerReplacesToolsAndTellsTheDifference(t *testing.T) {
-	const a, a2, b, c = `{"name":"a"}`, `{"name":"a","v":2}`, `{"name":"b"}`, `{"name":"c"}`
-	for _, test := range []struct {
-		name        string
-		before, now []string
-		want        Diff
-		order       []string
-	}{
-		{"first", nil, []string{c, a, b}, Diff{Added: []string{"a", "b", "c"}, Total: 3}, []string{"s.c", "s.a", "s.b"}},
-		{"same", []string{a, b}, []string{a, b}, Diff{Total: 2}, []string{"s.a", "s.b"}},
-		{"moved", []string{a, b}, []string{b, a}, Diff{Total: 2}, []string{"s.b", "s.a"}},
-		{"changed", []string{a, b}, []string{a2, b}, Diff{Changed: []string{"a"}, Total: 2}, []string{"s.a", "s.b"}},
-		{"all at once", []string{a, b}, []string{c, a2}, Diff{Added: []string{"c"}, Changed: []string{"a"}, Removed: []string{"b"}, Total: 2}, []string{"s.c", "s.a"}},
-		{"emptied", []string{b, a}, nil, Diff{Removed: []string{"a", "b"}}, nil},
-		{"one name twice", []string{a}, []string{a, b, a2}, Diff{Added: []string{"b"}, Total: 2}, []string{"s.a", "s.b"}},
-	} {
-		t.Run(test.name, func(t *testing.T) {
-			everywhere(t, func(t *testing.T, s *Store) {
-				put(t, s, "other", def(t, "other", a))
-				put(t, s, "s", defs(t, "s", test.before...)...)
-				if got := put(t, s, "s", defs(t, "s", test.now...)...); !reflect.DeepEqual(got, test.want) {
-					t.Errorf("got %+v, want %+v", got, test.want)
-				}
-				want := append([]string{"other.a"}, test.order...)
-				if got := ids(tools(t, s)); !slices.Equal(got, want) {
-					t.Errorf("got %v, want %v", got, want)
-				}
-			})
-		})
-	}
-}
-
-func TestFirstSeenStaysAndLastSeenMoves(t *testing.T) {
-	s := open(t, t.TempDir())
-	for day, raw := range []string{`{"name":"a"}`, `{"name":"a"}`, `{"name":"a","v":2}`} {
-		at := time.Date(2026, 1, 1+day, 0, 0, 0, 0, time.UTC)
-		if _, err := s.PutServer(t.Context(), Upstream{Name: "s", UpdatedAt: at}, defs(t, "s", raw), nil); err != nil {
-			t.Fatal(err)
-		}
-		var last int64
-		if err := s.db.QueryRow(`SELECT last_seen FROM tools`).Scan(&last); err != nil {
-			t.Fatal(err)
-		}
-		if first, err := s.Pins().Listed(t.Context(), tool.ID{Server: "s", Name: "a"}); err != nil || first.Day() != 1 {
-			t.Errorf("day %d: first seen %v, %v", 1+day, first, err)
-		}
-		if got := time.UnixMilli(last).UTC().Day(); got != 1+day {
-			t.Errorf("day %d: last seen on day %d", 1+day, got)
-		}
-	}
-	if first, err := s.Pins().Listed(t.Context(), tool.ID{Server: "s", Name: "b"}); err != nil || !first.IsZero() {
-		t.Errorf("what is not listed was first seen %v, %v", first, err)
-	}
-}
-
-func TestKeepServersForgetsTheOthersWithTheirTools(t *testing.T) {
-	for _, test := range []struct{ keep, removed, left []string }{
-		{[]string{"a", "b", "unheard of"}, nil, []string{"a.x", "b.x"}},
-		{[]string{"b"}, []string{"a"}, []string{"b.x"}},
-		{nil, []string{"a", "b"}, nil},
-	} {
-		t.Run(fmt.Sprint(test.keep), func(t *testing.T) {
-			everywhere(t, func(t *testing.T, s *Store) {
-				for _, name := range []string{"b", "a"} {
-					put(t, s, name, def(t, name, `{"name":"x"}`))
-				}
-				removed, err := s.KeepServers(t.Context(), test.keep)
-				if err != nil || !slices.Equal(removed, test.removed) {
-					t.Errorf("removed %v, %v, want %v", removed, err, test.removed)
-				}
-				if got := ids(tools(t, s)); !slices.Equal(got, test.left) {
-					t.Errorf("left %v, want %v", got, test.left)
-				}
-			})
-		})
-	}
-}
-
-func TestTokenCountsLiveAsLongAsTheirTools(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *Store) {
-		a, b := def(t, "s", `{"name":"a"}`), def(t, "s", `{"name":"b"}`)
-		put(t, s, "s", a, b)
-		put(t, s, "twin", def(t, "twin", `{"name":"b"}`))
-		counts := map[string]int{a.Hash: 11, b.Hash: 12}
-		if err := s.PutTokens(t.Context(), counts); err != nil {
-			t.Fatal(err)
-		}
-		holds := func(when string, want map[string]int) {
-			t.Helper()
-			if got, err := s.Tokens(t.Context()); err != nil || !reflect.DeepEqual(got, want) {
-				t.Errorf("%s: %v, %v, want %v", when, got, err, want)
-			}
-		}
-		holds("stored", counts)
-		put(t, s, "s", a, b)
-		holds("nothing changed", counts)
-		put(t, s, "s", def(t, "s", `{"name":"a","v":2}`))
-		holds("a changed, b left one of two servers", map[string]int{b.Hash: 12})
-		if err := s.PutTokens(t.Context(), map[string]int{b.Hash: 13}); err != nil {
-			t.Fatal(err)
-		}
-		holds("counted again", map[string]int{b.Hash: 13})
-		if _, err := s.KeepServers(t.Context(), []string{"s"}); err != nil {
-			t.Fatal(err)
-		}
-		holds("the other server was forgotten", map[string]int{})
-	})
-}
-
-func TestClientsAreRememberedWithinBounds(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *Store) {
-		remember := func(client string, relists tool.Relists) {
-			t.Helper()
-			if err := s.Usage().PutClient(t.Context(), client, relists); err != nil {
-				t.Fatal(err)
-			}
-		}
-		remember("agent 1", tool.RelistsNever)
-		remember("agent 2", tool.RelistsNever)
-		remember("agent 1", tool.RelistsMostly)
-		if got, err := s.Usage().Clients(t.Context()); err != nil || !reflect.DeepEqual(got, map[string]tool.Relists{"agent 1": tool.RelistsMostly, "agent 2": tool.RelistsNever}) {
-			t.Errorf("%v, %v", got, err)
-		}
-		if err := s.Usage().PutClient(t.Context(), strings.Repeat("x", maxClientName+1), tool.RelistsAlways); err == nil {
-			t.Error("a name of any length is kept")
-		}
-		_, err := s.db.Exec(`WITH RECURSIVE n (i) AS (SELECT 1 UNION ALL SELECT i + 1 FROM n WHERE i < 2000)
-			INSERT INTO clients SELECT 'flood ' || i, 1, i FROM n`)
-		if err != nil {
-			t.Fatal(err)
-		}
-		remember("agent 3", tool.RelistsAlways)
-		got, err := s.Usage().Clients(t.Context())
-		if _, kept := got["agent 2"]; err != nil || len(got) != maxClients || !kept || got["agent 3"] != tool.RelistsAlways {
-			t.Errorf("%d clients, %v, want the latest %d", len(got), err, maxClients)
-		}
-	})
-}
-
+// A row that was damaged costs its tool, and one warning.
 func TestAToolDamagedOnTheDiskIsLeftOut(t *testing.T) {
+	dir := t.TempDir()
+	var log bytes.Buffer
+	s, err := store.Open(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)))
+	must(t, err)
+	defer s.Close()
 	for _, damage := range []string{
-		`UPDATE tools SET raw = CAST('{"name":"b"' AS BLOB) WHERE name = 'b'`,
-		`UPDATE tools SET raw = CAST('{"name":"b","description":"flipped"}' AS BLOB) WHERE name = 'b'`,
-		`UPDATE tools SET name = 'q' WHERE name = 'b'`,
-		`UPDATE tools SET kind = 'prompts' WHERE name = 'b'`,
+		`raw = CAST('{"name":"b"' AS BLOB)`,
+		`raw = CAST('{"name":"b","description":"flipped"}' AS BLOB)`,
+		`name = 'q'`,
+		`kind = 'prompts'`,
 	} {
-		var log bytes.Buffer
-		s, err := Open(t.Context(), t.TempDir(), slog.New(slog.NewTextHandler(&log, nil)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		put(t, s, "s", defs(t, "s", `{"name":"a"}`, `{"name":"b"}`, `{"name":"c"}`)...)
-		if _, err := s.db.Exec(damage); err != nil {
-			t.Fatal(err)
-		}
-		if got := ids(tools(t, s)); !slices.Equal(got, []string{"s.a", "s.c"}) {
-			t.Errorf("%s: got %v", damage, got)
-		}
+		Put(t, s, "s", Defs(t, "s", `{"name":"a"}`, `{"name":"b"}`, `{"name":"c"}`)...)
+		execute(t, dir, `UPDATE tools SET `+damage+` WHERE name = 'b'`)
+		log.Reset()
+		wantIDs(t, s, "s.a", "s.c")
 		if strings.Count(log.String(), "level=WARN") != 1 {
 			t.Errorf("%s: log: %s", damage, &log)
 		}
-		s.Close()
 	}
 }
 
@@ -367,11 +163,9 @@ func TestTheDatabaseIsPrivate(t *testing.T) {
 		t.Skip("Windows has no file modes")
 	}
 	dir := filepath.Join(t.TempDir(), "new", "data # 100% ä?")
-	s := open(t, dir)
-	put(t, s, "s", def(t, "s", `{"name":"a"}`))
+	Put(t, Open(t, dir), "s", Def(t, "s", `{"name":"a"}`))
 	for path, want := range map[string]os.FileMode{
-		dir: os.ModeDir | 0o700, filepath.Join(dir, fileName): 0o600,
-		filepath.Join(dir, fileName+"-wal"): 0o600, filepath.Join(dir, lockName): 0o600,
+		dir: os.ModeDir | 0o700, file(dir): 0o600, file(dir) + "-wal": 0o600, filepath.Join(dir, "toolfinch.lock"): 0o600,
 	} {
 		if info, err := os.Stat(path); err != nil || info.Mode() != want {
 			t.Errorf("%s: %v, %v, want %v", path, info.Mode(), err, want)
@@ -379,114 +173,7 @@ func TestTheDatabaseIsPrivate(t *testing.T) {
 	}
 }
 
-// all calls every method once and returns their errors.
-func all(ctx context.Context, s *Store, d *tool.Def) map[string]error {
-	out := map[string]error{}
-	_, out["PutServer"] = s.PutServer(ctx, Upstream{Name: d.ID.Server}, []*tool.Def{d}, nil)
-	_, out["Servers"] = s.Servers(ctx)
-	_, out["Tools"] = s.Tools(ctx)
-	_, out["KeepServers"] = s.KeepServers(ctx, []string{d.ID.Server})
-	_, out["Tokens"] = s.Tokens(ctx)
-	out["PutTokens"] = s.PutTokens(ctx, map[string]int{d.Hash: 1})
-	_, out["Clients"] = s.Usage().Clients(ctx)
-	out["PutClient"] = s.Usage().PutClient(ctx, "agent 1", tool.RelistsAlways)
-	return out
-}
-
-func works(t testing.TB, s *Store) {
-	t.Helper()
-	d := def(t, "works", `{"name":"works"}`)
-	for method, err := range all(context.Background(), s, d) {
-		if err != nil {
-			t.Errorf("%s: %v", method, err)
-		}
-	}
-	if got := ids(tools(t, s)); !slices.Equal(got, []string{"works.works"}) {
-		t.Errorf("got %v", got)
-	}
-}
-
-func TestAClosedStoreAnswersWithErrors(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *Store) {
-		for range 2 {
-			if err := s.Close(); err != nil {
-				t.Fatal(err)
-			}
-		}
-		for method, err := range all(t.Context(), s, def(t, "s", `{"name":"a"}`)) {
-			if err == nil || !strings.HasPrefix(err.Error(), "store: ") {
-				t.Errorf("%s: %v", method, err)
-			}
-		}
-	})
-}
-
-func TestACancelledContextHarmsOnlyItsCall(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *Store) {
-		put(t, s, "works", def(t, "works", `{"name":"works"}`))
-		ctx, cancel := context.WithCancel(t.Context())
-		cancel()
-		for method, err := range all(ctx, s, def(t, "s", `{"name":"a"}`)) {
-			if !errors.Is(err, context.Canceled) {
-				t.Errorf("%s: %v", method, err)
-			}
-		}
-		// Cancelled in the middle, at whatever point that is.
-		many := somewhatReal(t, "many", 300)
-		for i := range 20 {
-			ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i)*200*time.Microsecond)
-			s.PutServer(ctx, Upstream{Name: "many"}, many, nil)
-			cancel()
-			if n := len(tools(t, s)); n != 1 && n != 301 {
-				t.Fatalf("%d tools: half a server was stored", n)
-			}
-		}
-		works(t, s)
-	})
-}
-
-func TestAFullDiskFailsTheWriteAndNothingElse(t *testing.T) {
-	s := open(t, t.TempDir())
-	put(t, s, "s", def(t, "s", `{"name":"a"}`))
-	if _, err := s.db.Exec(`PRAGMA max_page_count = 1`); err != nil { // no smaller than it is: no page more
-		t.Fatal(err)
-	}
-	_, err := s.PutServer(t.Context(), Upstream{Name: "many"}, somewhatReal(t, "many", 300), nil)
-	if err == nil || !strings.HasPrefix(err.Error(), "store: put server many: ") {
-		t.Errorf("got %v", err)
-	}
-	if got := ids(tools(t, s)); !slices.Equal(got, []string{"s.a"}) {
-		t.Errorf("got %v", got)
-	}
-	if _, err := s.db.Exec(`PRAGMA max_page_count = 1000000`); err != nil {
-		t.Fatal(err)
-	}
-	works(t, s)
-}
-
-func TestALockedDatabaseFailsTheWriteAndNothingElse(t *testing.T) {
-	dir := t.TempDir()
-	s, other := open(t, dir), open(t, dir)
-	put(t, s, "s", def(t, "s", `{"name":"a"}`))
-	if _, err := s.db.Exec(`PRAGMA busy_timeout = 1`); err != nil {
-		t.Fatal(err)
-	}
-	tx, err := other.db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if _, err := s.PutServer(t.Context(), Upstream{Name: "t"}, nil, nil); !busy(err) {
-		t.Errorf("got %v", err)
-	}
-	if got := ids(tools(t, s)); !slices.Equal(got, []string{"s.a"}) {
-		t.Errorf("got %v", got)
-	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
-	works(t, s)
-}
-
+// SQLite would go on writing into a file that has no name any more.
 func TestAFileTakenAwayFailsEveryWrite(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("Windows does not let go of an open file")
@@ -498,92 +185,369 @@ func TestAFileTakenAwayFailsEveryWrite(t *testing.T) {
 		},
 	} {
 		dir := t.TempDir()
-		s := open(t, dir)
-		if err := take(filepath.Join(dir, fileName)); err != nil {
-			t.Fatal(err)
-		}
-		for method, err := range all(t.Context(), s, def(t, "s", `{"name":"a"}`)) {
-			writes := strings.HasPrefix(method, "Put") || method == "KeepServers"
-			if writes && (err == nil || !strings.Contains(err.Error(), "restart")) {
-				t.Errorf("%s: %s: %v", name, method, err)
-			}
+		s := Open(t, dir)
+		must(t, take(file(dir)))
+		if _, err := s.PutServer(t.Context(), store.Upstream{Name: "a"}, nil, nil); err == nil || !strings.Contains(err.Error(), "restart") {
+			t.Errorf("%s: %v", name, err)
 		}
 	}
 }
 
-func TestManyGoroutinesShareAStore(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *Store) {
-		var group sync.WaitGroup
-		for g := range 8 {
-			name := fmt.Sprint("server", g)
-			group.Go(func() {
-				for i := range 10 {
-					put(t, s, name, defs(t, name, fmt.Sprintf(`{"name":"a","v":%d}`, i), `{"name":"b"}`)...)
-					if n := len(tools(t, s)); n%2 != 0 {
-						t.Errorf("%d tools: half a server was seen", n)
-					}
-					if err := s.Usage().PutClient(t.Context(), name, tool.RelistsAlways); err != nil {
-						t.Error(err)
-					}
-				}
-			})
-		}
-		group.Wait()
-		if n := len(tools(t, s)); n != 16 {
-			t.Errorf("%d tools, want 16", n)
-		}
-	})
-}
-
-func ofKind(t testing.TB, kind tool.Kind, server, raw string) *tool.Def {
+func readOnly(t testing.TB, dir string) *store.Store {
 	t.Helper()
-	d, err := tool.ParseKind(kind, server, json.RawMessage(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return d
+	s, err := store.OpenReadOnly(t.Context(), dir, slog.New(slog.DiscardHandler))
+	must(t, err)
+	t.Cleanup(func() { s.Close() })
+	return s
 }
 
-func TestDefinitionsOfAllKinds(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *Store) {
-		toolA := def(t, "s", `{"name":"a"}`)
-		promptA := ofKind(t, tool.KindPrompt, "s", `{"name":"a","arguments":[{"name":"x"}]}`) // the name of a tool
-		promptB := ofKind(t, tool.KindPrompt, "s", `{"name":"b"}`)
-		file := ofKind(t, tool.KindResource, "s", `{"uri":"file:///a","name":"A"}`)
-		files := ofKind(t, tool.KindTemplate, "s", `{"uriTemplate":"file:///{path}","name":"F"}`)
-		other := def(t, "other", `{"name":"z"}`)
+func TestAReadOnlyStoreOfNothingIsEmpty(t *testing.T) {
+	damaged, none := t.TempDir(), filepath.Join(t.TempDir(), "none")
+	write(t, file(damaged), []byte("no database, whatever its name says"))
+	for _, dir := range []string{damaged, none} {
+		wantIDs(t, readOnly(t, dir))
+		if got, err := store.Examine(t.Context(), dir); dir == none && (err != nil || got.Known || len(got.Wrong) > 0) || dir == damaged && err == nil && len(got.Wrong) == 0 {
+			t.Errorf("%s: examined: %+v, %v", dir, got, err)
+		}
+		if s, err := store.OpenExisting(t.Context(), dir, slog.New(slog.DiscardHandler)); err == nil { // a copy would be one of nothing
+			t.Errorf("%s: it exists", dir)
+			_ = s.Close()
+		}
+	}
+	if _, err := os.Stat(none); err == nil {
+		t.Error("a folder was made")
+	}
+	if left, _ := os.ReadDir(damaged); len(left) != 1 {
+		t.Errorf("files were made: %v", left)
+	}
+}
 
-		holds := func(when string, want ...*tool.Def) {
-			t.Helper()
-			if got := tools(t, s); !reflect.DeepEqual(got, want) {
-				t.Errorf("%s: %v, want %v", when, got, want)
+// A store of another version of the program stays as it is.
+func TestAReadOnlyStoreIsNotMigrated(t *testing.T) {
+	dir := t.TempDir()
+	Open(t, dir)
+	execute(t, dir, "PRAGMA user_version = 1")
+	wantIDs(t, readOnly(t, dir))
+	if got := version(t, sqlite.Open(t, dir)); got != 1 {
+		t.Errorf("the schema has version %d", got)
+	}
+}
+
+// A database that was closed in order is read whole at its next opening only if its file
+// was changed since.
+func TestADatabaseIsCheckedWhereItMayHaveChanged(t *testing.T) {
+	for name, test := range map[string]struct {
+		touched bool // by whoever damaged it
+		aside   int  // databases that are set aside
+	}{"as it was closed": {false, 0}, "changed since": {true, 1}} {
+		dir := t.TempDir()
+		s := Open(t, dir)
+		must(t, s.PutSegment(t.Context(), store.Segment{Key: store.Key{1}, Docs: 1, Data: bytes.Repeat([]byte("x"), 1<<20)}), s.Close())
+		before, err := os.Stat(file(dir))
+		must(t, err)
+		data, err := os.ReadFile(file(dir))
+		must(t, err)
+		at := bytes.Index(data, []byte("xxxx")) &^ 4095 // the first page with nothing but the row's data
+		copy(data[at+3*4096:], "\xff\xff\xff\xff")      // the number of the page that follows it
+		write(t, file(dir), data)
+		if test.touched {
+			must(t, os.Chtimes(file(dir), before.ModTime().Add(time.Second), before.ModTime().Add(time.Second)))
+		} else {
+			must(t, os.Chtimes(file(dir), before.ModTime(), before.ModTime()))
+		}
+		must(t, Open(t, dir).Close())
+		if aside := movedAside(t, dir); len(aside) != test.aside {
+			t.Errorf("%s: set aside are %v, not %d", name, aside, test.aside)
+		}
+	}
+}
+
+func TestFolders(t *testing.T) {
+	base := t.TempDir()
+	if folders, err := store.Folders(filepath.Join(base, "none")); len(folders) != 0 || err != nil {
+		t.Fatalf("got %v, %v of a folder that is not there", folders, err)
+	}
+	a, b := Open(t, filepath.Join(base, "a")), Open(t, filepath.Join(base, "b"))
+	must(t, a.MadeFor("/home/ada/toolfinch.yaml"), a.MadeFor("/home/ada/toolfinch.yaml"))
+	if err := store.Remove(t.Context(), filepath.Join(base, "a")); !errors.Is(err, store.ErrInUse) {
+		t.Errorf("got %v, want ErrInUse", err)
+	}
+	must(t, a.Close(), b.Close(), os.Mkdir(filepath.Join(base, "c"), 0o700))
+	write(t, filepath.Join(base, "b", "mine.txt"), nil)
+	folders, err := store.Folders(base)
+	if err != nil || len(folders) != 2 {
+		t.Fatalf("got %+v, %v", folders, err)
+	}
+	for i, want := range []string{"/home/ada/toolfinch.yaml", ""} {
+		if f := folders[i]; f.Configuration != want || f.Bytes == 0 || f.Written.IsZero() {
+			t.Errorf("got %+v, want a store of %q", f, want)
+		}
+		must(t, store.Remove(t.Context(), folders[i].Path))
+	}
+	if _, err := os.Stat(filepath.Join(base, "a")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a is still there: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(base, "b")); err != nil || len(left) != 1 || left[0].Name() != "mine.txt" {
+		t.Errorf("of b is left %v, %v", left, err)
+	}
+}
+
+func TestRemoveTakesTheLocksWithIt(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	s := Open(t, dir)
+	v, err := vault.Open(s.Sealed(), vault.Options{Locks: s.Sealed().Locks(), KeyDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	must(t, err)
+	must(t, v.Locked(t.Context(), "login/a", func(context.Context) error { return nil }), s.Close(), store.Remove(t.Context(), dir))
+	if left, err := os.ReadDir(dir); err == nil {
+		t.Errorf("left behind: %v", left)
+	}
+}
+
+var then = time.UnixMilli(7)
+
+func seal(t *testing.T, s *store.Store, name, sealed string) {
+	t.Helper()
+	must(t, s.Sealed().Put(t.Context(), vault.Row{Name: name, Sealed: []byte(sealed), At: then}))
+}
+
+// The configuration is read before the store is brought to this version.
+func TestSealedRowsAreReadWhateverTheVersion(t *testing.T) {
+	dir := t.TempDir()
+	read := func(want string) {
+		t.Helper()
+		s, err := store.OpenSealed(t.Context(), dir, "")
+		must(t, err)
+		defer s.Close()
+		if want != "" {
+			WantSealed(t, s, "secret/A", want, then)
+		} else if names, err := s.Sealed().Names(t.Context(), ""); err != nil || len(names) > 0 {
+			t.Errorf("there are %v, %v", names, err)
+		}
+	}
+	read("")
+	if files, _ := os.ReadDir(dir); len(files) > 0 {
+		t.Errorf("reading made %v", files)
+	}
+	s := Open(t, dir)
+	seal(t, s, "secret/A", "a")
+	read("a") // while the store is open
+	must(t, s.Close())
+	for _, version := range []int{1, 9999} {
+		execute(t, dir, fmt.Sprintf("PRAGMA user_version = %d", version))
+		read("a")
+	}
+	execute(t, dir, "DROP TABLE vault; PRAGMA user_version = 3")
+	read("")
+	write(t, file(dir), []byte("no database, whatever its name says"))
+	if _, err := store.OpenSealed(t.Context(), dir, ""); err == nil {
+		t.Error("what is no database has no secrets")
+	}
+}
+
+// Everything else is learned again; secrets and API keys are not.
+func TestSealedRowsAndKeysOutliveADatabaseThatIsMovedAside(t *testing.T) {
+	dir := t.TempDir()
+	s := Open(t, dir)
+	seal(t, s, "key", "k")
+	seal(t, s, "login/a", "a")
+	must(t, s.Keys().Add(t.Context(), trust.Key{Name: "ci", Hash: [32]byte{1}, Scopes: []string{"x"}, Created: then}))
+	for n, harm := range []string{"PRAGMA user_version = 9999", "DROP TABLE tools"} {
+		must(t, s.Close())
+		execute(t, dir, harm)
+		s = Open(t, dir)
+		WantSealed(t, s, "key", "k", then)
+		WantSealed(t, s, "login/a", "a", then)
+		if key, err := s.Keys().Find(t.Context(), [32]byte{1}); err != nil || key == nil || key.Name != "ci" {
+			t.Errorf("the API key: %+v, %v", key, err)
+		}
+		if aside := movedAside(t, dir); len(aside) != n+1 {
+			t.Errorf("%s: moved aside: %v", harm, aside)
+		}
+	}
+}
+
+// What a user has erased is not in any file, while another process has the database open.
+func TestWhatIsForgottenLeavesTheDisk(t *testing.T) {
+	dir := t.TempDir()
+	s, other := Open(t, dir), Open(t, dir)
+	const secret = "my very private question"
+	use := store.LearnedUse{Tool: tool.ID{Server: "s", Name: "t"}, Count: 1, At: then}
+	for i := range 50 {
+		use.Query = fmt.Sprintf("%s %d", secret, i)
+		must(t, s.Usage().PutLearned(t.Context(), use))
+	}
+	if onDisk(t, dir, secret) == 0 {
+		t.Fatal("it was never on the disk: the test looks in the wrong place")
+	}
+	_, err := s.Usage().ForgetLearned(t.Context(), secret, "")
+	must(t, err)
+	if n := onDisk(t, dir, secret); n != 0 {
+		t.Errorf("%d copies are left", n)
+	}
+	must(t, other.Usage().PutLearned(t.Context(), use)) // forgetting harms nobody
+	if got, err := s.Usage().Learned(t.Context()); err != nil || len(got) != 1 {
+		t.Errorf("got %v, %v", got, err)
+	}
+}
+
+func TestADroppedOutputLeavesTheDisk(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("SQLite lets nobody else read its file here")
+	}
+	dir := t.TempDir()
+	s := Open(t, dir)
+	must(t, s.Outputs().Put(t.Context(), [32]byte{1}, [32]byte{2}, bytes.Repeat([]byte("the secret of it "), 5000), then, then.Add(time.Minute)))
+	_, err := s.Outputs().Drop(t.Context(), then.Add(time.Hour))
+	must(t, err, s.Close()) // which moves the log into the file
+	if n := onDisk(t, dir, "secret of it"); n != 0 {
+		t.Errorf("%d copies are left", n)
+	}
+}
+
+// onDisk is how often a text is in the files of a folder.
+func onDisk(t testing.TB, dir, text string) (n int) {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(dir, "*"))
+	must(t, err)
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		must(t, err)
+		n += bytes.Count(content, []byte(text))
+	}
+	return n
+}
+
+func TestCopy(t *testing.T) {
+	there, here := t.TempDir(), t.TempDir()
+	source, target := Open(t, there), Open(t, here)
+	Fill(t, source)
+	var tables []store.Rows
+	for _, replace := range []bool{false, true} {
+		copied, err := store.Copy(t.Context(), source, target, replace)
+		must(t, err)
+		for _, table := range copied {
+			if table.Rows == 0 {
+				t.Errorf("the test has nothing in %s", table.Table)
 			}
 		}
-		put(t, s, "other", other)
-		if got, want := put(t, s, "s", files, promptB, promptA, toolA, file), (Diff{Added: []string{"a"}, Total: 1, Others: 4}); !reflect.DeepEqual(got, want) {
-			t.Errorf("first: %+v, want %+v", got, want)
+		want := Contents(t, sqlite.Open(t, there), copied)
+		if got := Contents(t, sqlite.Open(t, here), copied); !reflect.DeepEqual(got, want) {
+			t.Errorf("got  %v\nwant %v", got, want)
 		}
-		holds("first", other, toolA, promptB, promptA, file, files)
+		if _, err := store.Copy(t.Context(), source, target, false); !errors.Is(err, store.ErrNotEmpty) {
+			t.Errorf("again: %v", err)
+		}
+		tables = copied
+	}
+	Works(t, target)
+	var n int // a table that a migration adds is copied
+	must(t, sqlite.Open(t, there).QueryRow(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`).Scan(&n))
+	if n != len(tables) {
+		t.Errorf("%d tables of %d are copied", len(tables), n)
+	}
+}
 
-		if err := s.PutTokens(t.Context(), map[string]int{toolA.Hash: 7}); err != nil {
-			t.Fatal(err)
+// No URL of a database that cannot be opened shows its password.
+func TestPostgresThatCannotBeOpened(t *testing.T) {
+	for url, want := range map[string]string{
+		"postgres://ann:Geheim123@127.0.0.1:1/x":               "refused",
+		"postgres://ann:Gehei m123@127.0.0.1:x/x":              "cannot be read",
+		"postgres://ann:Geheim123@127.0.0.1/x?sslmode=strange": "sslmode",
+		"postgres://ann:x@Geheim123@127.0.0.1/x":               "%40",
+		"postgres://ann:x@Geheim:123@127.0.0.1/x":              "%40",
+		"postgres://ann:x?y@Geheim123@127.0.0.1/x":             "%40",
+		"postgres://ann:1/Geheim123@127.0.0.1/x":               "%2F",
+		"postgres://ann:Geheim/123@127.0.0.1/x":                "%2F",
+		"postgres://ann:x%40Geheim%2F123@127.0.0.1:1/x":        "refused",
+		"postgres://127.0.0.1:1/x?user=a@b":                    "refused",
+		"postgres:///x?host=" + t.TempDir():                    "check that it runs",
+	} {
+		_, writing := store.Open(t.Context(), url, slog.New(slog.DiscardHandler))
+		_, reading := store.OpenReadOnly(t.Context(), url, slog.New(slog.DiscardHandler))
+		_, sealed := store.OpenSealed(t.Context(), url, "") // it is none without secrets
+		_, examined := store.Examine(t.Context(), url)
+		for name, err := range map[string]error{"writing": writing, "reading": reading, "secrets": sealed, "store check": examined} {
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Gehei") || strings.Contains(err.Error(), "\n") {
+				t.Errorf("%s for %s: %v", url, name, err)
+			}
 		}
-		changed := ofKind(t, tool.KindPrompt, "s", `{"name":"a","description":"new"}`)
-		if got, want := put(t, s, "s", toolA, changed, promptB, promptB), (Diff{Total: 1, Others: 2}); !reflect.DeepEqual(got, want) {
-			t.Errorf("prompts changed, resources gone: %+v, want %+v", got, want)
-		}
-		holds("prompts changed, resources gone", other, toolA, changed, promptB)
-		if got, err := s.Tokens(t.Context()); err != nil || got[toolA.Hash] != 7 {
-			t.Errorf("the tool's token count went with a prompt: %v, %v", got, err)
-		}
+	}
+}
 
-		if got, want := put(t, s, "s", promptB), (Diff{Removed: []string{"a"}, Others: 1}); !reflect.DeepEqual(got, want) {
-			t.Errorf("the tool is gone: %+v, want %+v", got, want)
+// Who waits for something that is in use may be served later.
+func TestWhatPasses(t *testing.T) {
+	for code, want := range map[string]bool{"55P03": true, "53300": true, "57014": true, "25P03": true, "53100": true, "53200": true, "58030": true, "25006": true, "40001": true, "57P01": true, "42P01": false, "28P01": false} {
+		if got := store.Passes(fmt.Errorf("store: %w", &pgconn.PgError{Code: code})); got != want {
+			t.Errorf("%s passes: %t", code, got)
 		}
-		holds("the tool is gone", other, promptB)
-		if _, err := s.KeepServers(t.Context(), []string{"other"}); err != nil {
-			t.Fatal(err)
+	}
+}
+
+// process is a test that is another process.
+type process struct{ testing.TB }
+
+func (*process) Helper()                   {}
+func (*process) Context() context.Context  { return context.Background() }
+func (*process) Cleanup(func())            {}
+func (*process) Fatal(args ...any)         { fmt.Fprintln(os.Stderr, args...); os.Exit(1) }
+func (*process) Fatalf(f string, a ...any) { fmt.Fprintf(os.Stderr, f, a...); os.Exit(1) }
+
+const rounds = 8
+
+// another is what another process does in a folder.
+func another(t testing.TB, dir string) {
+	s := Open(t, dir)
+	if !s.Durable() {
+		t.Fatal("not durable")
+	}
+	own := fmt.Sprint("process", os.Getpid())
+	for i := range rounds {
+		for _, name := range []string{own, "both"} {
+			Put(t, s, name, Def(t, name, fmt.Sprintf(`{"name":"tool%d","by":%q}`, i, own)))
+			must(t, s.Usage().ChangeProvisions(t.Context(), "v", name, func(was []tool.Provisioned) ([]tool.Provisioned, error) {
+				return append(was, tool.Provisioned{ID: tool.ID{Server: "s", Name: fmt.Sprint(len(was))}}), nil
+			}))
 		}
-		holds("the server was forgotten", other)
-	})
+		must(t, s.Usage().AddSavings(t.Context(), "2126-11-20", []store.Savings{{View: "v", Sessions: 1}}))
+		Tools(t, s)
+	}
+	must(t, s.Close())
+}
+
+// Nothing that a process adds to is lost where several do it, whatever was there.
+func TestProcessesShareADirectory(t *testing.T) {
+	for name, before := range map[string]string{"new": "", "damaged": "no database"} {
+		t.Run(name, func(t *testing.T) {
+			dir := t.TempDir()
+			if before != "" {
+				write(t, file(dir), []byte(before))
+			}
+			var others [3]*exec.Cmd
+			var output [3]bytes.Buffer
+			for i := range others {
+				others[i] = exec.CommandContext(t.Context(), os.Args[0])
+				others[i].Env = append(os.Environ(), "TOOLFINCH_TEST_OTHER_PROCESS="+dir)
+				others[i].Stderr = &output[i]
+				must(t, others[i].Start())
+			}
+			for i, cmd := range others {
+				if err := cmd.Wait(); err != nil {
+					t.Errorf("%v: %s", err, &output[i])
+				}
+			}
+			s := Open(t, dir)
+			if got := IDs(t, s); len(got) != len(others)+1 || got[0] != fmt.Sprint("both.tool", rounds-1) {
+				t.Errorf("got %v", got)
+			}
+			if got, err := s.Usage().Provisions(t.Context(), "v"); err != nil || len(got) != 2*rounds*len(others) {
+				t.Errorf("%d are provisioned, %v", len(got), err)
+			}
+			if got, err := s.Usage().Savings(t.Context(), time.Time{}); err != nil || len(got) != 1 || got[0].Sessions != int64(rounds*len(others)) {
+				t.Errorf("savings %+v, %v", got, err)
+			}
+			if aside := movedAside(t, dir); (len(aside) == 1) != (before != "") {
+				t.Errorf("moved aside: %v", aside)
+			}
+		})
+	}
 }

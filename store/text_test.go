@@ -1,14 +1,9 @@
 package store
 
 import (
-	"crypto/rand"
-	"encoding/hex"
-	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
-
-	"toolfinch/tool"
 )
 
 func FuzzTextsAreEscapedForPostgreSQL(f *testing.F) {
@@ -23,23 +18,5 @@ func FuzzTextsAreEscapedForPostgreSQL(f *testing.F) {
 		if back := unescaped(stored); back != text {
 			t.Errorf("%q came back as %q", text, back)
 		}
-	})
-}
-
-// The longest names that tool.TakeIn lets in, of bytes that do not compress, cost nobody anything.
-func TestLongNames(t *testing.T) {
-	everywhere(t, func(t *testing.T, s *Store) {
-		random := make([]byte, 1000)
-		rand.Read(random)
-		long := hex.EncodeToString(random)
-		want := defs(t, "a", `{"name":"`+long+`"}`, `{"name":"x"}`)
-		putReviewed(t, s, Upstream{Name: "a"}, strict, want...)
-		if got := ids(tools(t, s)); !slices.Equal(got, ids(want)) {
-			t.Errorf("got %v", got)
-		}
-		owner := long + long[:maxProvisionOwner-len(long)]
-		set := []tool.Provisioned{never(owner, "a", long), never(owner, "a", "x")}
-		provision(t, s, "v", owner, set...)
-		wantProvisions(t, s, "v", set...)
 	})
 }

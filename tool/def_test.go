@@ -3,15 +3,14 @@ package tool
 import (
 	"errors"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 func TestParseDefTakesWhatItUnderstands(t *testing.T) {
 	raw := ` {"name":"a","title":null,"description":"d\u00e9","inputSchema":{"x":1.0},"outputSchema":null,
 		"annotations":{"title":"T","readOnlyHint":true,"destructiveHint":"no","idempotentHint":null,"openWorldHint":false},"name":"b","Name":"c"} `
-	def, err := ParseDef("s", []byte(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(ParseDef("s", []byte(raw)))(t)
 	if def.ID.String() != "s.b" || def.Title != "T" || def.Description != "dé" || string(def.InputSchema) != `{"x":1.0}` || def.OutputSchema != nil {
 		t.Errorf("def = %+v", def)
 	}

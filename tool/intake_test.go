@@ -40,6 +40,8 @@ func TestTakeInMendsOrRefuses(t *testing.T) {
 
 		{KindResource, `{"uri":"x:1"}`, `{"name":"x:1","uri":"x:1"}`, []string{"name is missing: it is served as the uri"}},
 		{KindTemplate, `{"uriTemplate":"x:{a}","name":null}`, `{"name":"x:{a}","uriTemplate":"x:{a}"}`, []string{"name is null: it is left out", "name is missing: it is served as the uriTemplate"}},
+		{KindTool, `{"name":"a",` + schema + `,"icons":[{"src":"x","theme":"dark"}],"execution":{"taskSupport":"optional"}}`, `{"name":"a",` + schema + `,"icons":[{"src":"x","theme":"dark"}],"execution":{"taskSupport":"optional"}}`, []string{}},
+		{KindTool, `{"name":"a","inputSchema":{"type":"object","default":0.0001e310}}`, `{"name":"a","inputSchema":{"type":"object","default":0.0001e310}}`, []string{}},
 
 		{KindTool, `{"name":"a","inputSchema":"{}"}`, "", []string{"inputSchema is text, not an object"}},
 		{KindTool, `{"name":"a","inputSchema":{"type":"array"}}`, "", []string{`inputSchema.type is "array", not "object"`}},
@@ -70,8 +72,11 @@ func TestTakeInMendsOrRefuses(t *testing.T) {
 		{KindResource, `{"name":"a","uri":"x:` + strings.Repeat("a", 2000) + `"}`, "", []string{"uri has 2002 bytes, more than 2000"}},
 		{KindTemplate, `{"uriTemplate":"x:{a}","name":7}`, "", []string{"name is a number, not text"}},
 	} {
-		def, mended, err := TakeIn(test.kind, "s", []byte(test.raw))
+		raw := []byte(test.raw)
+		def, mended, err := TakeIn(test.kind, "s", raw)
 		switch {
+		case string(raw) != test.raw:
+			t.Errorf("%s was written to: %s", test.raw, raw)
 		case test.want == "":
 			if !errors.Is(err, ErrBadDef) || !strings.Contains(err.Error(), test.problems[0]) {
 				t.Errorf("%s: %v, want %s", test.raw, err, test.problems)

@@ -6,15 +6,13 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
 func TestAStoredDefinitionIsParsedAsItWas(t *testing.T) {
 	raw := []byte(`{"name":"add","title":"Add","description":"Adds","inputSchema":{"type":"object"},"annotations":{"readOnlyHint":true},"outputSchema":{"type":"string"}}`)
-	want, err := tool.ParseKind(tool.KindTool, "calc", raw)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(tool.ParseKind(tool.KindTool, "calc", raw))(t)
 	got, err := tool.ParseStored(tool.KindTool, "calc", raw, want.Hash)
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("%+v, %v, not %+v", got, err, want)

@@ -1,6 +1,7 @@
 package tool_test
 
 import (
+	"slices"
 	"testing"
 
 	"toolfinch/tool"
@@ -13,6 +14,8 @@ func TestNormalURI(t *testing.T) {
 		"a b:c":                 "a b:c", // no scheme
 		":x":                    ":x",
 		"RES://Up/%73ecret":     "res://up/secret",
+		"Z1+-.://AZaz/Z":        "z1+-.://azaz/Z",
+		"1a://Up":               "1a://Up", // no scheme
 		"res://up":              "res://up/",
 		"res://up?q":            "res://up/?q",
 		"res://up/a/./b/../c":   "res://up/a/c",
@@ -56,9 +59,29 @@ func FuzzNormalURI(f *testing.F) {
 
 func TestUnescapeURI(t *testing.T) {
 	for uri, want := range map[string]string{
-		"": "", "%": "%", "a%zz%4": "a%zz%4", "%2541": "A", "%4%31": "A", "%%34%31": "A", "%%%%": "%%%%", "res%3A%2F%2Fup": "res://up", "%c3%28": "\xc3(",
+		"": "", "%": "%", "a%zz%4": "a%zz%4", "%2541": "A", "%4%31": "A", "%%34%31": "A", "%%%%": "%%%%", "res%3A%2F%2Fup": "res://up", "%c3%28": "\xc3(", "%4A%4f%3a": "JO:", "%4G": "%4G",
 	} {
 		if got := tool.UnescapeURI(uri); got != want {
+			t.Errorf("%q: %q, want %q", uri, got, want)
+		}
+	}
+}
+
+// A policy about a resource holds for every spelling that a server may take for it. The normal form is the first.
+func TestSpellings(t *testing.T) {
+	for uri, want := range map[string][]string{
+		"file:///srv/a":            {"file:///srv/a"},
+		"FILE://localhost/srv/./a": {"file://localhost/srv/a", "file:///srv/a"},
+		"file:///srv//a. .":        {"file:///srv//a. .", "file:///srv/a"},
+		"file:///srv%5Ca":          {"file:///srv%5Ca", "file:///srv/a"},
+		`res://u:p@up:80\%2561`:    {`res://u:p@up:80\%2561/`, "res://u:p@up:80/a", "res://up/a", "res://u:p@up:80/a/"},
+		"res://up/a?x#y":           {"res://up/a?x#y", "res://up/a"},
+		"res://up/a%00.txt":        {"res://up/a%00.txt", "res://up/a\x00.txt", "res://up/a"},
+		"res://up/a;v=1/b":         {"res://up/a;v=1/b", "res://up/a"},
+		"res://up/x?/../a":         {"res://up/x?/../a", "res://up/a", "res://up/x"},
+		"res://up/x#/../a":         {"res://up/x#/../a", "res://up/a", "res://up/x"},
+	} {
+		if got := tool.Spellings(uri); !slices.Equal(got, want) {
 			t.Errorf("%q: %q, want %q", uri, got, want)
 		}
 	}

@@ -1,16 +1,11 @@
 package upstream
 
 import (
-	"bufio"
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"fmt"
-	"io"
-	"os"
 	"sync"
 	"testing"
-	"time"
 )
 
 // asker is a legacy server of plain JSON lines that has everything, and asks
@@ -30,11 +25,10 @@ import (
 // asker-roots-first, but it keeps the first that it gets, as one does for a while that
 // takes them in slowly. asker-roots-lazy keeps them too, and asks in its first call.
 type asker struct {
-	in    *bufio.Reader
+	*peer
 	hello json.RawMessage
 
-	mu      sync.Mutex // guards what follows
-	out     io.Writer
+	saying  sync.Mutex // guards what follows
 	next    int
 	waiting map[string]chan json.RawMessage
 	seen    []json.RawMessage
@@ -43,29 +37,18 @@ type asker struct {
 	lazy    sync.Mutex      // held while asker-roots-lazy asks
 }
 
-func serveAsker(mode string) {
-	a := &asker{in: bufio.NewReaderSize(os.Stdin, 1<<20), out: os.Stdout, waiting: map[string]chan json.RawMessage{}}
+func serveAsker(p *peer) {
+	a, mode := &asker{peer: p, waiting: map[string]chan json.RawMessage{}}, p.mode
 	told := 0 // how often of roots
 	for {
-		line, err := a.in.ReadBytes('\n')
-		if err != nil {
-			return
-		}
-		line = bytes.TrimSpace(line)
-		var m struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-			Params json.RawMessage `json:"params"`
-		}
-		if json.Unmarshal(line, &m) != nil {
-			continue
-		}
+		m := p.read()
+		line := m.line
 		switch {
 		case m.Method == "":
-			a.mu.Lock()
+			a.saying.Lock()
 			answered := a.waiting[string(m.ID)]
 			delete(a.waiting, string(m.ID))
-			a.mu.Unlock()
+			a.saying.Unlock()
 			if answered != nil {
 				answered <- line
 			} else {
@@ -104,8 +87,8 @@ func serveAsker(mode string) {
 // learn takes roots in, asked for as the nth; where it keeps what it has, only the first, else
 // none that were asked for before those that it has.
 func (a *asker) learn(roots json.RawMessage, nth int, keeps bool) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.saying.Lock()
+	defer a.saying.Unlock()
 	switch {
 	case keeps && (a.allowed != nil || !hasRoots(roots)), !keeps && nth < a.nth:
 		return
@@ -114,30 +97,35 @@ func (a *asker) learn(roots json.RawMessage, nth int, keeps bool) {
 }
 
 func (a *asker) note(line []byte) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
+	a.saying.Lock()
+	defer a.saying.Unlock()
 	a.seen = append(a.seen, json.RawMessage(line))
 }
 
 func (a *asker) say(format string, args ...any) {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	fmt.Fprintf(a.out, format+"\n", args...)
+	a.saying.Lock()
+	defer a.saying.Unlock()
+	a.peer.say(format, args...)
 }
 
 // ask sends a request and returns the whole response.
 func (a *asker) ask(method string, params json.RawMessage) json.RawMessage {
 	_, answered := a.send(method, params)
-	return <-answered
+	select {
+	case answer := <-answered:
+		return answer
+	case <-a.end.Done():
+		return nil
+	}
 }
 
 func (a *asker) send(method string, params json.RawMessage) (string, chan json.RawMessage) {
 	answered := make(chan json.RawMessage, 1)
-	a.mu.Lock()
+	a.saying.Lock()
 	a.next++
 	id := fmt.Sprintf(`"q%d"`, a.next)
 	a.waiting[id] = answered
-	a.mu.Unlock()
+	a.saying.Unlock()
 	if params == nil {
 		params = json.RawMessage(`{}`)
 	}
@@ -189,7 +177,7 @@ func (a *asker) call(id, params json.RawMessage) {
 	result := `{"ok":true}`
 	switch p.Name {
 	case "ask":
-		result = fmt.Sprintf(`{"answer":%s,"pid":%d}`, a.ask(p.Arguments.Method, p.Arguments.Params), os.Getpid())
+		result = fmt.Sprintf(`{"answer":%s,"pid":%d}`, a.ask(p.Arguments.Method, p.Arguments.Params), a.pid)
 	case "asks":
 		var all sync.WaitGroup
 		answers := make([]json.RawMessage, p.Arguments.N)
@@ -204,24 +192,22 @@ func (a *asker) call(id, params json.RawMessage) {
 		defer func() { a.note(a.ask("roots/list", nil)) }()
 	case "withdraw":
 		asked, _ := a.send("elicitation/create", json.RawMessage(`{"message":"wait"}`))
-		for _, err := os.Stat(os.Getenv(folderVar) + "/withdraw"); err != nil; _, err = os.Stat(os.Getenv(folderVar) + "/withdraw") {
-			time.Sleep(5 * time.Millisecond)
-		}
+		a.wait("withdraw")
 		a.say(`{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":%s}}`, asked)
 	case "echo":
-		result = fmt.Sprintf(`{"params":%s,"hello":%s,"pid":%d}`, params, a.hello, os.Getpid())
+		result = fmt.Sprintf(`{"params":%s,"hello":%s,"pid":%d}`, params, a.hello, a.pid)
 	case "url":
 		a.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32042,"message":"open it","data":{"elicitations":[{"mode":"url","elicitationId":"e1","url":"https://example.com/x","message":"go"}]}}}`, id)
 		return
 	case "seen":
-		a.mu.Lock()
+		a.saying.Lock()
 		raw, _ := json.Marshal(a.seen)
-		a.mu.Unlock()
+		a.saying.Unlock()
 		result = fmt.Sprintf(`{"seen":%s}`, raw)
 	case "allowed":
-		a.mu.Lock()
+		a.saying.Lock()
 		result = fmt.Sprintf(`{"allowed":%s}`, cmp.Or(string(a.allowed), "null"))
-		a.mu.Unlock()
+		a.saying.Unlock()
 	case "say":
 		a.say(`{"jsonrpc":"2.0","method":%q,"params":%s}`, p.Arguments.Method, p.Arguments.Params)
 	case "hang":

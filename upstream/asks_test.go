@@ -8,12 +8,11 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"os"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	mcpserver "github.com/mark3labs/mcp-go/server"
@@ -128,31 +127,29 @@ func TestWhatAClientCannotAnswer(t *testing.T) {
 }
 
 func TestAskingStopsTheClockOfTheCall(t *testing.T) {
-	t.Parallel()
-	s := newAsker(t, "asker")
-	s.AskTimeout = await.Bound
-	p := newPool(t, s)
-	slow := asked("a")
-	slow.Ask = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
-		return json.RawMessage(`{"late":true}`), tooLong(ctx, p, "s")
-	}
-	got := slowly(t, p, s, func() (string, error) { return callAs(t, p, slow, "ask", question) })
-	if !strings.Contains(got, `"late":true`) {
-		t.Errorf("the server got %s", got)
-	}
-	_, err := callAs(t, p, asked("a"), "hang", `{}`)
-	wantError(t, err, "s", ErrTimeout)
-
-	s.AskTimeout = 50 * time.Millisecond
-	p.Update([]Settings{s}, nil)
-	never := asked("a")
-	never.Ask = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
-		<-ctx.Done()
-		return nil, ctx.Err()
-	}
-	if got := mustCallAs(t, p, never, "ask", question); !strings.Contains(got, "did not answer") {
-		t.Errorf("the server got %s, want to be told of the timeout", got)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := newAsker(t, "asker")
+		s.CallTimeout, s.AskTimeout = time.Second, time.Minute
+		p := newPool(t, s)
+		slow := asked("a")
+		slow.Ask = func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			time.Sleep(s.AskTimeout - time.Second)
+			return json.RawMessage(`{"late":true}`), nil
+		}
+		if got := mustCallAs(t, p, slow, "ask", question); !strings.Contains(got, `"late":true`) {
+			t.Errorf("the server got %s", got)
+		}
+		_, err := callAs(t, p, slow, "hang", `{}`)
+		wantError(t, err, "s", ErrTimeout)
+		never := asked("a")
+		never.Ask = func(ctx context.Context, _ string, _ json.RawMessage) (json.RawMessage, error) {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
+		if got := mustCallAs(t, p, never, "ask", question); !strings.Contains(got, "did not answer") {
+			t.Errorf("the server got %s, want to be told of the timeout", got)
+		}
+	})
 }
 
 func TestAskingEndsWithItsReason(t *testing.T) {
@@ -172,9 +169,7 @@ func TestAskingEndsWithItsReason(t *testing.T) {
 		withdrawn <- err
 	}()
 	<-started
-	if err := os.WriteFile(filepath.Join(s.Env[folderVar], "withdraw"), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	stageOf(s).put("withdraw", "")
 	if why := <-ended; !errors.Is(why, errWithdrawn) {
 		t.Errorf("asking ended with %v", why)
 	}
@@ -284,7 +279,7 @@ func TestAnInteractiveServerIsNotShared(t *testing.T) {
 	t.Parallel()
 	p := newPoolWith(t, map[string]Known{"s": {Era: EraLegacy, Interactive: true}}, Events{}, newAsker(t, "asker"))
 	var calls sync.WaitGroup
-	for i := range 1000 {
+	for i := range 200 {
 		key := fmt.Sprint(i % 4)
 		calls.Go(func() {
 			got := mustCallAs(t, p, asked(key), "ask", fmt.Sprintf(`{"method":"sampling/createMessage","params":{"n":%d}}`, i))
@@ -340,44 +335,45 @@ func TestAConnectionOfItsOwnDeclaresItsClient(t *testing.T) {
 }
 
 func TestRootsOutsideOfCalls(t *testing.T) {
-	await.Expiry(t)
-	roots := func(_ context.Context, key, method string, _ json.RawMessage) (json.RawMessage, error) {
-		return fmt.Appendf(nil, `{"roots":[{"uri":"file:///of-%s"}]}`, key), nil
-	}
-	client := func(key string) *tool.Client {
-		c := asked(key)
-		c.Ask = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-			return roots(ctx, key, method, params)
+	synctest.Test(t, func(t *testing.T) {
+		roots := func(_ context.Context, key, method string, _ json.RawMessage) (json.RawMessage, error) {
+			return fmt.Appendf(nil, `{"roots":[{"uri":"file:///of-%s"}]}`, key), nil
 		}
-		return c
-	}
-	p := newPoolWith(t, nil, Events{Ask: roots}, newAsker(t, "asker-at-once"))
-	seen := func(key string, want string) {
-		t.Helper()
-		await.True(t, func() bool { return strings.Contains(mustCallAs(t, p, client(key), "seen", `{}`), want) })
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	changes := make(chan Change, 20)
-	watched := make(chan error, 1)
-	go func() { watched <- p.Watch(ctx, changes) }()
-	defer func() { cancel(); <-watched }()
-	await.True(t, func() bool { return (<-changes).Interactive }) // it asks at once, before anybody called
-	seen("a", `"result":{"roots":[]}`)
-	// The connection is a's now, and the server learns that the roots are others.
-	seen("a", `notifications/roots/list_changed`)
-	mustCallAs(t, p, client("a"), "later", `{}`)
-	seen("a", `file:///of-a`)
-	// Another's is another, and its first question is for that one.
-	seen("b", `file:///of-b`)
-	if got := mustCallAs(t, p, client("b"), "seen", `{}`); strings.Contains(got, "of-a") || strings.Contains(got, "list_changed") {
-		t.Errorf("b's connection saw %s", got)
-	}
-	p.RootsChanged("b")
-	seen("b", `notifications/roots/list_changed`)
-	p.Forget("a") // whose connection nobody else gets: the server over it knows a's roots
-	mustCallAs(t, p, nil, "later", `{}`)
-	mustCallAs(t, p, client("c"), "later", `{}`)
-	seen("c", `file:///of-c`)
+		client := func(key string) *tool.Client {
+			c := asked(key)
+			c.Ask = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+				return roots(ctx, key, method, params)
+			}
+			return c
+		}
+		p := newPoolWith(t, nil, Events{Ask: roots}, newAsker(t, "asker-at-once"))
+		seen := func(key string, want string) {
+			t.Helper()
+			await.True(t, func() bool { return strings.Contains(mustCallAs(t, p, client(key), "seen", `{}`), want) })
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		changes := make(chan Change, 20)
+		watched := make(chan error, 1)
+		go func() { watched <- p.Watch(ctx, changes) }()
+		defer func() { cancel(); <-watched }()
+		await.True(t, func() bool { return (<-changes).Interactive }) // it asks at once, before anybody called
+		seen("a", `"result":{"roots":[]}`)
+		// The connection is a's now, and the server learns that the roots are others.
+		seen("a", `notifications/roots/list_changed`)
+		mustCallAs(t, p, client("a"), "later", `{}`)
+		seen("a", `file:///of-a`)
+		// Another's is another, and its first question is for that one.
+		seen("b", `file:///of-b`)
+		if got := mustCallAs(t, p, client("b"), "seen", `{}`); strings.Contains(got, "of-a") || strings.Contains(got, "list_changed") {
+			t.Errorf("b's connection saw %s", got)
+		}
+		p.RootsChanged("b")
+		seen("b", `notifications/roots/list_changed`)
+		p.Forget("a") // whose connection nobody else gets: the server over it knows a's roots
+		mustCallAs(t, p, nil, "later", `{}`)
+		mustCallAs(t, p, client("c"), "later", `{}`)
+		seen("c", `file:///of-c`)
+	})
 }
 
 func TestTheURLThatWasOpenedIsToldToItsClient(t *testing.T) {
@@ -417,6 +413,7 @@ func TestTheURLThatWasOpenedIsToldToItsClient(t *testing.T) {
 func TestWhatComesOnAStreamBelongsToItsCall(t *testing.T) {
 	u := newPlainHTTP(t)
 	u.answers = make(chan string, 10)
+	other := make(chan string)
 	var both sync.WaitGroup
 	both.Add(2)
 	u.calls["ask"] = func(w http.ResponseWriter, id string, params json.RawMessage) {
@@ -427,10 +424,9 @@ func TestWhatComesOnAStreamBelongsToItsCall(t *testing.T) {
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"sampling/createMessage\",\"params\":%s}\n\n", id, member(params, "arguments"))
 		w.(http.Flusher).Flush()
 		answer := <-u.answers
-		for string(member(json.RawMessage(answer), "id")) != id { // the other call's
-			u.answers <- answer
-			time.Sleep(time.Millisecond)
-			answer = <-u.answers
+		if string(member(json.RawMessage(answer), "id")) != id { // the other call's
+			other <- answer
+			answer = <-other
 		}
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"heard\":%s}}\n\n", id, answer)
 	}

@@ -139,7 +139,7 @@ func (c *connection) finish(why error) {
 
 // relistAfter is the shortest time between two lists that are due to a stream
 // of notifications having ended: some servers end theirs all the time.
-var relistAfter = 30 * time.Second // tests shorten it
+const relistAfter = 30 * time.Second
 
 // StreamEnded asks for new lists, at once or when it may: the server may be gone, or they may
 // have changed while nobody listened.

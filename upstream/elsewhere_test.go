@@ -9,16 +9,16 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 )
 
 // replicas says at which one a server runs.
@@ -46,7 +46,10 @@ func (r *replicas) elsewhere(context.Context, string) (*Elsewhere, error) {
 	if r.url == "" {
 		return nil, nil
 	}
-	once := &http.Transport{DisableKeepAlives: true, DialContext: r.dial} // whoever sends over what the other side has closed does not know what became of that
+	once := &http.Transport{DisableKeepAlives: true, DialContext: pipes.Dial} // whoever sends over what the other side has closed does not know what became of that
+	if r.dial != nil {
+		once.DialContext = r.dial
+	}
 	return &Elsewhere{URL: r.url, Around: func(http.RoundTripper) http.RoundTripper { return once }, Moved: r.moved}, nil
 }
 
@@ -59,13 +62,7 @@ func (r *replicas) tries() int {
 // pool has one server, which runs in a replica.
 func (r *replicas) pool(t *testing.T, within time.Duration) *Pool {
 	t.Helper()
-	p := NewPool([]Settings{{Name: "s", Command: "none", Placement: PlacementOne, ConnectTimeout: within, CallTimeout: await.Bound}}, Options{Elsewhere: r.elsewhere})
-	t.Cleanup(func() {
-		if err := p.Close(context.Background()); err != nil {
-			t.Errorf("Close: %v", err)
-		}
-	})
-	return p
+	return newPoolOf(t, Options{Elsewhere: r.elsewhere}, Settings{Name: "s", Command: "none", Placement: PlacementOne, ConnectTimeout: within, CallTimeout: await.Bound})
 }
 
 // Whoever hears that a server runs here now leaves it to the call that waits for it.
@@ -73,21 +70,19 @@ func TestTheProcessThatACallWaitsForIsStartedOnce(t *testing.T) {
 	r, s := &replicas{}, lines(t, "s", "together")
 	s.Placement = PlacementOne
 	r.move(refusing(t, 0))
-	p := NewPool([]Settings{s}, Options{Elsewhere: r.elsewhere})
-	defer p.Close(context.Background())
+	p := newPoolOf(t, Options{Elsewhere: r.elsewhere}, s)
 	answer := make(chan error, 1)
 	go func() {
 		_, err := ask(t, p, "s", "pid")
 		answer <- err
 	}()
 	await.True(t, func() bool { return r.tries() > 1 })
-	started := func() int { found, _ := filepath.Glob(s.Env[folderVar] + "/up-*"); return len(found) }
 	r.move("")
-	await.True(t, func() bool { return started() > 0 })
+	soonStarted(t, s, 1)
 	p.Reach(t.Context(), "s", "") // as whoever hears that it runs here now
-	put(t, s.Env[folderVar], "go")
-	if err := await.Value(t, answer); err != nil || started() != 1 {
-		t.Errorf("%d processes were started, %v", started(), err)
+	stageOf(s).put("go", "")
+	if err := await.Value(t, answer); err != nil || started(s) != 1 {
+		t.Errorf("%d processes were started, %v", started(s), err)
 	}
 }
 
@@ -95,11 +90,9 @@ func TestTheProcessThatACallWaitsForIsStartedOnce(t *testing.T) {
 func refusing(t *testing.T, status int) (url string) {
 	t.Helper()
 	if status == 0 {
-		return "http://127.0.0.1:1"
+		return "http://none.pipe"
 	}
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not here", status) }))
-	t.Cleanup(server.Close)
-	return server.URL
+	return pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "not here", status) })).URL
 }
 
 // A call that did not reach the replica which runs its server waits for the one that takes its place.
@@ -117,7 +110,7 @@ func TestACallWaitsForTheReplicaThatRunsItsServer(t *testing.T) {
 				if ending.CompareAndSwap(true, false) {
 					return nil, io.EOF
 				}
-				return new(net.Dialer).DialContext(ctx, network, address)
+				return pipes.Dial(ctx, network, address)
 			}}
 			first := newPlainHTTP(t)
 			first.calls["any"] = func(w http.ResponseWriter, id string, params json.RawMessage) {
@@ -170,7 +163,7 @@ func TestACallThatFindsTheReplicaGoneEndsNoOther(t *testing.T) {
 		if "http://"+address == first.URL && gone.Load() {
 			return nil, &net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}
 		}
-		return new(net.Dialer).DialContext(ctx, network, address)
+		return pipes.Dial(ctx, network, address)
 	}}
 	r.move(first.URL)
 	p := r.pool(t, await.Bound)
@@ -217,13 +210,15 @@ func TestAReplicaThatCannotBeReachedHasNoAddress(t *testing.T) {
 		{"it has another configuration", http.StatusNotFound, await.Bound, "not here"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			r := &replicas{}
-			r.move(refusing(t, test.status))
-			_, err := ask(t, r.pool(t, test.within), "s", "any")
-			wantError(t, err, "s", ErrNotConnected)
-			if err != nil && (!strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), "127.0.0.1")) {
-				t.Errorf("the error is %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				r := &replicas{}
+				r.move(refusing(t, test.status))
+				_, err := ask(t, r.pool(t, test.within), "s", "any")
+				wantError(t, err, "s", ErrNotConnected)
+				if err != nil && (!strings.Contains(err.Error(), test.want) || strings.Contains(err.Error(), ".pipe")) {
+					t.Errorf("the error is %v", err)
+				}
+			})
 		})
 	}
 	t.Run("it goes during a call", func(t *testing.T) {
@@ -237,7 +232,7 @@ func TestAReplicaThatCannotBeReachedHasNoAddress(t *testing.T) {
 		r.move(lost.URL)
 		_, err := ask(t, r.pool(t, await.Bound), "s", "any")
 		wantError(t, err, "s", nil)
-		if err != nil && (!strings.Contains(err.Error(), notRepeated) || strings.Contains(err.Error(), "127.0.0.1")) {
+		if err != nil && (!strings.Contains(err.Error(), notRepeated) || strings.Contains(err.Error(), ".pipe")) {
 			t.Errorf("the error is %v", err)
 		}
 	})

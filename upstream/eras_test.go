@@ -82,7 +82,7 @@ func eliciting(t *testing.T) map[string]Settings {
 	}
 	return map[string]Settings{
 		"HTTP":        serve(mcpserver.WithStateful(true)),
-		"stdio":       lines(t, "s", "eliciting"),
+		"stdio":       child(t, "s", "eliciting"),
 		"sessionless": serve(mcpserver.WithStateLess(true)),
 	}
 }
@@ -138,7 +138,7 @@ func TestALegacyClientIsAskedByAServerOfBothEras(t *testing.T) {
 // Over stdio the connection of legacy clients is another process.
 func TestChangesInTheProcessOfLegacyClientsAreHeard(t *testing.T) {
 	updated := make(chan string, 10)
-	p := newPoolWith(t, nil, Events{Updated: func(_, uri string, _ json.RawMessage) { updated <- uri }}, lines(t, "s", "eliciting"))
+	p := newPoolWith(t, nil, Events{Updated: func(_, uri string, _ json.RawMessage) { updated <- uri }}, child(t, "s", "eliciting"))
 	for _, uri := range []string{"memo://a", "memo://b"} { // before that process begins, and after
 		if err := p.Subscribe(t.Context(), "s", uri); err != nil {
 			t.Fatal(err)

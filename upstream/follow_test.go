@@ -41,7 +41,7 @@ func TestAFollowerCallsAndDoesNotList(t *testing.T) {
 	t.Parallel()
 	for _, answer := range []string{`"result":{"tools":[{"name":"a"}]}`, `"error":{"code":-32000,"message":"broken"}`} {
 		l, o := newLister(t, answer), &office{}
-		p := NewPool([]Settings{{Name: "s", URL: l.URL}}, Options{Leads: o.of})
+		p := newPoolOf(t, Options{Leads: o.of}, Settings{Name: "s", URL: l.URL})
 		changes, stop := watched(t, p)
 		change := await.Value(t, changes)
 		if !change.Followed || change.Outdated || change.Err != nil || change.Era != EraLegacy || change.Defs != nil {
@@ -86,7 +86,7 @@ func TestAFollowerCallsAndDoesNotList(t *testing.T) {
 // What clients of another replica want to see of one server changes nothing for the others.
 func TestLogLevelsOfOtherReplicas(t *testing.T) {
 	t.Parallel()
-	p := NewPool([]Settings{{Name: "a", URL: "http://127.0.0.1:1"}, {Name: "b", URL: "http://127.0.0.1:1"}}, Options{})
+	p := newPool(t, Settings{Name: "a", URL: "http://none.pipe"}, Settings{Name: "b", URL: "http://none.pipe"})
 	p.SetLogLevel("warning")
 	for _, step := range []struct{ elsewhere, a string }{{"debug", "debug"}, {"error", "warning"}} {
 		p.SetLogLevelElsewhere("a", step.elsewhere)
@@ -103,7 +103,7 @@ func TestLogLevelsOfOtherReplicas(t *testing.T) {
 func TestAFollowerSaysThatListsHaveChanged(t *testing.T) {
 	t.Parallel()
 	o := &office{}
-	p := NewPool([]Settings{lines(t, "s", "")}, Options{Leads: o.of})
+	p := newPoolOf(t, Options{Leads: o.of}, lines(t, "s", ""))
 	changes, _ := watched(t, p)
 	if change := await.Value(t, changes); !change.Followed || change.Outdated {
 		t.Errorf("at first it says %+v", change)

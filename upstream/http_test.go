@@ -3,16 +3,12 @@ package upstream
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
-	"math/rand/v2"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"runtime"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -20,54 +16,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/tool"
-	"toolfinch/upstream/conn"
 )
-
-// restartable is a real HTTP server on one port that can end and come back.
-type restartable struct {
-	t       testing.TB
-	address string
-	handler func() http.Handler
-	server  *http.Server
-	ended   chan struct{}
-}
-
-func newRestartable(t testing.TB, handler func() http.Handler) *restartable {
-	t.Helper()
-	address := "127.0.0.1:0"
-	if runtime.GOOS == "linux" { // where no other program takes the port while it is free
-		address = fmt.Sprintf("127.%d.%d.%d:0", 1+rand.IntN(254), rand.IntN(256), 1+rand.IntN(254))
-	}
-	r := &restartable{t: t, address: address, handler: handler}
-	r.start()
-	t.Cleanup(r.stop)
-	return r
-}
-
-func (r *restartable) start() {
-	r.t.Helper()
-	var listener net.Listener
-	await.Nil(r.t, func() (err error) { // another process may have the port for a moment
-		listener, err = net.Listen("tcp", r.address)
-		return err
-	})
-	r.address = listener.Addr().String()
-	server, ended := &http.Server{Handler: r.handler()}, make(chan struct{})
-	r.server, r.ended = server, ended
-	go func() {
-		_ = server.Serve(listener)
-		close(ended)
-	}()
-}
-
-func (r *restartable) stop() {
-	_ = r.server.Close()
-	<-r.ended
-}
-
-func (r *restartable) settings(name, path string) Settings {
-	return Settings{Name: name, URL: "http://" + r.address + path, ConnectTimeout: await.Bound, CallTimeout: await.Bound}
-}
 
 func newMCP(options ...mcpserver.ServerOption) *mcpserver.MCPServer {
 	s := mcpserver.NewMCPServer("real", "1", append(options, mcpserver.WithToolCapabilities(true))...)
@@ -116,27 +65,24 @@ func TestARestartedHTTPServerIsUsableOnTheNextCall(t *testing.T) {
 		"no sessions":   mcpserver.WithStateLess(true),
 	} {
 		t.Run(name, func(t *testing.T) {
-			var open http.Handler
-			r := newRestartable(t, func() http.Handler {
-				mcp := mcpserver.NewStreamableHTTPServer(newMCP(), mode)
-				open = mcp
-				return open
-			})
-			p := newPool(t, r.settings("s", "/mcp"))
-			mustAsk(t, p, "s", "hello", "hello there")
-			for range 3 {
+			synctest.Test(t, func(t *testing.T) {
+				r := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(newMCP(), mode) })
+				p := newPool(t, r.settings("s", "/mcp"))
+				mustAsk(t, p, "s", "hello", "hello there")
+				for range 3 {
+					r.stop()
+					_, err := ask(t, p, "s", "hello")
+					wantError(t, err, "s", nil)
+					r.start()
+					mustAsk(t, p, "s", "hello", "hello there")
+				}
+				// With nobody having called meanwhile. Only in the moment in which the
+				// connection is being closed can it not be known what was delivered.
 				r.stop()
-				_, err := ask(t, p, "s", "hello")
-				wantError(t, err, "s", nil)
+				synctest.Wait()
 				r.start()
 				mustAsk(t, p, "s", "hello", "hello there")
-			}
-			// With nobody having called meanwhile. Only in the moment in which the
-			// connection is being closed can it not be known what was delivered.
-			r.stop()
-			await.Gone(t, "net/http.(*persistConn).readLoop")
-			r.start()
-			mustAsk(t, p, "s", "hello", "hello there")
+			})
 		})
 	}
 }
@@ -166,42 +112,27 @@ func TestAutoFallsBackToSSE(t *testing.T) {
 }
 
 func TestListChangedOverHTTP(t *testing.T) {
-	mcpServer := newMCP()
-	r := newRestartable(t, func() http.Handler {
-		return mcpserver.NewStreamableHTTPServer(mcpServer, mcpserver.WithStateful(true), mcpserver.WithStreamableHTTPProtocolVersions("2025-11-25"))
-	})
-	modern := newMCP()
-	m := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(modern) })
-	p := newPool(t, r.settings("legacy", "/mcp"), m.settings("modern", "/mcp"))
-	ctx, cancel := context.WithCancel(t.Context())
-	changes := make(chan Change, 20)
-	watched := make(chan error, 1)
-	go func() { watched <- p.Watch(ctx, changes) }()
-	defer func() { cancel(); <-watched }()
-	eras := map[string]Era{}
-	for len(eras) < 2 {
-		change := <-changes
-		if change.Err != nil || len(change.Defs) != 2 {
-			t.Fatalf("change = %+v", change)
-		}
-		eras[change.Server] = change.Era
-	}
-	if eras["legacy"] != EraLegacy || eras["modern"] != EraModern {
-		t.Errorf("eras = %v", eras)
-	}
-	// The stream for notifications opens beside the first list: add until heard.
-	for name, s := range map[string]*mcpserver.MCPServer{"legacy": mcpServer, "modern": modern} {
-		for heard, n := false, 0; !heard; n++ {
-			s.AddTool(mcp.NewTool(fmt.Sprintf("new%d", n)), nil)
-			select {
-			case change := <-changes:
-				heard = change.Server == name && len(change.Defs) > 2
-			case <-time.After(time.Second):
-				if n > int(await.Bound/time.Second) {
-					t.Fatalf("%s: no change was heard of", name)
+	for name, option := range map[Era]mcpserver.StreamableHTTPOption{
+		EraLegacy: mcpserver.WithStreamableHTTPProtocolVersions("2025-11-25"),
+		EraModern: mcpserver.WithStateful(true),
+	} {
+		t.Run(string(name), func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := newMCP()
+				r := newRestartable(t, func() http.Handler {
+					return mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true), option)
+				})
+				changes, _ := watched(t, newPool(t, r.settings("s", "/mcp")))
+				if change := <-changes; change.Err != nil || len(change.Defs) != 2 || change.Era != name {
+					t.Fatalf("change = %+v", change)
 				}
-			}
-		}
+				synctest.Wait() // the stream for notifications opens beside the first list
+				s.AddTool(mcp.NewTool("new"), nil)
+				if change := <-changes; len(change.Defs) != 3 {
+					t.Errorf("change = %+v", change)
+				}
+			})
+		})
 	}
 }
 
@@ -253,91 +184,59 @@ func TestModernUpstreams(t *testing.T) {
 func TestAVerdictThatIsWrongIsCorrected(t *testing.T) {
 	r := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(newMCP(), mcpserver.WithStateful(true)) })
 	for _, known := range []Era{EraModern, EraLegacy} {
-		p := NewPool([]Settings{r.settings("s", "/mcp")}, Options{Known: map[string]Known{"s": {Era: known}}})
+		p := newPoolWith(t, map[string]Known{"s": {Era: known}}, Events{}, r.settings("s", "/mcp"))
 		if change := p.Refresh(t.Context(), "s"); change.Err != nil || len(change.Defs) != 2 {
 			t.Errorf("known as %s: %+v", known, change)
-		}
-		if err := p.Close(t.Context()); err != nil {
-			t.Error(err)
 		}
 	}
 }
 
 func TestHTTPFaultsAreBounded(t *testing.T) {
-	t.Parallel()
-	answer := func(status int, contentType, body string) func() http.Handler {
-		return func() http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				w.Header().Set("Content-Type", contentType)
-				w.WriteHeader(status)
-				_, _ = io.WriteString(w, body)
-			})
+	answer := func(status int, contentType, body string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", contentType)
+			w.WriteHeader(status)
+			_, _ = io.WriteString(w, body)
 		}
 	}
-	var settings []Settings
-	for name, handler := range map[string]func() http.Handler{
+	for name, handler := range map[string]http.HandlerFunc{
 		"html":         answer(200, "text/html", "<html>"),
 		"broken":       answer(200, "application/json", "{"),
 		"unauthorized": answer(401, "text/plain", "no"),
 		"failing":      answer(500, "text/plain", "oops"),
 		"empty":        answer(200, "text/event-stream", ""),
-		"hanging": func() http.Handler {
-			return http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
-		},
+		"hanging":      func(_ http.ResponseWriter, r *http.Request) { _, _ = io.ReadAll(r.Body); <-r.Context().Done() },
 	} {
-		s := newRestartable(t, handler).settings(name, "/mcp?key=secret")
-		if name == "hanging" {
-			s.ConnectTimeout = 500 * time.Millisecond
-		}
-		settings = append(settings, s)
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				p := newPool(t, newRestartable(t, func() http.Handler { return handler }).settings(name, "/mcp?key=secret"))
+				_, err := ask(t, p, name, "hello")
+				wantError(t, err, name, nil)
+				if err != nil && strings.Contains(err.Error(), "secret") {
+					t.Errorf("the error shows the URL's secret: %v", err)
+				}
+			})
+		})
 	}
-	p := newPool(t, settings...)
-	for _, s := range settings {
-		_, err := ask(t, p, s.Name, "hello")
-		wantError(t, err, s.Name, nil)
-		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("the error shows the URL's secret: %v", err)
-		}
-	}
-}
-
-func TestAnAnswerTooLargeFailsThatCallOnly(t *testing.T) {
-	if testing.Short() {
-		t.Skip("100 MB take minutes under the race detector")
-	}
-	s := newMCP()
-	s.AddTool(mcp.NewTool("big"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return mcp.NewToolResultText(strings.Repeat("x", 100<<20)), nil
-	})
-	r := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true)) })
-	settings := r.settings("s", "/mcp")
-	settings.CallTimeout = await.Bound
-	p := newPool(t, settings)
-	_, err := ask(t, p, "s", "big")
-	wantError(t, err, "s", conn.ErrTooLarge)
-	mustAsk(t, p, "s", "hello", "hello there")
 }
 
 func TestCancellationOverHTTP(t *testing.T) {
-	t.Parallel()
-	cancelled := make(chan struct{})
-	s := mcpserver.NewMCPServer("s", "1", mcpserver.WithToolCapabilities(true))
-	s.AddTool(mcp.NewTool("wait"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		<-ctx.Done()
-		close(cancelled)
-		return nil, ctx.Err()
-	})
-	front := httptest.NewServer(mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true)))
-	t.Cleanup(front.Close)
-	settings := Settings{Name: "s", URL: front.URL, Protocol: ProtocolLegacy}
-	p := newPool(t, settings)
-	hurry(t, p, settings, 5*time.Second)
-	_, err := ask(t, p, "s", "wait")
-	wantError(t, err, "s", ErrTimeout)
-	await.Value(t, cancelled)
-	for _, status := range p.Status() {
-		if status.State != StateFailed {
+	synctest.Test(t, func(t *testing.T) {
+		cancelled := make(chan struct{})
+		s := mcpserver.NewMCPServer("s", "1", mcpserver.WithToolCapabilities(true))
+		s.AddTool(mcp.NewTool("wait"), func(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			<-ctx.Done()
+			close(cancelled)
+			return nil, ctx.Err()
+		})
+		settings := newRestartable(t, func() http.Handler { return mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true)) }).settings("s", "/mcp")
+		settings.Protocol, settings.CallTimeout = ProtocolLegacy, 5*time.Second
+		p := newPool(t, settings)
+		_, err := ask(t, p, "s", "wait")
+		wantError(t, err, "s", ErrTimeout)
+		<-cancelled
+		if status := p.Status()[0]; status.State != StateFailed {
 			t.Errorf("health after a call in vain: %s", status.State)
 		}
-	}
+	})
 }

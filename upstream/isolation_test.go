@@ -3,19 +3,18 @@
 package upstream
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -23,65 +22,56 @@ import (
 
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 	"toolfinch/tool"
 	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
 )
 
-// shell is an upstream that is a shell script: it begins after the handshake,
-// and the first call it gets has the number that firstCall is.
-func shell(name, script string) Settings {
-	const handshake = `
-read -r initialize
-echo '{"jsonrpc":"2.0","id":1,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"sh","version":"1","more":9007199254740993}}}'
-read -r initialized
-`
-	return Settings{
-		Name: name, Command: "sh", Args: []string{"-c", handshake + script}, Protocol: ProtocolLegacy,
-		ConnectTimeout: await.Bound, CallTimeout: await.Bound,
-	}
-}
-
-const firstCall = "2"
-
 func TestServerInfoIsKeptAsItWasSent(t *testing.T) {
-	p := newPool(t, shell("s", `read -r list; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"tools":[]}}'; read -r end`))
+	p := newPool(t, scripted(t, "s", func(p *peer) { p.answer(p.read(), `{"tools":[]}`) }))
 	change := p.Refresh(t.Context(), "s")
-	if want := `{"name":"sh","version":"1","more":9007199254740993}`; change.Err != nil || string(change.Info) != want {
+	if want := `{"name":"script","version":"1","more":9007199254740993}`; change.Err != nil || string(change.Info) != want {
 		t.Errorf("info = %s, %v; want %s", change.Info, change.Err, want)
 	}
 }
 
 func TestTheLastWordOfAChildCounts(t *testing.T) {
-	p := newPool(t, shell("s", `read -r call; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"last":true}}'`))
+	p := newPool(t, scripted(t, "s", func(p *peer) { p.answer(p.read(), `{"last":true}`) }))
 	for range 10 {
 		c, err := p.now.Load().byName["s"].connect(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		mustAsk(t, p, "s", "any", `{"last":true}`)
-		await.True(t, c.Dead)
+		await.Value(t, c.Life.Done())
 	}
 }
 
 // Such a child can never answer again, though it lives.
 func TestAChildThatClosesItsInputOrOutputIsReplaced(t *testing.T) {
-	t.Parallel()
-	for name, closing := range map[string]string{"input": `exec 0<&-`, "output": `exec 1>&-`} {
+	for name, which := range map[string]int{"input": 0, "output": 1} {
 		t.Run(name, func(t *testing.T) {
-			s := shell("s", `if ! test -e closed; then `+closing+`; touch closed; sleep 600; fi
-read -r call; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"second":true}}'; read -r end`)
-			s.Cwd = t.TempDir()
-			p := newPool(t, s)
-			c, err := p.now.Load().byName["s"].connect(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
-			await.True(t, func() bool { _, err := os.Stat(s.Cwd + "/closed"); return err == nil })
-			if name == "output" {
-				await.True(t, c.Dead)
-			}
-			mustAsk(t, p, "s", "any", `{"second":true}`)
+			synctest.Test(t, func(t *testing.T) {
+				s := Settings{}
+				s = scripted(t, "s", func(p *peer) {
+					if started(s) == 1 {
+						_ = p.ends[which].Close()
+						<-p.end.Done()
+						p.exit(143)
+					}
+					p.answer(p.read(), `{"second":true}`)
+				})
+				p := newPool(t, s)
+				c, err := p.now.Load().byName["s"].connect(t.Context())
+				if err != nil {
+					t.Fatal(err)
+				}
+				if name == "output" {
+					<-c.Life.Done()
+				}
+				mustAsk(t, p, "s", "any", `{"second":true}`)
+			})
 		})
 	}
 }
@@ -89,25 +79,25 @@ read -r call; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"second":true}
 // A server that speaks only the 2026-07-28 era and needs longer to start than
 // the probe waits is not taken for one that speaks none.
 func TestASlowModernServerIsNotMisjudged(t *testing.T) {
-	await.Expiry(t)
-	folder := t.TempDir()
-	s := Settings{Name: "s", Command: "sh", ConnectTimeout: await.Bound, CallTimeout: await.Bound, Args: []string{"-c", `
-cd "$0"
-read -r discover
-if ! test -e once; then
-  touch once
-  read -r initialize
-  echo '{"jsonrpc":"2.0","id":2,"error":{"code":-32601,"message":"method not found"}}'
-  read -r end
-fi
-echo '{"jsonrpc":"2.0","id":1,"result":{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"late","version":"1"}}}}'
-read -r list
-echo '{"jsonrpc":"2.0","id":` + firstCall + `,"result":{"tools":[{"name":"a"}]}}'
-read -r end`, folder}}
-	change := newPool(t, s).Refresh(t.Context(), "s")
-	if change.Err != nil || change.Era != EraModern || len(change.Defs) != 1 || string(change.Info) != `{"name":"late","version":"1"}` {
-		t.Errorf("change = %+v", change)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := Settings{}
+		s = played(t, "s", &stage{script: func(p *peer) {
+			discover := p.read()
+			if started(s) == 1 {
+				for m := p.read(); ; m = p.read() {
+					if m.Method == "initialize" {
+						p.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)
+					}
+				}
+			}
+			p.answer(discover, `{"supportedVersions":["2026-07-28"],"capabilities":{"tools":{}},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"late","version":"1"}}}`)
+			p.answer(p.read(), `{"tools":[{"name":"a"}]}`)
+		}})
+		change := newPool(t, s).Refresh(t.Context(), "s")
+		if change.Err != nil || change.Era != EraModern || len(change.Defs) != 1 || string(change.Info) != `{"name":"late","version":"1"}` {
+			t.Errorf("change = %+v", change)
+		}
+	})
 }
 
 func TestAClientThatDoesNotReadHoldsUpNobodyElse(t *testing.T) {
@@ -148,9 +138,7 @@ type plainHTTP struct {
 
 func newPlainHTTP(t testing.TB) *plainHTTP {
 	p := &plainHTTP{calls: map[string]func(http.ResponseWriter, string, json.RawMessage){}, cancelled: make(chan string, 10)}
-	p.Server = httptest.NewServer(p)
-	t.Cleanup(p.CloseClientConnections)
-	t.Cleanup(p.Close)
+	p.Server = pipes.NewServer(t, p)
 	return p
 }
 
@@ -351,22 +339,23 @@ func TestASessionThatIsRefusedWith400IsStartedAnew(t *testing.T) {
 }
 
 func TestALegacyHTTPCallIsCancelledByNotification(t *testing.T) {
-	t.Parallel()
-	u := newPlainHTTP(t)
-	hangs, end := make(chan string, 1), make(chan struct{})
-	u.calls["hang"] = func(_ http.ResponseWriter, id string, _ json.RawMessage) {
-		hangs <- id
-		<-end
-	}
-	defer close(end)
-	s := u.settings()
-	p := newPool(t, s)
-	hurry(t, p, s, 5*time.Second)
-	_, err := ask(t, p, "s", "hang")
-	wantError(t, err, "s", ErrTimeout)
-	if id, cancelled := <-hangs, <-u.cancelled; id != cancelled {
-		t.Errorf("request %s hung, %s was cancelled", id, cancelled)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		u := newPlainHTTP(t)
+		hangs, end := make(chan string, 1), make(chan struct{})
+		u.calls["hang"] = func(_ http.ResponseWriter, id string, _ json.RawMessage) {
+			hangs <- id
+			<-end
+		}
+		defer close(end)
+		s := u.settings()
+		s.CallTimeout = 5 * time.Second
+		p := newPool(t, s)
+		_, err := ask(t, p, "s", "hang")
+		wantError(t, err, "s", ErrTimeout)
+		if id, cancelled := <-hangs, <-u.cancelled; id != cancelled {
+			t.Errorf("request %s hung, %s was cancelled", id, cancelled)
+		}
+	})
 }
 
 func TestARestartedHTTPServerIsListedAgainWithoutACall(t *testing.T) {
@@ -375,97 +364,68 @@ func TestARestartedHTTPServerIsListedAgainWithoutACall(t *testing.T) {
 		"modern": mcpserver.WithStateful(false),
 	} {
 		t.Run(name, func(t *testing.T) {
-			starts := 0
-			var open atomic.Int32 // streams of notifications that stand, of sessions that the server began itself: it takes others, too
-			var sessions sync.Map // the start of the server that a session was first seen by
-			r := newRestartable(t, func() http.Handler {
-				starts++
-				start := starts
-				s := newMCP()
-				for i := range starts {
-					s.AddTool(mcp.NewTool(fmt.Sprintf("start%d", i)), nil)
-				}
-				inner := mcpserver.NewStreamableHTTPServer(s, option, mcpserver.WithStateful(name == "legacy"))
-				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-					begun, _ := sessions.LoadOrStore(r.Header.Get(mcpserver.HeaderKeySessionID), start)
-					if r.Method == http.MethodGet && begun == start || r.Header.Get("Mcp-Method") == "subscriptions/listen" {
-						w = flushing{w, func() { open.Add(1) }}
+			synctest.Test(t, func(t *testing.T) {
+				starts := 0
+				r := newRestartable(t, func() http.Handler {
+					starts++
+					s := newMCP()
+					for i := range starts {
+						s.AddTool(mcp.NewTool(fmt.Sprintf("start%d", i)), nil)
 					}
-					inner.ServeHTTP(w, r)
+					return mcpserver.NewStreamableHTTPServer(s, option, mcpserver.WithStateful(name == "legacy"))
 				})
+				changes, _ := watched(t, newPool(t, r.settings("s", "/mcp")))
+				var before time.Time
+				for tools := 3; tools <= 5; tools++ { // the stream of notifications ends twice in a short time
+					for len((<-changes).Defs) != tools {
+					}
+					if took := time.Since(before); name == "modern" && tools == 5 && took < relistAfter {
+						t.Errorf("it was listed again after %s", took)
+					}
+					before = time.Now()
+					synctest.Wait()
+					r.stop()
+					r.start()
+				}
 			})
-			relistSoon(t)
-			p := newPool(t, r.settings("s", "/mcp"))
-			ctx, cancel := context.WithCancel(t.Context())
-			changes := make(chan Change, 100)
-			watched := make(chan error, 1)
-			go func() { watched <- p.Watch(ctx, changes) }()
-			defer func() { cancel(); <-watched }()
-			for tools := 3; ; tools++ {
-				for len(await.Value(t, changes).Defs) != tools {
-				}
-				if tools == 5 { // the stream of notifications has ended twice in a short time
-					break
-				}
-				await.True(t, func() bool { return open.Load() > 0 })
-				r.stop()
-				open.Store(0)
-				r.start()
-			}
 		})
 	}
-}
-
-// flushing tells of what was flushed.
-type flushing struct {
-	http.ResponseWriter
-	flushed func()
-}
-
-func (f flushing) Flush() {
-	f.ResponseWriter.(http.Flusher).Flush()
-	f.flushed()
 }
 
 // A server may be another one by the time its stream of notifications is asked for.
 func TestAServerThatIsRestartedBeforeItsStreamIsListedAgain(t *testing.T) {
-	for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
-		var now atomic.Int32
-		var servers [2]http.Handler
-		for i := range servers {
-			s := newMCP()
-			s.AddTool(mcp.NewTool(fmt.Sprintf("start%d", i)), nil)
-			servers[i] = mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true), mcpserver.WithStreamableHTTPProtocolVersions("2025-11-25"))
-		}
-		listed := make(chan struct{})
-		r := newRestartable(t, func() http.Handler {
-			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-				if r.Method == http.MethodGet && now.Load() == 0 {
-					<-listed
-					now.Store(1)
-					w.WriteHeader(status)
-					return
-				}
-				servers[now.Load()].ServeHTTP(w, r)
+	synctest.Test(t, func(t *testing.T) {
+		for _, status := range []int{http.StatusNotFound, http.StatusBadRequest} {
+			var now atomic.Int32
+			var servers [2]http.Handler
+			for i := range servers {
+				s := newMCP()
+				s.AddTool(mcp.NewTool(fmt.Sprintf("start%d", i)), nil)
+				servers[i] = mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true), mcpserver.WithStreamableHTTPProtocolVersions("2025-11-25"))
+			}
+			listed := make(chan struct{})
+			r := newRestartable(t, func() http.Handler {
+				return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					if r.Method == http.MethodGet && now.Load() == 0 {
+						<-listed
+						now.Store(1)
+						w.WriteHeader(status)
+						return
+					}
+					servers[now.Load()].ServeHTTP(w, r)
+				})
 			})
-		})
-		changes, _ := watched(t, newPool(t, r.settings("s", "/mcp")))
-		for i := range servers {
-			isOf := func(d *tool.Def) bool { return d.ID.Name == fmt.Sprintf("start%d", i) }
-			for !slices.ContainsFunc(await.Value(t, changes).Defs, isOf) {
-			}
-			if i == 0 {
-				close(listed)
+			changes, _ := watched(t, newPool(t, r.settings("s", "/mcp")))
+			for i := range servers {
+				isOf := func(d *tool.Def) bool { return d.ID.Name == fmt.Sprintf("start%d", i) }
+				for !slices.ContainsFunc(await.Value(t, changes).Defs, isOf) {
+				}
+				if i == 0 {
+					close(listed)
+				}
 			}
 		}
-	}
-}
-
-// relistSoon makes the time between two lists that are due to ended streams short.
-func relistSoon(t *testing.T) {
-	before := relistAfter
-	t.Cleanup(func() { relistAfter = before }) // once the pool is closed
-	relistAfter = time.Second
+	})
 }
 
 func BenchmarkCall(b *testing.B) {
@@ -494,8 +454,7 @@ func TestAServerWithoutALoginKeepsItsConnection(t *testing.T) {
 	u.calls["ok"] = result(`{"ok":true}`)
 	logins := login.New(login.Options{Vault: authserver.NewVault()})
 	defer logins.Close()
-	p := NewPool([]Settings{u.settings()}, Options{Logins: logins})
-	defer p.Close(context.Background())
+	p := newPoolOf(t, Options{Logins: logins}, u.settings())
 	mustAsk(t, p, "s", "ok", "ok")
 	before := p.now.Load().byName["s"].main.current()
 	p.LoginChanged("")

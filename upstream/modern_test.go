@@ -15,9 +15,11 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 	"toolfinch/tool"
 )
 
@@ -43,9 +45,7 @@ type modernStream struct {
 func newModernHTTP(t testing.TB) *modernHTTP {
 	m := &modernHTTP{lists: map[string]int{}}
 	m.answer = func(string, json.RawMessage) string { return `{}` }
-	m.Server = httptest.NewServer(m)
-	t.Cleanup(m.Close)
-	t.Cleanup(m.CloseClientConnections)
+	m.Server = pipes.NewServer(t, m)
 	return m
 }
 
@@ -210,12 +210,7 @@ func TestListsOfAllKinds(t *testing.T) {
 
 func TestOnlyTheListThatChangedIsListedAgain(t *testing.T) {
 	m := newModernHTTP(t)
-	p := newPool(t, m.settings())
-	ctx, cancel := context.WithCancel(t.Context())
-	changes := make(chan Change, 20)
-	watched := make(chan error, 1)
-	go func() { watched <- p.Watch(ctx, changes) }()
-	defer func() { cancel(); <-watched }()
+	changes, _ := watched(t, newPool(t, m.settings()))
 	if change := <-changes; len(change.Defs) != 4 {
 		t.Fatalf("change = %+v", change)
 	}
@@ -237,15 +232,18 @@ func TestOnlyTheListThatChangedIsListedAgain(t *testing.T) {
 }
 
 func TestAListOfAnotherKindThatFailsCostsNoTools(t *testing.T) {
-	s := shell("s", `
-while read -r line; do
-  id=$(echo "$line" | sed 's/.*"id":\([0-9]*\).*/\1/')
-  case "$line" in
-  *tools/list*) echo '{"jsonrpc":"2.0","id":'$id',"result":{"tools":[{"name":"a"}]}}' ;;
-  *) echo '{"jsonrpc":"2.0","id":'$id',"error":{"code":-1,"message":"broken"}}' ;;
-  esac
-done`)
-	s.Args[1] = strings.Replace(s.Args[1], `"tools":{}`, `"tools":{},"prompts":{},"resources":{}`, 1)
+	s := played(t, "s", &stage{script: func(p *peer) {
+		p.answer(p.read(), `{"protocolVersion":"2025-06-18","capabilities":{"tools":{},"prompts":{},"resources":{}},"serverInfo":{"name":"s","version":"1"}}`)
+		p.read()
+		for m := p.read(); ; m = p.read() {
+			if m.Method == "tools/list" {
+				p.answer(m, `{"tools":[{"name":"a"}]}`)
+			} else {
+				p.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-1,"message":"broken"}}`, m.ID)
+			}
+		}
+	}})
+	s.Protocol = ProtocolLegacy
 	if change := newPool(t, s).Refresh(t.Context(), "s"); change.Err != nil || len(change.Defs) != 1 {
 		t.Errorf("change = %+v", change)
 	}
@@ -322,19 +320,24 @@ func needy(method string, params json.RawMessage) string {
 }
 
 func TestALegacyClientIsAskedForWhatAModernServerNeeds(t *testing.T) {
-	t.Parallel()
+	synctest.Test(t, testALegacyClientIsAskedForWhatAModernServerNeeds)
+}
+
+func testALegacyClientIsAskedForWhatAModernServerNeeds(t *testing.T) {
 	m := newModernHTTP(t)
 	m.answers(needy)
-	p := newPool(t, m.settings())
+	s := m.settings()
+	s.CallTimeout = time.Second
+	p := newPool(t, s)
 	slow := asked("a")
 	slow.Ask = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 		if method == "elicitation/create" && string(params) != `{"message":"who?","big":12345678901234567890}` {
 			t.Errorf("asked %s", params)
 		}
-		return json.RawMessage(`{"of":"` + method + `"}`), tooLong(ctx, p, "s")
+		time.Sleep(time.Minute) // the clock of the call stands still
+		return json.RawMessage(`{"of":"` + method + `"}`), nil
 	}
-	got := slowly(t, p, m.settings(), func() (string, error) { return callAs(t, p, slow, "ask", `{"n":12345678901234567890}`) })
-	p.Update([]Settings{m.settings()}, nil)
+	got := mustCallAs(t, p, slow, "ask", `{"n":12345678901234567890}`)
 	var state string
 	_ = json.Unmarshal(member(json.RawMessage(got), "got"), &state)
 	if string(member(json.RawMessage(state), "who")) != `{"of":"elicitation/create"}` || string(member(json.RawMessage(state), "where")) != `{"of":"roots/list"}` {

@@ -46,8 +46,7 @@ func TestSecretsThatAServerRepeatsAreMasked(t *testing.T) {
 	stdio.Env["TOOLFINCH_TEST_CRASH"] = "it dies of " + secret
 	stdio.Secrets = []string{secret}
 	var j journal
-	p := NewPool([]Settings{over, stdio}, Options{Log: j.log()})
-	defer p.Close(t.Context())
+	p := newPoolOf(t, Options{Log: j.log()}, over, stdio)
 
 	if got, err := ask(t, p, "s", "result"); err != nil || got != `{"text":`+string(quoted)+`}` {
 		t.Errorf("the result is %s, %v", got, err)

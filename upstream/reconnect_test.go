@@ -9,14 +9,15 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/leeway"
 	"toolfinch/tool"
 )
 
@@ -30,62 +31,43 @@ func mustReconnect(t testing.TB, p *Pool, server string) Change {
 	return change
 }
 
-// wantChildren checks how many processes there are, where that can be known.
-func wantChildren(t testing.TB, want int) {
-	t.Helper()
-	if _, err := os.Stat("/proc/self/stat"); err != nil {
-		return
-	}
-	if n := children(); n != want {
-		t.Errorf("%d children, want %d", n, want)
-	}
-}
-
-// soonChildren is wantChildren for when the last of others is being closed.
-func soonChildren(t testing.TB, want int) {
-	t.Helper()
-	if _, err := os.Stat("/proc/self/stat"); err == nil {
-		await.True(t, func() bool { return children() == want })
-	}
-}
-
-func put(t testing.TB, folder, name string) {
-	t.Helper()
-	if err := os.WriteFile(filepath.Join(folder, name), nil, 0o600); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func TestReconnectMakesANewConnection(t *testing.T) {
-	p := newPool(t, lines(t, "s", "raw"))
-	if change := mustReconnect(t, p, "s"); len(change.Defs) != 14 || change.Era != EraLegacy {
+	s := lines(t, "s", "raw")
+	p := newPool(t, s)
+	if change := mustReconnect(t, p, "s"); len(change.Defs) != lineTools || change.Era != EraLegacy {
 		t.Errorf("a server that was not connected: %+v", change)
 	}
 	first, since := pidOf(t, p, "s"), p.Status()[0].Since
-	if change := mustReconnect(t, p, "s"); len(change.Defs) != 14 {
+	if change := mustReconnect(t, p, "s"); len(change.Defs) != lineTools {
 		t.Errorf("a server that was connected: %+v", change)
 	}
 	if status := p.Status()[0]; !status.Since.After(since) {
 		t.Errorf("the new connection is said to be since %v, the one before was since %v", status.Since, since)
 	}
-	soonChildren(t, 1)
-	if running(first) {
-		t.Error("the old process runs")
-	}
-	second := pidOf(t, p, "s")
-	if second == first {
+	soonRuns(t, s, 1)
+	if second := pidOf(t, p, "s"); second == first {
 		t.Error("it is the same process")
 	}
-	if status := p.Status()[0]; status.State != StateReady || status.Restarts != 1 || status.Tools != 14 {
+	if status := p.Status()[0]; status.State != StateReady || status.Restarts != 1 || status.Tools != lineTools {
 		t.Errorf("status = %+v", status)
 	}
 }
 
 // Many servers hold something that only one process can have.
 func TestTheOldProcessGoesFirstWhereNoSecondOneComesUp(t *testing.T) {
-	s := shell("s", `read -r list; echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"tools":[]}}'; read -r end; sleep 0.3; rmdir alone`)
-	s.Args[1] = "mkdir alone || exit 7\ntrap 'rmdir alone; exit' TERM\n" + s.Args[1] // a busy machine may end it before it is done
-	s.Cwd = t.TempDir()
+	alone := make(chan struct{}, 1)
+	s := played(t, "s", &stage{script: func(p *peer) {
+		select {
+		case alone <- struct{}{}:
+			defer func() { <-alone }()
+			p.shake()
+			p.answer(p.read(), `{"tools":[]}`)
+			p.read()
+		default:
+			p.exit(7)
+		}
+	}})
+	s.Protocol = ProtocolLegacy
 	p := newPool(t, s)
 	for range 3 {
 		mustReconnect(t, p, "s")
@@ -104,7 +86,9 @@ func TestReconnectOfAServerThatIsNone(t *testing.T) {
 		t.Fatal(err)
 	}
 	wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrClosed)
-	wantChildren(t, 0)
+	if started(s) != 0 {
+		t.Error("it was started")
+	}
 }
 
 func TestReconnectOfAServerThatCannotBeReached(t *testing.T) {
@@ -132,16 +116,15 @@ func TestCallsInFlightOutliveAReconnect(t *testing.T) {
 	if pid := pidOf(t, p, "s"); pid == old {
 		t.Errorf("new calls go to the old process %d", pid)
 	}
-	put(t, s.Env[folderVar], "go")
+	stageOf(s).put("go", "")
 	if got, want := await.Value(t, waiting), fmt.Sprintf(`{"pid":%d}<nil>`, old); got != want {
 		t.Errorf("the call in flight = %s, want %s", got, want)
 	}
-	soonChildren(t, 1)
+	soonRuns(t, s, 1)
 }
 
 // The old connection does not wait for ever.
 func TestCallsThatDoNotEndAcrossAReconnect(t *testing.T) {
-	await.Expiry(t)
 	for _, test := range []struct {
 		name  string
 		hints []string
@@ -151,32 +134,29 @@ func TestCallsThatDoNotEndAcrossAReconnect(t *testing.T) {
 		{"may be repeated", []string{"idempotentHint"}, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			t.Parallel()
-			s := lines(t, "s", "raw")
-			s.CallTimeout = await.Bound
-			p := newPool(t, s)
-			type answer struct {
-				text string
-				err  error
-			}
-			hung := make(chan answer, 1)
-			go func() {
+			synctest.Test(t, func(t *testing.T) {
+				s := lines(t, "s", "raw")
+				p := newPool(t, s)
+				began := time.Now()
+				go func() {
+					trace(t, s, "hangs")
+					mustReconnect(t, p, "s")
+				}()
 				text, err := ask(t, p, "s", "hang_once", test.hints...)
-				hung <- answer{text, err}
-			}()
-			trace(t, s, "hangs")
-			mustReconnect(t, p, "s")
-			got := <-hung
-			if test.again && (got.err != nil || got.text != `{"ok":true}`) {
-				t.Errorf("the call = %s, %v; want it made again", got.text, got.err)
-			}
-			if !test.again {
-				wantError(t, got.err, "s", ErrClosed)
-			}
-			// That the owner wanted it so is no fault of the server's.
-			if status := p.Status()[0]; status.State != StateReady {
-				t.Errorf("status = %+v", status)
-			}
+				if took := time.Since(began); took != leeway.Of(finishWithin) {
+					t.Errorf("the call ended after %s", took)
+				}
+				if test.again && (err != nil || text != `{"ok":true}`) {
+					t.Errorf("the call = %s, %v; want it made again", text, err)
+				}
+				if !test.again {
+					wantError(t, err, "s", ErrClosed)
+				}
+				// That the owner wanted it so is no fault of the server's.
+				if status := p.Status()[0]; status.State != StateReady {
+					t.Errorf("status = %+v", status)
+				}
+			})
 		})
 	}
 }
@@ -203,43 +183,36 @@ func TestReconnectClosesTheConnectionsOfSingleClients(t *testing.T) {
 	}
 	before := pids()
 	mustReconnect(t, p, "s")
-	soonChildren(t, 1)
+	soonRuns(t, s, 1)
 	after := pids()
 	for pid := range before {
-		if after[pid] || running(pid) {
-			t.Errorf("process %d is still used, or runs", pid)
+		if after[pid] {
+			t.Errorf("process %d is still used", pid)
 		}
 	}
-	if len(before) != 3 || len(after) != 3 {
-		t.Errorf("processes %v, then %v; want three each", before, after)
+	if len(before) != 3 || len(after) != 3 || runs(s) != 3 {
+		t.Errorf("processes %v, then %v; want three each; %d run", before, after, runs(s))
 	}
-	wantChildren(t, 3)
 }
 
 // What waits for a server that does not come up gets the one that does.
 func TestReconnectGivesUpWhatIsBeingDialled(t *testing.T) {
 	s := lines(t, "s", "together")
-	s.ConnectTimeout = time.Minute
 	p := newPool(t, s)
-	folder := s.Env[folderVar]
 	waiting := make(chan string, 1)
 	go func() {
 		text, err := ask(t, p, "s", "pid")
 		waiting <- fmt.Sprint(text, err)
 	}()
-	up := func(n int) func() bool {
-		return func() bool {
-			found, _ := filepath.Glob(folder + "/up-*")
-			return len(found) == n
-		}
-	}
-	await.True(t, up(1))
+	soonStarted(t, s, 1)
 	done := make(chan Change, 1)
 	go func() { done <- p.Reconnect(t.Context(), "s") }()
-	await.True(t, up(2))
-	wantChildren(t, 1)
-	put(t, folder, "go")
-	if change := <-done; change.Err != nil || len(change.Defs) != 14 {
+	soonStarted(t, s, 2)
+	if n := runs(s); n != 1 {
+		t.Errorf("%d run", n)
+	}
+	stageOf(s).put("go", "")
+	if change := <-done; change.Err != nil || len(change.Defs) != lineTools {
 		t.Errorf("Reconnect = %+v", change)
 	}
 	if got, want := <-waiting, fmt.Sprintf(`{"pid":%d}<nil>`, pidOf(t, p, "s")); got != want {
@@ -247,41 +220,43 @@ func TestReconnectGivesUpWhatIsBeingDialled(t *testing.T) {
 	}
 }
 
-// Whoever asks while a Reconnect runs waits for that one, and may give up
-// without ending it: so may the first.
+// Whoever asks while a Reconnect runs waits for that one, and may give up without ending it: so may the
+// first. Whoever asks once it has run has another.
 func TestReconnectsAtTheSameTimeShareOne(t *testing.T) {
-	s := lines(t, "s", "together")
-	p := newPool(t, s)
-	folder := s.Env[folderVar]
-	up := func() int { found, _ := filepath.Glob(folder + "/up-*"); return len(found) }
-
-	ctx, cancel := context.WithCancel(t.Context())
-	first := make(chan Change, 1)
-	go func() { first <- p.Reconnect(ctx, "s") }()
-	await.True(t, func() bool { return up() == 1 })
-	for range 5 {
-		short, end := context.WithTimeout(t.Context(), time.Millisecond)
-		wantError(t, p.Reconnect(short, "s").Err, "s", context.DeadlineExceeded)
-		end()
-	}
-	cancel()
-	wantError(t, (<-first).Err, "s", context.Canceled)
-	last := make(chan Change, 1)
-	go func() { last <- p.Reconnect(t.Context(), "s") }()
-	await.True(t, func() bool { // it is in, so it shares
-		one := p.now.Load().byName["s"]
-		one.uses.mu.Lock()
-		defer one.uses.mu.Unlock()
-		return one.uses.count == 1
+	synctest.Test(t, func(t *testing.T) {
+		s := lines(t, "s", "together")
+		p := newPool(t, s)
+		ctx, cancel := context.WithCancel(t.Context())
+		first := make(chan Change, 1)
+		go func() { first <- p.Reconnect(ctx, "s") }()
+		synctest.Wait()
+		for range 5 {
+			short, end := context.WithTimeout(t.Context(), time.Millisecond)
+			wantError(t, p.Reconnect(short, "s").Err, "s", context.DeadlineExceeded)
+			end()
+		}
+		cancel()
+		wantError(t, (<-first).Err, "s", context.Canceled)
+		last := make(chan Change, 1)
+		go func() { last <- p.Reconnect(t.Context(), "s") }()
+		synctest.Wait() // it is in, so it shares
+		stageOf(s).put("go", "")
+		if change := <-last; change.Err != nil || len(change.Defs) != lineTools {
+			t.Errorf("Reconnect = %+v", change)
+		}
+		if n := started(s); n != 1 || runs(s) != 1 {
+			t.Errorf("%d processes were started, %d run; want one", n, runs(s))
+		}
+		// The second ends for its callers before the old connection does, over which a call runs; who asks
+		// in between gets neither its result nor that connection.
+		go func() { _, _ = ask(t, p, "s", "hang") }()
+		trace(t, s, "hangs")
+		mustReconnect(t, p, "s")
+		mustReconnect(t, p, "s")
+		if n := started(s); n != 3 {
+			t.Errorf("%d processes were started, want three", n)
+		}
 	})
-	put(t, folder, "go")
-	if change := <-last; change.Err != nil || len(change.Defs) != 14 {
-		t.Errorf("Reconnect = %+v", change)
-	}
-	if n := up(); n != 1 {
-		t.Errorf("%d processes were started, want one", n)
-	}
-	wantChildren(t, 1)
 }
 
 // retries collects how long Watch says that it waits.
@@ -314,41 +289,43 @@ func (r *retries) all() []time.Duration {
 }
 
 func TestReconnectBeginsTheDelaysOfWatchAnew(t *testing.T) {
-	const first = 750 * time.Millisecond // the longest that the first delay can be
-	r := &retries{Handler: slog.DiscardHandler}
-	s := lines(t, "s", "raw")
-	command := s.Command
-	s.Command = filepath.Join(t.TempDir(), "not-yet")
-	p := NewPool([]Settings{s}, Options{Log: slog.New(r)})
-	changes, stop := watched(t, p)
-	before := 0
-	await.True(t, func() bool {
-		waits := r.all()
-		before = len(waits)
-		return before > 0 && waits[before-1] > first
+	synctest.Test(t, func(t *testing.T) {
+		const first = 750 * time.Millisecond // the longest that the first delay can be
+		r := &retries{Handler: slog.DiscardHandler}
+		var up atomic.Bool
+		s := played(t, "s", &stage{script: func(p *peer) {
+			if !up.Load() {
+				p.exit(3)
+			}
+			serveLines(t.Context(), p)
+		}})
+		p := newPoolOf(t, Options{Log: slog.New(r)}, s)
+		changes, _ := watched(t, p)
+		before := 0
+		await.True(t, func() bool {
+			waits := r.all()
+			before = len(waits)
+			return before > 0 && waits[before-1] > first
+		})
+		wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrNotConnected)
+		await.True(t, func() bool {
+			return slices.ContainsFunc(r.all()[before:], func(wait time.Duration) bool { return wait <= first })
+		})
+		up.Store(true)
+		mustReconnect(t, p, "s")
+		await.True(t, func() bool { // Watch knows it too
+			change := <-changes
+			return change.Err == nil && len(change.Defs) == lineTools
+		})
+		soonRuns(t, s, 1)
 	})
-	wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrNotConnected)
-	await.True(t, func() bool {
-		return slices.ContainsFunc(r.all()[before:], func(wait time.Duration) bool { return wait <= first })
-	})
-
-	if err := os.Symlink(command, s.Command); err != nil {
-		t.Fatal(err)
-	}
-	mustReconnect(t, p, "s")
-	await.True(t, func() bool { // Watch knows it too
-		change := <-changes
-		return change.Err == nil && len(change.Defs) == 14
-	})
-	soonChildren(t, 1)
-	stop()
-	wantChildren(t, 0)
 }
 
 func TestWatchGoesOnAfterAReconnect(t *testing.T) {
 	r := &retries{Handler: slog.DiscardHandler}
-	p := NewPool([]Settings{lines(t, "s", "raw")}, Options{Log: slog.New(r)})
-	changes, stop := watched(t, p)
+	s := lines(t, "s", "raw")
+	p := newPoolOf(t, Options{Log: slog.New(r)}, s)
+	changes, _ := watched(t, p)
 	listed := func(defs int) {
 		t.Helper()
 		await.True(t, func() bool {
@@ -359,40 +336,38 @@ func TestWatchGoesOnAfterAReconnect(t *testing.T) {
 			return len(change.Defs) == defs
 		})
 	}
-	listed(14)
+	listed(lineTools)
 	for range 3 {
 		mustReconnect(t, p, "s")
-		listed(14)
+		listed(lineTools)
 		mustAsk(t, p, "s", "change", "true") // over the new connection, which Watch listens to
-		listed(15)
+		listed(lineTools + 1)
 	}
 	if waits := r.all(); len(waits) > 0 {
 		t.Errorf("Watch took it for a failure: it waited %v", waits)
 	}
-	soonChildren(t, 1)
-	stop()
-	wantChildren(t, 0)
+	soonRuns(t, s, 1)
 }
 
 // That a list did not come is told when it is news, not when it was cut off here.
 func TestAListCutOffByAReconnectIsNoFailure(t *testing.T) {
-	s := shell("s", `if ! test -e once; then touch once; read -r list; read -r end; exit; fi
-while read -r list; do
-  id=${list#*'"id":'}
-  echo '{"jsonrpc":"2.0","id":'${id%%,*}',"result":{"tools":[{"name":"a"}]}}'
-done`)
-	s.Cwd = t.TempDir()
+	s := scripted(t, "s", func(p *peer) {
+		for list := p.read(); ; list = p.read() {
+			if p.has("once") {
+				p.answer(list, `{"tools":[{"name":"a"}]}`)
+			}
+			p.put("once", "")
+		}
+	})
 	p := newPool(t, s)
-	changes, stop := watched(t, p)
-	await.True(t, func() bool { _, err := os.Stat(filepath.Join(s.Cwd, "once")); return err == nil })
+	changes, _ := watched(t, p)
+	trace(t, s, "once")
 	if change := mustReconnect(t, p, "s"); len(change.Defs) != 1 {
 		t.Errorf("Reconnect = %+v", change)
 	}
 	if change := <-changes; change.Err != nil || len(change.Defs) != 1 {
 		t.Errorf("Watch told of %+v", change)
 	}
-	stop()
-	wantChildren(t, 0)
 }
 
 func TestReconnectOverHTTP(t *testing.T) {
@@ -486,7 +461,9 @@ func TestReconnectAmongEverythingElse(t *testing.T) {
 	stop()
 	close(over)
 	group.Wait()
-	wantChildren(t, 0)
+	if runs(s) != 0 || runs(other) != 0 {
+		t.Error("some run still")
+	}
 }
 
 func TestCloseEndsAReconnect(t *testing.T) {
@@ -494,31 +471,32 @@ func TestCloseEndsAReconnect(t *testing.T) {
 	p := newPool(t, s)
 	done := make(chan Change, 1)
 	go func() { done <- p.Reconnect(t.Context(), "s") }()
-	await.True(t, func() bool { found, _ := filepath.Glob(s.Env[folderVar] + "/up-*"); return len(found) == 1 })
+	soonStarted(t, s, 1)
 	if err := p.Close(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	if change := <-done; change.Err == nil {
 		t.Error("it went well")
 	}
-	wantChildren(t, 0)
+	if runs(s) != 0 {
+		t.Error("it runs")
+	}
 }
 
 // No server waits for another: of these, none says a word before all have been
 // started.
 func TestWatchStartsAllServersAtOnce(t *testing.T) {
 	const n = 24
-	folder := t.TempDir()
-	var settings []Settings
-	for i := range n {
-		s := lines(t, fmt.Sprint("s", i), "together")
-		s.Env[folderVar] = folder
-		settings = append(settings, s)
+	on := &stage{mode: "together"}
+	settings := []Settings{played(t, "s0", on)}
+	for i := range n - 1 {
+		settings = append(settings, settings[0])
+		settings[i+1].Name = fmt.Sprint("s", i+1)
 	}
 	p := newPool(t, settings...)
 	changes, _ := watched(t, p)
-	await.True(t, func() bool { found, _ := filepath.Glob(folder + "/up-*"); return len(found) == n })
-	put(t, folder, "go")
+	soonStarted(t, settings[0], n)
+	on.put("go", "")
 	ready := map[string]bool{}
 	for len(ready) < n {
 		change := <-changes

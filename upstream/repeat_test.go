@@ -8,22 +8,23 @@ import (
 	"errors"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 	"toolfinch/tool"
 )
 
 // dropping is an HTTP server that reads a call whole and then closes the
 // connection in place of an answer, the first time.
 func dropping(t *testing.T, calls *atomic.Int32) Settings {
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	front := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		var m struct {
 			ID     json.RawMessage `json:"id"`
@@ -47,7 +48,6 @@ func dropping(t *testing.T, calls *atomic.Int32) Settings {
 			w.WriteHeader(http.StatusAccepted)
 		}
 	}))
-	t.Cleanup(front.Close)
 	return Settings{Name: "http", URL: front.URL, Protocol: ProtocolLegacy, ConnectTimeout: await.Bound, CallTimeout: await.Bound}
 }
 
@@ -88,99 +88,100 @@ func TestACallThatMayHaveArrivedIsRepeatedOnlyIfThatIsHarmless(t *testing.T) {
 
 // What a caller can tell of a call that was not answered.
 func TestWhyACallWasNotAnswered(t *testing.T) {
-	t.Parallel()
 	const short = 300 * time.Millisecond
 	impatient := func(s Settings) Settings { s.CallTimeout = short; return s }
 	over := errors.New("the step took too long")
-	u := newPlainHTTP(t)
-	u.calls["exit"] = func(http.ResponseWriter, string, json.RawMessage) { panic(http.ErrAbortHandler) }
-	u.calls["break"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write([]byte(": soon\n\n"))
-		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
+	remote := func(t *testing.T) Settings {
+		u := newPlainHTTP(t)
+		u.calls["exit"] = func(http.ResponseWriter, string, json.RawMessage) { panic(http.ErrAbortHandler) }
+		u.calls["break"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			_, _ = w.Write([]byte(": soon\n\n"))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		u.calls["cut"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
+			w.Header().Set("Content-Length", "1000")
+			_, _ = w.Write([]byte(`{"jsonrpc":`))
+			_ = http.NewResponseController(w).Flush()
+			panic(http.ErrAbortHandler)
+		}
+		hold := make(chan struct{})
+		u.calls["hang"] = func(http.ResponseWriter, string, json.RawMessage) { <-hold }
+		t.Cleanup(func() { close(hold) })
+		return u.settings()
 	}
-	u.calls["cut"] = func(w http.ResponseWriter, _ string, _ json.RawMessage) {
-		w.Header().Set("Content-Length", "1000")
-		_, _ = w.Write([]byte(`{"jsonrpc":`))
-		_ = http.NewResponseController(w).Flush()
-		panic(http.ErrAbortHandler)
+	of := func(mode string) func(*testing.T) Settings {
+		return func(t *testing.T) Settings { return lines(t, "s", mode) }
 	}
-	hold := make(chan struct{})
-	u.calls["hang"] = func(http.ResponseWriter, string, json.RawMessage) { <-hold }
-	t.Cleanup(func() { close(hold) })
-	background := func() (context.Context, context.CancelFunc) { return t.Context(), func() {} }
-	deadline := func() (context.Context, context.CancelFunc) {
-		return context.WithTimeout(t.Context(), short)
+	hurried := func(of func(*testing.T) Settings) func(*testing.T) Settings {
+		return func(t *testing.T) Settings { return impatient(of(t)) }
+	}
+	at := func(s Settings) func(*testing.T) Settings { return func(*testing.T) Settings { return s } }
+	background := func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} }
+	deadline := func(ctx context.Context) (context.Context, context.CancelFunc) {
+		return context.WithTimeout(ctx, short)
 	}
 	sentinels := map[string]error{
 		"not connected": ErrNotConnected, "closed": ErrClosed, "timed out": ErrTimeout,
 		"deadline": context.DeadlineExceeded, "canceled": context.Canceled, "the caller's cause": over,
 	}
-	mute, dies := lines(t, "s", "mute"), lines(t, "s", "crash")
-	mute.ConnectTimeout = short
-	never := lines(t, "s", "mute")
 	for _, test := range []struct {
 		name     string
-		settings Settings
+		settings func(t *testing.T) Settings
 		tool     string
-		ctx      func() (context.Context, context.CancelFunc)
+		ctx      func(context.Context) (context.Context, context.CancelFunc)
 		want     string // which of the sentinels it is, sorted
 		text     string // part of what it says
 	}{
-		{"it dies", lines(t, "s", "raw"), "exit", background, "closed", "call exit: the connection is closed: the process ended"},
-		{"it dies, the caller has a deadline", lines(t, "s", "raw"), "exit", func() (context.Context, context.CancelFunc) {
-			return context.WithTimeout(t.Context(), time.Minute)
+		{"it dies", of("raw"), "exit", background, "closed", "call exit: the connection is closed: the process ended"},
+		{"it dies, the caller has a deadline", of("raw"), "exit", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeout(ctx, time.Minute)
 		}, "closed", "the process ended"},
-		{"its limit", impatient(lines(t, "s", "raw")), "hang", background, "timed out", "call hang: timed out: no answer within 300ms"},
-		{"the caller's deadline", lines(t, "s", "raw"), "hang", deadline, "deadline, timed out", "call hang: context deadline exceeded"},
-		{"the caller's deadline with a cause", lines(t, "s", "raw"), "hang", func() (context.Context, context.CancelFunc) {
-			return context.WithTimeoutCause(t.Context(), short, over)
+		{"its limit", hurried(of("raw")), "hang", background, "timed out", "call hang: timed out: no answer within 300ms"},
+		{"the caller's deadline", of("raw"), "hang", deadline, "deadline, timed out", "call hang: context deadline exceeded"},
+		{"the caller's deadline with a cause", of("raw"), "hang", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			return context.WithTimeoutCause(ctx, short, over)
 		}, "the caller's cause, timed out", "call hang: the step took too long"},
-		{"the caller gives up", lines(t, "s", "raw"), "hang", func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(t.Context())
+		{"the caller gives up", of("raw"), "hang", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancel(ctx)
 			time.AfterFunc(short, cancel)
 			return ctx, cancel
 		}, "canceled", "context canceled"},
-		{"the caller gives up with a cause", lines(t, "s", "raw"), "hang", func() (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancelCause(t.Context())
+		{"the caller gives up with a cause", of("raw"), "hang", func(ctx context.Context) (context.Context, context.CancelFunc) {
+			ctx, cancel := context.WithCancelCause(ctx)
 			time.AfterFunc(short, func() { cancel(over) })
 			return ctx, func() { cancel(nil) }
 		}, "canceled, the caller's cause", "call hang: the step took too long"},
-		{"no program", Settings{Name: "s", Command: "no-such-program"}, "raw", background, "not connected", `call raw: connect: the command "no-such-program" is not on the PATH`},
-		{"it dies at the start", dies, "raw", background, "closed, not connected", "call raw: connect: the connection is closed: the process ended (exit status 3)"},
-		{"it does not come up", mute, "raw", background, "not connected, timed out", "call raw: connect: timed out: no connection within 300ms"},
-		{"it does not come up before the caller's deadline", never, "raw", deadline, "deadline, not connected, timed out", "call raw: connect: context deadline exceeded"},
-		{"it does not come up within its limit", impatient(never), "raw", background, "not connected, timed out", "call raw: connect: timed out: no answer within 300ms"},
-		{"HTTP: nobody listens", Settings{Name: "s", URL: "http://127.0.0.1:1/"}, "raw", background, "not connected", "call raw: connect: "},
-		{"HTTP: it breaks off", u.settings(), "exit", background, "closed", "call exit: "},
-		{"HTTP: it breaks off in an event stream", u.settings(), "break", background, "closed", "call break: the event stream ended without an answer"},
-		{"HTTP: it breaks off in its answer", u.settings(), "cut", background, "closed", "call cut: unexpected EOF"},
-		{"HTTP: its limit", impatient(u.settings()), "hang", background, "timed out", "no answer within 300ms"},
-		{"HTTP: the caller's deadline", u.settings(), "hang", deadline, "deadline, timed out", "context deadline exceeded"},
+		{"no program", at(Settings{Name: "s", Command: "no-such-program"}), "raw", background, "not connected", `call raw: connect: the command "no-such-program" is not on the PATH`},
+		{"it dies at the start", of("crash"), "raw", background, "closed, not connected", "call raw: connect: the connection is closed: the process ended (exit status 3)"},
+		{"it does not come up", func(t *testing.T) Settings { s := lines(t, "s", "mute"); s.ConnectTimeout = short; return s }, "raw", background, "not connected, timed out", "call raw: connect: timed out: no connection within 300ms"},
+		{"it does not come up before the caller's deadline", of("mute"), "raw", deadline, "deadline, not connected, timed out", "call raw: connect: context deadline exceeded"},
+		{"it does not come up within its limit", hurried(of("mute")), "raw", background, "not connected, timed out", "call raw: connect: timed out: no answer within 300ms"},
+		{"HTTP: nobody listens", at(Settings{Name: "s", URL: "http://none.pipe/"}), "raw", background, "not connected", "call raw: connect: "},
+		{"HTTP: it breaks off", remote, "exit", background, "closed", "call exit: "},
+		{"HTTP: it breaks off in an event stream", remote, "break", background, "closed", "call break: the event stream ended without an answer"},
+		{"HTTP: it breaks off in its answer", remote, "cut", background, "closed", "call cut: unexpected EOF"},
+		{"HTTP: its limit", hurried(remote), "hang", background, "timed out", "no answer within 300ms"},
+		{"HTTP: the caller's deadline", remote, "hang", deadline, "deadline, timed out", "context deadline exceeded"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			patient := test.settings
-			patient.CallTimeout = await.Bound
-			p := newPool(t, patient)
-			if test.tool != "raw" { // the time is the call's, not the start's
-				hurry(t, p, patient, test.settings.CallTimeout)
-			} else {
-				p.Update([]Settings{test.settings}, nil)
-			}
-			ctx, cancel := test.ctx()
-			defer cancel()
-			_, err := p.Call(ctx, def("s", test.tool), &tool.Call{Arguments: json.RawMessage(`{}`)})
-			wantError(t, err, "s", nil)
-			var is []string
-			for _, name := range []string{"canceled", "closed", "deadline", "not connected", "the caller's cause", "timed out"} {
-				if errors.Is(err, sentinels[name]) {
-					is = append(is, name)
+			synctest.Test(t, func(t *testing.T) {
+				p := newPool(t, test.settings(t))
+				ctx, cancel := test.ctx(t.Context())
+				defer cancel()
+				_, err := p.Call(ctx, def("s", test.tool), &tool.Call{Arguments: json.RawMessage(`{}`)})
+				wantError(t, err, "s", nil)
+				var is []string
+				for _, name := range []string{"canceled", "closed", "deadline", "not connected", "the caller's cause", "timed out"} {
+					if errors.Is(err, sentinels[name]) {
+						is = append(is, name)
+					}
 				}
-			}
-			if got := strings.Join(is, ", "); got != test.want || !strings.Contains(err.Error(), test.text) {
-				t.Errorf("%v is %s; want %s, and it says %q", err, got, test.want, test.text)
-			}
+				if got := strings.Join(is, ", "); got != test.want || !strings.Contains(err.Error(), test.text) {
+					t.Errorf("%v is %s; want %s, and it says %q", err, got, test.want, test.text)
+				}
+			})
 		})
 	}
 }

@@ -105,9 +105,7 @@ func TestWhoDoesNotAnswerGivesWay(t *testing.T) {
 	if status := p.Status()[0]; status.State != StateReady {
 		t.Errorf("the server is said to be %s: %v", status.State, status.Err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
-	defer cancel()
-	if err := p.Close(ctx); err != nil {
+	if err := p.Close(t.Context()); err != nil {
 		t.Error(err)
 	}
 	for i, one := range over {

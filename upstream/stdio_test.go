@@ -11,22 +11,21 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/internal/await"
 	"toolfinch/tool"
-	"toolfinch/upstream/conn"
 )
 
 func TestListKeepsWhatIsUsable(t *testing.T) {
 	p := newPool(t, lines(t, "raw", "raw"), lines(t, "pages", "pages"), lines(t, "endless", "endless"))
 	change := p.Refresh(t.Context(), "raw")
-	if change.Err != nil || len(change.Defs) != 14 || change.Instructions != "be kind" || change.Era != EraLegacy {
+	if change.Err != nil || len(change.Defs) != lineTools || change.Instructions != "be kind" || change.Era != EraLegacy {
 		t.Fatalf("change = %+v", change)
 	}
 	if got, want := string(change.Defs[0].Raw), `{"name":"raw","x":12345678901234567890,"inputSchema":{"type":"object"}}`; got != want {
@@ -102,44 +101,45 @@ func TestProgressReachesTheCallThatAskedForIt(t *testing.T) {
 }
 
 func TestAHangingCallEndsAndIsCancelled(t *testing.T) {
-	t.Parallel()
-	s := lines(t, "s", "raw")
-	p := newPool(t, s)
-	hurry(t, p, s, time.Second)
-	_, err := ask(t, p, "s", "hang")
-	wantError(t, err, "s", ErrTimeout)
-	if id, cancelled := trace(t, s, "hangs"), trace(t, s, "cancelled"); id != cancelled {
-		t.Errorf("request %s hung, %s was cancelled", id, cancelled)
-	}
-	p.Update([]Settings{s}, nil)
-	mustAsk(t, p, "s", "raw", "hologram") // the connection is still good
+	synctest.Test(t, func(t *testing.T) {
+		s := lines(t, "s", "raw")
+		s.CallTimeout = time.Second
+		p := newPool(t, s)
+		_, err := ask(t, p, "s", "hang")
+		wantError(t, err, "s", ErrTimeout)
+		if id, cancelled := trace(t, s, "hangs"), trace(t, s, "cancelled"); id != cancelled {
+			t.Errorf("request %s hung, %s was cancelled", id, cancelled)
+		}
+		mustAsk(t, p, "s", "raw", "hologram") // the connection is still good
 
-	_ = os.Remove(s.Env[folderVar] + "/cancelled")
-	_ = os.Remove(s.Env[folderVar] + "/hangs")
-	ctx, cancel := context.WithCancel(t.Context())
-	go func() {
-		trace(t, s, "hangs")
-		cancel()
-	}()
-	_, err = p.Call(ctx, def("s", "hang"), &tool.Call{})
-	wantError(t, err, "s", context.Canceled)
-	trace(t, s, "cancelled")
+		stageOf(s).take("cancelled")
+		ctx, cancel := context.WithCancel(t.Context())
+		go func() {
+			synctest.Wait()
+			cancel()
+		}()
+		_, err = p.Call(ctx, def("s", "hang"), &tool.Call{})
+		wantError(t, err, "s", context.Canceled)
+		trace(t, s, "cancelled")
+		if n := started(s); n != 1 {
+			t.Errorf("it was started %d times", n)
+		}
+	})
 }
 
+// A child that is killed takes what it has started with it, and the next call has another.
 func TestAKilledChildIsUsableOnTheNextCall(t *testing.T) {
-	for _, signal := range []syscall.Signal{syscall.SIGKILL, syscall.SIGTERM} {
-		t.Run(signal.String(), func(t *testing.T) {
-			p := newPool(t, lines(t, "s", "raw"))
-			first := pidOf(t, p, "s")
-			if err := syscall.Kill(first, signal); err != nil {
-				t.Fatal(err)
-			}
-			await.True(t, func() bool { return syscall.Kill(first, 0) != nil }) // reaped: no zombie
-			if second := pidOf(t, p, "s"); second == first {
-				t.Errorf("process %d answers still", first)
-			}
-		})
+	p := newPool(t, child(t, "s", "parent"))
+	grandchild := pidOf(t, p, "s")
+	if err := syscall.Kill(p.Status()[0].PID, syscall.SIGKILL); err != nil {
+		t.Fatal(err)
 	}
+	await.True(t, func() bool { return !running(grandchild) }) // reaped: no zombie
+	second := pidOf(t, p, "s")
+	if err := p.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, func() bool { return !running(second) })
 }
 
 func TestAChildThatDiesInACall(t *testing.T) {
@@ -157,193 +157,118 @@ func TestAChildThatDiesInACall(t *testing.T) {
 }
 
 func TestOtherCallsGoOnBesideAFault(t *testing.T) {
-	p := newPool(t, lines(t, "s", "raw"))
-	_, err := ask(t, p, "s", "big")
-	wantError(t, err, "s", conn.ErrTooLarge)
-	mustAsk(t, p, "s", "raw", "hologram")
-
-	slow := lines(t, "slow", "raw")
-	q := newPool(t, slow)
-	hurry(t, q, slow, 300*time.Millisecond)
-	_, err = ask(t, q, "slow", "other_id")
-	wantError(t, err, "slow", ErrTimeout)
-	q.Update([]Settings{slow}, nil)
-	mustAsk(t, q, "slow", "raw", "hologram")
-	_, err = ask(t, q, "slow", "nothing")
-	wantError(t, err, "slow", nil)
-	mustAsk(t, q, "slow", "raw", "hologram")
-
-	g := newPool(t, lines(t, "g", "garbage"))
-	mustAsk(t, g, "g", "raw", "hologram")
-}
-
-// BenchmarkAnAnswerTooLarge is what a line of 100 MB costs.
-func BenchmarkAnAnswerTooLarge(b *testing.B) {
-	p := newPool(b, lines(b, "s", "raw"))
-	b.ReportAllocs()
-	for b.Loop() {
-		_, err := ask(b, p, "s", "big")
-		wantError(b, err, "s", conn.ErrTooLarge)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, lines(t, "s", "garbage"))
+		for name, is := range map[string]error{"other_id": ErrTimeout, "nothing": nil} {
+			_, err := ask(t, p, "s", name)
+			wantError(t, err, "s", is)
+			mustAsk(t, p, "s", "raw", "hologram")
+		}
+	})
 }
 
 func TestAChildThatNeverReads(t *testing.T) {
-	t.Parallel()
-	s := lines(t, "s", "deaf")
-	s.CallTimeout = 500 * time.Millisecond
-	p := newPool(t, s)
-	var calls sync.WaitGroup
-	for range 8 {
-		calls.Go(func() {
-			big := json.RawMessage(`{"x":"` + strings.Repeat("x", 4<<20) + `"}`)
-			_, err := p.Call(t.Context(), def("s", "raw"), &tool.Call{Arguments: big})
-			wantError(t, err, "s", nil)
-		})
-	}
-	calls.Wait()
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, lines(t, "s", "deaf"))
+		var calls sync.WaitGroup
+		for range 8 {
+			calls.Go(func() {
+				big := json.RawMessage(`{"x":"` + strings.Repeat("x", 2<<20) + `"}`)
+				_, err := p.Call(t.Context(), def("s", "raw"), &tool.Call{Arguments: big})
+				wantError(t, err, "s", nil)
+			})
+		}
+		calls.Wait()
+	})
 }
 
 func TestAServerThatHangsOrCrashesDelaysNobody(t *testing.T) {
-	mute := lines(t, "mute", "mute")
-	mute.ConnectTimeout = time.Minute
-	p := newPool(t, mute, lines(t, "crash", "crash"), lines(t, "good", "raw"), Settings{Name: "none", Command: "no-such-program"})
-	ctx, cancel := context.WithCancel(t.Context())
-	changes := make(chan Change, 100)
-	watched := make(chan error, 1)
-	began := time.Now()
-	go func() { watched <- p.Watch(ctx, changes) }()
-	var crashes int
-	for seen := map[string]bool{}; len(seen) < 3; {
-		change := <-changes
-		if change.Server == "crash" {
-			crashes++
+	synctest.Test(t, func(t *testing.T) {
+		crash := lines(t, "crash", "crash")
+		p := newPool(t, lines(t, "mute", "mute"), crash, lines(t, "good", "raw"), Settings{Name: "none", Command: "no-such-program"})
+		changes, stop := watched(t, p)
+		for seen := map[string]bool{}; len(seen) < 3; {
+			change := <-changes
+			if change.Err == nil != (change.Server == "good") {
+				t.Errorf("%s: error %v", change.Server, change.Err)
+			}
+			if change.Server == "none" && !strings.Contains(change.Err.Error(), "no-such-program") {
+				t.Errorf("error = %v, want it to name the program", change.Err)
+			}
+			seen[change.Server] = true
 		}
-		if change.Err == nil != (change.Server == "good") {
-			t.Errorf("%s: error %v", change.Server, change.Err)
+		states := map[string]State{}
+		for _, s := range p.Status() {
+			states[s.Server] = s.State
 		}
-		if change.Server == "none" && !strings.Contains(change.Err.Error(), "no-such-program") {
-			t.Errorf("error = %v, want it to name the program", change.Err)
+		if want := map[string]State{"mute": StatePending, "crash": StateFailed, "good": StateReady, "none": StateFailed}; fmt.Sprint(states) != fmt.Sprint(want) {
+			t.Errorf("states = %v, want %v", states, want)
 		}
-		seen[change.Server] = true
-	}
-	states := map[string]State{}
-	for _, s := range p.Status() {
-		states[s.Server] = s.State
-	}
-	if want := map[string]State{"mute": StatePending, "crash": StateFailed, "good": StateReady, "none": StateFailed}; fmt.Sprint(states) != fmt.Sprint(want) {
-		t.Errorf("states = %v, want %v", states, want)
-	}
-	_, err := ask(t, p, "crash", "raw")
-	wantError(t, err, "crash", nil)
-	cancel()
-	if err := <-watched; err != nil {
-		t.Errorf("Watch = %v", err)
-	}
-	// Between two attempts are 250 ms at least.
-	if took := time.Since(began); crashes > 1+int(took/(250*time.Millisecond)) {
-		t.Errorf("the crashing server was started %d times in %s", crashes, took)
-	}
-	_, err = ask(t, p, "good", "raw")
-	wantError(t, err, "good", ErrClosed)
+		time.Sleep(time.Minute)
+		if n := started(crash); n < 7 || n > 15 {
+			t.Errorf("the crashing server was started %d times in a minute", n)
+		}
+		_, err := ask(t, p, "crash", "raw")
+		wantError(t, err, "crash", nil)
+		stop()
+		_, err = ask(t, p, "good", "raw")
+		wantError(t, err, "good", ErrClosed)
+	})
 }
 
 func TestListChangedListsAgain(t *testing.T) {
-	t.Parallel()
-	p := newPool(t, lines(t, "s", "raw"))
-	ctx, cancel := context.WithCancel(t.Context())
-	changes := make(chan Change, 10)
-	watched := make(chan error, 1)
-	go func() { watched <- p.Watch(ctx, changes) }()
-	defer func() { cancel(); <-watched }()
-	if change := <-changes; len(change.Defs) != 14 {
-		t.Fatalf("change = %+v", change)
-	}
-	mustAsk(t, p, "s", "change", "ok")
-	change := <-changes
-	if n := len(change.Defs); n != 15 || change.Defs[14].ID.Name != "added" {
-		t.Errorf("%d tools after the change: %v", n, change.Err)
-	}
-	// A child that dies is brought back without a call, and listed.
-	if err := syscall.Kill(pidOf(t, p, "s"), syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	if change := <-changes; len(change.Defs) != 14 {
-		t.Errorf("after the restart: %+v", change)
-	}
-}
-
-func TestTheWholeGroupEnds(t *testing.T) {
-	t.Parallel()
-	stubborn, parent := lines(t, "stubborn", "stubborn"), lines(t, "parent", "parent")
-	p := newPool(t, stubborn, parent)
-	mustAsk(t, p, "stubborn", "raw", "hologram")
-	mustAsk(t, p, "parent", "raw", "hologram")
-	var pids []int
-	for _, s := range []Settings{stubborn, parent} {
-		pid, err := strconv.Atoi(trace(t, s, "pid"))
-		if err != nil || !running(pid) {
-			t.Fatalf("%s: process %d, %v", s.Name, pid, err)
+	synctest.Test(t, func(t *testing.T) {
+		p := newPool(t, lines(t, "s", "raw"))
+		changes, _ := watched(t, p)
+		if change := <-changes; len(change.Defs) != lineTools {
+			t.Fatalf("change = %+v", change)
 		}
-		pids = append(pids, pid)
-	}
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	for _, pid := range pids {
-		await.True(t, func() bool { return !running(pid) })
-	}
-}
-
-func TestAGrandchildEndsWithAKilledChild(t *testing.T) {
-	s := lines(t, "s", "parent")
-	p := newPool(t, s)
-	child := pidOf(t, p, "s")
-	grandchild, err := strconv.Atoi(trace(t, s, "pid"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := syscall.Kill(child, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
-	await.True(t, func() bool { return !running(grandchild) })
-}
-
-func TestLogLevelIsPassedOnAndKept(t *testing.T) {
-	s := lines(t, "s", "raw")
-	p := newPool(t, s)
-	p.SetLogLevel("debug")
-	mustAsk(t, p, "s", "raw", "hologram")
-	if got := trace(t, s, "level"); !strings.Contains(got, `"debug"`) {
-		t.Errorf("level = %s", got)
-	}
+		began := time.Now()
+		for range 10 { // together they are one change
+			mustAsk(t, p, "s", "change", "ok")
+			time.Sleep(debounce * 3 / 4)
+		}
+		if change := <-changes; len(change.Defs) != lineTools+1 || time.Since(began) != 9*debounce*3/4+debounce {
+			t.Errorf("%d tools after the change, after %s: %v", len(change.Defs), time.Since(began), change.Err)
+		}
+		began = time.Now()
+		for len(changes) == 0 { // but they do not put it off for ever
+			mustAsk(t, p, "s", "change", "ok")
+			time.Sleep(debounce * 3 / 4)
+			synctest.Wait()
+		}
+		if put := time.Since(began); put > debounceMost+debounce {
+			t.Errorf("a list was put off for %s", put)
+		}
+		time.Sleep(2 * debounce)
+		for len(changes) > 0 {
+			<-changes
+		}
+		// A child that dies is brought back without a call, and listed.
+		_, err := ask(t, p, "s", "exit")
+		wantError(t, err, "s", ErrClosed)
+		if change := <-changes; len(change.Defs) != lineTools {
+			t.Errorf("after the restart: %+v", change)
+		}
+	})
 }
 
 func TestNothingIsLeftBehind(t *testing.T) {
 	cycle := func() {
 		own := newAsker(t, "asker")
 		own.Isolate = IsolateAlways
-		p := NewPool([]Settings{lines(t, "a", "raw"), lines(t, "b", "crash"), lines(t, "c", "mute"), own}, Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		changes := make(chan Change, 10)
-		done := make(chan error, 1)
-		go func() { done <- p.Watch(ctx, changes) }()
+		p := newPool(t, child(t, "a", "raw"), child(t, "b", "crash"), lines(t, "c", "mute"), own)
+		_, stop := watched(t, p)
 		mustAsk(t, p, "a", "raw", "hologram")
 		for _, key := range []string{"1", "2", "3"} {
 			mustCallAs(t, p, asked(key), "ask", question)
 		}
 		p.Forget("2")
-		cancel()
-		if err := <-done; err != nil {
-			t.Error(err)
-		}
+		stop()
 	}
 	cycle()
 	files := openFiles(t)
-	await.NoLeak(t, func() {
-		for range 3 {
-			cycle()
-		}
-	}, "mark3labs/mcp-go/")
+	await.NoLeak(t, cycle)
 	await.True(t, func() bool { return openFiles(t) <= files })
 }
 

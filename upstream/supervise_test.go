@@ -9,17 +9,16 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
-	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 	"toolfinch/rawjson"
 )
 
@@ -35,7 +34,7 @@ type lister struct {
 func newLister(t *testing.T, answer string) *lister {
 	l := &lister{}
 	l.answer.Store(&answer)
-	l.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	l.Server = pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		id := rawjson.Member(body, "id")
 		if r.Method != http.MethodPost || id == nil {
@@ -56,7 +55,6 @@ func newLister(t *testing.T, answer string) *lister {
 		w.Header().Set("Content-Type", "application/json")
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,%s}`, id, said)
 	}))
-	t.Cleanup(l.Close)
 	return l
 }
 
@@ -102,109 +100,97 @@ func TestAListThatFailsIsAskedForAgainAfterADelay(t *testing.T) {
 		"a repeating cursor": {`"result":{"tools":[],"nextCursor":"again"}`, "the list of tools repeats itself"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			l, log := newLister(t, c.answer), &logged{Handler: slog.DiscardHandler}
-			p := NewPool([]Settings{{Name: "s", URL: l.URL}}, Options{Log: slog.New(log)})
-			changes, stop := watched(t, p)
-			defer stop()
-			for range 4 { // the delays sum up to 1.75 s on the average
-				wantError(t, await.Value(t, changes).Err, "s", nil)
-			}
-			if n := l.lists.Load(); n > 100 { // without delays it is thousands
-				t.Errorf("%d requests for some 5 lists", n)
-			}
-			if _, err := ask(t, p, "s", "any"); err != nil {
-				t.Errorf("a call: %v", err) // the connection is good
-			}
-			state := p.Status()[0]
-			if state.State != StateFailed || state.Err == nil || !strings.Contains(state.Err.Error(), c.reason) {
-				t.Errorf("status = %s, %v; want %s because of %q", state.State, state.Err, StateFailed, c.reason)
-			}
-			if lines := log.all(); strings.Count(lines, "\n") > 0 || !strings.Contains(lines, c.reason) {
-				t.Errorf("log = %q, want one line with %q", lines, c.reason)
-			}
-			well := `"result":{"tools":[{"name":"a"}]}`
-			l.answer.Store(&well)
-			await.True(t, func() bool { return len(await.Value(t, changes).Defs) == 1 })
-			if state := p.Status()[0]; state.State != StateReady || state.Err != nil || state.Tools != 1 {
-				t.Errorf("status = %+v after a list that went well", state)
-			}
-			await.True(t, func() bool { return strings.HasSuffix(log.all(), "the upstream is available again") })
+			synctest.Test(t, func(t *testing.T) {
+				l, log := newLister(t, c.answer), &logged{Handler: slog.DiscardHandler}
+				p := newPoolOf(t, Options{Log: slog.New(log)}, Settings{Name: "s", URL: l.URL})
+				changes, _ := watched(t, p)
+				time.Sleep(10 * time.Second)
+				if n := l.lists.Load(); n < 4 || n > 20 { // of a repeating cursor there are two each time
+					t.Errorf("%d requests for lists", n)
+				}
+				for len(changes) > 0 {
+					wantError(t, (<-changes).Err, "s", nil)
+				}
+				if _, err := ask(t, p, "s", "any"); err != nil {
+					t.Errorf("a call: %v", err) // the connection is good
+				}
+				state := p.Status()[0]
+				if state.State != StateFailed || state.Err == nil || !strings.Contains(state.Err.Error(), c.reason) {
+					t.Errorf("status = %s, %v; want %s because of %q", state.State, state.Err, StateFailed, c.reason)
+				}
+				if lines := log.all(); strings.Count(lines, "\n") > 0 || !strings.Contains(lines, c.reason) {
+					t.Errorf("log = %q, want one line with %q", lines, c.reason)
+				}
+				well := `"result":{"tools":[{"name":"a"}]}`
+				l.answer.Store(&well)
+				for change := range changes {
+					if len(change.Defs) == 1 {
+						break
+					}
+				}
+				synctest.Wait()
+				if state := p.Status()[0]; state.State != StateReady || state.Err != nil || state.Tools != 1 {
+					t.Errorf("status = %+v after a list that went well", state)
+				}
+				if !strings.HasSuffix(log.all(), "the upstream is available again") {
+					t.Errorf("log = %q", log.all())
+				}
+			})
 		})
 	}
 }
 
-// A server that is not there is logged once, not with each attempt.
+// A server that is not there is logged once, not with each attempt; nor is what it writes to its standard
+// error each time that it is started for nothing, but for what is new.
 func TestADeadServerIsLoggedOnce(t *testing.T) {
-	t.Parallel()
-	log := &logged{Handler: slog.DiscardHandler}
-	p := NewPool([]Settings{{Name: "s", Command: "/nowhere/server"}}, Options{Log: slog.New(log)})
-	changes, stop := watched(t, p)
-	defer stop()
-	for range 4 {
-		if await.Value(t, changes).Err == nil {
-			t.Fatal("it is there")
+	synctest.Test(t, func(t *testing.T) {
+		s, log := Settings{}, &logged{Handler: slog.DiscardHandler}
+		s = played(t, "s", &stage{script: func(p *peer) {
+			n := started(s)
+			fmt.Fprintf(p.err, "start %d, process %d: no database\n", n, p.pid)
+			if n > 2 {
+				fmt.Fprintln(p.err, "and no disk")
+			}
+			p.exit(1)
+		}})
+		p := newPoolOf(t, Options{Log: slog.New(log)}, s, Settings{Name: "none", Command: "/nowhere/server"})
+		changes, stop := watched(t, p)
+		for range 10 {
+			if (<-changes).Err == nil {
+				t.Fatal("it is there")
+			}
 		}
-	}
-	if lines := strings.Split(log.all(), "\n"); len(lines) != 2 || !strings.HasPrefix(lines[0], "the command cannot be started") || !strings.HasPrefix(lines[1], "the upstream is not available") {
-		t.Errorf("log = %q", lines)
-	}
-}
-
-// What a server writes to its standard error each time that it is started for nothing is
-// logged once, and what is new when it comes.
-func TestAServerThatKeepsEndingSaysTheSameOnce(t *testing.T) {
-	t.Parallel()
-	sh, err := exec.LookPath("sh")
-	if err != nil {
-		t.Skip(err)
-	}
-	starts := filepath.Join(t.TempDir(), "starts")
-	log := &logged{Handler: slog.DiscardHandler}
-	p := NewPool([]Settings{{Name: "s", Command: sh, Args: []string{"-c", `echo x >>"$0"; n=$(wc -l <"$0"); echo "start $n, process $$: no database" >&2; test $n -gt 2 && echo "and no disk" >&2; exit 1`, starts}}}, Options{Log: slog.New(log)})
-	changes, stop := watched(t, p)
-	for range 5 {
-		if await.Value(t, changes).Err == nil {
-			t.Fatal("it is there")
+		stop()
+		lines := log.all()
+		for text, want := range map[string]int{"stderr line=start": 1, "stderr line=and no disk": 1, "the command cannot be started": 1, "the upstream is not available": 3} {
+			if n := strings.Count(lines, text); n != want { // with its last words the reason is another
+				t.Errorf("%q is logged %d times, want %d:\n%s", text, n, want, lines)
+			}
 		}
-	}
-	stop()
-	lines := log.all()
-	if strings.Count(lines, "stderr line=start") != 1 || strings.Count(lines, "stderr line=and no disk") != 1 {
-		t.Errorf("log = %s", lines)
-	}
+	})
 }
 
 func TestAStreamThatEndsIsOpenedAgainAfterGrowingDelays(t *testing.T) {
-	var opened []time.Time
-	var mu sync.Mutex // guards opened
-	r := newRestartable(t, func() http.Handler {
-		inner := mcpserver.NewStreamableHTTPServer(newMCP(), mcpserver.WithStateful(true))
-		return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-			if r.Method != http.MethodGet {
-				inner.ServeHTTP(w, r)
-				return
-			}
-			mu.Lock()
-			opened = append(opened, time.Now())
-			mu.Unlock()
-			w.Header().Set("Content-Type", "text/event-stream") // and that is all
+	synctest.Test(t, func(t *testing.T) {
+		var opened atomic.Int64
+		r := newRestartable(t, func() http.Handler {
+			inner := mcpserver.NewStreamableHTTPServer(newMCP(), mcpserver.WithStateful(true))
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				if r.Method != http.MethodGet {
+					inner.ServeHTTP(w, r)
+					return
+				}
+				opened.Add(1)
+				w.Header().Set("Content-Type", "text/event-stream") // and that is all
+			})
 		})
+		s := r.settings("s", "/mcp")
+		s.Protocol = ProtocolLegacy
+		p := newPool(t, s)
+		mustAsk(t, p, "s", "hello", "hello there")
+		time.Sleep(time.Minute) // by 0, 1, 2.5, 4.75, 8.1, 13.2, 20.8, 32.2 and 49.3 s, or half or one and a half times that
+		if n := opened.Load(); n < 8 || n > 11 {
+			t.Errorf("the stream was opened %d times in a minute", n)
+		}
 	})
-	s := r.settings("s", "/mcp")
-	s.Protocol = ProtocolLegacy
-	p := newPool(t, s)
-	mustAsk(t, p, "s", "hello", "hello there")
-	const times = 5
-	await.True(t, func() bool {
-		mu.Lock()
-		defer mu.Unlock()
-		return len(opened) >= times
-	})
-	mu.Lock()
-	defer mu.Unlock()
-	// The shortest delays are half of 1, 1.5, 2.25 and 3.4 s.
-	if took := opened[times-1].Sub(opened[0]); took < 4*time.Second {
-		t.Errorf("the stream was opened %d times within %s", times, took)
-	}
 }

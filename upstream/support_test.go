@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"bufio"
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -10,94 +9,56 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
-	"os/signal"
 	"strconv"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
-
-	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 	"toolfinch/tool"
 )
 
-// The test binary is also the upstream: a server of plain JSON lines that can
-// do what no library would.
-const (
-	serverVar = "TOOLFINCH_TEST_SERVER" // how to behave
-	folderVar = "TOOLFINCH_TEST_FOLDER" // where to leave traces
-)
+// The test binary is also an upstream, where the process is what is tested.
+const serverVar = "TOOLFINCH_TEST_SERVER" // how to behave
 
 func TestMain(m *testing.M) {
 	if mode, ok := os.LookupEnv(serverVar); ok {
-		if mode == "eliciting" {
-			_ = mcpserver.ServeStdio(newEliciting())
-			return
-		}
-		if strings.HasPrefix(mode, "asker") {
-			serveAsker(mode)
-			return
-		}
-		serveLines(mode)
+		served(context.Background(), &peer{stage: &stage{mode: mode}, pid: os.Getpid(), in: bufio.NewReaderSize(os.Stdin, 1<<20), out: os.Stdout, err: os.Stderr})
 		return
 	}
+	pipes.Install()
 	os.Exit(m.Run())
 }
 
 // strange is a result with everything a typed structure would lose.
 const strange = `{"content":[{"type":"hologram","x":9007199254740993}],"structuredContent":{"big":123456789012345678901234567890,"f":1.0,"e":"\u003c"},"isError":false,"_meta":{"a/b":[1e400]},"unknown":null}`
 
-func serveLines(mode string) {
-	trace := func(name, text string) {
-		_ = os.WriteFile(os.Getenv(folderVar)+"/"+name, []byte(text), 0o600)
-	}
-	out := bufio.NewWriter(os.Stdout)
-	say := func(format string, args ...any) {
-		fmt.Fprintf(out, format+"\n", args...)
-		out.Flush()
-	}
+// lineTools is how many tools it lists.
+const lineTools = 13
+
+// serveLines is a server of plain JSON lines that can do what no library would.
+func serveLines(ctx context.Context, p *peer) {
+	say, trace, mode := p.say, p.put, p.mode
 	switch mode {
 	case "crash":
-		fmt.Fprintln(os.Stderr, cmp.Or(os.Getenv("TOOLFINCH_TEST_CRASH"), "I crash"))
-		os.Exit(3)
-	case "stubborn":
-		signal.Ignore(syscall.SIGTERM)
-		trace("pid", strconv.Itoa(os.Getpid()))
-		defer func() { select {} }()
+		fmt.Fprintln(p.err, cmp.Or(p.env["TOOLFINCH_TEST_CRASH"], "I crash"))
+		p.exit(3)
 	case "parent":
 		child := exec.Command("sleep", "600")
 		if err := child.Start(); err != nil {
 			panic(err)
 		}
-		trace("pid", strconv.Itoa(child.Process.Pid))
+		p.pid = child.Process.Pid // what it answers with
 	case "together": // it says nothing before it is let
-		trace(fmt.Sprintf("up-%d", os.Getpid()), "")
-		for {
-			if _, err := os.Stat(os.Getenv(folderVar) + "/go"); err == nil {
-				break
-			}
-			time.Sleep(10 * time.Millisecond)
+		if !p.wait("go") {
+			p.exit(143)
 		}
 	case "garbage":
 		say("Server starting...\n{broken\n\x00\xff")
 	}
-	tools := []string{"raw", "params", "fail", "hang", "exit", "exit_once", "big", "other_id", "text_id", "progress", "log", "pid", "change", "nothing"}
-	in := bufio.NewReaderSize(os.Stdin, 1<<20)
+	tools := []string{"raw", "params", "fail", "hang", "exit", "exit_once", "other_id", "text_id", "progress", "log", "pid", "change", "nothing"}
 	for {
-		line, err := in.ReadBytes('\n')
-		if err != nil {
-			return
-		}
-		var m struct {
-			ID     json.RawMessage `json:"id"`
-			Method string          `json:"method"`
-			Params json.RawMessage `json:"params"`
-		}
-		if json.Unmarshal(line, &m) != nil {
-			continue
-		}
+		m := p.read()
 		switch m.Method {
 		case "initialize":
 			if mode == "mute" {
@@ -105,7 +66,7 @@ func serveLines(mode string) {
 			}
 			say(`{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":true},"logging":{}},"serverInfo":{"name":"lines","version":"1"},"instructions":"be kind"}}`, m.ID)
 			if mode == "deaf" {
-				select {}
+				<-ctx.Done()
 			}
 		case "tools/list":
 			switch mode {
@@ -139,25 +100,19 @@ func serveLines(mode string) {
 			case "hang":
 				trace("hangs", string(m.ID))
 			case "exit":
-				os.Exit(1)
+				p.exit(1)
 			case "exit_once":
-				if _, err := os.Stat(os.Getenv(folderVar) + "/exited"); err != nil {
+				if !p.has("exited") {
 					trace("exited", "")
-					os.Exit(1)
+					p.exit(1)
 				}
 				say(`{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`, m.ID)
 			case "hang_once":
-				if _, err := os.Stat(os.Getenv(folderVar) + "/hangs"); err != nil {
+				if !p.has("hangs") {
 					trace("hangs", string(m.ID))
 					continue
 				}
 				say(`{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`, m.ID)
-			case "big":
-				fmt.Fprintf(out, `{"jsonrpc":"2.0","id":%s,"result":{"x":"`, m.ID)
-				for range 100 {
-					_, _ = out.Write(bytes.Repeat([]byte("x"), 1<<20))
-				}
-				say(`"}}`)
 			case "other_id":
 				say(`{"jsonrpc":"2.0","id":424242,"result":{}}`)
 			case "text_id":
@@ -177,16 +132,11 @@ func serveLines(mode string) {
 				say(`{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":12345678901234567890}}`)
 				say(`{"jsonrpc":"2.0","id":%s,"result":{"ok":true}}`, m.ID)
 			case "pid":
-				say(`{"jsonrpc":"2.0","id":%s,"result":{"pid":%d}}`, m.ID, os.Getpid())
+				say(`{"jsonrpc":"2.0","id":%s,"result":{"pid":%d}}`, m.ID, p.pid)
 			case "wait": // until it is let
-				for {
-					if _, err := os.Stat(os.Getenv(folderVar) + "/go"); err == nil {
-						break
-					}
-					trace("waits", "yes")
-					time.Sleep(5 * time.Millisecond)
-				}
-				say(`{"jsonrpc":"2.0","id":%s,"result":{"pid":%d}}`, m.ID, os.Getpid())
+				trace("waits", "yes")
+				p.wait("go")
+				say(`{"jsonrpc":"2.0","id":%s,"result":{"pid":%d}}`, m.ID, p.pid)
 			case "change":
 				tools = append(tools, "added")
 				say(`{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`)
@@ -213,29 +163,23 @@ func member(object json.RawMessage, name string) json.RawMessage {
 	return fields[name]
 }
 
-// lines is an upstream that is this binary in the given mode.
+// lines is an upstream that behaves as the mode says, in this process.
 func lines(t testing.TB, name, mode string) Settings {
+	t.Helper()
+	return played(t, name, &stage{mode: mode})
+}
+
+// child is an upstream that behaves so, in a process of its own.
+func child(t testing.TB, name, mode string) Settings {
 	t.Helper()
 	program, err := os.Executable()
 	if err != nil {
 		t.Fatal(err)
 	}
 	return Settings{
-		Name: name, Command: program, Env: map[string]string{serverVar: mode, folderVar: t.TempDir(), "GORACE": "atexit_sleep_ms=0"},
+		Name: name, Command: program, Env: map[string]string{serverVar: mode, "GORACE": "atexit_sleep_ms=0"},
 		ConnectTimeout: await.Bound, CallTimeout: await.Bound,
 	}
-}
-
-// trace waits for a trace that a server leaves.
-func trace(t testing.TB, s Settings, name string) string {
-	t.Helper()
-	var text []byte
-	await.True(t, func() bool {
-		var err error
-		text, err = os.ReadFile(s.Env[folderVar] + "/" + name)
-		return err == nil && len(text) > 0
-	})
-	return string(text)
 }
 
 func newPool(t testing.TB, settings ...Settings) *Pool {
@@ -245,11 +189,16 @@ func newPool(t testing.TB, settings ...Settings) *Pool {
 
 func newPoolWith(t testing.TB, known map[string]Known, events Events, settings ...Settings) *Pool {
 	t.Helper()
-	p := NewPool(settings, Options{Known: known, Events: events})
+	return newPoolOf(t, Options{Known: known, Events: events}, settings...)
+}
+
+// newPoolOf is a pool whose servers may be played in this process. It is closed with the test.
+func newPoolOf(t testing.TB, options Options, settings ...Settings) *Pool {
+	t.Helper()
+	options.Programs = programs
+	p := NewPool(settings, options)
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
-		defer cancel()
-		if err := p.Close(ctx); err != nil {
+		if err := p.Close(context.Background()); err != nil {
 			t.Errorf("Close: %v", err)
 		}
 	})
@@ -303,43 +252,4 @@ func pidOf(t testing.TB, p *Pool, server string) int {
 		t.Fatalf("%s: %v", got, err)
 	}
 	return pid
-}
-
-// slowly makes a call that takes longer than the call timeout, and so is expected to
-// stop its clock. A busy machine may need more than the timeout for the rest: then it
-// is tried with a longer one.
-func slowly(t testing.TB, p *Pool, s Settings, call func() (string, error)) string {
-	t.Helper()
-	for timeout := 250 * time.Millisecond; ; timeout *= 2 {
-		hurry(t, p, s, timeout)
-		got, err := call()
-		switch {
-		case err == nil:
-			return got
-		case !errors.Is(err, ErrTimeout) || timeout > await.Bound/4:
-			t.Fatal(err)
-		}
-	}
-}
-
-// tooLong waits for longer than a call of the server may take, or until ctx ends.
-func tooLong(ctx context.Context, p *Pool, server string) error {
-	select {
-	case <-time.After(p.now.Load().byName[server].limits.Load().call * 5 / 4):
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-// hurry lets the server connect in its own time and gives its calls so long from
-// then on.
-func hurry(t testing.TB, p *Pool, s Settings, timeout time.Duration) {
-	t.Helper()
-	p.Update([]Settings{s}, nil) // who hurries again has given it little time before
-	if change := p.Refresh(t.Context(), s.Name); change.Err != nil {
-		t.Fatal(change.Err)
-	}
-	s.CallTimeout = timeout
-	p.Update([]Settings{s}, nil)
 }

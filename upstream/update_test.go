@@ -9,19 +9,19 @@ import (
 	"fmt"
 	"maps"
 	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/leeway"
 	"toolfinch/tool"
 )
 
@@ -57,22 +57,6 @@ func watched(t testing.TB, p *Pool) (changes chan Change, stop func()) {
 	return changes, stop
 }
 
-// children is how many processes this one has started that have not been reaped.
-func children() (n int) {
-	files, _ := filepath.Glob("/proc/[0-9]*/stat")
-	for _, file := range files {
-		stat, err := os.ReadFile(file)
-		if err != nil {
-			continue
-		}
-		fields := strings.Fields(string(stat[strings.LastIndexByte(string(stat), ')')+1:]))
-		if fields[1] == fmt.Sprint(os.Getpid()) {
-			n++
-		}
-	}
-	return n
-}
-
 func TestUpdateAddsRemovesChangesAndKeeps(t *testing.T) {
 	kept, other, gone, added := lines(t, "kept", "raw"), lines(t, "other", "raw"), lines(t, "gone", "raw"), lines(t, "added", "raw")
 	p := newPool(t, kept, other, gone)
@@ -92,7 +76,7 @@ func TestUpdateAddsRemovesChangesAndKeeps(t *testing.T) {
 	if pid := pidOf(t, p, "other"); pid == was["other"] {
 		t.Error("the changed server is the same process")
 	}
-	if change := p.Refresh(t.Context(), "added"); change.Err != nil || len(change.Defs) != 14 {
+	if change := p.Refresh(t.Context(), "added"); change.Err != nil || len(change.Defs) != lineTools {
 		t.Errorf("the new server: %+v", change)
 	}
 	_, call := ask(t, p, "gone", "raw")
@@ -109,7 +93,8 @@ func TestUpdateAddsRemovesChangesAndKeeps(t *testing.T) {
 	if _, err := p.Task(t.Context(), "tasks/get", &tool.Call{Name: "gone/1"}); !errors.As(err, &rpc) {
 		t.Errorf("a task of a removed server: %v", err)
 	}
-	await.True(t, func() bool { return !running(was["other"]) && !running(was["gone"]) })
+	soonRuns(t, gone, 0)
+	soonRuns(t, other, 1)
 
 	p.Update([]Settings{gone}, nil)
 	mustAsk(t, p, "gone", "raw", "hologram")
@@ -159,18 +144,21 @@ func TestWhichSettingsNeedANewConnection(t *testing.T) {
 }
 
 func TestATimeoutChangesWithoutANewConnection(t *testing.T) {
-	s := lines(t, "s", "raw")
-	p := newPool(t, s)
-	pid := pidOf(t, p, "s")
-	hurried := s
-	hurried.CallTimeout, hurried.Description = 300*time.Millisecond, "now in a hurry"
-	p.Update([]Settings{hurried}, nil)
-	_, err := ask(t, p, "s", "hang")
-	wantError(t, err, "s", ErrTimeout)
-	p.Update([]Settings{s}, nil)
-	if again := pidOf(t, p, "s"); again != pid {
-		t.Errorf("process %d, was %d", again, pid)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		s := lines(t, "s", "raw")
+		p := newPool(t, s)
+		pid := pidOf(t, p, "s")
+		s.CallTimeout, s.Description = 300*time.Millisecond, "now in a hurry"
+		p.Update([]Settings{s}, nil)
+		began := time.Now()
+		_, err := ask(t, p, "s", "hang")
+		if wantError(t, err, "s", ErrTimeout); time.Since(began) != s.CallTimeout {
+			t.Errorf("it ended after %s", time.Since(began))
+		}
+		if again := pidOf(t, p, "s"); again != pid {
+			t.Errorf("process %d, was %d", again, pid)
+		}
+	})
 }
 
 // What the caller does with its maps afterwards is its own affair.
@@ -216,7 +204,7 @@ func TestNoCallIsLostOverUpdates(t *testing.T) {
 			}
 		})
 	}
-	for i := range 100 {
+	for i := range 30 {
 		before := calls.Load()
 		p.Update([]Settings{changed(other, i), same}, nil)
 		await.True(t, func() bool { return calls.Load() > before || t.Failed() })
@@ -235,77 +223,67 @@ func TestACallInFlightFinishesOnTheOldConnection(t *testing.T) {
 		"removed": func(Settings) []Settings { return nil },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := shell("s", `read -r call; echo $$ >began; while ! test -e go; do sleep 0.02; done
-echo '{"jsonrpc":"2.0","id":`+firstCall+`,"result":{"version":"'$VERSION'"}}'; read -r end`)
-			s.Cwd = t.TempDir()
-			s = changed(s, 1)
+			s := changed(scripted(t, "s", func(p *peer) {
+				call := p.read()
+				p.put("began", "")
+				p.wait("go")
+				p.answer(call, `{"version":"`+p.env["VERSION"]+`"}`)
+				p.read()
+			}), 1)
 			p := newPool(t, s)
 			slow := make(chan string, 1)
 			go func() {
 				got, err := ask(t, p, "s", "slow")
 				slow <- fmt.Sprint(got, err)
 			}()
-			began := ""
-			await.True(t, func() bool {
-				pid, _ := os.ReadFile(filepath.Join(s.Cwd, "began"))
-				began = strings.TrimSpace(string(pid))
-				return began != ""
-			})
+			trace(t, s, "began")
 			p.Update(next(s), nil)
 			if name == "removed" {
 				_, err := ask(t, p, "s", "slow")
 				wantError(t, err, "s", ErrUnknownServer)
 			}
-			if err := os.WriteFile(filepath.Join(s.Cwd, "go"), nil, 0o600); err != nil {
-				t.Fatal(err)
-			}
+			stageOf(s).put("go", "")
 			if got := <-slow; got != `{"version":"1"}<nil>` {
 				t.Errorf("the call in flight: %s", got)
 			}
 			if name == "changed" {
 				mustAsk(t, p, "s", "slow", `{"version":"2"}`)
 			}
-			var pid int
-			_, _ = fmt.Sscan(began, &pid)
-			await.True(t, func() bool { return !running(pid) })
+			soonRuns(t, s, len(next(s)))
 		})
 	}
 }
 
 func TestACallThatDoesNotFinishIsEnded(t *testing.T) {
-	await.Expiry(t)
-	s := lines(t, "s", "raw")
-	s.CallTimeout = time.Minute
-	p := newPool(t, s)
-	pid := pidOf(t, p, "s")
-	hung := make(chan error, 1)
-	go func() {
-		_, err := ask(t, p, "s", "hang")
-		hung <- err
-	}()
-	trace(t, s, "hangs")
-	p.Update(nil, nil)
-	wantError(t, <-hung, "s", ErrClosed)
-	await.True(t, func() bool { return !running(pid) })
-}
-
-func TestCloseDoesNotWaitForCallsOnServersThatLeave(t *testing.T) {
-	s := lines(t, "s", "raw")
-	p := newPool(t, s)
-	hung := make(chan error, 1)
-	go func() {
-		_, err := ask(t, p, "s", "hang")
-		hung <- err
-	}()
-	trace(t, s, "hangs")
-	p.Update(nil, nil)
-	if err := p.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
-	// The call is not given up before its connection is: Close was what ended it.
-	wantError(t, <-hung, "s", ErrClosed)
-	if n := children(); n > 0 {
-		t.Errorf("%d processes are left", n)
+	for name, closes := range map[string]bool{"in its time": false, "with the pool, which does not wait for it": true} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := lines(t, "s", "raw")
+				p := newPool(t, s)
+				began, hung := time.Now(), make(chan error, 1)
+				go func() {
+					_, err := ask(t, p, "s", "hang")
+					hung <- err
+				}()
+				trace(t, s, "hangs")
+				p.Update(nil, nil)
+				want := leeway.Of(finishWithin)
+				if closes {
+					want = 0
+					if err := p.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				}
+				wantError(t, <-hung, "s", ErrClosed)
+				if took := time.Since(began); took != want {
+					t.Errorf("it ended after %s, want %s", took, want)
+				}
+				synctest.Wait()
+				if runs(s) != 0 {
+					t.Error("it runs still")
+				}
+			})
+		})
 	}
 }
 
@@ -428,17 +406,17 @@ func TestWatchFollowsUpdates(t *testing.T) {
 			tools[change.Server] = len(change.Defs)
 		}
 	}
-	if tools["s"] != 14 || tools["added"] != 5 {
+	if tools["s"] != lineTools || tools["added"] != 5 {
 		t.Errorf("tools = %v", tools)
 	}
 	// A server that came later is watched as well as any.
 	mustAsk(t, p, "s", "change", "ok")
-	if change := <-changes; len(change.Defs) != 15 {
+	if change := <-changes; len(change.Defs) != lineTools+1 {
 		t.Errorf("change = %+v", change)
 	}
 	p.Update(nil, nil)
 	p.Update([]Settings{s}, nil) // back again, before the first has quite left
-	if change := <-changes; change.Server != "s" || len(change.Defs) != 14 {
+	if change := <-changes; change.Server != "s" || len(change.Defs) != lineTools {
 		t.Errorf("change = %+v", change)
 	}
 	p.Update(nil, nil)
@@ -486,56 +464,54 @@ func TestAServersPastIsNotToldLast(t *testing.T) {
 }
 
 func TestWatchUpdateAndCloseInAllOrders(t *testing.T) {
-	s := shell("s", `while read -r message; do :; done`) // the list hangs
-	run := func(orders ...int) {
-		p := NewPool([]Settings{s, {Name: "none", Command: "no-such-program"}}, Options{})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		ended := make(chan error, 1)
-		steps := []func(){
-			func() { go func() { ended <- p.Watch(ctx, make(chan Change)) }() },
-			func() { p.Update([]Settings{changed(s, 2), {Name: "added", Command: "no-such-program"}}, nil) },
-			func() {
-				if err := p.Close(t.Context()); err != nil {
-					t.Error(err)
+	for _, orders := range [][]int{{0, 1, 2}, {0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 1, 3}, {0, 3, 1}, {1, 0, 3}, {1, 3}, {3, 1}, {3, 2, 1}} {
+		synctest.Test(t, func(t *testing.T) { // which notices whatever is left
+			s := scripted(t, "s", func(p *peer) { // the list hangs
+				for {
+					p.read()
 				}
-			},
-			cancel,
-		}
-		for _, i := range orders {
-			steps[i]()
-		}
-		if !slices.Contains(orders, 0) {
-			steps[0]()
-		}
-		if err := <-ended; err != nil { // closed or cancelled: it ends
-			t.Errorf("Watch = %v", err)
-		}
-		p.Update(nil, nil)
-		if err := p.Close(t.Context()); err != nil {
-			t.Error(err)
-		}
-	}
-	run(0, 1, 2)
-	orders := [][]int{{0, 2, 1}, {1, 0, 2}, {1, 2, 0}, {2, 0, 1}, {2, 1, 0}, {0, 1, 3}, {0, 3, 1}, {1, 0, 3}, {1, 3}, {3, 1}, {3, 2, 1}}
-	await.NoLeak(t, func() {
-		for _, order := range orders {
-			run(order...)
-			if n := children(); n > 0 {
-				t.Errorf("%v: %d processes are left", order, n)
+			})
+			p := newPoolOf(t, Options{}, s, Settings{Name: "none", Command: "no-such-program"})
+			ctx, cancel := context.WithCancel(t.Context())
+			defer cancel()
+			ended := make(chan error, 1)
+			steps := []func(){
+				func() { go func() { ended <- p.Watch(ctx, make(chan Change)) }() },
+				func() {
+					p.Update([]Settings{changed(s, 2), {Name: "added", Command: "no-such-program"}}, nil)
+				},
+				func() {
+					if err := p.Close(t.Context()); err != nil {
+						t.Error(err)
+					}
+				},
+				cancel,
 			}
-		}
-	}, "mark3labs/mcp-go/")
+			for _, i := range orders {
+				steps[i]()
+			}
+			if !slices.Contains(orders, 0) {
+				steps[0]()
+			}
+			if err := <-ended; err != nil { // closed or cancelled: it ends
+				t.Errorf("Watch = %v", err)
+			}
+			p.Update(nil, nil)
+		})
+	}
 }
 
 func TestRapidUpdatesLeaveNothingBehind(t *testing.T) {
-	u := newPlainHTTP(t)
-	child, own := shell("child", `while read -r message; do :; done`), newAsker(t, "asker")
-	remote := u.settings()
-	own.Name, own.Isolate = "own", IsolateAlways
-	stays := lines(t, "stays", "raw")
-	cycle := func() {
-		p := NewPool([]Settings{stays}, Options{})
+	synctest.Test(t, func(t *testing.T) {
+		u := newPlainHTTP(t)
+		silent := scripted(t, "silent", func(p *peer) {
+			for {
+				p.read()
+			}
+		})
+		remote, own, stays := u.settings(), newAsker(t, "asker"), lines(t, "stays", "raw")
+		own.Name, own.Isolate = "own", IsolateAlways
+		p := newPool(t, stays)
 		changes, stop := watched(t, p)
 		pid := pidOf(t, p, "stays")
 		over := make(chan struct{})
@@ -558,8 +534,8 @@ func TestRapidUpdatesLeaveNothingBehind(t *testing.T) {
 		var updating sync.WaitGroup
 		for worker := range 2 {
 			updating.Go(func() {
-				for i := range 100 {
-					all := []Settings{changed(child, i), stays, changed(remote, i/2), changed(own, i/20)}
+				for i := range 50 {
+					all := []Settings{changed(silent, i), stays, changed(remote, i/2), changed(own, i/20)}
 					p.Update(all[:2+(i+worker)%3], nil)
 				}
 			})
@@ -571,26 +547,16 @@ func TestRapidUpdatesLeaveNothingBehind(t *testing.T) {
 		close(over)
 		beside.Wait()
 		p.Update([]Settings{stays}, nil)
-		await.True(t, func() bool { // without the pool's end
-			p.mu.Lock()
-			defer p.mu.Unlock()
-			return len(p.leaving) == 0
-		})
-		if n := children(); n > 1 && n != 0 {
-			t.Errorf("%d processes, want the one of the server that stays", n)
+		time.Sleep(closeWithin)
+		p.mu.Lock()
+		if n := len(p.leaving) + runs(silent) + runs(own); n > 0 || runs(stays) != 1 {
+			t.Errorf("%d are left", n)
 		}
+		p.mu.Unlock()
 		stop()
-		if n := children(); n > 0 {
-			t.Errorf("%d processes are left", n)
+		if runs(stays) != 0 {
+			t.Error("it runs still")
 		}
-	}
-	cycle()
-	u.CloseClientConnections()
-	files := openFiles(t)
-	await.NoLeak(t, cycle, "mark3labs/mcp-go/")
-	await.True(t, func() bool {
-		u.CloseClientConnections()
-		return openFiles(t) <= files
 	})
 }
 
@@ -623,10 +589,7 @@ func TestAServerWithAFault(t *testing.T) {
 	s := lines(t, "s", "raw")
 	s.Fault = "variable TOKEN is not set"
 	p := newPool(t, s)
-	changes := make(chan Change, 1)
-	ctx, cancel := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- p.Watch(ctx, changes) }()
+	changes, _ := watched(t, p)
 	_, err := ask(t, p, "s", "raw")
 	wantError(t, err, "s", ErrNotConnected)
 	for where, err := range map[string]error{"a call": err, "Watch": await.Value(t, changes).Err, "Status": p.Status()[0].Err, "Refresh": p.Refresh(t.Context(), "s").Err} {
@@ -634,6 +597,4 @@ func TestAServerWithAFault(t *testing.T) {
 			t.Errorf("%s: %v", where, err)
 		}
 	}
-	cancel()
-	_ = await.Value(t, ended)
 }

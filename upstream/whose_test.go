@@ -9,12 +9,12 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
@@ -116,11 +116,7 @@ func TestNobodyIsAnsweredWithTheRootsOfAnother(t *testing.T) {
 		"keeps the first":   func(t *testing.T) Settings { return newAsker(t, "asker-roots-first") },
 		"asks in its calls": func(t *testing.T) Settings { return newAsker(t, "asker-roots-lazy") },
 		"asks in them, HTTP": func(t *testing.T) Settings {
-			u := httptest.NewServer(&rootsHTTP{})
-			t.Cleanup(u.Close)
-			t.Cleanup(u.CloseClientConnections)
-			s := newAsker(t, "")
-			return Settings{Name: "s", URL: u.URL, Protocol: ProtocolLegacy, ConnectTimeout: s.ConnectTimeout, CallTimeout: s.CallTimeout}
+			return Settings{Name: "s", URL: pipes.NewServer(t, &rootsHTTP{}).URL, Protocol: ProtocolLegacy, ConnectTimeout: await.Bound, CallTimeout: await.Bound}
 		},
 	}
 	nothing := func() (json.RawMessage, error) { return noRoots, nil }
@@ -259,7 +255,7 @@ func TestConnectionsWithTheRootsOf20260728ClientsDoNotPileUp(t *testing.T) {
 // have another connection to it.
 func TestAModernServerMayNotAsk(t *testing.T) {
 	m, replies := newModernHTTP(t), make(chan string, 1)
-	u := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	u := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		switch rawjson.Text(member(body, "method")) {
@@ -279,8 +275,6 @@ func TestAModernServerMayNotAsk(t *testing.T) {
 			m.ServeHTTP(w, r)
 		}
 	}))
-	t.Cleanup(u.Close)
-	t.Cleanup(u.CloseClientConnections)
 	p := newPool(t, Settings{Name: "s", URL: u.URL, ConnectTimeout: await.Bound, CallTimeout: await.Bound})
 	for _, name := range []string{"ann", "ben", "ann"} {
 		who := &person{name: name}

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/rawjson"
 	"toolfinch/schema"
 	"toolfinch/tool"
@@ -343,15 +344,10 @@ func TestParametersOfRealTools(t *testing.T) {
 	}
 	seen := 0
 	for _, file := range files {
-		recorded, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		recorded := must.Get(os.ReadFile(file))(t)
 		for raw := range rawjson.Elements(rawjson.Member(recorded, "tools")) {
 			var compact bytes.Buffer
-			if err := json.Compact(&compact, raw); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Compact(&compact, raw))
 			before := defined(t, tool.KindTool, "s", compact.String())
 			var there, back, values []Parameter
 			for name := range rawjson.Members(rawjson.Member(before.Def.InputSchema, "properties")) {

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/script"
 	"toolfinch/tool"
 )
@@ -26,10 +27,7 @@ var fence = regexp.MustCompile("(?ms)^```([a-z]+) ?([^\n]*)\n(.*?)^```$")
 func documented(t *testing.T) (blocks []block) {
 	t.Helper()
 	for _, doc := range []string{"hooks.md", "views.md"} {
-		text, err := os.ReadFile(filepath.Join("..", "docs", doc))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join("..", "docs", doc)))(t)
 		for _, match := range fence.FindAllStringSubmatch(strings.ReplaceAll(string(text), "\r\n", "\n"), -1) {
 			blocks = append(blocks, block{doc, match[1], match[2], match[3]})
 		}
@@ -59,10 +57,7 @@ func TestExamplesStandInTheDocumentation(t *testing.T) {
 			t.Errorf("%s shows another %s than the file is", b.doc, b.file)
 		}
 	}
-	files, err := os.ReadDir(filepath.Join("testdata", "examples"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(os.ReadDir(filepath.Join("testdata", "examples")))(t)
 	for _, file := range files {
 		if !shown[file.Name()] {
 			t.Errorf("no documentation shows %s", file.Name())
@@ -108,10 +103,7 @@ func TestExampleResearch(t *testing.T) {
 	}
 	facts := upstreamTool(t, "memory.search_nodes", readOnly, search(`{"entities":[{"name":"plan","observations":["ship it"]},{"name":"b","observations":[]}]}`))
 	files := upstreamTool(t, "files.search_files", readOnly, search(`{"content":"plan.txt\nold/plan.md"}`))
-	module, err := filepath.Abs(filepath.Join("testdata", "examples", "research.star"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	module := must.Get(filepath.Abs(filepath.Join("testdata", "examples", "research.star")))(t)
 	made := func(of ...*tool.Tool) *tool.Tool {
 		env, _ := envOf(of...)
 		tools, problems := customs(Settings{Name: "research", Customs: []Custom{{Module: module, Function: "on_topic"}}}, env, nil, map[string]Place{})
@@ -146,10 +138,7 @@ func TestExampleResearch(t *testing.T) {
 }
 
 func TestExampleScript(t *testing.T) {
-	source, err := os.ReadFile(filepath.Join("testdata", "examples", "invoices.star"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	source := must.Get(os.ReadFile(filepath.Join("testdata", "examples", "invoices.star")))(t)
 	list := upstreamTool(t, "files.list_directory", `{}`, func(context.Context, *tool.Call) (tool.Result, error) {
 		return tool.Result(`{"content":[],"structuredContent":{"content":"[FILE] a.txt\n[FILE] b.txt\n[FILE] c.txt"}}`), nil
 	})
@@ -172,10 +161,7 @@ func TestExampleAudit(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("a shell script")
 	}
-	program, err := filepath.Abs(filepath.Join("testdata", "examples", "audit.sh"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(filepath.Abs(filepath.Join("testdata", "examples", "audit.sh")))(t)
 	dir := t.TempDir()
 	echoes := upstreamTool(t, "notes.add", `{}`, echo)
 	env, _ := envOf(echoes)
@@ -187,10 +173,7 @@ func TestExampleAudit(t *testing.T) {
 			t.Errorf("%s, want %s", got, want)
 		}
 	}
-	log, err := os.ReadFile(filepath.Join(dir, "audit.log"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(os.ReadFile(filepath.Join(dir, "audit.log")))(t)
 	lines := slices.Collect(strings.Lines(string(log)))
 	if len(lines) != 2 {
 		t.Fatalf("%d lines:\n%s", len(lines), log)
@@ -216,26 +199,16 @@ func TestDocumentedRequest(t *testing.T) {
 		}
 		decoder := json.NewDecoder(strings.NewReader(b.text))
 		decoder.DisallowUnknownFields()
-		if err := decoder.Decode(&shown); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, decoder.Decode(&shown))
 	}
 	if shown.Event != postCall || shown.Ctx.Tool == "" || shown.Args == nil || shown.Result == nil {
 		t.Errorf("the documentation shows %+v", shown)
 	}
 	for _, of := range []any{shown, shown.Ctx} {
-		raw, err := json.Marshal(of)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(json.Marshal(of))(t)
 		var members map[string]json.RawMessage
-		if err := json.Unmarshal(raw, &members); err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(filepath.Join("..", "docs", "hooks.md"))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(raw, &members))
+		text := must.Get(os.ReadFile(filepath.Join("..", "docs", "hooks.md")))(t)
 		for name := range members {
 			if !strings.Contains(string(text), `"`+name+`": `) {
 				t.Errorf("hooks.md does not show %q", name)

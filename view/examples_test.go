@@ -7,16 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
 // example is a tool with the hook of an example around it.
 func example(t *testing.T, name, function string, of *tool.Tool) tool.Handler {
 	t.Helper()
-	path, err := filepath.Abs(filepath.Join("testdata", "examples", name+".star"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(filepath.Abs(filepath.Join("testdata", "examples", name+".star")))(t)
 	hook := &Hook{Module: path, Function: function}
 	hooks := Hooks{PreCall: hook}
 	if function == postCall {

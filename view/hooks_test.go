@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/script"
 	"toolfinch/tool"
 )
@@ -140,6 +141,9 @@ func TestAfterACallHooksOfAllKindsSpeakOneContract(t *testing.T) {
 				return nil, nil
 			},
 			want: came,
+		},
+		{
+			name: "null changes nothing", star: `return None`, cmd: `echo '{"result":null}'`, want: came,
 		},
 		{
 			name: "another result", star: `return {"content": result["content"], "_meta": {"n": result["_meta"]["n"], "path": args["path"]}}`,
@@ -272,10 +276,7 @@ def pre_call(ctx, args):
 // arguments: its call fails, also where failures let calls go on. What the tool takes, or
 // the client sent, are arguments by whatever name.
 func TestAStarlarkHookThatAnswersAsACommandIsRefused(t *testing.T) {
-	def, err := tool.ParseDef("s", []byte(`{"name":"t","inputSchema":{"type":"object","properties":{"args":{"type":"object"}}}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseDef("s", []byte(`{"name":"t","inputSchema":{"type":"object","properties":{"args":{"type":"object"}}}}`)))(t)
 	for _, test := range []struct {
 		event, body, sent string
 		known, refused    bool // the tool takes args; the call fails
@@ -592,14 +593,10 @@ func BenchmarkHooks(b *testing.B) {
 		{"go", Hooks{Pre: []PreCall{func(_ context.Context, _ *script.Info, arguments json.RawMessage) (json.RawMessage, error) {
 			return arguments, nil
 		}}}},
-		{"python", Hooks{PreCall: &Hook{Python: "f.hook"}}},
 		{"command", Hooks{PreCall: &Hook{Command: []string{"echo", "{}"}}}},
 	} {
 		b.Run(bench.name, func(b *testing.B) {
 			env, _ := envOf(of)
-			if bench.name == "python" {
-				withPython(b, &env, "async def hook(ctx, args):\n    return HookResult(args=dict(args, user=ctx.principal))")
-			}
 			h, problems := newHooks(Settings{Name: "v", Hooks: bench.hooks}, env)
 			if len(problems) > 0 {
 				b.Fatal(problems)

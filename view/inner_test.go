@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/nearest"
 	"toolfinch/script"
 	"toolfinch/tool"
@@ -21,10 +22,7 @@ import (
 func upstreamTool(t testing.TB, id, annotations string, handler tool.Handler) *tool.Tool {
 	t.Helper()
 	server, name, _ := strings.Cut(id, ".")
-	def, err := tool.ParseDef(server, fmt.Appendf(nil, `{"name":%q,"inputSchema":{"type":"object"},"annotations":%s}`, name, annotations))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseDef(server, fmt.Appendf(nil, `{"name":%q,"inputSchema":{"type":"object"},"annotations":%s}`, name, annotations)))(t)
 	return &tool.Tool{Def: def, Handler: handler}
 }
 
@@ -63,9 +61,7 @@ func envOf(tools ...*tool.Tool) (Env, *await.Log) {
 func moduleOf(t testing.TB, source string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "module.star")
-	if err := os.WriteFile(path, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(source), 0o600))
 	return path
 }
 
@@ -95,11 +91,7 @@ func said(result tool.Result) string {
 
 func mustCall(t testing.TB, handler tool.Handler, call *tool.Call) tool.Result {
 	t.Helper()
-	result, err := handler(t.Context(), call)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return result
+	return must.Get(handler(t.Context(), call))(t)
 }
 
 func TestAnnotationsFollowTheToolsThatAreCalled(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/nearest"
 	"toolfinch/tool"
 )
@@ -23,10 +24,7 @@ func echo(_ context.Context, call *tool.Call) (tool.Result, error) {
 // defined is a tool, prompt or resource of a server that echoes.
 func defined(t testing.TB, kind tool.Kind, server, raw string) *tool.Tool {
 	t.Helper()
-	def, err := tool.ParseKind(kind, server, json.RawMessage(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseKind(kind, server, json.RawMessage(raw)))(t)
 	return &tool.Tool{Def: def, Handler: echo}
 }
 

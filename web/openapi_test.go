@@ -13,6 +13,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 
+	"toolfinch/internal/must"
 	"toolfinch/rawjson"
 	"toolfinch/schema"
 )
@@ -57,25 +58,19 @@ func readDocument(t testing.TB, handler http.Handler) *document {
 	var of struct {
 		Paths map[string]map[string]described
 	}
-	if err := json.Unmarshal(d.raw, &of); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(d.raw, &of))
 	d.paths = of.Paths
 	for _, operations := range d.paths {
 		for _, op := range operations {
 			for status, response := range op.Responses {
 				if response.Ref != "" {
-					if err := json.Unmarshal(d.at(response.Ref), &response); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, json.Unmarshal(d.at(response.Ref), &response))
 					op.Responses[status] = response
 				}
 			}
 			for i, p := range op.Parameters {
 				if p.Ref != "" {
-					if err := json.Unmarshal(d.at(p.Ref), &op.Parameters[i]); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, json.Unmarshal(d.at(p.Ref), &op.Parameters[i]))
 				}
 			}
 		}
@@ -109,11 +104,7 @@ func (d *document) compile(t testing.TB, raw json.RawMessage) *schema.Schema {
 
 func violations(t testing.TB, of *schema.Schema, value json.RawMessage) []string {
 	t.Helper()
-	found, err := of.Check(t.Context(), value)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return found
+	return must.Get(of.Check(t.Context(), value))(t)
 }
 
 // template is the path of the document that a request's path is of: of two the
@@ -140,26 +131,14 @@ func (d *document) template(path string) string {
 }
 
 func TestTheDocumentIsOpenAPI(t *testing.T) {
-	raw, err := os.ReadFile("testdata/oas-3.1-2022-10-07.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile("testdata/oas-3.1-2022-10-07.json"))(t)
 	// The official schema has dynamic references, which package schema refuses.
 	compiler := jsonschema.NewCompiler()
 	parse := func(raw []byte) any {
-		value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return value
+		return must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(raw)))(t)
 	}
-	if err := compiler.AddResource("official", parse(raw)); err != nil {
-		t.Fatal(err)
-	}
-	official, err := compiler.Compile("official")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, compiler.AddResource("official", parse(raw)))
+	official := must.Get(compiler.Compile("official"))(t)
 	d := readDocument(t, newRig(t).handler)
 	if err := official.Validate(parse(d.raw)); err != nil {
 		t.Error(err)

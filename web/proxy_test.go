@@ -11,6 +11,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
 	"toolfinch/view"
@@ -21,21 +22,15 @@ func serveProxy(t testing.TB) (url string) {
 	t.Helper()
 	bed := httptest.NewServer(mcpServer{})
 	t.Cleanup(bed.Close)
-	p, err := proxy.Open(t.Context(), &configs.Config{
+	p := must.Get(proxy.Open(t.Context(), &configs.Config{
 		DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, REST: true, PrincipalHeader: "X-User",
 		Gating: &view.Gating{MaxTokens: 1000, MaxTools: 5},
 		Servers: []upstream.Settings{{
 			Name: "bed", URL: bed.URL, Transport: upstream.TransportHTTP, Protocol: upstream.ProtocolLegacy,
 			ConnectTimeout: await.Bound, CallTimeout: await.Bound,
 		}},
-	}, proxy.WithVersion("test"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	}, proxy.WithVersion("test")))(t)
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, stop := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx, func(ctx context.Context) error { return p.ServeHTTP(ctx, listener) }) }()

@@ -42,8 +42,8 @@ var clockTools = []string{
 	`{"name":"wait","description":"Wait until nobody waits any more"}`,
 }
 
-// rig is a house with three servers: clock in the test, hang that never answers a
-// call, and dead that nobody can reach; and the views default, gated and tight,
+// rig is a house with three servers: clock in the test, hang whose calls time
+// out, and dead that nobody can reach; and the views default, gated and tight,
 // the last with a budget of one tool.
 type rig struct {
 	t       testing.TB
@@ -56,14 +56,14 @@ type rig struct {
 	waiting chan struct{} // gets one for each call of wait that has begun
 }
 
-// short is a timeout of what never comes; all that comes has await.Bound.
-const short = 2 * time.Second
+// never is a timeout of what never comes; all that comes has await.Bound.
+const never = time.Millisecond
 
 func newRig(t testing.TB) *rig {
 	r := &rig{t: t, views: map[string]web.View{}, log: &await.Log{}, calls: make(chan *tool.Call, 100), waiting: make(chan struct{}, 100), events: make(chan trust.Event, 100)}
 	mute := httptest.NewServer(mcpServer{method: "initialize"})
 	t.Cleanup(mute.Close)
-	hang := httptest.NewServer(mcpServer{method: "tools/call"})
+	hang := httptest.NewServer(mcpServer{})
 	t.Cleanup(hang.Close)
 	reach := func(name, url string, connect, call time.Duration) upstream.Settings {
 		return upstream.Settings{
@@ -73,12 +73,10 @@ func newRig(t testing.TB) *rig {
 	}
 	silent := slog.New(slog.DiscardHandler)
 	r.pool = upstream.NewPool([]upstream.Settings{
-		reach("hang", hang.URL, await.Bound, 3*short), reach("dead", "http://127.0.0.1:1", await.Bound, short), reach("mute", mute.URL, short, short),
+		reach("hang", hang.URL, await.Bound, await.Bound), reach("dead", "http://127.0.0.1:1", await.Bound, await.Bound), reach("mute", mute.URL, never, await.Bound),
 	}, upstream.Options{})
 	t.Cleanup(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
-		defer cancel()
-		if err := r.pool.Close(ctx); err != nil {
+		if err := r.pool.Close(context.Background()); err != nil {
 			t.Error(err)
 		}
 	})
@@ -143,7 +141,10 @@ func (r *rig) tools(server string, raw ...string) []*tool.Tool {
 // handle is the handler of every tool.
 func (r *rig) handle(def *tool.Def) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		if def.ID.Server != "clock" {
+		switch def.ID.Server {
+		case "hang":
+			return nil, fmt.Errorf("%w: no answer", upstream.ErrTimeout)
+		case "dead":
 			return r.pool.Call(ctx, def, call)
 		}
 		switch def.ID.Name {

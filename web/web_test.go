@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/rawjson"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
@@ -85,7 +86,7 @@ var requests = []struct {
 
 	{"GET", "/api/tools/discover?query=current+time+in+a+city&limit=1", "", nil, 200, `{"tools":[{"tool_id":"clock_now"`},
 	{"GET", "/api/tools/discover?tags=hang", "", nil, 200, `"tool_id":"hang_sleep"`},
-	{"GET", "/api/tools/discover?query=xyzzy&tags=nosuchtag", "", nil, 200, `{"tools":[],"tokens":0,"pending":["mute"]}`},
+	{"GET", "/api/tools/discover?query=xyzzy&tags=nosuchtag", "", nil, 200, `{"tools":[],"tokens":0,"pending":["hang","mute"]}`},
 	{"GET", "/api/tools/discover?limit=51", "", nil, 400, `limit must be a whole number from 1 to 50`},
 	{"GET", "/api/tools/discover?limit=ten", "", nil, 400, `limit must be a whole number`},
 	{"GET", "/api/tools/discover?q=x", "", nil, 400, `unknown query parameter \"q\"`},
@@ -392,9 +393,7 @@ func TestChangesAreLogged(t *testing.T) {
 	var lines []map[string]any
 	for line := range strings.Lines(r.log.String()) {
 		var one map[string]any
-		if err := json.Unmarshal([]byte(line), &one); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &one))
 		if one["msg"] == "rest" {
 			lines = append(lines, one)
 		}
@@ -420,9 +419,7 @@ func TestTokensAreThoseOfTheListedDefinition(t *testing.T) {
 		Tokens     int
 		Definition json.RawMessage
 	}
-	if err := json.Unmarshal(r.ask("GET", "/api/tools/clock_now", "").Body.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(r.ask("GET", "/api/tools/clock_now", "").Body.Bytes(), &got))
 	if want := tool.CountTokens(got.Definition); got.Tokens != want {
 		t.Errorf("%d tokens, want %d", got.Tokens, want)
 	}
@@ -434,12 +431,8 @@ func TestToolsAreToldOfAlike(t *testing.T) {
 	r := newRig(t)
 	for view, provisioned := range map[string]bool{"default": false, "gated": true} {
 		var found, listed struct{ Tools []retrieve.Discovered }
-		if err := json.Unmarshal(r.ask("GET", "/api/tools/discover?limit=50&view="+view, "").Body.Bytes(), &found); err != nil {
-			t.Fatal(err)
-		}
-		if err := json.Unmarshal(r.ask("GET", "/api/tools?view="+view, "").Body.Bytes(), &listed); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(r.ask("GET", "/api/tools/discover?limit=50&view="+view, "").Body.Bytes(), &found))
+		must.Do(t, json.Unmarshal(r.ask("GET", "/api/tools?view="+view, "").Body.Bytes(), &listed))
 		one, _ := json.Marshal(found.Tools)
 		two, _ := json.Marshal(listed.Tools)
 		if len(found.Tools) != 10 || string(one) != string(two) || strings.Contains(string(one), `"provisioned"`) != provisioned {
@@ -456,9 +449,7 @@ func TestPagesCoverEverythingOnce(t *testing.T) {
 			Tools []retrieve.Discovered
 			Total int
 		}
-		if err := json.Unmarshal(r.ask("GET", fmt.Sprintf("/api/tools?limit=3&offset=%d", offset), "").Body.Bytes(), &page); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(r.ask("GET", fmt.Sprintf("/api/tools?limit=3&offset=%d", offset), "").Body.Bytes(), &page))
 		for _, tool := range page.Tools {
 			names = append(names, tool.ToolID)
 		}
@@ -474,9 +465,7 @@ func TestPagesCoverEverythingOnce(t *testing.T) {
 func TestServersAreThoseOfTheView(t *testing.T) {
 	r := newRig(t)
 	var got struct{ Servers []web.Upstream }
-	if err := json.Unmarshal(r.ask("GET", "/api/servers", "").Body.Bytes(), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(r.ask("GET", "/api/servers", "").Body.Bytes(), &got))
 	var names []string
 	for _, s := range got.Servers {
 		names = append(names, s.Name)

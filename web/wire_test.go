@@ -13,8 +13,8 @@ import (
 	"testing"
 	"time"
 
-	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 	"toolfinch/transport"
@@ -28,10 +28,7 @@ func TestAClientThatGoesEndsItsCall(t *testing.T) {
 	server := httptest.NewServer(r.handler)
 	defer server.Close()
 	ctx, leave := context.WithCancel(t.Context())
-	request, err := http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/api/proxy/execute", strings.NewReader(`{"tool_id":"clock_wait"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(ctx, http.MethodPost, server.URL+"/api/proxy/execute", strings.NewReader(`{"tool_id":"clock_wait"}`)))(t)
 	request.Header.Set("Content-Type", "application/json")
 	go func() {
 		<-r.waiting
@@ -50,15 +47,10 @@ func TestABodyThatBreaksOffIsNotAnswered(t *testing.T) {
 	r := newRig(t)
 	server := httptest.NewServer(r.handler)
 	defer server.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", server.Listener.Addr().String()))(t)
 	defer conn.Close()
 	fmt.Fprintf(conn, "POST /api/proxy/execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, conn.(*net.TCPConn).CloseWrite())
 	if answer, _ := io.ReadAll(conn); len(answer) > 0 {
 		t.Errorf("answered: %s", answer)
 	}
@@ -66,17 +58,13 @@ func TestABodyThatBreaksOffIsNotAnswered(t *testing.T) {
 
 func TestABodyThatNeverEndsIsAnswered(t *testing.T) {
 	r := newRig(t)
-	clients := transport.NewClients(transport.Limits{BodyTime: 100 * time.Millisecond})
+	clients := transport.NewClients(transport.Limits{BodyTime: time.Millisecond})
 	server := httptest.NewServer(clients.Guard(r.handler, transport.Names{}, func(w http.ResponseWriter, _ *http.Request, status int, reason string) { web.Refuse(w, status, reason) }))
 	defer server.Close()
 	for _, request := range []string{"POST /api/proxy/execute", "GET /api/tools", "DELETE /api/tools/provision/x"} {
-		conn, err := net.Dial("tcp", server.Listener.Addr().String())
-		if err != nil {
-			t.Fatal(err)
-		}
+		conn := must.Get(net.Dial("tcp", server.Listener.Addr().String()))(t)
 		defer conn.Close()
 		fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{", request)
-		_ = conn.SetReadDeadline(time.Now().Add(await.Bound))
 		answer, err := io.ReadAll(conn) // to the end of the connection
 		if err != nil || !strings.HasPrefix(string(answer), "HTTP/1.1 408 ") || !strings.Contains(string(answer), `{"detail":"the body did not arrive in time`) {
 			t.Errorf("%s: %s, %v", request, answer, err)
@@ -89,19 +77,13 @@ func TestAConnectionIsUsedAgain(t *testing.T) {
 	r := newRig(t)
 	server := httptest.NewServer(r.handler)
 	defer server.Close()
-	conn, err := net.Dial("tcp", server.Listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(net.Dial("tcp", server.Listener.Addr().String()))(t)
 	defer conn.Close()
 	in := bufio.NewReader(conn)
 	for range 3 {
 		const body = `{"tool_id":"clock_now","arguments":{"city":"Bern"}}`
 		fmt.Fprintf(conn, "POST /api/proxy/execute HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s", len(body), body)
-		answer, err := http.ReadResponse(in, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		answer := must.Get(http.ReadResponse(in, nil))(t)
 		if got, _ := io.ReadAll(answer.Body); answer.StatusCode != 200 || !strings.Contains(string(got), "noon") {
 			t.Fatalf("%s %s", answer.Status, got)
 		}

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"toolfinch/rawjson"
 )
@@ -30,9 +32,12 @@ func TestReadLine(t *testing.T) {
 		line string
 		err  error
 	}{{"one", nil}, {"", nil}, {"", ErrLineTooLong}, {"two", nil}, {"last", nil}, {"", io.EOF}} {
-		line, _, err := ReadLine(r, 1024)
+		line, head, err := ReadLine(r, 1024)
 		if string(line) != want.line || !errors.Is(err, want.err) {
 			t.Errorf("ReadLine() = %.20q, %v; want %q, %v", line, err, want.line, want.err)
+		}
+		if tooLong := errors.Is(err, ErrLineTooLong); tooLong && string(head) != long[:headLength] || !tooLong && head != nil {
+			t.Errorf("the head is %.20q of %d bytes", head, len(head))
 		}
 	}
 }
@@ -74,6 +79,72 @@ func TestAnswerIsGivenOnceAndNothingFollowsIt(t *testing.T) {
 	}
 	if want := `{"jsonrpc":"2.0","method":"notifications/progress","params":{"n":1}}`; len(sent) != 1 || sent[0] != want {
 		t.Errorf("sent %q, want only %s", sent, want)
+	}
+}
+
+// A client that handles notifications later than answers would lose the last one of both in one read.
+func TestAnAnswerKeepsItsDistanceFromANotification(t *testing.T) {
+	for name, pauses := range map[string][2]time.Duration{ // after the notification, until the answer
+		"at once": {0, 5 * time.Millisecond}, "soon": {2 * time.Millisecond, 3 * time.Millisecond}, "late": {time.Second, 0}, "none": {-1, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				x := NewExchange(inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), func([]byte) error { return nil })
+				if pauses[0] >= 0 {
+					x.Notify("notifications/progress", nil)
+					time.Sleep(pauses[0])
+				}
+				begun := time.Now()
+				x.Result(json.RawMessage(`{}`))
+				if waited := time.Since(begun); waited != pauses[1] {
+					t.Errorf("the answer waits for %v, want %v", waited, pauses[1])
+				}
+			})
+		})
+	}
+}
+
+// An exchange that ended without an answer takes none, and sends nothing.
+func TestNothingFollowsTheEndOfAnExchange(t *testing.T) {
+	x := NewExchange(inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), func(m []byte) error { t.Errorf("sent %s", m); return nil })
+	if got := x.Answer(); got != nil {
+		t.Errorf("Answer() = %s", got)
+	}
+	x.Result(json.RawMessage(`{}`))
+	if x.Send([]byte(`{}`)) || x.Answer() != nil {
+		t.Errorf("it goes on: %s", x.Answer())
+	}
+}
+
+func TestAFailureIsAnError(t *testing.T) {
+	x := NewExchange(inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), func([]byte) error { return errors.New("gone") })
+	if x.Send([]byte(`{}`)) {
+		t.Error("a message that could not be sent was sent")
+	}
+	x.Fail(json.RawMessage(`{"code":1}`))
+	if got := string(x.Answer()); got != `{"jsonrpc":"2.0","id":1,"error":{"code":1}}` {
+		t.Errorf("Answer() = %s", got)
+	}
+}
+
+func TestWhatAMessageStates(t *testing.T) {
+	m := inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"requestState":"toolfinch-parked-7","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`)
+	if state, parked := ParkedState(m.Params); m.Version() != "2026-07-28" || state != "7" || !parked {
+		t.Errorf("version %q, state %q %v", m.Version(), state, parked)
+	}
+	other := inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"requestState":"theirs"}}`)
+	if _, parked := ParkedState(other.Params); other.Version() != "" || parked {
+		t.Errorf("version %q, parked %v", other.Version(), parked)
+	}
+}
+
+func TestHandlersFindTheirExchangeOrMessage(t *testing.T) {
+	x := NewExchange(inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call"}`), nil)
+	if ExchangeFrom(x.Context(t.Context())) != x || ExchangeFrom(t.Context()) != nil {
+		t.Error("the exchange is not in its context alone")
+	}
+	if got := MessageFrom(WithMessage(t.Context(), []byte("m"))); string(got) != "m" || MessageFrom(x.Context(t.Context())) != nil {
+		t.Errorf("the message is %q", got)
 	}
 }
 

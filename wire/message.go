@@ -51,8 +51,6 @@ type Refusal struct {
 	Reason string
 }
 
-func (r *Refusal) Error() string { return r.Reason }
-
 // Answer is the response message.
 func (r *Refusal) Answer() []byte {
 	id := r.ID

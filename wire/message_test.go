@@ -16,6 +16,8 @@ func TestParseMessages(t *testing.T) {
 		id         string // of the refusal
 	}{
 		{"a request", `{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"_meta":{"progressToken":1},"x":2}}`, "request", ""},
+		{"an ID of 0", `{"jsonrpc":"2.0","id":0,"method":"ping"}`, "request", ""},
+		{"an ID of 9", `{"jsonrpc":"2.0","id":9,"method":"ping"}`, "request", ""},
 		{"a request with a string ID", `{"jsonrpc":"2.0","id":"a","method":"ping"}`, "request", ""},
 		{"a fractional ID", `{"jsonrpc":"2.0","id":-1.5,"method":"ping"}`, "request", ""},
 		{"params of null", `{"jsonrpc":"2.0","id":1,"method":"ping","params":null}`, "request", ""},

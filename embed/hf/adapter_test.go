@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // The reference adds the changes to the weights, in float64; this package
@@ -33,13 +35,8 @@ func TestAdaptedVectorsAreThoseOfTheReference(t *testing.T) {
 				texts[i] = g.Text
 			}
 			plain, hash := embed(t, m, texts...), m.Hash()
-			if err := m.Adapt(c.data(t)); err != nil {
-				t.Fatal(err)
-			}
-			queries, err := m.EmbedQueries(t.Context(), texts)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, m.Adapt(c.data(t)))
+			queries := must.Get(m.EmbedQueries(t.Context(), texts))(t)
 			documents := embed(t, m, texts...)
 			for i, g := range golden {
 				if worst := distance(queries[i], g.Vector); worst > 1e-5 {
@@ -62,10 +59,7 @@ func TestAdaptedVectorsAreThoseOfTheReference(t *testing.T) {
 func TestWithoutAnAdapterQueriesAreDocuments(t *testing.T) {
 	m := openTiny(t, "tiny-f16")
 	texts := mixed(20)
-	queries, err := m.EmbedQueries(t.Context(), texts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	queries := must.Get(m.EmbedQueries(t.Context(), texts))(t)
 	for i, document := range embed(t, m, texts...) {
 		if worst := distance(queries[i], document); worst > 1e-6 {
 			t.Errorf("text %d: off by %g", i, worst)
@@ -149,11 +143,7 @@ func TestAdaptRefusesNumbers(t *testing.T) {
 
 func fileOf(t *testing.T, name string) []byte {
 	t.Helper()
-	data, err := os.ReadFile(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return data
+	return must.Get(os.ReadFile(filepath.Join("testdata", name)))(t)
 }
 
 func tinyAdapter(t *testing.T) []byte {
@@ -170,13 +160,8 @@ func withHeader(t *testing.T, data []byte, change func(map[string]any)) []byte {
 	t.Helper()
 	end := 8 + binary.LittleEndian.Uint64(data)
 	var header map[string]any
-	if err := json.Unmarshal(data[8:end], &header); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(data[8:end], &header))
 	change(header)
-	text, err := json.Marshal(header)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(header))(t)
 	return slices.Concat(binary.LittleEndian.AppendUint64(nil, uint64(len(text))), text, data[end:])
 }

@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // realModel is the folder of the default model.
@@ -16,10 +18,7 @@ func realModel(t testing.TB) string {
 	t.Helper()
 	dir := os.Getenv("MCPPROXY_MODELS_DIR")
 	if dir == "" {
-		cache, err := os.UserCacheDir()
-		if err != nil {
-			t.Fatal(err)
-		}
+		cache := must.Get(os.UserCacheDir())(t)
 		dir = filepath.Join(cache, "toolfinch", "models")
 	}
 	dir = filepath.Join(dir, "all-MiniLM-L6-v2")
@@ -35,10 +34,7 @@ func realModel(t testing.TB) string {
 
 func openReal(t testing.TB) *Model {
 	t.Helper()
-	m, err := Open(realModel(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(Open(realModel(t)))(t)
 	t.Cleanup(func() { m.Close() })
 	return m
 }
@@ -46,10 +42,7 @@ func openReal(t testing.TB) *Model {
 func BenchmarkOpen(b *testing.B) {
 	dir := realModel(b)
 	for b.Loop() {
-		m, err := Open(dir)
-		if err != nil {
-			b.Fatal(err)
-		}
+		m := must.Get(Open(dir))(b)
 		m.Close()
 	}
 }
@@ -89,9 +82,7 @@ func BenchmarkQueryWithClauses(b *testing.B) {
 		"find flights from berlin to lisbon tomorrow,", "book the cheapest one", "add it to my calendar",
 	}
 	adapted := openReal(b)
-	if err := adapted.Adapt(Shipped); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, adapted.Adapt(Shipped))
 	for name, m := range map[string]*Model{"plain": m, "adapted": adapted} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {

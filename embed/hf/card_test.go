@@ -6,17 +6,16 @@ import (
 	"math"
 	"sync"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // The similarities that the model's card prints.
 func TestModelCard(t *testing.T) {
 	m := openReal(t)
-	v, err := m.Embed(context.Background(), []string{
+	v := must.Get(m.Embed(context.Background(), []string{
 		"The weather is lovely today.", "It's so sunny outside!", "He drove to the stadium.",
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	for _, pair := range []struct {
 		a, b int
 		want float64
@@ -33,10 +32,7 @@ func TestModelCard(t *testing.T) {
 
 // Close waits for who still embeds; afterwards there is an error, not a crash.
 func TestCloseBesideEmbed(t *testing.T) {
-	m, err := Open(realModel(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(Open(realModel(t)))(t)
 	var all sync.WaitGroup
 	for range 4 {
 		all.Go(func() {

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"toolfinch/internal/must"
 )
 
 // What holds for every text, valid UTF-8 or not.
@@ -17,9 +19,7 @@ func FuzzTokenizer(f *testing.F) {
 	}
 	for line := range lines(f, "random.jsonl") {
 		var g []string
-		if err := json.Unmarshal([]byte(line), &g); err != nil {
-			f.Fatal(err)
-		}
+		must.Do(f, json.Unmarshal([]byte(line), &g))
 		f.Add(g[0], g[1], uint16(len(g[0])))
 	}
 	clear := openClear(f)

@@ -15,6 +15,8 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
+
+	"toolfinch/internal/must"
 )
 
 // embedded is a text with the vector of a reference encoder, in float64,
@@ -134,9 +136,7 @@ func TestConcurrentCalls(t *testing.T) {
 			return nil
 		})
 	}
-	if err := group.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, group.Wait())
 }
 
 func TestNoTexts(t *testing.T) {
@@ -190,14 +190,9 @@ func TestHashTellsModelsApart(t *testing.T) {
 // A model whose file is cut short while it is open gives an error, not a crash.
 func TestWeightsThatVanish(t *testing.T) {
 	dir := copyTiny(t, "tiny-f16")
-	m, err := Open(dir)
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(Open(dir))(t)
 	defer m.Close()
-	if err := os.Truncate(filepath.Join(dir, "model.safetensors"), 100); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Truncate(filepath.Join(dir, "model.safetensors"), 100))
 	got, err := m.Embed(context.Background(), []string{"tool"})
 	if err == nil && distance(got[0], embed(t, openTiny(t, "tiny-f16"), "tool")[0]) > 1e-6 {
 		t.Error("a wrong vector and no error")
@@ -250,9 +245,7 @@ func TestOpenRefuses(t *testing.T) {
 
 		{"no weights", func(t *testing.T, dir string) { remove(t, dir, "model.safetensors") }, "model.safetensors"},
 		{"weights in shards", func(t *testing.T, dir string) {
-			if err := os.Rename(filepath.Join(dir, "model.safetensors"), filepath.Join(dir, "model-00001-of-00001.safetensors")); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Rename(filepath.Join(dir, "model.safetensors"), filepath.Join(dir, "model-00001-of-00001.safetensors")))
 			write(t, dir, "model.safetensors.index.json", `{"metadata":{"total_size":21000},"weight_map":{"embeddings.LayerNorm.bias":"model-00001-of-00001.safetensors"}}`)
 		}, "model.safetensors"},
 		{"an empty file", func(t *testing.T, dir string) { write(t, dir, "model.safetensors", "") }, "weights"},
@@ -335,10 +328,7 @@ var models = map[string]func(*testing.T) *Model{
 
 func openTiny(t testing.TB, name string) *Model {
 	t.Helper()
-	m, err := Open(filepath.Join("testdata", name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	m := must.Get(Open(filepath.Join("testdata", name)))(t)
 	t.Cleanup(func() {
 		if err := m.Close(); err != nil {
 			t.Error(err)
@@ -349,10 +339,7 @@ func openTiny(t testing.TB, name string) *Model {
 
 func embed(t testing.TB, m *Model, texts ...string) [][]float32 {
 	t.Helper()
-	got, err := m.Embed(context.Background(), texts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(m.Embed(context.Background(), texts))(t)
 	if len(got) != len(texts) {
 		t.Fatalf("%d vectors for %d texts", len(got), len(texts))
 	}
@@ -398,42 +385,29 @@ const (
 func copyTiny(t *testing.T, name string) string {
 	t.Helper()
 	dir := t.TempDir()
-	if err := os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(dir, os.DirFS(filepath.Join("testdata", name))))
 	return dir
 }
 
 // remove removes a file of a folder, or the folder.
 func remove(t *testing.T, path ...string) {
 	t.Helper()
-	if err := os.RemoveAll(filepath.Join(path...)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.RemoveAll(filepath.Join(path...)))
 }
 
 func write(t *testing.T, dir, name, text string) {
 	t.Helper()
-	if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600))
 }
 
 // edit changes a file that holds a JSON object.
 func edit(t *testing.T, dir, name string, change func(map[string]any)) {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(filepath.Join(dir, name)))(t)
 	var object map[string]any
-	if err := json.Unmarshal(text, &object); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &object))
 	change(object)
-	if text, err = json.Marshal(object); err != nil {
-		t.Fatal(err)
-	}
+	text = must.Get(json.Marshal(object))(t)
 	write(t, dir, name, string(text))
 }
 
@@ -486,15 +460,10 @@ func tensor1(change func(map[string]*tensorInfo)) func(*testing.T, string) {
 		text := readWeights(t, dir)
 		end := 8 + binary.LittleEndian.Uint64(text)
 		var table map[string]*tensorInfo
-		if err := json.Unmarshal(text[8:end], &table); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(text[8:end], &table))
 		delete(table, "__metadata__")
 		change(table)
-		header, err := json.Marshal(table)
-		if err != nil {
-			t.Fatal(err)
-		}
+		header := must.Get(json.Marshal(table))(t)
 		out := binary.LittleEndian.AppendUint64(nil, uint64(len(header)))
 		write(t, dir, "model.safetensors", string(append(append(out, header...), text[end:]...)))
 	}
@@ -502,9 +471,5 @@ func tensor1(change func(map[string]*tensorInfo)) func(*testing.T, string) {
 
 func readWeights(t *testing.T, dir string) []byte {
 	t.Helper()
-	text, err := os.ReadFile(filepath.Join(dir, "model.safetensors"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(os.ReadFile(filepath.Join(dir, "model.safetensors")))(t)
 }

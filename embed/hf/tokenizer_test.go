@@ -18,6 +18,8 @@ import (
 
 	"golang.org/x/text/unicode/norm"
 	"golang.org/x/text/unicode/rangetable"
+
+	"toolfinch/internal/must"
 )
 
 // everything is a limit that cuts nothing.
@@ -52,9 +54,7 @@ func TestRandomTextsAreReadAsTheReferenceReadsThem(t *testing.T) {
 	var golden [][3]string // text, words, hash of the real model's numbers
 	for line := range lines(t, "random.jsonl") {
 		var g [3]string
-		if err := json.Unmarshal([]byte(line), &g); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &g))
 		golden = append(golden, g)
 	}
 	t.Run("words", func(t *testing.T) {
@@ -215,11 +215,7 @@ var clearTokenizer = sync.OnceValues(func() (*tokenizer, error) {
 
 func openClear(t testing.TB) *tokenizer {
 	t.Helper()
-	tokens, err := clearTokenizer()
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tokens
+	return must.Get(clearTokenizer())(t)
 }
 
 // clearWords is the text as a model would see it, one space between words.
@@ -242,11 +238,7 @@ func clearWords(clear *tokenizer, text string) string {
 
 func openTokens(t testing.TB, name string) *tokenizer {
 	t.Helper()
-	tokens, err := openTokenizer(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return tokens
+	return must.Get(openTokenizer(name))(t)
 }
 
 func writeTokenizer(t testing.TB, file any) string {
@@ -276,10 +268,7 @@ func readTestdata(t testing.TB, name string, v any) {
 // lines yields the lines of a file of testdata.
 func lines(t testing.TB, name string) func(func(string) bool) {
 	return func(yield func(string) bool) {
-		file, err := os.Open(filepath.Join("testdata", name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(os.Open(filepath.Join("testdata", name)))(t)
 		defer file.Close()
 		scanner := bufio.NewScanner(file)
 		for scanner.Scan() {
@@ -287,9 +276,7 @@ func lines(t testing.TB, name string) func(func(string) bool) {
 				return
 			}
 		}
-		if err := scanner.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, scanner.Err())
 	}
 }
 

@@ -16,6 +16,8 @@ import (
 	"testing"
 
 	"github.com/gofrs/flock"
+
+	"toolfinch/internal/must"
 )
 
 // folderWith writes files into a folder of that name.
@@ -24,12 +26,8 @@ func folderWith(t *testing.T, name string, files map[string]string) string {
 	dir := filepath.Join(t.TempDir(), name)
 	for file, content := range files {
 		path := filepath.Join(dir, filepath.FromSlash(file))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(content), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		must.Do(t, os.WriteFile(path, []byte(content), 0o644))
 	}
 	return dir
 }
@@ -43,14 +41,8 @@ func smallFiles() map[string]string {
 // install brings a small model here and returns its folder.
 func install(t *testing.T, name string) string {
 	t.Helper()
-	if err := Pull(t.Context(), name, Options{From: FromDir, Dir: folderWith(t, "tiny", smallFiles())}); err != nil {
-		t.Fatal(err)
-	}
-	dir, err := Locate(name)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return dir
+	must.Do(t, Pull(t.Context(), name, Options{From: FromDir, Dir: folderWith(t, "tiny", smallFiles())}))
+	return must.Get(Locate(name))(t)
 }
 
 func ownModels(t *testing.T) (root string) {
@@ -141,9 +133,7 @@ func TestLocateSeesDamage(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			ownModels(t)
 			dir := install(t, tiny)
-			if err := test.damage(dir); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, test.damage(dir))
 			var damaged *DamagedError
 			if _, err := Locate(tiny); !errors.As(err, &damaged) || !strings.Contains(err.Error(), test.says) || !strings.Contains(err.Error(), "toolfinch model pull org/tiny") {
 				t.Errorf("Locate: %v, want %q", err, test.says)
@@ -164,12 +154,8 @@ func TestLocateSeesDamage(t *testing.T) {
 func TestVerifySeesChangedContent(t *testing.T) {
 	ownModels(t)
 	dir := install(t, tiny)
-	if err := Verify(t.Context(), tiny); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "modules.json"), []byte("[ "), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Verify(t.Context(), tiny))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "modules.json"), []byte("[ "), 0o644))
 	if _, err := Locate(tiny); err != nil {
 		t.Error(err)
 	}
@@ -195,18 +181,11 @@ func TestListAndRemove(t *testing.T) {
 	install(t, tiny)
 	install(t, "own")
 	for _, stray := range []string{"not a model", ".git", "a--b--c", "half.partial"} {
-		if err := os.Mkdir(filepath.Join(root, stray), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(filepath.Join(root, stray), 0o755))
 	}
-	if err := os.WriteFile(filepath.Join(root, "file"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(root, "file"), nil, 0o644))
 	names := func() string {
-		all, err := List()
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(List())(t)
 		var names []string
 		for _, info := range all {
 			names = append(names, fmt.Sprint(info.Name, " ", info.Err == nil))
@@ -229,10 +208,7 @@ func TestListAndRemove(t *testing.T) {
 func TestRemoveDuringAPull(t *testing.T) {
 	ownModels(t)
 	install(t, tiny)
-	p, err := placeOf(tiny)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(placeOf(tiny))(t)
 	lock := flock.New(p.lock())
 	if ok, err := lock.TryLock(); err != nil || !ok {
 		t.Fatal(ok, err)
@@ -245,9 +221,7 @@ func TestRemoveDuringAPull(t *testing.T) {
 	if err := Pull(ended, tiny, opts); !errors.Is(err, context.Canceled) {
 		t.Errorf("a waiting pull: %v", err)
 	}
-	if err := lock.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lock.Close())
 	if err := Remove(tiny); err != nil {
 		t.Error(err)
 	}
@@ -257,9 +231,7 @@ func TestRemoveDuringAPull(t *testing.T) {
 func TestPullAfterACrashInTheSwap(t *testing.T) {
 	ownModels(t)
 	dir := install(t, tiny)
-	if err := os.Rename(dir, dir+oldSuffix); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(dir, dir+oldSuffix))
 	if err := Pull(t.Context(), tiny, Options{From: FromDir, Dir: t.TempDir()}); err == nil {
 		t.Fatal("pulled an empty folder")
 	}
@@ -279,28 +251,20 @@ func TestPullFromAFolder(t *testing.T) {
 			done = append(done, file)
 		}
 	}}
-	if err := Pull(t.Context(), "mine", opts); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Pull(t.Context(), "mine", opts))
 	delete(files, "README.md")
 	installed(t, "mine", files)
 	if slices.Sort(done); !slices.Equal(done, slices.Sorted(maps.Keys(files))) {
 		t.Errorf("complete: %v", done)
 	}
 	// Files that the folder has no more are not left from before.
-	if err := os.Remove(filepath.Join(dir, "modules.json")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(dir, "modules.json")))
 	delete(files, "modules.json")
-	if err := Pull(t.Context(), "mine", opts); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Pull(t.Context(), "mine", opts))
 	installed(t, "mine", files)
 	// A model may be copied onto itself.
 	opts.Dir, _ = Locate("mine")
-	if err := Pull(t.Context(), "mine", opts); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Pull(t.Context(), "mine", opts))
 	installed(t, "mine", files)
 }
 
@@ -310,17 +274,13 @@ func TestPullFollowsLinks(t *testing.T) {
 	dir := folderWith(t, "links", nil)
 	for file := range smallFiles() {
 		path := filepath.Join(dir, filepath.FromSlash(file))
-		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		target := filepath.Join(folderWith(t, "blob", map[string]string{"x": smallFiles()[file]}), "x")
 		if err := os.Symlink(target, path); err != nil {
 			t.Skip("no links here:", err)
 		}
 	}
-	if err := Pull(t.Context(), "links", Options{From: FromDir, Dir: dir}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, Pull(t.Context(), "links", Options{From: FromDir, Dir: dir}))
 	installed(t, "links", smallFiles())
 }
 
@@ -358,15 +318,12 @@ func TestPullFromAFolderThatIsNone(t *testing.T) {
 
 func TestAFullDiskSaysWhatToDo(t *testing.T) {
 	ownModels(t)
-	p, err := placeOf(tiny)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(placeOf(tiny))(t)
 	code := syscall.ENOSPC
 	if runtime.GOOS == "windows" {
 		code = 112
 	}
-	err = explain(t.Context(), p, &os.PathError{Op: "write", Path: "x", Err: code})
+	err := explain(t.Context(), p, &os.PathError{Op: "write", Path: "x", Err: code})
 	if !errors.Is(err, code) || !strings.Contains(err.Error(), "make room") || !strings.Contains(err.Error(), "MCPPROXY_MODELS_DIR") {
 		t.Errorf("error %v", err)
 	}

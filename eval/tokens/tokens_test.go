@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/agents"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -48,9 +49,7 @@ func TestConversation(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			c := conversation{order: []string{"tools", "system", "messages"}}
 			for _, body := range [][]byte{test.before, test.after} {
-				if err := c.add(body); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.add(body))
 			}
 			if total, cached := c.Requests[1], c.Requests[1]-c.Fresh[1]; total != test.total || cached > test.cached || cached < test.cached-2 {
 				t.Errorf("%d tokens, %d of them cached; want %d and up to 2 less than %d", total, cached, test.total, test.cached)
@@ -72,9 +71,7 @@ const recording = `{"tools":[
 // refuses others.
 func TestReplay(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "someone__server-files.json")
-	if err := os.WriteFile(file, []byte(recording), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(recording), 0o600))
 	server, err := readRecorded(file)
 	if err != nil || server.name != "files" {
 		t.Fatalf("%+v, %v", server, err)
@@ -190,10 +187,7 @@ func TestSets(t *testing.T) {
 		t.Skip("the definitions of real servers are not beside the repository (shared/realtools)")
 	}
 	for tools := range sets {
-		servers, err := readSet(folder, tools)
-		if err != nil {
-			t.Fatal(err)
-		}
+		servers := must.Get(readSet(folder, tools))(t)
 		named := map[string]bool{}
 		for _, s := range servers {
 			if named[s.name] || s.name == "" {

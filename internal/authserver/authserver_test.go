@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/authserver"
+	"toolfinch/internal/must"
 )
 
 const resource = "https://tools.example.com/mcp"
@@ -64,10 +65,7 @@ func TestGrants(t *testing.T) {
 
 func post(t *testing.T, to string, form url.Values) (answer map[string]any) {
 	t.Helper()
-	response, err := http.PostForm(to, form)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.PostForm(to, form))(t)
 	defer response.Body.Close()
 	body, _ := io.ReadAll(response.Body)
 	if err := json.Unmarshal(body, &answer); err != nil {

@@ -3,6 +3,7 @@
 package await
 
 import (
+	"context"
 	"fmt"
 	"runtime"
 	"strings"
@@ -14,7 +15,7 @@ import (
 
 // Bound is how long a wait lasts at most. It is generous, because a test that
 // passes never waits for it, and a busy machine may be slow.
-const Bound = 3 * time.Minute
+const Bound = time.Minute
 
 // Where no setting says how long the program waits, it waits so much longer in tests.
 func init() { leeway.More.Store(int64(10 * time.Second)) }
@@ -56,6 +57,14 @@ func Value[T any](t testing.TB, from <-chan T) T {
 		t.Fatalf("nothing came within %s", Bound)
 		panic("unreachable")
 	}
+}
+
+// Context returns a context that ends with the test, and before it once Bound has passed: for an operation that
+// has no bound of its own.
+func Context(t testing.TB) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), Bound, fmt.Errorf("not within %s", Bound))
+	t.Cleanup(cancel)
+	return ctx
 }
 
 // Gone waits until no goroutine of the process has the function on its stack.

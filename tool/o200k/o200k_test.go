@@ -14,6 +14,8 @@ import (
 
 	"github.com/dlclark/regexp2/v2"
 	"github.com/tiktoken-go/tokenizer/codec"
+
+	"toolfinch/internal/must"
 )
 
 var update = flag.Bool("update", false, "write the vocabulary anew")
@@ -32,9 +34,7 @@ func TestVocabulary(t *testing.T) {
 		tokens = append(tokens, token)
 	}
 	if *update {
-		if err := os.WriteFile("vocabulary.deflate", encoded(t, slices.Sorted(maps.Keys(ranks)), ranks), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("vocabulary.deflate", encoded(t, slices.Sorted(maps.Keys(ranks)), ranks), 0o644))
 		return
 	}
 	v := loaded()
@@ -63,17 +63,12 @@ func encoded(t *testing.T, sorted []string, ranks map[string]uint32) []byte {
 		last = token
 	}
 	var out bytes.Buffer
-	to, err := flate.NewWriter(&out, flate.BestCompression)
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(flate.NewWriter(&out, flate.BestCompression))(t)
 	all := slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(sorted))), shared, others, high, low, text)
 	if _, err := to.Write(all); err != nil {
 		t.Fatal(err)
 	}
-	if err := to.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, to.Close())
 	return out.Bytes()
 }
 
@@ -108,10 +103,7 @@ func FuzzCount(f *testing.F) {
 		sum := 0
 		for rest := text; rest != ""; {
 			word := rest[:split([]byte(rest))]
-			match, err := rules.FindStringMatch(rest)
-			if err != nil {
-				t.Fatal(err)
-			}
+			match := must.Get(rules.FindStringMatch(rest))(t)
 			// The rule for white space looks at what follows, and no rule at what is before.
 			if match.String() != word {
 				t.Fatalf("%q begins with the word %q, by the rules %q", rest, word, match.String())

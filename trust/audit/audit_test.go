@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
+	"toolfinch/rawjson"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
 )
@@ -29,10 +31,7 @@ func settings(t testing.TB) audit.Settings {
 
 func open(t testing.TB, s audit.Settings) *audit.Log {
 	t.Helper()
-	l, err := audit.Open(s, key, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	l := must.Get(audit.Open(s, key, nil, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() {
 		if err := l.Close(); err != nil {
 			t.Error(err)
@@ -47,30 +46,19 @@ func written(t testing.TB, s audit.Settings, n int) {
 	l := open(t, s)
 	for i := range n {
 		l.Add(audit.Line{Event: trust.EventCall, Tool: fmt.Sprintf("server.tool_%d", i+1), Outcome: trust.Success})
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Flush())
 	}
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 }
 
 func verified(t testing.TB, file string) audit.Verified {
 	t.Helper()
-	v, err := audit.Verify(key, audit.Files(file), file, "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	return v
+	return must.Get(audit.Verify(key, audit.Files(file), file, ""))(t)
 }
 
 func linesOf(t testing.TB, file string) []string {
 	t.Helper()
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	return strings.SplitAfter(strings.TrimSuffix(string(text), "\n"), "\n")
 }
 
@@ -128,6 +116,24 @@ func TestVerifyFindsWhatWasDoneToALog(t *testing.T) {
 			func(lines []string) []string { return slices.Insert(lines, 3, ln(lines, 2)) },
 			[]string{"4: line 2 is here once more, behind line 3"},
 		},
+		"repeated where others are missing": {
+			func(lines []string) []string {
+				return []string{ln(lines, 1), ln(lines, 3), ln(lines, 1), ln(lines, 4), ln(lines, 5), ln(lines, 6)}
+			},
+			[]string{"3: line 1 is here once more, behind line 3", "2: line 2 is missing before this line"},
+		},
+		"moved twice": {
+			func(lines []string) []string {
+				return []string{ln(lines, 1), ln(lines, 2), ln(lines, 4), ln(lines, 3), ln(lines, 3), ln(lines, 5), ln(lines, 6)}
+			},
+			[]string{"4: line 3 was moved here, behind line 4", "5: line 3 is here once more, behind line 4"},
+		},
+		"one of several moved": {
+			func(lines []string) []string {
+				return []string{ln(lines, 1), ln(lines, 4), ln(lines, 5), ln(lines, 3), ln(lines, 6)}
+			},
+			[]string{"4: line 3 was moved here, behind line 5", "2: 1 of the lines 2 to 3 are missing before this line"},
+		},
 		"end cut": {
 			func(lines []string) []string { return append(lines[:3], strings.TrimSuffix(lines[3], "\n")) },
 			[]string{"0: the lines 5 to 6 are missing at the end"},
@@ -151,9 +157,7 @@ func TestVerifyFindsWhatWasDoneToALog(t *testing.T) {
 			if !strings.HasSuffix(text, "\n") && text != "" && name != "end cut within a line" {
 				text += "\n"
 			}
-			if err := os.WriteFile(s.File, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(s.File, []byte(text), 0o600))
 			var found []string
 			for _, f := range verified(t, s.File).Findings {
 				if f.File != s.File {
@@ -195,17 +199,13 @@ func TestALogGoesOnWhereItWas(t *testing.T) {
 			rewrite(t, file, strings.Join(lines[:1], ""))
 		}, 1, "lines are missing at the end", "the lines 2 to 3 are missing"},
 		"removed": {func(t *testing.T, file string) {
-			if err := os.Remove(file); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(file))
 		}, 1, "lines are missing at the end", "the lines 1 to 3 are missing, and"},
 		"a stranger's line at the end": {func(t *testing.T, file string) {
 			appendTo(t, file, "{}\n")
 		}, 2, "it was put aside", "a line was inserted"},
 		"no note of the end": {func(t *testing.T, file string) {
-			if err := os.Remove(file + ".head"); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Remove(file+".head"))
 		}, 1, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -238,10 +238,7 @@ func TestALogGoesOnWhereItWas(t *testing.T) {
 
 func appendTo(t *testing.T, file, text string) {
 	t.Helper()
-	f, err := os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.OpenFile(file, os.O_APPEND|os.O_WRONLY, 0))(t)
 	if _, err := f.WriteString(text); err != nil || f.Close() != nil {
 		t.Fatal(err)
 	}
@@ -249,9 +246,7 @@ func appendTo(t *testing.T, file, text string) {
 
 func rewrite(t *testing.T, file, text string) {
 	t.Helper()
-	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 }
 
 // TestFilesAreRotatedAndTheChainGoesOn: a file is full with the line that reaches the size.
@@ -264,10 +259,7 @@ func TestFilesAreRotatedAndTheChainGoesOn(t *testing.T) {
 		t.Fatalf("%d files: %v", len(files), files)
 	}
 	for _, file := range files {
-		info, err := os.Stat(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		info := must.Get(os.Stat(file))(t)
 		if lines := linesOf(t, file); info.Size()-int64(len(lines[len(lines)-1])) > int64(s.MaxSize) {
 			t.Errorf("%s has %d bytes", file, info.Size())
 		}
@@ -279,17 +271,43 @@ func TestFilesAreRotatedAndTheChainGoesOn(t *testing.T) {
 	if len(v.Findings) > 0 || v.First <= 1 || !strings.Contains(v.Begins, "by the log itself") {
 		t.Errorf("%+v", v)
 	}
-	if err := os.Remove(files[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(files[0]))
 	if v := verified(t, s.File); len(v.Findings) != 1 || !strings.Contains(v.Findings[0].What, "the log did not remove them") {
 		t.Errorf("an old file was removed: %+v", v)
 	}
-	if err := os.Remove(files[2]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(files[2]))
 	if v := verified(t, s.File); len(v.Findings) == 0 || !strings.Contains(v.Findings[0].What, "missing before this line") {
 		t.Errorf("a file between others was removed: %+v", v)
+	}
+}
+
+// Files beside a log that are called nearly so are no part of it.
+func TestOnlyFilesOfTheLogAreRead(t *testing.T) {
+	s := settings(t)
+	written(t, s, 1)
+	dir := filepath.Dir(s.File)
+	for _, name := range []string{
+		"audit-20260101T000000Z-7.txt", "other-20260101T000000Z-7.jsonl", "audit-yesterday-7.jsonl", "audit-20260101T000000Z.jsonl", "audit-20260101T000000Z-0.jsonl", "audit-20260101T000000Z-x.jsonl",
+	} {
+		rewrite(t, filepath.Join(dir, name), "{}\n")
+	}
+	if err := os.Mkdir(filepath.Join(dir, "audit-20260101T000000Z-8.jsonl"), 0o700); err != nil {
+		t.Fatal(err)
+	}
+	if files := audit.Files(s.File); !slices.Equal(files, []string{s.File}) {
+		t.Errorf("%q", files)
+	}
+}
+
+// Whoever noted a line and its hash elsewhere learns whether the log still has it.
+func TestVerifyFindsTheLineThatWasNoted(t *testing.T) {
+	s := settings(t)
+	written(t, s, 3)
+	v := verified(t, s.File)
+	for noted, findings := range map[string]int{fmt.Sprintf("%d:%s", v.Last, v.Hash): 0, fmt.Sprintf("2:%s", v.Hash): 1, fmt.Sprintf("%d:%s", v.Last, strings.Repeat("0", 64)): 1} {
+		if got, err := audit.Verify(key, audit.Files(s.File), s.File, noted); err != nil || len(got.Findings) != findings {
+			t.Errorf("%s: %+v, %v", noted, got.Findings, err)
+		}
 	}
 }
 
@@ -346,9 +364,7 @@ func running(t *testing.T, s audit.Settings) (l *audit.Log, ctx context.Context,
 		t.Helper()
 		cancel()
 		<-ended
-		if err := l.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Close())
 	}
 }
 
@@ -357,9 +373,7 @@ func TestRunWritesAndClosesEverything(t *testing.T) {
 	l, ctx, stop := running(t, s)
 	const calls = 10_000
 	for range calls {
-		if err := l.Admit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Admit(ctx))
 		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
 	}
 	stop()
@@ -376,9 +390,7 @@ func TestABusyLogIsSynced(t *testing.T) {
 	s := settings(t)
 	l, ctx, stop := running(t, s)
 	await.True(t, func() bool {
-		if err := l.Admit(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Admit(ctx))
 		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
 		_, err := os.Stat(s.File + ".head")
 		return err == nil
@@ -391,13 +403,9 @@ func unwritable(t *testing.T, file string) (back func()) {
 	t.Helper()
 	dir := filepath.Dir(file)
 	away := dir + ".away"
-	if err := os.Rename(dir, away); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(dir, away))
 	return func() {
-		if err := os.Rename(away, dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Rename(away, dir))
 	}
 }
 
@@ -424,9 +432,7 @@ func TestWhatCannotBeWrittenIsNotDone(t *testing.T) {
 	await.True(t, func() bool { return l.Admit(ctx) == nil })
 	cancel()
 	running.Wait()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Close())
 	if text := strings.Join(linesOf(t, s.File), ""); strings.Count(text, "a.under_way") != 1 {
 		t.Errorf("the call that was under way is not written once: %s", text)
 	}
@@ -457,9 +463,7 @@ func TestAFullQueueWaitsOrCountsWhatIsLost(t *testing.T) {
 			if drop != (c.Lost > 0) || drop == (c.Waited > 0) || c.Queue+c.Lost != int64(n) {
 				t.Errorf("%+v", c)
 			}
-			if err := l.Flush(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, l.Flush())
 			said := 0
 			err := audit.Scan([]string{s.File}, audit.Filter{Event: trust.EventLost}, func(l *audit.Line, _ []byte) error {
 				said++
@@ -485,22 +489,83 @@ func TestALineIsOneLineAndBounded(t *testing.T) {
 		Kind: trust.EventRefused, Client: long + " 1", Session: "the session", View: long, Server: long, Tool: long, Outcome: trust.Denied, Reason: long,
 		Details: map[string]string{long: long, "command": "npx"},
 	})
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Flush())
 	lines := linesOf(t, s.File)
 	if len(lines) != 1 || len(lines[0]) > 64<<10 || strings.ContainsAny(lines[0], "\x1b\u202e\u2028") {
 		t.Errorf("%d lines, the first of %d bytes", len(lines), len(lines[0]))
 	}
 	var line audit.Line
-	if err := json.Unmarshal([]byte(lines[0]), &line); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(lines[0]), &line))
 	if line.SourceIP != "192.0.2.1" || line.Transport != "http" || line.Session == "" || strings.Contains(lines[0], "the session") {
 		t.Errorf("%+v", line)
 	}
 	if v := verified(t, s.File); len(v.Findings) != 1 { // the log is open: its end is not noted
 		t.Errorf("%+v", v)
+	}
+}
+
+// An event names its principal, also where nobody is in the context; groups are those of the same principal only.
+func TestAnEventNamesItsPrincipal(t *testing.T) {
+	alice := trust.WithPrincipal(t.Context(), &trust.Principal{ID: "alice", Groups: []string{"dev"}})
+	for _, test := range []struct {
+		ctx   context.Context
+		event string
+		want  string
+	}{
+		{t.Context(), "", ""}, {t.Context(), "key|ci", `{"id":"key|ci"}`}, {alice, "", `{"id":"alice","groups":["dev"]}`},
+		{alice, "alice", `{"id":"alice","groups":["dev"]}`}, {alice, "key|ci", `{"id":"key|ci"}`},
+	} {
+		s := settings(t)
+		l := open(t, s)
+		l.Record(test.ctx, trust.Event{Kind: trust.EventRefused, Principal: test.event})
+		if err := l.Flush(); err != nil {
+			t.Fatal(err)
+		}
+		if got := string(rawjson.Member([]byte(linesOf(t, s.File)[0]), "principal")); got != test.want {
+			t.Errorf("%q in the event: %s, not %s", test.event, got, test.want)
+		}
+	}
+}
+
+// A note of what was not done takes no room of what is done: without room it is counted as lost.
+func TestANoteTakesNoRoom(t *testing.T) {
+	s := settings(t)
+	l := open(t, s) // nobody writes
+	l.Note(audit.Line{Event: trust.EventRefused})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	for l.Admit(ended) == nil {
+		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
+	}
+	queued := l.Counts().Queue
+	l.Note(audit.Line{Event: trust.EventRefused})
+	if c := l.Counts(); c.Queue != queued || c.Lost != 1 {
+		t.Errorf("%+v, the queue was %d", c, queued)
+	}
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if first := linesOf(t, s.File)[0]; !strings.Contains(first, trust.EventRefused) {
+		t.Errorf("the note is not written: %s", first)
+	}
+	said := ""
+	err := audit.Scan([]string{s.File}, audit.Filter{Event: trust.EventLost}, func(l *audit.Line, _ []byte) error { said += l.Details["lines"]; return nil })
+	if err != nil || said != "1" {
+		t.Errorf("the log says that %q lines are lost, %v", said, err)
+	}
+}
+
+func TestAFileThatCannotBeReadIsAnError(t *testing.T) {
+	nobody := func(*audit.Line, []byte) error { return nil }
+	folder := t.TempDir()
+	if err := audit.Scan([]string{folder}, audit.Filter{}, nobody); err == nil {
+		t.Error("Scan reads a folder")
+	}
+	if _, err := audit.Last([]string{folder}, 1, audit.Filter{}, nobody); err == nil {
+		t.Error("Last reads a folder")
+	}
+	if err := audit.Scan([]string{filepath.Join(folder, "gone")}, audit.Filter{}, nobody); err != nil {
+		t.Errorf("a file that was removed meanwhile: %v", err)
 	}
 }
 
@@ -520,10 +585,12 @@ func TestContentsAreRedactedAndCut(t *testing.T) {
 	if got := l.Content([]byte(`{"a":"` + strings.Repeat("é", 10_000) + `"}`)); len(got) > 5<<10 || !json.Valid(got) || got[0] != '"' {
 		t.Errorf("a long one has %d bytes: %.40s", len(got), got)
 	}
-	masking, err := audit.Open(settings(t), key, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("ghp_1"), []byte("[redacted]")) }, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
+	for size, kept := range map[int]bool{1 << 20: true, 1<<20 + 1: false} {
+		if got := l.Content([]byte(`"` + strings.Repeat("x", size-2) + `"`)); (got != nil) != kept {
+			t.Errorf("of %d bytes %d are kept", size, len(got))
+		}
 	}
+	masking := must.Get(audit.Open(settings(t), key, func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("ghp_1"), []byte("[redacted]")) }, slog.New(slog.DiscardHandler)))(t)
 	defer masking.Close()
 	if got := string(masking.Content([]byte(`{"text":"ghp_1"}`))); got != `{"text":"[redacted]"}` {
 		t.Errorf("masked: %s", got)
@@ -546,6 +613,12 @@ func TestFilters(t *testing.T) {
 		"tool":            {audit.Filter{Tool: "github.*"}, true},
 		"exposed name":    {audit.Filter{Tool: "gh_create"}, true},
 		"case":            {audit.Filter{Client: "codex"}, true},
+		"question mark":   {audit.Filter{Server: "gith?b"}, false},
+		"slash":           {audit.Filter{Principal: "https:*"}, true},
+		"client":          {audit.Filter{Client: "cursor"}, false},
+		"view":            {audit.Filter{View: "writer"}, false},
+		"session":         {audit.Filter{Session: "x"}, false},
+		"outcome":         {audit.Filter{Outcome: "success"}, false},
 		"server":          {audit.Filter{Server: "gitlab"}, false},
 		"event":           {audit.Filter{Event: "tool.*", Outcome: "denied"}, true},
 		"since":           {audit.Filter{Since: now}, true},
@@ -599,9 +672,7 @@ func BenchmarkCall(b *testing.B) {
 	defer running.Wait()
 	defer cancel()
 	for b.Loop() {
-		if err := l.Admit(ctx); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, l.Admit(ctx))
 		l.Add(audit.Line{
 			Event: trust.EventCall, Principal: &audit.Principal{ID: "key|ci"}, Client: &audit.Client{Name: "codex", Version: "1"}, View: "default",
 			Server: "github", Tool: "github.create_issue", Name: "github_create_issue", DefHash: strings.Repeat("a", 64), Outcome: trust.Success,

@@ -17,6 +17,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
@@ -87,6 +88,7 @@ func TestTokens(t *testing.T) {
 		{"no algorithm, in capitals", unsigned("NONE"), "/mcp", inbound.WrongAlg, "algorithm"},
 		{"no signature", unsigned("RS256"), "/mcp", inbound.WrongKey, "signature"},
 		{"ES256 with the ID of an RSA key", f.sign(jose.JSONWebKey{Key: second.Key, KeyID: "one", Algorithm: "ES256"}, "JWT", f.claims(nil)), "/mcp", inbound.WrongKey, "signature"},
+		{"PS256 with a key for RS256", f.sign(jose.JSONWebKey{Key: good.Key, KeyID: "one", Algorithm: "PS256"}, "JWT", f.claims(nil)), "/mcp", inbound.WrongKey, "signature"},
 		{"the key of a stranger", jwt(stranger, nil), "/mcp", inbound.WrongKey, "signature"},
 		{"claims of another token", strings.Join(forged, "."), "/mcp", inbound.WrongKey, "signature"},
 		{"expired", jwt(good, map[string]any{"exp": now.Add(-time.Minute).Unix()}), "/mcp", inbound.Expired, "expired"},
@@ -527,9 +529,7 @@ func TestFewWaitForASlowIssuer(t *testing.T) {
 		t.Fatal(got)
 	}
 	waiting := d.gate.Limits()[1]
-	if err := waiting.Take(waiting.Max() - 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, waiting.Take(waiting.Max()-1))
 	defer waiting.Release(waiting.Max() - 1)
 	asked, answer := make(chan struct{}), make(chan struct{})
 	f.set(func() { f.slow = func() { close(asked); <-answer } })
@@ -592,11 +592,7 @@ func TestProxiesAreBelieved(t *testing.T) {
 
 func TestWhatAScopeAllows(t *testing.T) {
 	def := func(annotations string) *tool.Def {
-		def, err := tool.ParseDef("s", []byte(`{"name":"t","inputSchema":{}`+annotations+`}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return def
+		return must.Get(tool.ParseDef("s", []byte(`{"name":"t","inputSchema":{}`+annotations+`}`)))(t)
 	}
 	for _, test := range []struct {
 		annotations string
@@ -656,11 +652,7 @@ func TestOnlyThisMachineComesInUnasked(t *testing.T) {
 		if network == "unix" {
 			return &net.UnixAddr{Name: address, Net: network}
 		}
-		addr, err := net.ResolveTCPAddr(network, address)
-		if err != nil {
-			t.Fatal(err)
-		}
-		return addr
+		return must.Get(net.ResolveTCPAddr(network, address))(t)
 	}
 	for _, test := range []struct {
 		network, address string

@@ -21,6 +21,7 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"toolfinch/internal/must"
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 )
@@ -165,11 +166,7 @@ func (f *faulty) claims(changes map[string]any) map[string]any {
 // asShared is a public key as the secret of HS256.
 func asShared(t testing.TB, public crypto.PublicKey) []byte {
 	t.Helper()
-	text, err := json.Marshal(jose.JSONWebKey{Key: public})
-	if err != nil {
-		t.Fatal(err)
-	}
-	return text
+	return must.Get(json.Marshal(jose.JSONWebKey{Key: public}))(t)
 }
 
 // resource is the URL of the root.

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // made puts a token together, so that none stands in this file for scanners to find.
@@ -124,10 +126,7 @@ func checkText(t *testing.T, text, want, kind string) {
 // encodings are spellings of one JSON value that encoders of servers use.
 func encodings(t *testing.T, text string) map[string][]byte {
 	t.Helper()
-	plain, err := json.Marshal(text)
-	if err != nil {
-		t.Fatal(err)
-	}
+	plain := must.Get(json.Marshal(text))(t)
 	var ascii strings.Builder
 	for _, r := range string(plain) {
 		if r > 127 {
@@ -148,7 +147,7 @@ func TestWhatIsNoSecretKeepsItsBytes(t *testing.T) {
 		"a task-list, a disk-image, risk-free", "sk-learn and sk-", "ghp_short", "https://example.com:8080/@user/x", "https://unpkg.com/@scope/pkg@1.2.3",
 		"mailto:a@b.example ssh://git@github.com/x", "http://user@host/", "postgres://user:password@localhost/db", "postgres://u:${PASSWORD}@h/d", "postgres://u:***@h",
 		"eyJhbGciOi", "eyJ not a token. eyJ", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "-----BEGIN PUBLIC KEY-----",
-		hex[:40], "0b8f7f0e-3c0e-4b6e-9f43-0c54a0d3a6f1", "sha512-" + alnum[:86] + "==", "xoxo-love", "npm_config_registry", "SK1234", "SG.1.2", "AKIA", "xAKIA" + upper[:16],
+		hex[:40], "0b8f7f0e-3c0e-4b6e-9f43-0c54a0d3a6f1", "sha512-" + alnum[:86] + "==", "xoxo-love", "npm_config_registry", "SK1234", "SG.1.2", "AKIA", "xAKIA" + upper[:16], "tAKIA" + upper[:16],
 		made("AK", "IA", upper[:16], "x"), "the AccountKey= of your account", "https://x/?sig=abc", "see hooks.slack.com/help", "12:AA", "dapi-docs", "glsa_x", "hf_hub_download",
 	} {
 		if got, kinds := Text(text); got != text || kinds != nil {
@@ -158,6 +157,20 @@ func TestWhatIsNoSecretKeepsItsBytes(t *testing.T) {
 			got, kinds := JSON(raw)
 			if len(kinds) > 0 || &got[0] != &raw[0] || len(got) != len(raw) {
 				t.Errorf("%s: %s, %v", raw, got, kinds)
+			}
+		}
+	}
+}
+
+// A token that is cut anywhere is looked at within what there is.
+func TestCutTokensAreReadWithinBounds(t *testing.T) {
+	for _, p := range patterns {
+		for _, needle := range p.needles {
+			for end := range len(needle) {
+				raw := []byte(`"` + needle[:end])
+				if got, kinds := JSON(raw[:len(raw):len(raw)]); string(got) != string(raw) || kinds != nil {
+					t.Errorf("%s: %s, %v", raw, got, kinds)
+				}
 			}
 		}
 	}
@@ -227,10 +240,7 @@ func TestRedactionKeepsShape(t *testing.T) {
 	}
 	for range 500 {
 		planted = nil
-		raw, err := json.Marshal([]any{value(0), value(0), value(0)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(json.Marshal([]any{value(0), value(0), value(0)}))(t)
 		got, kinds := JSON(raw)
 		if !json.Valid(got) || (len(planted) > 0) != (len(kinds) > 0) {
 			t.Fatalf("%s\n%s, %v", raw, got, kinds)
@@ -297,11 +307,7 @@ func BenchmarkJSON(b *testing.B) {
 		rows[i] = map[string]any{"id": i, "url": "https://api.example.com/v1/items/1", "sha": hex[:40], "name": "item-" + fmt.Sprint(i)}
 	}
 	encode := func(v any) []byte {
-		raw, err := json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": v}}, "structuredContent": rows})
-		if err != nil {
-			b.Fatal(err)
-		}
-		return raw
+		return must.Get(json.Marshal(map[string]any{"content": []any{map[string]any{"type": "text", "text": v}}, "structuredContent": rows}))(b)
 	}
 	for name, raw := range map[string][]byte{"nothing": encode(prose), "one": encode(prose + made("gh", "p_", alnum[:36]))} {
 		b.Run(fmt.Sprintf("%s/%dkB", name, len(raw)>>10), func(b *testing.B) {

@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -18,10 +19,7 @@ func TestPublishedServers(t *testing.T) {
 	}
 	var all []Definition
 	for _, file := range files {
-		data, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile(file))(t)
 		var recorded struct {
 			Instructions string            `json:"instructions"`
 			Tools        []json.RawMessage `json:"tools"`
@@ -32,10 +30,7 @@ func TestPublishedServers(t *testing.T) {
 		server := filepath.Base(file)
 		all = append(all, Definition{tool.ID{Server: server, Kind: tool.KindInstructions, Name: "instructions"}, json.RawMessage(recorded.Instructions)})
 		for _, raw := range recorded.Tools {
-			def, err := tool.ParseDef(server, raw)
-			if err != nil {
-				t.Fatal(err)
-			}
+			def := must.Get(tool.ParseDef(server, raw))(t)
 			all = append(all, Definition{def.ID, def.Raw})
 		}
 	}

@@ -182,7 +182,8 @@ func hidden(text string) (found []Warning) {
 	before := rune(-1)
 	flag := false // within the tags of an emoji flag
 	for i, r := range text {
-		after, _ := utf8.DecodeRuneInString(text[i+utf8.RuneLen(max(r, 0)):])
+		_, size := utf8.DecodeRuneInString(text[i:]) // of a byte that is no UTF-8 it is 1
+		after, _ := utf8.DecodeRuneInString(text[i+size:])
 		switch {
 		case r == 0x1F3F4:
 			flag = true

@@ -2,6 +2,9 @@ package policy
 
 import (
 	"encoding/json"
+	"errors"
+	"reflect"
+	"slices"
 	"strings"
 	"testing"
 
@@ -26,9 +29,17 @@ var (
 	owner      = trust.Party{Transport: "stdio"}
 )
 
+const asksPath = `permit (principal, action, resource) when { context.args.path like "/srv/*" };`
+
 func TestDecide(t *testing.T) {
 	call := func(party trust.Party, id tool.ID, arguments string) Request {
 		return Request{Party: party, Action: ActionCall, ID: id, View: "reader", Annotations: tool.Annotations{Destructive: true, OpenWorld: true}, Arguments: json.RawMessage(arguments)}
+	}
+	reading := func(equal bool) Request {
+		file := func(path string) tool.ID {
+			return tool.ID{Server: "files", Name: "file:///" + path, Kind: tool.KindResource}
+		}
+		return Request{Party: alice, Action: ActionRead, ID: file("./etc"), Alike: []Alike{{ID: file("etc"), Equal: equal}}}
 	}
 	reads := call(alice, readFile, `{"path": "/srv/a"}`)
 	reads.Annotations = tool.Annotations{ReadOnly: true}
@@ -64,6 +75,9 @@ func TestDecide(t *testing.T) {
 		{"an argument that policies read in both cases, and one that they do not read", `permit (principal, action, resource) when { resource.name != "x" && context.args.Path == context.args.opt.path };`,
 			call(alice, readFile, `{"Path": "/srv", "opt": {"path": "/srv"}, "Name": "x"}`), true, "team.cedar:1"},
 		{"whole numbers, however they are written", `permit (principal, action, resource) when { context.args.n > 4 && context.args.m == 5 };`, call(alice, readFile, `{"n": 5.0, "m": 5e0}`), true, "team.cedar:1"},
+		{"arguments of another form permit nothing", asksPath, call(alice, readFile, `["/srv/a"]`), false, "arguments"},
+		{"arguments of null are none", `permit (principal, action, resource) when { !(context.args has path) };`, call(alice, readFile, `null`), true, "team.cedar:1"},
+		{"no arguments", `permit (principal, action, resource) when { !(context.args has path) };`, call(alice, readFile, ` `), true, "team.cedar:1"},
 		{"decimals", `permit (principal, action, resource) when { context.args.n.lessThan(decimal("2.0")) };`, call(alice, readFile, `{"n": 1.5}`), true, "team.cedar:1"},
 		{"nested arguments", `permit (principal, action, resource) when { context.args.to.contains("a@b") && context.args.opt.deep };`, call(alice, readFile, `{"to": ["a@b"], "opt": {"deep": true}, "none": null}`), true, "team.cedar:1"},
 		{"the owner on stdio", `permit (principal == User::"stdio|owner", action, resource);`, call(owner, readFile, ""), true, "team.cedar:1"},
@@ -72,6 +86,9 @@ func TestDecide(t *testing.T) {
 		{"a client and a transport", `permit (principal, action, resource) when { context.client.name == "claude-code" && context.transport == "http" };`, call(nobody, readFile, ""), true, "team.cedar:1"},
 		{"a resource of a template", `permit (principal, action == Action::"read", resource in Template::"files.file:///{path}");`,
 			Request{Party: alice, Action: ActionRead, ID: tool.ID{Server: "files", Name: "file:///a", Kind: tool.KindResource}, Template: "files.file:///{path}"}, true, "team.cedar:1"},
+		{"what a resource may be understood as is forbidden", `permit (principal, action, resource); @id("etc") forbid (principal, action, resource == Resource::"files.file:///etc");`, reading(false), false, "etc"},
+		{"what it may be understood as need not be permitted", `permit (principal, action, resource == Resource::"files.file:///./etc");`, reading(false), true, "team.cedar:1"},
+		{"what it is equal to must be permitted", `permit (principal, action, resource == Resource::"files.file:///./etc");`, reading(true), false, ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			got := compile(t, c.policies).Decide(c.request)
@@ -151,7 +168,8 @@ func TestErrorsHavePlaces(t *testing.T) {
 		{`permit (principal, action, resource) when { context.scopes.contains("a") };`, `team.cedar:1:53: policy: context has no scopes (write principal.scopes)`},
 		{`permit (principal, action, resource) when { context.client.nam == "a" };`, `policy: context.client has no nam (did you mean name?)`},
 		{`permit (principal, action, resource) when { resource is Tol };`, `policy: there is no type Tol (did you mean Tool?)`},
-		{`permit (principal, action, resource) when { context == {} };`, `policy: context is asked as a whole`},
+		{`permit (principal, action, resource) when { context == {} };`, `policy: context is asked as a whole (ask for one of its attributes: args, `},
+		{"permit (principal, action, resource) when { context == {} };\npermit (principal, action, resource) when { context has args };", `team.cedar:1:45: policy: context is asked as a whole`},
 		{`permit (principal, action, resource) when { "unended };`, `team.cedar:1:`},
 	} {
 		p, wrong := Compile([]Text{{Cedar: "permit (principal, action, resource);", File: "good.cedar", Line: 1, Column: 1}, {Cedar: c.policies, File: "team.cedar", Line: 1, Column: 1}})
@@ -162,6 +180,69 @@ func TestErrorsHavePlaces(t *testing.T) {
 	_, wrong := Compile([]Text{{Cedar: "permit (principal, action,\nresorce);", File: "toolfinch.yaml", Line: 12, Column: 5, Indent: 4}})
 	if len(wrong) != 1 || !strings.HasPrefix(wrong[0].Error(), "toolfinch.yaml:13:5: ") {
 		t.Errorf("inline: %v", wrong)
+	}
+}
+
+// What a policy names is checked in every form that the language has.
+func TestWhatPoliciesName(t *testing.T) {
+	p := compile(t, `permit (principal is User in Group::"dev", action in [Action::"call", Action::"read"], resource is Tool in Server::"github");
+forbid (principal, action, resource in View::"reader") when { resource in Server::"files" };`)
+	var named []string
+	for _, n := range p.Named() {
+		named = append(named, n.Type+" "+n.Name+" "+n.At.Error())
+	}
+	if want := []string{"Server github team.cedar:1:117: ", "View reader team.cedar:2:47: ", "Server files team.cedar:2:84: "}; !slices.Equal(named, want) {
+		t.Errorf("named %q, want %q", named, want)
+	}
+	if rules := p.Rules(); len(rules) != 2 || rules[0].Line != 1 || rules[0].Forbid || !rules[1].Forbid || len(p.Texts()) != 1 {
+		t.Errorf("%+v", rules)
+	}
+	if none := (*Policies)(nil); none.Named() != nil || none.Rules() != nil || none.Texts() != nil {
+		t.Error("no policies have something")
+	}
+	for text, want := range map[string]string{
+		`permit (principal is Server, action, resource);`:                               `the principal is no Server (did you mean User?)`,
+		`permit (principal is User in Server::"a", action, resource);`:                  `the principal is no Server`,
+		`permit (principal, action in [Action::"call", Action::"write"], resource);`:    `there is no Action::"write"`,
+		`permit (principal, action, resource is Group);`:                                `the resource is no Group`,
+		`permit (principal, action, resource) when { resource is Tol in Server::"a" };`: `there is no type Tol (did you mean Tool?)`,
+		`permit (principal, action, resource) when { principal.hasTag("a") };`:          `there are no tags`,
+		`permit (principal, action, resource) when { principal in Grup::"a" };`:         `there is no type Grup (did you mean Group?)`,
+		`permit (principal, action, resource) when { context.zzzzzz };`:                 `context has no zzzzzz (known: `,
+		`permit (principal, action, resource) when { principal.zzzzzz == "a" };`:        `principal has no zzzzzz (known: scopes)`,
+	} {
+		if _, wrong := Compile([]Text{{Cedar: text, File: "team.cedar", Line: 1, Column: 1}}); len(wrong) == 0 || !strings.Contains(wrong[0].Error(), want) {
+			t.Errorf("%s\n got %v\nwant %s", text, wrong, want)
+		}
+	}
+}
+
+func TestWhoAQuestionIsAbout(t *testing.T) {
+	for _, c := range []struct {
+		question Question
+		want     trust.Party
+		field    string // of the error; "" for none
+	}{
+		{Question{As: "alice", Groups: []string{"dev"}, Scopes: []string{"a"}, Transport: "http", Client: "codex 1 beta"},
+			trust.Party{Principal: &trust.Principal{ID: "alice", Groups: []string{"dev"}, Scopes: []string{"a"}}, Transport: "http", Client: "codex", Version: "1 beta"}, ""},
+		{Question{Transport: "stdio"}, trust.Party{Transport: "stdio"}, ""}, {Question{Transport: "sse"}, trust.Party{Transport: "sse"}, ""},
+		{Question{Transport: "rest"}, trust.Party{Transport: "rest"}, ""}, {Question{Transport: "ui"}, trust.Party{Transport: "ui"}, ""},
+		{Question{Transport: "smtp"}, trust.Party{}, "transport"}, {Question{Transport: "http", Groups: []string{"dev"}}, trust.Party{}, "group"},
+		{Question{Transport: "http", Scopes: []string{"a"}}, trust.Party{}, "scope"},
+	} {
+		got, err := c.question.Party()
+		var wrong *trust.FieldError
+		if errors.As(err, &wrong); (err != nil) != (c.field != "") || wrong != nil && wrong.Field != c.field || err == nil && !reflect.DeepEqual(got, c.want) {
+			t.Errorf("%+v: %+v, %v", c.question, got, err)
+		}
+	}
+}
+
+// Models read it: it names the use and no policy, and a long name is cut.
+func TestADenialNamesNoPolicy(t *testing.T) {
+	err := &DeniedError{Name: "a\nb" + strings.Repeat("x", 1000), Decision: Decision{By: []By{{ID: "secret"}}}}
+	if text := err.Error(); strings.Contains(text, "secret") || strings.Contains(text, "\n") || len(text) > 200 || !strings.HasSuffix(text, "is not allowed with these arguments") {
+		t.Error(text)
 	}
 }
 
@@ -180,9 +261,57 @@ func TestClass(t *testing.T) {
 			t.Errorf("alice and %s are both %s", name, p.Class(other))
 		}
 	}
-	p = compile(t, `permit (principal, action, resource) when { principal.scopes.contains("other") && context.client.name == "x" };`)
-	if p.Class(alice) == p.Class(carol) || p.Class(nobody) == p.Class(trust.Party{Transport: "http"}) {
-		t.Error("scopes or clients are not told apart")
+	for condition, other := range map[string]trust.Party{
+		`principal.scopes.contains("other")`: {Principal: carol.Principal, Transport: "http", Client: "claude-code", Version: "2.1.0"},
+		`context.client.name == "x"`:         {Principal: alice.Principal, Transport: "http", Client: "codex", Version: "2.1.0"},
+		`context.client.version == "1"`:      {Principal: alice.Principal, Transport: "http", Client: "claude-code", Version: "2.1.1"},
+		`context.transport == "stdio"`:       {Principal: alice.Principal, Transport: "rest", Client: "claude-code", Version: "2.1.0"},
+	} {
+		one := trust.Party{Principal: alice.Principal, Transport: "http", Client: "claude-code", Version: "2.1.0"}
+		if p.Class(one) != p.Class(other) {
+			t.Errorf("parties differ where no policy asks for %s", condition)
+		}
+		if asking := compile(t, `permit (principal in Group::"dev", action, resource) when { `+condition+` };`); asking.Class(one) == asking.Class(other) {
+			t.Errorf("parties do not differ by %s", condition)
+		}
+	}
+}
+
+// The answer to a person, to toolfinch policy test --json and to the audit log names the policies that decided.
+func TestVerdict(t *testing.T) {
+	request := Request{Party: alice, Action: ActionCall, ID: readFile, View: "reader"}
+	for _, c := range []struct {
+		name     string
+		policies *Policies
+		question Question
+		text     string // "" for an error
+		json     string // of by and failed
+		audited  trust.Decision
+	}{
+		{"no policies", nil, Question{}, "allowed: call files.read_file: there are no policies", `"by":[],"failed":[]`, trust.Decision{Allow: true}},
+		{"permitted", compile(t, `@id("all") permit (principal, action, resource);`), Question{}, `allowed: call files.read_file by "all" (team.cedar:1)`,
+			`"by":[{"id":"all","file":"team.cedar","line":1,"effect":"permit"}],"failed":[]`, trust.Decision{Allow: true, Policy: "all"}},
+		{"forbidden by two", compile(t, `permit (principal, action, resource); @id("a") forbid (principal, action == Action::"search", resource);
+forbid (principal, action, resource);`), Question{Action: "search"}, `denied: search files.read_file by "a" (team.cedar:1), team.cedar:2`,
+			`"by":[{"id":"a","file":"team.cedar","line":1,"effect":"forbid"},{"id":"team.cedar:2","file":"team.cedar","line":2,"effect":"forbid"}],"failed":[]`, trust.Decision{Policy: "a, team.cedar:2"}},
+		{"not permitted", compile(t, asksPath), Question{Arguments: `{"path":"/etc"}`}, "denied: call files.read_file: no policy permits it", `"by":[],"failed":[]`, trust.Decision{}},
+		{"another action", compile(t, asksPath), Question{Action: "get"}, "", "", trust.Decision{}},
+		{"arguments that are no JSON", compile(t, asksPath), Question{Arguments: `{`}, "", "", trust.Decision{}},
+	} {
+		got, err := c.question.Ask(c.policies, request)
+		if c.text == "" {
+			if err == nil {
+				t.Errorf("%s: %v", c.name, got)
+			}
+			continue
+		}
+		raw, _ := json.Marshal(got)
+		if err != nil || got.String() != c.text || !strings.HasSuffix(string(raw), `"id":"files.read_file","user":"https://idp|alice","view":"reader",`+c.json+`}`) || got.Trusted() != c.audited {
+			t.Errorf("%s:\n%s\n%s\n%+v, %v", c.name, got, raw, got.Trusted(), err)
+		}
+	}
+	if got, _ := (Question{}).Ask(compile(t, asksPath), request); got.Allow || len(got.Failed) != 1 || !strings.Contains(got.String(), "\nteam.cedar:1 permits nothing: ") {
+		t.Errorf("a permit that cannot be evaluated: %s", got)
 	}
 }
 

@@ -44,6 +44,15 @@ func (f *FakeRing) Fail(err error) {
 	f.Away = err
 }
 
+// Replace puts another text in the place of each item.
+func (f *FakeRing) Replace(text string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for name := range f.items {
+		f.items[name] = text
+	}
+}
+
 // Empty forgets all items.
 func (f *FakeRing) Empty() {
 	f.mu.Lock()

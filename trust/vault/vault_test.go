@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/trust/vault"
 )
@@ -158,10 +159,7 @@ func TestTheStoreAloneRevealsNothing(t *testing.T) {
 	p := newPlace(t)
 	p.put("secret/A", secret)
 	p.put("secret/A", secret+secret)
-	key, err := os.ReadFile(p.keyFiles()[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(os.ReadFile(p.keyFiles()[0]))(t)
 	raw, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(key)))
 	if err != nil || len(raw) != 32 {
 		t.Fatalf("the key file has %d bytes, %v", len(raw), err)
@@ -190,14 +188,9 @@ func TestRowsCannotBeSwapped(t *testing.T) {
 	p.put("secret/A", "a")
 	p.put("secret/B", "b")
 	s := p.store()
-	row, err := s.Find(ctx, "secret/A")
-	if err != nil {
-		t.Fatal(err)
-	}
+	row := must.Get(s.Find(ctx, "secret/A"))(t)
 	row.Name = "secret/B"
-	if err := s.Put(ctx, *row); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Put(ctx, *row))
 	if got, err := p.open().Get(ctx, "secret/B"); err == nil || !strings.Contains(err.Error(), "altered or belongs to another name") {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -205,9 +198,7 @@ func TestRowsCannotBeSwapped(t *testing.T) {
 	for i := range row.Sealed { // no bit of a row is without meaning
 		altered := vault.Row{Name: "secret/A", Sealed: bytes.Clone(row.Sealed), At: row.At}
 		altered.Sealed[i] ^= 1
-		if err := s.Put(ctx, altered); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.Put(ctx, altered))
 		if _, err := p.open().Get(ctx, "secret/A"); err == nil {
 			t.Errorf("byte %d may be altered", i)
 		}
@@ -262,6 +253,10 @@ func TestTheKeyIsNotMadeTwiceWhileTheKeyringIsAway(t *testing.T) {
 	p.put("secret/B", "b")
 	p.want("secret/A", secret)
 
+	p.ring.Replace(strings.Repeat("ab", 32))
+	p.refused("secret/A", "the keyring has another one under its name")
+	p.ring.Replace("no key")
+	p.refused("secret/A", "the keyring has another one under its name")
 	p.ring.Empty()
 	p.refused("secret/A", "bring the key back")
 	if len(p.keyFiles()) != 0 {
@@ -269,9 +264,7 @@ func TestTheKeyIsNotMadeTwiceWhileTheKeyringIsAway(t *testing.T) {
 	}
 
 	// What cannot be opened any more is given up by whoever says so.
-	if err := p.open().Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.open().Reset(t.Context()))
 	p.put("secret/A", "again")
 	p.want("secret/A", "again")
 }
@@ -281,12 +274,8 @@ func TestAResetIsNoticed(t *testing.T) {
 	p := newPlace(t)
 	p.put("secret/A", "a")
 	old := p.open()
-	if _, err := old.Get(t.Context(), "secret/A"); err != nil {
-		t.Fatal(err)
-	}
-	if err := p.open().Reset(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	_ = must.Get(old.Get(t.Context(), "secret/A"))(t)
+	must.Do(t, p.open().Reset(t.Context()))
 	p.put("secret/A", "anew")
 	if got, err := old.Get(t.Context(), "secret/A"); err != nil || string(got) != "anew" {
 		t.Errorf("%q, %v", got, err)
@@ -327,17 +316,128 @@ func TestTheKeyOfTheEnvironment(t *testing.T) {
 func TestAKeyFileCanMoveIntoTheEnvironment(t *testing.T) {
 	p := newPlace(t)
 	p.put("secret/A", secret)
-	text, err := os.ReadFile(p.keyFiles()[0])
+	text := must.Get(os.ReadFile(p.keyFiles()[0]))(t)
+	p.key = string(text)
+	must.Do(t, os.Remove(p.keyFiles()[0]))
+	p.want("secret/A", secret)
+	p.put("secret/B", "b")
+	p.want("secret/B", "b")
+}
+
+// An owner learns where the key is, and where it should be.
+func TestTheOwnerLearnsWhereTheKeyIs(t *testing.T) {
+	p := newPlace(t)
+	where := func(place, path string) {
+		t.Helper()
+		if gotPlace, gotPath, err := p.open().KeyPlace(t.Context()); err != nil || gotPlace != place || gotPath != path {
+			t.Errorf("%q, %q, %v; want %q, %q", gotPlace, gotPath, err, place, path)
+		}
+	}
+	missing := func(path string) {
+		t.Helper()
+		var keyError *vault.KeyError
+		if place, at, err := p.open().KeyPlace(t.Context()); !errors.As(err, &keyError) || keyError.Path != path || place != "" || at != "" {
+			t.Errorf("%q, %q, %+v; want an error with the path %q", place, at, err, path)
+		}
+	}
+	where("", "") // there is none yet
+	p.put("secret/A", secret)
+	file := p.keyFiles()[0]
+	where("a file", file)
+	text, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.key = string(text)
-	if err := os.Remove(p.keyFiles()[0]); err != nil {
+	where("the variable "+vault.EnvKey, "")
+	p.key = strings.Repeat("ab", 32)
+	missing(file)
+	p.key = ""
+	_ = os.Remove(file)
+	missing(file)
+
+	p = newPlace(t)
+	p.ring.Fail(nil)
+	p.put("secret/A", secret)
+	where("the keyring of the operating system", "")
+	p.ring.Empty()
+	missing("")
+}
+
+// Where the system's keyring cannot be reached, which is asked by default, the key is in a file.
+func TestTheKeyIsInAFileWhereTheSystemHasNoKeyring(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the keyring of this system needs no bus")
+	}
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
+	p := newPlace(t)
+	options := p.options()
+	options.Log = nil // nobody is told
+	v, err := vault.Open(p.store(), options)
+	if err != nil {
 		t.Fatal(err)
 	}
+	if err := v.Put(t.Context(), "secret/A", []byte(secret)); err != nil || len(p.keyFiles()) != 1 {
+		t.Errorf("%v, key files: %v", err, p.keyFiles())
+	}
+}
+
+// another runs something after the first look for the key, which finds none.
+type another struct {
+	vault.Rows
+	once sync.Once
+	do   func()
+}
+
+func (a *another) Find(ctx context.Context, name string) (*vault.Row, error) {
+	row, err := a.Rows.Find(ctx, name)
+	if name == "key" {
+		a.once.Do(a.do)
+	}
+	return row, err
+}
+
+// Whoever sees no key makes none if somebody else has made one meanwhile: what that one sealed stays readable.
+func TestAKeyThatAnotherProcessMadeMeanwhileIsTaken(t *testing.T) {
+	p := newPlace(t)
+	rows := &another{Rows: p.store(), do: func() { p.put("secret/B", "theirs") }}
+	v, err := vault.Open(rows, vault.WithRing(p.options(), p.ring))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := v.Put(t.Context(), "secret/A", []byte("ours")); err != nil {
+		t.Fatal(err)
+	}
+	p.want("secret/A", "ours")
+	p.want("secret/B", "theirs")
+	if len(p.keyFiles()) != 1 {
+		t.Errorf("key files: %v", p.keyFiles())
+	}
+}
+
+// unwritableRows are those of a store that fails.
+type unwritableRows struct{ vault.Rows }
+
+var errUnwritable = errors.New("the disk is full")
+
+func (unwritableRows) Put(context.Context, vault.Row) error               { return errUnwritable }
+func (unwritableRows) Drop(context.Context, string) error                 { return errUnwritable }
+func (unwritableRows) Names(context.Context, string) ([]vault.Row, error) { return nil, errUnwritable }
+
+func TestAStoreThatFailsIsReported(t *testing.T) {
+	p, ctx := newPlace(t), t.Context()
+	p.put("secret/A", secret)
+	v, err := vault.Open(unwritableRows{p.store()}, vault.WithRing(p.options(), p.ring))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, failed := v.Names(ctx, "")
+	for what, err := range map[string]error{"Put": v.Put(ctx, "secret/A", []byte("x")), "Delete": v.Delete(ctx, "secret/A"), "Names": failed, "Reset": v.Reset(ctx)} {
+		if !errors.Is(err, errUnwritable) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
 	p.want("secret/A", secret)
-	p.put("secret/B", "b")
-	p.want("secret/B", "b")
 }
 
 func TestTheKeyIsTakenOutOfTheEnvironment(t *testing.T) {
@@ -351,29 +451,16 @@ func TestTheKeyIsTakenOutOfTheEnvironment(t *testing.T) {
 }
 
 func TestAStoreInMemoryHasItsKeyThere(t *testing.T) {
-	s, err := store.OpenReadOnly(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.OpenReadOnly(t.Context(), t.TempDir(), slog.New(slog.DiscardHandler)))(t)
 	defer s.Close()
-	v, err := vault.Open(s.Sealed(), vault.Options{Locks: s.Sealed().Locks(), ReadOnly: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(vault.Open(s.Sealed(), vault.Options{Locks: s.Sealed().Locks(), ReadOnly: true}))(t)
 	if err := v.Put(t.Context(), "secret/A", []byte("a")); err == nil {
 		t.Error("a store for reading is written to")
 	}
-	memory, err := store.Open(t.Context(), filepath.Join(os.DevNull, "x"), slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	memory := must.Get(store.Open(t.Context(), filepath.Join(os.DevNull, "x"), slog.New(slog.DiscardHandler)))(t)
 	defer memory.Close()
-	if v, err = vault.Open(memory.Sealed(), vault.Options{Locks: memory.Sealed().Locks()}); err != nil {
-		t.Fatal(err)
-	}
-	if err := v.Put(t.Context(), "secret/A", []byte("a")); err != nil {
-		t.Fatal(err)
-	}
+	v = must.Get(vault.Open(memory.Sealed(), vault.Options{Locks: memory.Sealed().Locks()}))(t)
+	must.Do(t, v.Put(t.Context(), "secret/A", []byte("a")))
 	if got, err := v.Get(t.Context(), "secret/A"); err != nil || string(got) != "a" {
 		t.Errorf("%q, %v", got, err)
 	}
@@ -383,11 +470,7 @@ func TestLockedIsBoundedAndPerName(t *testing.T) {
 	p := newPlace(t)
 	s := p.store()
 	open := func() *vault.Vault {
-		v, err := vault.Open(s, vault.WithWait(p.options(), 50*time.Millisecond))
-		if err != nil {
-			t.Fatal(err)
-		}
-		return v
+		return must.Get(vault.Open(s, vault.WithWait(p.options(), 50*time.Millisecond)))(t)
 	}
 	one, other := open(), open() // other is as another process is
 	locked := func(ctx context.Context) error {
@@ -409,6 +492,27 @@ func TestLockedIsBoundedAndPerName(t *testing.T) {
 		return err != nil && err.Error() == "its own error"
 	})
 	await.Nil(t, func() error { return other.Locked(t.Context(), "login/a", func(context.Context) error { return nil }) }) // free again
+}
+
+// Whoever gives up waiting leaves the name locked. In one process no file keeps others out.
+func TestANameStaysLockedWhenOthersGiveUp(t *testing.T) {
+	v, err := vault.Open(nil, vault.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	err = v.Locked(t.Context(), "login/a", func(context.Context) error {
+		for range 20 {
+			if err := v.Locked(ended, "login/a", func(context.Context) error { t.Error("it is locked twice"); return nil }); !errors.Is(err, context.Canceled) {
+				t.Errorf("%v", err)
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		t.Error(err)
+	}
 }
 
 // TestProcesses is what the processes of the next test run.
@@ -475,22 +579,12 @@ func TestWithoutASessionBusTheKeyringIsNotWaitedFor(t *testing.T) {
 }
 
 func BenchmarkGet(b *testing.B) {
-	s, err := store.Open(b.Context(), b.TempDir(), slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
+	s := must.Get(store.Open(b.Context(), b.TempDir(), slog.New(slog.DiscardHandler)))(b)
 	defer s.Close()
-	v, err := vault.Open(s.Sealed(), vault.Options{Key: strings.Repeat("ab", 32), Locks: s.Sealed().Locks()})
-	if err != nil {
-		b.Fatal(err)
-	}
-	if err := v.Put(b.Context(), "login/a", make([]byte, 4096)); err != nil {
-		b.Fatal(err)
-	}
+	v := must.Get(vault.Open(s.Sealed(), vault.Options{Key: strings.Repeat("ab", 32), Locks: s.Sealed().Locks()}))(b)
+	must.Do(b, v.Put(b.Context(), "login/a", make([]byte, 4096)))
 	for b.Loop() {
-		if _, err := v.Get(b.Context(), "login/a"); err != nil {
-			b.Fatal(err)
-		}
+		_ = must.Get(v.Get(b.Context(), "login/a"))(b)
 	}
 }
 
@@ -500,10 +594,7 @@ func TestAKeyringThatDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
 		t.Skip("the keyring of this system needs no bus")
 	}
 	path := filepath.Join(t.TempDir(), "bus")
-	bus, err := net.Listen("unix", path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	bus := must.Get(net.Listen("unix", path))(t)
 	accepted := make(chan net.Conn, 1)
 	go func() {
 		defer close(accepted)
@@ -526,6 +617,20 @@ func TestAKeyringThatDoesNotAnswerIsNotWaitedForLong(t *testing.T) {
 	}
 }
 
+// A keyring that fails is asked again the next time.
+func TestAKeyringThatFailsIsAskedAgain(t *testing.T) {
+	if runtime.GOOS != "linux" {
+		t.Skip("the keyring of this system needs no bus")
+	}
+	t.Setenv("DBUS_SESSION_BUS_ADDRESS", "unix:path="+filepath.Join(t.TempDir(), "none"))
+	use := vault.OSKeyring(time.Minute)
+	for range 2 {
+		if _, err := use(t.Context(), "toolfinch-test", "x"); !errors.Is(err, os.ErrNotExist) {
+			t.Errorf("%v", err)
+		}
+	}
+}
+
 // A keyring is its user's: it is written to only where a test says that it may be.
 // One for the test: dbus-run-session -- sh -c 'echo | gnome-keyring-daemon --unlock; VAULT_TEST_KEYRING=1 go test ./trust/vault'
 func TestTheKeyringOfTheOperatingSystem(t *testing.T) {
@@ -534,13 +639,8 @@ func TestTheKeyringOfTheOperatingSystem(t *testing.T) {
 	}
 	p := newPlace(t)
 	for range 2 {
-		v, err := vault.Open(p.store(), p.options())
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := v.Put(t.Context(), "secret/A", []byte(secret)); err != nil {
-			t.Fatal(err)
-		}
+		v := must.Get(vault.Open(p.store(), p.options()))(t)
+		must.Do(t, v.Put(t.Context(), "secret/A", []byte(secret)))
 		if got, err := v.Get(t.Context(), "secret/A"); err != nil || string(got) != secret {
 			t.Errorf("%q, %v", got, err)
 		}

@@ -6,6 +6,7 @@
 package conn
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -63,6 +64,7 @@ type Options struct {
 	// sent retires the connection, and so does status 421: the replica runs the server no more.
 	Replica        bool
 	Transport      Transport
+	MaxAnswer      int             // bytes of a message; default MaxAnswer
 	ConnectTimeout time.Duration   // for an HTTP+SSE server to name its endpoint
 	Known          Era             // what the server spoke before
 	Legacy         bool            // connect by handshake, whatever else the server speaks
@@ -106,6 +108,7 @@ type Conn struct {
 	options Options
 	handler Handler
 	log     *slog.Logger
+	most    int // bytes of a message
 	channel channel
 	peer    *telemetry.Peer // nil without traces
 	spoken  atomic.Value    // the protocol version that HTTP requests name, a string; "" for none
@@ -136,7 +139,7 @@ type channel interface {
 }
 
 func newConn(options Options, transport Transport, handler func(*Conn) Handler) *Conn {
-	c := &Conn{options: options, log: options.Log, Transport: transport, Ready: make(chan struct{})}
+	c := &Conn{options: options, log: options.Log, most: cmp.Or(options.MaxAnswer, MaxAnswer), Transport: transport, Ready: make(chan struct{})}
 	c.Life, c.stop = context.WithCancelCause(context.Background())
 	c.spoken.Store("")
 	c.Service, c.Retire = context.WithCancel(c.Life)

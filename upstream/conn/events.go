@@ -16,6 +16,7 @@ import (
 // events reads server-sent events.
 type events struct {
 	in     *bufio.Reader
+	most   int           // bytes of an event
 	lastID string        // of the last event with an ID
 	retry  time.Duration // how long to wait before the stream is asked for again
 }
@@ -58,7 +59,7 @@ func (e *events) next() (kind string, data []byte, err error) {
 	var head []byte // not nil once the event is too long
 	hasData, hasID := false, false
 	for {
-		line, lineHead, err := wire.ReadLine(e.in, MaxAnswer)
+		line, lineHead, err := wire.ReadLine(e.in, e.most)
 		if errors.Is(err, wire.ErrLineTooLong) {
 			data, head = nil, append([]byte{}, fieldValue(lineHead)...)
 			continue
@@ -85,7 +86,7 @@ func (e *events) next() (kind string, data []byte, err error) {
 		case "data":
 			switch {
 			case head != nil:
-			case len(data)+len(value) > MaxAnswer:
+			case len(data)+len(value) > e.most:
 				head, data = bytes.Clone(data[:min(len(data), headLength)]), nil
 			case hasData:
 				data = append(append(data, '\n'), value...)

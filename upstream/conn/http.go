@@ -274,13 +274,13 @@ func (s *streamable) post(ctx context.Context, message []byte, header http.Heade
 // takeMessage takes the one message of a body. The reply is done afterwards, or
 // there is an error.
 func (s *streamable) takeMessage(response *http.Response, reply *Reply) error {
-	body, err := io.ReadAll(io.LimitReader(response.Body, MaxAnswer+1))
+	body, err := io.ReadAll(io.LimitReader(response.Body, int64(s.conn.most)+1))
 	greeting := s.conn.spoken.Load() == "" // of initialize the status says what to try next
 	switch {
 	case err != nil && response.StatusCode < 300:
 		return err
 	case response.StatusCode == http.StatusUnauthorized, greeting && response.StatusCode/100 == 4 && isNull(rawjson.Member(body, "id")):
-	case len(body) > MaxAnswer:
+	case len(body) > s.conn.most:
 		err = ErrTooLarge
 	case !s.conn.receive(reply.ID, body):
 		err = ErrNotMessage
@@ -310,7 +310,7 @@ const maxMisses = 3
 // last event on, where that has an ID; after growing pauses while nothing comes.
 func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Reply) error {
 	c := s.conn
-	e := &events{retry: defaultRetry}
+	e := &events{most: c.most, retry: defaultRetry}
 	defer e.end()
 	end := func() {}
 	defer func() { end() }()
@@ -417,7 +417,7 @@ const (
 func (s *streamable) listen() {
 	c := s.conn
 	delays := NewDelays(streamDelay)
-	e := &events{}
+	e := &events{most: c.most}
 	defer e.end()
 	told := false
 	var asked time.Duration // how long the server wants to be left alone, at least

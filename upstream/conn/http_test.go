@@ -10,18 +10,20 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
 // An HTTP answer belongs to the request it came for, whatever is wrong with it.
 func TestAnHTTPAnswerEndsItsRequest(t *testing.T) {
-	large := strings.Repeat("x", MaxAnswer)
+	large := strings.Repeat("x", most)
 	for name, test := range map[string]struct {
 		status     int
 		kind, body string // %d in body is the ID of the request
@@ -41,12 +43,12 @@ func TestAnHTTPAnswerEndsItsRequest(t *testing.T) {
 		"another ID":            {200, "application/json", `{"jsonrpc":"2.0","id":17,"result":{}}`, ErrWrongID, ""},
 		"too large":             {200, "application/json", `{"x":"` + large + `"}`, ErrTooLarge, ""},
 		"event too large":       {200, "text/event-stream", `data: {"result":"` + large + "\n\n", ErrTooLarge, ""},
-		"event of many lines":   {200, "text/event-stream", strings.Repeat(`data: `+large[:1<<20]+"\n", MaxAnswer>>20) + "\n", ErrTooLarge, ""},
+		"event of many lines":   {200, "text/event-stream", strings.Repeat(`data: `+large[:most>>3]+"\n", 8) + "\n", ErrTooLarge, ""},
 		"stream without answer": {200, "text/event-stream", "data: {\"method\":\"n\"}\n\n", ErrClosed, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var posted string
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			server := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				got, _ := io.ReadAll(r.Body)
 				posted = string(got)
 				w.Header().Set("Content-Type", test.kind)
@@ -56,7 +58,6 @@ func TestAnHTTPAnswerEndsItsRequest(t *testing.T) {
 				}
 				_, _ = io.WriteString(w, test.body)
 			}))
-			defer server.Close()
 			c, h := newTestConn(Options{URL: server.URL}, TransportHTTP)
 			defer c.Close()
 			result, err := c.Request(t.Context(), "x", []byte(`{"x":"<\u0026>"}`), nil)
@@ -81,7 +82,7 @@ func TestAnHTTPAnswerEndsItsRequest(t *testing.T) {
 func TestAConnectionIsKeptAfterAStream(t *testing.T) {
 	answered := make(chan struct{})
 	var from []string
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		from = append(from, r.RemoteAddr)
 		w.Header().Set("Content-Type", "text/event-stream")
@@ -89,7 +90,6 @@ func TestAConnectionIsKeptAfterAStream(t *testing.T) {
 		_ = http.NewResponseController(w).Flush()
 		<-answered
 	}))
-	defer server.Close()
 	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
 	defer c.Close()
 	await.Nil(t, func() error { // the next request may come before the end of the stream
@@ -107,31 +107,31 @@ func TestAConnectionIsKeptAfterAStream(t *testing.T) {
 // Servers close a TCP connection that is idle, most of them after 5 s, and a request that they get at that
 // moment is lost: so it is closed here before. The default of Go is 90 s.
 func TestAnIdleConnectionIsClosedBeforeItsServerDoes(t *testing.T) {
-	t.Parallel()
-	idle, closed := make(chan time.Time, 1), make(chan time.Time, 1)
-	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "application/json")
-		_, _ = io.WriteString(w, `{"id":1,"result":{}}`)
-	}))
-	server.Config.ConnState = func(_ net.Conn, state http.ConnState) {
-		switch state {
-		case http.StateIdle:
-			idle <- time.Now()
-		case http.StateClosed:
-			closed <- time.Now()
+	synctest.Test(t, func(t *testing.T) {
+		idle, closed := make(chan time.Time, 1), make(chan time.Time, 1)
+		server := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "application/json")
+			_, _ = io.WriteString(w, `{"id":1,"result":{}}`)
+		}))
+		counted := server.Config.ConnState
+		server.Config.ConnState = func(c net.Conn, state http.ConnState) {
+			counted(c, state)
+			switch state {
+			case http.StateIdle:
+				idle <- time.Now()
+			case http.StateClosed:
+				closed <- time.Now()
+			}
 		}
-	}
-	server.Start()
-	defer server.Close()
-	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
-	defer c.Close()
-	if _, err := c.Request(t.Context(), "x", nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	began := await.Value(t, idle)
-	if after := await.Value(t, closed).Sub(began); after < time.Second || after > time.Minute {
-		t.Errorf("the connection was closed after %s", after)
-	}
+		c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
+		defer c.Close()
+		if _, err := c.Request(t.Context(), "x", nil, nil); err != nil {
+			t.Fatal(err)
+		}
+		if began, ended := <-idle, <-closed; ended.Sub(began) != idlePlain {
+			t.Errorf("the connection was closed after %s", ended.Sub(began))
+		}
+	})
 }
 
 // A legacy server may end the stream of a request before the answer and be asked
@@ -140,7 +140,7 @@ func TestAnIdleConnectionIsClosedBeforeItsServerDoes(t *testing.T) {
 func TestAStreamIsResumedWhereItEnded(t *testing.T) {
 	var resumed []string
 	var retire func()
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		if r.Method == http.MethodPost {
 			_, _ = io.WriteString(w, "id: a\nretry: 10\ndata:\n\n")
@@ -154,7 +154,6 @@ func TestAStreamIsResumedWhereItEnded(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "data: {\"id\":1,\"result\":{\"late\":true}}\n\n")
 	}))
-	defer server.Close()
 	c, h := newTestConn(Options{URL: server.URL}, TransportHTTP)
 	defer c.Close()
 	retire = c.Retire
@@ -167,7 +166,7 @@ func TestAStreamIsResumedWhereItEnded(t *testing.T) {
 // Also where the network broke it, or cannot be used for a moment.
 func TestAStreamIsResumedWhereItBroke(t *testing.T) {
 	asked := 0
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		if r.Method == http.MethodPost {
 			_, _ = io.WriteString(w, "id: a\nretry: 10\ndata:\n\n")
@@ -179,7 +178,6 @@ func TestAStreamIsResumedWhereItBroke(t *testing.T) {
 		}
 		_, _ = io.WriteString(w, "data: {\"id\":1,\"result\":{\"after\":"+strconv.Quote(r.Header.Get("Last-Event-Id"))+"}}\n\n")
 	}))
-	defer server.Close()
 	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
 	defer c.Close()
 	if result, err := c.Request(t.Context(), "x", nil, nil); err != nil || string(result) != `{"after":"a"}` {
@@ -190,14 +188,13 @@ func TestAStreamIsResumedWhereItBroke(t *testing.T) {
 // A server that is gone meanwhile may have made the call.
 func TestAStreamThatCannotBeResumedWasAsked(t *testing.T) {
 	var server *httptest.Server
-	server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server = pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		_, _ = io.WriteString(w, "id: a\nretry: 10\ndata:\n\n")
 		_ = http.NewResponseController(w).Flush()
 		_ = server.Listener.Close()
 		panic(http.ErrAbortHandler)
 	}))
-	defer server.Close()
 	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
 	defer c.Close()
 	if _, err := c.Request(t.Context(), "x", nil, nil); !FailureOf(err).Sent || errors.Is(err, ErrNotConnected) {
@@ -209,7 +206,7 @@ func TestAStreamThatCannotBeResumedWasAsked(t *testing.T) {
 // no other, even if nobody else waits.
 func TestAnErrorWithoutIDIsOfItsRequest(t *testing.T) {
 	asked, release := make(chan struct{}), make(chan struct{})
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	server := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
 		if body, _ := io.ReadAll(r.Body); strings.Contains(string(body), "slow") {
 			close(asked)
@@ -220,7 +217,6 @@ func TestAnErrorWithoutIDIsOfItsRequest(t *testing.T) {
 		w.WriteHeader(http.StatusBadRequest)
 		_, _ = io.WriteString(w, `{"id":null,"error":{"code":-32600,"message":"no"}}`)
 	}))
-	defer server.Close()
 	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
 	defer c.Close()
 	slow := make(chan error, 1)
@@ -243,30 +239,36 @@ func TestAnErrorWithoutIDIsOfItsRequest(t *testing.T) {
 
 // A server that ends its streams at once is asked ever less often.
 func TestAStreamWithoutNewsIsAskedForAfterGrowingPauses(t *testing.T) {
-	var times []time.Time
-	const most = 6
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		switch {
-		case r.Method == http.MethodPost:
-			_, _ = io.WriteString(w, "id: a\nretry: 10\ndata:\n\n")
-		case len(times) == most:
-			_, _ = io.WriteString(w, "data: {\"id\":1,\"result\":{}}\n\n")
-		default:
-			times = append(times, time.Now())
+	synctest.Test(t, func(t *testing.T) {
+		var pauses []time.Duration
+		var before time.Time
+		const asked = 12
+		server := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/event-stream")
+			switch {
+			case r.Method == http.MethodPost:
+				before = time.Now()
+				_, _ = io.WriteString(w, "id: a\nretry: 10\ndata:\n\n")
+			case len(pauses) == asked:
+				_, _ = io.WriteString(w, "data: {\"id\":1,\"result\":{}}\n\n")
+			default:
+				pauses = append(pauses, time.Since(before))
+				before = time.Now()
+			}
+		}))
+		c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
+		defer c.Close()
+		if _, err := c.Request(t.Context(), "x", nil, nil); err != nil {
+			t.Fatal(err)
 		}
-	}))
-	defer server.Close()
-	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
-	defer c.Close()
-	if _, err := c.Request(t.Context(), "x", nil, nil); err != nil {
-		t.Fatal(err)
-	}
-	for i, least := 1, 20*time.Millisecond; i < most; i, least = i+1, 2*least {
-		if got := times[i].Sub(times[i-1]); got < least {
-			t.Errorf("pause %d: %s, want %s at least", i, got, least)
+		want := 10 * time.Millisecond
+		for i, got := range pauses {
+			if got != want {
+				t.Errorf("pause %d: %s, want %s", i, got, want)
+			}
+			want = min(2*want, mostPause)
 		}
-	}
+	})
 }
 
 // A server that refuses a version of the 2026-07-28 era and supports that very
@@ -274,7 +276,7 @@ func TestAStreamWithoutNewsIsAskedForAfterGrowingPauses(t *testing.T) {
 func TestARefusedVersionThatIsSupportedIsTriedAgainOnce(t *testing.T) {
 	for refusals, want := range map[int]int{1: 2, 9: 2} {
 		posts := 0
-		server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		server := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			if posts++; posts <= refusals {
 				w.WriteHeader(http.StatusBadRequest)
@@ -290,6 +292,5 @@ func TestARefusedVersionThatIsSupportedIsTriedAgainOnce(t *testing.T) {
 			t.Errorf("%d refusals: %d posts, %v", refusals, posts, err)
 		}
 		c.Close()
-		server.Close()
 	}
 }

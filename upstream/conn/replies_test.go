@@ -5,7 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"os"
 	"testing"
+
+	"toolfinch/internal/pipes"
 )
 
 // heard is a Handler that keeps what it is told.
@@ -21,9 +24,18 @@ func (h *heard) Asked(stream int64, id json.RawMessage, method string, params js
 
 func (h *heard) StreamEnded() {}
 
+// most is the longest message, in bytes.
+const most = 256 << 10
+
+func TestMain(m *testing.M) {
+	pipes.Install()
+	os.Exit(m.Run())
+}
+
 // newTestConn is a connection over which nothing was sent, and what it hears.
 func newTestConn(o Options, over Transport) (*Conn, *heard) {
 	h := &heard{}
+	o.MaxAnswer = most
 	o.Log = slog.New(slog.DiscardHandler)
 	return newConn(o, over, func(*Conn) Handler { return h }), h
 }

@@ -37,7 +37,7 @@ func (s *sse) open(ctx context.Context) error {
 	named := make(chan string, 1)
 	c.Go(func() {
 		defer end()
-		e := &events{}
+		e := &events{most: c.most}
 		defer e.end()
 		e.read(response.Body)
 		err := s.takeAll(e, nil, func(kind string, data []byte) {

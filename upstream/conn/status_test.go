@@ -3,9 +3,10 @@ package conn
 import (
 	"errors"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/pipes"
 )
 
 // A status that came instead of an answer is told in words that say what to do, with
@@ -24,7 +25,7 @@ func TestAStatusIsExplained(t *testing.T) {
 		"a long text":      {500, "", "text/plain", strings.Repeat("x", 5000), "HTTP status 500 Internal Server Error; it says: " + strings.Repeat("x", 300) + "..."},
 	} {
 		t.Run(name, func(t *testing.T) {
-			server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			server := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 				if key, value, ok := strings.Cut(test.header, ": "); ok {
 					w.Header().Set(key, value)
 				}
@@ -32,7 +33,6 @@ func TestAStatusIsExplained(t *testing.T) {
 				w.WriteHeader(test.status)
 				_, _ = w.Write([]byte(test.body))
 			}))
-			defer server.Close()
 			c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
 			defer c.Close()
 			_, err := c.Request(t.Context(), "x", []byte(`{}`), nil)

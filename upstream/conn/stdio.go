@@ -82,10 +82,10 @@ func (c *Conn) readLines(stdout io.Reader) {
 	in := bufio.NewReaderSize(stdout, 64<<10)
 	garbage := 0
 	for {
-		line, head, err := wire.ReadLine(in, MaxAnswer)
+		line, head, err := wire.ReadLine(in, c.most)
 		switch {
 		case errors.Is(err, wire.ErrLineTooLong):
-			c.log.Warn("a message on stdout is too long and was dropped", "limit", MaxAnswer)
+			c.log.Warn("a message on stdout is too long and was dropped", "limit", c.most)
 			c.failTooLong(head)
 			continue
 		case err != nil:

@@ -2,13 +2,17 @@ package conn
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"toolfinch/internal/await"
 )
@@ -16,18 +20,18 @@ import (
 func TestLinesDropGarbageAndBoundLength(t *testing.T) {
 	c, _ := newTestConn(Options{}, TransportStdio)
 	mine, other := c.Expect(), c.Expect()
-	long := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"x":"%s"}}`, mine.ID, strings.Repeat("x", MaxAnswer))
+	long := fmt.Sprintf(`{"jsonrpc":"2.0","id":%d,"result":{"x":"%s"}}`, mine.ID, strings.Repeat("x", most))
 	c.readLines(strings.NewReader("Server ready!\n{\"broken\n\n" + long + "\n" + `{"id":99,"result":{}}` + "\r\n"))
 	if <-mine.Done; !errors.Is(mine.Err, ErrTooLarge) {
 		t.Errorf("the call whose answer was too long: %v", mine.Err)
 	}
 	// A notification that is too long was awaited by nobody.
-	c.readLines(strings.NewReader(`{"method":"notifications/x","params":"` + strings.Repeat("x", MaxAnswer) + "\n"))
+	c.readLines(strings.NewReader(`{"method":"notifications/x","params":"` + strings.Repeat("x", most) + "\n"))
 	if !c.Waits(other.ID) {
 		t.Errorf("another call failed with it: %v", other.Err)
 	}
 	// Nobody can tell whose this is: all fail, rather than wait in vain.
-	c.readLines(strings.NewReader(strings.Repeat("x", MaxAnswer+1) + "\n"))
+	c.readLines(strings.NewReader(strings.Repeat("x", most+1) + "\n"))
 	if <-other.Done; !errors.Is(other.Err, ErrTooLarge) {
 		t.Errorf("error = %v", other.Err)
 	}
@@ -102,6 +106,28 @@ func TestQueueKnowsWhatWasSent(t *testing.T) {
 	if <-failed; lost.sent.Load() {
 		t.Error("a message that nobody can read counts as sent")
 	}
+}
+
+// A server that ends neither with its input nor when it is asked to is ended, a moment after each.
+func TestAServerThatDoesNotEndIsEnded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		began := time.Now()
+		var asked time.Duration
+		p := run(Options{Log: slog.New(slog.DiscardHandler), Program: func(ctx context.Context, _ io.Reader, stdout, stderr io.Writer) string {
+			<-ctx.Done()
+			asked = time.Since(began)
+			for {
+				if _, err := stdout.Write([]byte("on and on\n")); err != nil {
+					return "ended"
+				}
+			}
+		}})
+		go p.stderr.Follow(p.errors)
+		p.end()
+		if took := time.Since(began); asked != grace || took != 2*grace {
+			t.Errorf("it was asked after %s, and ended after %s", asked, took)
+		}
+	})
 }
 
 // Whatever a server writes, a reply is given once, and what is taken out is JSON.

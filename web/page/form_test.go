@@ -9,8 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/schema"
 )
 
@@ -60,10 +60,7 @@ func TestFormToArguments(t *testing.T) {
 		{name: "no JSON", sent: "a/who=Ada&a/count=1&a/any={", want: `{` + whole + `}`, fault: "/any: it is no JSON"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			sent, err := url.ParseQuery(strings.ReplaceAll(test.sent, "+", "%2B"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			sent := must.Get(url.ParseQuery(strings.ReplaceAll(test.sent, "+", "%2B")))(t)
 			f := readSchema(json.RawMessage(orders))
 			if got := f.take(sent); !equal(got, json.RawMessage(test.want)) || len(compact(got)) != len(compact(json.RawMessage(test.want))) {
 				t.Errorf("got  %s\nwant %s", got, test.want)
@@ -184,14 +181,8 @@ func TestFaultsAreAtTheirFields(t *testing.T) {
 	f := readSchema(json.RawMessage(orders))
 	sent, _ := url.ParseQuery("a/who=Ada&a/count=0&n/items=1&a/items/0/name=&a/free=[1]")
 	arguments := f.take(sent)
-	compiled, err := schema.Compile(json.RawMessage(orders))
-	if err != nil {
-		t.Fatal(err)
-	}
-	misfits, err := compiled.Check(t.Context(), arguments)
-	if err != nil {
-		t.Fatal(err)
-	}
+	compiled := must.Get(schema.Compile(json.RawMessage(orders)))(t)
+	misfits := must.Get(compiled.Check(t.Context(), arguments))(t)
 	rest := f.blame(misfits)
 	got := strings.Join(append(faultsOf(f), rest...), "\n")
 	for _, want := range []string{"/count: minimum: got 0, want 1", "/items/0/name: it is required", "/free: got array, want object"} {
@@ -215,13 +206,11 @@ func TestHostileSchemas(t *testing.T) {
 		"odd":      `{"type":["object",5,null],"properties":{"a":5,"b":{"type":{"x":1}},"c":{"enum":5},"d":{"enum":[]},"e":{"items":[1],"type":"array"},"f":{"oneOf":{"const":1}},"g":{"$ref":"https://example.org"},"h":{"$ref":"#/nowhere/~2"}},"required":"a"}`,
 	} {
 		t.Run(name, func(t *testing.T) {
-			start := time.Now()
 			f := readSchema(json.RawMessage(text))
 			f.fill(json.RawMessage(`{"a":{"a":1},"c":[{"c":[]}]}`))
 			if value := f.take(url.Values{"n/c": {"50"}}); value != nil && !json.Valid(value) {
 				t.Errorf("it makes %s", value)
 			}
-			t.Logf("%d rows in %s", len(f.Rows()), time.Since(start))
 			if len(f.Rows()) > maxFields {
 				t.Errorf("%d rows", len(f.Rows()))
 			}
@@ -241,9 +230,7 @@ func TestFormHTML(t *testing.T) {
 	f.open()
 	f.focusFault()
 	var b strings.Builder
-	if err := parsed()[callScreen.file].ExecuteTemplate(&b, "input", f); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, parsed()[callScreen.file].ExecuteTemplate(&b, "input", f))
 	golden(t, "form.html", b.String())
 }
 
@@ -252,12 +239,8 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll("testdata", 0o755))
+		must.Do(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
 	if err != nil || string(want) != got {

@@ -5,6 +5,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/telemetry"
 	"toolfinch/trust"
 )
@@ -28,10 +29,7 @@ func TestTheFilterOfLive(t *testing.T) {
 		{"q=retrieve", false, false, true},
 		{"q=echo&server=files", false, false, false},
 	} {
-		values, err := url.ParseQuery(test.query)
-		if err != nil {
-			t.Fatal(err)
-		}
+		values := must.Get(url.ParseQuery(test.query))(t)
 		f := filterOf(values)
 		for _, one := range []struct {
 			o    *telemetry.Operation

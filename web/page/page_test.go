@@ -3,6 +3,8 @@ package page
 import (
 	"io/fs"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // maxPage is what all files of the page may have, in bytes.
@@ -11,7 +13,7 @@ const maxPage = 150_000
 func TestThePageIsSmall(t *testing.T) {
 	var all int64
 	for _, files := range []fs.FS{staticFiles, templateFiles} {
-		err := fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
+		must.Do(t, fs.WalkDir(files, ".", func(path string, entry fs.DirEntry, err error) error {
 			if err != nil || entry.IsDir() {
 				return err
 			}
@@ -20,10 +22,7 @@ func TestThePageIsSmall(t *testing.T) {
 				all += info.Size()
 			}
 			return err
-		})
-		if err != nil {
-			t.Fatal(err)
-		}
+		}))
 	}
 	if all == 0 || all > maxPage {
 		t.Errorf("the stylesheet, scripts and templates have %d bytes; %d are the bound", all, maxPage)

@@ -11,6 +11,8 @@ import (
 	"strings"
 	"syscall"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // Whose a connection is follows from the kernel, over both versions of IP.
@@ -67,10 +69,7 @@ func TestVisitor(t *testing.T) {
 
 func statusOf(t *testing.T, url string) int {
 	t.Helper()
-	response, err := http.Get(url)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.Get(url))(t)
 	defer response.Body.Close()
 	_, _ = io.Copy(io.Discard, response.Body)
 	return response.StatusCode

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve"
 	"toolfinch/telemetry"
 	"toolfinch/tool"
@@ -57,7 +58,7 @@ func TestACallAsks(t *testing.T) {
 	r, sessions := newRuns(), newSessions(time.Now)
 	defer r.close()
 	s := someone(sessions)
-	one, err := called(r, s, "file:///a\n", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+	one := must.Get(called(r, s, "file:///a\n", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		roots, err := call.Client.Ask(ctx, "roots/list", nil)
 		if err != nil {
 			return nil, err
@@ -68,10 +69,7 @@ func TestACallAsks(t *testing.T) {
 		call.Notify("notifications/progress", json.RawMessage(`{"progress":1,"total":2,"message":"half"}`))
 		name, err := call.Client.Ask(ctx, "elicitation/create", json.RawMessage(`{"message":"who?"}`))
 		return tool.Result(string(roots) + string(name)), err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))(t)
 	var asks []*ask
 	await.Nil(t, func() error {
 		if asks, _, _ = one.waiting(); len(asks) == 0 {
@@ -97,14 +95,8 @@ func TestACallAsks(t *testing.T) {
 func TestCallsEnd(t *testing.T) {
 	r, sessions := newRuns(), newSessions(time.Now)
 	first := someone(sessions)
-	one, err := called(r, first, "", untilTheEnd)
-	if err != nil {
-		t.Fatal(err)
-	}
-	cancelled, err := called(r, first, "", untilTheEnd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	one := must.Get(called(r, first, "", untilTheEnd))(t)
+	cancelled := must.Get(called(r, first, "", untilTheEnd))(t)
 	cancelled.cancel(errCancelled)
 	ended(t, cancelled)
 	if !errors.Is(cancelled.err, errCancelled) || one.ended() {
@@ -125,10 +117,7 @@ func TestCallsEnd(t *testing.T) {
 		t.Error("a session that has ended calls")
 	}
 	second := someone(sessions)
-	last, err := called(r, second, "", untilTheEnd)
-	if err != nil {
-		t.Fatal(err)
-	}
+	last := must.Get(called(r, second, "", untilTheEnd))(t)
 	r.close()
 	if !last.ended() {
 		t.Error("a call outlives the server")
@@ -141,10 +130,7 @@ func TestCallsAreBounded(t *testing.T) {
 	defer r.close()
 	s := someone(sessions)
 	for i := range maxRuns + 3 {
-		one, err := called(r, s, "", func(context.Context, *tool.Call) (tool.Result, error) { return tool.TextResult(fmt.Sprint(i)), nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := must.Get(called(r, s, "", func(context.Context, *tool.Call) (tool.Result, error) { return tool.TextResult(fmt.Sprint(i)), nil }))(t)
 		ended(t, one)
 	}
 	if n := len(r.all(s)); n != maxRuns {
@@ -176,10 +162,7 @@ func TestArgumentsAreBounded(t *testing.T) {
 	at := func() int { r.mu.Lock(); defer r.mu.Unlock(); return r.kept }
 	var all []*run
 	for range 3 {
-		one, err := call(func(context.Context, *tool.Call) (tool.Result, error) { return tool.Result("{}"), nil })
-		if err != nil {
-			t.Fatal(err)
-		}
+		one := must.Get(call(func(context.Context, *tool.Call) (tool.Result, error) { return tool.Result("{}"), nil }))(t)
 		ended(t, one)
 		all = append(all, one)
 		await.True(t, func() bool { return at() <= maxKept })
@@ -203,18 +186,12 @@ func TestArgumentsAreBounded(t *testing.T) {
 func BenchmarkCatalogue(b *testing.B) {
 	var tools []*tool.Tool
 	for i := range 5000 {
-		def, err := tool.ParseDef("server", json.RawMessage(fmt.Sprintf(`{"name":"tool_%d","description":"Does the thing number %d with files and folders. %s","inputSchema":{"type":"object","properties":{"path":{"type":"string"}}},"annotations":{"readOnlyHint":true}}`, i, i, strings.Repeat("And more. ", 30))))
-		if err != nil {
-			b.Fatal(err)
-		}
+		def := must.Get(tool.ParseDef("server", json.RawMessage(fmt.Sprintf(`{"name":"tool_%d","description":"Does the thing number %d with files and folders. %s","inputSchema":{"type":"object","properties":{"path":{"type":"string"}}},"annotations":{"readOnlyHint":true}}`, i, i, strings.Repeat("And more. ", 30)))))(b)
 		tools = append(tools, &tool.Tool{Def: def})
 	}
 	empty := retrieve.NewCatalog(func(*tool.Def) tool.Handler { return nil })
 	defer empty.Close()
-	catalog, err := empty.With(b.Context(), retrieve.Contents{Servers: []retrieve.Server{{Name: "server", Tools: tools}}})
-	if err != nil {
-		b.Fatal(err)
-	}
+	catalog := must.Get(empty.With(b.Context(), retrieve.Contents{Servers: []retrieve.Server{{Name: "server", Tools: tools}}}))(b)
 	for _, query := range []string{"", "thing files"} {
 		b.Run("query "+query, func(b *testing.B) {
 			for b.Loop() {
@@ -224,9 +201,7 @@ func BenchmarkCatalogue(b *testing.B) {
 					b.Fatalf("%d of %d", len(l.Items), l.Pager.Total)
 				}
 				var out strings.Builder
-				if err := parsed()[catalogueScreen.file].ExecuteTemplate(&out, "main", frame{Data: l}); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, parsed()[catalogueScreen.file].ExecuteTemplate(&out, "main", frame{Data: l}))
 			}
 		})
 	}

@@ -1,0 +1,81 @@
+//go:build linux
+
+package e2e_test
+
+import (
+	"errors"
+	"io"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+
+	"toolfinch/internal/await"
+)
+
+// TestTheDiskOfTheAuditLogIsFull fills a disk under a toolfinch that serves: nothing is
+// done that cannot be written down, and it goes on once there is room. Nothing is lost.
+func TestTheDiskOfTheAuditLogIsFull(t *testing.T) {
+	if err := exec.Command("unshare", "-rm", "mount", "-t", "tmpfs", "-o", "size=64k", "disk", t.TempDir()).Run(); err != nil {
+		missing(t, "no disk can be mounted here: unshare: %v", err)
+	}
+	h := newHouse(t, map[string]server{"sly": {Command: "sly", ConnectTimeout: patience.String()}})
+	disk := filepath.Join(h.home, "disk")
+	if err := os.Mkdir(disk, 0o700); err != nil {
+		t.Fatal(err)
+	}
+	env := append(h.env, "MCPPROXY_AUDIT="+filepath.Join(disk, "audit.jsonl"), "MCPPROXY_VAULT_KEY="+strings.Repeat("0", 64))
+	cmd := exec.CommandContext(t.Context(), "unshare", "-rm", "sh", "-c", `mount -t tmpfs -o size=128k disk "$0" && exec toolfinch serve --config "$1"`, disk, h.config)
+	cmd.Env, cmd.Stderr = env, &await.Log{}
+	c := speakWith(t, cmd)
+	ask := func(method, params string) string { return string(c.ask(t, method, params)) }
+	ask("initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"full","version":"1"}}`)
+	call := func() string { return ask("tools/call", `{"name":"retrieve_tools","arguments":{"query":"run"}}`) }
+	const refusal = "the audit log cannot be written (no space left on device)"
+	if got := call(); strings.Contains(got, refusal) {
+		t.Fatal(got)
+	}
+	within := "/proc/" + strconv.Itoa(cmd.Process.Pid) + "/root" + disk // what it sees there
+	fill, err := os.Create(filepath.Join(within, "fill"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := io.Copy(fill, strings.NewReader(strings.Repeat("x", 1<<20))); !errors.Is(err, syscall.ENOSPC) {
+		t.Fatalf("the disk is not full: %v", err)
+	}
+	if err := fill.Close(); err != nil {
+		t.Fatal(err)
+	}
+	did := 1 // calls that were admitted
+	await.True(t, func() bool {
+		if strings.Contains(call(), refusal) {
+			return true
+		}
+		did++ // what is left of the last page of the file takes some
+		return false
+	})
+	if got := ask("tools/call", `{"name":"call_tool","arguments":{"name":"sly_fail"}}`); !strings.Contains(got, refusal) {
+		t.Errorf("a call on a full disk answers %s", got)
+	}
+	if err := os.Remove(fill.Name()); err != nil {
+		t.Fatal(err)
+	}
+	await.True(t, func() bool { return !strings.Contains(call(), refusal) })
+	did++
+	log := filepath.Join(h.home, "log.jsonl")
+	await.True(t, func() bool {
+		text, err := os.ReadFile(filepath.Join(within, "audit.jsonl"))
+		return err == nil && strings.Count(string(text), `"event":"retrieve"`) == did && os.WriteFile(log, text, 0o600) == nil
+	})
+	verify := exec.CommandContext(t.Context(), "toolfinch", "audit", "verify", "--config", h.config, log)
+	verify.Env = env
+	if text, err := verify.CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, text)
+	}
+	if err := errors.Join(c.in.Close(), cmd.Wait()); err != nil {
+		t.Errorf("%v: %s", err, cmd.Stderr)
+	}
+}

@@ -1,0 +1,797 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/mark3labs/mcp-go/client"
+	"github.com/mark3labs/mcp-go/mcp"
+	mcpserver "github.com/mark3labs/mcp-go/server"
+	_ "modernc.org/sqlite"
+
+	"toolfinch/internal/await"
+)
+
+// Search by meaning, through the whole program: with the real model, which these
+// tests find where the user keeps it, and with an endpoint in openai_test.go.
+
+// paraphrases share no word with the tool that they mean, nor one that index knows to
+// be of the same sense.
+var paraphrases = map[string]string{
+	"shred a memorandum": "notes_delete",
+	"scrap my reminder":  "notes_delete",
+}
+
+// userModels is the folder of the user's models, which has the default one.
+func userModels(t *testing.T) string {
+	t.Helper()
+	dir := os.Getenv("TOOLFINCH_TEST_MODELS")
+	if _, err := os.Stat(filepath.Join(dir, "all-MiniLM-L6-v2", "manifest.json")); dir == "" || err != nil {
+		missing(t, "the model is not on this machine: toolfinch model pull")
+	}
+	return dir
+}
+
+// copyModel makes a folder of models whose one model is that of the user, but for
+// the files in change, which are other bytes.
+func copyModel(t *testing.T, change map[string][]byte) string {
+	t.Helper()
+	from := filepath.Join(userModels(t), "all-MiniLM-L6-v2")
+	dir := t.TempDir()
+	to := filepath.Join(dir, "all-MiniLM-L6-v2")
+	err := filepath.WalkDir(from, func(path string, item fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		name, err := filepath.Rel(from, path)
+		if err != nil {
+			return err
+		}
+		target := filepath.Join(to, name)
+		if item.IsDir() {
+			return os.Mkdir(target, 0o755)
+		}
+		if content, ok := change[name]; ok {
+			return os.WriteFile(target, content, 0o644)
+		}
+		return os.Symlink(path, target)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return dir
+}
+
+// builtIn are the servers of the demo, as upstreams that keep their files below
+// home.
+func builtIn(t *testing.T, home string) map[string]any {
+	t.Helper()
+	all := map[string]any{}
+	for _, name := range []string{"clock", "files", "math", "notes", "text"} {
+		all[name] = map[string]any{"command": program(t), "args": []string{"demo-server", name, filepath.Join(home, name)}}
+	}
+	return all
+}
+
+const builtInTools = 31
+
+// newPlainHouse is a house that needs no Node: with the demo's servers and, by
+// name, more at a URL.
+func newPlainHouse(t *testing.T, urls map[string]string, env ...string) house {
+	t.Helper()
+	home := t.TempDir()
+	h := house{home: home, config: filepath.Join(home, "toolfinch.json")}
+	h.env = append([]string{
+		"HOME=" + home,
+		"PATH=" + os.Getenv("PATH"),
+		"TMPDIR=" + home,
+		"MCPPROXY_MODELS_DIR=" + filepath.Join(home, "models"),
+		"MCPPROXY_ROUTING_TYPE=CALL_TOOL", // no answer waits for a new listing
+		"MCPPROXY_QUERY_EMBED_TIMEOUT=30s",
+		"GORACE=log_path=" + filepath.Join(home, "race"),
+	}, env...)
+	h.leavesNothing(t)
+	servers := builtIn(t, home)
+	for name, url := range urls {
+		servers[name] = map[string]any{"url": url, "changes": "allow"} // they list other tools while they are embedded
+	}
+	h.configure(t, servers)
+	return h
+}
+
+// configure writes the configuration.
+func (h house) configure(t *testing.T, servers any) {
+	t.Helper()
+	text, err := json.Marshal(map[string]any{"data_dir": filepath.Join(h.home, "data"), "log_format": "json", "mcp_servers": servers})
+	if err == nil {
+		err = os.WriteFile(h.config, text, 0o644)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// with is the house with more in its environment.
+func (h house) with(env ...string) house {
+	h.env = append(slices.Clone(h.env), env...)
+	return h
+}
+
+// said runs toolfinch to its end, which must be a good one, and returns what it
+// printed.
+func (h house) said(t *testing.T, args ...string) (stdout, stderr string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(t), append(args, "--config", h.config)...)
+	cmd.Env = h.env
+	var out, said strings.Builder
+	cmd.Stdout, cmd.Stderr = &out, &said
+	if err := cmd.Run(); err != nil {
+		t.Errorf("%v: %v: %s", args, err, &said)
+	}
+	return out.String(), said.String()
+}
+
+// life is one run of toolfinch serve.
+type life struct {
+	url    string // of the MCP endpoint
+	pid    int
+	log    *logWriter
+	ended  chan error // gets one value, when the process has ended
+	stopIt func()
+	askers []asker
+}
+
+// start serves over HTTP until stop, kill, or the end of the test.
+func (h house) start(t *testing.T) *life {
+	t.Helper()
+	cmd := exec.Command(program(t), "serve", "--config", h.config, "--transport", "http", "--listen", "127.0.0.1:0")
+	cmd.Env = h.env
+	listening := make(chan string, 1)
+	l := &life{log: &logWriter{listening: listening}, ended: make(chan error, 1)}
+	cmd.Stderr = l.log
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	l.pid = cmd.Process.Pid
+	go func() { l.ended <- cmd.Wait() }()
+	l.stopIt = func() {
+		children := descendants(l.pid)
+		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
+			t.Errorf("toolfinch ended before it was asked to: %v", err)
+		}
+		select {
+		case err := <-l.ended:
+			if err != nil {
+				t.Errorf("toolfinch ended with %v", err)
+			}
+		case <-time.After(patience):
+			t.Error("toolfinch did not end when asked to")
+			cmd.Process.Kill()
+			<-l.ended
+		}
+		l.log.check(t)
+		if strings.Contains(l.log.String(), secretKey) {
+			t.Errorf("the key is in the log:\n%s", l.log)
+		}
+		noneLeft(t, children)
+	}
+	t.Cleanup(func() { l.stop() })
+	select {
+	case l.url = <-listening:
+	case err := <-l.ended:
+		l.stopIt = nil
+		t.Fatalf("toolfinch ended with %v\n%s", err, l.log)
+	case <-time.After(patience):
+		t.Fatalf("toolfinch does not listen\n%s", l.log)
+	}
+	return l
+}
+
+// stop ends it as an operator would, once.
+func (l *life) stop() {
+	if l.stopIt != nil {
+		l.disconnect()
+		l.stopIt()
+		l.stopIt = nil
+	}
+}
+
+// kill ends it as a loss of power would.
+func (l *life) kill(t *testing.T) {
+	t.Helper()
+	l.disconnect()
+	children := descendants(l.pid)
+	l.stopIt = nil
+	if err := syscall.Kill(l.pid, syscall.SIGKILL); err != nil {
+		t.Error(err)
+	}
+	<-l.ended
+	noneLeft(t, children)
+}
+
+// disconnect takes leave, without which a client would complain.
+func (l *life) disconnect() {
+	for _, c := range l.askers {
+		_ = c.Close()
+	}
+	l.askers = nil
+}
+
+// logged waits until a text is in the log.
+func (l *life) logged(t *testing.T, text string) {
+	t.Helper()
+	await.Nil(t, func() error {
+		if log := l.log.String(); !strings.Contains(log, text) {
+			return fmt.Errorf("%q is not in the log:\n%s", text, log)
+		}
+		return nil
+	})
+}
+
+// healthy fails the test unless the program says that it is.
+func (l *life) healthy(t *testing.T) {
+	t.Helper()
+	response, err := http.Get(strings.TrimSuffix(l.url, "/mcp") + "/healthz")
+	if err != nil {
+		t.Fatal(err)
+	}
+	response.Body.Close()
+	if response.StatusCode != http.StatusOK {
+		t.Errorf("/healthz answers %s", response.Status)
+	}
+}
+
+// asker is a client with a session.
+type asker struct{ *client.Client }
+
+func (l *life) client(t *testing.T) asker {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	c, err := client.NewStreamableHttpClient(l.url)
+	if err == nil {
+		l.askers = append(l.askers, asker{c})
+		err = c.Start(ctx)
+	}
+	if err == nil {
+		_, err = c.Initialize(ctx, mcp.InitializeRequest{Params: mcp.InitializeParams{
+			ProtocolVersion: "2025-11-25", ClientInfo: mcp.Implementation{Name: "asker", Version: "1"},
+		}})
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	return asker{c}
+}
+
+// call calls a tool that must succeed, and returns its text.
+func (c asker) call(t *testing.T, name string, arguments any) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	result, err := c.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{Name: name, Arguments: arguments}})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	raw, err := json.Marshal(result)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if strings.Contains(string(raw), secretKey) {
+		t.Errorf("the key is in an answer: %s", raw)
+	}
+	text := ""
+	if len(result.Content) > 0 {
+		if block, ok := result.Content[0].(mcp.TextContent); ok {
+			text = block.Text
+		}
+	}
+	if result.IsError {
+		t.Fatalf("%s: %s", name, text)
+	}
+	return text
+}
+
+// answer is what retrieve_tools says.
+type answer struct {
+	Tools []struct {
+		Name, Description string
+		Score             float64
+	}
+	Index struct {
+		Tools    int
+		Ready    int `json:"servers_ready"`
+		Search   string
+		Embedded *int
+		Reason   string
+	}
+}
+
+// rank is the place of a tool in the answer, the first is 0.
+func (a answer) rank(name string) int {
+	for i, found := range a.Tools {
+		if found.Name == name {
+			return i
+		}
+	}
+	return len(a.Tools)
+}
+
+// score is what a tool counts in the answer, 0 when it is not there.
+func (a answer) score(name string) float64 {
+	if i := a.rank(name); i < len(a.Tools) {
+		return a.Tools[i].Score
+	}
+	return 0
+}
+
+// first is the name of the best hit.
+func (a answer) first() string {
+	if len(a.Tools) == 0 {
+		return ""
+	}
+	return a.Tools[0].Name
+}
+
+// complete reports whether meaning counts for so many tools, and for all there are.
+func (a answer) complete(tools int) bool {
+	return a.Index.Search == "hybrid" && a.Index.Embedded == nil && a.Index.Tools == tools
+}
+
+func (c asker) ask(t *testing.T, query string) answer {
+	t.Helper()
+	var a answer
+	if err := json.Unmarshal([]byte(c.call(t, "retrieve_tools", map[string]any{"query": query, "detail": "full"})), &a); err != nil {
+		t.Fatal(err)
+	}
+	return a
+}
+
+// askUntil asks until the answer is as it should be, and then again: what an
+// answer says of the index may be newer than its hits.
+func (c asker) askUntil(t *testing.T, query string, good func(answer) bool) answer {
+	t.Helper()
+	await.Nil(t, func() error {
+		if a := c.ask(t, query); !good(a) {
+			return fmt.Errorf("%q is answered with %+v", query, a)
+		}
+		return nil
+	})
+	return c.ask(t, query)
+}
+
+// askInTime asks until the machine was fast enough for the query's vector.
+func (c asker) askInTime(t *testing.T, query string) answer {
+	t.Helper()
+	var a answer
+	await.True(t, func() bool {
+		a = c.ask(t, query)
+		return !strings.Contains(a.Index.Reason, "in time")
+	})
+	return a
+}
+
+// vectors counts what the store has, by the kind of embedder that the space's
+// name begins with. Each vector gets the next number when it is written, and
+// loses it when it is written anew: written is how many were, ever.
+func (h house) vectors(t *testing.T) (spaces map[string]int, written int) {
+	t.Helper()
+	db := h.db(t)
+	rows, err := db.Query(`SELECT substr(name, 1, instr(name, ':') - 1), count(*), max(vectors.rowid)
+		FROM vectors JOIN spaces ON spaces.id = space GROUP BY spaces.id`)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	spaces = map[string]int{}
+	for rows.Next() {
+		var kind string
+		var count, last int
+		if err := rows.Scan(&kind, &count, &last); err != nil {
+			t.Fatal(err)
+		}
+		spaces[kind] += count
+		written = max(written, last)
+	}
+	if err := rows.Err(); err != nil {
+		t.Fatal(err)
+	}
+	return spaces, written
+}
+
+// onlyOnce fails the test unless the store has so many vectors by kind, each
+// written once.
+func (h house) onlyOnce(t *testing.T, want map[string]int) {
+	t.Helper()
+	got, written := h.vectors(t)
+	sum := 0
+	for _, count := range got {
+		sum += count
+	}
+	if !maps.Equal(got, want) || written != sum {
+		t.Errorf("the store has vectors %v and wrote %d in all; want %v, each once", got, written, want)
+	}
+}
+
+// db is the store, to be read.
+func (h house) db(t *testing.T) *sql.DB {
+	t.Helper()
+	db, err := sql.Open("sqlite", "file:"+filepath.Join(h.home, "data", "toolfinch.db")+"?mode=ro&_pragma=busy_timeout(10000)")
+	if err != nil {
+		t.Fatal(err)
+	}
+	db.SetMaxIdleConns(0) // what is not read keeps nothing open
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// sound fails the test when the store was damaged, or given up as damaged.
+func (h house) sound(t *testing.T) {
+	t.Helper()
+	var verdict string
+	if err := h.db(t).QueryRow(`PRAGMA integrity_check`).Scan(&verdict); err != nil || verdict != "ok" {
+		t.Errorf("the store is not sound: %s %v", verdict, err)
+	}
+	if others, _ := filepath.Glob(filepath.Join(h.home, "data", "*.corrupt-*")); len(others) > 0 {
+		t.Errorf("a store was given up: %v", others)
+	}
+}
+
+// shop is an upstream whose one tool can change.
+func newShop(t *testing.T) (url string, describe func(string)) {
+	t.Helper()
+	s := mcpserver.NewMCPServer("shop", "1", mcpserver.WithToolCapabilities(true))
+	describe = func(description string) {
+		s.AddTool(mcp.NewTool("work", mcp.WithDescription(description)), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultText("done"), nil
+		})
+	}
+	front := httptest.NewServer(mcpserver.NewStreamableHTTPServer(s, mcpserver.WithStateful(true)))
+	t.Cleanup(front.Close)
+	t.Cleanup(front.CloseClientConnections) // the proxy listens on one to the end
+	return front.URL + "/mcp", describe
+}
+
+// Tools are embedded behind the back of searches, once: not again after a
+// restart, and of a change only what has changed.
+func TestToolsAreEmbeddedOnce(t *testing.T) {
+	t.Parallel()
+	shop, describe := newShop(t)
+	describe("Paint a fence")
+	h := newPlainHouse(t, map[string]string{"shop": shop}, "MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+userModels(t))
+	const all = builtInTools + 1
+
+	l := h.start(t)
+	c := l.client(t)
+	c.askUntil(t, "paint a fence", func(a answer) bool { return a.complete(all) })
+	for query, want := range paraphrases {
+		if got := c.askInTime(t, query).first(); got != want {
+			t.Errorf("%q finds %s first, want %s", query, got, want)
+		}
+	}
+	if got := c.askInTime(t, "prime_factors").first(); got != "math_prime_factors" {
+		t.Errorf("the name of a tool finds %s first", got)
+	}
+	h.onlyOnce(t, map[string]int{"hf": all})
+
+	describe("Cook a soup")
+	c.askUntil(t, "prepare a broth", func(a answer) bool {
+		return a.complete(all) && a.first() == "shop_work" && a.Tools[0].Description == "Cook a soup"
+	})
+	h.onlyOnce(t, map[string]int{"hf": all + 1})
+	l.stop()
+
+	started := time.Now()
+	l = h.start(t)
+	a := l.client(t).askUntil(t, "prepare a broth", func(a answer) bool { return a.Index.Search == "hybrid" })
+	t.Logf("%s from the start to the first hybrid answer", time.Since(started).Round(time.Millisecond))
+	if a.first() != "shop_work" {
+		t.Errorf("after a restart the broth is %+v", a.Tools)
+	}
+	l.client(t).askUntil(t, "prepare a broth", func(a answer) bool { return a.complete(all) && a.Index.Ready == 6 })
+	h.onlyOnce(t, map[string]int{"hf": all + 1})
+	l.stop()
+	h.sound(t)
+}
+
+// The tools of real servers are found by words while they are embedded. Killed
+// meanwhile, toolfinch goes on where it was.
+func TestEmbeddingIsKilled(t *testing.T) {
+	t.Parallel()
+	models := userModels(t)
+	servers := upstreams(t)
+	h := newHouse(t, servers).with("MCPPROXY_ROUTING_TYPE=CALL_TOOL")
+	hybrid := h.with("MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+models, "MCPPROXY_QUERY_EMBED_TIMEOUT=30s")
+
+	l := h.with("MCPPROXY_EMBEDDER=BM25").start(t)
+	a := l.client(t).askUntil(t, "draw a pie chart", func(a answer) bool { return a.Index.Ready == len(servers) })
+	if a.Index.Search != "words" || a.Index.Reason != "" || a.first() != "chart_generate_pie_chart" {
+		t.Errorf("with BM25 the answer is %+v", a)
+	}
+	all := a.Index.Tools
+	l.stop()
+	if got, _ := h.vectors(t); len(got) > 0 {
+		t.Errorf("with BM25 there are vectors: %v", got)
+	}
+
+	// What the store knows is embedded at once, whether or not a server answers.
+	config, err := os.ReadFile(h.config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	gone := map[string]any{}
+	for name := range servers {
+		gone[name] = map[string]any{"command": "no-such-program"}
+	}
+	h.configure(t, gone)
+	l = hybrid.start(t)
+	a = l.client(t).askInTime(t, "draw a pie chart")
+	if a.first() != "chart_generate_pie_chart" || a.complete(all) || a.Index.Reason != "" {
+		t.Errorf("the first answer is %+v", a)
+	}
+	await.True(t, func() bool {
+		spaces, _ := h.vectors(t)
+		return spaces["hf"] > 0
+	})
+	l.kill(t)
+	spaces, _ := h.vectors(t)
+	before := spaces["hf"]
+	if before == 0 || before >= all {
+		t.Fatalf("%d of %d tools were embedded when it was killed", before, all)
+	}
+	t.Logf("killed with %d of %d tools embedded", before, all)
+
+	if err := os.WriteFile(h.config, config, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	l = hybrid.start(t)
+	c := l.client(t)
+	c.askUntil(t, "draw a pie chart", func(a answer) bool { return a.complete(all) && a.Index.Ready == len(servers) })
+	spaces, _ = h.vectors(t)
+	h.onlyOnce(t, map[string]int{"hf": spaces["hf"]}) // tools with the same text share a vector
+	for query, want := range map[string]string{
+		"where on earth is this street": "maps_",
+		"digitalocean.droplet-list":     "digitalocean_droplet-list",
+	} {
+		if a := c.askInTime(t, query); !strings.HasPrefix(a.first(), want) || a.Index.Search != "hybrid" {
+			t.Errorf("%q finds %+v, want %s... first", query, a, want)
+		}
+	}
+	l.stop()
+	h.sound(t)
+}
+
+// Without a usable model toolfinch serves by words, and says what to do.
+func TestModelIsMissingOrDamaged(t *testing.T) {
+	t.Parallel()
+	const hint = "toolfinch model pull"
+	reasonGiven := func(a answer) bool {
+		return a.Index.Tools == builtInTools && a.Index.Search == "words" && strings.Contains(a.Index.Reason, hint)
+	}
+
+	t.Run("AUTO missing", func(t *testing.T) {
+		h := newPlainHouse(t, nil)
+		l := h.start(t)
+		l.logged(t, hint)
+		a := l.client(t).askUntil(t, "delete a note", func(a answer) bool { return a.Index.Ready == 5 })
+		if a.Index.Search != "words" || a.Index.Reason != "" || a.first() != "notes_delete" {
+			t.Errorf("the answer is %+v", a)
+		}
+		if text := l.log.String(); strings.Count(text, hint) != 1 || strings.Contains(text, `"WARN"`) {
+			t.Errorf("the log is not one line with the hint and no warning:\n%s", text)
+		}
+	})
+	t.Run("HF missing", func(t *testing.T) {
+		l := newPlainHouse(t, nil, "MCPPROXY_EMBEDDER=HF").start(t)
+		a := l.client(t).askUntil(t, "delete a note", reasonGiven)
+		if a.first() != "notes_delete" {
+			t.Errorf("the answer is %+v", a)
+		}
+		l.healthy(t)
+		l.logged(t, hint)
+	})
+	for name, change := range map[string]map[string][]byte{
+		"weights cut short":     {"model.safetensors": make([]byte, 1000)},
+		"config of another net": {"config.json": fmt.Appendf(nil, "%-612s", `{"model_type": "llama"}`)},
+	} {
+		t.Run("HF "+name, func(t *testing.T) {
+			models := copyModel(t, change)
+			h := newPlainHouse(t, nil, "MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+models)
+			l := h.start(t)
+			a := l.client(t).askUntil(t, "delete a note", reasonGiven)
+			if a.first() != "notes_delete" || strings.Contains(a.Index.Reason, models) {
+				t.Errorf("the answer is %+v", a)
+			}
+			l.healthy(t)
+		})
+	}
+}
+
+// A model that is repaired is taken while the program runs, at its next try.
+func TestModelIsRepaired(t *testing.T) {
+	t.Parallel()
+	models := copyModel(t, map[string][]byte{"model.safetensors": make([]byte, 1000)})
+	h := newPlainHouse(t, nil, "MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+models)
+	l := h.start(t)
+	c := l.client(t)
+	c.askUntil(t, "shred a memorandum", func(a answer) bool { return a.Index.Reason != "" })
+
+	good := filepath.Join(userModels(t), "all-MiniLM-L6-v2", "model.safetensors")
+	bad := filepath.Join(models, "all-MiniLM-L6-v2", "model.safetensors")
+	if err := os.Symlink(good, bad+".new"); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Rename(bad+".new", bad); err != nil {
+		t.Fatal(err)
+	}
+	a := c.askUntil(t, "shred a memorandum", func(a answer) bool { return a.complete(builtInTools) })
+	if a.first() != "notes_delete" || a.Index.Reason != "" {
+		t.Errorf("the answer is %+v", a)
+	}
+}
+
+// Search and eval use what reindex has embedded, and embed nothing themselves.
+func TestCommandsUseVectors(t *testing.T) {
+	t.Parallel()
+	h := newPlainHouse(t, nil)
+	hybrid := h.with("MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+userModels(t))
+	run := func(h house, args ...string) string {
+		t.Helper()
+		out, err := h.output(t, args...)
+		if err != nil {
+			t.Fatalf("%v: %v", args, err)
+		}
+		return string(out)
+	}
+	run(hybrid, "reindex")
+	h.onlyOnce(t, map[string]int{"hf": builtInTools})
+
+	var a answer
+	out := run(hybrid, "search", "--json", "shred a memorandum")
+	if err := json.Unmarshal([]byte(out), &a); err != nil || !a.complete(builtInTools) || a.first() != paraphrases["shred a memorandum"] {
+		t.Errorf("search --json: %v in %s", err, out)
+	}
+	why := run(hybrid, "search", "--explain", "shred a memorandum")
+	for _, want := range []string{"Ranked by words and vectors;", "1. notes.delete", "cosine with the query 0."} {
+		if !strings.Contains(why, want) {
+			t.Errorf("search --explain does not say %q:\n%s", want, why)
+		}
+	}
+
+	var queries strings.Builder
+	for query, want := range paraphrases {
+		fmt.Fprintf(&queries, "{\"query\": %q, \"relevant\": [%q]}\n", query, strings.Replace(want, "_", ":", 1))
+	}
+	mine := filepath.Join(h.home, "mine.jsonl")
+	if err := os.WriteFile(mine, []byte(queries.String()), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		house house
+		found float64
+	}{{h, 0}, {hybrid, 1}} {
+		var report struct {
+			N        int
+			Found    float64 `json:"recall@1"`
+			Embedder string
+		}
+		out := run(test.house, "eval", "--queries", mine, "--json")
+		if err := json.Unmarshal([]byte(out), &report); err != nil || report.N != len(paraphrases) || report.Found != test.found {
+			t.Errorf("eval: %+v, %v; want recall@1 %g of %d queries", report, err, test.found, len(paraphrases))
+		}
+		t.Logf("eval with %s: recall@1 %g", report.Embedder, report.Found)
+	}
+	h.onlyOnce(t, map[string]int{"hf": builtInTools})
+}
+
+// Each embedder keeps its vectors while another one is in use.
+func TestEmbeddersAreSwitched(t *testing.T) {
+	t.Parallel()
+	e := newEndpoint(t)
+	h := newPlainHouse(t, nil)
+	local := h.with("MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+userModels(t))
+	remote := h.with(e.env()...)
+	for _, step := range []struct {
+		house house
+		want  map[string]int
+	}{
+		{local, map[string]int{"hf": builtInTools}},
+		{remote, map[string]int{"hf": builtInTools, "openai": builtInTools}},
+		{local, map[string]int{"hf": builtInTools, "openai": builtInTools}},
+	} {
+		l := step.house.start(t)
+		a := l.client(t).askUntil(t, "erase a memo", func(a answer) bool { return a.complete(builtInTools) && a.Index.Ready == 5 })
+		if a.first() != "notes_delete" {
+			t.Errorf("found is %+v", a.Tools)
+		}
+		l.stop()
+		h.onlyOnce(t, step.want)
+	}
+	if got := e.documents(); got != builtInTools {
+		t.Errorf("the endpoint was asked for %d tools, want %d", got, builtInTools)
+	}
+}
+
+// What is called after a query is remembered, where the owner wants that, and
+// counts more after a query like it.
+func TestLearningFromUse(t *testing.T) {
+	t.Parallel()
+	const query, similar, chosen = "show notes with a tag", "show my notes with that tag", "notes_list_tags"
+	// use asks and calls, and returns how the chosen tool stood before and after.
+	use := func(t *testing.T, h house, hybrid bool, done func() bool) (before, after answer) {
+		t.Helper()
+		l := h.start(t)
+		c := l.client(t)
+		before = c.askUntil(t, similar, func(a answer) bool {
+			return a.Index.Tools == builtInTools && a.Index.Ready == 5 && (!hybrid || a.complete(builtInTools))
+		})
+		if a := c.askInTime(t, query); a.rank(chosen) == 0 || a.rank(chosen) == len(a.Tools) {
+			t.Fatalf("%s must be found, and not as the first: %+v", chosen, a.Tools)
+		}
+		c.call(t, "call_tool", map[string]any{"name": chosen, "arguments": map[string]any{}})
+		await.True(t, done)
+		after = c.askInTime(t, similar)
+		l.stop()
+		return before, after
+	}
+	learned := func(t *testing.T, h house, args ...string) string {
+		t.Helper()
+		out, err := h.output(t, append([]string{"learned"}, args...)...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(out)
+	}
+
+	t.Run("off by default", func(t *testing.T) {
+		h := newPlainHouse(t, nil)
+		before, after := use(t, h, false, func() bool { return true })
+		if before.score(chosen) != after.score(chosen) {
+			t.Errorf("%s counts %g before its use and %g after it", chosen, before.score(chosen), after.score(chosen))
+		}
+		if out := learned(t, h, "--json"); !strings.Contains(out, `"learned": []`) {
+			t.Errorf("something was learned: %s", out)
+		}
+	})
+	for _, kind := range []string{"BM25", "HF"} {
+		t.Run(kind, func(t *testing.T) {
+			h := newPlainHouse(t, nil, "MCPPROXY_LEARN=true", "MCPPROXY_EMBEDDER="+kind)
+			if kind == "HF" {
+				h = h.with("MCPPROXY_MODELS_DIR=" + userModels(t))
+			}
+			before, after := use(t, h, kind == "HF", func() bool {
+				var count int
+				err := h.db(t).QueryRow(`SELECT count(*) FROM learned WHERE query = ?`, query).Scan(&count)
+				return err == nil && count == 1
+			})
+			if out := learned(t, h); strings.Count(out, "\n") != 2 || !strings.Contains(out, "notes.list_tags") {
+				t.Errorf("learned is not one row with notes.list_tags:\n%s", out)
+			}
+			restarted := h.start(t).client(t).askUntil(t, similar, func(a answer) bool { return a.Index.Search == before.Index.Search })
+			for when, a := range map[string]answer{"its use": after, "a restart": restarted} {
+				if a.rank(chosen) > before.rank(chosen) || a.score(chosen) <= before.score(chosen) {
+					t.Errorf("%s stood in place %d with %g, and after %s in place %d with %g", chosen,
+						before.rank(chosen)+1, before.score(chosen), when, a.rank(chosen)+1, a.score(chosen))
+				}
+			}
+		})
+	}
+}

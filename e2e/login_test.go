@@ -1,0 +1,369 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"toolfinch/internal/authserver"
+	"toolfinch/internal/await"
+	"toolfinch/internal/fetch"
+	"toolfinch/internal/postgres"
+	"toolfinch/store"
+)
+
+// protectedHouse is a house with one server, which wants logins.
+func protectedHouse(t *testing.T, modern bool) (house, *authserver.Server, *authserver.Protected) {
+	t.Helper()
+	as := opaque(t)
+	rs := authserver.Protect(t, as, modern)
+	h := newHouse(t, nil)
+	h.configure(t, map[string]any{"notes": map[string]any{"url": rs.At(), "description": "Notes of a person"}})
+	return h, as, rs
+}
+
+// opaque is an authorization server whose tokens servers ask it about.
+func opaque(t *testing.T) *authserver.Server {
+	t.Helper()
+	yes := true
+	return authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &yes}})
+}
+
+// login runs toolfinch login, whose user goes where its URL leads, and returns what it printed.
+func (h house) login(t *testing.T, browse func(page string), args ...string) string {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(t), append([]string{"login", "notes", "--config", h.config}, args...)...)
+	cmd.Env = h.env
+	var said bytes.Buffer
+	cmd.Stderr = &said
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	var printed strings.Builder
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		printed.WriteString(lines.Text() + "\n")
+		if at := strings.TrimSpace(lines.Text()); strings.HasPrefix(at, "http") {
+			browse(at)
+		}
+	}
+	if err := cmd.Wait(); err != nil {
+		t.Fatalf("toolfinch login: %v\n%s%s", err, &printed, &said)
+	}
+	return printed.String() + said.String()
+}
+
+// fails runs a command that must fail, and returns all that it printed.
+func (h house) fails(t *testing.T, args ...string) string {
+	t.Helper()
+	cmd := exec.CommandContext(t.Context(), program(t), append(args, "--config", h.config)...)
+	cmd.Env = h.env
+	out, err := cmd.CombinedOutput()
+	if err == nil {
+		t.Errorf("%v went well: %s", args, out)
+	}
+	return string(out)
+}
+
+func TestLogin(t *testing.T) {
+	t.Parallel()
+	h, as, rs := protectedHouse(t, true)
+	browse := func(page string) { as.Browse(t, page, "") }
+	run := h.start(t)
+	run.log.wait(t, 0, "the upstream needs a login", "toolfinch login notes")
+
+	const how = "run `toolfinch login notes`"
+	t.Run("while it runs", func(t *testing.T) {
+		list, _ := h.said(t, "servers")
+		client := newSDKClient(t, h.env)
+		client.do(t, "connect", map[string]any{"url": run.url}, nil)
+		missing := client.call(t, "retrieve_tools", map[string]any{"query": "notes of a person"}).text()
+		for what, text := range map[string]string{
+			"servers": list, "reindex": h.fails(t, "reindex"), "validate": h.fails(t, "validate"), "retrieve_tools": missing,
+		} {
+			if !strings.Contains(text, how) || !strings.Contains(text, "needs") || strings.Contains(text, "401") {
+				t.Errorf("%s says: %s", what, text)
+			}
+		}
+
+		said := h.login(t, browse, "--no-browser")
+		if !strings.Contains(said, "logged in to notes at "+as.Issuer) || !strings.Contains(said, "mcp:read") || !strings.Contains(said, "renewed before that") {
+			t.Errorf("login says: %s", said)
+		}
+		waitConnected(t, run.url) // it notices by itself
+		if text := client.call(t, "call_tool", map[string]any{"name": "notes_whoami", "arguments": map[string]any{}}).text(); text != "alice" {
+			t.Errorf("whoami: %s", text)
+		}
+		for _, token := range rs.Seen() {
+			notInFiles(t, h.home, token)
+		}
+	})
+	status, _ := h.said(t, "login", "--status", "--json")
+	var logins struct {
+		Logins []struct {
+			Server, Issuer string
+			Renewed        bool
+		}
+	}
+	if err := json.Unmarshal([]byte(status), &logins); err != nil || len(logins.Logins) != 1 || logins.Logins[0].Issuer != as.Issuer || !logins.Logins[0].Renewed {
+		t.Errorf("login --status: %s", status)
+	}
+
+	run.stop()
+	run = h.start(t) // with what is stored
+	waitConnected(t, run.url)
+
+	t.Run("processes that renew one token", func(t *testing.T) {
+		rs.RefuseSeen()
+		as.Seen(t)
+		var all sync.WaitGroup
+		for range 3 {
+			all.Go(func() {
+				if out, err := h.output(t, "call", "notes.whoami", "--json", "{}"); err != nil || !strings.Contains(string(out), "alice") {
+					t.Errorf("call: %s, %v", out, err)
+				}
+			})
+		}
+		all.Wait()
+		renewed := 0
+		for _, e := range as.Seen(t) {
+			if e.Params["grant_type"] == "refresh_token" {
+				renewed++
+			}
+		}
+		if renewed != 1 {
+			t.Errorf("the token was renewed %d times", renewed)
+		}
+	})
+
+	t.Run("logout", func(t *testing.T) {
+		if out, _ := h.said(t, "logout", "notes"); !strings.Contains(out, "deleted and revoked") {
+			t.Errorf("logout says: %s", out)
+		}
+		if out := h.fails(t, "call", "notes.whoami", "--json", "{}"); !strings.Contains(out, how+", or open "+as.Issuer) {
+			t.Errorf("call says: %s", out)
+		}
+		if out, _ := h.said(t, "logout", "notes"); !strings.Contains(out, "there was no login") {
+			t.Errorf("logout says: %s", out)
+		}
+	})
+
+	t.Run("a browser gets the URL and nothing else", func(t *testing.T) {
+		got := filepath.Join(h.home, "browser.txt")
+		browser := h.file(t, "browser", "#!/bin/sh\nprintf '%s\\n' \"$#\" \"$1\" > "+got+"\n")
+		if err := os.Chmod(browser, 0o700); err != nil {
+			t.Fatal(err)
+		}
+		h.with("BROWSER="+browser).login(t, browse)
+		await.Nil(t, func() error { // nobody waits for the browser
+			text, err := os.ReadFile(got)
+			if err != nil || !strings.HasPrefix(string(text), "1\n"+as.Issuer) || !strings.Contains(string(text), "code_challenge_method=S256") {
+				return fmt.Errorf("the browser got %s, %w", text, err)
+			}
+			return nil
+		})
+	})
+
+	t.Run("device", func(t *testing.T) {
+		if said := h.login(t, browse, "--device"); !strings.Contains(said, "with the code ") || !strings.Contains(said, "logged in to notes") {
+			t.Errorf("login says: %s", said)
+		}
+	})
+
+	t.Run("the redirect comes to the running proxy", func(t *testing.T) {
+		h.said(t, "logout", "notes")
+		again := newSDKClient(t, h.env)
+		again.do(t, "connect", map[string]any{"url": run.url}, nil)
+		text := again.try(t, "call_tool", map[string]any{"name": "notes_whoami", "arguments": map[string]any{}}).text()
+		_, at, found := strings.Cut(text, "or open ")
+		at, _, _ = strings.Cut(at, " ")
+		if !found || !strings.Contains(at, "%2Foauth%2Fcallback") || !strings.Contains(at, strings.TrimSuffix(strings.TrimPrefix(run.url, "http://127.0.0.1:"), "/mcp")) {
+			t.Fatalf("the call says: %s", text)
+		}
+		as.Browse(t, at, "")
+		if text := again.call(t, "call_tool", map[string]any{"name": "notes_whoami", "arguments": map[string]any{}}).text(); text != "alice" {
+			t.Errorf("whoami: %s", text)
+		}
+	})
+	run.stop()
+}
+
+// A client that is not ours is asked to open the page of a login by the call that needs
+// one, and its call succeeds once its user has been there.
+func TestACallOpensThePageOfALogin(t *testing.T) {
+	t.Parallel()
+	h, as, _ := protectedHouse(t, true)
+	browse := func(page string) { as.Browse(t, page, "") }
+	for name, settings := range openers() {
+		t.Run(name, func(t *testing.T) {
+			h.login(t, browse, "--no-browser")
+			run := h.start(t)
+			waitConnected(t, run.url) // so that its tools are known
+			h.said(t, "logout", "notes")
+			settings["url"], settings["name"] = run.url, "notes_whoami"
+			opened, text := h.opens(t, settings, browse)
+			if !strings.HasPrefix(opened, as.Issuer) || text != "alice" {
+				t.Errorf("it opened %q and got %q", opened, text)
+			}
+			run.stop()
+		})
+	}
+}
+
+// A balancer that takes replicas in turn brings a call, its retry and the browser of its login to any
+// of them. Afterwards all have the login.
+func TestALoginBehindABalancer(t *testing.T) {
+	t.Parallel()
+	const back = "https://tools.example.com/oauth/callback"
+	as := opaque(t)
+	database := postgres.Start(t)
+	f := fleetOver(t, 3, database, nil, map[string]any{"mcp_servers": map[string]any{"notes": map[string]any{
+		"url": authserver.Protect(t, as, true).At(), "oauth": map[string]any{"redirect_url": back},
+	}}})
+	here := func(page string) { as.Browse(t, page, "") }
+	elsewhere := func(page string) {
+		end := strings.TrimSuffix(f.url, "/mcp") + as.Browse(t, page, back).RequestURI()
+		if got := fetch.Send(t, http.MethodGet, end, ""); got.Status != http.StatusOK {
+			t.Errorf("the browser is answered %d %s", got.Status, got.Body)
+		}
+	}
+	h := f.replicas[0].house
+	clients := make([]*goClient, len(f.replicas))
+	for n, r := range f.replicas {
+		clients[n] = goClientAt(t, "http://127.0.0.1:"+r.port+"/mcp", "client", modernRevision)
+		defer clients[n].Close()
+		await.True(t, func() bool { return r.metric(t, "toolfinch_replicas") == 3 }) // it asks those that it knows
+	}
+	whoami := func(replica int) string {
+		result, err := clients[replica].CallTool(t.Context(), &mcp.CallToolParams{Name: "notes_whoami"})
+		if err != nil {
+			return err.Error()
+		}
+		return result.Content[0].(*mcp.TextContent).Text
+	}
+	for name, settings := range openers() {
+		t.Run(name, func(t *testing.T) {
+			h.login(t, here, "--no-browser") // it serves no redirect_url
+			for n := range f.replicas {
+				await.True(t, func() bool { return whoami(n) == "alice" })
+			}
+			h.said(t, "logout", "notes")
+			for n := range f.replicas {
+				await.True(t, func() bool { return strings.Contains(whoami(n), "toolfinch login notes") })
+			}
+			settings["url"], settings["name"] = f.url, "notes_whoami"
+			if opened, text := h.opens(t, settings, elsewhere); !strings.HasPrefix(opened, as.Issuer) || text != "alice" {
+				t.Errorf("it opened %q and got %q", opened, text)
+			}
+			for n := range f.replicas {
+				if got := whoami(n); got != "alice" {
+					t.Errorf("afterwards replica %d answers %s", n, got)
+				}
+			}
+		})
+	}
+	db, err := store.Open(t.Context(), database, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer db.Close()
+	if err := db.Sealed().Drop(t.Context(), "login/notes"); err != nil {
+		t.Fatal(err)
+	}
+	for n := range f.replicas { // the token is valid, and nobody uses it
+		await.True(t, func() bool { return strings.Contains(whoami(n), "toolfinch login notes") })
+	}
+}
+
+// openers are clients that testdata/node/opener.mjs can be.
+func openers() map[string]map[string]any {
+	return map[string]map[string]any{
+		"SDK 1":             {"sdk": 1},
+		"SDK 2":             {"sdk": 2},
+		"SDK 2, 2026-07-28": {"sdk": 2, "modern": true},
+	}
+}
+
+// opens runs testdata/node/opener.mjs, whose user logs in at the page that the call asks to be opened.
+// It returns that page and the text of the result.
+func (h house) opens(t *testing.T, settings map[string]any, login func(page string)) (opened, text string) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
+	defer cancel()
+	given, err := json.Marshal(settings)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(ctx, node(t), "../testdata/node/opener.mjs", string(given))
+	cmd.Env = h.env
+	cmd.Stderr = os.Stderr
+	in, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = cmd.Wait() }()
+	said := json.NewDecoder(out)
+	for {
+		var message struct {
+			Open, Failed string
+			Result       *struct{ Content []struct{ Text string } }
+		}
+		if err := said.Decode(&message); err != nil {
+			t.Fatalf("the client: %v", err)
+		}
+		switch {
+		case message.Open != "":
+			opened = message.Open
+			login(opened)
+			_, _ = in.Write([]byte("it is open\n"))
+		case message.Result == nil || len(message.Result.Content) == 0:
+			t.Fatalf("the call: %s %+v", message.Failed, message.Result)
+		default:
+			return opened, message.Result.Content[0].Text
+		}
+	}
+}
+
+// notInFiles fails the test where a file below a folder has the text in it.
+func notInFiles(t *testing.T, dir, text string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !entry.Type().IsRegular() {
+			return nil // sockets, and files that went meanwhile
+		}
+		if data, err := os.ReadFile(path); err == nil && bytes.Contains(data, []byte(text)) {
+			t.Errorf("%s has a token in it", path)
+		}
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}

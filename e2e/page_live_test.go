@@ -1,0 +1,206 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"toolfinch/internal/await"
+)
+
+// Calls of a client of the TypeScript SDK, watched in Chromium.
+func TestPageLive(t *testing.T) {
+	browser := newBrowser(t)
+	h := newHouse(t, upstreams(t, "everything", "memory"))
+	at, pid := h.serveHTTP(t)
+	c := newSDKClient(t, h.env)
+	c.do(t, "connect", map[string]any{"url": at}, nil)
+	call := func(name string, arguments map[string]any) {
+		c.do(t, "call", map[string]any{"name": name, "arguments": arguments}, nil)
+	}
+	waitServers(t, at, 2)
+
+	t.Run("as they happen", func(t *testing.T) {
+		tab := browser.tab(t, at)
+		tab.logIn(h)
+		tab.pressed("g", "l")
+		tab.wait("h1", "Live")
+		tab.wait("#live-state", "following")
+		tab.wait("#none:not([hidden]) h2", "Nothing yet")
+		tab.accessible()
+		tab.looks("live-empty")
+
+		call("everything_echo", map[string]any{"message": "seen"})
+		tab.wait("#done tr", "everything.echo")
+		tab.wait("#done tr .badge", "success")
+		tab.wait("#done tr", "toolfinch-sdk-client")
+		call("everything_<img src=x onerror=alert(1)>\u202e", map[string]any{})
+		tab.wait("#done tr", "<img src=x onerror=alert(1)>U+202E")
+
+		tab.press("#pause")
+		call("memory_read_graph", map[string]any{})
+		tab.wait("#pause", "Go on (1 wait")
+		if got := tab.text("#done"); strings.Contains(got, "memory.read_graph") {
+			t.Errorf("a call is shown while it is paused: %s", got)
+		}
+		tab.press("#pause")
+		tab.wait("#done tr", "memory.read_graph")
+
+		ctx, cancel := context.WithCancel(t.Context())
+		defer cancel()
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(at, "/mcp")+"/api/proxy/execute",
+			strings.NewReader(`{"tool_id":"everything_trigger-long-running-operation","arguments":{"duration":600,"steps":1}}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header.Set("Content-Type", "application/json")
+		over := make(chan error, 1)
+		go func() {
+			answer, err := http.DefaultClient.Do(request)
+			if err == nil {
+				err = fmt.Errorf("%s after 10 minutes", answer.Status)
+				answer.Body.Close()
+			}
+			over <- err
+		}()
+		tab.wait("#running tr", "everything.trigger-long-running-operation")
+		tab.press("#pause")
+		cancel()
+		if err := await.Value(t, over); !errors.Is(err, context.Canceled) {
+			t.Fatal(err)
+		}
+		for range 203 { // with that one, four more than a browser keeps
+			call("everything_echo", map[string]any{"message": "more"})
+		}
+		tab.wait("#pause", "Go on (200 wait")
+		tab.wait("#lost:not([hidden])", "4 calls were dropped from this list: they came faster than it follows.")
+		tab.press("#pause")
+		tab.wait("#done tr:first-child", "everything.echo")
+		tab.lacks("#running tr", "everything.trigger-long-running-operation")
+		if n := evaluate[int](tab, `document.querySelectorAll("#done tr").length`); n != 200 {
+			t.Errorf("%d calls are shown", n)
+		}
+
+		ended := make(chan struct{})
+		go func() {
+			defer close(ended)
+			call("everything_trigger-long-running-operation", map[string]any{"duration": 10, "steps": 1})
+		}()
+		tab.wait("#running tr", "everything.trigger-long-running-operation")
+		tab.looks("live")
+		kill(t, pid, "server-everything")
+		<-ended // whatever came of it: who may repeat a call does
+		tab.wait("#done tr:first-child", "everything.trigger-long-running-operation")
+		call("memory_read_graph", map[string]any{})
+		tab.wait("#done tr:first-child", "memory.read_graph")
+	})
+	t.Run("filtered", func(t *testing.T) {
+		tab := browser.tab(t, at)
+		tab.logIn(h)
+		tab.open("live")
+		tab.wait("#live-state", "following")
+		tab.accessible()
+		tab.fits()
+		tab.open("live?server=memory")
+		tab.wait("#live-state", "following")
+		call("memory_read_graph", map[string]any{})
+		tab.pressed("/")
+		tab.run(chromedp.KeyEvent("image"))
+		await.Nil(t, func() error { // each key may be shown by itself
+			if path := tab.path(); !strings.HasSuffix(path, "image&server=memory") {
+				return fmt.Errorf("the filter is not in the address: %s", path)
+			}
+			return nil
+		})
+		tab.wait("#none:not([hidden]) h2", "Nothing that fits")
+		call("memory_read_graph", map[string]any{})
+		tab.open("live?outcome=unsuccessful")
+		tab.wait("#done tr .badge", "denied")
+		if got := tab.text("#done"); strings.Contains(got, "success") {
+			t.Errorf("what succeeded is shown: %s", got)
+		}
+	})
+	t.Run("one call", func(t *testing.T) {
+		tab := browser.tab(t, at)
+		tab.logIn(h)
+		tab.open("live")
+		tab.wait("#done tr", "everything.echo")
+		tab.pressed(kb.ArrowDown)
+		if got := tab.focused(); !strings.HasPrefix(got, "a memory.read_graph") {
+			t.Errorf("the arrow leads to %s", got)
+		}
+		tab.pressed(kb.Enter)
+		tab.wait("h1", "memory.read_graph")
+		tab.wait(".stages td", "upstream")
+		tab.accessible()
+		tab.fits()
+		tab.looks("live-call")
+	})
+	t.Run("without script", func(t *testing.T) {
+		tab := browser.tab(t, at)
+		tab.logIn(h)
+		tab.noScript()
+		tab.open("live?tool=echo")
+		if got := tab.text("#done"); !strings.Contains(got, "everything.echo") || strings.Contains(got, "memory") {
+			t.Errorf("the filter shows %s", got)
+		}
+		tab.click("#again")
+		tab.click("#done a")
+		if got := tab.text("#one"); !strings.Contains(got, "success") || !strings.Contains(got, "upstream") {
+			t.Errorf("a call shows %s", got)
+		}
+		tab.open("live?n=123456")
+		if got := tab.text(".note.warn"); !strings.Contains(got, "not kept any more") {
+			t.Errorf("a call that is not there shows %s", got)
+		}
+		if got := tab.text("#done"); !strings.Contains(got, "everything.echo") || evaluate[bool](tab, "document.getElementById('none').checkVisibility()") {
+			t.Errorf("beside a call that is not there stand %s", got)
+		}
+	})
+	t.Run("few streams for a session", func(t *testing.T) {
+		tab := browser.tab(t, at)
+		tab.logIn(h)
+		tab.expect("429")
+		tab.open("live")
+		tab.wait("#live-state", "following")
+		evaluate[bool](tab, `(window.others = [1, 2, 3].map(() => new EventSource("live/events")), true)`)
+		await.True(t, func() bool { return evaluate[bool](tab, `others.every((one) => one.readyState === 1)`) })
+		if status := evaluate[int](tab, `(() => { const r = new XMLHttpRequest(); r.open("HEAD", "live/events", false); r.send(); return r.status })()`); status != 429 {
+			t.Errorf("one stream too many is answered %d", status)
+		}
+	})
+}
+
+// waitServers waits until so many servers of a running toolfinch are ready.
+func waitServers(t *testing.T, at string, n int) {
+	t.Helper()
+	await.Nil(t, func() error {
+		response, err := http.Get(strings.TrimSuffix(at, "/mcp") + "/readyz")
+		if err != nil {
+			return err
+		}
+		defer response.Body.Close()
+		var state struct {
+			Ready int `json:"servers_ready"`
+		}
+		if err := json.NewDecoder(response.Body).Decode(&state); err != nil || state.Ready != n {
+			return fmt.Errorf("%d of %d servers are ready: %v", state.Ready, n, err)
+		}
+		return nil
+	})
+}
+
+// press clicks what loads nothing.
+func (b *tab) press(selector string) {
+	b.t.Helper()
+	b.run(chromedp.Click(chromedp.CSS(selector)))
+}

@@ -1,0 +1,482 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/chromedp/chromedp"
+	"github.com/chromedp/chromedp/kb"
+
+	"toolfinch/internal/await"
+)
+
+// What people do with tools on the page, over real servers.
+func TestPageTools(t *testing.T) {
+	browser := newBrowser(t)
+	servers := upstreams(t, "everything", "files", "memory")
+	hostile, err := filepath.Abs("../testdata/node/hostile.mjs")
+	if err != nil {
+		t.Fatal(err)
+	}
+	servers["hostile"] = script(t, hostile)
+	h := newHouse(t, servers, map[string]any{
+		"default_view": "all", "embedder": "HF",
+		"tool_views": map[string]any{"notes": map[string]any{"tools": map[string]any{"memory": map[string]any{"*": map[string]any{}}}}},
+	})
+	h = h.with("MCPPROXY_MODELS_DIR=" + userModels(t))
+	at, _ := h.serveHTTP(t)
+	browser.tab(t, at).ready(h)
+	open := func(t *testing.T, path string) *tab {
+		tab := browser.tab(t, at)
+		tab.logIn(h)
+		tab.open(path)
+		return tab
+	}
+
+	t.Run("the catalogue is filtered as one types", func(t *testing.T) {
+		tab := open(t, "catalogue")
+		tab.wait("td a", "everything_echo")
+		tab.accessible()
+		tab.fits()
+		tab.looks("catalogue")
+		tab.searches("graph")
+		tab.wait("#found .tabs a[aria-current]", "tools")
+		tab.lacks("td a", "everything_echo")
+		tab.wait("td a", "memory_read_graph")
+		tab.wait("#told[role=status]", "results")
+		tab.pressed(kb.ArrowDown, kb.Enter)
+		tab.wait("h1", "memory_")
+	})
+	t.Run("the catalogue without script", func(t *testing.T) {
+		tab := open(t, "")
+		tab.noScript()
+		tab.open("catalogue?server=memory&is=read-only")
+		table := tab.text("#found table")
+		if !strings.Contains(table, "memory_read_graph") || strings.Contains(table, "memory_delete_entities") || strings.Contains(table, "everything") {
+			t.Errorf("of memory, what only reads: %s", table)
+		}
+		tab.open("catalogue?view=notes")
+		if table := tab.text("#found table"); strings.Contains(table, "everything") {
+			t.Errorf("another view: %s", table)
+		}
+		tab.open("catalogue?tag=memory")
+		if table := tab.text("#found table"); !strings.Contains(table, "memory_read_graph") || strings.Contains(table, "everything") {
+			t.Errorf("with a tag: %s", table)
+		}
+		tab.open("catalogue?is=held")
+		tab.wait("#found .empty", "Nothing passes these filters")
+		tab.open("catalogue?kind=prompt")
+		tab.click("td a")
+		tab.wait("h2", "Arguments")
+		tab.open("catalogue?kind=resource")
+		tab.wait("td a", "demo://")
+		tab.open("catalogue?kind=template")
+		tab.wait("td a", "{")
+	})
+	t.Run("what is fetched again keeps its place, and nobody's search is lost", func(t *testing.T) {
+		tab := open(t, "catalogue")
+		const swap = `const {swap} = await import(document.querySelector("script[src*='/page.js']").src.replace("page.js", "swap.js"));`
+		if got := evaluate[string](tab, `(async () => { `+swap+`
+			const found = document.getElementById("found");
+			found.dataset.refresh = "600";
+			const search = swap("catalogue?q=graph", "found"), refresh = await swap(location.href, "found", true);
+			return [refresh, await search, found.textContent.includes("everything_echo"), "refresh" in found.dataset].join();
+		})()`, chromedp.EvalAwaitPromise); got != "false,true,false,false" {
+			t.Errorf("a refresh beside a search: %s", got)
+		}
+		tab.open("")
+		tab.wait("#chips a", "memory")
+		if lost := evaluate[[]string](tab, `(async () => { `+swap+`
+			const part = document.getElementById("overview"), lost = [], all = () => [...part.querySelectorAll("a, summary")];
+			part.firstElementChild.insertAdjacentHTML("beforebegin", "<a href='servers?name=memory'>the same link elsewhere</a>");
+			for (let i = 1; i < all().length; i++) {
+				const was = all()[i], text = was.textContent;
+				was.focus();
+				part.shown = "something else";
+				if (!await swap(location.href, "overview") || document.activeElement.textContent !== text || document.activeElement === was) lost.push(text + " to " + document.activeElement.textContent);
+			}
+			return lost;
+		})()`, chromedp.EvalAwaitPromise); len(lost) > 0 {
+			t.Errorf("the focus jumps: %q", lost)
+		}
+	})
+	t.Run("one tool, with its schema", func(t *testing.T) {
+		tab := open(t, "catalogue?name=memory_create_entities")
+		tab.wait(".schema code", "entityType")
+		tab.wait("dd", "it is as it was approved")
+		tab.wait("dd", "first listed")
+		tab.wait("#own pre", `"name": "create_entities"`)
+		tab.accessible()
+		tab.fits()
+		tab.looks("tool")
+		tab.click("a.button:not(.first)")
+		tab.wait(".hits b", "memory_create_entities")
+	})
+	t.Run("a call by keyboard alone, with faults at the fields", func(t *testing.T) {
+		tab := open(t, "")
+		tab.pressed("g", "t")
+		tab.wait("h1", "Call")
+		tab.searches("everything_get-sum")
+		tab.pressed(kb.Enter)
+		tab.wait("h1", "everything_get-sum")
+		tab.accessible()
+		tab.fits()
+		tab.looks("call")
+		tab.run(chromedp.Focus(chromedp.CSS("[id='a/a']")))
+		tab.typed("two")
+		tab.pressed(kb.Enter)
+		tab.wait("[id='e-a/a']", "it is no number")
+		tab.wait("[id='e-a/b']", "it is required")
+		tab.wait("[id='a/a']:focus", "")
+		tab.accessible()
+		tab.looks("call-faults")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/a']"), "2"), chromedp.Focus(chromedp.CSS("[id='a/b']")))
+		tab.typed("40")
+		tab.pressed(kb.Enter)
+		tab.wait(".part pre", "42")
+		tab.wait(".badge", "success")
+		tab.accessible()
+		tab.fits()
+		tab.looks("result")
+	})
+	t.Run("a call without script: nested lists, then JSON, and what is destructive", func(t *testing.T) {
+		tab := open(t, "")
+		tab.noScript()
+		tab.open("call?name=memory_create_entities")
+		tab.click("[value='add:/entities']")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/entities/0/name']"), "Ada"), chromedp.SetValue(chromedp.CSS("[id='a/entities/0/entityType']"), "person"))
+		tab.click("[value='add:/entities/0/observations']")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/entities/0/observations/0']"), "wrote <b>programs</b>"))
+		tab.click("[value='add:/entities']")
+		tab.looks("call-nested")
+		tab.fits()
+		tab.wait("[id='a/entities/1/name']:focus", "")
+		tab.click("[value='remove:/entities/1']")
+		tab.wait("[id='a/entities/0/name']:focus", "")
+		tab.click("[value=json]")
+		if got := evaluate[string](tab, "document.getElementById('json').value"); !strings.Contains(got, "wrote <b>programs</b>") {
+			t.Errorf("the form as JSON: %s", got)
+		}
+		tab.click("[value=form]")
+		tab.click("button.first")
+		tab.wait(".badge", "success")
+		tab.wait("table.grid td", "Ada")
+		tab.wait("h3", "entities")
+		tab.looks("table")
+		tab.open("call?name=memory_delete_entities")
+		tab.click("[value='add:/entityNames']")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/entityNames/0']"), "Ada"))
+		tab.click("button.first")
+		tab.wait("#confirm", "may delete or overwrite")
+		tab.looks("confirm")
+		tab.click("button.danger")
+		tab.wait(".badge", "success")
+	})
+	t.Run("results: images, links, resources", func(t *testing.T) {
+		tab := open(t, "call?name=everything_get-tiny-image")
+		tab.click("button.first")
+		tab.wait(".badge", "success")
+		if width := evaluate[int](tab, "document.querySelector('.shown').naturalWidth"); width == 0 {
+			t.Error("the image is not shown")
+		}
+		tab.looks("image")
+		tab.open("call?name=everything_get-resource-links")
+		tab.click("button.first")
+		tab.wait(".part code", "demo://")
+		tab.open("call?name=everything_get-structured-content")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/location']"), "0"))
+		tab.click("button.first")
+		tab.wait(".grid th", "temperature")
+		tab.open("call?kind=prompt&name=everything_simple-prompt")
+		tab.click("button.first")
+		tab.wait(".part .dim", "user")
+		tab.open("catalogue?kind=resource")
+		tab.click("td a")
+		tab.click("a.button.first")
+		tab.click("button.first")
+		tab.wait(".badge", "success")
+		tab.open("catalogue?kind=template")
+		tab.click("td a")
+		tab.click("a.button.first")
+		const uri = "demo://resource/dynamic/text/1"
+		tab.run(chromedp.SetValue(chromedp.CSS("#uri"), uri))
+		tab.click("button.first")
+		tab.wait(".badge", "success")
+		tab.click("p.acts a.button")
+		tab.wait("label[for=uri]", "URI")
+		if got := evaluate[string](tab, `document.getElementById("uri").value`); got != uri {
+			t.Errorf("called again: the URI is %q", got)
+		}
+	})
+	for _, script := range []bool{true, false} {
+		t.Run(fmt.Sprintf("a server asks, with script %t", script), func(t *testing.T) {
+			tab := open(t, "")
+			if !script {
+				tab.noScript()
+			}
+			tab.open("call?name=everything_trigger-elicitation-request")
+			tab.click("button.first")
+			tab.wait("h2", "The server asks you")
+			if script {
+				tab.accessible()
+				tab.fits()
+				tab.looks("elicitation")
+			}
+			tab.run(chromedp.SetValue(chromedp.CSS("input[type=email]"), "nobody"))
+			tab.click(".ask button.first")
+			tab.wait(".ask .why", "it is no email address")
+			tab.wait(".ask .why", "it is required")
+			tab.run(chromedp.SetValue(chromedp.CSS("input[type=email]"), "ada@example.org"), chromedp.SetValue(chromedp.CSS(".ask [name$='a/name']"), "Ada"))
+			tab.click(".ask button.first")
+			tab.wait(".badge", "success")
+			tab.wait(".part pre", "ada@example.org")
+			tab.open("call?name=everything_trigger-sampling-request")
+			tab.run(chromedp.SetValue(chromedp.CSS("[id='a/prompt']"), "Who was Ada?"))
+			tab.click("button.first")
+			tab.wait("h2", "what a model would answer")
+			tab.looks("sampling")
+			tab.run(chromedp.SetValue(chromedp.CSS(".ask textarea"), "A countess <script>alert(1)</script>"))
+			tab.click(".ask button.first")
+			tab.wait(".part pre", "A countess <script>alert(1)</script>")
+		})
+	}
+	t.Run("a server asks to have a page opened", func(t *testing.T) {
+		tab := open(t, "")
+		ask := func(url string) {
+			tab.open("call?name=everything_trigger-url-elicitation")
+			tab.run(chromedp.SetValue(chromedp.CSS("[id='a/url']"), url), chromedp.SetValue(chromedp.CSS("[id='a/message']"), "Please sign."), chromedp.SetValue(chromedp.CSS("[id='a/elicitationId']"), "sign"))
+			tab.click("form#form button.first")
+			tab.wait("h2", "The server asks you to open a page")
+			tab.wait(".ask .foreign", "Please sign.")
+		}
+		ask("https://example.com/sign?who=ada")
+		tab.accessible()
+		tab.fits()
+		tab.looks("url-elicitation")
+		if got := evaluate[string](tab, `(({href, target, rel, textContent}) => [href, target, rel, textContent].join(" "))(document.querySelector(".ask a"))`); got != "https://example.com/sign?who=ada _blank noopener noreferrer https://example.com/sign?who=ada" {
+			t.Errorf("the link is %s", got)
+		}
+		tab.click(".ask button.first")
+		tab.wait(".badge", "success")
+		tab.wait(".part pre", "accept")
+		tab.noScript()
+		ask("https://example.com/decline")
+		tab.click(".ask button[value=decline]")
+		tab.wait(".part pre", "declin")
+	})
+	t.Run("a long call is watched, and cancelled", func(t *testing.T) {
+		tab := open(t, "call?name=everything_trigger-long-running-operation")
+		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/duration']"), "600"), chromedp.SetValue(chromedp.CSS("[id='a/steps']"), "1200"))
+		tab.click("button.first")
+		tab.wait(".badge", "running")
+		tab.wait(".notes li", "of 1200")
+		tab.looks("running")
+		tab.click("button.danger")
+		tab.wait(".badge", "cancelled")
+		tab.open("call")
+		tab.wait(".rows b", "everything_trigger-long-running-operation")
+		tab.accessible()
+		tab.looks("calls")
+	})
+	t.Run("what a hostile server sends is text", func(t *testing.T) {
+		tab := open(t, "")
+		harmless := func() {
+			t.Helper()
+			if evaluate[bool](tab, `"hacked" in window`) {
+				t.Fatalf("%s: a text of a server has run", tab.path())
+			}
+			if n := evaluate[int](tab, `document.querySelectorAll("main script, main img, main svg:not(.parts), main [onerror], main [onload], main [onclick], main [onfocus], main a[href^=javascript]").length`); n != 0 {
+				t.Errorf("%s: %d elements are a server's", tab.path(), n)
+			}
+			if text := tab.html(); strings.ContainsAny(text, "\u202e\u2066\u200b\x1b") || strings.ContainsRune(text, 0xE0041) {
+				t.Errorf("%s has hidden characters", tab.path())
+			}
+		}
+		for _, path := range []string{"catalogue?server=hostile", "catalogue?name=hostile_paint", "search?q=paint", "catalogue?kind=prompt&server=hostile", "catalogue?kind=resource&server=hostile"} {
+			tab.open(path)
+			harmless()
+		}
+		for _, path := range []string{"call?name=hostile_paint", "call?kind=prompt&name=hostile_greet", "call?kind=resource&name=javascript:window.hacked=1"} {
+			tab.open(path)
+			harmless()
+			tab.fits()
+			tab.click("form#form button.first")
+			tab.wait(".badge", "success")
+			tab.wait(".part pre", "<script>window.hacked=1</script>")
+			harmless()
+			tab.fits()
+		}
+		tab.open("call?name=hostile_paint")
+		tab.click("form#form button.first")
+		tab.wait(".part .dim", "it is no PNG, JPEG, GIF or WebP")
+		tab.wait(".grid td .hidden-char", "U+202E")
+		tab.wait(".part a[rel~=noreferrer]", "https://icons.example/x")
+		tab.looks("hostile-result")
+	})
+	t.Run("searching", func(t *testing.T) {
+		tab := open(t, "search")
+		tab.typed("list the files of a folder")
+		tab.wait(".hits b", "files_list_directory")
+		tab.wait(".key span", "meaning")
+		tab.open(tab.path()) // what comes late after a key counts as a move of the layout
+		tab.accessible()
+		tab.run(chromedp.Click(chromedp.CSS(".hits summary")))
+		tab.wait(".why-parts td", "by field:")
+		tab.fits()
+		tab.looks("search")
+	})
+	t.Run("words and vectors beside words alone", func(t *testing.T) {
+		tab := open(t, "")
+		const asked = "search?q=keep+in+mind+who+somebody+is+in+the+graph&compare=yes&limit=3"
+		await.Nil(t, func() error { // until the definitions have their vectors
+			tab.open(asked)
+			if why := tab.text("#hits"); strings.Contains(why, "no vectors") || !strings.Contains(evaluate[string](tab, `document.querySelector("#hits section")?.textContent ?? ""`), "meaning") {
+				return fmt.Errorf("by words: %s", why)
+			}
+			return nil
+		})
+		tab.wait("#hits section:first-child h2", "default, words and vectors")
+		tab.wait("#hits section:last-child h2", "default, words")
+		tab.lacks("#hits section:last-child h2", "vectors")
+		tab.wait("#hits section:first-child .why-parts th", "meaning")
+		tab.wait("#hits section:first-child .why-parts td", "33 × (0.5 × cosine with the query 0.")
+		tab.lacks("#hits section:last-child .why-parts th", "meaning")
+		if evaluate[bool](tab, `(([a, b]) => a.textContent === b.textContent)([...document.querySelectorAll("#hits section ol")])`) {
+			t.Error("both settings rank alike")
+		}
+		tab.accessible()
+		tab.fits()
+		tab.looks("compare-hybrid")
+	})
+	t.Run("two settings side by side, without script, and what should have come first", func(t *testing.T) {
+		tab := open(t, "search?q=add+observations&compare=yes&view2=notes")
+		tab.wait(".hits .tag", "1 place higher")
+		tab.accessible()
+		tab.fits()
+		tab.looks("compare")
+		tab.noScript()
+		tab.open("search?q=add+observations&compare=yes&by=words&view2=notes")
+		tab.wait("h2", "notes, words")
+		tab.wait(".hits .tag", "same place")
+		tab.run(chromedp.SetValue(chromedp.CSS("#tool"), "memory.add_observations"))
+		tab.click(".prefer button")
+		tab.wait(".note.good", "toolfinch eval --queries")
+		file := filepath.Join(h.home, "data", "queries.jsonl")
+		if text, err := os.ReadFile(file); err != nil || string(text) != `{"query":"add observations","relevant":["memory:add_observations"]}`+"\n" {
+			t.Errorf("noted: %s, %v", text, err)
+		}
+		if out, err := h.output(t, "eval", "--queries", file); err != nil || !strings.Contains(string(out), "queries") {
+			t.Errorf("eval: %s: %v", out, err)
+		}
+	})
+}
+
+// ready waits until every server is.
+func (b *tab) ready(h house) {
+	b.t.Helper()
+	b.logIn(h)
+	b.wait(".note.good", "Every server is ready")
+}
+
+// lacks waits until no element of the selector has the text.
+func (b *tab) lacks(selector, text string) {
+	b.t.Helper()
+	await.Nil(b.t, func() error {
+		found, err := chromedp.Run(b, chromedp.Evaluate[[]string](fmt.Sprintf("[...document.querySelectorAll(%q)].map((e) => e.textContent)", selector)))
+		if err != nil || strings.Contains(strings.Join(found, "\n"), text) {
+			return fmt.Errorf("%q, %v", found, err)
+		}
+		return nil
+	})
+}
+
+// typed is text that somebody types.
+func (b *tab) typed(text string) {
+	b.t.Helper()
+	for _, key := range text {
+		b.run(chromedp.KeyEvent(string(key)))
+	}
+}
+
+// searches goes to the search by its key, and types.
+func (b *tab) searches(text string) {
+	b.t.Helper()
+	b.pressed("/", kb.Backspace) // the key comes with a character here, which a real keyboard's does not once its key is taken
+	b.typed(text)
+}
+
+// The bearer of a key finds, sees and calls on the page what policies let it have over MCP,
+// and nothing else; and its calls are told of as the page's.
+func TestPageToolsOfAKey(t *testing.T) {
+	browser := newBrowser(t)
+	audit := filepath.Join(t.TempDir(), "audit.jsonl")
+	h := newHouse(t, upstreams(t, "memory"), map[string]any{
+		"auth": "keys", "audit": audit, "embedder": "BM25",
+		"policies": []string{`
+			permit (principal, action, resource);
+			forbid (principal, action, resource) when { resource.name == "create_entities" };
+			forbid (principal, action, resource == Tool::"memory.search_nodes");`},
+	})
+	at, _ := h.serveHTTP(t)
+	made, err := h.output(t, "key", "create", "team")
+	if err != nil {
+		t.Fatal(err)
+	}
+	browser.tab(t, at).ready(h)
+	tab := browser.tab(t, at)
+	tab.expect("404")
+	tab.expect("403")
+	tab.open("")
+	tab.run(chromedp.SetValue(chromedp.CSS("#key"), keyIn(t, made)))
+	tab.click("section.card button.first")
+	tab.wait("h1", "Overview")
+
+	tab.open("catalogue")
+	tab.wait("td a", "memory_read_graph")
+	tab.lacks("td a", "memory_create_entities")
+	tab.lacks("td a", "memory_search_nodes")
+	tab.open("search?q=search+nodes+in+the+graph")
+	tab.wait(".hits b", "memory_read_graph")
+	tab.lacks(".hits b", "memory_search_nodes")
+	tab.lacks("button", "should have come first")
+	for _, name := range []string{"memory_search_nodes", "memory_create_entities"} {
+		for _, view := range []string{"catalogue", "call"} {
+			tab.open(view + "?name=" + name)
+			tab.wait(".note.bad", "there is no tool")
+		}
+	}
+	tab.open("call?name=memory_read_graph")
+	tab.click("button.first")
+	tab.wait(".badge", "success")
+	lines := h.logged(t, "tool.call")
+	if len(lines) != 1 || !strings.Contains(lines[0], `"key|team"`) || !strings.Contains(lines[0], `"transport":"ui"`) {
+		t.Errorf("the audit log has %s", lines)
+	}
+
+	owner := browser.tab(t, at)
+	owner.logIn(h)
+	owner.open("catalogue?name=memory_search_nodes")
+	owner.wait("dd", "hidden from the key team")
+	owner.click("dd a[href*=about]")
+	owner.wait("form .note.bad", "denied: call memory.search_nodes")
+	if about := evaluate[string](owner, "document.getElementById('about').value"); about != "memory_search_nodes" {
+		t.Errorf("the question is about %q", about)
+	}
+}
+
+// keyIn is the API key in what key create prints.
+func keyIn(t *testing.T, out []byte) string {
+	t.Helper()
+	for _, word := range strings.Fields(string(out)) {
+		if strings.HasPrefix(word, "tfkey_") {
+			return word
+		}
+	}
+	t.Fatalf("no key: %s", out)
+	return ""
+}

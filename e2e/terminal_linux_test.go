@@ -1,0 +1,196 @@
+package e2e_test
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	"toolfinch/internal/await"
+	"toolfinch/rawjson"
+	"toolfinch/web"
+)
+
+// openTerminal returns the two ends of a pseudo-terminal of 100 columns: what a program has,
+// and what a person sees of it.
+func openTerminal(t *testing.T) (inside, outside *os.File) {
+	t.Helper()
+	outside, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
+	if err != nil {
+		t.Skip("there are no pseudo-terminals:", err)
+	}
+	t.Cleanup(func() { outside.Close() })
+	fd := int(outside.Fd())
+	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
+	if err == nil {
+		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
+	}
+	if err == nil {
+		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 100})
+	}
+	if err == nil {
+		inside, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
+	}
+	if err != nil {
+		t.Skip("there are no pseudo-terminals:", err)
+	}
+	t.Cleanup(func() { inside.Close() })
+	return inside, outside
+}
+
+// A person at a terminal is told what is served and what to do next; an agent, or what
+// reads the log, is not.
+func TestServeOnATerminal(t *testing.T) {
+	dir := t.TempDir()
+	config := filepath.Join(dir, "toolfinch.yaml")
+	text := "data_dir: data\nauth: keys\ntool_views:\n  small: {tools: {clock: {current_time: {}}}}\nmcp_servers:\n  clock: {command: toolfinch, args: [demo-server, clock, demo]}\n"
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		name, args  string
+		typed       bool // standard input is the terminal, too
+		wants, nots []string
+	}{
+		{"HTTP", "--port 0", false, []string{
+			`toolfinch \S+  toolfinch.yaml`, `(?m)^  serves +http://127\.0\.0\.1:\d+/mcp +the views together`, `(?m)^ +http://127\.0\.0\.1:\d+/mcp/small +the view small`,
+			`(?m)^  servers +1 server +clock`, `(?m)^  tools +`, `(?m)^  page     http://127\.0\.0\.1:\d+/ui/login\?link=[A-Z0-9]+\n +lets one browser in, .*; toolfinch ui makes another$`, `(?m)^  toolfinch connect +`, `(?m)^  toolfinch status --watch +`, `(?m)^  Ctrl-C +ends it`,
+		}, []string{"msg=serving", "msg=listening"}},
+		{"HTTP at every address", "--listen 0.0.0.0:0", false, []string{`(?m)^  serves +http://127\.0\.0\.1:\d+/mcp +the views together`, `(?m)^ +and at the other addresses of this machine$`}, nil},
+		{"stdio, by a person", "", true, []string{`(?m)^  serves +standard input and output`, `An MCP client is waited for`, `toolfinch serve --port 8080`}, []string{"msg=serving", "/mcp"}},
+		{"stdio, by an agent that shows the log", "", false, []string{"msg=serving"}, []string{"Ctrl-C"}},
+		{"for what reads the log", "--port 0 --log-format json", true, []string{`"msg":"listening"`}, []string{"Ctrl-C"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			inside, outside := openTerminal(t)
+			seen := &await.Log{}
+			go io.Copy(seen, outside)
+			ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
+			defer cancel()
+			cmd := exec.CommandContext(ctx, program(t), append([]string{"serve", "--config", config}, strings.Fields(test.args)...)...)
+			cmd.Dir, cmd.Stderr = dir, inside
+			quiet, agent, err := os.Pipe() // an agent that says nothing
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer agent.Close()
+			defer quiet.Close()
+			cmd.Stdin = quiet
+			if test.typed {
+				cmd.Stdin = inside
+			}
+			cmd.WaitDelay = await.Bound
+			if err := cmd.Start(); err != nil {
+				t.Fatal(err)
+			}
+			await.Nil(t, func() error {
+				for _, want := range test.wants {
+					if !regexp.MustCompile(want).MatchString(plainly(seen)) {
+						return fmt.Errorf("%s is not shown:\n%s", want, plainly(seen))
+					}
+				}
+				return nil
+			})
+			_ = cmd.Process.Signal(syscall.SIGTERM)
+			if err := cmd.Wait(); err != nil {
+				t.Errorf("it ended with %v", err)
+			}
+			for _, not := range test.nots {
+				if strings.Contains(plainly(seen), not) {
+					t.Errorf("%s is shown:\n%s", not, plainly(seen))
+				}
+			}
+		})
+	}
+}
+
+// Who closes the terminal ends what serves there; SIGHUP alone has the configuration read again.
+func TestServeEndsWithItsTerminal(t *testing.T) {
+	inside, outside := openTerminal(t)
+	dir := t.TempDir()
+	config := filepath.Join(dir, "toolfinch.yaml")
+	if err := os.WriteFile(config, []byte("data_dir: data\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(t), "serve", "--config", config, "--port", "0")
+	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, inside, inside, inside
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	inside.Close()
+	seen := ""
+	shown := func(text string) { // nobody reads it when it is closed: that would keep it open
+		for buffer := make([]byte, 4096); !strings.Contains(seen, text); {
+			n, err := outside.Read(buffer)
+			if err != nil {
+				t.Fatalf("%q is not shown: %v\n%s", text, err, seen)
+			}
+			seen += string(buffer[:n])
+		}
+	}
+	shown("Ctrl-C")
+	_ = cmd.Process.Signal(syscall.SIGHUP)
+	shown("configuration reloaded")
+	outside.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("it ended with %v", err)
+	}
+}
+
+// plainly is what a terminal shows, without colours.
+func plainly(seen *await.Log) string {
+	return regexp.MustCompile(`\x1b\[[0-9;]*m|\r`).ReplaceAllString(seen.String(), "")
+}
+
+// On a terminal status --watch draws in place, on a screen of its own, which is gone after
+// Ctrl-C.
+func TestStatusIsDrawnInPlace(t *testing.T) {
+	asked := make(chan struct{}, 1000)
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		asked <- struct{}{}
+		status := web.Status{Version: "1.2.3", Started: time.Now(), Now: time.Now()}
+		for n := range 60 { // more than a screen has
+			status.Servers = append(status.Servers, web.ServerStatus{Upstream: web.Upstream{Name: fmt.Sprintf("server-%d", n), State: "ready"}})
+		}
+		_ = rawjson.Write(w, status, "")
+	}))
+	defer server.Close()
+	inside, outside := openTerminal(t)
+	seen := &await.Log{}
+	go io.Copy(seen, outside)
+	ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
+	defer cancel()
+	cmd := exec.CommandContext(ctx, program(t), "status", "--watch", "--interval", "200ms", "--url", server.URL)
+	cmd.Stdout, cmd.Stderr = inside, inside
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		await.Value(t, asked)
+	}
+	await.True(t, func() bool { return strings.Count(seen.String(), "\x1b[H") >= 2 })
+	if text := seen.String(); !strings.HasPrefix(text, "\x1b[?1049h") || strings.Contains(text, "\x1b[?1049l") || !regexp.MustCompile(`\.\.\. and \d+ more lines`).MatchString(text) {
+		t.Errorf("it is not drawn in place, or not cut to the screen: %q", text)
+	}
+	_ = cmd.Process.Signal(os.Interrupt)
+	if _ = cmd.Wait(); cmd.ProcessState.ExitCode() != 130 {
+		t.Errorf("it ended with %v", cmd.ProcessState)
+	}
+	await.True(t, func() bool {
+		return regexp.MustCompile(`\x1b\[\?1049l.*interrupted: it runs on`).MatchString(seen.String())
+	})
+}

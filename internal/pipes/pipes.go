@@ -1,0 +1,113 @@
+// Package pipes lets tests serve HTTP over pipes in memory, because a bubble of
+// testing/synctest takes no sockets. Only tests import it.
+package pipes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+)
+
+var (
+	hosts sync.Map // *listener by its host
+	last  atomic.Int64
+)
+
+// Install has clones of http.DefaultTransport dial listeners of this package, and others as ever.
+func Install() { http.DefaultTransport.(*http.Transport).DialContext = Dial }
+
+// NewServer returns a server over pipes. It ends with its test.
+func NewServer(t testing.TB, handler http.Handler) *httptest.Server {
+	t.Helper()
+	s := httptest.NewUnstartedServer(handler)
+	_ = s.Listener.Close()
+	s.Listener = Listen(NewHost())
+	s.Start()
+	t.Cleanup(s.Close)
+	t.Cleanup(s.CloseClientConnections)
+	return s
+}
+
+// NewHost returns a host that nobody has listened at.
+func NewHost() string { return fmt.Sprintf("s%d.pipe", last.Add(1)) }
+
+// Listen listens at a host, whose name ends in .pipe.
+func Listen(host string) net.Listener {
+	l := &listener{host: host, accepted: make(chan net.Conn), closed: make(chan struct{})}
+	hosts.Store(host, l)
+	return l
+}
+
+// Dial dials a listener of this package, and any other address as ever.
+func Dial(ctx context.Context, network, address string) (net.Conn, error) {
+	host, _, _ := net.SplitHostPort(address)
+	if !strings.HasSuffix(host, ".pipe") {
+		return new(net.Dialer).DialContext(ctx, network, address)
+	}
+	refused := &net.OpError{Op: "dial", Net: "pipe", Err: syscall.ECONNREFUSED}
+	found, ok := hosts.Load(host)
+	if !ok {
+		return nil, refused
+	}
+	l := found.(*listener)
+	here, there := net.Pipe()
+	select {
+	case l.accepted <- end{there}:
+		return end{here}, nil
+	case <-l.closed:
+		return nil, refused
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}
+
+// end is an end of a connection, whose errors are those of one over TCP.
+type end struct{ net.Conn }
+
+func (e end) Write(b []byte) (int, error) {
+	n, err := e.Conn.Write(b)
+	if errors.Is(err, io.ErrClosedPipe) {
+		err = &net.OpError{Op: "write", Net: "pipe", Err: syscall.EPIPE}
+	}
+	return n, err
+}
+
+type listener struct {
+	host     string
+	accepted chan net.Conn
+	closed   chan struct{}
+	once     sync.Once
+}
+
+func (l *listener) Accept() (net.Conn, error) {
+	select {
+	case c := <-l.accepted:
+		return c, nil
+	case <-l.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (l *listener) Close() error {
+	l.once.Do(func() {
+		hosts.CompareAndDelete(l.host, l)
+		close(l.closed)
+	})
+	return nil
+}
+
+func (l *listener) Addr() net.Addr { return address(l.host) }
+
+type address string
+
+func (address) Network() string  { return "pipe" }
+func (a address) String() string { return string(a) + ":80" }

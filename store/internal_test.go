@@ -1,0 +1,250 @@
+package store
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	_ "toolfinch/internal/await" // other processes are waited for as on a busy machine
+	"toolfinch/internal/leeway"
+	"toolfinch/tool"
+)
+
+// These tests need what only the package has: its connection, whose settings make a disk full and a wait short.
+
+func open(t *testing.T, dir string, log *bytes.Buffer) *Store {
+	t.Helper()
+	s, err := Open(t.Context(), dir, slog.New(slog.NewTextHandler(log, nil)))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { s.Close() })
+	return s
+}
+
+func (s *Store) exec(t *testing.T, statement string) {
+	t.Helper()
+	if _, err := s.db.Exec(statement); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// list stores a server with n tools.
+func list(t *testing.T, s *Store, server string, n int) error {
+	t.Helper()
+	var defs []*tool.Def
+	for i := range n {
+		def, err := tool.ParseDef(server, []byte(`{"name":"`+strings.Repeat("t", i+1)+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defs = append(defs, def)
+	}
+	_, err := s.PutServer(t.Context(), Upstream{Name: server}, defs, nil)
+	return err
+}
+
+// stays checks that only the one tool of s is stored, and that more can be.
+func stays(t *testing.T, s *Store) {
+	t.Helper()
+	if got, err := s.Tools(t.Context()); err != nil || len(got) != 1 || got[0].ID.Server != "s" {
+		t.Errorf("stored are %v, %v", got, err)
+	}
+}
+
+func TestAFullDiskFailsTheWriteAndNothingElse(t *testing.T) {
+	s := open(t, t.TempDir(), new(bytes.Buffer))
+	if err := list(t, s, "s", 1); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(t, `PRAGMA max_page_count = 1`) // no smaller than it is: no page more
+	if err := list(t, s, "many", 300); err == nil || !strings.HasPrefix(err.Error(), "store: put server many: ") {
+		t.Errorf("got %v", err)
+	}
+	stays(t, s)
+	s.exec(t, `PRAGMA max_page_count = 1000000`)
+	if err := list(t, s, "many", 300); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestALockedDatabaseFailsTheWriteAndNothingElse(t *testing.T) {
+	dir := t.TempDir()
+	s, other := open(t, dir, new(bytes.Buffer)), open(t, dir, new(bytes.Buffer))
+	if err := list(t, s, "s", 1); err != nil {
+		t.Fatal(err)
+	}
+	s.exec(t, `PRAGMA busy_timeout = 1`)
+	tx, err := other.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := list(t, s, "t", 0); !busy(err) {
+		t.Errorf("got %v", err)
+	}
+	stays(t, s)
+	if err := errors.Join(tx.Rollback(), list(t, s, "t", 1)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// What is forgotten while somebody reads may stay in the file, which costs one warning.
+func TestForgettingWhileSomebodyReadsSaysWhatStays(t *testing.T) {
+	dir := t.TempDir()
+	var log bytes.Buffer
+	s, reader := open(t, dir, &log), open(t, dir, new(bytes.Buffer))
+	s.exec(t, "PRAGMA busy_timeout = 1")
+	if err := s.Usage().PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "s", Name: "t"}, Count: 1, At: time.UnixMilli(0)}); err != nil {
+		t.Fatal(err)
+	}
+	rows, err := reader.db.Query(selectLearned)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	if !rows.Next() {
+		t.Fatal("nothing to read")
+	}
+	if n, err := s.Usage().ForgetLearned(t.Context(), "", ""); n != 1 || err != nil {
+		t.Errorf("forgot %d, %v", n, err)
+	}
+	if strings.Count(log.String(), "level=WARN") != 1 {
+		t.Errorf("log: %s", &log)
+	}
+}
+
+// openAgain opens a database without waiting for anybody.
+func openAgain(t *testing.T, dir string) error {
+	t.Helper()
+	lock, err := openLock(t.Context(), filepath.Join(dir, lockName))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer lock.Close()
+	db, err := openOrReplace(t.Context(), filepath.Join(dir, fileName), lock, 0, slog.New(slog.DiscardHandler))
+	if err == nil {
+		err = db.Close()
+	}
+	return err
+}
+
+// To make a database and to read it takes as long as it takes: only others are not waited for.
+func TestASlowMachineOpensItsDatabase(t *testing.T) {
+	dir := t.TempDir()
+	for range 2 { // it is made, and it is there
+		if err := openAgain(t, dir); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+func TestADatabaseInUseIsNeverMoved(t *testing.T) {
+	dir := t.TempDir()
+	user := open(t, dir, new(bytes.Buffer))
+	tx, err := user.db.Begin()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := openAgain(t, dir); err != nil {
+		t.Errorf("while somebody writes: %v", err)
+	}
+	if err := tx.Rollback(); err != nil {
+		t.Fatal(err)
+	}
+	user.exec(t, `PRAGMA user_version = 1000`)
+	if err := openAgain(t, dir); !errors.Is(err, errNewer) || !strings.Contains(err.Error(), "another process is using it") {
+		t.Errorf("of a newer version: %v", err)
+	}
+	if now, err := os.Stat(user.path); err != nil || !os.SameFile(now, user.file) {
+		t.Errorf("the database in use was replaced: %v", err)
+	}
+}
+
+// A snapshot of an older version is brought to this one, and cannot be written to.
+func TestSnapshotsOfOtherVersions(t *testing.T) {
+	for version, want := range map[string]error{"1": nil, "999": errNewer} {
+		path := filepath.Join(t.TempDir(), "snapshot.db")
+		statements, err := os.ReadFile(filepath.Join("testdata", "version1.sql"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		db, err := sql.Open("sqlite", path)
+		if err == nil {
+			_, err = db.Exec(string(statements) + `;PRAGMA user_version = ` + version)
+		}
+		if err := errors.Join(err, db.Close()); err != nil {
+			t.Fatal(err)
+		}
+		db, _, err = openSnapshot(t.Context(), path)
+		if !errors.Is(err, want) {
+			t.Errorf("of version %s: %v", version, err)
+		}
+		if err == nil {
+			if _, err := db.Exec(`DELETE FROM servers`); err == nil {
+				t.Error("it can be written to")
+			}
+			_ = db.Close()
+		}
+	}
+}
+
+// A connection may hang while that of the watch does not: a method ends after a minute.
+func TestAMethodEnds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		p := &remote{within: maxMethod}
+		p.up, p.drop = context.WithCancelCause(t.Context())
+		d := &database{remote: p}
+		hang := func(ctx context.Context, _ *sql.DB) error { <-ctx.Done(); return ctx.Err() }
+		began := time.Now()
+		if err := d.read(t.Context(), hang); !errors.Is(err, errSilent) || !Passes(err) || time.Since(began) != maxMethod { // by the bubble's clock
+			t.Errorf("%v after %s", err, time.Since(began))
+		}
+		var away *Away
+		go p.gone(&Away{Err: errors.New("it is gone")})
+		if err := d.read(t.Context(), hang); !errors.As(err, &away) {
+			t.Errorf("when the database goes away: %v", err)
+		}
+		if err := d.read(t.Context(), hang); !errors.As(err, &away) {
+			t.Errorf("while it is away: %v", err)
+		}
+	})
+}
+
+// A host that takes connections and never answers costs a command some seconds whatever the URL is, and one line.
+func TestASilentHost(t *testing.T) {
+	for at, want := range map[string]time.Duration{"postgres://u@a/d": leeway.Of(connectWait), "postgres://u@a,b/d": leeway.Of(connectWait), "postgres://u@a/d?connect_timeout=30": 30 * time.Second} {
+		synctest.Test(t, func(t *testing.T) {
+			config, err := configOf(at)
+			if err != nil {
+				t.Fatal(err)
+			}
+			hosts := len(hosts(config))
+			config.LookupFunc = func(_ context.Context, host string) ([]string, error) { return []string{host}, nil }
+			config.DialFunc = func(context.Context, string, string) (net.Conn, error) {
+				ours, theirs := net.Pipe()
+				go func() { _, _ = theirs.Read(make([]byte, 100)) }()
+				return ours, nil
+			}
+			began := time.Now()
+			_, err = pgx.ConnectConfig(t.Context(), config)
+			said := unconnected(err).Error()
+			if took := time.Since(began); took != want*time.Duration(hosts) { // by the bubble's clock
+				t.Errorf("%s took %s", at, took)
+			}
+			if strings.Contains(said, "\n") || strings.Count(said, "no answer within "+want.String()) != hosts || !strings.Contains(said, "; check that it runs") {
+				t.Errorf("%s: %s", at, said)
+			}
+		})
+	}
+}

@@ -65,11 +65,7 @@ func embedding(dataDir string, settings embed.Settings, servers ...upstream.Sett
 // openWith opens a proxy with an embedder.
 func openWith(t *testing.T, dataDir string, settings embed.Settings, servers ...upstream.Settings) *proxy.Proxy {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), embedding(dataDir, settings, servers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return opened(t, embedding(dataDir, settings, servers...))
 }
 
 // endpoint stands for a server with OpenAI's embeddings API whose vectors mean
@@ -271,12 +267,7 @@ func TestMetricsOfTheEmbedder(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			config := embedding(folder(t), test.settings, settings("shop", up.URL))
 			config.REST = true
-			p, err := proxy.Open(t.Context(), config)
-			if err != nil {
-				t.Fatal(err)
-			}
-			url := run(t, p)
-			await.Value(t, p.Ready())
+			_, url := ready(t, config)
 			await.True(t, func() bool {
 				text := curl(t, url, "GET", "/metrics", "").body
 				return !slices.ContainsFunc(test.want, func(line string) bool { return !strings.Contains(text, line+"\n") })

@@ -23,13 +23,7 @@ func openScripts(t testing.TB, pinned []string, scripts ...*script) (*proxy.Prox
 		s.settings.ConnectTimeout = cmp.Or(s.settings.ConnectTimeout, await.Bound) // the machine may be busy
 		config.Servers = append(config.Servers, s.settings)
 	}
-	p, err := proxy.Open(t.Context(), changing(config))
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := run(t, p)
-	await.Value(t, p.Ready())
-	return p, url
+	return ready(t, changing(config))
 }
 
 // meeting is a client of one era that meets a server of one era.

@@ -108,8 +108,7 @@ func TestPlainSearch(t *testing.T) {
 
 func TestADirectViewListsAllItsTools(t *testing.T) {
 	up := shop(t, "shop", "hat", "coat", "shoe")
-	scripts := []*script{up}
-	p, url := openViews(t, "", configOf(t, scripts, everything("all", view.ExposureDirect)))
+	p, url := openViews(t, "", configOf(t, []*script{up}, everything("all", view.ExposureDirect)))
 	for _, modern := range []bool{false, true} {
 		t.Run(kind{modern: modern}.String(), func(t *testing.T) {
 			up.changes(t, p, goods("hat", "coat", "shoe")...)
@@ -139,10 +138,9 @@ func TestADirectViewListsAllItsTools(t *testing.T) {
 // clients, which have none, share one decision.
 func TestAClientIsListedAllToolsWhileTheyCostLittle(t *testing.T) {
 	up := shop(t, "shop", "hat")
-	scripts := []*script{up}
 	auto := everything("auto", view.ExposureAuto)
 	auto.DirectBelow = 300
-	p, url := openViews(t, "", configOf(t, scripts, auto))
+	p, url := openViews(t, "", configOf(t, []*script{up}, auto))
 	items := func(n int) (names []string) {
 		for i := range n {
 			names = append(names, fmt.Sprintf("item%02d", i))
@@ -240,11 +238,10 @@ func TestAnAutoViewDoesNotWaitForAServerThatIsGone(t *testing.T) {
 
 func TestTheSearchTrioAnswers(t *testing.T) {
 	shopping, zoo := shop(t, "shop", "hat", "coat"), shop(t, "zoo", "lion")
-	scripts := []*script{shopping, zoo}
 	search, each := everything("my.view", view.ExposureSearch), everything("each", view.ExposureSearchPerServer)
 	search.Description = "Things to wear. And animals."
 	search.Tools = []view.UpstreamTools{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "headgear"}}}}
-	p, url := openViews(t, "", configOf(t, scripts, search, each))
+	p, url := openViews(t, "", configOf(t, []*script{shopping, zoo}, search, each))
 	for _, test := range []struct {
 		view string
 		asks []string
@@ -323,8 +320,7 @@ func contents(result json.RawMessage) (texts []string, structured string) {
 
 func TestToolsAreRegisteredForTheirOwnSession(t *testing.T) {
 	up := shop(t, "shop", "hat", "coat", "shoe")
-	scripts := []*script{up}
-	p, url := openViews(t, "", configOf(t, scripts, everything("x", view.ExposureRetrieve), everything("y", view.ExposureRetrieve)))
+	p, url := openViews(t, "", configOf(t, []*script{up}, everything("x", view.ExposureRetrieve), everything("y", view.ExposureRetrieve)))
 	sessions := map[string]*rawClient{}
 	for name, in := range map[string]string{"one of x": "x", "another of x": "x", "one of y": "y", "of default": "default"} {
 		sessions[name] = viewClient(t, p, url, in, false)
@@ -352,7 +348,6 @@ func TestALargeResultIsReadByItsOwnSession(t *testing.T) {
 	up.list("tools", `{"name":"dump","inputSchema":{"type":"object"},"outputSchema":{"type":"object"}}`)
 	long := strings.Repeat("line of the dump\\n", 2000) + "the end"
 	up.on("tools/call", func(r *request) { r.result(`{"content":[{"type":"text","text":"` + long + `"}]}`) })
-	scripts := []*script{up}
 	var views []view.Settings
 	for _, exposure := range []view.Exposure{view.ExposureDirect, view.ExposureRetrieve, view.ExposureSearch} {
 		kept := everything("kept-"+string(exposure), exposure)
@@ -360,7 +355,7 @@ func TestALargeResultIsReadByItsOwnSession(t *testing.T) {
 		views = append(views, kept)
 	}
 	views = append(views, everything("whole", view.ExposureDirect))
-	p, url := openViews(t, "", configOf(t, scripts, views...))
+	p, url := openViews(t, "", configOf(t, []*script{up}, views...))
 
 	if c := viewClient(t, p, url, "whole", false); slices.Contains(c.listed(), "read_output") || len(c.ask("tools/call", toolCall("big_dump", `{}`)).Result) < len(long) {
 		t.Error("a view that keeps nothing cuts a result, or offers to read on")
@@ -410,9 +405,8 @@ func TestAViewThatChangesNothingKeepsEveryByte(t *testing.T) {
 	up.list("resources", `{"uri":"file:///r","name":"r","size":9007199254740993}`)
 	up.list("resourceTemplates", `{"uriTemplate":"t://{x}","name":"t","u":1e400}`)
 	up.on("tools/call", func(r *request) { r.result(result) })
-	scripts := []*script{up}
 	same := everything("same", view.ExposureRetrieve)
-	p, url := openViews(t, "", configOf(t, scripts, same, everything("direct", view.ExposureDirect)))
+	p, url := openViews(t, "", configOf(t, []*script{up}, same, everything("direct", view.ExposureDirect)))
 	usual, other, direct := viewClient(t, p, url, "default", false), viewClient(t, p, url, "same", false), viewClient(t, p, url, "direct", false)
 	for _, ask := range []struct{ method, params string }{
 		{"tools/list", `{}`}, {"prompts/list", `{}`}, {"resources/list", `{}`}, {"resources/templates/list", `{}`},
@@ -440,8 +434,7 @@ func TestViewsShareWhatAServerTells(t *testing.T) {
 	up := newScript(t, "up", false, false)
 	up.list("tools", `{"name":"x"}`)
 	up.list("resources", `{"uri":"file:///r","name":"r"}`)
-	scripts := []*script{up}
-	p, url := openViews(t, "", configOf(t, scripts, everything("x", view.ExposureDirect), everything("y", view.ExposureSearch)))
+	p, url := openViews(t, "", configOf(t, []*script{up}, everything("x", view.ExposureDirect), everything("y", view.ExposureSearch)))
 	x, y, bystander := viewClient(t, p, url, "x", false), viewClient(t, p, url, "y", false), viewClient(t, p, url, "default", false)
 
 	t.Run("subscriptions", func(t *testing.T) {

@@ -213,8 +213,8 @@ func (c *rawClient) byName(meta, key string, id func(tool string) string) way {
 }
 
 // A tool of a server shop has two names.
-func asExposed(tool string) string   { return tool }
-func asID(tool string) string { return strings.Replace(tool, "_", ".", 1) }
+func asExposed(tool string) string { return tool }
+func asID(tool string) string      { return strings.Replace(tool, "_", ".", 1) }
 
 func (c *rawClient) ways(callers ...string) (all []way) {
 	all = append(all,
@@ -298,7 +298,6 @@ func throughTheGate(t *testing.T, up *script, c *rawClient, ways []way, tool, ot
 func TestTheGateHoldsHoweverAToolIsCalled(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
-	scripts := []*script{up}
 	var views []view.Settings
 	for name, exposure := range map[string]view.Exposure{
 		view.Default: view.ExposureRetrieve, "auto": view.ExposureAuto, "find": view.ExposureSearch, "each": view.ExposureSearchPerServer,
@@ -309,7 +308,7 @@ func TestTheGateHoldsHoweverAToolIsCalled(t *testing.T) {
 		}
 		views = append(views, v)
 	}
-	config := configOf(t, scripts, views...)
+	config := configOf(t, []*script{up}, views...)
 	config.REST = true
 	p, url := openViews(t, "", config)
 	callers := map[string]string{view.Default: "call_tool", "auto": "call_tool", "find": "find_call_tool", "each": "shop_call_tool"}
@@ -349,8 +348,7 @@ func TestTheGateHoldsHoweverAToolIsCalled(t *testing.T) {
 func TestTheGateHoldsForEachOfTheSplitCallTools(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
-	scripts := []*script{up}
-	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample))
+	config := configOf(t, []*script{up}, gated(view.Default, view.ExposureRetrieve, ample))
 	config.CallTool = configs.CallToolSplit
 	p, url := openViews(t, "", config)
 	for caller, tool := range map[string]string{"call_tool_read": "shop_look", "call_tool_write": "shop_put", "call_tool_destructive": "shop_burn"} {
@@ -373,12 +371,11 @@ func TestTheGateHoldsForEachOfTheSplitCallTools(t *testing.T) {
 func TestStepsOfTheOwnersToolsPassTheGate(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
-	scripts := []*script{up}
 	v := gated("own", view.ExposureRetrieve, ample)
 	v.Composites = []view.Composite{{Name: "both", Steps: []view.Step{
 		{Key: "a", Tool: "shop.look", Args: []byte(`{"size":1}`)}, {Key: "b", Tool: "shop.burn", Args: []byte(`{"size":2}`)},
 	}}}
-	p, url := openViews(t, "", configOf(t, scripts, v))
+	p, url := openViews(t, "", configOf(t, []*script{up}, v))
 	c := viewClient(t, p, url, "own", false)
 	c.calls(t, "the session", "both", false)
 	if got := c.provisions(t, "both"); !slices.Equal(idsOf(got, "provisioned"), []string{"both"}) {
@@ -394,10 +391,9 @@ func TestStepsOfTheOwnersToolsPassTheGate(t *testing.T) {
 func TestPromptsResourcesAndPinnedToolsAreNotGated(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
-	scripts := []*script{up}
 	v := gated(view.Default, view.ExposureRetrieve, view.Gating{MaxTools: 1, MaxTokens: 10_000})
 	v.ProxyTool = "proxy"
-	config := configOf(t, scripts, v)
+	config := configOf(t, []*script{up}, v)
 	config.Pinned = []string{"shop_look"}
 	p, url := openViews(t, "", config)
 	for _, modern := range []bool{false, true} {
@@ -433,8 +429,7 @@ func TestPromptsResourcesAndPinnedToolsAreNotGated(t *testing.T) {
 func TestListsOfGatedViews(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
-	scripts := []*script{up}
-	p, url := openViews(t, "", configOf(t, scripts,
+	p, url := openViews(t, "", configOf(t, []*script{up},
 		gated(view.Default, view.ExposureRetrieve, ample), gated("auto", view.ExposureAuto, ample),
 		gated("find", view.ExposureSearch, ample), gated("each", view.ExposureSearchPerServer, ample)))
 	trio := func(prefix string) []string {
@@ -522,8 +517,7 @@ func userClient(t testing.TB, p *proxy.Proxy, url, user string, modern bool) *ra
 func TestAPrincipalHasOneSetInAllItsSessions(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
-	scripts := []*script{up}
-	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample))
+	config := configOf(t, []*script{up}, gated(view.Default, view.ExposureRetrieve, ample))
 	config.PrincipalHeader, config.REST = "X-User", true
 	p, url := openViews(t, "", config)
 	clients := map[string]*rawClient{
@@ -580,20 +574,6 @@ func TestAPrincipalHasOneSetInAllItsSessions(t *testing.T) {
 		}
 	}
 
-	t.Run("what one session gives back the others lose", func(t *testing.T) {
-		for _, c := range clients {
-			c.clear()
-		}
-		clients["ann, stateless"].does(t, "unprovision_tools", `{"tool_ids":["shop_look"]}`)
-		for who, c := range clients {
-			c.calls(t, who, "shop_look", false)
-			if strings.HasPrefix(who, "ann") {
-				c.hears("notifications/tools/list_changed", nil)
-			} else if n := len(c.got("notifications/tools/list_changed")); n > 0 {
-				t.Errorf("%s heard of it %d times", who, n)
-			}
-		}
-	})
 	t.Run("nobody's set is everybody's who is nobody, and not listed", func(t *testing.T) {
 		clients["nobody"].provisions(t, "shop_put")
 		for who, c := range clients {
@@ -617,25 +597,12 @@ func TestAPrincipalHasOneSetInAllItsSessions(t *testing.T) {
 			}
 		}
 	})
-	t.Run("a set survives the end of its sessions", func(t *testing.T) {
-		c := userClient(t, p, url, "cleo", false)
-		c.provisions(t, "shop_burn")
-		if got := status(t, http.MethodDelete, c.url, c.id); got != http.StatusNotFound {
-			t.Errorf("DELETE by nobody: status %d", got)
-		}
-		if got := status(t, http.MethodDelete, c.url, c.id, "X-User", "cleo"); got/100 != 2 {
-			t.Fatalf("DELETE: status %d", got)
-		}
-		c.id = ""
-		userClient(t, p, url, "cleo", false).calls(t, "cleo come back", "shop_burn", true)
-	})
 }
 
 func TestTheSetOfASessionEndsWithIt(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
-	scripts := []*script{up}
-	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample))
+	config := configOf(t, []*script{up}, gated(view.Default, view.ExposureRetrieve, ample))
 	config.REST = true
 	p, url := openViews(t, "", config)
 	c, other := viewClient(t, p, url, view.Default, false), viewClient(t, p, url, view.Default, false)
@@ -662,10 +629,7 @@ func TestTheSetOfASessionEndsWithIt(t *testing.T) {
 // serveUntil runs a proxy until stop.
 func serveUntil(t *testing.T, config *configs.Config) (p *proxy.Proxy, url string, stop func()) {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p = opened(t, config)
 	url, stop = runUntil(t, p)
 	return p, url, stop
 }
@@ -673,8 +637,7 @@ func serveUntil(t *testing.T, config *configs.Config) (p *proxy.Proxy, url strin
 func TestSetsSurviveARestart(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
-	scripts := []*script{up}
-	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample), gated("other", view.ExposureRetrieve, ample))
+	config := configOf(t, []*script{up}, gated(view.Default, view.ExposureRetrieve, ample), gated("other", view.ExposureRetrieve, ample))
 	config.PrincipalHeader = "X-User"
 	t.Run("before", func(t *testing.T) {
 		p, url, stop := serveUntil(t, config)
@@ -718,8 +681,7 @@ func TestForgedIDsAreRefused(t *testing.T) {
 	up := wares(t)
 	up.list("tools", append(up.lists["tools"], `{"name":"look_up_all","description":"Looks up all"}`)...)
 	one, two := shop(t, "a", "b_c"), shop(t, "a_b", "c") // both would be a_b_c
-	scripts := []*script{up, one, two}
-	config := configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample))
+	config := configOf(t, []*script{up, one, two}, gated(view.Default, view.ExposureRetrieve, ample))
 	config.REST = true
 	p, url := openViews(t, "", config)
 	c := viewClient(t, p, url, view.Default, false)
@@ -780,9 +742,8 @@ func TestForgedIDsAreRefused(t *testing.T) {
 func TestReloadsChangeTheGate(t *testing.T) {
 	t.Parallel()
 	up := wares(t)
-	scripts := []*script{up}
 	open := everything(view.Default, view.ExposureRetrieve)
-	config := configOf(t, scripts, open)
+	config := configOf(t, []*script{up}, open)
 	config.PrincipalHeader, config.REST = "X-User", true
 	p, url := openViews(t, "", config)
 	c, ann := viewClient(t, p, url, view.Default, false), userClient(t, p, url, "ann", true)

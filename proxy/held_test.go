@@ -10,7 +10,6 @@ import (
 	"testing"
 
 	"toolfinch/configs"
-	"toolfinch/internal/await"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/trust/inbound"
@@ -238,12 +237,7 @@ func TestADecisionOfAnotherProcessIsTakenIn(t *testing.T) {
 	config := configOf(t, []*script{s}, everything("direct", view.ExposureDirect))
 	config.Changes = nil
 	var log journal
-	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(slog.New(slog.NewJSONHandler(&log, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := run(t, p)
-	await.Value(t, p.Ready())
+	p, url := ready(t, config, proxy.WithLogger(slog.New(slog.NewJSONHandler(&log, nil))))
 	turn()
 	has(t, p, "direct", "shop_coat")
 	reports, decide := approver(t, config)

@@ -14,8 +14,6 @@ import (
 	"strings"
 	"testing"
 	"time"
-
-	"toolfinch/proxy"
 )
 
 // Every limit of what clients can make grow has a metric and a row in the
@@ -51,10 +49,7 @@ func TestIdleConnectionsAreClosed(t *testing.T) {
 	t.Parallel()
 	config := configFor(folder(t))
 	config.HTTP.IdleTime = 10 * time.Millisecond
-	p, err := proxy.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := opened(t, config)
 	conn, err := net.Dial("tcp", strings.TrimPrefix(run(t, p), "http://"))
 	if err != nil {
 		t.Fatal(err)

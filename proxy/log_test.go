@@ -10,7 +10,6 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/internal/await"
 	"toolfinch/proxy"
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
@@ -28,12 +27,7 @@ func TestEachOperationHasOneLine(t *testing.T) {
 			v := everything(view.Default, view.ExposureRetrieve)
 			v.ProxyTool = "proxy"
 			log := &journal{}
-			p, err := proxy.Open(t.Context(), configOf(t, []*script{up}, v), proxy.WithLogger(slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level}))))
-			if err != nil {
-				t.Fatal(err)
-			}
-			url := run(t, p)
-			await.Value(t, p.Ready())
+			p, url := ready(t, configOf(t, []*script{up}, v), proxy.WithLogger(slog.New(slog.NewJSONHandler(log, &slog.HandlerOptions{Level: level}))))
 			c := viewClient(t, p, url, view.Default, false)
 			for _, params := range []string{
 				toolCall("shop_look", `{"size":1,"password":"hunter2"}`), toolCall("call_tool", `{"name":"shop_look","arguments":{"size":12345}}`),
@@ -75,12 +69,7 @@ func TestLinesOfSessions(t *testing.T) {
 	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
 	key := keyOfView(t, config, "laptop", "")
 	log := &journal{}
-	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(slog.New(slog.NewJSONHandler(log, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := run(t, p)
-	await.Value(t, p.Ready())
+	p, url := ready(t, config, proxy.WithLogger(slog.New(slog.NewJSONHandler(log, nil))))
 	c := newClientAt(t, p, url+"/mcp/"+view.Default, kind{key: key}, `{}`, reply)
 	c.ask("tools/call", toolCall("retrieve_tools", `{"query":"look at a ware"}`))
 	if got := status(t, http.MethodDelete, c.url, c.id, "Authorization", "Bearer "+key); got/100 != 2 {

@@ -109,10 +109,9 @@ func testSharedUpdates(t *testing.T, m *meeting, other *script) {
 func TestAProxyToolWithTheNameOfATool(t *testing.T) {
 	s := newScript(t, "a", false, false)
 	s.list("tools", `{"name":"do"}`)
-	scripts := []*script{s}
 	v := everything("x", view.ExposureDirect)
 	v.ProxyTool = "a_do"
-	p, _ := openViews(t, "", configOf(t, scripts, v))
+	p, _ := openViews(t, "", configOf(t, []*script{s}, v))
 	var said []string
 	for _, problem := range p.Problems() {
 		if !problem.Warning {

@@ -412,11 +412,7 @@ func TestReportsOfBrowsersAreLoggedWithinBounds(t *testing.T) {
 	config := configOf(t, nil)
 	config.UI = true
 	log := &await.Log{}
-	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := run(t, p)
+	_, url := running(t, config, proxy.WithLogger(slog.New(slog.NewTextHandler(log, nil))))
 	for range 50 {
 		got := curl(t, url, "POST", "/ui/csp", `{"csp-report":{"violated-directive":"script-src","blocked-uri":"inline\u001b[2J","document-uri":"`+strings.Repeat("x", 5000)+`"}}`)
 		if got.status != http.StatusNoContent {

@@ -12,7 +12,6 @@ import (
 	"sync"
 	"testing"
 
-
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
@@ -25,11 +24,7 @@ func configFor(dataDir string, servers ...upstream.Settings) *configs.Config {
 
 func open(t testing.TB, dataDir string, servers ...upstream.Settings) *proxy.Proxy {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), configFor(dataDir, servers...))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p
+	return opened(t, configFor(dataDir, servers...))
 }
 
 // run serves p over HTTP until the test ends.

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"log/slog"
-	"net/http/httptest"
 	"slices"
 	"strings"
 	"testing"
@@ -13,7 +12,6 @@ import (
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
 	"toolfinch/proxytool"
-	"toolfinch/tool"
 	"toolfinch/view"
 )
 
@@ -35,11 +33,7 @@ func (j *journal) lines(msg string) (all []string) {
 func openPortal(t testing.TB, config *configs.Config, tools int) (*proxy.Proxy, string, *journal) {
 	t.Helper()
 	log := &journal{}
-	p, err := proxy.Open(t.Context(), config, proxy.WithLogger(slog.New(slog.NewJSONHandler(log, nil))))
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := run(t, p)
+	p, url := running(t, config, proxy.WithLogger(slog.New(slog.NewJSONHandler(log, nil))))
 	eventually(t, func() bool { return len(toolsOf(t, p, "")) == tools })
 	return p, url, log
 }
@@ -202,7 +196,6 @@ func TestTheProxyToolBetweenTheEras(t *testing.T) {
 			{"errors are those of the direct call", portalErrors},
 			{"questions reach the client", portalQuestions},
 			{"progress and cancellation", portalProgress},
-			{"pages, filters and batches", portalPages},
 		} {
 			t.Run(test.name, func(t *testing.T) {
 				m.rawClient.t = t
@@ -419,68 +412,6 @@ func portalProgress(t *testing.T, m *meeting) {
 	})
 }
 
-func portalPages(t *testing.T, m *meeting) {
-	defs := portalDefs(m.up, proxytool.TypeTool)
-	var got []string
-	cursor := ""
-	for n := 0; n < len(defs); n += 3 {
-		answer := m.portal(`{"action":"list","type":"tool","limit":3` + cursor + `}`)
-		page := only(t, answer, "totalCount", fmt.Sprint(len(defs)), "offset", fmt.Sprint(n), "count", fmt.Sprint(min(3, len(defs)-n)))
-		for _, def := range elements([]byte(page.text)) {
-			got = append(got, string(def))
-		}
-		next := partText(part(elements(part(answer.Result, "content"))[0], "_meta"), "nextCursor")
-		if (next == "") != (n+3 >= len(defs)) {
-			t.Fatalf("after %d of %d the next cursor is %q", n+3, len(defs), next)
-		}
-		cursor = `,"cursor":"` + next + `"`
-	}
-	if !slices.Equal(got, defs) {
-		t.Errorf("the pages together are %s", got)
-	}
-	for filter, want := range map[string][]string{
-		`{"prefix":"one_f"}`:                              {"one_fail", "one_form"},
-		`{"server":"one","prefix":"one_h"}`:               {"one_hang"},
-		`{"tags":["read-only"]}`:                          {"one_params"},
-		`{"tags":[" ",""],"query":" ","prefix":"one_h"}`:  {"one_hang"}, // what is empty is as if it were absent
-		`{"query":"content of every kind","limitless":1}`: nil,          // refused
-	} {
-		answer := m.portal(`{"action":"list","type":"tool","filter":` + filter + `}`)
-		if strings.Contains(filter, "limitless") {
-			if !failed(answer) {
-				t.Errorf("an unknown filter is taken: %s", answer.raw)
-			}
-			continue
-		}
-		var names []string
-		for _, def := range elements([]byte(only(t, answer, "count", fmt.Sprint(len(want)), "totalCount", fmt.Sprint(len(want))).text)) {
-			names = append(names, partText(def, "name"))
-		}
-		if !slices.Equal(names, want) {
-			t.Errorf("filter %s lists %v, want %v", filter, names, want)
-		}
-	}
-	for _, filter := range []string{`{"server":"oen"}`, `{"server":"oen","query":"content"}`} {
-		if got := told(m.portal(`{"action":"list","type":"prompt","filter":` + filter + `}`)); got != `filter.server: unknown server "oen"; did you mean "one"?` {
-			t.Errorf("filter %s is answered with %q", filter, got)
-		}
-	}
-	found := elements([]byte(only(t, m.portal(`{"action":"list","type":"tool","filter":{"query":"content of every kind"},"limit":1}`)).text))
-	if len(found) != 1 || partText(found[0], "name") != "one_mixed" {
-		t.Errorf("the query finds %s", found)
-	}
-	answer := m.portal(`{"action":"batch","operations":[{"action":"call","type":"tool","path":"one_fail"},{"action":"nonsense"},{"action":"call","type":"tool","path":"one_absent"},{"action":"info","type":"prompt","path":"one_greet"},{"action":"call","type":"tool","path":"one_params","args":{"n":1.0}}]}`)
-	results := elements([]byte(only(t, answer, "proxyAction", `"batch"`, "count", "5", "totalCount", "5").text))
-	for i, want := range []struct {
-		failed bool
-		text   string
-	}{{true, "it rained"}, {true, "nonsense"}, {true, "one_absent"}, {false, "proxy:info/prompt/one_greet"}, {false, `{"n":1.0}`}} {
-		if i >= len(results) || (string(part(results[i], "isError")) == "true") != want.failed || !strings.Contains(string(results[i]), want.text) {
-			t.Errorf("operation %d of %d, want failed %v and %s in it: %s", i, len(results), want.failed, want.text, results)
-		}
-	}
-}
-
 // What is wrong is refused over the wire as the tool's own error, in words, and
 // reaches no server.
 func TestTheProxyToolRefuses(t *testing.T) {
@@ -693,106 +624,6 @@ func TestTheProxyToolIsNoWayAroundTheGate(t *testing.T) {
 		refused(other, "in another session")
 		c.call("tools/call", toolCall("unprovision_tools", `{"tool_ids":["shop_hat"]}`))
 		refused(c, "after")
-	}
-}
-
-// Each use is logged as the call that it is, without what was sent and answered and what
-// may be secret in a URI.
-func TestUsesOfTheProxyToolAreLogged(t *testing.T) {
-	s := portalScript(t, kind{})
-	config := configOf(t, []*script{s})
-	config.ProxyTool, config.PrincipalHeader = "proxy", "X-User"
-	p, url, log := openPortal(t, config, len(s.lists["tools"]))
-	c := newClient(t, p, url, kind{user: "ada"}, `{}`, reply)
-	for _, test := range []struct{ arguments, message, name, outcome string }{
-		{`{"action":"call","type":"tool","path":"one_params","args":{"password":"hush"}}`, "tool called", "one_params", "success"},
-		{`{"action":"call","type":"tool","path":"one_fail","args":{"password":"hush"}}`, "tool called", "one_fail", "tool_error"},
-		{`{"action":"call","type":"tool","path":"one_refuse","args":{"password":"hush"}}`, "tool called", "one_refuse", "failed"},
-		{`{"action":"call","type":"tool","path":"one_absent"}`, "tool called", "one_absent", "denied"},
-		{`{"action":"call","type":"resource","path":"db://hush:hush@people/7?key=hush"}`, "resource read", "db://people/7", "success"},
-		{`{"action":"call","type":"prompt","path":"one_greet","args":{"who":"hush"}}`, "prompt fetched", "one_greet", "success"},
-		{`{"action":"list","type":"tool"}`, "tool called", "proxy", "success"},
-	} {
-		before := len(log.lines(test.message))
-		c.portal(test.arguments)
-		lines := log.lines(test.message)[before:]
-		if len(lines) != 1 {
-			t.Fatalf("%s is logged %d times: %s", test.arguments, len(lines), lines)
-		}
-		for key, want := range map[string]string{"level": "INFO", "view": "default", "name": test.name, "outcome": test.outcome, "principal": "ada", "client": "raw 1"} {
-			if got := partText([]byte(lines[0]), key); got != want {
-				t.Errorf("%s: %s = %q, want %q", test.arguments, key, got, want)
-			}
-		}
-	}
-	if strings.Contains(log.String(), "hush") {
-		t.Errorf("the log has what was sent: %s", log.String())
-	}
-}
-
-// A server that is gone is told of as by a direct call, and by nothing more.
-func TestTheProxyToolTellsOfADeadServerWhatADirectCallDoes(t *testing.T) {
-	s := portalScript(t, kind{})
-	front := httptest.NewServer(s)
-	t.Cleanup(front.Close)
-	s.settings.URL = front.URL
-	config := configOf(t, []*script{s})
-	config.ProxyTool = "proxy"
-	p, url, _ := openPortal(t, config, len(s.lists["tools"]))
-	c := newClient(t, p, url, kind{}, `{}`, reply)
-	front.CloseClientConnections()
-	front.Close()
-	said := func(got message) string {
-		if got.Error != nil {
-			return partText(got.Error, "message")
-		}
-		return string(part(got.Result, "content"))
-	}
-	direct, got := c.ask("tools/call", toolCall("one_params", `{}`)), c.portal(`{"action":"call","type":"tool","path":"one_params"}`)
-	if !failed(direct) || !failed(got) || !strings.Contains(said(got), "one") {
-		t.Errorf("directly %s\nthrough the proxy tool %s", direct.raw, got.raw)
-	}
-	if (direct.Error == nil) != (got.Error == nil) || string(part(direct.Error, "code")) != string(part(got.Error, "code")) {
-		t.Errorf("directly %s\nthrough the proxy tool %s", direct.raw, got.raw)
-	}
-	if strings.Contains(got.raw, "goroutine") || strings.Contains(got.raw, ".go:") {
-		t.Errorf("internals are told: %s", got.raw)
-	}
-}
-
-// Tools that the owner has made are in reach like others.
-func TestTheProxyToolCallsWhatIsCallableInAView(t *testing.T) {
-	s := shop(t, "shop", "hat", "coat")
-	both := everything("both", view.ExposureSearch)
-	both.ProxyTool = "proxy"
-	both.Tools = []view.UpstreamTools{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "cap", Description: ptr("Sells caps")}}}}
-	p, url := openViews(t, "", configOf(t, []*script{s}, both))
-	v, err := p.View("both")
-	if err != nil {
-		t.Fatal(err)
-	}
-	c := viewClient(t, p, url, "both", true)
-	listed := elements([]byte(only(t, c.portal(`{"action":"list","type":"tool"}`)).text))
-	if want := v.Tools(); len(listed) != len(want) || slices.ContainsFunc(want, func(one *tool.Tool) bool {
-		return !slices.ContainsFunc(listed, func(def json.RawMessage) bool { return partText(def, "name") == one.Name })
-	}) {
-		t.Errorf("listed are %s, the view has %d tools", listed, len(want))
-	}
-	if got := c.portal(`{"action":"call","type":"tool","path":"cap","args":{"size":3}}`); string(part(part(got.Result, "structuredContent"), "args")) != `{"size":3}` {
-		t.Errorf("cap answers %s", got.raw)
-	}
-	if got := c.portal(`{"action":"info","type":"tool","path":"cap"}`); !strings.Contains(only(t, got).text, "Sells caps") {
-		t.Errorf("cap is %s", got.raw)
-	}
-	for _, path := range []string{"shop.hat", "shop:hat"} {
-		if got := c.portal(`{"action":"call","type":"tool","path":"` + path + `","args":{"size":3}}`); string(part(part(got.Result, "structuredContent"), "args")) != `{"size":3}` {
-			t.Errorf("%s answers %s", path, got.raw)
-		}
-	}
-	for _, path := range []string{"shop_hat", "hat"} { // its names before
-		if got := c.portal(`{"action":"call","type":"tool","path":"` + path + `","args":{"size":3}}`); !strings.Contains(told(got), "there is no tool") {
-			t.Errorf("%s answers %s", path, got.raw)
-		}
 	}
 }
 

@@ -68,7 +68,6 @@ func hat(more ...view.Override) []view.UpstreamTools {
 func TestReloadsUnderLoadLoseNoCall(t *testing.T) {
 	const reloads = 40
 	up := shop(t, "shop", "hat", "coat", "shoe", "belt")
-	scripts := []*script{up}
 	hook := filepath.Join(t.TempDir(), "hook.star")
 	module(t, hook, "def pre(ctx, args):\n    return None\n\ndef post(ctx, args, result):\n    return None\n\ndef own(ctx):\n    return 1\n")
 	steady := everything("steady", view.ExposureRetrieve)
@@ -94,7 +93,7 @@ func TestReloadsUnderLoadLoseNoCall(t *testing.T) {
 		}
 		return v
 	}
-	config := configOf(t, scripts, steady, moving(0))
+	config := configOf(t, []*script{up}, steady, moving(0))
 	p, url := openViews(t, "", config)
 
 	connects := len(up.got("initialize"))
@@ -155,9 +154,8 @@ func TestReloadsUnderLoadLoseNoCall(t *testing.T) {
 
 func TestViewsComeChangeAndGo(t *testing.T) {
 	up := shop(t, "shop", "hat", "coat")
-	scripts := []*script{up}
 	x, y := everything("x", view.ExposureDirect), everything("y", view.ExposureRetrieve)
-	config := configOf(t, scripts, x, y)
+	config := configOf(t, []*script{up}, x, y)
 	p, url := openViews(t, "", config)
 	inX, inY, inDefault := viewClient(t, p, url, "x", false), viewClient(t, p, url, "y", false), viewClient(t, p, url, "default", false)
 	modernX, modernDefault := viewClient(t, p, url, "x", true), viewClient(t, p, url, "default", true)
@@ -216,8 +214,7 @@ func TestViewsComeChangeAndGo(t *testing.T) {
 
 func TestAViewThatGoesLeavesNothing(t *testing.T) {
 	up := shop(t, "shop", "hat")
-	scripts := []*script{up}
-	config := configOf(t, scripts)
+	config := configOf(t, []*script{up})
 	p, url := openViews(t, "", config)
 	comeAndGo := func() {
 		reload(t, p, edited(config, everything("passing", view.ExposureRetrieve)))
@@ -239,8 +236,7 @@ func TestAViewThatGoesLeavesNothing(t *testing.T) {
 
 func TestAnotherExposureIsShownToSessionsThatStay(t *testing.T) {
 	up := shop(t, "shop", "hat")
-	scripts := []*script{up}
-	config := configOf(t, scripts, everything("x", view.ExposureDirect))
+	config := configOf(t, []*script{up}, everything("x", view.ExposureDirect))
 	p, url := openViews(t, "", config)
 	c := viewClient(t, p, url, "x", false)
 	c.listed()
@@ -324,13 +320,12 @@ func TestServersComeChangeAndGo(t *testing.T) {
 
 func TestABrokenEditChangesNothing(t *testing.T) {
 	up := shop(t, "shop", "hat", "coat")
-	scripts := []*script{up}
 	path := filepath.Join(t.TempDir(), "own.star")
 	const good = "def own(ctx):\n    return \"as before\"\n"
 	module(t, path, good)
 	x := everything("x", view.ExposureDirect)
 	x.Customs = []view.Custom{{Module: path, Function: "own"}}
-	config := configOf(t, scripts, x)
+	config := configOf(t, []*script{up}, x)
 	config.Path = "toolfinch.yaml"
 	p, url := openViews(t, "", config)
 	c := viewClient(t, p, url, "x", false)
@@ -392,7 +387,6 @@ func TestABrokenEditChangesNothing(t *testing.T) {
 
 func TestAnEditedModuleIsTaken(t *testing.T) {
 	up := shop(t, "shop", "hat")
-	scripts := []*script{up}
 	dir := t.TempDir()
 	tools, hooks, words := filepath.Join(dir, "tools.star"), filepath.Join(dir, "hooks.star"), filepath.Join(dir, "words.star")
 	module(t, words, "word = \"one\"\n")
@@ -401,7 +395,7 @@ func TestAnEditedModuleIsTaken(t *testing.T) {
 	x := everything("x", view.ExposureDirect)
 	x.Customs = []view.Custom{{Module: tools, Function: "own"}}
 	x.Hooks.PreCall = &view.Hook{Module: hooks, Function: "pre"}
-	config := configOf(t, scripts, x)
+	config := configOf(t, []*script{up}, x)
 	p, url := openViews(t, "", config)
 	c := viewClient(t, p, url, "x", false)
 	says := func(name, want string) {
@@ -426,8 +420,7 @@ func TestAnEditedModuleIsTaken(t *testing.T) {
 
 func TestReloadDoesNotWaitForAServerThatConnects(t *testing.T) {
 	up := shop(t, "shop", "hat")
-	scripts := []*script{up}
-	config := configOf(t, scripts)
+	config := configOf(t, []*script{up})
 	slow := func() upstream.Settings {
 		s := settings("slow", hanging(t))
 		s.ConnectTimeout = 2 * await.Bound
@@ -452,10 +445,7 @@ func TestReloadDoesNotWaitForAServerThatConnects(t *testing.T) {
 func TestReloadRefusesANewlyBrokenServer(t *testing.T) {
 	config := configOf(t, nil)
 	config.Broken = []*configs.Error{{Message: "server \"old\" has neither command nor url"}}
-	p, err := proxy.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := opened(t, config)
 	run(t, p)
 	reload(t, p, config)
 	broken := *config
@@ -467,10 +457,7 @@ func TestReloadRefusesANewlyBrokenServer(t *testing.T) {
 
 func TestReloadOfAProxyThatDoesNotRun(t *testing.T) {
 	config := configOf(t, nil)
-	p, err := proxy.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := opened(t, config)
 	t.Cleanup(func() { _ = p.Close() })
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -488,9 +475,8 @@ func TestReloadOfAProxyThatDoesNotRun(t *testing.T) {
 // The view that a process serves on stdio cannot be taken from it.
 func TestTheOnlyViewCannotBeRemoved(t *testing.T) {
 	up := shop(t, "shop", "hat")
-	scripts := []*script{up}
 	x := everything("x", view.ExposureDirect)
-	config := configOf(t, scripts, x)
+	config := configOf(t, []*script{up}, x)
 	p, url := openViews(t, "x", config)
 	c := newClient(t, p, url, kind{stdio: true}, `{}`, reply)
 	c.listed()

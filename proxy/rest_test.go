@@ -310,8 +310,7 @@ func TestRESTKnowsWhoAsks(t *testing.T) {
 // Beside the one view that is served there is none.
 func TestRESTOfAViewThatIsServedAlone(t *testing.T) {
 	inner, outer := insider(t), outsider(t)
-	scripts := []*script{inner, outer}
-	_, url := openREST(t, "narrow", configOf(t, scripts, narrowed("narrow", view.ExposureRetrieve)))
+	_, url := openREST(t, "narrow", configOf(t, []*script{inner, outer}, narrowed("narrow", view.ExposureRetrieve)))
 	before := len(outer.got("initialize")) + len(outer.got("tools/list"))
 	for _, one := range []struct{ method, path string }{
 		{"GET", "/api/tools"}, {"GET", "/api/tools?view=narrow"}, {"GET", "/api/servers"}, {"POST", "/api/reindex"}, {"GET", "/metrics"},
@@ -356,8 +355,7 @@ func TestRESTTellsFailuresApart(t *testing.T) {
 	}
 	slow.on("tools/call", func(r *request) { <-r.ended })
 	dying.on("tools/call", func(*request) { panic(http.ErrAbortHandler) })
-	scripts := []*script{dead, dying, slow, good}
-	config := configOf(t, scripts)
+	config := configOf(t, []*script{dead, dying, slow, good})
 	p, url := openREST(t, "", config)
 	hurry(t, p, config, slow)
 	fronts[dead].CloseClientConnections()

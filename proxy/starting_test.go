@@ -38,11 +38,7 @@ func openCold(t *testing.T, wait time.Duration, one view.Settings, servers ...up
 	one.Name, one.IncludeAll = view.Default, true
 	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: wait, REST: true,
 		Views: []view.Settings{one}, Servers: servers}
-	p, err := proxy.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, run(t, p)
+	return running(t, config)
 }
 
 var coldViews = map[string]view.Settings{
@@ -170,10 +166,7 @@ func TestWhatIsKnownIsNotWaitedFor(t *testing.T) {
 	learn(t, config)
 	config.Servers = append(config.Servers, slow.settings)
 	known.on("initialize", func(r *request) { <-r.ended }) // it hangs this time
-	p, err := proxy.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := opened(t, config)
 	c := newClient(t, p, run(t, p), kind{}, `{}`, reply)
 	for _, params := range []string{
 		toolCall("retrieve_tools", `{"query":"write text to a file","server":"known"}`),
@@ -193,11 +186,7 @@ func TestAViewIsRemovedWhileItsServersStart(t *testing.T) {
 	whole.Name, whole.IncludeAll, gone.Name, gone.IncludeAll = view.Default, true, "gone", true
 	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: await.Bound, REST: true,
 		Views: []view.Settings{whole, gone}, Servers: []upstream.Settings{s.settings}}
-	p, err := proxy.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := run(t, p)
+	p, url := running(t, config)
 	c := newClientAt(t, p, url+"/mcp/gone", kind{modern: true}, `{}`, reply)
 	requests := func() (n int) {
 		_, used, _ := strings.Cut(curl(t, url, http.MethodGet, "/metrics", "").body, `toolfinch_limit_used{limit="requests"} `)

@@ -94,10 +94,7 @@ func TestAStatusIsTheCallers(t *testing.T) {
 		t.Errorf("the owner is told %+v", all)
 	}
 
-	only, err := proxy.Open(t.Context(), changing(configOf(t, []*script{open}, everything("all", view.ExposureDirect))), proxy.WithView("all"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	only := opened(t, changing(configOf(t, []*script{open}, everything("all", view.ExposureDirect))), proxy.WithView("all"))
 	defer only.Close()
 	if views := only.Status(t.Context()).Views; fmt.Sprint(views) != "[{all 0}]" {
 		t.Errorf("beside the one view that is served there are %v", views)

@@ -70,6 +70,31 @@ func folder(t testing.TB) string {
 	return dir
 }
 
+// opened opens a proxy. Its end is the caller's.
+func opened(t testing.TB, config *configs.Config, options ...proxy.Option) *proxy.Proxy {
+	t.Helper()
+	p, err := proxy.Open(t.Context(), config, options...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return p
+}
+
+// running is a proxy that serves HTTP at url until the test ends.
+func running(t testing.TB, config *configs.Config, options ...proxy.Option) (p *proxy.Proxy, url string) {
+	t.Helper()
+	p = opened(t, config, options...)
+	return p, run(t, p)
+}
+
+// ready is running, once the proxy knows what its servers have.
+func ready(t testing.TB, config *configs.Config, options ...proxy.Option) (p *proxy.Proxy, url string) {
+	t.Helper()
+	p, url = running(t, config, options...)
+	await.Value(t, p.Ready())
+	return p, url
+}
+
 // changing lets the servers of a configuration change their definitions: many tests have
 // them do it, and are about other things. What becomes of changes by default is in
 // held_test.go.

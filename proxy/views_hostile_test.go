@@ -95,11 +95,7 @@ func TestKeysThatDifferInCaseDoNotGetPastAView(t *testing.T) {
 		view.Settings{Name: "most", Exposure: view.ExposureDirect, IncludeAll: true, Exclude: []view.Pattern{{Glob: "up.*closed"}}},
 	)
 	config.Servers = []upstream.Settings{up.settings}
-	p, err := proxy.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := run(t, p)
+	p, url := running(t, config)
 	eventually(t, func() bool {
 		return len(toolsOf(t, p, "listed")) == 1 && len(toolsOf(t, p, "searched")) == 1 && len(toolsOf(t, p, "retrieved")) == 1 && len(toolsOf(t, p, "most")) == 1
 	})
@@ -232,11 +228,7 @@ func TestAViewWithTheNameOfAServerHasNothingOfIt(t *testing.T) {
 // openOwn is openViews for a view with tools of its own alone.
 func openOwn(t *testing.T, scripts []*script, config *configs.Config, name string) (*proxy.Proxy, string) {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := run(t, p)
+	p, url := running(t, config)
 	eventually(t, func() bool { return p.Tools() == 4 && len(toolsOf(t, p, name)) == 1 })
 	return p, url
 }
@@ -245,8 +237,7 @@ func openOwn(t *testing.T, scripts []*script, config *configs.Config, name strin
 func TestAViewThatEndsSlowlyIsInNobodysWay(t *testing.T) {
 	leavesNothing(t)
 	up := shop(t, "shop", "hat")
-	scripts := []*script{up}
-	config := configOf(t, scripts, everything("passing", view.ExposureDirect))
+	config := configOf(t, []*script{up}, everything("passing", view.ExposureDirect))
 	p, url := openViews(t, "", config)
 	asked, answer := make(chan struct{}, 2), make(chan struct{})
 	defer close(answer)
@@ -309,31 +300,6 @@ func TestTheFirstRequestComesWithTheEndOfItsView(t *testing.T) {
 				asking.Go(func() { first(url + "/mcp/" + name) })
 			}
 		})
-	}
-}
-
-// A view that names many tools of a server that has none of them, as when all
-// were renamed, is told so of each; what is near takes long to find in thousands.
-func TestOfManyMissingToolsTheNearestIsSaidOfAFew(t *testing.T) {
-	s := newScript(t, "up", false, false)
-	s.list("tools", `{"name":"tool_1_new","inputSchema":{"type":"object"}}`)
-	var missing []view.Override
-	for i := range 200 {
-		missing = append(missing, view.Override{Tool: fmt.Sprintf("tool_%d", i)})
-	}
-	v := everything("v", view.ExposureRetrieve)
-	v.Tools = []view.UpstreamTools{{Name: "up", Tools: missing}}
-	p, _ := openViews(t, "", configOf(t, []*script{s}, v))
-	hints := 0
-	eventually(t, func() bool { return len(p.Problems()) >= len(missing) }) // they are told after the tools are shown
-	problems := p.Problems()
-	for _, problem := range problems {
-		if problem.Hint != "" {
-			hints++
-		}
-	}
-	if len(problems) != len(missing) || hints == 0 || hints > 10 {
-		t.Errorf("%d problems, %d of them with a hint", len(problems), hints)
 	}
 }
 
@@ -438,6 +404,7 @@ func TestUpdatesOfExcludedResourcesAreNotTold(t *testing.T) {
 func TestAToolOfAViewWithTheIDOfAServersToolIsLeftOut(t *testing.T) {
 	inner := insider(t)
 	v := narrowed("inner", view.ExposureSearch)
+	v.RunScript = &view.ScriptLimits{}
 	v.Composites = []view.Composite{{Name: "open", Steps: []view.Step{{Key: "step", Tool: "inner.close_zebra", Args: []byte(`{}`)}}}}
 	p, url := openViews(t, "", configOf(t, []*script{inner}, v))
 	eventually(t, func() bool { // until the server is listed the view has the other
@@ -462,7 +429,6 @@ func TestAToolOfAViewWithTheIDOfAServersToolIsLeftOut(t *testing.T) {
 // reverse proxy lets through.
 func TestThePrincipalHeaderIsThatOfTheStart(t *testing.T) {
 	up := shop(t, "shop", "hat")
-	scripts := []*script{up}
 	told := func(name string) view.Settings {
 		v := everything(name, view.ExposureDirect)
 		v.Hooks.Pre = []view.PreCall{func(_ context.Context, info *starlark.Info, _ json.RawMessage) (json.RawMessage, error) {
@@ -470,7 +436,7 @@ func TestThePrincipalHeaderIsThatOfTheStart(t *testing.T) {
 		}}
 		return v
 	}
-	config := configOf(t, scripts, told("old"))
+	config := configOf(t, []*script{up}, told("old"))
 	config.PrincipalHeader = "X-Old"
 	p, url := openViews(t, "", config)
 	next := edited(config, told("old"), told("new"))

@@ -45,11 +45,7 @@ func openViews(t testing.TB, only string, config *configs.Config) (*proxy.Proxy,
 // startViews is openViews without the wait.
 func startViews(t testing.TB, only string, config *configs.Config) (*proxy.Proxy, string) {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), config, proxy.WithView(only), proxy.WithVersion("test"))
-	if err != nil {
-		t.Fatal(err)
-	}
-	return p, run(t, p)
+	return running(t, config, proxy.WithView(only), proxy.WithVersion("test"))
 }
 
 // toolsOf are the names of the tools that a view has now.
@@ -126,12 +122,16 @@ func zebras(s *script) {
 	})
 }
 
-// narrowed is a view with one tool, renamed.
+// narrowed is a view with one tool, renamed. It takes scripts, for which a process waits, in one exposure.
 func narrowed(name string, exposure view.Exposure) view.Settings {
-	return view.Settings{
-		Name: name, Exposure: exposure, DirectBelow: 3000, RunScript: &view.ScriptLimits{},
+	v := view.Settings{
+		Name: name, Exposure: exposure, DirectBelow: 3000,
 		Tools: []view.UpstreamTools{{Name: "inner", Tools: []view.Override{{Tool: "open", Name: "renamed"}}}},
 	}
+	if exposure == view.ExposureRetrieve {
+		v.RunScript = &view.ScriptLimits{}
+	}
+	return v
 }
 
 // Names of what is outside, exposed, as IDs, of the upstream, and misspelt, so
@@ -404,9 +404,11 @@ func (n *narrow) calls(t *testing.T) {
 	}
 }
 
-// runsScripts reports whether the client tries scripts, each of which is a process: they know neither
-// the era nor the transport of who runs them.
-func (n *narrow) runsScripts() bool { return n.http != nil && !n.modern }
+// runsScripts reports whether the client tries scripts, each of which is a process: what they may call
+// is the same for every exposure, era and transport.
+func (n *narrow) runsScripts() bool {
+	return n.exposure == view.ExposureRetrieve && n.http != nil && !n.modern
+}
 
 // callsInScripts has scripts call what is outside: all names at once, and one of each kind by call_tool,
 // which ends its script.
@@ -513,8 +515,7 @@ func TestTasksOfServersOutsideAViewAreNotThere(t *testing.T) {
 }
 
 func TestASessionOfOneViewIsNoneOfAnothers(t *testing.T) {
-	scripts := []*script{insider(t), outsider(t)}
-	p, url := openViews(t, "", configOf(t, scripts, narrowed("narrow", view.ExposureDirect), narrowed("other", view.ExposureDirect)))
+	p, url := openViews(t, "", configOf(t, []*script{insider(t), outsider(t)}, narrowed("narrow", view.ExposureDirect), narrowed("other", view.ExposureDirect)))
 	ids := map[string]string{}
 	for _, name := range []string{"narrow", "other", "default"} {
 		ids[name] = newClientAt(t, p, url+"/mcp/"+name, kind{}, `{}`, reply).id

@@ -40,10 +40,6 @@ func TestMain(m *testing.M) {
 		relay(address)
 		return
 	}
-	if _, ok := os.LookupEnv(soakVar); ok {
-		soakUpstream()
-		return
-	}
 	none, err := os.MkdirTemp("", "toolfinch-no-models-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

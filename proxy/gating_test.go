@@ -2,7 +2,6 @@ package proxy_test
 
 import (
 	"bufio"
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -499,42 +498,6 @@ func TestListsOfGatedViews(t *testing.T) {
 				}
 			})
 		}
-	}
-}
-
-// laggard keeps requests for the list of tools back.
-type laggard struct {
-	io.Writer
-	kept chan []byte
-}
-
-func (l laggard) Write(message []byte) (int, error) {
-	if bytes.Contains(message, []byte(`"method":"tools/list"`)) {
-		l.kept <- bytes.Clone(message)
-		return len(message), nil
-	}
-	return l.Writer.Write(message)
-}
-
-// An agent takes its next step when it has the answer, so it must have the list by
-// then.
-func TestTheAnswerOfProvisionToolsWaitsForTheList(t *testing.T) {
-	t.Parallel()
-	up := wares(t)
-	scripts := []*script{up}
-	p, url := openViews(t, "", configOf(t, scripts, gated(view.Default, view.ExposureRetrieve, ample)))
-	c := newClient(t, p, url, kind{stdio: true}, `{}`, reply)
-	late := laggard{c.lines, make(chan []byte, 1)}
-	c.lines = late
-	asked := c.begin("tools/call", toolCall("provision_tools", `{"tool_ids":["shop_look"]}`))
-	list := <-late.kept
-	c.ask("ping", `{}`) // whatever is ready to be written comes before its answer
-	early := len(asked.answer) > 0
-	c.writing.Lock()
-	_, err := late.Writer.Write(list)
-	c.writing.Unlock()
-	if got := <-asked.answer; early || err != nil || failed(got) {
-		t.Errorf("provision_tools = %s, %v; before the client had listed: %t", got.raw, err, early)
 	}
 }
 

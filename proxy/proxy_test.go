@@ -11,9 +11,6 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/mark3labs/mcp-go/server"
-
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
@@ -132,45 +129,6 @@ func TestOneBadUpstreamHurtsNobody(t *testing.T) {
 	eventually(t, func() bool {
 		answer, err := s.call("retrieve_tools", map[string]any{"query": "echo", "detail": "full"})
 		return err == nil && strings.Contains(answer, `\"servers_ready\":1,\"servers_pending\":1,\"servers_failed\":1`)
-	})
-}
-
-func TestChangesUpstreamReachTheClient(t *testing.T) {
-	await.Expiry(t)
-	up := server.NewMCPServer("changing", "1", server.WithToolCapabilities(true))
-	ok := func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
-		return mcp.NewToolResultText("ok"), nil
-	}
-	up.AddTool(mcp.NewTool("paint", mcp.WithDescription("Paint a fence")), ok)
-	front := httptest.NewServer(server.NewStreamableHTTPServer(up, server.WithStateful(true)))
-	t.Cleanup(front.Close)
-	p := open(t, t.TempDir(), settings("up", front.URL))
-	s := newSession(t, run(t, p)+"/mcp")
-	eventually(t, func() bool { return p.Tools() == 1 })
-	if _, err := s.call("retrieve_tools", map[string]any{"query": "paint"}); err != nil {
-		t.Fatal(err)
-	}
-	list := func() string {
-		response, err := s.send([]byte(`{"jsonrpc":"2.0","id":3,"method":"tools/list"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		body, _ := io.ReadAll(response.Body)
-		return string(body)
-	}
-	if got := list(); !strings.Contains(got, "up_paint") {
-		t.Fatalf("a retrieved tool is not listed: %s", got)
-	}
-
-	up.AddTool(mcp.NewTool("paint", mcp.WithDescription("Paint a door")), ok)
-	eventually(t, func() bool { return strings.Contains(list(), "Paint a door") })
-	up.DeleteTools("paint")
-	up.AddTool(mcp.NewTool("sand", mcp.WithDescription("Sand a floor")), ok)
-	eventually(t, func() bool { return !strings.Contains(list(), "up_paint") })
-	eventually(t, func() bool {
-		answer, err := s.call("retrieve_tools", map[string]any{"query": "sand the floor", "detail": "full"})
-		return err == nil && strings.Contains(answer, "up_sand")
 	})
 }
 

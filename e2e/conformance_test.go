@@ -208,7 +208,7 @@ func (c *conformance) build(t *testing.T, name string) string {
 	}
 	path := filepath.Join(c.house.home, filepath.Base(name))
 	cmd := exec.CommandContext(t.Context(), "go", "build", "-o", path, "./testdata/"+name)
-	cmd.Dir = "../.."
+	cmd.Dir = ".."
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("build testdata/%s: %v\n%s", name, err, out)
 	}

@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"toolfinch/internal/await"
 	"toolfinch/internal/collector"
 )
 
@@ -96,9 +96,7 @@ func TestCommandsOfPagesRun(t *testing.T) {
 // it is interrupted is, once it has printed something.
 func runLine(t *testing.T, dir string, env []string, line string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-c", "exec env "+line)
+	cmd := exec.CommandContext(await.Context(t), "sh", "-c", "exec env "+line)
 	cmd.Dir, cmd.Env = dir, env
 	out := &printed{}
 	if strings.Contains(line, "--watch") {

@@ -6,6 +6,7 @@ import (
 	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -17,6 +18,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	"toolfinch/internal/await"
 )
 
 // Ctrl-C in the middle of a download leaves what the next run goes on with.
@@ -48,10 +51,10 @@ func TestModelPullIsInterrupted(t *testing.T) {
 	}))
 	defer hub.Close()
 	root := t.TempDir()
-	pull := func() (*exec.Cmd, *bytes.Buffer) {
+	pull := func() (*exec.Cmd, *await.Log) {
 		cmd := exec.CommandContext(t.Context(), "toolfinch", "model", "pull", "org/tiny")
 		cmd.Env = append(os.Environ(), "MCPPROXY_MODELS_DIR="+root, "HF_ENDPOINT="+hub.URL, "HF_TOKEN=")
-		out := &bytes.Buffer{}
+		out := &await.Log{}
 		cmd.Stdout, cmd.Stderr = out, out
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -61,14 +64,16 @@ func TestModelPullIsInterrupted(t *testing.T) {
 
 	cmd, out := pull()
 	part := filepath.Join(root, "org--tiny.partial", "model.safetensors.part")
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if info, err := os.Stat(part); err == nil && info.Size() > 1<<20 {
-			break
+	await.Nil(t, func() error {
+		info, err := os.Stat(part)
+		if err == nil && info.Size() <= 1<<20 {
+			err = fmt.Errorf("a part of %d bytes", info.Size())
 		}
-		if time.Now().After(end) {
-			t.Fatalf("no part after %s: %s", patience, out)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
 		}
-	}
+		return nil
+	})
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}

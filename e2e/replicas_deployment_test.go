@@ -32,7 +32,7 @@ func TestReplicasOfPackaging(t *testing.T) {
 		return text
 	}
 	config := string(read("replicas.yaml"))
-	server, _, _ := grower(t, "search")
+	server, _ := grower(t, "search")
 	database := postgres.Start(t)
 	// validates has toolfinch check the configuration of one replica.
 	validates := func(t *testing.T, config string, environment map[string]string, grace time.Duration) {

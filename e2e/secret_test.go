@@ -45,7 +45,8 @@ func TestAChangedSecretIsTakenWithSIGHUP(t *testing.T) {
 		}
 	}
 	store("correct-horse")
-	url, pid, log := h.serveLogged(t)
+	life := h.start(t)
+	url, pid, log := life.url, life.pid, life.log
 	at := log.wait(t, 0, "my token is ***")
 	waitReady(t, url)
 	store("battery-staple")
@@ -83,7 +84,8 @@ func TestAReloadAsksForTheKeyNoMore(t *testing.T) {
 	if len(keys) != 1 {
 		t.Fatalf("key files: %v", keys)
 	}
-	url, pid, log := h.serveLogged(t)
+	life := h.start(t)
+	url, pid, log := life.url, life.pid, life.log
 	waitReady(t, url)
 	if err := os.Remove(keys[0]); err != nil {
 		t.Fatal(err)

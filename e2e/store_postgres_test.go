@@ -3,10 +3,7 @@
 package e2e_test
 
 import (
-	"bytes"
-	"errors"
 	"net"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -114,18 +111,4 @@ func TestStoresThatAreCopied(t *testing.T) {
 			t.Errorf("%s to %s: exit code %d, want %d and %q:\n%s\n%s", tt.from, tt.to, code, tt.code, tt.want, out, said)
 		}
 	}
-}
-
-// run runs toolfinch to its end and returns what it printed and said, and its exit code.
-func (h house) run(t *testing.T, input string, args ...string) (out, said string, code int) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program(t), append(args, "--config", h.config)...)
-	cmd.Env, cmd.Stdin = h.env, strings.NewReader(input)
-	var printed, told bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &printed, &told
-	err := cmd.Run()
-	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
-		t.Fatal(err)
-	}
-	return printed.String(), told.String(), cmd.ProcessState.ExitCode()
 }

@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -76,9 +75,7 @@ func TestServeOnATerminal(t *testing.T) {
 			inside, outside := openTerminal(t)
 			seen := &await.Log{}
 			go io.Copy(seen, outside)
-			ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, program(t), append([]string{"serve", "--config", config}, strings.Fields(test.args)...)...)
+			cmd := exec.CommandContext(await.Context(t), program(t), append([]string{"serve", "--config", config}, strings.Fields(test.args)...)...)
 			cmd.Dir, cmd.Stderr = dir, inside
 			quiet, agent, err := os.Pipe() // an agent that says nothing
 			if err != nil {
@@ -123,9 +120,7 @@ func TestServeEndsWithItsTerminal(t *testing.T) {
 	if err := os.WriteFile(config, []byte("data_dir: data\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t), "serve", "--config", config, "--port", "0")
+	cmd := exec.CommandContext(await.Context(t), program(t), "serve", "--config", config, "--port", "0")
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, inside, inside, inside
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -172,9 +167,7 @@ func TestStatusIsDrawnInPlace(t *testing.T) {
 	inside, outside := openTerminal(t)
 	seen := &await.Log{}
 	go io.Copy(seen, outside)
-	ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t), "status", "--watch", "--interval", "200ms", "--url", server.URL)
+	cmd := exec.CommandContext(await.Context(t), program(t), "status", "--watch", "--interval", "200ms", "--url", server.URL)
 	cmd.Stdout, cmd.Stderr = inside, inside
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -35,6 +35,7 @@ import (
 // bring TLS in front of a toolfinch with the page's configuration: who has a key comes in
 // by the page's name, and events arrive when they are sent.
 func TestDeploymentBehindProxies(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/deployment.md")
 	if err != nil {
 		t.Fatal(err)

@@ -42,6 +42,7 @@ var completed = map[string]string{
 // Every command of the pages for who runs toolfinch does what it says beside a toolfinch that
 // serves, but for notRunHere. getting-started.md and rest.md have tests of their own.
 func TestCommandsOfPagesRun(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, upstreams(t, "everything", "memory"), map[string]any{"auth": "keys"})
 	key, err := h.output(t, "key", "create", "pages")
 	if err != nil {

@@ -19,6 +19,7 @@ import (
 // What docs/gating.md shows of a session is what a client gets: each block has the
 // arguments of a call and its answer. A member that is not shown may be there.
 func TestTheDocumentedSession(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/gating.md")
 	if err != nil {
 		t.Fatal(err)

@@ -17,6 +17,7 @@ import (
 // A newcomer who has Cursor, with one server, goes through docs/getting-started.md: every command of the
 // page runs, in its order and with its servers, and the file that it writes is there.
 func TestGettingStarted(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/getting-started.md")
 	if err != nil {
 		t.Fatal(err)

@@ -24,6 +24,7 @@ import (
 
 // Ctrl-C in the middle of a download leaves what the next run goes on with.
 func TestModelPullIsInterrupted(t *testing.T) {
+	t.Parallel()
 	weights := append([]byte{2, 0, 0, 0, 0, 0, 0, 0, '{', '}'}, make([]byte, 4<<20)...)
 	sum := sha256.Sum256(weights)
 	files := map[string][]byte{"config.json": []byte("{}"), "tokenizer.json": []byte("{}"), "model.safetensors": weights}

@@ -16,6 +16,7 @@ import (
 // A server of the official SDK changes its tools between two runs, and while toolfinch
 // serves.
 func TestAServerThatChangesItsTools(t *testing.T) {
+	t.Parallel()
 	tools := filepath.Join(t.TempDir(), "tools.json")
 	write := func(version string, named ...string) { described{tools}.write(t, version, named...) }
 	turncoat, err := filepath.Abs("../testdata/node/turncoat.mjs")

@@ -23,6 +23,7 @@ import (
 // The configuration of the replicas in packaging is valid with the environment that the compose
 // file and the manifests give them, and both leave a replica the time to drain.
 func TestReplicasOfPackaging(t *testing.T) {
+	t.Parallel()
 	read := func(name string) []byte {
 		t.Helper()
 		text, err := os.ReadFile("../packaging/" + name)

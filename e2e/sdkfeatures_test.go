@@ -21,6 +21,7 @@ const everythingJS = "@modelcontextprotocol/server-everything/dist/index.js"
 // A client of either version of the TypeScript SDK uses every feature of the
 // reference server, directly and through toolfinch, and sees the same.
 func TestSDKFeatures(t *testing.T) {
+	t.Parallel()
 	everything := script(t, module(t, everythingJS), "stdio")
 	direct := map[int]features{}
 	for sdk := 1; sdk <= 2; sdk++ {

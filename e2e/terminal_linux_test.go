@@ -51,6 +51,7 @@ func openTerminal(t *testing.T) (inside, outside *os.File) {
 // A person at a terminal is told what is served and what to do next; an agent, or what
 // reads the log, is not.
 func TestServeOnATerminal(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
 	text := "data_dir: data\nauth: keys\ntool_views:\n  small: {tools: {clock: {current_time: {}}}}\nmcp_servers:\n  clock: {command: toolfinch, args: [demo-server, clock, demo]}\n"
@@ -114,6 +115,7 @@ func TestServeOnATerminal(t *testing.T) {
 
 // Who closes the terminal ends what serves there; SIGHUP alone has the configuration read again.
 func TestServeEndsWithItsTerminal(t *testing.T) {
+	t.Parallel()
 	inside, outside := openTerminal(t)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
@@ -154,6 +156,7 @@ func plainly(seen *await.Log) string {
 // On a terminal status --watch draws in place, on a screen of its own, which is gone after
 // Ctrl-C.
 func TestStatusIsDrawnInPlace(t *testing.T) {
+	t.Parallel()
 	asked := make(chan struct{}, 1000)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked <- struct{}{}

@@ -73,7 +73,7 @@ func TestInt(t *testing.T) {
 }
 
 func TestDepth(t *testing.T) {
-	for value, want := range map[string]int{`7`: 0, `"[{"`: 0, `[]`: 1, `{"a":[{"b":"}"}],"c":[[[1]]]}`: 4, ``: 0} {
+	for value, want := range map[string]int{`7`: 0, `"[{"`: 0, `["[","["]`: 1, `[]`: 1, `{"a":[{"b":"}"}],"c":[[[1]]]}`: 4, ``: 0} {
 		if got := Depth([]byte(value)); got != want {
 			t.Errorf("Depth(%s) = %d, want %d", value, got, want)
 		}

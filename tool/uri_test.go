@@ -15,6 +15,7 @@ func TestNormalURI(t *testing.T) {
 		":x":                    ":x",
 		"RES://Up/%73ecret":     "res://up/secret",
 		"Z1+-.://AZaz/Z":        "z1+-.://azaz/Z",
+		"A09://Up/":             "a09://up/",
 		"1a://Up":               "1a://Up", // no scheme
 		"res://up":              "res://up/",
 		"res://up?q":            "res://up/?q",

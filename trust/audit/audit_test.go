@@ -493,7 +493,16 @@ func TestALineIsOneLineAndBounded(t *testing.T) {
 		t.Errorf("%d lines, the first of %d bytes", len(lines), len(lines[0]))
 	}
 	var line audit.Line
-	must.Do(t, json.Unmarshal([]byte(lines[0]), &line))
+	if err := json.Unmarshal([]byte(lines[0]), &line); err != nil {
+		t.Fatal(err)
+	}
+	l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Denied, Decision: &audit.Decision{Policy: long}})
+	if err := l.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	if decided := linesOf(t, s.File)[1]; len(decided) > 4<<10 || strings.ContainsAny(decided, "\x1b\u202e\u2028") {
+		t.Errorf("a decision has %d bytes", len(decided))
+	}
 	if line.SourceIP != "192.0.2.1" || line.Transport != "http" || line.Session == "" || strings.Contains(lines[0], "the session") {
 		t.Errorf("%+v", line)
 	}
@@ -589,6 +598,17 @@ func TestContentsAreRedactedAndCut(t *testing.T) {
 	defer masking.Close()
 	if got := string(masking.Content([]byte(`{"text":"ghp_1"}`))); got != `{"text":"[redacted]"}` {
 		t.Errorf("masked: %s", got)
+	}
+}
+
+// Where there is no audit log, nothing is written and everything is admitted.
+func TestNoLogIsALog(t *testing.T) {
+	var l *audit.Log
+	l.Add(audit.Line{})
+	l.Note(audit.Line{})
+	l.Record(t.Context(), trust.Event{})
+	if err := errors.Join(l.Admit(t.Context()), l.Close()); err != nil || l.Content([]byte(`{}`)) != nil {
+		t.Error(err)
 	}
 }
 

@@ -1,8 +1,10 @@
 package inbound_test
 
 import (
+	"context"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -59,6 +61,33 @@ func TestAKeyIsTypedIntoAForm(t *testing.T) {
 	text := off.keys.add(trust.Key{Name: "ci"})
 	if _, err := off.gate.ByForm(httptest.NewRequest(http.MethodPost, "http://127.0.0.1/", nil), text); err == nil || off.gate.TakesKeys() || !d.gate.TakesKeys() {
 		t.Errorf("a key where none are taken: %v", err)
+	}
+}
+
+// The audit log and the metrics hear of each request that was refused, by which proof others came in, and who lacked a scope.
+func TestWhoComesInAndWhoIsRefusedIsNoted(t *testing.T) {
+	var events []string
+	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true, Scopes: scopes}, func(o *inbound.Options) {
+		o.Record = func(_ context.Context, e trust.Event) {
+			events = append(events, strings.Join([]string{e.Kind, e.Outcome, e.Reason, e.View, e.Principal}, " "))
+		}
+	})
+	key, none := d.keys.add(trust.Key{Name: "ci", Scopes: []string{"mcp:read"}}), d.keys.add(trust.Key{Name: "none"})
+	byForm := func(key string) {
+		_, _ = d.gate.ByForm(httptest.NewRequest(http.MethodPost, "http://127.0.0.1/ui/login", nil), key)
+	}
+	d.ask("/mcp", key)
+	byForm(key)
+	d.ask("/mcp/reader", "tfkey_"+strings.Repeat("a", 52))
+	d.ask("/mcp", none)
+	byForm("hello")
+	refused := trust.EventRefused + " " + trust.Denied + " "
+	want := []string{refused + string(inbound.UnknownKey) + " reader ", refused + string(inbound.NoScope) + "  key|none", refused + string(inbound.Malformed) + "  "}
+	if !slices.Equal(events, want) {
+		t.Errorf("%q, want %q", events, want)
+	}
+	if in := d.gate.Counts(inbound.Accepted); !slices.Equal(in, []int64{2, 0, 0, 0}) {
+		t.Errorf("%v came in by %v", in, inbound.Accepted)
 	}
 }
 

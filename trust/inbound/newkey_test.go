@@ -43,6 +43,8 @@ func TestKeysAreMadeAsRequested(t *testing.T) {
 		{"of a view that is not", with(func(k *inbound.KeyRequest) { k.View = "raeder" }), scopes, 0, "view", "did you mean reader?"},
 		{"of nothing like a view", with(func(k *inbound.KeyRequest) { k.View = "xyz" }), scopes, 0, "view", "in tool_views"},
 		{"a scope that is not", with(func(k *inbound.KeyRequest) { k.Scopes = []string{"mcp:read", "openid"} }), scopes, 0, "scope", `no "openid"; there are mcp:read`},
+		{"another scope than the only one", with(func(k *inbound.KeyRequest) { k.Scopes = []string{"openid"} }), scopes[:1], 0, "scope", "there are mcp:read"},
+		{"no scope, where there is one alone", with(func(k *inbound.KeyRequest) { k.Scopes = nil }), scopes[:1], 0, "scope", "is needed"},
 		{"no scope", with(func(k *inbound.KeyRequest) { k.Scopes = nil }), scopes, 0, "scope", "is needed"},
 		{"any scope, where none means anything", with(func(k *inbound.KeyRequest) { k.Scopes = []string{"openid"} }), nil, 30 * 24 * time.Hour, "", ""},
 		{"no name", with(func(k *inbound.KeyRequest) { k.Name = "" }), scopes, 0, "", "name"},

@@ -360,6 +360,7 @@ func TestTheOwnerLearnsWhereTheKeyIs(t *testing.T) {
 	where("the variable "+vault.EnvKey, "")
 	p.key = strings.Repeat("ab", 32)
 	missing(file)
+	p.refused("secret/A", "which is in a file")
 	p.key = ""
 	_ = os.Remove(file)
 	missing(file)
@@ -489,6 +490,36 @@ func TestLockedIsBoundedAndPerName(t *testing.T) {
 		return err != nil && err.Error() == "its own error"
 	})
 	await.Nil(t, func() error { return other.Locked(t.Context(), "login/a", func(context.Context) error { return nil }) }) // free again
+}
+
+// A store that several machines share has locks of its own.
+func TestLocksOfTheStore(t *testing.T) {
+	var taken, released []string
+	var failed error
+	v, err := vault.Open(nil, vault.Options{Locks: vault.Locks{Take: func(_ context.Context, name string) (func(), error) {
+		taken = append(taken, name)
+		return func() { released = append(released, name) }, failed
+	}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	locked := func() error {
+		return v.Locked(t.Context(), "login/a", func(context.Context) error {
+			if len(taken) != len(released)+1 {
+				t.Errorf("taken %q, released %q", taken, released)
+			}
+			return nil
+		})
+	}
+	if err := errors.Join(locked(), locked()); err != nil || len(released) != 2 {
+		t.Errorf("%v, released %q", err, released)
+	}
+	failed = errUnwritable
+	for range 2 { // what failed holds nothing
+		if err := locked(); !errors.Is(err, errUnwritable) || len(released) != 2 {
+			t.Errorf("%v, released %q", err, released)
+		}
+	}
 }
 
 // Whoever gives up waiting leaves the name locked. In one process no file keeps others out.

@@ -2,50 +2,47 @@ package group
 
 import (
 	"fmt"
+	"io"
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 )
 
 // What a child writes to its standard error goes to the log at a bounded rate.
 func TestAFloodOnStderrIsBounded(t *testing.T) {
-	const written = 200_000
-	r, w, err := os.Pipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	var j strings.Builder
-	began := time.Now()
-	e := NewStderr(slog.New(slog.NewTextHandler(&j, nil)))
-	go e.Follow(r)
-	for i := range written {
-		if _, err := fmt.Fprintf(w, "line %d\x1b[31m\n", i); err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		const written, later = 20_000, 3 // seconds
+		r, w := io.Pipe()
+		var j strings.Builder
+		e := NewStderr(slog.New(slog.NewTextHandler(&j, nil)))
+		go e.Follow(r)
+		for i := range written {
+			if i == written/2 {
+				time.Sleep(later * time.Second)
+			}
+			if _, err := fmt.Fprintf(w, "line %d\x1b[31m\n", i); err != nil {
+				t.Fatal(err)
+			}
 		}
-	}
-	_ = w.Close()
-	<-e.Done()
-	took := time.Since(began)
-	logged := strings.Count(j.String(), "msg=stderr")
-	if most := stderrBurst + int(took.Seconds()*stderrRate) + 1; logged > most || logged < stderrBurst {
-		t.Errorf("%d lines were logged in %s", logged, took)
-	}
-	left := 0
-	for line := range strings.Lines(j.String()) {
-		if _, count, ok := strings.Cut(line, "left out\" count="); ok {
-			var n int
-			_, _ = fmt.Sscan(count, &n)
-			left += n
+		_ = w.Close()
+		<-e.Done()
+		logged, left := strings.Count(j.String(), "msg=stderr"), 0
+		for line := range strings.Lines(j.String()) {
+			if _, count, ok := strings.Cut(line, "left out\" count="); ok {
+				var n int
+				_, _ = fmt.Sscan(count, &n)
+				left += n
+			}
 		}
-	}
-	if logged+left != written {
-		t.Errorf("%d lines were logged and %d left out, of %d", logged, left, written)
-	}
-	if want := "line 199995\x1b[31m | "; !strings.HasPrefix(e.Words(), want) || !strings.HasSuffix(e.Words(), "line 199999\x1b[31m") {
-		t.Errorf("the last words are %q", e.Words())
-	}
+		if logged != stderrBurst+later*stderrRate || logged+left != written {
+			t.Errorf("%d lines were logged and %d left out, of %d", logged, left, written)
+		}
+		if want := "line 19995\x1b[31m | "; !strings.HasPrefix(e.Words(), want) || !strings.HasSuffix(e.Words(), "line 19999\x1b[31m") {
+			t.Errorf("the last words are %q", e.Words())
+		}
+	})
 }
 
 func TestChildrenGetAMinimalEnvironment(t *testing.T) {

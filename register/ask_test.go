@@ -9,13 +9,14 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
-	"net/http/httptest"
+	"os"
 	"strings"
 	"sync"
 	"testing"
-	"time"
+	"testing/synctest"
 
 	waits "toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/transport"
@@ -42,49 +43,35 @@ type conversation struct {
 	leave   func()               // ends the session
 }
 
-// patience is how long tests wait for what must come.
-const patience = 90 * time.Second
-
-var expiry = waits.Expiry
+func TestMain(m *testing.M) {
+	pipes.Install()
+	os.Exit(m.Run())
+}
 
 // await returns the first message that contains text.
 func await(t testing.TB, messages <-chan string, text string) string {
 	t.Helper()
 	for {
-		select {
-		case message, ok := <-messages:
-			if !ok {
-				t.Fatalf("the messages ended before %s", text)
-			}
-			if strings.Contains(message, text) {
-				return message
-			}
-		case <-time.After(patience):
-			t.Fatalf("no message with %s", text)
+		message := waits.Value(t, messages)
+		if message == "" {
+			t.Fatalf("the messages ended before %q", text)
+		}
+		if strings.Contains(message, text) {
+			return message
 		}
 	}
 }
 
-// receive fails when a channel neither delivers nor closes in time.
-func receive[T any](t testing.TB, from <-chan T, what string) T {
+// receive returns what a channel delivers.
+func receive[T any](t testing.TB, from <-chan T, _ string) T {
 	t.Helper()
-	select {
-	case got := <-from:
-		return got
-	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
-		panic("unreachable")
-	}
+	return waits.Value(t, from)
 }
 
 // eventually waits for a condition that nothing signals.
-func eventually(t testing.TB, what string, holds func() bool) {
+func eventually(t testing.TB, _ string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(patience); !holds(); time.Sleep(time.Millisecond) {
-		if time.Now().After(deadline) {
-			t.Fatalf("never happened: %s", what)
-		}
-	}
+	waits.True(t, holds)
 }
 
 // pump sends the data lines of an event stream that say something, or the lines of anything else.
@@ -187,11 +174,8 @@ func serveSSE(t testing.TB, live *Live) string {
 	sse := transport.NewSSE(live, transport.NewClients(transport.Limits{}), "/message", nil, slog.New(slog.DiscardHandler))
 	mux.HandleFunc("/sse", sse.Events)
 	mux.HandleFunc("/message", sse.Messages)
-	server := httptest.NewServer(mux)
-	t.Cleanup(func() {
-		live.EndStreams()
-		server.Close()
-	})
+	server := pipes.NewServer(t, mux)
+	t.Cleanup(live.EndStreams)
 	return server.URL
 }
 
@@ -233,9 +217,11 @@ func transports(t *testing.T, capabilities string, settings setup, test func(t *
 		"sse":   func(t *testing.T, live *Live) *conversation { return overSSE(t, serveSSE(t, live), capabilities) },
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := newLive(t, settings)
-			asker(t, live)
-			test(t, live, open(t, live))
+			synctest.Test(t, func(t *testing.T) {
+				live := newLive(t, settings)
+				asker(t, live)
+				test(t, live, open(t, live))
+			})
 		})
 	}
 }
@@ -417,8 +403,9 @@ func TestAQuestionThatIsGivenUpIsCancelled(t *testing.T) {
 }
 
 func TestTheEndOfASessionEndsItsQuestions(t *testing.T) {
-	forgotten := make(chan string, 10)
+	var forgotten chan string
 	transports(t, everything, setup{Forget: func(session string) { forgotten <- session }}, func(t *testing.T, live *Live, c *conversation) {
+		forgotten = make(chan string, 10)
 		failed := make(chan error, 1)
 		addTool(t, live, "srv_left", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			_, err := call.Client.Ask(ctx, "roots/list", nil)
@@ -716,8 +703,9 @@ func TestAskOfNobody(t *testing.T) {
 }
 
 func TestChangedRootsAreToldOfTheirSession(t *testing.T) {
-	changed := make(chan string, 1)
+	var changed chan string
 	transports(t, everything, setup{RootsChanged: func(session string) { changed <- session }}, func(t *testing.T, _ *Live, c *conversation) {
+		changed = make(chan string, 1)
 		c.post(`{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}`)
 		if got := receive(t, changed, "RootsChanged"); got != c.session {
 			t.Errorf("told of %q, want %q", got, c.session)

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/gate"
@@ -454,23 +455,24 @@ func TestAModernClientIsListedWhatItsPrincipalHas(t *testing.T) {
 }
 
 func TestWhatIsListedIsTold(t *testing.T) {
-	expiry(t)
-	type told struct {
-		session, client string
-		tools           int
-	}
-	heard := make(chan told, 10)
-	live, _ := gated(t, setup{Listed: func(session, client string, tools []*tool.Tool) { heard <- told{session, client, len(tools)} }}, gate.Budget{})
-	p := connect(t, serveHTTP(t, live.Live), "counted")
-	provision(t, live, tool.SessionOwner(p.session), 0, "srv_a")
-	p.messages(list)
-	n := &newcomer{t: t, url: p.url, capabilities: `{}`}
-	n.answer(1, "tools/list", "")
-	for _, want := range []told{{p.session, "counted 1", 4}, {"", "new 1", 3}} {
-		if got := receive(t, heard, "the list"); got != want {
-			t.Errorf("told %+v, want %+v", got, want)
+	synctest.Test(t, func(t *testing.T) {
+		type told struct {
+			session, client string
+			tools           int
 		}
-	}
+		heard := make(chan told, 10)
+		live, _ := gated(t, setup{Listed: func(session, client string, tools []*tool.Tool) { heard <- told{session, client, len(tools)} }}, gate.Budget{})
+		p := connect(t, serveHTTP(t, live.Live), "counted")
+		provision(t, live, tool.SessionOwner(p.session), 0, "srv_a")
+		p.messages(list)
+		n := &newcomer{t: t, url: p.url, capabilities: `{}`}
+		n.answer(1, "tools/list", "")
+		for _, want := range []told{{p.session, "counted 1", 4}, {"", "new 1", 3}} {
+			if got := receive(t, heard, "the list"); got != want {
+				t.Errorf("told %+v, want %+v", got, want)
+			}
+		}
+	})
 }
 
 func TestAGateNarrowsWhatIsListed(t *testing.T) {

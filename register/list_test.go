@@ -67,9 +67,9 @@ func TestAnEmptyListIsAList(t *testing.T) {
 }
 
 func TestLongListsComeInPages(t *testing.T) {
-	const items = 2500
-	for _, list := range lists {
+	for i, list := range lists {
 		t.Run(list.method, func(t *testing.T) {
+			items := []int{2*pageSize + 1, 3*pageSize - 1, 3 * pageSize}[i] // the last page may be full
 			live := newLive(t, setup{})
 			var want []string
 			for i := range items {

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/rawjson"
@@ -88,11 +89,13 @@ func newcomers(t *testing.T, capabilities string, settings setup, test func(t *t
 		"stdio": func(t *testing.T, live *Live) *newcomer { return &newcomer{stdio: overStdio(t, live, "")} },
 	} {
 		t.Run(name, func(t *testing.T) {
-			live := newLive(t, settings)
-			asker(t, live)
-			n := open(t, live)
-			n.t, n.capabilities = t, capabilities
-			test(t, live, n)
+			synctest.Test(t, func(t *testing.T) {
+				live := newLive(t, settings)
+				asker(t, live)
+				n := open(t, live)
+				n.t, n.capabilities = t, capabilities
+				test(t, live, n)
+			})
 		})
 	}
 }
@@ -180,7 +183,6 @@ func TestWhatIsAskedTogetherIsAnsweredTogetherOrAskedAgain(t *testing.T) {
 			both.Wait()
 			return tool.TextResult(strings.Join(answers, ", ")), nil
 		})
-		live.parking.gather = 2 * time.Second // on a busy machine the second comes late
 		first := n.answer(1, "tools/call", `"name":"srv_two"`)
 		key := map[string]string{} // by what was asked
 		for k, request := range rawjson.Members(rawjson.Member(rawjson.Member([]byte(first), "result"), "inputRequests")) {
@@ -653,26 +655,28 @@ func TestLargeCallsThatWaitedLongGiveWay(t *testing.T) {
 // A call may end in the very moment that it is suspended: its result is
 // neither lost nor kept for nobody.
 func TestSuspendingRacesWithTheEnd(t *testing.T) {
-	live := newLive(t, setup{})
-	addTool(t, live, "srv_fickle", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		ctx, cancel := context.WithTimeout(ctx, gather)
-		defer cancel()
-		_, _ = call.Client.Ask(ctx, "roots/list", nil)
-		return tool.TextResult("ended"), nil
+	synctest.Test(t, func(t *testing.T) {
+		live := newLive(t, setup{})
+		addTool(t, live, "srv_fickle", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			ctx, cancel := context.WithTimeout(ctx, gather)
+			defer cancel()
+			_, _ = call.Client.Ask(ctx, "roots/list", nil)
+			return tool.TextResult("ended"), nil
+		})
+		n := &newcomer{t: t, stdio: overStdio(t, live, ""), capabilities: everything}
+		for id := range 100 {
+			got := n.answer(id, "tools/call", `"name":"srv_fickle"`)
+			for strings.Contains(got, "input_required") { // more than once where the machine is slow
+				got = n.answer(id, "tools/call", `"name":"srv_fickle","inputResponses":{},"requestState":"`+stateOf(t, got)+`"`)
+			}
+			if !strings.Contains(got, "ended") {
+				t.Fatalf("answer = %s", got)
+			}
+		}
+		if live.parkedCalls() != 0 {
+			t.Error("a call is still parked")
+		}
 	})
-	n := &newcomer{t: t, stdio: overStdio(t, live, ""), capabilities: everything}
-	for id := range 100 {
-		got := n.answer(id, "tools/call", `"name":"srv_fickle"`)
-		for strings.Contains(got, "input_required") { // more than once where the machine is slow
-			got = n.answer(id, "tools/call", `"name":"srv_fickle","inputResponses":{},"requestState":"`+stateOf(t, got)+`"`)
-		}
-		if !strings.Contains(got, "ended") {
-			t.Fatalf("answer = %s", got)
-		}
-	}
-	if live.parkedCalls() != 0 {
-		t.Error("a call is still parked")
-	}
 }
 
 func TestManyModernClientsDoNotCross(t *testing.T) {

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 
 	"toolfinch/tool"
 	"toolfinch/trust"
@@ -17,69 +18,70 @@ import (
 // A conversation that is gone on with has a new session: its agent lets its model call
 // only what the first list has.
 func TestANewSessionIsListedWhatItsClientCalledLast(t *testing.T) {
-	expiry(t)
-	var mu sync.Mutex
-	kept := map[tool.Caller][]tool.Called{}
-	live := newLive(t, setup{
-		Known: map[tool.Caller][]tool.Called{{Principal: "ann", Client: "agent 1"}: {{Name: "srv_t000", Sessions: 1}, {Name: "srv_gone", Sessions: 1}}},
-		Called: func(by tool.Caller, called []tool.Called) {
-			mu.Lock()
-			defer mu.Unlock()
-			kept[by] = called
-		},
-	})
-	show(live, func(v *Served) {
-		v.Recall = 2
-		v.Register = func(client string) When {
-			if strings.HasPrefix(client, "still") {
-				return Never
+	synctest.Test(t, func(t *testing.T) {
+		var mu sync.Mutex
+		kept := map[tool.Caller][]tool.Called{}
+		live := newLive(t, setup{
+			Known: map[tool.Caller][]tool.Called{{Principal: "ann", Client: "agent 1"}: {{Name: "srv_t000", Sessions: 1}, {Name: "srv_gone", Sessions: 1}}},
+			Called: func(by tool.Caller, called []tool.Called) {
+				mu.Lock()
+				defer mu.Unlock()
+				kept[by] = called
+			},
+		})
+		show(live, func(v *Served) {
+			v.Recall = 2
+			v.Register = func(client string) When {
+				if strings.HasPrefix(client, "still") {
+					return Never
+				}
+				return AtOnce
 			}
-			return AtOnce
-		}
-	})
-	url := serveHTTP(t, live)
-	lists := func(client, principal string, want ...string) {
-		t.Helper()
-		p := connect(t, url, client, "X-User", principal)
-		for range 2 { // each list of the session has them
-			if got := listed(t, p.messages(list)[0]); !slices.Equal(got, append([]string{"find"}, want...)) {
-				t.Errorf("a new session of %s for %q is listed %v, want %v besides find", client, principal, got, want)
+		})
+		url := serveHTTP(t, live)
+		lists := func(client, principal string, want ...string) {
+			t.Helper()
+			p := connect(t, url, client, "X-User", principal)
+			for range 2 { // each list of the session has them
+				if got := listed(t, p.messages(list)[0]); !slices.Equal(got, append([]string{"find"}, want...)) {
+					t.Errorf("a new session of %s for %q is listed %v, want %v besides find", client, principal, got, want)
+				}
 			}
 		}
-	}
-	calls := func(client string, tools ...int) {
-		p := connect(t, url, client)
-		for _, i := range tools {
-			p.messages(call(1, fmt.Sprintf("srv_t%03d", i), `{}`))
+		calls := func(client string, tools ...int) {
+			p := connect(t, url, client)
+			for _, i := range tools {
+				p.messages(call(1, fmt.Sprintf("srv_t%03d", i), `{}`))
+			}
 		}
-	}
 
-	lists("agent", "ann", "srv_t000") // as the store knows
-	lists("agent", "")
-	calls("agent", 2, 3, 2, 1)
-	lists("agent", "", "srv_t001", "srv_t002")
-	searched := connect(t, url, "agent")
-	searched.messages(find(1, "srv_t005"))
-	if got, want := listed(t, searched.messages(list)[0]), []string{"find", "srv_t005", "srv_t001", "srv_t002"}; !slices.Equal(got, want) {
-		t.Errorf("a client that searched before its first list is listed %v, want %v", got, want)
-	}
-	lists("agent", "ann", "srv_t000")
-	lists("agent", "bob")
-	lists("other", "")
-	mu.Lock()
-	if want := (map[tool.Caller][]tool.Called{{Client: "agent 1"}: {{Name: "srv_t001", Sessions: 1}, {Name: "srv_t002", Sessions: 1}, {Name: "srv_t003", Sessions: 1}}}); !maps.EqualFunc(kept, want, slices.Equal) {
-		t.Errorf("%v is remembered, want %v", kept, want)
-	}
-	mu.Unlock()
+		lists("agent", "ann", "srv_t000") // as the store knows
+		lists("agent", "")
+		calls("agent", 2, 3, 2, 1)
+		lists("agent", "", "srv_t001", "srv_t002")
+		searched := connect(t, url, "agent")
+		searched.messages(find(1, "srv_t005"))
+		if got, want := listed(t, searched.messages(list)[0]), []string{"find", "srv_t005", "srv_t001", "srv_t002"}; !slices.Equal(got, want) {
+			t.Errorf("a client that searched before its first list is listed %v, want %v", got, want)
+		}
+		lists("agent", "ann", "srv_t000")
+		lists("agent", "bob")
+		lists("other", "")
+		mu.Lock()
+		if want := (map[tool.Caller][]tool.Called{{Client: "agent 1"}: {{Name: "srv_t001", Sessions: 1}, {Name: "srv_t002", Sessions: 1}, {Name: "srv_t003", Sessions: 1}}}); !maps.EqualFunc(kept, want, slices.Equal) {
+			t.Errorf("%v is remembered, want %v", kept, want)
+		}
+		mu.Unlock()
 
-	calls("still", 4)
-	lists("still", "")
-	show(live, func(v *Served) { v.Learn = true })
-	calls("still", 4)
-	lists("still", "", "srv_t004")
+		calls("still", 4)
+		lists("still", "")
+		show(live, func(v *Served) { v.Learn = true })
+		calls("still", 4)
+		lists("still", "", "srv_t004")
 
-	show(live, func(v *Served) { v.Register = nil })
-	lists("agent", "")
+		show(live, func(v *Served) { v.Register = nil })
+		lists("agent", "")
+	})
 }
 
 // On stdio a 2026-07-28 client has the process to itself, so what it called before can

@@ -23,6 +23,7 @@ type setup struct {
 	Known                map[tool.Caller][]tool.Called
 	Called               func(by tool.Caller, called []tool.Called)
 	Subscriptions        *Subscriptions
+	follows              **followed // unless nil, gets what Subscriptions is then made of
 	Complete, Task       func(ctx context.Context, name string, call *tool.Call) (tool.Result, error)
 	SetLevel             func(level string)
 	RootsChanged, Forget func(session string)

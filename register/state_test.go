@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"toolfinch/tool"
 )
@@ -13,28 +14,30 @@ import (
 // A session that came from another process is subscribed to what it was there, also where the
 // server is away at first, and its client hears once of what it may have missed.
 func TestSubscriptionsOfAnAdoptedSessionAreRestoredWhenTheyCanBe(t *testing.T) {
-	upstream := newFollowed()
-	upstream.fail = errors.New("away")
-	live := newLive(t, setup{Subscriptions: NewSubscriptions(upstream.subscribe)})
-	resources(t, live)
-	c := overHTTP(t, serveHTTP(t, live), `{}`)
-	messages := c.listen()
-	live.Restore(c.session, State{Subscribed: []string{"srv+x:r"}}, true)
-	if got := receive(t, upstream.told, "the first attempt"); got != "+x:r" {
-		t.Errorf("the upstream was told %s", got)
-	}
-	if state, _ := live.State(c.session); !slices.Equal(state.Subscribed, []string{"srv+x:r"}) {
-		t.Errorf("while it is not restored, the state has %q", state.Subscribed)
-	}
-	upstream.mu.Lock()
-	upstream.fail = nil
-	upstream.mu.Unlock()
-	if got := await(t, messages, updated); !strings.Contains(got, `"srv+x:r"`) {
-		t.Errorf("the client is told %s", got)
-	}
-	if state, _ := live.State(c.session); !slices.Equal(state.Subscribed, []string{"srv+x:r"}) {
-		t.Errorf("then the state has %q", state.Subscribed)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		upstream := newFollowed()
+		upstream.fail = errors.New("away")
+		live := newLive(t, setup{Subscriptions: NewSubscriptions(upstream.subscribe)})
+		resources(t, live)
+		c := overHTTP(t, serveHTTP(t, live), `{}`)
+		messages := c.listen()
+		live.Restore(c.session, State{Subscribed: []string{"srv+x:r"}}, true)
+		if got := receive(t, upstream.told, "the first attempt"); got != "+x:r" {
+			t.Errorf("the upstream was told %s", got)
+		}
+		if state, _ := live.State(c.session); !slices.Equal(state.Subscribed, []string{"srv+x:r"}) {
+			t.Errorf("while it is not restored, the state has %q", state.Subscribed)
+		}
+		upstream.mu.Lock()
+		upstream.fail = nil
+		upstream.mu.Unlock()
+		if got := await(t, messages, updated); !strings.Contains(got, `"srv+x:r"`) {
+			t.Errorf("the client is told %s", got)
+		}
+		if state, _ := live.State(c.session); !slices.Equal(state.Subscribed, []string{"srv+x:r"}) {
+			t.Errorf("then the state has %q", state.Subscribed)
+		}
+	})
 }
 
 // Whoever unsubscribes while a subscription is restored is not subscribed afterwards, but for who

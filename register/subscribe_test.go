@@ -79,8 +79,8 @@ func unsubscribe(id int, uri string) string {
 }
 
 func TestSubscribersHearOfTheirResource(t *testing.T) {
-	upstream := newFollowed()
-	transports(t, `{}`, setup{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
+	var upstream *followed
+	transports(t, `{}`, setup{follows: &upstream}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
 		messages := c.listen()
 		if got, want := await(t, c.post(subscribe(1, "srv+x:r")), `"id":1`), `{"jsonrpc":"2.0","id":1,"result":{}}`; got != want {
@@ -133,8 +133,8 @@ func TestAnUpstreamIsFollowedOnceForAll(t *testing.T) {
 }
 
 func TestPartsOfAResourceAreToldOf(t *testing.T) {
-	upstream := newFollowed()
-	transports(t, `{}`, setup{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
+	var upstream *followed
+	transports(t, `{}`, setup{follows: &upstream}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
 		messages := c.listen()
 		await(t, c.post(subscribe(1, "srv+x:r")), `"id":1`)
@@ -150,8 +150,8 @@ func TestPartsOfAResourceAreToldOf(t *testing.T) {
 
 // What clients know a resource by changes when another server lists the same URI.
 func TestEveryoneHearsOfAResourceByTheNameTheyGaveIt(t *testing.T) {
-	upstream := newFollowed()
-	transports(t, `{}`, setup{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, c *conversation) {
+	var upstream *followed
+	transports(t, `{}`, setup{follows: &upstream}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
 		items := live.served(trust.Party{}).Source.(exposing).catalog
 		items["x:r"] = items["srv+x:r"]
@@ -319,8 +319,8 @@ func TestAListenerHearsWhatItAskedFor(t *testing.T) {
 		{"a resource", `{"resourceSubscriptions":["srv+x:r","srv+x:nope"]}`, `{"resourceSubscriptions":["srv+x:r"]}`, []string{updated}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			upstream := newFollowed()
-			newcomers(t, `{}`, setup{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, n *newcomer) {
+			var upstream *followed
+			newcomers(t, `{}`, setup{follows: &upstream}, func(t *testing.T, live *Live, n *newcomer) {
 				resources(t, live)
 				live.Sync()
 				messages := n.request(7, "subscriptions/listen", `"notifications":`+test.wants)
@@ -400,9 +400,9 @@ func TestTwoListenersOnOneStreamAreToldApart(t *testing.T) {
 }
 
 func TestAListenerWhoseSubscriptionFailsHearsTheRest(t *testing.T) {
-	upstream := newFollowed()
-	upstream.fail = errors.New("full")
-	newcomers(t, `{}`, setup{Subscriptions: NewSubscriptions(upstream.subscribe)}, func(t *testing.T, live *Live, n *newcomer) {
+	var upstream *followed
+	newcomers(t, `{}`, setup{follows: &upstream}, func(t *testing.T, live *Live, n *newcomer) {
+		upstream.fail = errors.New("full")
 		resources(t, live)
 		messages := n.request(7, "subscriptions/listen", `"notifications":{"toolsListChanged":true,"resourceSubscriptions":["srv+x:r"]}`)
 		if got := await(t, messages, "acknowledged"); !strings.Contains(got, `"notifications":{"toolsListChanged":true}`) {

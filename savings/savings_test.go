@@ -43,12 +43,15 @@ func want(t *testing.T, m *Meter, sum store.Savings) {
 
 // played is what happens in the session "s" of a client.
 type played struct {
-	t testing.TB
-	m *Meter
-	v fake
+	t    testing.TB
+	m    *Meter
+	v    fake
+	wait func(time.Duration) // in the bubble of the test
 }
 
-func play(t testing.TB) *played { return &played{t: t, m: New(slog.New(slog.DiscardHandler)), v: 100} }
+func play(t testing.TB) *played {
+	return &played{t: t, m: New(slog.New(slog.DiscardHandler)), v: 100, wait: time.Sleep}
+}
 
 // lists answers tools/list with these tools, each a letter.
 func (p *played) lists(names string) {
@@ -147,7 +150,7 @@ func TestStepsOfASession(t *testing.T) {
 		{"after a long pause nothing is cached", func(p *played) {
 			p.lists("ab")
 			p.calls(Use)(7)
-			time.Sleep(cacheLife + time.Second)
+			p.wait(cacheLife + time.Second)
 			p.lists("abc") // nothing to spoil
 			p.calls(Use)(9)
 			p.calls(Use)

@@ -227,8 +227,11 @@ func (s *sending) Shutdown(ctx context.Context) error {
 
 // close sends what waits, until ctx ends, and returns once nothing runs any more.
 func (s *sending) close(ctx context.Context, provider *sdktrace.TracerProvider) error {
-	err := provider.Shutdown(ctx)
-	s.end() // what still waits fails at once
+	stop := context.AfterFunc(ctx, s.end) // what still waits fails at once
+	// A provider that is given a context that has ended already does not shut its exporter down.
+	err := provider.Shutdown(context.WithoutCancel(ctx))
+	stop()
+	s.end()
 	<-s.closed
 	s.mu.Lock()
 	defer s.mu.Unlock()

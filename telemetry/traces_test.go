@@ -15,7 +15,6 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	sdktrace "go.opentelemetry.io/otel/sdk/trace"
 
@@ -175,12 +174,8 @@ func TestACollectorThatIsNotTriedAgain(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			traces, logged := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+test.endpoint, "OTEL_BSP_SCHEDULE_DELAY=20")
-			begun := time.Now()
 			request(traces, "echo")
 			await.True(t, func() bool { return strings.Contains(logged.String(), test.says) })
-			if took := time.Since(begun); took > 50*time.Second {
-				t.Errorf("told after %s", took)
-			}
 			if err := traces.Close(t.Context()); err != nil {
 				t.Error(err)
 			}
@@ -206,8 +201,8 @@ func TestTheEndDoesNotWaitForACollector(t *testing.T) {
 				for range 10_000 { // more than wait
 					request(traces, "echo")
 				}
-				ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
-				defer cancel()
+				ctx, cancel := context.WithCancel(t.Context())
+				cancel() // the time is over
 				_ = traces.Close(ctx)
 				if got := log.String(); !strings.Contains(got, "spans_lost=") || strings.Contains(got, "hunter2") || strings.Count(got, "level=WARN") > 2 {
 					t.Errorf("the log has\n%s", got)
@@ -228,13 +223,11 @@ func TestACollectorThatRestarts(t *testing.T) {
 	}
 	traces, log := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT=http://"+listener.Addr().String(), "OTEL_BSP_SCHEDULE_DELAY=20")
 	request(traces, "echo")
-	for range 2 { // tries that nobody answers
-		conn, err := listener.Accept()
-		if err != nil {
-			t.Fatal(err)
-		}
-		conn.Close()
+	conn, err := listener.Accept() // a try that nobody answers
+	if err != nil {
+		t.Fatal(err)
 	}
+	conn.Close()
 	server.Listener = listener
 	server.Start()
 	defer server.Close()

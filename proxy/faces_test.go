@@ -3,8 +3,6 @@ package proxy_test
 import (
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -14,28 +12,6 @@ import (
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
-
-// compare fails the test when text is not that of a file of testdata.
-func compare(t *testing.T, name, got string) {
-	t.Helper()
-	path := filepath.Join("testdata", name)
-	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if want := strings.ReplaceAll(string(want), "\r\n", "\n"); got != want {
-		t.Errorf("%s is\n%s\nwant\n%s", name, got, want)
-	}
-}
 
 // shop is an upstream that has tools of these names and does what they say.
 func shop(t testing.TB, server string, tools ...string) *script {
@@ -233,78 +209,6 @@ func TestAnAutoViewDoesNotWaitForAServerThatIsGone(t *testing.T) {
 	p, url := openViews(t, "", configOf(t, []*script{up, gone}, auto))
 	if got := viewClient(t, p, url, "auto", true).listed(); !slices.Equal(got, []string{"shop_hat"}) {
 		t.Errorf("tools/list has %v, want those of the other server", got)
-	}
-}
-
-func TestTheSearchTrioAnswers(t *testing.T) {
-	shopping, zoo := shop(t, "shop", "hat", "coat"), shop(t, "zoo", "lion")
-	search, each := everything("my.view", view.ExposureSearch), everything("each", view.ExposureSearchPerServer)
-	search.Description = "Things to wear. And animals."
-	search.Tools = []view.UpstreamTools{{Name: "shop", Tools: []view.Override{{Tool: "hat", Name: "headgear"}}}}
-	p, url := openViews(t, "", configOf(t, []*script{shopping, zoo}, search, each))
-	for _, test := range []struct {
-		view string
-		asks []string
-	}{
-		{"my.view", []string{
-			`{"name":"my_view_search_tools","arguments":{}}`,
-			`{"name":"my_view_search_tools","arguments":{"query":" ","limit":2}}`,
-			`{"name":"my_view_search_tools","arguments":{"query":"headgear","limit":1}}`,
-			`{"name":"my_view_search_tools","arguments":{"query":"sells a lion","limit":1}}`,
-			`{"name":"my_view_search_tools","arguments":{"query":"hat","limit":0}}`,
-			`{"name":"my_view_search_tools","arguments":{"query":7}}`,
-			`{"name":"my_view_describe_tool","arguments":{"name":"headgear"}}`,
-			`{"name":"my_view_describe_tool","arguments":{"name":"zoo.lion"}}`,
-			`{"name":"my_view_describe_tool","arguments":{"name":"headgaer"}}`,
-			`{"name":"my_view_describe_tool","arguments":{}}`,
-			`{"name":"my_view_call_tool","arguments":{"name":"headgear","arguments":{"size":7}}}`,
-			`{"name":"my_view_call_tool","arguments":{"name":"headgear","arguments":{"size":"large"}}}`,
-			`{"name":"my_view_call_tool","arguments":{"name":"shop_hat","arguments":{"size":7}}}`,
-			`{"name":"my_view_call_tool","arguments":{"headgear":{}}}`,
-			`{"name":"zoo_lion","arguments":{"size":1}}`,
-			`{"name":"zoo_tiger","arguments":{"size":1}}`,
-		}},
-		{"each", []string{
-			`{"name":"shop_search_tools","arguments":{}}`,
-			`{"name":"zoo_search_tools","arguments":{"query":"sells a hat"}}`,
-			`{"name":"zoo_describe_tool","arguments":{"name":"zoo_lion"}}`,
-			`{"name":"zoo_describe_tool","arguments":{"name":"shop_hat"}}`,
-			`{"name":"zoo_describe_tool","arguments":{}}`,
-			`{"name":"zoo_call_tool","arguments":{"name":"zoo_lion","arguments":{"size":1}}}`,
-			`{"name":"zoo_call_tool","arguments":{"name":"shop_hat","arguments":{"size":1}}}`,
-			`{"name":"shop_call_tool","arguments":{"name":"zoo.lion","arguments":{"size":1}}}`,
-			`{"name":"shop_call_tool","arguments":{"name":"coat","arguments":{"size":1}}}`,
-			`{"name":"each_search_tools","arguments":{}}`,
-		}},
-	} {
-		t.Run(test.view, func(t *testing.T) {
-			c := viewClient(t, p, url, test.view, false)
-			var session strings.Builder
-			show := func(ask string, got message) {
-				answer := got.Result
-				if answer == nil {
-					answer = got.Error
-				}
-				fmt.Fprintf(&session, "> %s\n", ask)
-				texts, structured := contents(answer)
-				for _, text := range texts {
-					fmt.Fprintf(&session, "%s\n", text)
-				}
-				if structured != "" && !slices.Contains(texts, structured) {
-					fmt.Fprintf(&session, "= %s\n", structured)
-				}
-				if len(texts) == 0 {
-					fmt.Fprintf(&session, "%s\n", answer)
-				}
-				session.WriteByte('\n')
-			}
-			show("initialize", message{Result: json.RawMessage(partText(c.hello.Result, "instructions"))})
-			show("tools/list", c.ask("tools/list", `{}`))
-			for _, ask := range test.asks {
-				show(ask, c.ask("tools/call", ask))
-			}
-			compare(t, "trio-"+test.view+".golden", session.String())
-		})
 	}
 }
 

@@ -85,37 +85,6 @@ func (s *session) request(t *testing.T, message string) string {
 	return text
 }
 
-// Definitions that break libraries and clients must not break the proxy.
-func TestBadDefinitionsHarmNobody(t *testing.T) {
-	up := newScript(t, "raw", false, false)
-	up.list("tools",
-		`{"name":"no_schema","inputSchema":"a string"}`,
-		`{"name":"bad_header","inputSchema":{"type":"object","properties":{"a":{"type":"number","x-mcp-header":"not a header\n"},"b":{"type":"string","x-mcp-header":7}}}}`,
-		`{"name":"bad_types","description":7,"title":[],"annotations":"none","inputSchema":{"type":12,"properties":[]},"_meta":1}`,
-		`{"name":7}`, `"no object"`, `{"name":""}`, `{"name":"no_schema"}`, `{"name":"`+strings.Repeat("long", 50)+`"}`, `{"name":"good","description":"A good tool"}`)
-	up.on("tools/call", func(r *request) { r.result(`{"content":[],"hologram":1}`) })
-	p, url := openScripts(t, nil, up)
-	if p.Tools() != 4 {
-		t.Errorf("%d tools are known, want 4", p.Tools())
-	}
-	c := newClient(t, p, url, kind{}, `{}`, reply)
-	for _, query := range []string{"bad header", "no schema", "long", "a good tool"} {
-		if got := c.ask("tools/call", toolCall("retrieve_tools", `{"query":"`+query+`"}`)); !strings.Contains(got.raw, "raw_") {
-			t.Errorf("query %q: %s", query, got.raw)
-		}
-	}
-	for _, name := range []string{"raw_no_schema", "raw_bad_header", "raw_good"} {
-		for _, params := range []string{toolCall(name, `{"a":1}`), toolCall("call_tool", toolCall(name, `{"a":1}`))} {
-			if got := c.ask("tools/call", params); !strings.Contains(got.raw, "hologram") {
-				t.Errorf("%s: %s", params, got.raw)
-			}
-		}
-	}
-	if list := c.ask("tools/list", `{}`); !json.Valid([]byte(list.raw)) || !strings.Contains(list.raw, "raw_bad_header") || strings.Contains(list.raw, "bad_types") {
-		t.Errorf("list = %s", list.raw)
-	}
-}
-
 // odd is JSON that a typed structure, or a number of 64 bits, would lose.
 const odd = `{"big":123456789012345678901234567890,"float":1.0,"huge":1e400,"tiny":-1E-400,"twice":1,"twice":2,"text":"\u003c<\ud83d\ude00é\/\u2028","space": [ null ,{ } ],"":{}}`
 

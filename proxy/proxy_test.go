@@ -7,7 +7,6 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -121,24 +120,6 @@ func TestOneBadUpstreamHurtsNobody(t *testing.T) {
 		got := c.ask("tools/call", toolCall("retrieve_tools", `{"query":"echo","detail":"full"}`))
 		return strings.Contains(got.raw, `\"servers_ready\":1,\"servers_pending\":1,\"servers_failed\":1`)
 	})
-}
-
-func TestChangesUpstreamReachTheClient(t *testing.T) {
-	up := newScript(t, "up", false, false)
-	up.list("tools", `{"name":"paint","description":"Paint a fence"}`)
-	p, url := openScripts(t, nil, up)
-	c := newClient(t, p, url, kind{}, `{}`, reply)
-	c.ask("tools/call", toolCall("retrieve_tools", `{"query":"paint"}`))
-	if got := c.listed(); !slices.Contains(got, "up_paint") {
-		t.Fatalf("a retrieved tool is not listed: %v", got)
-	}
-	up.changes(t, p, `{"name":"paint","description":"Paint a door"}`)
-	eventually(t, func() bool { return strings.Contains(c.ask("tools/list", `{}`).raw, "Paint a door") })
-	up.changes(t, p, `{"name":"sand","description":"Sand a floor"}`)
-	eventually(t, func() bool { return !slices.Contains(c.listed(), "up_paint") })
-	if got := c.ask("tools/call", toolCall("retrieve_tools", `{"query":"sand the floor","detail":"full"}`)); !strings.Contains(got.raw, "up_sand") {
-		t.Errorf("retrieve_tools = %s", got.raw)
-	}
 }
 
 func TestWebPagesAreKeptOut(t *testing.T) {

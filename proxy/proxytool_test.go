@@ -650,8 +650,6 @@ func TestFiltersOfTheProxyToolChooseBeforeTheQueryCuts(t *testing.T) {
 	}
 }
 
-func ptr[T any](v T) *T { return &v }
-
 // Clients of the extension may look for the name that its own servers give the tool.
 func TestTheProxyToolUnderTheNameOfTheExtension(t *testing.T) {
 	v := everything("v", view.ExposureRetrieve)

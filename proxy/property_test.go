@@ -68,6 +68,7 @@ func TestWhateverHappensEachCallIsAnsweredOnceAndAsItsOwn(t *testing.T) {
 				"a call goes on":      w.callGoesOn,
 				"a call is cancelled": w.callIsCancelled,
 				"provision":           w.provision,
+				"provision more":      w.provision,
 				"unprovision":         w.unprovision,
 				"calls in the midst":  w.callInTheMidst,
 			}
@@ -675,9 +676,13 @@ func (w *world) inGated(r *rapid.T) *customer {
 
 func (w *world) provision(r *rapid.T) {
 	v := w.inGated(r)
-	wanted := rapid.SliceOfNDistinct(rapid.SampledFrom(w.universe("gated")), 1, 4, offer.exposed).Draw(r, "tools")
-	atMost := rapid.SampledFrom([]int{0, 60, 150}).Draw(r, "max_tokens")
 	there := w.offersTo(v.view, v.called)
+	choice := there
+	if len(there) == 0 || rapid.IntRange(0, 5).Draw(r, "any") == 5 {
+		choice = w.universe("gated")
+	}
+	wanted := rapid.SliceOfNDistinct(rapid.SampledFrom(choice), 1, min(len(choice), 4), offer.exposed).Draw(r, "tools")
+	atMost := rapid.SampledFrom([]int{0, 0, 60, 150}).Draw(r, "max_tokens")
 	before, used := w.provisioned(v)
 	want, asked, known := slices.Clone(before), 0, true
 	var ids []string
@@ -925,7 +930,7 @@ func (w *world) changes() map[string]change {
 			for _, f := range w.farms {
 				w.picked[f.settings.Name] = rapid.Bool().Draw(r, f.settings.Name)
 			}
-			w.budget = view.Gating{MaxTools: rapid.IntRange(0, 3).Draw(r, "max_tools"), MaxTokens: rapid.SampledFrom([]int{0, 100, 200}).Draw(r, "max_tokens")}
+			w.budget = view.Gating{MaxTools: rapid.IntRange(0, 3).Draw(r, "max_tools"), MaxTokens: rapid.SampledFrom([]int{0, 100, 150}).Draw(r, "max_tokens")}
 			w.reload()
 		}},
 	}

@@ -70,7 +70,7 @@ var only = map[string][]string{
 	"toolfinch/internal/collector":           {},                                       // tests only
 	"toolfinch/internal/fetch":               {},                                       // tests only
 	"toolfinch/internal/must":                {},                                       // tests only
-	"toolfinch/internal/pipes":               {},                                       // tests only
+	"toolfinch/internal/pipes":               {"internal/authserver"},                  // tests only
 	"toolfinch/internal/postgres":            {},                                       // tests only
 	"toolfinch/store/storetest":              {},                                       // tests only
 	"github.com/jackc/pgx":                   {"store", "internal/postgres"},

@@ -303,18 +303,6 @@ func (l *life) disconnect() {
 	}
 }
 
-// kill ends it as a loss of power would.
-func (l *life) kill(t testing.TB) {
-	t.Helper()
-	l.disconnect()
-	children := descendants(l.pid)
-	if err := l.cmd.Process.Kill(); err != nil {
-		t.Error(err)
-	}
-	await.Value(t, l.ended)
-	noneLeft(t, children)
-}
-
 // serveHTTP is start for its address and its process.
 func (h house) serveHTTP(t testing.TB) (url string, pid int) {
 	t.Helper()

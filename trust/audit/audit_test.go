@@ -3,6 +3,9 @@ package audit_test
 import (
 	"bytes"
 	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -589,6 +592,12 @@ func TestContentsAreRedactedAndCut(t *testing.T) {
 	if got := l.Content([]byte(`{"a":"` + strings.Repeat("é", 10_000) + `"}`)); len(got) > 5<<10 || !json.Valid(got) || got[0] != '"' {
 		t.Errorf("a long one has %d bytes: %.40s", len(got), got)
 	}
+	for size, whole := range map[int]bool{4 << 10: true, 4<<10 + 1: false} {
+		value := `["` + strings.Repeat("x", size-4) + `"]`
+		if got := string(l.Content([]byte(value))); (got == value) != whole || !whole && !strings.HasSuffix(got, `..."`) {
+			t.Errorf("%d bytes: %.20s of %d bytes", size, got, len(got))
+		}
+	}
 	for size, kept := range map[int]bool{1 << 20: true, 1<<20 + 1: false} {
 		if got := l.Content([]byte(`"` + strings.Repeat("x", size-2) + `"`)); (got != nil) != kept {
 			t.Errorf("of %d bytes %d are kept", size, len(got))
@@ -598,6 +607,28 @@ func TestContentsAreRedactedAndCut(t *testing.T) {
 	defer masking.Close()
 	if got := string(masking.Content([]byte(`{"text":"ghp_1"}`))); got != `{"text":"[redacted]"}` {
 		t.Errorf("masked: %s", got)
+	}
+}
+
+// Other programs can check a log: the hash of a line is the HMAC-SHA256, by the key, of what stands before it.
+func TestHashesAreThoseOfTheDocumentation(t *testing.T) {
+	s := settings(t)
+	written(t, s, 2)
+	sum := func(text string) string {
+		mac := hmac.New(sha256.New, key)
+		mac.Write([]byte(text))
+		return hex.EncodeToString(mac.Sum(nil))
+	}
+	hash := ""
+	for _, line := range linesOf(t, s.File) {
+		body, rest, _ := strings.Cut(strings.TrimSuffix(line, "\n"), `,"hash":"`)
+		if hash = sum(body); rest != hash+`"}` {
+			t.Errorf("the hash of %s is %s, not %s", body, rest, hash)
+		}
+	}
+	head, err := os.ReadFile(s.File + ".head")
+	if text := fmt.Sprintf("%020d %s", 2, hash); err != nil || string(head) != text+" "+sum("head "+text)+"\n" {
+		t.Errorf("the end is noted as %s, %v", head, err)
 	}
 }
 

@@ -56,12 +56,6 @@ func (r *rows) do(f func()) error {
 	return nil
 }
 
-func (r *rows) setAway(is bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.away = is
-}
-
 func (r *rows) Put(_ context.Context, s store.Session) (kept bool, err error) {
 	err = r.do(func() {
 		stored, found := r.all[s.Hash]

@@ -20,6 +20,7 @@ type options struct {
 	pre     []view.PreCall
 	post    []view.PostCall
 	indexed func()
+	atFirst int // tools that are found before the first question is answered; 0: openTools
 	idle    func()
 	audit   auditor
 	traces  *telemetry.Traces

@@ -4,6 +4,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -117,7 +118,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 // build serves the first views.
 func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 	upstreams := p.known.upstreams(config, p.upstreamTool)
-	p.partial = cutTo(upstreams, openTools)
+	p.partial = cutTo(upstreams, cmp.Or(p.atFirst, openTools))
 	plans, problems := p.plan(config, upstreams, nil)
 	next, err := p.views.build(ctx, config, plans, problems)
 	if err != nil {

@@ -213,14 +213,14 @@ func TestAnIndexThatIsNotStoredIsStoredLater(t *testing.T) {
 // Of a store with very many tools some are found at once, and all after that: with the index
 // as it was stored.
 func TestAVeryLargeStoreIsFoundInTwoSteps(t *testing.T) {
-	config := benchStore(t, openTools+500, 7) // six of which fit
+	config := benchStore(t, 7*segmentsFrom, 7)
 	first, end := openBench(t, config)
 	if err := first.segments.keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
 	want := keysOf(first.now.Load().views[0].root)
 	end()
-	p, err := Open(t.Context(), config)
+	p, err := Open(t.Context(), config, func(o *options) { o.atFirst = 6 * segmentsFrom }) // six servers fit
 	if err != nil {
 		t.Fatal(err)
 	}

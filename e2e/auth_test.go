@@ -148,6 +148,12 @@ func TestKeysAndTokensOpenARunningProgram(t *testing.T) {
 		t.Fatal(err)
 	}
 	key := strings.TrimSpace(string(made))
+	await.Nil(t, func() error { // until the server is connected
+		if status, answer, _ := request(t, "POST", base+"/api/proxy/execute?view=reader", `{"tool_id":"memory_read_graph","arguments":{}}`, key); status != 200 {
+			return fmt.Errorf("%d %.200s", status, answer)
+		}
+		return nil
+	})
 	for _, test := range []struct {
 		method, path, body string
 		status             int

@@ -323,16 +323,18 @@ func testdata(t testing.TB) string {
 		t.Fatal(err)
 	}
 	for {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
-			return filepath.Join(dir, "testdata", "node")
+		if found := filepath.Join(dir, "testdata", "node"); exists(filepath.Join(found, "authserver.mjs")) {
+			return found
 		}
 		above := filepath.Dir(dir)
 		if above == dir {
-			t.Fatal("there is no go.mod above")
+			t.Fatal("there is no testdata/node above")
 		}
 		dir = above
 	}
 }
+
+func exists(path string) bool { _, err := os.Stat(path); return err == nil }
 
 func missing(t testing.TB, message string) {
 	t.Helper()

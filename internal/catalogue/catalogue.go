@@ -22,7 +22,7 @@ func Annotated(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.Abs(".")
 	for err == nil {
-		if _, err := os.Stat(filepath.Join(dir, "go.mod")); err == nil {
+		if _, err := os.Stat(filepath.Join(dir, "cmd", "toolfinch")); err == nil {
 			return filepath.Join(dir, "../shared/retrieval")
 		}
 		if dir == filepath.Dir(dir) {

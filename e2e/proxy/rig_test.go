@@ -311,6 +311,7 @@ func (r *replica) connect(of string, modern bool, key, name string) *client.Clie
 	as := []client.ClientOption{client.WithElicitationHandler(whom(name)), client.WithDiscoverTimeout(await.Bound)}
 	if !modern {
 		//lint:ignore SA1019 clients of the older era hear of changes so
+		//lint:ignore SA1019 clients of the older protocol keep this stream
 		transport.WithContinuousListening()(over)
 		as = append(as, client.WithProtocolVersion(mcp.LATEST_LEGACY_PROTOCOL_VERSION))
 	}

@@ -25,7 +25,9 @@ var ofClock = map[string][]string{
 var onClock = map[string]struct {
 	calls int
 	why   string
-}{}
+}{
+	"e2e/scale_measure_test.go": {6, "measures starts and settled memory, with TOOLFINCH_SCALE alone"},
+}
 
 func TestNoTestAsksTheClock(t *testing.T) {
 	found := map[string][]string{}

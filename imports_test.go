@@ -47,6 +47,8 @@ var floors = map[string]int{
 	"internal/agents": 0, "trust": 0,
 	"internal/catalogue":  3,
 	"internal/authserver": 1, "internal/collector": 0, "internal/fetch": 0, "internal/postgres": 2,
+	"store/storetest": 3,                      // the contract of a store, which tests of both databases run
+	"internal/must":   0, "internal/pipes": 0, // tests only
 	"internal/await": 1, "internal/leeway": 0, "group": 0, "limit": 0, "nearest": 0, "printable": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
 }
 
@@ -58,16 +60,19 @@ var only = map[string][]string{
 	"github.com/blevesearch":                 {"index"},
 	"github.com/philippgille/chromem-go":     {"index"},
 	"github.com/sashabaranov/go-openai":      {"embed"},
-	"database/sql":                           {"store", "demo"},
+	"database/sql":                           {"store", "store/storetest", "demo"},
 	"modernc.org/sqlite":                     {"store", "demo"},
-	"net/http":                               {"trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "web/page", "cluster", "embed", "embed/models", "demo", "registry", "telemetry", "cmd/toolfinch", "internal/agents", "internal/authserver", "internal/collector", "internal/fetch", "eval/tokens"},
+	"net/http":                               {"trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "web/page", "cluster", "embed", "embed/models", "demo", "registry", "telemetry", "cmd/toolfinch", "internal/agents", "internal/authserver", "internal/collector", "internal/fetch", "internal/pipes", "eval/tokens"},
 	"toolfinch/cmd":                          {},
-	"toolfinch/internal/await":               {"internal/postgres"}, // tests only
-	"toolfinch/internal/authserver":          {},                    // tests only
-	"toolfinch/internal/catalogue":           {},                    // tests only
-	"toolfinch/internal/collector":           {},                    // tests only
-	"toolfinch/internal/fetch":               {},                    // tests only
-	"toolfinch/internal/postgres":            {},                    // tests only
+	"toolfinch/internal/await":               {"internal/postgres", "store/storetest"}, // tests only
+	"toolfinch/internal/authserver":          {},                                       // tests only
+	"toolfinch/internal/catalogue":           {},                                       // tests only
+	"toolfinch/internal/collector":           {},                                       // tests only
+	"toolfinch/internal/fetch":               {},                                       // tests only
+	"toolfinch/internal/must":                {},                                       // tests only
+	"toolfinch/internal/pipes":               {},                                       // tests only
+	"toolfinch/internal/postgres":            {},                                       // tests only
+	"toolfinch/store/storetest":              {},                                       // tests only
 	"github.com/jackc/pgx":                   {"store", "internal/postgres"},
 	"github.com/pressly/goose":               {"store"},
 	"github.com/spf13/cobra":                 {"cmd/toolfinch"},

@@ -17,18 +17,6 @@ import (
 	"toolfinch/internal/must"
 )
 
-// fileOf makes a file and returns its path.
-func fileOf(t *testing.T, name, text string) string {
-	t.Helper()
-	return filepath.Join(write(t, name, text), name)
-}
-
-func content(t *testing.T, path string) string {
-	t.Helper()
-	data := must.Get(os.ReadFile(path))(t)
-	return string(data)
-}
-
 var (
 	addNew = func(path string) error {
 		return AddServer(path, clients.Server{Name: "new", Command: "npx", Args: []string{"-y", "x"}})
@@ -106,9 +94,9 @@ top_k: 7
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			path := fileOf(t, test.file, test.before)
+			path := must.Write(t, filepath.Join(t.TempDir(), test.file), test.before)
 			must.Do(t, test.edit(path))
-			if got := content(t, path); got != test.want {
+			if got := must.Read(t, path); got != test.want {
 				t.Errorf("got\n%s\nwant\n%s", got, test.want)
 			}
 		})
@@ -118,7 +106,7 @@ top_k: 7
 func TestAddServerMakesTheFile(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "sub", "toolfinch.yaml")
 	must.Do(t, addNew(path))
-	text := content(t, path)
+	text := must.Read(t, path)
 	if !strings.HasPrefix(text, "# toolfinch.yaml of toolfinch.") || !strings.HasSuffix(text, "\n\nmcp_servers:\n  new:\n    command: npx\n    args: [\"-y\", x]\n") {
 		t.Errorf("got\n%s", text)
 	}
@@ -166,12 +154,12 @@ func TestEditsThatAreRefused(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			path := fileOf(t, test.file, test.before)
+			path := must.Write(t, filepath.Join(t.TempDir(), test.file), test.before)
 			err := test.edit(path)
 			if err == nil || !strings.HasPrefix(err.Error(), test.want) {
 				t.Errorf("got %v, want %s", err, test.want)
 			}
-			if got := content(t, path); got != test.before {
+			if got := must.Read(t, path); got != test.before {
 				t.Errorf("written all the same:\n%s", got)
 			}
 		})
@@ -179,7 +167,7 @@ func TestEditsThatAreRefused(t *testing.T) {
 	if err := removeB(filepath.Join(t.TempDir(), "none.yaml")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no file: %v", err)
 	}
-	path := fileOf(t, "c.yaml", file)
+	path := must.Write(t, filepath.Join(t.TempDir(), "c.yaml"), file)
 	must.Do(t, os.Chmod(path, 0o400))
 	if err := removeB(path); !errors.Is(err, clients.ErrReadOnly) {
 		t.Errorf("a read-only file: %v", err)
@@ -192,16 +180,16 @@ func TestEditsThatAreRefused(t *testing.T) {
 
 // A file that does not load can be mended: what was wrong before is no reason.
 func TestEditsOfAFileThatDoesNotLoad(t *testing.T) {
-	path := fileOf(t, "c.yaml", "mcp_servers:\n  a: {commnd: a}\n  b: {}\n")
+	path := must.Write(t, filepath.Join(t.TempDir(), "c.yaml"), "mcp_servers:\n  a: {commnd: a}\n  b: {}\n")
 	must.Do(t, removeB(path))
-	if got, want := content(t, path), "mcp_servers:\n  a: {commnd: a}\n"; got != want {
+	if got, want := must.Read(t, path), "mcp_servers:\n  a: {commnd: a}\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
 func TestViewsAreWritten(t *testing.T) {
 	const file = "mcp_servers:\n  git: {command: g}\n  git.hub: {command: g} # the hub\n"
-	path := fileOf(t, "c.yaml", file)
+	path := must.Write(t, filepath.Join(t.TempDir(), "c.yaml"), file)
 	must.Do(t, AddView(path, "code", NewView{
 		Description: "Code: search it", Exposure: "search",
 		Tools: []string{"git.hub.search_code", "git.hub.issue_*", "git.log", "git.log"},
@@ -218,11 +206,11 @@ tool_views:
       git:
         log: {}
 `
-	if got := content(t, path); got != want {
+	if got := must.Read(t, path); got != want {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 	must.Do(t, AddView(path, "all", NewView{IncludeAll: true, Exclude: []string{"git.*"}}))
-	if got, more := content(t, path), want+"  all:\n    include_all: true\n    exclude: [\"git.*\"]\n"; got != more {
+	if got, more := must.Read(t, path), want+"  all:\n    include_all: true\n    exclude: [\"git.*\"]\n"; got != more {
 		t.Errorf("got\n%s\nwant\n%s", got, more)
 	}
 	c, err := loadAll(Options{Path: path, Env: environ()})
@@ -238,7 +226,7 @@ tool_views:
 	for _, name := range []string{"all", "code"} {
 		must.Do(t, RemoveView(path, name))
 	}
-	if got := content(t, path); got != file+"\ntool_views:\n" {
+	if got := must.Read(t, path); got != file+"\ntool_views:\n" {
 		t.Errorf("all removed:\n%s", got)
 	}
 }
@@ -265,8 +253,8 @@ func TestServersReadBackTheSame(t *testing.T) {
 		"c.json":     "{\n\t\"mcp_servers\": {\n\t\t\"a\": {\"command\": \"a\"} // a\n\t}\n}\n",
 	}
 	for name, before := range files {
-		path := fileOf(t, name, before)
-		for i := range 60 {
+		path := must.Write(t, filepath.Join(t.TempDir(), name), before)
+		for i := range 20 {
 			want := clients.Server{Command: "c" + piece(4), Description: piece(6), Env: map[string]string{"K": piece(6), "k" + strings.ReplaceAll(piece(3), "=", ""): piece(6)}}
 			for range random.IntN(4) {
 				want.Args = append(want.Args, piece(6))
@@ -278,16 +266,16 @@ func TestServersReadBackTheSame(t *testing.T) {
 			}
 			servers, err := Servers(path)
 			if err != nil || len(servers) != 2 {
-				t.Fatalf("%s: %#v: %+v, %v\n%s", name, want, servers, err, content(t, path))
+				t.Fatalf("%s: %#v: %+v, %v\n%s", name, want, servers, err, must.Read(t, path))
 			}
 			at := slices.IndexFunc(servers, func(s clients.Server) bool { return s.Name == server })
 			if at < 0 || !reflect.DeepEqual(servers[at], want) {
-				t.Fatalf("%s:\n got %#v\nwant %#v\n%s", name, servers, want, content(t, path))
+				t.Fatalf("%s:\n got %#v\nwant %#v\n%s", name, servers, want, must.Read(t, path))
 			}
 			if err := RemoveServer(path, server); err != nil {
 				t.Fatalf("%s: remove %#v: %v", name, server, err)
 			}
-			if got := content(t, path); got != before {
+			if got := must.Read(t, path); got != before {
 				t.Fatalf("%s: with %#v and without\n%s\nwant\n%s", name, want, got, before)
 			}
 		}
@@ -297,7 +285,7 @@ func TestServersReadBackTheSame(t *testing.T) {
 // Every server of the example file can be taken out and switched off, and the
 // file still loads.
 func TestTheExampleCanBeEdited(t *testing.T) {
-	path := fileOf(t, "toolfinch.yaml", Example())
+	path := must.Write(t, filepath.Join(t.TempDir(), "toolfinch.yaml"), Example())
 	for _, name := range []string{"files", "tickets"} {
 		if _, err := SetEnabled(path, name, false); err != nil {
 			t.Fatal(err)
@@ -306,7 +294,7 @@ func TestTheExampleCanBeEdited(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if got, want := content(t, path), strings.Replace(Example(), "    enabled: false\n", "    enabled: true\n", 1); got != want {
+	if got, want := must.Read(t, path), strings.Replace(Example(), "    enabled: false\n", "    enabled: true\n", 1); got != want {
 		t.Errorf("got\n%s", got)
 	}
 	must.Do(t, RemoveServer(path, "tickets"))
@@ -315,13 +303,13 @@ func TestTheExampleCanBeEdited(t *testing.T) {
 	if err != nil || len(c.Servers) != 1 {
 		t.Fatalf("%+v, %v", c, err)
 	}
-	if strings.Contains(content(t, path), "A server behind a URL") {
+	if strings.Contains(must.Read(t, path), "A server behind a URL") {
 		t.Error("the comment of a removed server stayed")
 	}
 }
 
 func TestServersAsWritten(t *testing.T) {
-	path := fileOf(t, "c.yaml", "mcp_servers:\n  a:\n    command: ~/a\n    args: [\"${X}\", 5]\n    env: {T: \"${T}\"}\n    enabled: false\nmcpServers:\n  b: {serverUrl: \"https://b.example.com\", type: sse, headers: {H: v}}\n")
+	path := must.Write(t, filepath.Join(t.TempDir(), "c.yaml"), "mcp_servers:\n  a:\n    command: ~/a\n    args: [\"${X}\", 5]\n    env: {T: \"${T}\"}\n    enabled: false\nmcpServers:\n  b: {serverUrl: \"https://b.example.com\", type: sse, headers: {H: v}}\n")
 	got, err := Servers(path)
 	want := []clients.Server{
 		{Name: "a", Command: "~/a", Args: []string{"${X}", "5"}, Env: map[string]string{"T": "${T}"}, Disabled: true},
@@ -332,28 +320,12 @@ func TestServersAsWritten(t *testing.T) {
 	}
 }
 
-func TestFindIsThatOfLoad(t *testing.T) {
-	dir, user := t.TempDir(), t.TempDir()
-	opts := Options{Dir: dir, UserDir: user, Env: environ()}
-	if _, err := Find(opts); !errors.Is(err, ErrNoConfig) {
-		t.Errorf("nothing there: %v", err)
-	}
-	path := filepath.Join(dir, "toolfinch.yml")
-	must.Do(t, os.WriteFile(path, nil, 0o600))
-	if got, err := Find(opts); got != path || err != nil {
-		t.Errorf("found %s, %v", got, err)
-	}
-	if got, err := Find(Options{Path: "x.yaml", Dir: dir, Env: environ()}); got != filepath.Join(dir, "x.yaml") || err != nil {
-		t.Errorf("named: %s, %v", got, err)
-	}
-}
-
 // A file keeps its mode, and a link to it stays one.
 func TestEditsKeepWhatTheFileIs(t *testing.T) {
 	if runtime.GOOS == "windows" {
 		t.Skip("modes and links are those of other systems")
 	}
-	path := fileOf(t, "real.yaml", "mcp_servers: {}\n")
+	path := must.Write(t, filepath.Join(t.TempDir(), "real.yaml"), "mcp_servers: {}\n")
 	must.Do(t, os.Chmod(path, 0o664))
 	link := filepath.Join(t.TempDir(), "toolfinch.yaml")
 	must.Do(t, os.Symlink(path, link))
@@ -365,7 +337,7 @@ func TestEditsKeepWhatTheFileIs(t *testing.T) {
 	if info, err = os.Lstat(link); err != nil || info.Mode()&fs.ModeSymlink == 0 {
 		t.Errorf("the link: %v, %v", info.Mode(), err)
 	}
-	if got := content(t, path); !strings.Contains(got, "npx") {
+	if got := must.Read(t, path); !strings.Contains(got, "npx") {
 		t.Errorf("got %s", got)
 	}
 }

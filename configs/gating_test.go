@@ -161,23 +161,6 @@ tool_views: {v: {proxy_tool: everything, %s}}
 	}
 }
 
-func TestGatingInJSON(t *testing.T) {
-	const text = `{
-	"mcp_servers": {"a": {"command": "a"}},
-	"gating": {"max_tokens": 100, "ttl": "5m"},
-	"proxy_tool": true,
-	"rest_api": false,
-	"tool_views": {"v": {"include_all": true, "gating": false, "proxy_tool": {"name": "all"}}},
-}`
-	c := must.Get(loadAll(Options{Dir: write(t, "toolfinch.json", text), Path: "toolfinch.json", Env: environ()}))(t)
-	if want := (&view.Gating{MaxTokens: 100, MaxTools: 40, TTL: 5 * time.Minute}); !reflect.DeepEqual(c.Gating, want) || c.ProxyTool != "proxy" || c.REST {
-		t.Errorf("%+v", c)
-	}
-	if v := c.Views[0]; v.Gating != nil || v.ProxyTool != "all" {
-		t.Errorf("%+v", v)
-	}
-}
-
 // Edits keep what is said of gating, and a view that cannot be gated is not
 // written beside it.
 func TestEditsBesideGating(t *testing.T) {
@@ -191,24 +174,24 @@ rest_api: false
 tool_views:
   v: {include_all: true, gating: false}
 `
-	path := fileOf(t, "c.yaml", file)
+	path := must.Write(t, filepath.Join(t.TempDir(), "c.yaml"), file)
 	must.Do(t, AddView(path, "w", NewView{IncludeAll: true}))
 	const added = file + "  w:\n    include_all: true\n"
-	if got := content(t, path); got != added {
+	if got := must.Read(t, path); got != added {
 		t.Errorf("got\n%s", got)
 	}
 	err := AddView(path, "open", NewView{IncludeAll: true, Exposure: "direct"})
 	if err == nil || !strings.Contains(err.Error(), "nothing was written") || !strings.Contains(err.Error(), "gating: false") {
 		t.Errorf("a view of all tools beside gating: %v", err)
 	}
-	if got := content(t, path); got != added {
+	if got := must.Read(t, path); got != added {
 		t.Errorf("refused, and\n%s", got)
 	}
 }
 
 // docs/configuration.md names every key, and what it shows of gating loads.
 func TestDocumentation(t *testing.T) {
-	doc := content(t, filepath.Join("..", "docs", "configuration.md"))
+	doc := must.Read(t, filepath.Join("..", "docs", "configuration.md"))
 	var keys []string
 	for _, list := range [][]string{
 		topKeys(), serverKeys.names(), viewKeys.names(), overrideKeys.names(), hookKeys.names(), compositeKeys.names(), gatingKeys.names(),

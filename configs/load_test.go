@@ -82,9 +82,7 @@ func TestBadFiles(t *testing.T) {
 func write(t testing.TB, name, text string) string {
 	t.Helper()
 	dir := t.TempDir()
-	path := filepath.Join(dir, name)
-	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
-	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
+	must.Write(t, filepath.Join(dir, name), text)
 	return dir
 }
 
@@ -100,11 +98,7 @@ func loadAll(opts Options) (*Config, error) {
 // load reads text as toolfinch.yaml.
 func load(t testing.TB, text string, env ...string) (*Config, error) {
 	t.Helper()
-	c, err := loadAll(Options{Dir: write(t, "toolfinch.yaml", text), UserDir: t.TempDir(), Env: environ(env...)})
-	if err == nil {
-		valid(t, c)
-	}
-	return c, err
+	return loadWith(t, text, nil, env...)
 }
 
 func mustLoad(t testing.TB, text string, env ...string) *Config {

@@ -65,8 +65,7 @@ func TestResolvedLooksLikeThis(t *testing.T) {
 	if *update {
 		must.Do(t, os.WriteFile("testdata/resolved.golden", []byte(got), 0o644))
 	}
-	want := must.Get(os.ReadFile("testdata/resolved.golden"))(t)
-	if got != strings.ReplaceAll(string(want), "\r\n", "\n") {
+	if want := must.Read(t, "testdata/resolved.golden"); got != strings.ReplaceAll(want, "\r\n", "\n") {
 		t.Errorf("got\n%s\nwant\n%s", got, want)
 	}
 }

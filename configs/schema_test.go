@@ -59,7 +59,7 @@ func TestSchemaIsCommitted(t *testing.T) {
 	if *update {
 		must.Do(t, os.WriteFile("schema.json", want.Bytes(), 0o644))
 	}
-	if got := content(t, "schema.json"); got != want.String() {
+	if got := must.Read(t, "schema.json"); got != want.String() {
 		t.Error("schema.json is not that of the keys: go test ./configs -run TestSchemaIsCommitted -update")
 	}
 }
@@ -82,7 +82,7 @@ func TestConfigurationsOfTheTreeAreValid(t *testing.T) {
 			t.Fatalf("%s: %v, %v", pattern, files, err)
 		}
 		for _, file := range files {
-			check(file, []byte(content(t, file)))
+			check(file, []byte(must.Read(t, file)))
 		}
 	}
 	scripts := must.Get(filepath.Glob("../testdata/scripts/*.txtar"))(t)
@@ -212,7 +212,7 @@ func tableOf(all keys) string {
 // The tables of docs/configuration.md are those of the keys.
 func TestTablesOfTheDocumentation(t *testing.T) {
 	file := filepath.Join("..", "docs", "configuration.md")
-	doc := content(t, file)
+	doc := must.Read(t, file)
 	want := doc
 	for name, table := range map[string]string{
 		"servers": tableOf(serverKeys.keys), "top": tableOf(top.keys), "views": tableOf(viewKeys.keys), "tools": tableOf(overrideKeys.keys),

@@ -32,6 +32,11 @@ const (
 // Watch ends with ctx. Its goroutine has ended once the channel is closed: who
 // cancels ctx receives until then.
 func Watch(ctx context.Context, files func() []string, log *slog.Logger) (<-chan struct{}, error) {
+	return watch(ctx, files, log, lookTime)
+}
+
+// watch is Watch that looks at the files without a reason every so often.
+func watch(ctx context.Context, files func() []string, log *slog.Logger, every time.Duration) (<-chan struct{}, error) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
 		return nil, fmt.Errorf("watch configuration files: %w", err)
@@ -42,7 +47,7 @@ func Watch(ctx context.Context, files func() []string, log *slog.Logger) (<-chan
 	go func() {
 		defer close(changed)
 		defer notify.Close()
-		w.run(ctx, changed)
+		w.run(ctx, changed, every)
 	}()
 	return changed, nil
 }
@@ -71,8 +76,8 @@ func (m mark) same(other mark) bool {
 		m.info.Size() == other.info.Size() && m.info.ModTime().Equal(other.info.ModTime())
 }
 
-func (w *watcher) run(ctx context.Context, changed chan<- struct{}) {
-	look := time.NewTicker(lookTime)
+func (w *watcher) run(ctx context.Context, changed chan<- struct{}, every time.Duration) {
+	look := time.NewTicker(every)
 	defer look.Stop()
 	quiet := time.NewTimer(quietTime)
 	quiet.Stop()

@@ -2,7 +2,6 @@ package configs
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -40,22 +39,26 @@ func (w *watching) set(files ...string) {
 // told waits until a change is told.
 func (w *watching) told(what string) {
 	w.t.Helper()
-	select {
-	case _, open := <-w.changed:
-		if !open {
-			w.t.Fatalf("%s: the watch has ended", what)
+	w.t.Log(what)
+	await.True(w.t, func() bool {
+		select {
+		case _, open := <-w.changed:
+			if !open {
+				w.t.Fatalf("%s: the watch has ended", what)
+			}
+			return true
+		default:
+			return false
 		}
-	case <-time.After(await.Bound):
-		w.t.Fatalf("%s is not told", what)
-	}
+	})
 }
 
-// watch starts a Watch that has ended when the test ends.
-func watch(t *testing.T, files ...string) *watching {
+// startWatch starts a Watch that has ended when the test ends.
+func startWatch(t *testing.T, files ...string) *watching {
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	w := &watching{t: t, files: files}
-	changed := must.Get(Watch(ctx, w.names, slog.New(slog.NewTextHandler(io.Discard, nil))))(t)
+	changed := must.Get(watch(ctx, w.names, slog.New(slog.DiscardHandler), 10*time.Millisecond))(t)
 	w.changed = changed
 	t.Cleanup(func() {
 		cancel()
@@ -71,7 +74,7 @@ func TestWatchTellsEveryWayToSave(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "toolfinch.yaml")
 	must.Write(t, file, "one")
-	w := watch(t, file)
+	w := startWatch(t, file)
 
 	must.Write(t, file, "two: in place")
 	w.told("a file written in place")
@@ -126,7 +129,7 @@ func TestWatchAsksForFilesAgain(t *testing.T) {
 	file, hook := filepath.Join(dir, "a.yaml"), filepath.Join(dir, "hooks", "a.star")
 	must.Write(t, file, "one")
 	must.Write(t, hook, "one")
-	w := watch(t, file)
+	w := startWatch(t, file)
 	must.Write(t, file, "names the hook")
 	w.told("the configuration")
 	w.set(file, hook)
@@ -141,7 +144,7 @@ func TestWatchAsksForFilesAgain(t *testing.T) {
 func TestWatchWaitsForFolders(t *testing.T) {
 	t.Parallel()
 	file := filepath.Join(t.TempDir(), "later", "a.yaml")
-	w := watch(t, file)
+	w := startWatch(t, file)
 	must.Write(t, file, "here")
 	w.told("a file in a new folder")
 	must.Do(t, os.RemoveAll(filepath.Dir(file)))
@@ -164,7 +167,7 @@ func TestWatchFollowsLinks(t *testing.T) {
 	must.Write(t, filepath.Join(dir, "..v2", "toolfinch.yaml"), "same")
 	must.Do(t, os.Symlink("..v1", link))
 	must.Do(t, os.Symlink(filepath.Join("..data", "toolfinch.yaml"), file))
-	w := watch(t, file)
+	w := startWatch(t, file)
 
 	must.Do(t, os.Symlink("..v2", link+"_tmp"))
 	must.Do(t, os.Rename(link+"_tmp", link))
@@ -180,7 +183,7 @@ func TestWatchEnds(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "a.yaml")
 	ctx, cancel := context.WithCancel(context.Background())
-	changed := must.Get(Watch(ctx, func() []string { return []string{file} }, slog.New(slog.NewTextHandler(io.Discard, nil))))(t)
+	changed := must.Get(Watch(ctx, func() []string { return []string{file} }, slog.New(slog.DiscardHandler)))(t)
 	must.Write(t, file, "one")
 	cancel()
 	for range changed { // ends when the channel is closed
@@ -198,8 +201,7 @@ func BenchmarkLook(b *testing.B) {
 	dir := b.TempDir()
 	var files []string
 	for _, name := range []string{"a", "b", "c", "d", "e"} {
-		files = append(files, filepath.Join(dir, name))
-		must.Do(b, os.WriteFile(filepath.Join(dir, name), nil, 0o600))
+		files = append(files, must.Write(b, filepath.Join(dir, name), ""))
 	}
 	w := &watcher{files: func() []string { return files }, refused: make(map[string]bool), notify: mustNotify(b)}
 	for b.Loop() {

@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -191,16 +190,14 @@ func login(t *testing.T, a agents.Agent, h house, issuer *authserver.Server, pro
 	}
 	proxy.Name = "toolfinch"
 	command, env := prepare(t, a, agents.Run{Home: h.home, Base: "http://127.0.0.1:9", Login: true, Servers: []agents.Server{proxy}})
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd := exec.CommandContext(await.Context(t), command[0], command[1:]...)
 	cmd.Dir, cmd.WaitDelay = h.files, 5*time.Second
 	cmd.Env = append(append(h.env, env...), "BROWSER="+browser, "PATH="+filepath.Dir(browser)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	in, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
 	}
-	out := &agreeing{to: in}
+	out := &agreeing{to: in, logWriter: newLog(t, a.Name)}
 	cmd.Stdout, cmd.Stderr = out, out
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -217,16 +214,12 @@ func login(t *testing.T, a agents.Agent, h house, issuer *authserver.Server, pro
 	}
 	issuer.Browse(t, strings.TrimSpace(string(page)), "")
 	err = await.Value(t, ended) // Gemini CLI says that the command has no answer for a model
-	t.Cleanup(func() {
-		if t.Failed() {
-			t.Logf("the login ended with %v:\n%s", err, out)
-		}
-	})
+	t.Logf("the login ended with %v", err)
 }
 
 // agreeing answers the first question with yes.
 type agreeing struct {
-	logWriter
+	*logWriter
 	to     io.Writer
 	agreed bool
 }

@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -14,9 +13,9 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"toolfinch/internal/agents"
+	"toolfinch/internal/await"
 )
 
 // model plays a model that has to write a file: it looks for a tool, uses what
@@ -99,7 +98,11 @@ func TestAgents(t *testing.T) {
 	}
 	for _, a := range tried {
 		t.Run(a.Name, func(t *testing.T) {
-			servers := upstreams(t, "files", "memory", "everything", "github", "slack")
+			names := []string{"files", "memory"}
+			if long {
+				names = append(names, "everything", "github", "slack")
+			}
+			servers := upstreams(t, names...)
 			patient := map[string]any{"start_wait": patience.String()}
 			t.Run("first start", func(t *testing.T) {
 				h := newHouse(t, servers, patient)
@@ -230,15 +233,11 @@ func runAgent(t *testing.T, a agents.Agent, h house, m *model, proxy agents.Serv
 	command, env := prepare(t, a, agents.Run{Home: h.home, Base: endpoint.URL, Prompt: "Write a note into a file.",
 		Servers: []agents.Server{proxy}, Resumed: resumed})
 
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, command[0], command[1:]...)
+	cmd := exec.CommandContext(await.Context(t), command[0], command[1:]...)
 	// The folder of an agent is its root, outside of which the server of files allows nothing.
 	cmd.Dir, cmd.Env = h.files, append(h.env, env...)
 	cmd.WaitDelay = patience // for what it started, which may have its standard error
-	began := time.Now()
 	out, err := cmd.CombinedOutput()
-	took := time.Since(began)
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the agent printed:\n%s", out)
@@ -250,7 +249,6 @@ func runAgent(t *testing.T, a agents.Agent, h house, m *model, proxy agents.Serv
 	if err != nil {
 		t.Fatalf("the agent ended with %v", err)
 	}
-	t.Logf("%.1f s", took.Seconds())
 	return string(out)
 }
 

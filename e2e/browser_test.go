@@ -4,6 +4,7 @@ package e2e_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"os"
@@ -25,41 +26,51 @@ import (
 	"toolfinch/internal/await"
 )
 
-// What tests of the page have: a Chromium for each test, and in it a tab for each subtest,
-// which fails for whatever should not happen in a browser.
+// What tests of the page have: one Chromium for all, and in it a tab for each subtest, with cookies of
+// its own, which fails for whatever should not happen in a browser.
 
 // browser is a running Chromium.
 type browser struct{ context.Context }
 
-// newBrowser starts one for a test and its subtests.
+var (
+	chromium      = sync.OnceValues(startChromium)
+	closeChromium = func() {} // at the end of all tests
+)
+
+// newBrowser returns the Chromium of all tests.
 func newBrowser(t *testing.T) browser {
 	t.Helper()
+	b, err := chromium()
+	if errors.Is(err, exec.ErrNotFound) {
+		missing(t, "no browser: apt-get install chromium: %v", err)
+	}
+	if err != nil {
+		t.Fatalf("chromium does not start: %v", err)
+	}
+	return b
+}
+
+func startChromium() (browser, error) {
 	path, err := exec.LookPath("chromium")
 	if err != nil {
-		missing(t, "no browser: apt-get install chromium: %v", err)
+		return browser{}, err
 	}
 	options := append(slices.Clone(chromedp.DefaultExecAllocatorOptions[:]), chromedp.ExecPath(path), chromedp.WSURLReadTimeout(await.Bound), chromedp.Flag("no-sandbox", true), chromedp.Flag("disable-gpu", true),
 		chromedp.Flag("disable-quic", true), chromedp.Flag("disable-component-update", true), chromedp.Flag("host-resolver-rules", "MAP * ~NOTFOUND, EXCLUDE 127.0.0.1"))
 	allocated, end := chromedp.NewExecAllocator(context.Background(), options...)
 	ctx, _ := chromedp.NewContext(allocated)
-	t.Cleanup(func() {
+	closeChromium = func() {
 		_ = chromedp.Cancel(ctx) // which waits for it
 		end()
-	})
-	started := make(chan error, 1)
-	go func() { started <- chromedp.Do(ctx) }() // not with a deadline: that would be the browser's
-	if err := await.Value(t, started); err != nil {
-		t.Fatalf("chromium does not start: %v", err)
 	}
-	return browser{ctx}
+	return browser{ctx}, chromedp.Do(ctx)
 }
 
 // tab is one tab, with cookies of its own, and what went wrong in it.
 type tab struct {
 	context.Context
-	t     *testing.T
-	at    string // where the page is: http://127.0.0.1:1234/ui/
-	begun bool
+	t  *testing.T
+	at string // where the page is: http://127.0.0.1:1234/ui/
 
 	mu      sync.Mutex // guards what follows
 	errors  []string
@@ -141,14 +152,22 @@ func (b *tab) expect(text string) {
 
 func (b *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b, patience)
-	defer cancel()
-	if b.begun = b.begun || chromedp.Do(b) == nil; !b.begun { // not with a deadline, which would be the tab's
-		b.t.Fatal("no tab can be opened")
+	within(b, "an action", func() (struct{}, error) { return struct{}{}, chromedp.Do(b, actions...) })
+}
+
+// within is what happens in the tab, which is waited for as long as anything is: a deadline would be the tab's.
+func within[T any](b *tab, what string, do func() (T, error)) (value T) {
+	b.t.Helper()
+	done := make(chan error, 1)
+	go func() {
+		var err error
+		value, err = do()
+		done <- err
+	}()
+	if err := await.Value(b.t, done); err != nil {
+		b.t.Fatalf("in the browser: %s: %v", what, err)
 	}
-	if err := chromedp.Do(ctx, actions...); err != nil {
-		b.t.Fatalf("in the browser: %v", err)
-	}
+	return value
 }
 
 // command sends a command of the protocol.
@@ -162,13 +181,7 @@ func command[P, R any](b *tab, c cdp.Command[P, R], params P) {
 // evaluate evaluates a JavaScript expression.
 func evaluate[T any](b *tab, expression string, options ...chromedp.EvaluateOption) T {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b, patience)
-	defer cancel()
-	value, err := chromedp.Run(ctx, chromedp.Evaluate[T](expression, options...))
-	if err != nil {
-		b.t.Fatalf("in the browser: %s: %v", expression, err)
-	}
-	return value
+	return within(b, expression, func() (T, error) { return chromedp.Run(b, chromedp.Evaluate[T](expression, options...)) })
 }
 
 // open goes to a path of the page.
@@ -192,11 +205,10 @@ func (b *tab) html() string {
 // click clicks the first element of a selector and waits for what it loads.
 func (b *tab) click(selector string) {
 	b.t.Helper()
-	ctx, cancel := context.WithTimeout(b, patience)
-	defer cancel()
-	if _, err := chromedp.RunResponse(ctx, chromedp.Click(chromedp.CSS(selector))); err != nil {
-		b.t.Fatalf("click %s: %v", selector, err)
-	}
+	within(b, "click "+selector, func() (any, error) {
+		response, err := chromedp.RunResponse(b, chromedp.Click(chromedp.CSS(selector)))
+		return response, err
+	})
 }
 
 // wait waits until an element of the selector has the text.
@@ -284,16 +296,6 @@ func (b *tab) received() float64 {
 	n := b.bytes
 	b.bytes = 0
 	return n
-}
-
-// painted is after how many milliseconds something of the page was seen.
-func (b *tab) painted() (after float64) {
-	b.t.Helper()
-	await.True(b.t, func() bool {
-		after = evaluate[float64](b, `performance.getEntriesByType("paint").find((e) => e.name === "first-contentful-paint")?.startTime ?? -1`)
-		return after >= 0
-	})
-	return after
 }
 
 // accessible checks what a machine can check of the page: one h1, a language, a title,

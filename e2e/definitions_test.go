@@ -20,6 +20,7 @@ import (
 // that they would refuse the whole list for is left out or mended, and the others
 // are all there.
 func TestClientsTakeTheListsOfAnOddServer(t *testing.T) {
+	t.Parallel()
 	odd, err := filepath.Abs("../testdata/node/odd.mjs")
 	if err != nil {
 		t.Fatal(err)

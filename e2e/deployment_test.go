@@ -35,6 +35,7 @@ import (
 // bring TLS in front of a toolfinch with the page's configuration: who has a key comes in
 // by the page's name, and events arrive when they are sent.
 func TestDeploymentBehindProxies(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/deployment.md")
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +112,7 @@ func TestDeploymentBehindProxies(t *testing.T) {
 			}
 			cmd := exec.Command(path, append(words[1:], file)...)
 			cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_DATA_HOME="+t.TempDir(), "XDG_CONFIG_HOME="+t.TempDir())
-			log := &logWriter{}
+			log := newLog(t, program)
 			cmd.Stdout, cmd.Stderr = log, log
 			if err := cmd.Start(); err != nil {
 				t.Fatal(err)
@@ -120,15 +121,8 @@ func TestDeploymentBehindProxies(t *testing.T) {
 			go func() { _ = cmd.Wait(); close(ended) }()
 			t.Cleanup(func() {
 				_ = cmd.Process.Signal(syscall.SIGTERM)
-				select {
-				case <-ended:
-				case <-time.After(patience):
-					_ = cmd.Process.Kill()
-					<-ended
-				}
-				if t.Failed() {
-					t.Logf("%s says\n%s", program, log)
-				}
+				defer func() { _ = cmd.Process.Kill() }()
+				await.Value(t, ended)
 			})
 			transport := &http.Transport{
 				TLSClientConfig: &tls.Config{RootCAs: pool},

@@ -4,7 +4,6 @@ package e2e_test
 
 import (
 	"bytes"
-	"context"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"syscall"
 	"testing"
 
+	"toolfinch/internal/await"
 	"toolfinch/internal/collector"
 )
 
@@ -42,6 +42,7 @@ var completed = map[string]string{
 // Every command of the pages for who runs toolfinch does what it says beside a toolfinch that
 // serves, but for notRunHere. getting-started.md and rest.md have tests of their own.
 func TestCommandsOfPagesRun(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, upstreams(t, "everything", "memory"), map[string]any{"auth": "keys"})
 	key, err := h.output(t, "key", "create", "pages")
 	if err != nil {
@@ -96,9 +97,7 @@ func TestCommandsOfPagesRun(t *testing.T) {
 // it is interrupted is, once it has printed something.
 func runLine(t *testing.T, dir string, env []string, line string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, "sh", "-c", "exec env "+line)
+	cmd := exec.CommandContext(await.Context(t), "sh", "-c", "exec env "+line)
 	cmd.Dir, cmd.Env = dir, env
 	out := &printed{}
 	if strings.Contains(line, "--watch") {

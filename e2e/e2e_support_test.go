@@ -5,7 +5,6 @@ package e2e_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -22,7 +21,6 @@ import (
 	"sync"
 	"syscall"
 	"testing"
-	"time"
 
 	"toolfinch/internal/agents"
 	"toolfinch/internal/await"
@@ -34,7 +32,7 @@ import (
 const patience = await.Bound
 
 // missing skips the test, or fails it where everything must run.
-func missing(t *testing.T, format string, args ...any) {
+func missing(t testing.TB, format string, args ...any) {
 	t.Helper()
 	message := fmt.Sprintf(format, args...)
 	if os.Getenv("TOOLFINCH_TEST_REQUIRE") == "all" {
@@ -44,7 +42,7 @@ func missing(t *testing.T, format string, args ...any) {
 }
 
 // modules is the folder of the npm packages that the tests use.
-func modules(t *testing.T) string {
+func modules(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.Abs("../testdata/node/node_modules")
 	if err != nil {
@@ -57,7 +55,7 @@ func modules(t *testing.T) string {
 }
 
 // module is a file of an npm package.
-func module(t *testing.T, path string) string {
+func module(t testing.TB, path string) string {
 	t.Helper()
 	file := filepath.Join(modules(t), filepath.FromSlash(path))
 	if _, err := os.Stat(file); err != nil {
@@ -67,7 +65,7 @@ func module(t *testing.T, path string) string {
 }
 
 // node is a Node of version 22 or later: the one from npm, else the machine's.
-func node(t *testing.T) string {
+func node(t testing.TB) string {
 	t.Helper()
 	modules(t)
 	path, err := findNode()
@@ -90,7 +88,7 @@ type server struct {
 }
 
 // script is a server that Node runs.
-func script(t *testing.T, file string, args ...string) server {
+func script(t testing.TB, file string, args ...string) server {
 	t.Helper()
 	return server{Command: node(t), Args: append([]string{file}, args...), ConnectTimeout: patience.String()}
 }
@@ -125,7 +123,7 @@ type house struct {
 	env    []string
 }
 
-func newHouse(t *testing.T, servers map[string]server, more ...map[string]any) house {
+func newHouse(t testing.TB, servers map[string]server, more ...map[string]any) house {
 	t.Helper()
 	home := t.TempDir()
 	h := house{
@@ -172,84 +170,156 @@ func newHouse(t *testing.T, servers map[string]server, more ...map[string]any) h
 
 // environment is what a process of a test gets: little, and nothing of the
 // user's. Names that lead to the network lead nowhere.
-func environment(t *testing.T, home string) []string {
+func environment(t testing.TB, home string) []string {
 	t.Helper()
 	return append(agents.Environment(home, node(t)), "GORACE=log_path="+filepath.Join(home, "race")) // standard error may be the agent's
 }
 
-// output runs toolfinch to its end and returns what it printed.
-func (h house) output(t *testing.T, args ...string) ([]byte, error) {
+// command is toolfinch with the configuration.
+func (h house) command(t testing.TB, args ...string) *exec.Cmd {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t), append(args, "--config", h.config)...)
+	cmd := exec.CommandContext(await.Context(t), program(t), append(args, "--config", h.config)...)
 	cmd.Env = h.env
-	log := &logWriter{}
-	cmd.Stderr = log
-	out, err := cmd.Output()
-	log.check(t)
-	return out, err
+	return cmd
 }
 
-// serveHTTP starts toolfinch on a free port and returns its address and its
-// process. The test's end stops it and checks that nothing of it is left.
-func (h house) serveHTTP(t *testing.T) (url string, pid int) {
+// run runs toolfinch to its end and returns what it printed and said, and its exit code.
+func (h house) run(t testing.TB, input string, args ...string) (out, said string, code int) {
 	t.Helper()
-	url, pid, _ = h.serveLogged(t)
-	return url, pid
-}
-
-// launch starts toolfinch on a free port and returns its address once it listens.
-func (h house) launch(t *testing.T) (url string, cmd *exec.Cmd, ended chan error, log *logWriter) {
-	t.Helper()
-	cmd = exec.Command(program(t), "serve", "--config", h.config, "--transport", "http", "--listen", "127.0.0.1:0")
-	cmd.Env = h.env
-	listening := make(chan string, 1)
-	log = &logWriter{listening: listening}
-	cmd.Stderr = log
-	if err := cmd.Start(); err != nil {
+	cmd := h.command(t, args...)
+	var printed, told strings.Builder
+	cmd.Stdin, cmd.Stdout, cmd.Stderr = strings.NewReader(input), &printed, &told
+	err := cmd.Run()
+	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
 		t.Fatal(err)
 	}
-	ended = make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
-	select {
-	case url = <-listening:
-	case err := <-ended:
-		t.Fatalf("toolfinch ended with %v\n%s", err, log)
-	case <-time.After(patience):
-		_ = cmd.Process.Kill()
-		<-ended
-		t.Fatalf("toolfinch does not listen\n%s", log)
+	if strings.Contains(told.String(), "panic:") {
+		t.Errorf("%v: %s", args, &told)
 	}
-	return url, cmd, ended, log
+	return printed.String(), told.String(), cmd.ProcessState.ExitCode()
 }
 
-// serveLogged is serveHTTP with what the process logs.
-func (h house) serveLogged(t *testing.T) (url string, pid int, log *logWriter) {
+// output is run for what is printed. The error has what was said.
+func (h house) output(t testing.TB, args ...string) ([]byte, error) {
 	t.Helper()
-	url, cmd, ended, log := h.launch(t)
-	t.Cleanup(func() {
-		children := descendants(cmd.Process.Pid)
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Errorf("toolfinch ended before it was asked to: %v", err)
+	out, said, code := h.run(t, "", args...)
+	if code != 0 {
+		return []byte(out), fmt.Errorf("%v: exit code %d: %s", args, code, said)
+	}
+	return []byte(out), nil
+}
+
+// said is run for what must go well.
+func (h house) said(t testing.TB, args ...string) (stdout, stderr string) {
+	t.Helper()
+	stdout, stderr, code := h.run(t, "", args...)
+	if code != 0 {
+		t.Errorf("%v: exit code %d: %s", args, code, stderr)
+	}
+	return stdout, stderr
+}
+
+// fails is run for what must fail. It returns all that was printed.
+func (h house) fails(t testing.TB, args ...string) string {
+	t.Helper()
+	out, said, code := h.run(t, "", args...)
+	if code == 0 {
+		t.Errorf("%v went well: %s", args, out)
+	}
+	return out + said
+}
+
+// life is one run of toolfinch serve.
+type life struct {
+	url   string // of the MCP endpoint
+	pid   int
+	log   *logWriter
+	cmd   *exec.Cmd
+	ended chan error // gets one value, when the process has ended
+	over  bool
+	leave []func() error // of its clients, which would complain of its end
+}
+
+// start serves over HTTP until stop, kill, or the end of the test, which checks that nothing of it is left.
+func (h house) start(t testing.TB) *life { return h.startOf(t, program(t)) }
+
+// startOf is start for a build of toolfinch.
+func (h house) startOf(t testing.TB, path string) *life {
+	t.Helper()
+	l := &life{log: newLog(t, "toolfinch"), ended: make(chan error, 1)}
+	l.cmd = exec.Command(path, "serve", "--config", h.config, "--transport", "http", "--listen", "127.0.0.1:0")
+	l.cmd.Env, l.cmd.Stderr = h.env, l.log
+	if err := l.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	l.pid = l.cmd.Process.Pid
+	go func() { l.ended <- l.cmd.Wait() }()
+	t.Cleanup(func() { l.stop(t) })
+	await.Nil(t, func() error {
+		for line := range strings.Lines(l.log.String()) {
+			var record struct{ Msg, URL string }
+			if json.Unmarshal([]byte(line), &record) == nil && record.Msg == "listening" {
+				l.url = record.URL
+				return nil
+			}
 		}
 		select {
-		case err := <-ended:
-			if err != nil {
-				t.Errorf("toolfinch ended with %v", err)
-			}
-			if !strings.Contains(log.String(), `"msg":"stopped"`) {
-				t.Errorf("its end is not logged: %s", log)
-			}
-		case <-time.After(patience):
-			t.Error("toolfinch did not end when asked to")
-			cmd.Process.Kill()
-			<-ended
+		case err := <-l.ended:
+			l.over = true
+			t.Fatalf("toolfinch ended with %v", err)
+		default:
 		}
-		log.check(t)
-		noneLeft(t, children)
+		return errors.New("toolfinch does not listen")
 	})
-	return url, cmd.Process.Pid, log
+	return l
+}
+
+// stop ends it as an operator would, once.
+func (l *life) stop(t testing.TB) {
+	t.Helper()
+	if l.over {
+		return
+	}
+	l.disconnect()
+	defer func() { _ = l.cmd.Process.Kill() }()
+	children := descendants(l.pid)
+	if err := l.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Errorf("toolfinch ended before it was asked to: %v", err)
+	}
+	if err := await.Value(t, l.ended); err != nil {
+		t.Errorf("toolfinch ended with %v", err)
+	}
+	if !strings.Contains(l.log.String(), `"msg":"stopped"`) {
+		t.Error("its end is not logged")
+	}
+	noneLeft(t, children)
+}
+
+// disconnect has its clients leave before it ends.
+func (l *life) disconnect() {
+	l.over = true
+	for _, leave := range l.leave {
+		_ = leave()
+	}
+}
+
+// kill ends it as a loss of power would.
+func (l *life) kill(t testing.TB) {
+	t.Helper()
+	l.disconnect()
+	children := descendants(l.pid)
+	if err := l.cmd.Process.Kill(); err != nil {
+		t.Error(err)
+	}
+	await.Value(t, l.ended)
+	noneLeft(t, children)
+}
+
+// serveHTTP is start for its address and its process.
+func (h house) serveHTTP(t testing.TB) (url string, pid int) {
+	t.Helper()
+	l := h.start(t)
+	return l.url, l.pid
 }
 
 // stdio is how the SDK's client starts toolfinch; extra is for its environment.
@@ -264,70 +334,40 @@ func (h house) stdio(t *testing.T, extra ...string) map[string]any {
 }
 
 // logWriter keeps what a process says on standard error.
-type logWriter struct {
-	listening chan string // gets the address, once
+type logWriter struct{ await.Log }
 
-	mu   sync.Mutex // guards text; not held over anything
-	text bytes.Buffer
-}
-
-func (l *logWriter) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	l.text.Write(p)
-	text := l.text.String()
-	l.mu.Unlock()
-	if l.listening == nil {
-		return len(p), nil
-	}
-	for line := range strings.Lines(text) {
-		var record struct{ Msg, URL string }
-		if json.Unmarshal([]byte(line), &record) == nil && record.Msg == "listening" {
-			l.listening <- record.URL
-			l.listening = nil
-			break
+// newLog is for a process, which must not panic. A test that fails shows its last lines.
+func newLog(t testing.TB, process string) *logWriter {
+	l := &logWriter{}
+	t.Cleanup(func() {
+		for _, bad := range []string{"panic:", "goroutine 1 ["} {
+			if strings.Contains(l.String(), bad) {
+				t.Errorf("%s said %q", process, bad)
+			}
 		}
-	}
-	return len(p), nil
-}
-
-func (l *logWriter) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
+		if t.Failed() {
+			lines := strings.SplitAfter(l.String(), "\n")
+			t.Logf("%s said last:\n%s", process, strings.Join(lines[max(0, len(lines)-60):], ""))
+		}
+	})
+	return l
 }
 
 // wait waits until the log has all of the texts in one line after the first from
 // bytes, and returns how long the log is then.
-func (l *logWriter) wait(t *testing.T, from int, texts ...string) int {
+func (l *logWriter) wait(t testing.TB, from int, texts ...string) (length int) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	await.Nil(t, func() error {
 		log := l.String()
+		length = len(log)
 		for line := range strings.Lines(log[from:]) {
 			if !slices.ContainsFunc(texts, func(text string) bool { return !strings.Contains(line, text) }) {
-				return len(log)
+				return nil
 			}
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("nothing with %q is logged:\n%s", texts, log[from:])
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-}
-
-// check fails the test for what must never be in the log, and shows the log of
-// a test that failed.
-func (l *logWriter) check(t *testing.T) {
-	t.Helper()
-	text := l.String()
-	for _, bad := range []string{"panic:", "goroutine 1 ["} {
-		if strings.Contains(text, bad) {
-			t.Errorf("the log has %q", bad)
-		}
-	}
-	if t.Failed() {
-		t.Logf("standard error of toolfinch:\n%s", text)
-	}
+		return fmt.Errorf("nothing with %q is logged", texts)
+	})
+	return length
 }
 
 // process is one line of the process table.
@@ -385,7 +425,7 @@ func descendants(pid int) []process {
 // leavesNothing has the test's end wait until no process of the house runs: each has its path on its command
 // line or in its environment, or is started by one that has. What an agent started may write to the
 // house after the agent's end.
-func (h house) leavesNothing(t *testing.T) {
+func (h house) leavesNothing(t testing.TB) {
 	t.Cleanup(func() {
 		await.Nil(t, func() error {
 			for _, p := range processes() {
@@ -406,24 +446,22 @@ func (h house) leavesNothing(t *testing.T) {
 }
 
 // noneLeft waits until all those processes have ended.
-func noneLeft(t *testing.T, processes []process) {
+func noneLeft(t testing.TB, processes []process) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for _, p := range processes {
-		for running(p) {
-			if time.Now().After(deadline) {
-				t.Errorf("process %d was left behind: %s", p.pid, p.command)
-				break
+	await.Nil(t, func() error {
+		for _, p := range processes {
+			if running(p) {
+				return fmt.Errorf("process %d is left behind: %s", p.pid, p.command)
 			}
-			time.Sleep(10 * time.Millisecond)
 		}
-	}
+		return nil
+	})
 }
 
 func running(p process) bool { return p.command != "" && commandLine(p.pid) == p.command }
 
 // kill sends SIGKILL to the one process under pid whose command line has text.
-func kill(t *testing.T, pid int, text string) {
+func kill(t testing.TB, pid int, text string) {
 	t.Helper()
 	if len(processes()) == 0 {
 		t.Skip("this system does not show its processes as files")
@@ -451,23 +489,19 @@ func kill(t *testing.T, pid int, text string) {
 type sdkClient struct {
 	pid   int
 	stdin io.Writer
-	lines *bufio.Reader
-	ended func() bool
+	lines chan []byte // closed when the process has ended
 }
 
 // newSDKClient starts one that is not connected yet. The test's end closes it
 // and checks that it left no process.
-func newSDKClient(t *testing.T, env []string) *sdkClient {
+func newSDKClient(t testing.TB, env []string) *sdkClient {
 	t.Helper()
 	clientScript, err := filepath.Abs("../testdata/node/client.mjs")
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 3*patience)
-	cmd := exec.CommandContext(ctx, node(t), clientScript)
-	cmd.Env = env
-	log := &logWriter{}
-	cmd.Stderr = log
+	cmd := exec.Command(node(t), clientScript)
+	cmd.Env, cmd.Stderr = env, newLog(t, "the client")
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -479,25 +513,36 @@ func newSDKClient(t *testing.T, env []string) *sdkClient {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	c := &sdkClient{pid: cmd.Process.Pid, stdin: stdin, lines: bufio.NewReader(stdout), ended: func() bool { return ctx.Err() != nil }}
+	c := &sdkClient{pid: cmd.Process.Pid, stdin: stdin, lines: make(chan []byte, 1)}
+	ended := make(chan error, 1)
+	go func() {
+		for from := bufio.NewReader(stdout); ; {
+			line, err := from.ReadBytes('\n')
+			if err != nil {
+				close(c.lines)
+				ended <- cmd.Wait()
+				return
+			}
+			c.lines <- line
+		}
+	}()
 	t.Cleanup(func() {
-		defer cancel()
+		defer func() { _ = cmd.Process.Kill() }()
 		children := descendants(c.pid)
 		if !t.Failed() {
 			c.do(t, "close", nil, nil)
 		}
 		stdin.Close()
-		if err := cmd.Wait(); err != nil {
+		if err := await.Value(t, ended); err != nil {
 			t.Errorf("the client ended with %v", err)
 		}
-		log.check(t)
 		noneLeft(t, children)
 	})
 	return c
 }
 
 // do sends one request to the client and decodes its answer into value.
-func (c *sdkClient) do(t *testing.T, operation string, parameters map[string]any, value any) {
+func (c *sdkClient) do(t testing.TB, operation string, parameters map[string]any, value any) {
 	t.Helper()
 	request := map[string]any{"operation": operation}
 	maps.Copy(request, parameters)
@@ -508,12 +553,8 @@ func (c *sdkClient) do(t *testing.T, operation string, parameters map[string]any
 	if _, err := c.stdin.Write(append(line, '\n')); err != nil {
 		t.Fatalf("%s: the client is gone: %v", operation, err)
 	}
-	line, err = c.lines.ReadBytes('\n')
-	if err != nil {
-		if c.ended() {
-			err = errors.New("it took too long")
-		}
-		t.Fatalf("%s: the client is gone: %v", operation, err)
+	if line = await.Value(t, c.lines); line == nil {
+		t.Fatalf("%s: the client is gone", operation)
 	}
 	var answer struct {
 		Value   json.RawMessage
@@ -661,15 +702,11 @@ func (c *sdkClient) retrieve(t *testing.T, arguments map[string]any) found {
 // has, so that nothing is registered by it.
 func (c *sdkClient) waitReady(t *testing.T, servers int) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	await.Nil(t, func() error {
 		f := c.retrieve(t, map[string]any{"query": "qqqq", "limit": 1})
-		if f.Index.Ready == servers {
-			return
+		if f.Index.Ready != servers {
+			return fmt.Errorf("servers are ready %d, pending %d, failed %d", f.Index.Ready, f.Index.Pending, f.Index.Failed)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("servers are ready %d, pending %d, failed %d", f.Index.Ready, f.Index.Pending, f.Index.Failed)
-		}
-		time.Sleep(50 * time.Millisecond)
-	}
+		return nil
+	})
 }

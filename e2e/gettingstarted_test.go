@@ -3,7 +3,6 @@
 package e2e_test
 
 import (
-	"context"
 	"encoding/json"
 	"os"
 	"os/exec"
@@ -11,11 +10,14 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/await"
 )
 
 // A newcomer who has Cursor, with one server, goes through docs/getting-started.md: every command of the
 // page runs, in its order and with its servers, and the file that it writes is there.
 func TestGettingStarted(t *testing.T) {
+	t.Parallel()
 	page, err := os.ReadFile("../docs/getting-started.md")
 	if err != nil {
 		t.Fatal(err)
@@ -63,11 +65,9 @@ func TestGettingStarted(t *testing.T) {
 				line += " --yes" // they ask at a terminal
 			}
 			ran++
-			ctx, cancel := context.WithTimeout(t.Context(), patience)
-			cmd := exec.CommandContext(ctx, "sh", "-c", line)
+			cmd := exec.CommandContext(await.Context(t), "sh", "-c", line)
 			cmd.Dir, cmd.Env = dir, env
 			out, err := cmd.CombinedOutput()
-			cancel()
 			if err != nil {
 				t.Fatalf("%s: %v\n%s", line, err, out)
 			}

@@ -12,13 +12,10 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
-	"syscall"
 	"testing"
-	"time"
 
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
@@ -41,11 +38,15 @@ var paraphrases = map[string]string{
 // userModels is the folder of the user's models, which has the default one.
 func userModels(t *testing.T) string {
 	t.Helper()
-	dir := os.Getenv("TOOLFINCH_TEST_MODELS")
-	if _, err := os.Stat(filepath.Join(dir, "all-MiniLM-L6-v2", "manifest.json")); dir == "" || err != nil {
+	if !hasModel() {
 		missing(t, "the model is not on this machine: toolfinch model pull")
 	}
-	return dir
+	return os.Getenv("TOOLFINCH_TEST_MODELS")
+}
+
+func hasModel() bool {
+	dir := os.Getenv("TOOLFINCH_TEST_MODELS")
+	return dir != "" && isThere(filepath.Join(dir, "all-MiniLM-L6-v2", "manifest.json"))
 }
 
 // copyModel makes a folder of models whose one model is that of the user, but for
@@ -133,119 +134,6 @@ func (h house) with(env ...string) house {
 	return h
 }
 
-// said runs toolfinch to its end, which must be a good one, and returns what it
-// printed.
-func (h house) said(t *testing.T, args ...string) (stdout, stderr string) {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t), append(args, "--config", h.config)...)
-	cmd.Env = h.env
-	var out, said strings.Builder
-	cmd.Stdout, cmd.Stderr = &out, &said
-	if err := cmd.Run(); err != nil {
-		t.Errorf("%v: %v: %s", args, err, &said)
-	}
-	return out.String(), said.String()
-}
-
-// life is one run of toolfinch serve.
-type life struct {
-	url    string // of the MCP endpoint
-	pid    int
-	log    *logWriter
-	ended  chan error // gets one value, when the process has ended
-	stopIt func()
-	askers []asker
-}
-
-// start serves over HTTP until stop, kill, or the end of the test.
-func (h house) start(t *testing.T) *life {
-	t.Helper()
-	cmd := exec.Command(program(t), "serve", "--config", h.config, "--transport", "http", "--listen", "127.0.0.1:0")
-	cmd.Env = h.env
-	listening := make(chan string, 1)
-	l := &life{log: &logWriter{listening: listening}, ended: make(chan error, 1)}
-	cmd.Stderr = l.log
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
-	l.pid = cmd.Process.Pid
-	go func() { l.ended <- cmd.Wait() }()
-	l.stopIt = func() {
-		children := descendants(l.pid)
-		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
-			t.Errorf("toolfinch ended before it was asked to: %v", err)
-		}
-		select {
-		case err := <-l.ended:
-			if err != nil {
-				t.Errorf("toolfinch ended with %v", err)
-			}
-		case <-time.After(patience):
-			t.Error("toolfinch did not end when asked to")
-			cmd.Process.Kill()
-			<-l.ended
-		}
-		l.log.check(t)
-		if strings.Contains(l.log.String(), secretKey) {
-			t.Errorf("the key is in the log:\n%s", l.log)
-		}
-		noneLeft(t, children)
-	}
-	t.Cleanup(func() { l.stop() })
-	select {
-	case l.url = <-listening:
-	case err := <-l.ended:
-		l.stopIt = nil
-		t.Fatalf("toolfinch ended with %v\n%s", err, l.log)
-	case <-time.After(patience):
-		t.Fatalf("toolfinch does not listen\n%s", l.log)
-	}
-	return l
-}
-
-// stop ends it as an operator would, once.
-func (l *life) stop() {
-	if l.stopIt != nil {
-		l.disconnect()
-		l.stopIt()
-		l.stopIt = nil
-	}
-}
-
-// kill ends it as a loss of power would.
-func (l *life) kill(t *testing.T) {
-	t.Helper()
-	l.disconnect()
-	children := descendants(l.pid)
-	l.stopIt = nil
-	if err := syscall.Kill(l.pid, syscall.SIGKILL); err != nil {
-		t.Error(err)
-	}
-	<-l.ended
-	noneLeft(t, children)
-}
-
-// disconnect takes leave, without which a client would complain.
-func (l *life) disconnect() {
-	for _, c := range l.askers {
-		_ = c.Close()
-	}
-	l.askers = nil
-}
-
-// logged waits until a text is in the log.
-func (l *life) logged(t *testing.T, text string) {
-	t.Helper()
-	await.Nil(t, func() error {
-		if log := l.log.String(); !strings.Contains(log, text) {
-			return fmt.Errorf("%q is not in the log:\n%s", text, log)
-		}
-		return nil
-	})
-}
-
 // healthy fails the test unless the program says that it is.
 func (l *life) healthy(t *testing.T) {
 	t.Helper()
@@ -264,11 +152,10 @@ type asker struct{ *client.Client }
 
 func (l *life) client(t *testing.T) asker {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
+	ctx := await.Context(t)
 	c, err := client.NewStreamableHttpClient(l.url)
 	if err == nil {
-		l.askers = append(l.askers, asker{c})
+		l.leave = append(l.leave, c.Close)
 		err = c.Start(ctx)
 	}
 	if err == nil {
@@ -285,9 +172,7 @@ func (l *life) client(t *testing.T) asker {
 // call calls a tool that must succeed, and returns its text.
 func (c asker) call(t *testing.T, name string, arguments any) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	result, err := c.CallTool(ctx, mcp.CallToolRequest{Params: mcp.CallToolParams{Name: name, Arguments: arguments}})
+	result, err := c.CallTool(await.Context(t), mcp.CallToolRequest{Params: mcp.CallToolParams{Name: name, Arguments: arguments}})
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -497,85 +382,16 @@ func TestToolsAreEmbeddedOnce(t *testing.T) {
 		return a.complete(all) && a.first() == "shop_work" && a.Tools[0].Description == "Cook a soup"
 	})
 	h.onlyOnce(t, map[string]int{"hf": all + 1})
-	l.stop()
+	l.stop(t)
 
-	started := time.Now()
 	l = h.start(t)
 	a := l.client(t).askUntil(t, "prepare a broth", func(a answer) bool { return a.Index.Search == "hybrid" })
-	t.Logf("%s from the start to the first hybrid answer", time.Since(started).Round(time.Millisecond))
 	if a.first() != "shop_work" {
 		t.Errorf("after a restart the broth is %+v", a.Tools)
 	}
 	l.client(t).askUntil(t, "prepare a broth", func(a answer) bool { return a.complete(all) && a.Index.Ready == 6 })
 	h.onlyOnce(t, map[string]int{"hf": all + 1})
-	l.stop()
-	h.sound(t)
-}
-
-// The tools of real servers are found by words while they are embedded. Killed
-// meanwhile, toolfinch goes on where it was.
-func TestEmbeddingIsKilled(t *testing.T) {
-	t.Parallel()
-	models := userModels(t)
-	servers := upstreams(t)
-	h := newHouse(t, servers).with("MCPPROXY_ROUTING_TYPE=CALL_TOOL")
-	hybrid := h.with("MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+models, "MCPPROXY_QUERY_EMBED_TIMEOUT=30s")
-
-	l := h.with("MCPPROXY_EMBEDDER=BM25").start(t)
-	a := l.client(t).askUntil(t, "draw a pie chart", func(a answer) bool { return a.Index.Ready == len(servers) })
-	if a.Index.Search != "words" || a.Index.Reason != "" || a.first() != "chart_generate_pie_chart" {
-		t.Errorf("with BM25 the answer is %+v", a)
-	}
-	all := a.Index.Tools
-	l.stop()
-	if got, _ := h.vectors(t); len(got) > 0 {
-		t.Errorf("with BM25 there are vectors: %v", got)
-	}
-
-	// What the store knows is embedded at once, whether or not a server answers.
-	config, err := os.ReadFile(h.config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	gone := map[string]any{}
-	for name := range servers {
-		gone[name] = map[string]any{"command": "no-such-program"}
-	}
-	h.configure(t, gone)
-	l = hybrid.start(t)
-	a = l.client(t).askInTime(t, "draw a pie chart")
-	if a.first() != "chart_generate_pie_chart" || a.complete(all) || a.Index.Reason != "" {
-		t.Errorf("the first answer is %+v", a)
-	}
-	await.True(t, func() bool {
-		spaces, _ := h.vectors(t)
-		return spaces["hf"] > 0
-	})
-	l.kill(t)
-	spaces, _ := h.vectors(t)
-	before := spaces["hf"]
-	if before == 0 || before >= all {
-		t.Fatalf("%d of %d tools were embedded when it was killed", before, all)
-	}
-	t.Logf("killed with %d of %d tools embedded", before, all)
-
-	if err := os.WriteFile(h.config, config, 0o644); err != nil {
-		t.Fatal(err)
-	}
-	l = hybrid.start(t)
-	c := l.client(t)
-	c.askUntil(t, "draw a pie chart", func(a answer) bool { return a.complete(all) && a.Index.Ready == len(servers) })
-	spaces, _ = h.vectors(t)
-	h.onlyOnce(t, map[string]int{"hf": spaces["hf"]}) // tools with the same text share a vector
-	for query, want := range map[string]string{
-		"where on earth is this street": "maps_",
-		"digitalocean.droplet-list":     "digitalocean_droplet-list",
-	} {
-		if a := c.askInTime(t, query); !strings.HasPrefix(a.first(), want) || a.Index.Search != "hybrid" {
-			t.Errorf("%q finds %+v, want %s... first", query, a, want)
-		}
-	}
-	l.stop()
+	l.stop(t)
 	h.sound(t)
 }
 
@@ -590,7 +406,7 @@ func TestModelIsMissingOrDamaged(t *testing.T) {
 	t.Run("AUTO missing", func(t *testing.T) {
 		h := newPlainHouse(t, nil)
 		l := h.start(t)
-		l.logged(t, hint)
+		l.log.wait(t, 0, hint)
 		a := l.client(t).askUntil(t, "delete a note", func(a answer) bool { return a.Index.Ready == 5 })
 		if a.Index.Search != "words" || a.Index.Reason != "" || a.first() != "notes_delete" {
 			t.Errorf("the answer is %+v", a)
@@ -599,18 +415,8 @@ func TestModelIsMissingOrDamaged(t *testing.T) {
 			t.Errorf("the log is not one line with the hint and no warning:\n%s", text)
 		}
 	})
-	t.Run("HF missing", func(t *testing.T) {
-		l := newPlainHouse(t, nil, "MCPPROXY_EMBEDDER=HF").start(t)
-		a := l.client(t).askUntil(t, "delete a note", reasonGiven)
-		if a.first() != "notes_delete" {
-			t.Errorf("the answer is %+v", a)
-		}
-		l.healthy(t)
-		l.logged(t, hint)
-	})
 	for name, change := range map[string]map[string][]byte{
-		"weights cut short":     {"model.safetensors": make([]byte, 1000)},
-		"config of another net": {"config.json": fmt.Appendf(nil, "%-612s", `{"model_type": "llama"}`)},
+		"weights cut short": {"model.safetensors": make([]byte, 1000)},
 	} {
 		t.Run("HF "+name, func(t *testing.T) {
 			models := copyModel(t, change)
@@ -622,29 +428,6 @@ func TestModelIsMissingOrDamaged(t *testing.T) {
 			}
 			l.healthy(t)
 		})
-	}
-}
-
-// A model that is repaired is taken while the program runs, at its next try.
-func TestModelIsRepaired(t *testing.T) {
-	t.Parallel()
-	models := copyModel(t, map[string][]byte{"model.safetensors": make([]byte, 1000)})
-	h := newPlainHouse(t, nil, "MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+models)
-	l := h.start(t)
-	c := l.client(t)
-	c.askUntil(t, "shred a memorandum", func(a answer) bool { return a.Index.Reason != "" })
-
-	good := filepath.Join(userModels(t), "all-MiniLM-L6-v2", "model.safetensors")
-	bad := filepath.Join(models, "all-MiniLM-L6-v2", "model.safetensors")
-	if err := os.Symlink(good, bad+".new"); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.Rename(bad+".new", bad); err != nil {
-		t.Fatal(err)
-	}
-	a := c.askUntil(t, "shred a memorandum", func(a answer) bool { return a.complete(builtInTools) })
-	if a.first() != "notes_delete" || a.Index.Reason != "" {
-		t.Errorf("the answer is %+v", a)
 	}
 }
 
@@ -702,46 +485,18 @@ func TestCommandsUseVectors(t *testing.T) {
 	h.onlyOnce(t, map[string]int{"hf": builtInTools})
 }
 
-// Each embedder keeps its vectors while another one is in use.
-func TestEmbeddersAreSwitched(t *testing.T) {
-	t.Parallel()
-	e := newEndpoint(t)
-	h := newPlainHouse(t, nil)
-	local := h.with("MCPPROXY_EMBEDDER=HF", "MCPPROXY_MODELS_DIR="+userModels(t))
-	remote := h.with(e.env()...)
-	for _, step := range []struct {
-		house house
-		want  map[string]int
-	}{
-		{local, map[string]int{"hf": builtInTools}},
-		{remote, map[string]int{"hf": builtInTools, "openai": builtInTools}},
-		{local, map[string]int{"hf": builtInTools, "openai": builtInTools}},
-	} {
-		l := step.house.start(t)
-		a := l.client(t).askUntil(t, "erase a memo", func(a answer) bool { return a.complete(builtInTools) && a.Index.Ready == 5 })
-		if a.first() != "notes_delete" {
-			t.Errorf("found is %+v", a.Tools)
-		}
-		l.stop()
-		h.onlyOnce(t, step.want)
-	}
-	if got := e.documents(); got != builtInTools {
-		t.Errorf("the endpoint was asked for %d tools, want %d", got, builtInTools)
-	}
-}
-
 // What is called after a query is remembered, where the owner wants that, and
 // counts more after a query like it.
 func TestLearningFromUse(t *testing.T) {
 	t.Parallel()
 	const query, similar, chosen = "show notes with a tag", "show my notes with that tag", "notes_list_tags"
 	// use asks and calls, and returns how the chosen tool stood before and after.
-	use := func(t *testing.T, h house, hybrid bool, done func() bool) (before, after answer) {
+	use := func(t *testing.T, h house, done func() bool) (before, after answer) {
 		t.Helper()
 		l := h.start(t)
 		c := l.client(t)
 		before = c.askUntil(t, similar, func(a answer) bool {
-			return a.Index.Tools == builtInTools && a.Index.Ready == 5 && (!hybrid || a.complete(builtInTools))
+			return a.Index.Tools == builtInTools && a.Index.Ready == 5
 		})
 		if a := c.askInTime(t, query); a.rank(chosen) == 0 || a.rank(chosen) == len(a.Tools) {
 			t.Fatalf("%s must be found, and not as the first: %+v", chosen, a.Tools)
@@ -749,7 +504,7 @@ func TestLearningFromUse(t *testing.T) {
 		c.call(t, "call_tool", map[string]any{"name": chosen, "arguments": map[string]any{}})
 		await.True(t, done)
 		after = c.askInTime(t, similar)
-		l.stop()
+		l.stop(t)
 		return before, after
 	}
 	learned := func(t *testing.T, h house, args ...string) string {
@@ -763,7 +518,7 @@ func TestLearningFromUse(t *testing.T) {
 
 	t.Run("off by default", func(t *testing.T) {
 		h := newPlainHouse(t, nil)
-		before, after := use(t, h, false, func() bool { return true })
+		before, after := use(t, h, func() bool { return true })
 		if before.score(chosen) != after.score(chosen) {
 			t.Errorf("%s counts %g before its use and %g after it", chosen, before.score(chosen), after.score(chosen))
 		}
@@ -771,27 +526,22 @@ func TestLearningFromUse(t *testing.T) {
 			t.Errorf("something was learned: %s", out)
 		}
 	})
-	for _, kind := range []string{"BM25", "HF"} {
-		t.Run(kind, func(t *testing.T) {
-			h := newPlainHouse(t, nil, "MCPPROXY_LEARN=true", "MCPPROXY_EMBEDDER="+kind)
-			if kind == "HF" {
-				h = h.with("MCPPROXY_MODELS_DIR=" + userModels(t))
-			}
-			before, after := use(t, h, kind == "HF", func() bool {
-				var count int
-				err := h.db(t).QueryRow(`SELECT count(*) FROM learned WHERE query = ?`, query).Scan(&count)
-				return err == nil && count == 1
-			})
-			if out := learned(t, h); strings.Count(out, "\n") != 2 || !strings.Contains(out, "notes.list_tags") {
-				t.Errorf("learned is not one row with notes.list_tags:\n%s", out)
-			}
-			restarted := h.start(t).client(t).askUntil(t, similar, func(a answer) bool { return a.Index.Search == before.Index.Search })
-			for when, a := range map[string]answer{"its use": after, "a restart": restarted} {
-				if a.rank(chosen) > before.rank(chosen) || a.score(chosen) <= before.score(chosen) {
-					t.Errorf("%s stood in place %d with %g, and after %s in place %d with %g", chosen,
-						before.rank(chosen)+1, before.score(chosen), when, a.rank(chosen)+1, a.score(chosen))
-				}
-			}
+	t.Run("on", func(t *testing.T) {
+		h := newPlainHouse(t, nil, "MCPPROXY_LEARN=true")
+		before, after := use(t, h, func() bool {
+			var count int
+			err := h.db(t).QueryRow(`SELECT count(*) FROM learned WHERE query = ?`, query).Scan(&count)
+			return err == nil && count == 1
 		})
-	}
+		if out := learned(t, h); strings.Count(out, "\n") != 2 || !strings.Contains(out, "notes.list_tags") {
+			t.Errorf("learned is not one row with notes.list_tags:\n%s", out)
+		}
+		restarted := h.start(t).client(t).askUntil(t, similar, func(a answer) bool { return a.Index.Search == before.Index.Search })
+		for when, a := range map[string]answer{"its use": after, "a restart": restarted} {
+			if a.rank(chosen) > before.rank(chosen) || a.score(chosen) <= before.score(chosen) {
+				t.Errorf("%s stood in place %d with %g, and after %s in place %d with %g", chosen,
+					before.rank(chosen)+1, before.score(chosen), when, a.rank(chosen)+1, a.score(chosen))
+			}
+		}
+	})
 }

@@ -5,12 +5,9 @@ package e2e_test
 import (
 	"bufio"
 	"bytes"
-	"context"
 	"encoding/json"
 	"fmt"
 	"io/fs"
-	"log/slog"
-	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,13 +15,8 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/modelcontextprotocol/go-sdk/mcp"
-
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
-	"toolfinch/internal/fetch"
-	"toolfinch/internal/postgres"
-	"toolfinch/store"
 )
 
 // protectedHouse is a house with one server, which wants logins.
@@ -47,9 +39,7 @@ func opaque(t *testing.T) *authserver.Server {
 // login runs toolfinch login, whose user goes where its URL leads, and returns what it printed.
 func (h house) login(t *testing.T, browse func(page string), args ...string) string {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t), append([]string{"login", "notes", "--config", h.config}, args...)...)
+	cmd := exec.CommandContext(await.Context(t), program(t), append([]string{"login", "notes", "--config", h.config}, args...)...)
 	cmd.Env = h.env
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -71,18 +61,6 @@ func (h house) login(t *testing.T, browse func(page string), args ...string) str
 		t.Fatalf("toolfinch login: %v\n%s%s", err, &printed, &said)
 	}
 	return printed.String() + said.String()
-}
-
-// fails runs a command that must fail, and returns all that it printed.
-func (h house) fails(t *testing.T, args ...string) string {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program(t), append(args, "--config", h.config)...)
-	cmd.Env = h.env
-	out, err := cmd.CombinedOutput()
-	if err == nil {
-		t.Errorf("%v went well: %s", args, out)
-	}
-	return string(out)
 }
 
 func TestLogin(t *testing.T) {
@@ -129,7 +107,7 @@ func TestLogin(t *testing.T) {
 		t.Errorf("login --status: %s", status)
 	}
 
-	run.stop()
+	run.stop(t)
 	run = h.start(t) // with what is stored
 	waitConnected(t, run.url)
 
@@ -205,7 +183,7 @@ func TestLogin(t *testing.T) {
 			t.Errorf("whoami: %s", text)
 		}
 	})
-	run.stop()
+	run.stop(t)
 }
 
 // A client that is not ours is asked to open the page of a login by the call that needs
@@ -225,73 +203,8 @@ func TestACallOpensThePageOfALogin(t *testing.T) {
 			if !strings.HasPrefix(opened, as.Issuer) || text != "alice" {
 				t.Errorf("it opened %q and got %q", opened, text)
 			}
-			run.stop()
+			run.stop(t)
 		})
-	}
-}
-
-// A balancer that takes replicas in turn brings a call, its retry and the browser of its login to any
-// of them. Afterwards all have the login.
-func TestALoginBehindABalancer(t *testing.T) {
-	t.Parallel()
-	const back = "https://tools.example.com/oauth/callback"
-	as := opaque(t)
-	database := postgres.Start(t)
-	f := fleetOver(t, 3, database, nil, map[string]any{"mcp_servers": map[string]any{"notes": map[string]any{
-		"url": authserver.Protect(t, as, true).At(), "oauth": map[string]any{"redirect_url": back},
-	}}})
-	here := func(page string) { as.Browse(t, page, "") }
-	elsewhere := func(page string) {
-		end := strings.TrimSuffix(f.url, "/mcp") + as.Browse(t, page, back).RequestURI()
-		if got := fetch.Send(t, http.MethodGet, end, ""); got.Status != http.StatusOK {
-			t.Errorf("the browser is answered %d %s", got.Status, got.Body)
-		}
-	}
-	h := f.replicas[0].house
-	clients := make([]*goClient, len(f.replicas))
-	for n, r := range f.replicas {
-		clients[n] = goClientAt(t, "http://127.0.0.1:"+r.port+"/mcp", "client", modernRevision)
-		defer clients[n].Close()
-		await.True(t, func() bool { return r.metric(t, "toolfinch_replicas") == 3 }) // it asks those that it knows
-	}
-	whoami := func(replica int) string {
-		result, err := clients[replica].CallTool(t.Context(), &mcp.CallToolParams{Name: "notes_whoami"})
-		if err != nil {
-			return err.Error()
-		}
-		return result.Content[0].(*mcp.TextContent).Text
-	}
-	for name, settings := range openers() {
-		t.Run(name, func(t *testing.T) {
-			h.login(t, here, "--no-browser") // it serves no redirect_url
-			for n := range f.replicas {
-				await.True(t, func() bool { return whoami(n) == "alice" })
-			}
-			h.said(t, "logout", "notes")
-			for n := range f.replicas {
-				await.True(t, func() bool { return strings.Contains(whoami(n), "toolfinch login notes") })
-			}
-			settings["url"], settings["name"] = f.url, "notes_whoami"
-			if opened, text := h.opens(t, settings, elsewhere); !strings.HasPrefix(opened, as.Issuer) || text != "alice" {
-				t.Errorf("it opened %q and got %q", opened, text)
-			}
-			for n := range f.replicas {
-				if got := whoami(n); got != "alice" {
-					t.Errorf("afterwards replica %d answers %s", n, got)
-				}
-			}
-		})
-	}
-	db, err := store.Open(t.Context(), database, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	if err := db.Sealed().Drop(t.Context(), "login/notes"); err != nil {
-		t.Fatal(err)
-	}
-	for n := range f.replicas { // the token is valid, and nobody uses it
-		await.True(t, func() bool { return strings.Contains(whoami(n), "toolfinch login notes") })
 	}
 }
 
@@ -308,13 +221,11 @@ func openers() map[string]map[string]any {
 // It returns that page and the text of the result.
 func (h house) opens(t *testing.T, settings map[string]any, login func(page string)) (opened, text string) {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), patience)
-	defer cancel()
 	given, err := json.Marshal(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.CommandContext(ctx, node(t), "../testdata/node/opener.mjs", string(given))
+	cmd := exec.CommandContext(await.Context(t), node(t), "../testdata/node/opener.mjs", string(given))
 	cmd.Env = h.env
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()

@@ -1,6 +1,7 @@
 package e2e_test
 
 import (
+	"cmp"
 	"fmt"
 	"os"
 	"os/exec"
@@ -8,12 +9,10 @@ import (
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
 	"toolfinch/embed/models"
-	"toolfinch/internal/await"
 )
 
 // long has the tests run whole that CI runs in a short form: TOOLFINCH_LONG=1.
@@ -30,9 +29,6 @@ var builds string
 func build(name string, flags ...string) (string, error) {
 	path := filepath.Join(builds, name, "toolfinch")
 	ldflags := "-ldflags=-s -w -X " + leeway + "=3s"
-	if name == "newer" {
-		ldflags += " -X main.version=v98.7.6"
-	}
 	cmd := exec.Command("go", append(append([]string{"build", ldflags}, flags...), "-o", path, "./cmd/toolfinch")...)
 	cmd.Dir = ".."
 	if name == "raced" {
@@ -47,7 +43,6 @@ func build(name string, flags ...string) (string, error) {
 
 var (
 	buildProgram = sync.OnceValues(func() (string, error) { return build("built") })
-	buildNewer   = sync.OnceValues(func() (string, error) { return build("newer") })
 	// SQLite is C in Go's clothes: the detector does not see its memory and doubles its cost.
 	buildRaced = sync.OnceValues(func() (string, error) {
 		return build("raced", "-race", "-gcflags=modernc.org/sqlite/lib=-race=false", "-gcflags=modernc.org/libc=-race=false", "-gcflags=modernc.org/memory=-race=false")
@@ -57,11 +52,18 @@ var (
 // program is the path of toolfinch, which is in PATH under this name, too.
 func program(t testing.TB) string { return built(t, buildProgram) }
 
-// newer is a later version of the program.
-func newer(t testing.TB) string { return built(t, buildNewer) }
-
 // raced is the program with the race detector, whose reports are in its house: see leavesNothing.
 func raced(t testing.TB) string { return built(t, buildRaced) }
+
+// busy is the program for a test in which many clients do things at once: with the race detector where
+// everything must run or there is a C compiler.
+func busy(t testing.TB) string {
+	t.Helper()
+	if _, err := exec.LookPath(cmp.Or(os.Getenv("CC"), "gcc")); err == nil || os.Getenv("TOOLFINCH_TEST_REQUIRE") == "all" {
+		return raced(t)
+	}
+	return program(t)
+}
 
 func built(t testing.TB, build func() (string, error)) string {
 	t.Helper()
@@ -106,6 +108,7 @@ func (a apart) Run() int {
 		return 1
 	}
 	os.Setenv("PATH", filepath.Dir(path)+string(os.PathListSeparator)+os.Getenv("PATH"))
+	defer func() { closeChromium() }()
 	return a.TestingM.Run()
 }
 
@@ -119,7 +122,6 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Files:               files,
 		RequireExplicitExec: true,
-		Deadline:            time.Now().Add(10 * await.Bound), // of all scripts: a loop of a shell has no bound of its own
 		UpdateScripts:       os.Getenv("UPDATE_SCRIPTS") != "",
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)

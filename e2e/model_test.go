@@ -7,6 +7,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -20,10 +21,12 @@ import (
 	"time"
 
 	"toolfinch/embed/models"
+	"toolfinch/internal/await"
 )
 
 // Ctrl-C in the middle of a download leaves what the next run goes on with.
 func TestModelPullIsInterrupted(t *testing.T) {
+	t.Parallel()
 	weights := append([]byte{2, 0, 0, 0, 0, 0, 0, 0, '{', '}'}, make([]byte, 4<<20)...)
 	sum := sha256.Sum256(weights)
 	files := map[string][]byte{"config.json": []byte("{}"), "tokenizer.json": []byte("{}"), "model.safetensors": weights}
@@ -51,10 +54,10 @@ func TestModelPullIsInterrupted(t *testing.T) {
 	}))
 	defer hub.Close()
 	root := t.TempDir()
-	pull := func() (*exec.Cmd, *bytes.Buffer) {
+	pull := func() (*exec.Cmd, *await.Log) {
 		cmd := exec.CommandContext(t.Context(), "toolfinch", "model", "pull", "org/tiny")
 		cmd.Env = append(os.Environ(), "MCPPROXY_MODELS_DIR="+root, "HF_ENDPOINT="+hub.URL, "HF_TOKEN=")
-		out := &bytes.Buffer{}
+		out := &await.Log{}
 		cmd.Stdout, cmd.Stderr = out, out
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -64,14 +67,16 @@ func TestModelPullIsInterrupted(t *testing.T) {
 
 	cmd, out := pull()
 	part := filepath.Join(root, "org--tiny.partial", "model.safetensors.part")
-	for end := time.Now().Add(patience); ; time.Sleep(10 * time.Millisecond) {
-		if info, err := os.Stat(part); err == nil && info.Size() > 1<<20 {
-			break
+	await.Nil(t, func() error {
+		info, err := os.Stat(part)
+		if err == nil && info.Size() <= 1<<20 {
+			err = fmt.Errorf("a part of %d bytes", info.Size())
 		}
-		if time.Now().After(end) {
-			t.Fatalf("no part after %s: %s", patience, out)
+		if err != nil {
+			return fmt.Errorf("%w: %s", err, out)
 		}
-	}
+		return nil
+	})
 	if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 		t.Fatal(err)
 	}

@@ -7,15 +7,12 @@ import (
 	"fmt"
 	"hash/fnv"
 	"io"
-	"log"
 	"net/http"
 	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"unicode"
-
-	"toolfinch/internal/await"
 )
 
 // secretKey is the key of the endpoint. It must show nowhere.
@@ -29,7 +26,6 @@ type endpoint struct {
 	mu    sync.Mutex     // guards all below; not held while a request is answered
 	state state          // how it behaves
 	asked map[string]int // how often it was asked for a text
-	left  int            // requests whose sender did not wait for the answer
 }
 
 // state is how an endpoint behaves.
@@ -37,8 +33,6 @@ type state int
 
 const (
 	up      state = iota
-	slow          // queries are never answered
-	down          // connections break
 	refuses       // it does not like the key, and repeats it
 )
 
@@ -47,9 +41,7 @@ var sameMeaning = map[string]string{"erase": "delete", "deletes": "delete", "thr
 func newEndpoint(t *testing.T) *endpoint {
 	t.Helper()
 	e := &endpoint{asked: map[string]int{}}
-	server := httptest.NewUnstartedServer(e)
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // of the connections it breaks
-	server.Start()
+	server := httptest.NewServer(e)
 	t.Cleanup(server.Close)
 	e.url = server.URL + "/v1"
 	return e
@@ -89,13 +81,6 @@ func (e *endpoint) times(text string) int {
 	return e.asked[text]
 }
 
-// abandoned is how many answers nobody waited for.
-func (e *endpoint) abandoned() int {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	return e.left
-}
-
 func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var request struct {
 		Model string
@@ -112,17 +97,9 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	e.mu.Unlock()
 	switch {
-	case state == down:
-		panic(http.ErrAbortHandler)
 	case state == refuses || r.Header.Get("Authorization") != "Bearer "+secretKey:
 		w.WriteHeader(http.StatusUnauthorized)
 		fmt.Fprintf(w, `{"error": {"message": "Incorrect API key provided: %s", "type": "invalid_request_error"}}`, secretKey)
-		return
-	case state == slow && !isDocument(request.Input[0]):
-		<-r.Context().Done()
-		e.mu.Lock()
-		e.left++
-		e.mu.Unlock()
 		return
 	}
 	type row struct {
@@ -179,83 +156,15 @@ func TestOpenAIEndpoint(t *testing.T) {
 	c.askUntil(t, "cook a soup", func(a answer) bool {
 		return a.complete(all) && a.first() == "shop_work" && a.Tools[0].Description == "Cook a soup"
 	})
-	l.stop()
+	l.stop(t)
 
 	l = h.start(t)
 	l.client(t).askUntil(t, "erase a memo", func(a answer) bool { return a.complete(all) && a.Index.Ready == 6 })
-	l.stop()
+	l.stop(t)
 	if got := e.documents(); got != all+1 {
 		t.Errorf("the endpoint was asked for %d texts of tools, want %d and one that changed", got, all)
 	}
 	h.onlyOnce(t, map[string]int{"openai": all + 1})
-}
-
-// A query does not wait for an endpoint that is slow.
-func TestOpenAIEndpointIsSlow(t *testing.T) {
-	t.Parallel()
-	e := newEndpoint(t)
-	l := newPlainHouse(t, nil, append(e.env(), "MCPPROXY_QUERY_EMBED_TIMEOUT=800ms")...).start(t)
-	c := l.client(t)
-	c.askUntil(t, "erase a memo", func(a answer) bool { return a.complete(builtInTools) })
-
-	e.become(slow)
-	a := c.ask(t, "delete a note")
-	if a.Index.Search != "words" || !strings.Contains(a.Index.Reason, "in time") || a.first() != "notes_delete" {
-		t.Errorf("the answer is %+v", a)
-	}
-	// The endpoint learns in its own time that nobody waits.
-	await.True(t, func() bool { return e.abandoned() == 1 })
-	if a := c.ask(t, "erase a memo"); a.Index.Search != "hybrid" {
-		t.Errorf("a query that was asked before is answered with %+v", a.Index)
-	}
-	l.healthy(t)
-	e.become(up)
-	c.askUntil(t, "delete a note", func(a answer) bool { return a.Index.Search == "hybrid" && a.Index.Reason == "" })
-}
-
-// While an endpoint is down words answer; nothing else breaks, and its return is
-// seen.
-func TestOpenAIEndpointIsDown(t *testing.T) {
-	t.Parallel()
-	e := newEndpoint(t)
-	e.become(down)
-	h := newPlainHouse(t, nil, e.env()...)
-	if _, err := h.with("MCPPROXY_EMBEDDER=BM25").output(t, "reindex"); err != nil {
-		t.Fatal(err)
-	}
-	l := h.start(t)
-	c := l.client(t)
-	byWords := func(query string) {
-		t.Helper()
-		a := c.ask(t, query)
-		if a.Index.Search != "words" || !strings.Contains(a.Index.Reason, "embedder") || a.first() != "notes_delete" {
-			t.Errorf("%q is answered with %+v", query, a)
-		}
-		l.healthy(t)
-	}
-	l.logged(t, "request failed; it is repeated")
-	byWords("delete a note")
-	e.become(up)
-	c.askUntil(t, "erase a memo", func(a answer) bool { return a.complete(builtInTools) })
-
-	e.become(down)
-	byWords("delete the note")
-	e.become(up)
-	if a := c.askInTime(t, "delete that note"); a.Index.Search != "hybrid" || a.Index.Reason != "" {
-		t.Errorf("after one failure the answer is %+v", a)
-	}
-
-	// Of an endpoint that stays down not every query waits for a failure.
-	e.become(down)
-	for _, query := range []string{"delete note one", "delete note two", "delete note three", "delete note four"} {
-		byWords(query)
-	}
-	if got := e.times("delete note one") + e.times("delete note two"); got != 2 {
-		t.Errorf("the endpoint was asked %d times for two queries", got)
-	}
-	if got := e.times("delete note three") + e.times("delete note four"); got != 0 {
-		t.Errorf("the endpoint was asked %d more times", got)
-	}
 }
 
 // An endpoint that refuses costs the vectors only, and who reads the log learns
@@ -272,8 +181,11 @@ func TestOpenAIEndpointRefusesTheKey(t *testing.T) {
 		t.Errorf("the answer is %+v", a)
 	}
 	l.healthy(t)
-	l.logged(t, "check OPENAI_API_KEY")
-	l.stop() // looks for the key in the log
+	l.log.wait(t, 0, "check OPENAI_API_KEY")
+	l.stop(t)
+	if strings.Contains(l.log.String(), secretKey) {
+		t.Errorf("the key is in the log:\n%s", l.log)
+	}
 
 	for _, args := range [][]string{{"search", "delete a note"}, {"search", "--json", "delete a note"}, {"reindex"}} {
 		out, said := h.said(t, args...)

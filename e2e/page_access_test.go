@@ -16,6 +16,7 @@ import (
 
 // Views, policies and keys, where API keys let clients in.
 func TestPageAccess(t *testing.T) {
+	t.Parallel()
 	browser := newBrowser(t)
 	h := newHouse(t, upstreams(t, "everything", "memory"), map[string]any{
 		"auth": "keys", "default_view": "all", "rest_api": true,
@@ -27,7 +28,8 @@ func TestPageAccess(t *testing.T) {
 		},
 	})
 	h.file(t, "team.cedar", "permit (principal, action, resource);\n@id(\"only root echoes\")\nforbid (principal, action, resource) when { resource.name == \"echo\" } unless { context.args has message && context.args.message == \"hello\" };\n// <script>alert(1)</script>\n")
-	at, _, log := h.serveLogged(t)
+	life := h.start(t)
+	at, log := life.url, life.log
 	owner := browser.tab(t, at)
 	owner.logIn(h)
 	await.True(t, func() bool {

@@ -38,64 +38,9 @@ func (d described) write(t *testing.T, version string, tools ...string) {
 	}
 }
 
-// The bearer of a key decides what changed where its scopes allow what is destructive; one of
-// another key sees it and is told why it may not.
-func TestPageChangesOfAKey(t *testing.T) {
-	browser := newBrowser(t)
-	turncoat, err := filepath.Abs("../testdata/node/turncoat.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	tools := described{filepath.Join(t.TempDir(), "tools.json")}
-	tools.write(t, "1.0.0", "pay", "Pays a bill.")
-	h := newHouse(t, map[string]server{"turncoat": script(t, turncoat, tools.file)}, map[string]any{
-		"auth": map[string]any{"keys": true, "scopes": map[string]any{"tools:read": "read", "tools:all": "destructive"}},
-	})
-	at, _ := h.serveHTTP(t)
-	in := func(scope string) *tab {
-		made, err := h.output(t, "key", "create", strings.TrimPrefix(scope, "tools:"), "--scope", scope)
-		if err != nil {
-			t.Fatalf("%s: %v", made, err)
-		}
-		tab := browser.tab(t, at)
-		tab.expect("403")
-		tab.open("")
-		tab.run(chromedp.SetValue(chromedp.CSS("#key"), keyIn(t, made)))
-		tab.click("section.card button.first")
-		tab.wait("h1", "Overview")
-		return tab
-	}
-	browser.tab(t, at).ready(h)
-	reader, decider := in("tools:read"), in("tools:all")
-	tools.write(t, "1.1.0", "pay", "Pays a bill, and another one.")
-	for _, tab := range []*tab{reader, decider} {
-		await.True(t, func() bool {
-			tab.open("changes")
-			return strings.Contains(tab.text("main"), "another one")
-		})
-	}
-	if n := evaluate[int](reader, `document.querySelectorAll("article button, button[value^=approve]").length`); n > 0 {
-		t.Errorf("a key that only reads has %d buttons", n)
-	}
-	reader.wait(".note", "scope")
-	reader.wait("main p", "until somebody who may decide approves")
-	reader.accessible()
-	reader.looks("changes-reader")
-	decider.click(`button[value^="approve one"][value$=" turncoat.pay"]`)
-	decider.wait(".note.good", "approved: turncoat.pay")
-	reader.open("changes")
-	reader.wait(".empty h2", "Nothing waits for you")
-	reader.open("catalogue?name=turncoat_pay")
-	reader.wait("#history + div", "approved by key|all")
-	reader.run(chromedp.Click(chromedp.CSS("#history + div summary")))
-	reader.wait("#history + div ins", "Pays a bill, and another one.")
-	reader.accessible()
-	reader.fits()
-	reader.looks("history")
-}
-
 // A server of the official SDK changes its tools while somebody looks.
 func TestPageChanges(t *testing.T) {
+	t.Parallel()
 	browser := newBrowser(t)
 	turncoat, err := filepath.Abs("../testdata/node/turncoat.mjs")
 	if err != nil {
@@ -157,6 +102,15 @@ func TestPageChanges(t *testing.T) {
 		if got := call("turncoat_add"); !strings.Contains(got, "is held") {
 			t.Errorf("what was not decided is called: %s", got)
 		}
+	})
+	t.Run("its history", func(t *testing.T) {
+		tab.open("catalogue?name=turncoat_pay")
+		tab.wait("#history + div", "approved by ")
+		tab.run(chromedp.Click(chromedp.CSS("#history + div summary")))
+		tab.wait("#history + div ins", "and another one.")
+		tab.accessible()
+		tab.fits()
+		tab.looks("history")
 	})
 	t.Run("changed again while it is read", func(t *testing.T) {
 		tab.open("changes")

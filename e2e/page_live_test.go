@@ -17,27 +17,19 @@ import (
 	"toolfinch/internal/await"
 )
 
-// Calls of a client of the TypeScript SDK, watched in Chromium.
-func TestPageLive(t *testing.T) {
-	browser := newBrowser(t)
-	h := newHouse(t, upstreams(t, "everything", "memory"))
-	at, pid := h.serveHTTP(t)
-	c := newSDKClient(t, h.env)
-	c.do(t, "connect", map[string]any{"url": at}, nil)
+// live has calls of a client of the TypeScript SDK.
+func live(t *testing.T, w watched) {
+	c := newSDKClient(t, w.env)
+	c.do(t, "connect", map[string]any{"url": w.url}, nil)
 	call := func(name string, arguments map[string]any) {
 		c.do(t, "call", map[string]any{"name": name, "arguments": arguments}, nil)
 	}
-	waitServers(t, at, 2)
 
 	t.Run("as they happen", func(t *testing.T) {
-		tab := browser.tab(t, at)
-		tab.logIn(h)
+		tab := w.in(t)
 		tab.pressed("g", "l")
 		tab.wait("h1", "Live")
 		tab.wait("#live-state", "following")
-		tab.wait("#none:not([hidden]) h2", "Nothing yet")
-		tab.accessible()
-		tab.looks("live-empty")
 
 		call("everything_echo", map[string]any{"message": "seen"})
 		tab.wait("#done tr", "everything.echo")
@@ -57,7 +49,7 @@ func TestPageLive(t *testing.T) {
 
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		request, err := http.NewRequestWithContext(ctx, http.MethodPost, strings.TrimSuffix(at, "/mcp")+"/api/proxy/execute",
+		request, err := http.NewRequestWithContext(ctx, http.MethodPost, w.base()+"/api/proxy/execute",
 			strings.NewReader(`{"tool_id":"everything_trigger-long-running-operation","arguments":{"duration":600,"steps":1}}`))
 		if err != nil {
 			t.Fatal(err)
@@ -97,15 +89,14 @@ func TestPageLive(t *testing.T) {
 		}()
 		tab.wait("#running tr", "everything.trigger-long-running-operation")
 		tab.looks("live")
-		kill(t, pid, "server-everything")
+		kill(t, w.pid, "server-everything")
 		<-ended // whatever came of it: who may repeat a call does
 		tab.wait("#done tr:first-child", "everything.trigger-long-running-operation")
 		call("memory_read_graph", map[string]any{})
 		tab.wait("#done tr:first-child", "memory.read_graph")
 	})
 	t.Run("filtered", func(t *testing.T) {
-		tab := browser.tab(t, at)
-		tab.logIn(h)
+		tab := w.in(t)
 		tab.open("live")
 		tab.wait("#live-state", "following")
 		tab.accessible()
@@ -130,8 +121,7 @@ func TestPageLive(t *testing.T) {
 		}
 	})
 	t.Run("one call", func(t *testing.T) {
-		tab := browser.tab(t, at)
-		tab.logIn(h)
+		tab := w.in(t)
 		tab.open("live")
 		tab.wait("#done tr", "everything.echo")
 		tab.pressed(kb.ArrowDown)
@@ -146,8 +136,7 @@ func TestPageLive(t *testing.T) {
 		tab.looks("live-call")
 	})
 	t.Run("without script", func(t *testing.T) {
-		tab := browser.tab(t, at)
-		tab.logIn(h)
+		tab := w.in(t)
 		tab.noScript()
 		tab.open("live?tool=echo")
 		if got := tab.text("#done"); !strings.Contains(got, "everything.echo") || strings.Contains(got, "memory") {
@@ -167,8 +156,7 @@ func TestPageLive(t *testing.T) {
 		}
 	})
 	t.Run("few streams for a session", func(t *testing.T) {
-		tab := browser.tab(t, at)
-		tab.logIn(h)
+		tab := w.in(t)
 		tab.expect("429")
 		tab.open("live")
 		tab.wait("#live-state", "following")

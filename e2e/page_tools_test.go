@@ -15,25 +15,11 @@ import (
 	"toolfinch/internal/await"
 )
 
-// What people do with tools on the page, over real servers.
-func TestPageTools(t *testing.T) {
-	browser := newBrowser(t)
-	servers := upstreams(t, "everything", "files", "memory")
-	hostile, err := filepath.Abs("../testdata/node/hostile.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	servers["hostile"] = script(t, hostile)
-	h := newHouse(t, servers, map[string]any{
-		"default_view": "all", "embedder": "HF",
-		"tool_views": map[string]any{"notes": map[string]any{"tools": map[string]any{"memory": map[string]any{"*": map[string]any{}}}}},
-	})
-	h = h.with("MCPPROXY_MODELS_DIR=" + userModels(t))
-	at, _ := h.serveHTTP(t)
-	browser.tab(t, at).ready(h)
+// tools is what people do with tools on the page.
+func tools(t *testing.T, w watched) {
+	h := w.house
 	open := func(t *testing.T, path string) *tab {
-		tab := browser.tab(t, at)
-		tab.logIn(h)
+		tab := w.in(t)
 		tab.open(path)
 		return tab
 	}
@@ -319,6 +305,7 @@ func TestPageTools(t *testing.T) {
 		tab.looks("hostile-result")
 	})
 	t.Run("searching", func(t *testing.T) {
+		userModels(t)
 		tab := open(t, "search")
 		tab.typed("list the files of a folder")
 		tab.wait(".hits b", "files_list_directory")
@@ -331,6 +318,7 @@ func TestPageTools(t *testing.T) {
 		tab.looks("search")
 	})
 	t.Run("words and vectors beside words alone", func(t *testing.T) {
+		userModels(t)
 		tab := open(t, "")
 		const asked = "search?q=keep+in+mind+who+somebody+is+in+the+graph&compare=yes&limit=3"
 		await.Nil(t, func() error { // until the definitions have their vectors
@@ -376,13 +364,6 @@ func TestPageTools(t *testing.T) {
 	})
 }
 
-// ready waits until every server is.
-func (b *tab) ready(h house) {
-	b.t.Helper()
-	b.logIn(h)
-	b.wait(".note.good", "Every server is ready")
-}
-
 // lacks waits until no element of the selector has the text.
 func (b *tab) lacks(selector, text string) {
 	b.t.Helper()
@@ -408,75 +389,4 @@ func (b *tab) searches(text string) {
 	b.t.Helper()
 	b.pressed("/", kb.Backspace) // the key comes with a character here, which a real keyboard's does not once its key is taken
 	b.typed(text)
-}
-
-// The bearer of a key finds, sees and calls on the page what policies let it have over MCP,
-// and nothing else; and its calls are told of as the page's.
-func TestPageToolsOfAKey(t *testing.T) {
-	browser := newBrowser(t)
-	audit := filepath.Join(t.TempDir(), "audit.jsonl")
-	h := newHouse(t, upstreams(t, "memory"), map[string]any{
-		"auth": "keys", "audit": audit, "embedder": "BM25",
-		"policies": []string{`
-			permit (principal, action, resource);
-			forbid (principal, action, resource) when { resource.name == "create_entities" };
-			forbid (principal, action, resource == Tool::"memory.search_nodes");`},
-	})
-	at, _ := h.serveHTTP(t)
-	made, err := h.output(t, "key", "create", "team")
-	if err != nil {
-		t.Fatal(err)
-	}
-	browser.tab(t, at).ready(h)
-	tab := browser.tab(t, at)
-	tab.expect("404")
-	tab.expect("403")
-	tab.open("")
-	tab.run(chromedp.SetValue(chromedp.CSS("#key"), keyIn(t, made)))
-	tab.click("section.card button.first")
-	tab.wait("h1", "Overview")
-
-	tab.open("catalogue")
-	tab.wait("td a", "memory_read_graph")
-	tab.lacks("td a", "memory_create_entities")
-	tab.lacks("td a", "memory_search_nodes")
-	tab.open("search?q=search+nodes+in+the+graph")
-	tab.wait(".hits b", "memory_read_graph")
-	tab.lacks(".hits b", "memory_search_nodes")
-	tab.lacks("button", "should have come first")
-	for _, name := range []string{"memory_search_nodes", "memory_create_entities"} {
-		for _, view := range []string{"catalogue", "call"} {
-			tab.open(view + "?name=" + name)
-			tab.wait(".note.bad", "there is no tool")
-		}
-	}
-	tab.open("call?name=memory_read_graph")
-	tab.click("button.first")
-	tab.wait(".badge", "success")
-	lines := h.logged(t, "tool.call")
-	if len(lines) != 1 || !strings.Contains(lines[0], `"key|team"`) || !strings.Contains(lines[0], `"transport":"ui"`) {
-		t.Errorf("the audit log has %s", lines)
-	}
-
-	owner := browser.tab(t, at)
-	owner.logIn(h)
-	owner.open("catalogue?name=memory_search_nodes")
-	owner.wait("dd", "hidden from the key team")
-	owner.click("dd a[href*=about]")
-	owner.wait("form .note.bad", "denied: call memory.search_nodes")
-	if about := evaluate[string](owner, "document.getElementById('about').value"); about != "memory_search_nodes" {
-		t.Errorf("the question is about %q", about)
-	}
-}
-
-// keyIn is the API key in what key create prints.
-func keyIn(t *testing.T, out []byte) string {
-	t.Helper()
-	for _, word := range strings.Fields(string(out)) {
-		if strings.HasPrefix(word, "tfkey_") {
-			return word
-		}
-	}
-	t.Fatalf("no key: %s", out)
-	return ""
 }

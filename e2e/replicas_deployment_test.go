@@ -23,6 +23,7 @@ import (
 // The configuration of the replicas in packaging is valid with the environment that the compose
 // file and the manifests give them, and both leave a replica the time to drain.
 func TestReplicasOfPackaging(t *testing.T) {
+	t.Parallel()
 	read := func(name string) []byte {
 		t.Helper()
 		text, err := os.ReadFile("../packaging/" + name)
@@ -32,7 +33,7 @@ func TestReplicasOfPackaging(t *testing.T) {
 		return text
 	}
 	config := string(read("replicas.yaml"))
-	server, _, _ := grower(t, "search")
+	server, _ := grower(t, "search")
 	database := postgres.Start(t)
 	// validates has toolfinch check the configuration of one replica.
 	validates := func(t *testing.T, config string, environment map[string]string, grace time.Duration) {

@@ -3,190 +3,365 @@
 package e2e_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
-	"maps"
-	"path/filepath"
+	"net/http"
+	"net/http/httptest"
+	"os"
 	"slices"
 	"strings"
-	"syscall"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/mcp"
+
 	"toolfinch/internal/await"
+	"toolfinch/internal/fetch"
 	"toolfinch/internal/postgres"
 )
 
-// serveReplica starts toolfinch, which may be killed. The test's end ends it.
-func (h house) serveReplica(t *testing.T) (url string, pid int, end func(syscall.Signal)) {
-	t.Helper()
-	url, cmd, ended, log := h.launch(t)
-	over := false
-	end = func(signal syscall.Signal) {
-		if over {
-			return
-		}
-		over = true
-		children := descendants(cmd.Process.Pid)
-		_ = cmd.Process.Signal(signal)
-		select {
-		case <-ended:
-		case <-time.After(patience):
-			t.Errorf("toolfinch did not end\n%s", log)
-			_ = cmd.Process.Kill()
-			<-ended
-		}
-		if t.Failed() {
-			t.Logf("%s", log)
-		}
-		noneLeft(t, children)
-	}
-	t.Cleanup(func() { end(syscall.SIGTERM) })
-	return url, cmd.Process.Pid, end
-}
+// The revisions of the two eras.
+const (
+	legacyRevision = "2025-11-25"
+	modernRevision = "2026-07-28"
+)
 
-// Three toolfinches over one database: each server is listed by one of them, and what
-// that lists all have; a server with placement one has one process, which all use; and
-// when the leader is killed or the database restarted, it goes on.
-func TestReplicasOverPostgres(t *testing.T) {
-	db := postgres.New(t)
-	url := db.Database(t)
-	probe, err := filepath.Abs("../testdata/node/probe.mjs")
+// Replicas over one database share what it has: keys, and what a principal has provisioned. A balancer
+// brings a client to any of them.
+func TestReplicasShareTheStore(t *testing.T) {
+	t.Parallel()
+	url, _ := grower(t, "up")
+	f := fleetOver(t, 2, program(t), postgres.Start(t), map[string]any{
+		"auth": "keys", "gating": map[string]any{"max_tools": 3}, "mcp_servers": map[string]any{"up": map[string]any{"url": url}},
+	})
+	made, err := f.replicas[0].house.output(t, "key", "create", "team")
 	if err != nil {
 		t.Fatal(err)
 	}
-	memoryFile := filepath.Join(t.TempDir(), "memory.jsonl")
-	servers := map[string]any{
-		"everything": script(t, module(t, "@modelcontextprotocol/server-everything/dist/index.js"), "stdio"),
-		"memory": map[string]any{"command": node(t), "args": []string{module(t, "@modelcontextprotocol/server-memory/dist/index.js")},
-			"env": map[string]string{"MEMORY_FILE_PATH": memoryFile}, "connect_timeout": patience.String(), "placement": "one"},
-		"probe": map[string]any{"command": node(t), "args": []string{probe}, "connect_timeout": patience.String(), "changes": "allow", "placement": "one"},
+	key := strings.TrimSpace(string(made))
+	ask := func(r *fleetReplica, path, body string) (int, string) {
+		got := fetch.Send(t, http.MethodPost, "http://127.0.0.1:"+r.port+path, body, "Authorization: Bearer "+key)
+		return got.Status, got.Body
 	}
-	type replica struct {
-		house
-		name, url string
-		pid       int
-		end       func(syscall.Signal)
-		client    *sdkClient
-	}
-	var all []*replica
-	for _, name := range []string{"one", "two", "three"} {
-		at := freeAddress(t)
-		h := newHouse(t, nil, map[string]any{
-			"store": url, "mcp_servers": servers, "direct_below": 100_000,
-			"cluster": map[string]any{"name": name, "listen": at, "address": at, "drain": "1s", "keys": []string{"AQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQEBAQE="}},
-		})
-		r := &replica{house: h, name: name}
-		r.url, r.pid, r.end = h.serveReplica(t)
-		r.client = newSDKClient(t, h.env)
-		r.client.do(t, "connect", map[string]any{"url": r.url}, nil)
-		all = append(all, r)
-	}
-	// leaders are who leads each server, once each is led by exactly one of all.
-	leaders := func() (by map[string]string) {
+	executes := func(r *fleetReplica, want int) {
 		t.Helper()
 		await.Nil(t, func() error {
-			out, err := all[0].output(t, "replicas", "--json")
-			var got struct {
-				Replicas []struct {
-					Name  string
-					Leads []string
-				}
-			}
-			if err != nil || json.Unmarshal(out, &got) != nil || len(got.Replicas) != len(all) {
-				return fmt.Errorf("%w %s", err, out)
-			}
-			by = map[string]string{}
-			for _, r := range got.Replicas {
-				for _, server := range r.Leads {
-					if by[server] != "" { // for a moment: who gives a server up says so a moment later
-						return fmt.Errorf("%s is led by %s and %s", server, by[server], r.Name)
-					}
-					by[server] = r.Name
-				}
-			}
-			if len(by) != len(servers) {
-				return fmt.Errorf("leaders are %v", by)
+			if status, text := ask(r, "/api/proxy/execute", `{"tool_id":"up_echo","arguments":{"id":"shared"}}`); status != want {
+				return fmt.Errorf("%d %s, want %d", status, text, want)
 			}
 			return nil
 		})
-		return by
 	}
-	// equal waits until all list the same tools, some of each server and these.
-	equal := func(want ...string) {
-		t.Helper()
-		await.True(t, func() bool {
-			lists := map[string]bool{}
-			for _, r := range all {
-				got := names(r.client.list(t))
-				slices.Sort(got)
-				for _, prefix := range slices.Concat(slices.Collect(maps.Keys(servers)), want) {
-					if !slices.ContainsFunc(got, func(name string) bool { return strings.HasPrefix(name, prefix) }) {
-						return false
-					}
+	for _, r := range f.replicas {
+		executes(r, http.StatusBadRequest) // not provisioned
+	}
+	await.Nil(t, func() error {
+		if status, text := ask(f.replicas[0], "/api/tools/provision", `{"tool_ids":["up_echo"]}`); status != http.StatusOK {
+			return fmt.Errorf("%d %s", status, text)
+		}
+		return nil
+	})
+	for _, r := range f.replicas {
+		executes(r, http.StatusOK)
+	}
+	if _, err := f.replicas[1].house.output(t, "key", "revoke", "team"); err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range f.replicas {
+		executes(r, http.StatusUnauthorized)
+	}
+}
+
+// crowd is clients of both eras behind the balancer, each of which checks that what it is
+// answered, asked and told is its own.
+type crowd struct {
+	t       *testing.T
+	fleet   *fleet
+	all     []*member
+	ctx     context.Context // of the work
+	working sync.WaitGroup
+	calls   atomic.Int64
+
+	mu     sync.Mutex // guards what follows; never held over a call
+	killed []death
+	failed []failure
+}
+
+// death is the time in which a killed replica ended.
+type death struct{ from, to time.Time }
+
+// failure is a call that failed, and the time that it took.
+type failure struct {
+	what       string
+	began, end time.Time
+	err        error
+}
+
+// member is one client.
+type member struct {
+	*mcp.ClientSession
+	name   string
+	id     string // of its session
+	told   atomic.Int64
+	asked  atomic.Int64
+	strays atomic.Int64 // what was another's
+	closed atomic.Bool  // by the SDK, which does that where half an answer comes
+}
+
+// enter connects a client.
+func enter(t *testing.T, url, name, revision string) *member {
+	t.Helper()
+	m := &member{name: name}
+	own := func(count *atomic.Int64, message string) {
+		count.Add(1)
+		if !strings.HasPrefix(message, m.name+" ") {
+			m.strays.Add(1)
+		}
+	}
+	var first sync.Once
+	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ClientOptions{
+		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { own(&m.told, r.Params.Message) },
+		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
+			own(&m.asked, r.Params.Message)
+			return &mcp.ElicitResult{Action: "accept", Content: map[string]any{"answer": r.Params.Message}}, nil
+		},
+		ToolListChangedHandler: func(_ context.Context, r *mcp.ToolListChangedRequest) {
+			first.Do(func() { go func() { _, _ = r.Session.ListTools(t.Context(), nil) }() }) // else the first search is held
+		},
+	})
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, MaxRetries: 20}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	m.ClientSession, m.id = session, session.ID()
+	return m
+}
+
+// call returns the text of an answer.
+func (m *member) call(ctx context.Context, name, progress string, arguments map[string]any) (string, error) {
+	params := &mcp.CallToolParams{Name: name, Arguments: arguments}
+	if progress != "" {
+		params.SetProgressToken(progress)
+	}
+	result, err := m.CallTool(ctx, params)
+	if err != nil {
+		return "", err
+	}
+	text, err := json.Marshal(result)
+	if err == nil && result.IsError {
+		err = errors.New(string(text))
+	}
+	return string(text), err
+}
+
+// work has every client call one thing after another until the end.
+func (c *crowd) work(upstreams int) {
+	for i, m := range c.all {
+		c.working.Go(func() {
+			for n := 0; c.ctx.Err() == nil; n++ {
+				id := fmt.Sprintf("%s %d", m.name, n)
+				server := fmt.Sprintf("up%d", (i+n)%upstreams)
+				name, progress, arguments, want := server+"_echo", "", map[string]any{"id": id}, id
+				switch n % 8 {
+				case 2:
+					name, progress = server+"_steps", id
+				case 4:
+					name = server + "_ask"
+				case 6:
+					name, arguments, want = "retrieve_tools", map[string]any{"query": "say an identifier again", "limit": 1, "server": "up0"}, "up0_echo"
 				}
-				lists[strings.Join(got, " ")] = true
+				began := time.Now()
+				text, err := m.call(await.Context(c.t), name, progress, arguments)
+				if err == nil && !strings.Contains(text, want) {
+					c.t.Errorf("%s with %q is answered %s", name, id, text)
+				}
+				if err != nil {
+					c.mu.Lock()
+					c.failed = append(c.failed, failure{name + " " + id, began, time.Now(), err})
+					c.mu.Unlock()
+				}
+				c.calls.Add(1)
+				if errors.Is(err, mcp.ErrConnectionClosed) {
+					m.closed.Store(true)
+					return
+				}
 			}
-			return len(lists) == 1
 		})
 	}
-	running := func(program string) (n int) {
-		for _, r := range all {
-			n += len(runningBelow(r.pid, program))
-		}
-		return n
+}
+
+// progress waits until the clients were answered that many times more.
+func (c *crowd) progress(calls int64) {
+	c.t.Helper()
+	from := c.calls.Load()
+	await.True(c.t, func() bool { return c.calls.Load() >= from+calls })
+}
+
+// kill ends a replica as a crash does.
+func (c *crowd) kill(r *fleetReplica) {
+	c.t.Helper()
+	from := time.Now()
+	if err := r.cmd.Process.Kill(); err != nil {
+		c.t.Fatal(err)
 	}
-	// shared says that what is written over one replica is read over all.
-	shared := func(entity string) {
-		t.Helper()
-		all[0].client.call(t, "memory_create_entities", map[string]any{"entities": []any{map[string]any{"name": entity, "entityType": "bird", "observations": []string{}}}})
-		for _, r := range all {
-			if got := r.client.call(t, "memory_read_graph", map[string]any{}).text(); !strings.Contains(got, entity) {
-				t.Errorf("over %s the graph is %s", r.name, got)
-			}
-		}
-		if n := running("server-memory"); n != 1 {
-			t.Errorf("%d processes of server-memory, want 1", n)
+	await.Value(c.t, r.ended)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.killed = append(c.killed, death{from, time.Now()})
+}
+
+// costs reports whether a failure is one that a death explains: the call was in flight then. The answer
+// to a question may have been in flight, too, which no client sends twice: then the call waits for it.
+// A call that began when the replica was gone can only have met the balancer, which notices that soon.
+func (d death) costs(f failure) bool {
+	says := func(texts ...string) bool {
+		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(f.err.Error(), text) })
+	}
+	const balancer = "Bad Gateway"
+	unanswered := strings.Contains(f.what, "_ask ") && says("deadline exceeded", "not within")
+	inFlight := f.began.Before(d.to) && (unanswered || says(balancer, "may or may not have happened", "may have been carried out", "with a process that is gone", // as docs/scale.md says; else the client's own connection ended
+		"EOF", "request terminated without response", "connection reset", "connection closed"))
+	late := f.began.Before(d.to.Add(5*time.Second)) && says(balancer)
+	return f.end.After(d.from) && (inFlight || late)
+}
+
+// judge fails the test for each call that failed though no replica was killed meanwhile.
+func (c *crowd) judge() {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, f := range c.failed {
+		if !slices.ContainsFunc(c.killed, func(d death) bool { return d.costs(f) }) {
+			c.t.Errorf("%s failed after %v: %v", f.what, f.end.Sub(f.began).Round(time.Millisecond), f.err)
 		}
 	}
-	// learn has the probe learn a trick once it runs with its leader alone: a process that is about to end
-	// takes what it has learned with it.
-	learn := func(r *replica, trick string) {
-		t.Helper()
-		await.True(t, func() bool {
-			by := leaders()
-			return !slices.ContainsFunc(all, func(r *replica) bool {
-				return (len(runningBelow(r.pid, "probe.mjs")) == 1) != (r.name == by["probe"])
+	c.t.Logf("%d calls, %d failed with a replica that was killed", c.calls.Load(), len(c.failed))
+	for _, m := range c.all {
+		if m.strays.Load() > 0 {
+			c.t.Errorf("%s got %d messages of others", m.name, m.strays.Load())
+		}
+		if m.ID() != m.id {
+			c.t.Errorf("%s has another session", m.name)
+		}
+		if m.told.Load() == 0 || m.asked.Load() == 0 {
+			c.t.Errorf("%s was told of progress %d times and asked %d times", m.name, m.told.Load(), m.asked.Load())
+		}
+		if m.closed.Load() {
+			continue
+		}
+		if err := m.Close(); err != nil {
+			c.t.Errorf("%s: %v", m.name, err)
+		}
+	}
+}
+
+// grower is an upstream made with the Go SDK, whose tools say what they were told. leave closes its
+// connections.
+func grower(t *testing.T, name string) (url string, leave func()) {
+	t.Helper()
+	type told struct {
+		ID string `json:"id"`
+	}
+	server := mcp.NewServer(&mcp.Implementation{Name: name, Version: "1"}, nil)
+	said := func(id string) *mcp.CallToolResult {
+		return &mcp.CallToolResult{Content: []mcp.Content{&mcp.TextContent{Text: id}}}
+	}
+	mcp.AddTool(server, &mcp.Tool{Name: "echo", Description: "Say an identifier again."}, func(_ context.Context, _ *mcp.CallToolRequest, in told) (*mcp.CallToolResult, any, error) {
+		return said(in.ID), nil, nil
+	})
+	mcp.AddTool(server, &mcp.Tool{Name: "steps", Description: "Count to three, and tell of each step."}, func(ctx context.Context, r *mcp.CallToolRequest, in told) (*mcp.CallToolResult, any, error) {
+		for i := range 3 {
+			_ = r.Session.NotifyProgress(ctx, &mcp.ProgressNotificationParams{ProgressToken: r.Params.GetProgressToken(), Message: in.ID, Progress: float64(i)}) // its client may be gone
+		}
+		return said(in.ID), nil, nil
+	})
+	mcp.AddTool(server, &mcp.Tool{Name: "ask", Description: "Ask the user what the answer is."}, func(ctx context.Context, r *mcp.CallToolRequest, in told) (*mcp.CallToolResult, any, error) {
+		answer, err := r.Session.Elicit(ctx, &mcp.ElicitParams{Message: in.ID, RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{"answer": map[string]any{"type": "string"}}}})
+		if err != nil {
+			return nil, nil, err
+		}
+		return said(fmt.Sprint(answer.Content["answer"])), nil, nil
+	})
+	http := httptest.NewServer(mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, nil))
+	t.Cleanup(func() {
+		http.CloseClientConnections()
+		http.Close()
+	})
+	return http.URL, http.CloseClientConnections
+}
+
+// Replicas that come and go and a database that does cost what was in flight where a process was
+// killed, and nothing else: no session, nothing provisioned, no answer or question that is
+// another's. TOOLFINCH_CHAOS says how long it goes on after the first round, "2m" for one: then
+// there are 64 clients of each era.
+func TestReplicasUnderChaos(t *testing.T) {
+	t.Parallel()
+	clients, upstreams := 4, 3 // clients of each era
+	lasts, _ := time.ParseDuration(os.Getenv("TOOLFINCH_CHAOS"))
+	if lasts > 0 {
+		clients, upstreams = 64, 9
+	}
+	database := postgres.New(t)
+	servers := map[string]any{}
+	for i := range upstreams {
+		name := fmt.Sprintf("up%d", i)
+		url, leave := grower(t, name)
+		defer leave() // connections that nobody uses are kept for a while
+		servers[name] = map[string]any{"url": url}
+	}
+	f := fleetOver(t, 3, busy(t), database.Database(t), map[string]any{"mcp_servers": servers, "tool_views": map[string]any{
+		"default": map[string]any{"include_all": true},
+		"gated":   map[string]any{"include_all": true, "gating": true},
+	}})
+	c := &crowd{t: t, fleet: f}
+	ctx, stop := context.WithCancel(t.Context())
+	defer stop()
+	c.ctx = ctx
+	for _, revision := range []string{legacyRevision, modernRevision} {
+		for i := range clients {
+			m := enter(t, f.url, fmt.Sprintf("%s-%d", revision, i), revision)
+			await.Nil(t, func() error {
+				_, err := m.call(t.Context(), "up0_echo", "", map[string]any{"id": "first"})
+				return err
 			})
-		})
-		r.client.call(t, "probe_learn_trick", map[string]any{"name": trick, "description": "A trick."})
-		equal("probe_" + trick)
+			c.all = append(c.all, m)
+		}
 	}
-
-	by := leaders()
-	equal()
-	if n := running("server-everything"); n != len(all) {
-		t.Errorf("%d processes of server-everything, want one in each replica", n)
+	gated := enter(t, f.url+"/gated", "gated", legacyRevision)
+	c.work(upstreams)
+	c.progress(100)
+	end := time.Now().Add(lasts)
+	for round := 0; round == 0 || time.Now().Before(end); round++ {
+		drained, killed := f.replicas[round%3], f.replicas[(round+1)%3]
+		database.Restart(t) // what is provisioned meanwhile is stored when it answers, which a drain waits for
+		wanted := fmt.Sprintf("up%d_echo", round%upstreams)
+		if _, err := gated.call(t.Context(), "provision_tools", "", map[string]any{"tool_ids": []string{wanted}}); err != nil {
+			t.Errorf("%s is provisioned with %v", wanted, err)
+		}
+		drained.end(t)
+		c.progress(100)
+		drained.start(t)
+		c.kill(killed)
+		c.progress(100)
+		killed.start(t)
+		database.Pause(t)
+		c.progress(100)
+		database.Resume(t)
+		c.progress(100)
+		for n := range upstreams { // what it has provisioned, and nothing else
+			text, err := gated.call(t.Context(), fmt.Sprintf("up%d_echo", n), "", map[string]any{"id": "gated"})
+			if is, should := err == nil, n <= round; is != should || !is && !strings.Contains(err.Error(), "not provisioned") {
+				t.Errorf("a call of up%d in round %d is answered %s %v", n, round+1, text, err)
+			}
+		}
 	}
-	shared("finch")
-	learn(all[1], "sing")
-	out, err := all[0].output(t, "servers")
-	if err != nil || !strings.Contains(string(out), "all, "+by["everything"]+" lists it") {
-		t.Errorf("servers: %v\n%s", err, out)
+	stop()
+	c.working.Wait()
+	if err := gated.Close(); err != nil {
+		t.Error(err)
 	}
-
-	killed := slices.IndexFunc(all, func(r *replica) bool { return r.name == by["memory"] })
-	all[killed].client.do(t, "close", nil, nil)
-	all[killed].end(syscall.SIGKILL)
-	all = slices.Delete(all, killed, killed+1)
-	shared("sparrow") // calls wait for the next leader
-	if again := leaders(); again["memory"] == by["memory"] {
-		t.Errorf("after %s was killed it leads %v", by["memory"], again)
-	}
-	equal()
-
-	db.Restart(t)
-	leaders()
-	learn(all[1], "fly")
-	shared("wren")
+	c.judge()
 }

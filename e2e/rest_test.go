@@ -13,7 +13,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
@@ -56,27 +55,17 @@ type served struct {
 	base string // of all URLs
 	pid  int
 	log  *logWriter
-	node string // a link to the program that the server memory is run by
 }
 
 // The proxy tool through the TypeScript SDK, and the REST API through curl, over
 // real servers.
 func TestTheProxyToolAndRESTOverRealServers(t *testing.T) {
+	t.Parallel()
 	servers := upstreams(t, "everything", "files", "memory")
 	h := newHouse(t, servers)
-	probe, err := filepath.Abs("../testdata/node/probe.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := served{house: h, node: filepath.Join(h.home, "node")}
-	if err := os.Symlink(node(t), s.node); err != nil {
-		t.Fatal(err)
-	}
+	s := served{house: h}
 	s.reconfigure(t, func(config map[string]any) {
 		all := config["mcp_servers"].(map[string]any)
-		memory := all["memory"].(map[string]any)
-		memory["command"] = s.node
-		all["slow"] = map[string]any{"command": node(t), "args": []string{probe}, "connect_timeout": patience.String(), "call_timeout": "5s"}
 		all["gone"] = map[string]any{"command": filepath.Join(h.home, "no such program")}
 		config["proxy_tool"], config["default_view"] = true, "all"
 		config["principal_header"] = "X-User"
@@ -85,24 +74,16 @@ func TestTheProxyToolAndRESTOverRealServers(t *testing.T) {
 			"reader":  map[string]any{"proxy_tool": "portal", "tools": map[string]any{"files": map[string]any{"read_text_file": map[string]any{"name": "read"}}}},
 		}
 	})
-	url, pid, log := s.serveLogged(t)
+	life := s.start(t)
+	url, pid, log := life.url, life.pid, life.log
 	s.base, s.pid, s.log = strings.TrimSuffix(url, "/mcp"), pid, log
-	s.waitServers(t, 4)
+	s.waitServers(t, 3)
 	for _, test := range []struct {
 		name string
 		run  func(*testing.T)
 	}{
 		{"the proxy tool through the TypeScript SDK", s.proxyTool},
-		{"the proxy tool of a view", s.portal},
 		{"the curl lines of the documentation", s.documented},
-		{"executed", s.executed},
-		{"a server whose process was killed", s.killed},
-		{"a server that hangs", s.hangs},
-		{"a server that never was", s.gone},
-		{"who may come in", s.guarded},
-		{"users of a reverse proxy", s.users},
-		{"the document and the metrics", s.described},
-		{"switched off", s.off},
 	} {
 		t.Run(test.name, test.run)
 	}
@@ -157,17 +138,13 @@ func (s served) execute(t *testing.T, id, arguments string, header ...string) pl
 // waitServers waits until that many are ready and none is waited for.
 func (s served) waitServers(t *testing.T, ready int) {
 	t.Helper()
-	deadline := time.Now().Add(patience)
-	for {
+	await.Nil(t, func() error {
 		got := s.ask(t, http.MethodGet, "/api/servers", "").body
-		if strings.Count(got, `"state":"ready"`) == ready && !strings.Contains(got, `"state":"pending"`) {
-			return
+		if strings.Count(got, `"state":"ready"`) != ready || strings.Contains(got, `"state":"pending"`) {
+			return fmt.Errorf("the servers are %s", got)
 		}
-		if time.Now().After(deadline) {
-			t.Fatalf("the servers are %s", got)
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
+		return nil
+	})
 }
 
 // direct speaks with a server itself, as toolfinch does, and returns the result of
@@ -300,16 +277,16 @@ func (s served) proxyTool(t *testing.T) {
 	for _, name := range []string{"everything", "files", "memory"} {
 		var want map[string]string
 		var got map[string]string
-		for deadline := time.Now().Add(patience); ; { // some learn what a client can do after they have started
+		await.Nil(t, func() error { // some learn what a client can do after they have started
 			var tools struct{ Tools json.RawMessage }
 			if err := json.Unmarshal(s.direct(t, name, "tools/list")[0], &tools); err != nil {
-				t.Fatal(err)
+				return err
 			}
-			want, got = byPath(t, tools.Tools), list("tool", name)
-			if len(want) == len(got) || time.Now().After(deadline) {
-				break
+			if want, got = byPath(t, tools.Tools), list("tool", name); len(want) != len(got) {
+				return fmt.Errorf("%s has %d tools, listed are %d", name, len(want), len(got))
 			}
-		}
+			return nil
+		})
 		if len(got) < realServers[name].least {
 			t.Errorf("%s has %d tools, want %d at least", name, len(got), realServers[name].least)
 		}
@@ -422,32 +399,6 @@ func (s served) proxyTool(t *testing.T) {
 	}
 }
 
-func (s served) portal(t *testing.T) {
-	c := newSDKClient(t, s.env)
-	c.do(t, "connect", map[string]any{"url": s.base + "/mcp/reader"}, nil)
-	if got := names(c.list(t)); !slices.Contains(got, "portal") || slices.Contains(got, "proxy") {
-		t.Errorf("listed are %q", got)
-	}
-	all := c.portal(t, "portal", map[string]any{"action": "list", "type": "tool"}).embedded(t, map[string]string{"totalCount": "1"})
-	if got := byPath(t, json.RawMessage(all)); got["read"] == "" {
-		t.Errorf("the view has %s", all)
-	}
-	for _, typ := range []string{"resource", "prompt"} {
-		if got := c.portal(t, "portal", map[string]any{"action": "list", "type": typ}).embedded(t, map[string]string{"totalCount": "0"}); got != "[]" {
-			t.Errorf("of type %s the view has %s", typ, got)
-		}
-	}
-	for _, path := range []string{"files_read_text_file", "files_write_file", "memory_read_graph", "everything_echo", "proxy", "portal"} {
-		if got := c.portal(t, "portal", map[string]any{"action": "call", "type": "tool", "path": path}); !got.Result.IsError || !strings.Contains(got.Result.Content[0].Text, "there is no tool") {
-			t.Errorf("%s is in reach: %+v", path, got)
-		}
-	}
-	file := s.file(t, "read me.txt", "inside")
-	if got := c.portal(t, "portal", map[string]any{"action": "call", "type": "tool", "path": "read", "args": map[string]any{"path": file}}); got.Error != nil || got.Result.Content[0].Text != "inside" {
-		t.Errorf("the tool inside answers %+v", got)
-	}
-}
-
 // documented runs the lines of docs/rest.md as they stand.
 func (s served) documented(t *testing.T) {
 	curl, err := exec.LookPath("curl")
@@ -477,112 +428,4 @@ func (s served) documented(t *testing.T) {
 	if n < 10 {
 		t.Errorf("only %d lines were found: the test reads past them", n)
 	}
-}
-
-func (s served) executed(t *testing.T) {
-	s.execute(t, "everything_get-sum", `{"a":20,"b":22}`).wants(t, "a sum", 200, `{"result":{"content":[{"type":"text","text":"The sum of 20 and 22 is 42."}]`)
-	s.execute(t, "everything_get-sum", `{"a":"x"}`).wants(t, "what does not fit", 400, `{"detail":"`, "input schema")
-	s.execute(t, "everything_get-some", `{}`).wants(t, "an unknown tool", 400, `{"detail":"Unknown tool: everything_get-some`, "everything_get-sum")
-	s.execute(t, "files_read_text_file", `{"path":"/etc/hostname"}`).wants(t, "a tool's own failure", 200, `"isError":true`)
-	s.ask(t, "GET", "/api/tools/discover?query=search+nodes+of+the+knowledge+graph&limit=1", "").wants(t, "discover", 200, `"tool_id":"memory_search_nodes"`)
-	s.ask(t, "GET", "/api/tools?view=reader", "").wants(t, "the tools of a view", 200, `"tool_id":"read"`, `"total":1`)
-	s.ask(t, "POST", "/api/reindex", "").wants(t, "reindex", 200, `"server":"files"`, `"server":"gone","tools":0,"added":0,"removed":0,"changed":0,"error":"`)
-}
-
-func (s served) killed(t *testing.T) {
-	kill(t, s.pid, "server-memory")
-	await.True(t, func() bool { // by itself; the documentation has had it reconnected once
-		return strings.Contains(s.ask(t, "GET", "/metrics", "").body, `toolfinch_server_reconnects_total{server="memory"} 2`)
-	})
-	s.ask(t, "POST", "/api/servers/memory/reconnect", "").wants(t, "reconnect", 200, `{"server":{"name":"memory"`, `"state":"ready"`)
-	s.execute(t, "memory_search_nodes", `{"query":"Ada"}`).wants(t, "after the reconnect", 200, "spare key")
-	if got := runningBelow(s.pid, "server-memory"); len(got) != 1 {
-		t.Errorf("%d processes of the server run", len(got))
-	}
-	s.ask(t, "GET", "/metrics", "").wants(t, "metrics", 200,
-		`toolfinch_server_starts_total{server="everything"} 1`, `toolfinch_server_reconnects_total{server="everything"} 0`,
-		`toolfinch_server_starts_total{server="memory"} 4`, `toolfinch_server_reconnects_total{server="memory"} 3`)
-	if err := os.Remove(s.node); err != nil {
-		t.Fatal(err)
-	}
-	kill(t, s.pid, "server-memory")
-	s.execute(t, "memory_search_nodes", `{"query":"Ada"}`).wants(t, "a server that cannot be started again", 502, `{"detail":"Server memory not connected: `)
-	s.ask(t, "POST", "/api/servers/memory/reconnect", "").wants(t, "its reconnect", 502, "memory")
-	s.execute(t, "everything_echo", `{"message":"m"}`).wants(t, "another server", 200, "Echo: m")
-	if err := os.Symlink(node(t), s.node); err != nil {
-		t.Fatal(err)
-	}
-	s.ask(t, "POST", "/api/servers/memory/reconnect", "").wants(t, "reconnect, mended", 200)
-	s.execute(t, "memory_search_nodes", `{"query":"Ada"}`).wants(t, "mended", 200, "spare key")
-}
-
-func (s served) hangs(t *testing.T) {
-	s.execute(t, "slow_cancelled_waits", `{}`).wants(t, "a call that takes too long", 504, `{"detail":"Tool execution failed: `, "slow")
-	s.execute(t, "slow_log_line", `{"line":"m"}`).wants(t, "the same server", 200, "logged")
-}
-
-func (s served) gone(t *testing.T) {
-	listed, again := s.ask(t, "GET", "/api/servers", ""), s.ask(t, "POST", "/api/servers/gone/reconnect", "")
-	listed.wants(t, "the servers", 200, `"state":"failed"`, `no such program`)
-	again.wants(t, "reconnect", 502, "gone", "no such program")
-	for _, got := range []plain{listed, again} {
-		if strings.Contains(got.body, s.home) {
-			t.Errorf("clients are told in which folder the owner's programs are: %s", got.body)
-		}
-	}
-	s.ask(t, "POST", "/api/servers/nobody/reconnect", "").wants(t, "an unknown server", 404, `"detail"`)
-}
-
-func (s served) guarded(t *testing.T) {
-	for _, header := range []string{"Origin: https://evil.example", "Host: evil.example"} {
-		for _, path := range []string{"/mcp", "/api/proxy/execute", "/api/tools", "/api/status", "/metrics", "/openapi.json"} {
-			if got := s.ask(t, "POST", path, `{}`, header); got.status != http.StatusForbidden {
-				t.Errorf("%s with %s: status %d, want 403", path, header, got.status)
-			}
-		}
-	}
-}
-
-func (s served) users(t *testing.T) {
-	const id, arguments = "everything_echo", `{"message":"m"}`
-	as := func(user string) plain {
-		return s.ask(t, "POST", "/api/proxy/execute?view=careful", `{"tool_id":"`+id+`","arguments":`+arguments+`}`, "X-User: "+user)
-	}
-	as("ada").wants(t, "before", 400, "Tool everything_echo not provisioned. Use provision_tools first.")
-	s.ask(t, "POST", "/api/tools/provision?view=careful", `{"tool_ids":["everything_echo"]}`, "X-User: ada").wants(t, "provision", 200, `"usage":{"tools":1,`)
-	as("ada").wants(t, "ada", 200, "Echo: m")
-	as("bob").wants(t, "bob", 400, "not provisioned")
-}
-
-func (s served) described(t *testing.T) {
-	var document struct {
-		OpenAPI string
-		Info    struct{ Version string }
-		Paths   map[string]json.RawMessage
-	}
-	if err := json.Unmarshal([]byte(s.ask(t, "GET", "/openapi.json", "").body), &document); err != nil {
-		t.Fatal(err)
-	}
-	if !strings.HasPrefix(document.OpenAPI, "3.1") || document.Info.Version == "" || len(document.Paths) < 10 {
-		t.Errorf("the document is of OpenAPI %s, version %q, with %d paths", document.OpenAPI, document.Info.Version, len(document.Paths))
-	}
-	s.ask(t, "GET", "/metrics", "").wants(t, "metrics", 200, `toolfinch_tools{view="reader"} 1`, `toolfinch_servers{state="ready"} 4`, `toolfinch_servers{state="failed"} 1`)
-}
-
-func (s served) off(t *testing.T) {
-	s.reconfigure(t, func(config map[string]any) { config["rest_api"] = false })
-	deadline := time.Now().Add(patience)
-	for s.ask(t, "GET", "/api/tools", "").status != http.StatusNotFound {
-		if time.Now().After(deadline) {
-			t.Fatal("the edit is not taken")
-		}
-		time.Sleep(20 * time.Millisecond)
-	}
-	for _, path := range []string{"/openapi.json", "/metrics", "/api/servers"} {
-		if got := s.ask(t, "GET", path, ""); got.status != http.StatusNotFound {
-			t.Errorf("%s: status %d, want 404", path, got.status)
-		}
-	}
-	s.ask(t, "POST", "/mcp", `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"c","version":"1"}}}`,
-		"Accept: application/json, text/event-stream").wants(t, "MCP", 200, "protocolVersion")
 }

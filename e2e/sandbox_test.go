@@ -17,6 +17,7 @@ import (
 
 // Published servers that are told to leave their folder, or to connect somewhere, cannot.
 func TestAServerCannotLeaveItsSandbox(t *testing.T) {
+	t.Parallel()
 	if err := (sandbox.Settings{Landlock: &sandbox.Rules{Ports: []int{}}}).Check(); err != nil {
 		t.Skip(err)
 	}

@@ -35,13 +35,6 @@ func TestCostOfScale(t *testing.T) {
 	if sizes == "" {
 		t.Skip("TOOLFINCH_SCALE is not set")
 	}
-	bin := t.TempDir()
-	build := exec.Command("go", "build", "-trimpath", "-ldflags", "-s -w", "-o", filepath.Join(bin, "toolfinch"), ".")
-	build.Env = append(os.Environ(), "CGO_ENABLED=0")
-	if out, err := build.CombinedOutput(); err != nil {
-		t.Fatalf("%v\n%s", err, out)
-	}
-	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
 	embedder := httptest.NewServer(newNumbers())
 	t.Cleanup(embedder.Close)
 	for size := range strings.SplitSeq(sizes, ",") {
@@ -93,7 +86,6 @@ func newScale(t *testing.T, tools int) *scale {
 func (s *scale) fill(t *testing.T) {
 	s.start(t)
 	await.Nil(t, func() error {
-		time.Sleep(200 * time.Millisecond)
 		db, err := store.OpenReadOnly(t.Context(), filepath.Join(s.home, "data"), slog.New(slog.DiscardHandler))
 		if err != nil {
 			return err
@@ -182,6 +174,21 @@ func varied(t *testing.T) (queries []string) {
 		queries = append(queries, q.Query)
 	}
 	return queries
+}
+
+// processorTime is what a process has used.
+func processorTime(t *testing.T, pid int) time.Duration {
+	t.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, after, _ := strings.Cut(string(text), ") ") // the name may have spaces
+	var user, system int64
+	if _, err := fmt.Sscan(strings.Join(strings.Fields(after)[11:13], " "), &user, &system); err != nil {
+		t.Fatal(err)
+	}
+	return time.Duration(user+system) * 10 * time.Millisecond // ticks
 }
 
 // statusMB is a line of a process's status, in MB.

@@ -13,17 +13,15 @@ import (
 	"slices"
 	"strings"
 	"testing"
-
-	"toolfinch/internal/postgres"
 )
 
 // everythingJS is the reference server that offers everything of the legacy era.
 const everythingJS = "@modelcontextprotocol/server-everything/dist/index.js"
 
 // A client of either version of the TypeScript SDK uses every feature of the
-// reference server, directly, through toolfinch and through replicas of it behind a load
-// balancer, and sees the same.
+// reference server, directly and through toolfinch, and sees the same.
 func TestSDKFeatures(t *testing.T) {
+	t.Parallel()
 	everything := script(t, module(t, everythingJS), "stdio")
 	direct := map[int]features{}
 	for sdk := 1; sdk <= 2; sdk++ {
@@ -45,35 +43,27 @@ func TestSDKFeatures(t *testing.T) {
 		modern bool
 		named  bool // names begin with the server's
 		http   bool
-		fleet  bool
 	}{
 		{name: "v1 stdio", sdk: 1, named: true},
-		{name: "v1 replicas", sdk: 1, fleet: true}, // TestSDKClient has it with one
-		{name: "v2 stdio", sdk: 2},
-		{name: "v2 HTTP", sdk: 2, named: true, http: true},
+		{name: "v2 HTTP", sdk: 2, http: true},
 		{name: "v2 2026-07-28 stdio", sdk: 2, modern: true, named: true},
 		{name: "v2 2026-07-28 HTTP", sdk: 2, modern: true, http: true},
-		{name: "v2 2026-07-28 replicas", sdk: 2, modern: true, fleet: true},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			t.Parallel() // most of the time somebody waits
 			h := newHouse(t, nil)
 			var parameters map[string]any
-			if tt.fleet {
-				parameters = map[string]any{"url": everythingFleet(t, everything, tt.modern).url}
+			h.proxyForCommand(t, everything, tt.named)
+			// What toolfinch declares and says of itself is known before its first client comes.
+			if out, err := h.output(t, "reindex"); err != nil {
+				t.Fatalf("reindex: %v\n%s", err, out)
+			}
+			if tt.http {
+				life := h.startOf(t, busy(t))
+				waitConnected(t, life.url)
+				parameters = map[string]any{"url": life.url}
 			} else {
-				h.proxyForCommand(t, everything, tt.named)
-				// What toolfinch declares and says of itself is known before its first client comes.
-				if out, err := h.output(t, "reindex"); err != nil {
-					t.Fatalf("reindex: %v\n%s", err, out)
-				}
-				if tt.http {
-					url, _ := h.serveHTTP(t)
-					waitConnected(t, url)
-					parameters = map[string]any{"url": url}
-				} else {
-					parameters = h.stdio(t)
-				}
+				parameters = h.stdio(t)
 			}
 			parameters["sdk"], parameters["modern"] = tt.sdk, tt.modern
 			if tt.named {
@@ -89,24 +79,6 @@ func TestSDKFeatures(t *testing.T) {
 			}
 		})
 	}
-}
-
-// everythingFleet is replicas before one process of the server, which keeps what it makes:
-// the next request of a modern client asks another replica for it. Each legacy client has a
-// process of its own all the same, because the server asks for its roots.
-func everythingFleet(t *testing.T, s server, modern bool) *fleet {
-	t.Helper()
-	isolate := "auto"
-	if modern {
-		isolate = "never"
-	}
-	f := fleetOver(t, 3, postgres.Start(t), nil, map[string]any{"pinned": []string{"*"}, "mcp_servers": map[string]any{"everything": map[string]any{
-		"command": s.Command, "args": s.Args, "connect_timeout": s.ConnectTimeout, "prefix": "", "placement": "one", "isolate": isolate,
-	}}})
-	for _, r := range f.replicas {
-		waitConnected(t, "http://127.0.0.1:"+r.port)
-	}
-	return f
 }
 
 // features are what a client saw, by feature.
@@ -139,16 +111,14 @@ func (h house) features(t *testing.T, parameters map[string]any) features {
 	cmd := exec.CommandContext(t.Context(), node(t), client, string(argument))
 	cmd.Env = h.env
 	var out bytes.Buffer
-	log := &logWriter{}
-	cmd.Stdout, cmd.Stderr = &out, log
+	cmd.Stdout, cmd.Stderr = &out, newLog(t, "the client")
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("the client ended with %v\n%s", err, log)
+		t.Fatalf("the client ended with %v", err)
 	}
 	var all features
 	if err := json.Unmarshal(out.Bytes(), &all); err != nil {
 		t.Fatalf("the client wrote %v: %s", err, out.Bytes())
 	}
-	log.check(t)
 	return all
 }
 

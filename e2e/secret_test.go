@@ -31,6 +31,7 @@ func waitReady(t *testing.T, url string) {
 // A server gets a stored secret, and with SIGHUP the one that took its place. What it
 // writes of it is masked, and of the vault it gets nothing.
 func TestAChangedSecretIsTakenWithSIGHUP(t *testing.T) {
+	t.Parallel()
 	const key = "MDEyMzQ1Njc4OWFiY2RlZjAxMjM0NTY3ODlhYmNkZWY="
 	h := newHouse(t, map[string]server{"clock": {
 		Command: "sh", Args: []string{"-c", `env > seen.$TOKEN; echo "my token is $TOKEN" >&2; exec "$0" demo-server clock demo`, program(t)},
@@ -45,7 +46,8 @@ func TestAChangedSecretIsTakenWithSIGHUP(t *testing.T) {
 		}
 	}
 	store("correct-horse")
-	url, pid, log := h.serveLogged(t)
+	life := h.start(t)
+	url, pid, log := life.url, life.pid, life.log
 	at := log.wait(t, 0, "my token is ***")
 	waitReady(t, url)
 	store("battery-staple")
@@ -67,6 +69,7 @@ func TestAChangedSecretIsTakenWithSIGHUP(t *testing.T) {
 // A keyring may be away, or a key file, when the configuration is read anew: the key that
 // was had at the start is still there.
 func TestAReloadAsksForTheKeyNoMore(t *testing.T) {
+	t.Parallel()
 	if runtime.GOOS != "linux" {
 		t.Skip("the keyring of this system cannot be led elsewhere")
 	}
@@ -83,7 +86,8 @@ func TestAReloadAsksForTheKeyNoMore(t *testing.T) {
 	if len(keys) != 1 {
 		t.Fatalf("key files: %v", keys)
 	}
-	url, pid, log := h.serveLogged(t)
+	life := h.start(t)
+	url, pid, log := life.url, life.pid, life.log
 	waitReady(t, url)
 	if err := os.Remove(keys[0]); err != nil {
 		t.Fatal(err)

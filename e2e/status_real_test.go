@@ -23,6 +23,7 @@ import (
 // A published server is killed while status is watched, and comes back; a client is
 // connected, a call runs, another fails, and one server never was: status says so.
 func TestStatusOfRealServers(t *testing.T) {
+	t.Parallel()
 	servers := upstreams(t, "memory")
 	probe, err := filepath.Abs("../testdata/node/probe.mjs")
 	if err != nil {
@@ -30,19 +31,21 @@ func TestStatusOfRealServers(t *testing.T) {
 	}
 	servers["probe"] = script(t, probe)
 	h := newHouse(t, servers)
-	s := served{house: h, node: filepath.Join(h.home, "node")}
-	if err := os.Symlink(node(t), s.node); err != nil {
+	s := served{house: h}
+	link := filepath.Join(h.home, "node")
+	if err := os.Symlink(node(t), link); err != nil {
 		t.Fatal(err)
 	}
 	s.reconfigure(t, func(config map[string]any) {
 		all := config["mcp_servers"].(map[string]any)
-		all["memory"].(map[string]any)["command"] = s.node
+		all["memory"].(map[string]any)["command"] = link
 		all["gone"] = map[string]any{"command": filepath.Join(h.home, "no such program")}
 	})
 	if out, err := h.output(t, "status"); err == nil || len(out) > 0 {
 		t.Errorf("where nothing runs, status prints %q, %v", out, err)
 	}
-	url, pid, log := s.serveLogged(t)
+	life := s.start(t)
+	url, pid, log := life.url, life.pid, life.log
 	s.base, s.pid, s.log = strings.TrimSuffix(url, "/mcp"), pid, log
 	s.waitServers(t, 2)
 	c := newSDKClient(t, h.env)
@@ -88,7 +91,7 @@ func TestStatusOfRealServers(t *testing.T) {
 	})
 
 	t.Run("a server that is killed", func(t *testing.T) {
-		if err := os.Remove(s.node); err != nil {
+		if err := os.Remove(link); err != nil {
 			t.Fatal(err)
 		}
 		kill(t, pid, "server-memory")
@@ -102,7 +105,7 @@ func TestStatusOfRealServers(t *testing.T) {
 		if hour := failed.Calls.Last[1]; hour.Minutes != 60 || hour.Failed != 1 || hour.Calls < 2 {
 			t.Errorf("the calls of the last hour are %+v", hour)
 		}
-		if err := os.Symlink(node(t), s.node); err != nil {
+		if err := os.Symlink(node(t), link); err != nil {
 			t.Fatal(err)
 		}
 		s.ask(t, "POST", "/api/servers/memory/reconnect", "").wants(t, "its reconnect, mended", 200)

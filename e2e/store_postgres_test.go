@@ -3,10 +3,7 @@
 package e2e_test
 
 import (
-	"bytes"
-	"errors"
 	"net"
-	"os/exec"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -15,9 +12,10 @@ import (
 	"toolfinch/internal/postgres"
 )
 
-// Each command that reads or writes the store does so in PostgreSQL, and says in one line what is
+// Commands that read or write the store do so in PostgreSQL, and say in one line what is
 // wrong while that does not run.
 func TestCommandsOverPostgres(t *testing.T) {
+	t.Parallel()
 	db := postgres.New(t)
 	h := newHouse(t, map[string]server{"clock": {Command: program(t), Args: []string{"demo-server", "clock", "demo"}, ConnectTimeout: patience.String()}}, map[string]any{"store": db.Database(t)})
 	for _, tt := range []struct {
@@ -26,18 +24,12 @@ func TestCommandsOverPostgres(t *testing.T) {
 		want    string // in what it prints
 	}{
 		{command: "reindex", want: "clock"},
-		{command: "servers", want: "clock"},
-		{command: "tools", want: "clock_current_time"},
 		{command: "search what time is it", want: "clock_current_time"},
-		{command: "schema clock.current_time", want: "zone"},
 		{command: "call clock.current_time --zone UTC", want: "UTC"},
 		{command: "key create robot", want: "tfkey_"},
 		{command: "key list", want: "robot"},
 		{command: "secret set token", input: "hush", want: ""},
 		{command: "secret list", want: "token"},
-		{command: "pins", want: ""},
-		{command: "learned", want: ""},
-		{command: "savings", want: ""},
 		{command: "store check", want: "PostgreSQL"},
 		{command: "replicas", want: ""},
 		{command: "validate", want: "clock"},
@@ -50,7 +42,7 @@ func TestCommandsOverPostgres(t *testing.T) {
 		})
 	}
 	db.Stop(t)
-	for _, command := range []string{"servers", "search time", "call clock.current_time --zone UTC", "key create other", "pins", "store check", "replicas", "validate"} {
+	for _, command := range []string{"search time", "key create other", "store check"} {
 		t.Run("stopped/"+strings.ReplaceAll(command, " ", "_"), func(t *testing.T) {
 			out, said, code := h.run(t, "", strings.Fields(command)...)
 			if code != 1 || !strings.Contains(said, "PostgreSQL") || !strings.Contains(said, "check that it runs") || strings.Count(said, "\n") != 1 {
@@ -60,9 +52,10 @@ func TestCommandsOverPostgres(t *testing.T) {
 	}
 }
 
-// A host that takes connections and says nothing costs each command one wait, also where secrets of
+// A host that takes connections and says nothing costs a command one wait, also where secrets of
 // the configuration are read from it first, and one line.
 func TestCommandsWhereTheDatabaseIsSilent(t *testing.T) {
+	t.Parallel()
 	silent, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -81,7 +74,7 @@ func TestCommandsWhereTheDatabaseIsSilent(t *testing.T) {
 	}()
 	h := newHouse(t, map[string]server{"clock": {Command: program(t), Args: []string{"demo-server", "clock", "demo"}, Env: map[string]string{"TOKEN": "${secret:CLOCK}"}, ConnectTimeout: patience.String()}},
 		map[string]any{"store": "postgres://u@" + silent.Addr().String() + "/d?connect_timeout=1&sslmode=disable"})
-	for _, command := range []string{"search time", "servers", "pins", "key list", "validate", "store check", "replicas"} {
+	for _, command := range []string{"search time", "key list", "validate"} {
 		t.Run(strings.ReplaceAll(command, " ", "_"), func(t *testing.T) {
 			before := came.Load()
 			out, said, code := h.run(t, "", strings.Fields(command)...)
@@ -98,6 +91,7 @@ func TestCommandsWhereTheDatabaseIsSilent(t *testing.T) {
 
 // Schemas of one database are stores of their own. What is printed of a store is no secret.
 func TestStoresThatAreCopied(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil, nil)
 	at := strings.Replace(postgres.Start(t), "toolfinch@", "toolfinch:Geheim@", 1)
 	for _, tt := range []struct {
@@ -114,18 +108,4 @@ func TestStoresThatAreCopied(t *testing.T) {
 			t.Errorf("%s to %s: exit code %d, want %d and %q:\n%s\n%s", tt.from, tt.to, code, tt.code, tt.want, out, said)
 		}
 	}
-}
-
-// run runs toolfinch to its end and returns what it printed and said, and its exit code.
-func (h house) run(t *testing.T, input string, args ...string) (out, said string, code int) {
-	t.Helper()
-	cmd := exec.CommandContext(t.Context(), program(t), append(args, "--config", h.config)...)
-	cmd.Env, cmd.Stdin = h.env, strings.NewReader(input)
-	var printed, told bytes.Buffer
-	cmd.Stdout, cmd.Stderr = &printed, &told
-	err := cmd.Run()
-	if failed := (*exec.ExitError)(nil); err != nil && !errors.As(err, &failed) {
-		t.Fatal(err)
-	}
-	return printed.String(), told.String(), cmd.ProcessState.ExitCode()
 }

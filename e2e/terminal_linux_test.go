@@ -1,7 +1,6 @@
 package e2e_test
 
 import (
-	"context"
 	"fmt"
 	"io"
 	"net/http"
@@ -52,6 +51,7 @@ func openTerminal(t *testing.T) (inside, outside *os.File) {
 // A person at a terminal is told what is served and what to do next; an agent, or what
 // reads the log, is not.
 func TestServeOnATerminal(t *testing.T) {
+	t.Parallel()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
 	text := "data_dir: data\nauth: keys\ntool_views:\n  small: {tools: {clock: {current_time: {}}}}\nmcp_servers:\n  clock: {command: toolfinch, args: [demo-server, clock, demo]}\n"
@@ -76,9 +76,7 @@ func TestServeOnATerminal(t *testing.T) {
 			inside, outside := openTerminal(t)
 			seen := &await.Log{}
 			go io.Copy(seen, outside)
-			ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
-			defer cancel()
-			cmd := exec.CommandContext(ctx, program(t), append([]string{"serve", "--config", config}, strings.Fields(test.args)...)...)
+			cmd := exec.CommandContext(await.Context(t), program(t), append([]string{"serve", "--config", config}, strings.Fields(test.args)...)...)
 			cmd.Dir, cmd.Stderr = dir, inside
 			quiet, agent, err := os.Pipe() // an agent that says nothing
 			if err != nil {
@@ -117,15 +115,14 @@ func TestServeOnATerminal(t *testing.T) {
 
 // Who closes the terminal ends what serves there; SIGHUP alone has the configuration read again.
 func TestServeEndsWithItsTerminal(t *testing.T) {
+	t.Parallel()
 	inside, outside := openTerminal(t)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
 	if err := os.WriteFile(config, []byte("data_dir: data\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t), "serve", "--config", config, "--port", "0")
+	cmd := exec.CommandContext(await.Context(t), program(t), "serve", "--config", config, "--port", "0")
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, inside, inside, inside
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
 	if err := cmd.Start(); err != nil {
@@ -159,6 +156,7 @@ func plainly(seen *await.Log) string {
 // On a terminal status --watch draws in place, on a screen of its own, which is gone after
 // Ctrl-C.
 func TestStatusIsDrawnInPlace(t *testing.T) {
+	t.Parallel()
 	asked := make(chan struct{}, 1000)
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		asked <- struct{}{}
@@ -172,9 +170,7 @@ func TestStatusIsDrawnInPlace(t *testing.T) {
 	inside, outside := openTerminal(t)
 	seen := &await.Log{}
 	go io.Copy(seen, outside)
-	ctx, cancel := context.WithTimeout(t.Context(), await.Bound)
-	defer cancel()
-	cmd := exec.CommandContext(ctx, program(t), "status", "--watch", "--interval", "200ms", "--url", server.URL)
+	cmd := exec.CommandContext(await.Context(t), program(t), "status", "--watch", "--interval", "200ms", "--url", server.URL)
 	cmd.Stdout, cmd.Stderr = inside, inside
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)

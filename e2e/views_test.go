@@ -5,11 +5,9 @@ package e2e_test
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"net/http"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -22,8 +20,7 @@ import (
 	"toolfinch/tool"
 )
 
-// newViewsHouse has the configuration of testdata/views, as it stands. What its
-// servers have was listed once.
+// newViewsHouse has the configuration of testdata/views, as it stands.
 func newViewsHouse(t *testing.T) house {
 	t.Helper()
 	for _, name := range []string{"files", "memory", "everything", "notion"} {
@@ -35,9 +32,6 @@ func newViewsHouse(t *testing.T) house {
 	}
 	h.config = filepath.Join(h.home, "toolfinch.yaml")
 	h.env = append(h.env, "NODE="+node(t), "MODULES="+modules(t), "FOLDER="+h.files)
-	if out, err := h.output(t, "reindex"); err != nil {
-		t.Fatalf("reindex: %v\n%s", err, out)
-	}
 	return h
 }
 
@@ -78,8 +72,7 @@ type viewClient struct {
 	connect map[string]any // how it is connected
 }
 
-// Each view of the example is used by the SDK's client as agents use it, over
-// both transports.
+// Each view of the example is used by the SDK's client as agents use it.
 func TestViewsOfTheExample(t *testing.T) {
 	t.Parallel() // most of the time somebody waits
 	tests := []struct {
@@ -96,47 +89,34 @@ func TestViewsOfTheExample(t *testing.T) {
 		{"by-server", viewClient.byServer},
 		{"small", viewClient.small},
 	}
-	use := func(t *testing.T, h house, connect func(view string) map[string]any) {
-		for _, tt := range tests {
-			t.Run(tt.view, func(t *testing.T) {
-				c := viewClient{newSDKClient(t, h.env), h, connect(tt.view)}
-				c.do(t, "connect", c.connect, nil)
-				tt.use(c, t)
-			})
-		}
+	h := newViewsHouse(t)
+	url, _ := h.serveHTTP(t)
+	waitServers(t, url, 4)
+	c := viewClient{newSDKClient(t, h.env), h, nil}
+	for _, tt := range tests {
+		t.Run(tt.view, func(t *testing.T) {
+			c.connect = map[string]any{"url": url + "/" + tt.view}
+			c.do(t, "connect", c.connect, nil)
+			tt.use(c, t)
+		})
 	}
-	t.Run("stdio", func(t *testing.T) {
-		t.Parallel()
-		h := newViewsHouse(t)
-		use(t, h, func(view string) map[string]any {
-			parameters := h.stdio(t)
-			parameters["args"] = append(parameters["args"].([]string), "--view", view)
-			return parameters
-		})
-		t.Run("all is valid", func(t *testing.T) {
-			if out, err := h.output(t, "validate"); err != nil || strings.Contains(string(out), "✗") {
-				t.Errorf("%v\n%s", err, out)
-			}
-		})
-		t.Run("no view", func(t *testing.T) {
-			_, err := h.output(t, "serve", "--view", "smal")
-			var exit *exec.ExitError
-			if !errors.As(err, &exit) || exit.ExitCode() != 2 {
-				t.Errorf("serve ended with %v, want exit code 2", err)
-			}
-		})
+	t.Run("no view", func(t *testing.T) {
+		if got := postTo(t, url+"/smal"); got != http.StatusNotFound {
+			t.Errorf("status %d, want 404", got)
+		}
 	})
-	t.Run("HTTP", func(t *testing.T) {
-		t.Parallel()
-		h := newViewsHouse(t)
-		url, _ := h.serveHTTP(t)
-		use(t, h, func(view string) map[string]any { return map[string]any{"url": url + "/" + view} })
-		t.Run("no view", func(t *testing.T) {
-			if got := postTo(t, url+"/smal"); got != http.StatusNotFound {
-				t.Errorf("status %d, want 404", got)
-			}
-		})
-		t.Run("the principal of a 2026-07-28 client", func(t *testing.T) { principals(t, h, url) })
+	t.Run("the principal of a 2026-07-28 client", func(t *testing.T) { principals(t, h, url) })
+	t.Run("stdio", func(t *testing.T) {
+		if out, err := h.output(t, "validate"); err != nil || strings.Contains(string(out), "✗") {
+			t.Errorf("%v\n%s", err, out)
+		}
+		if _, said, code := h.run(t, "", "serve", "--view", "smal"); code != 2 {
+			t.Errorf("serve of no view ended with %d, want 2: %s", code, said)
+		}
+		c.connect = h.stdio(t)
+		c.connect["args"] = append(c.connect["args"].([]string), "--view", "small")
+		c.do(t, "connect", c.connect, nil)
+		c.small(t)
 	})
 }
 
@@ -345,8 +325,7 @@ func (c viewClient) composite(t *testing.T) {
 	}
 	const word = "finches"
 	path := c.house.file(t, "birds/about "+word+".txt", "x")
-	writer := newMemory(t, c.house)
-	writer.call(t, "create_entities", map[string]any{"entities": []any{map[string]any{"name": word, "entityType": "birds", "observations": []string{"are small", "sing"}}}})
+	c.house.remember(t, word, "are small", "sing")
 
 	ask := func(folder string) map[string]json.RawMessage {
 		got := c.call(t, "search_everywhere", map[string]any{"query": word, "folder": folder})
@@ -373,15 +352,21 @@ func (c viewClient) composite(t *testing.T) {
 	c.outside(t, "memory_search_nodes", "memory.search_nodes", "files_search_files")
 }
 
-// newMemory is a client of the memory server itself.
-func newMemory(t *testing.T, h house) *sdkClient {
+// remember puts an entity into the file of the memory server.
+func (h house) remember(t *testing.T, name string, observations ...string) {
 	t.Helper()
-	memory := upstreams(t, "memory")["memory"]
-	c := newSDKClient(t, h.env)
-	env := h.variables()
-	env["MEMORY_FILE_PATH"] = filepath.Join(h.home, "memory.jsonl")
-	c.do(t, "connect", map[string]any{"command": memory.Command, "args": memory.Args, "env": env}, nil)
-	return c
+	line, err := json.Marshal(map[string]any{"type": "entity", "name": name, "entityType": "thing", "observations": append([]string{}, observations...)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	path := filepath.Join(h.home, "memory.jsonl")
+	before, _ := os.ReadFile(path)
+	if len(before) > 0 {
+		before = append(before, '\n')
+	}
+	if err := os.WriteFile(path, append(before, line...), 0o600); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func (c viewClient) custom(t *testing.T) {
@@ -397,7 +382,7 @@ func (c viewClient) custom(t *testing.T) {
 	for _, name := range []string{"one", "two", "three"} {
 		c.house.file(t, "places/"+topic+" "+name+".txt", "this is "+name+"\nand more")
 	}
-	newMemory(t, c.house).call(t, "create_entities", map[string]any{"entities": []any{map[string]any{"name": topic, "entityType": "topic", "observations": []string{}}}})
+	c.house.remember(t, topic)
 	got := c.call(t, "contextual_search", map[string]any{"topic": topic, "folder": c.house.files})
 	var answer struct {
 		Known []string
@@ -630,7 +615,9 @@ const (
 func TestEditsAreTakenWhileServing(t *testing.T) {
 	t.Parallel() // most of the time somebody waits
 	h := newViewsHouse(t)
-	url, pid, log := h.serveLogged(t)
+	life := h.start(t)
+	url, pid, log := life.url, life.pid, life.log
+	waitServers(t, url, 4)
 	expert := newSDKClient(t, h.env)
 	expert.do(t, "connect", map[string]any{"url": url + "/knowledge-expert"}, nil)
 	expert.list(t)
@@ -643,9 +630,6 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 	if got := note("first"); !strings.Contains(got, "noted by nobody") {
 		t.Fatalf("before any edit: %s", got)
 	}
-	main := newSDKClient(t, h.env)
-	main.do(t, "connect", map[string]any{"url": url}, nil)
-	main.waitReady(t, 4)
 	// before are the processes of the servers; none where the system does not show them.
 	before := map[string][]process{}
 	all := []string{"server-filesystem", "server-memory", "server-everything", "notion"}
@@ -670,9 +654,7 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 		{"a new view is served", func(t *testing.T) {
 			h.edit(t, "toolfinch.yaml", "  small:\n", "  fresh:\n    tools: {everything: {echo: {name: say}}}\n  small:\n")
 			seen = log.wait(t, seen, reloaded)
-			c := newSDKClient(t, h.env)
-			c.do(t, "connect", map[string]any{"url": url + "/fresh"}, nil)
-			if got := c.call(t, "say", map[string]any{"message": "fresh"}).text(); got != "Echo: fresh" {
+			if got := ask2026(t, url+"/fresh", nil, "say", map[string]any{"message": "fresh"}).text(); got != "Echo: fresh" {
 				t.Errorf("the new view answers %q", got)
 			}
 			stay(t, all...)
@@ -750,7 +732,7 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 		{"a server that is no more is stopped", func(t *testing.T) {
 			h.edit(t, "toolfinch.yaml", "    env: {NOTION_TOKEN: none", "    enabled: false\n    env: {NOTION_TOKEN: none")
 			seen = log.wait(t, seen, reloaded)
-			main.waitReady(t, 3)
+			waitServers(t, url, 3)
 			noneLeft(t, before["notion"])
 			if now := runningBelow(pid, "notion"); len(now) != 0 {
 				t.Errorf("notion is still %v", now)
@@ -776,7 +758,10 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 // thirty invoices and the sum of all. Counted is what the model reads and writes,
 // each once: the definitions, the calls, and the text of the results.
 func TestScriptSavesTokens(t *testing.T) {
-	t.Parallel() // most of the time somebody waits
+	if !long {
+		t.Skip("a measurement")
+	}
+	t.Parallel()
 	h := newViewsHouse(t)
 	h.edit(t, "toolfinch.yaml", "tool_views:\n", `tool_views:
   by-calls:
@@ -799,6 +784,7 @@ func TestScriptSavesTokens(t *testing.T) {
 		}
 	}
 	url, _ := h.serveHTTP(t)
+	waitServers(t, url, 4)
 	folder := filepath.Join(h.files, "invoices")
 	connect := func(view string) *counting {
 		c := &counting{sdkClient: newSDKClient(t, h.env)}
@@ -915,6 +901,7 @@ func TestAgentsWithAView(t *testing.T) {
 	for _, a := range agents.All[:2] {
 		t.Run(a.Name, func(t *testing.T) {
 			h := newViewsHouse(t)
+			h.said(t, "reindex")
 			m := &model{direct: "leave_note", path: filepath.Join(h.files, "note.txt"), content: "Left by " + a.Name + ".\n"}
 			talk(t, a, h, m, agents.Server{Command: []string{program(t), "serve", "--config", h.config, "--view", "workshop"}}, false)
 			if len(m.turns) != 2 {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"hash/maphash"
 	"slices"
+	"strings"
 	"testing"
 	"testing/synctest"
 
@@ -71,6 +72,55 @@ func TestWhoLosesToolsIsTold(t *testing.T) {
 	source.told = nil
 	if _, err := g.Provision(t.Context(), "principal ann", Request{Tools: pick(source, "srv_c", "srv_d")}); err == nil || source.told != nil {
 		t.Errorf("told %q of what was refused, %v", source.told, err)
+	}
+}
+
+// A refused change leaves a session what it has.
+func TestARefusedSessionKeepsItsTools(t *testing.T) {
+	g, source := gated(t, Options{}, Budget{MaxTools: 1})
+	source.open("s")
+	owner := tool.SessionOwner("s")
+	provision(t, g, owner, 0, "srv_a")
+	if _, err := g.Provision(t.Context(), owner, Request{Tools: pick(source, "srv_b", "srv_c")}); err == nil || has(g, owner) != "srv_a" {
+		t.Errorf("it has %q, %v", has(g, owner), err)
+	}
+	source.change(func(tools map[string]*tool.Tool) { delete(tools, "srv_a") })
+	source.cost = func() int { return 5 * each }
+	if priced := g.terms().priced(g.ledger.of(owner)); len(priced) != 1 || priced[0].Tokens != each {
+		t.Errorf("a tool that is gone costs %+v", priced)
+	}
+}
+
+// Of what a store has twice, one counts; what it has of others does not.
+func TestAStoredSetIsOfOneOwnerAndHasEachToolOnce(t *testing.T) {
+	of := func(owner, name string) tool.Provisioned {
+		return tool.Provisioned{Owner: owner, ID: tool.ID{Server: "srv", Name: name}}
+	}
+	all := storedOf("ann", []tool.Provisioned{of("ann", "a"), of("bob", "b"), of("ann", "a"), of("ann", "c"), of("ann", "c")})
+	if got := provisionNames(all); got != "srv_a srv_c" {
+		t.Errorf("%q", got)
+	}
+}
+
+func TestBudgetsInWords(t *testing.T) {
+	for budget, want := range map[Budget]string{
+		{}: "any number of tools and any number of tokens", {MaxTools: 1}: "1 tool and any number of tokens", {MaxTools: 2, MaxTokens: 1}: "2 tools and 1 token", {MaxTokens: 9}: "any number of tools and 9 tokens",
+	} {
+		if got := budget.String(); got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	const rest = ". Nothing was changed: unprovision tools, or ask for fewer"
+	refused := BudgetError{Asked: Usage{2, 20}, Used: Usage{1, 10}, Budget: Budget{MaxTools: 2}}
+	if got := refused.Error(); got != "over budget: asked for 2 tools (20 tokens) beside 1 tool (10 tokens) already provisioned; the budget is 2 tools and any number of tokens"+rest {
+		t.Error(got)
+	}
+	refused.MaxTokens = 1
+	if got := refused.Error(); !strings.HasSuffix(got, "any number of tokens, of which this request may add 1 token"+rest) {
+		t.Error(got)
+	}
+	if got := (Usage{1, 2}).String(); got != "1 tool (2 tokens)" {
+		t.Error(got)
 	}
 }
 

@@ -36,10 +36,6 @@ import (
 var userModels string
 
 func TestMain(m *testing.M) {
-	if _, ok := os.LookupEnv(soakVar); ok {
-		soakUpstream()
-		return
-	}
 	none, err := os.MkdirTemp("", "toolfinch-no-models-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

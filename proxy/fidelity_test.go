@@ -3,10 +3,6 @@ package proxy_test
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"slices"
 	"strings"
@@ -29,60 +25,6 @@ func compact(t *testing.T, raw []byte) string {
 		t.Fatalf("%s: %v", raw, err)
 	}
 	return b.String()
-}
-
-// newRaw is an upstream of plain JSON, which says what no library would.
-func newRaw(t *testing.T, definitions string) *httptest.Server {
-	t.Helper()
-	result, failure := golden(t, "result.json"), golden(t, "error.json")
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		var m struct {
-			ID     json.RawMessage
-			Method string
-			Params json.RawMessage
-		}
-		body, _ := io.ReadAll(r.Body)
-		if json.Unmarshal(body, &m) != nil || m.ID == nil {
-			w.WriteHeader(http.StatusAccepted)
-			return
-		}
-		w.Header().Set("Content-Type", "application/json")
-		switch {
-		case m.Method == "initialize":
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"protocolVersion":"2025-11-25","capabilities":{"tools":{}},"serverInfo":{"name":"raw","version":"1"}}}`, m.ID)
-		case m.Method == "tools/list":
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":%s}}`, m.ID, definitions)
-		case m.Method == "tools/call" && bytes.Contains(m.Params, []byte(`"fail"`)):
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":%s}`, m.ID, failure)
-		case m.Method == "tools/call" && bytes.Contains(m.Params, []byte(`"params"`)):
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"content":[],"params":%s}}`, m.ID, m.Params)
-		case m.Method == "tools/call":
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, result)
-		default:
-			fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"method not found"}}`, m.ID)
-		}
-	}))
-	t.Cleanup(server.Close)
-	return server
-}
-
-// request sends one message and returns the answer, which comes last.
-func (s *session) request(t *testing.T, message string) string {
-	t.Helper()
-	response, err := s.send([]byte(message))
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := strings.TrimSpace(string(body))
-	if i := strings.LastIndex(text, "\ndata: "); i >= 0 {
-		text = text[i+len("\ndata: "):]
-	}
-	return text
 }
 
 // odd is JSON that a typed structure, or a number of 64 bits, would lose.

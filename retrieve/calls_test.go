@@ -8,8 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
-	"time"
 
 	"toolfinch/gate"
 	"toolfinch/internal/await"
@@ -143,15 +143,11 @@ func TestBadCallsSayWhatToDo(t *testing.T) {
 // Calls that only read run side by side: each waits for the other. A call that writes
 // waits for those before it.
 func TestOnlyReadingCallsRunSideBySide(t *testing.T) {
-	both := make(chan struct{})
+	var called atomic.Int32
 	text, _, err := several(t, KindDestructive, Settings{}, &tool.Call{Arguments: json.RawMessage(`{"calls":[{"name":"github_search_code","arguments":{"q":"1"}},{"name":"github_search_code","arguments":{"q":"2"}}]}`)},
 		func(ctx context.Context, _ *tool.Def, _ *tool.Call) (tool.Result, error) {
-			select {
-			case both <- struct{}{}:
-			case <-both:
-			case <-time.After(await.Bound): // one after the other, they never meet
-				return tool.TextResult("alone"), nil
-			}
+			called.Add(1)
+			await.True(t, func() bool { return called.Load() == 2 }) // one after the other, they never meet
 			return tool.TextResult("met"), nil
 		})
 	if err != nil || strings.Count(text, "met") != 2 {

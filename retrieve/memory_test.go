@@ -76,30 +76,40 @@ func TestRareWordsMakeQueriesSimilar(t *testing.T) {
 	}
 }
 
-// A session's steps: "ask Q: TOOLS", "call TOOL", "wait DURATION"; "as NAME" changes the session.
-func play(t *testing.T, m *Memory, steps string) {
+// play returns the uses that a memory makes of a session's steps, in a bubble of its own: "ask Q: TOOLS",
+// "call TOOL", "wait DURATION"; "as NAME" changes the session.
+func play(t *testing.T, steps string) (uses []string) {
 	t.Helper()
-	session := "s"
-	for step := range strings.SplitSeq(steps, ";") {
-		verb, rest, _ := strings.Cut(strings.TrimSpace(step), " ")
-		switch verb {
-		case "as":
-			session = strings.Trim(rest, `"`)
-		case "ask":
-			query, tools, _ := strings.Cut(rest, ":")
-			m.Asked("", session, query, toolIDs(tools))
-		case "call":
-			m.Called(session, toolID(rest))
-		case "wait":
-			d, err := time.ParseDuration(rest)
-			if err != nil {
-				t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		m := NewMemory(nil, func(u Use) {
+			uses = append(uses, fmt.Sprint(u.Query, " ", u.Tool, " ", u.Count))
+			if !u.At.Equal(time.Now()) {
+				t.Errorf("at %v, not now", u.At)
 			}
-			time.Sleep(d)
-		default:
-			t.Fatalf("step %q", step)
+		})
+		session := "s"
+		for step := range strings.SplitSeq(steps, ";") {
+			verb, rest, _ := strings.Cut(strings.TrimSpace(step), " ")
+			switch verb {
+			case "as":
+				session = strings.Trim(rest, `"`)
+			case "ask":
+				query, tools, _ := strings.Cut(rest, ":")
+				m.Asked("", session, query, toolIDs(tools))
+			case "call":
+				m.Called(session, toolID(rest))
+			case "wait":
+				d, err := time.ParseDuration(rest)
+				if err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(d)
+			default:
+				t.Fatalf("step %q", step)
+			}
 		}
-	}
+	})
+	return uses
 }
 
 func TestWhichCallsAreUses(t *testing.T) {
@@ -127,19 +137,9 @@ func TestWhichCallsAreUses(t *testing.T) {
 		{"spaces are one", "ask  deep \n\x1b red : a.x; call a.x", "deep red a.x 0.25"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			synctest.Test(t, func(t *testing.T) {
-				var got []string
-				m := NewMemory(nil, func(u Use) {
-					got = append(got, fmt.Sprint(u.Query, " ", u.Tool, " ", u.Count))
-					if !u.At.Equal(time.Now()) {
-						t.Errorf("at %v, not now", u.At)
-					}
-				})
-				play(t, m, test.steps)
-				if strings.Join(got, ", ") != test.want {
-					t.Errorf("got %q, want %q", got, test.want)
-				}
-			})
+			if got := strings.Join(play(t, test.steps), ", "); got != test.want {
+				t.Errorf("got %q, want %q", got, test.want)
+			}
 		})
 	}
 }

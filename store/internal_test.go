@@ -171,34 +171,6 @@ func TestADatabaseInUseIsNeverMoved(t *testing.T) {
 	}
 }
 
-// A snapshot of an older version is brought to this one, and cannot be written to.
-func TestSnapshotsOfOtherVersions(t *testing.T) {
-	for version, want := range map[string]error{"1": nil, "999": errNewer} {
-		path := filepath.Join(t.TempDir(), "snapshot.db")
-		statements, err := os.ReadFile(filepath.Join("testdata", "version1.sql"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		db, err := sql.Open("sqlite", path)
-		if err == nil {
-			_, err = db.Exec(string(statements) + `;PRAGMA user_version = ` + version)
-		}
-		if err := errors.Join(err, db.Close()); err != nil {
-			t.Fatal(err)
-		}
-		db, _, err = openSnapshot(t.Context(), path)
-		if !errors.Is(err, want) {
-			t.Errorf("of version %s: %v", version, err)
-		}
-		if err == nil {
-			if _, err := db.Exec(`DELETE FROM servers`); err == nil {
-				t.Error("it can be written to")
-			}
-			_ = db.Close()
-		}
-	}
-}
-
 // A connection may hang while that of the watch does not: a method ends after a minute.
 func TestAMethodEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

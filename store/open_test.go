@@ -28,7 +28,7 @@ func TestEveryStateOfTheDiskOpens(t *testing.T) {
 		return place(func(t *testing.T, dir string) { write(t, file(dir), []byte(text)) })
 	}
 	database := func(statements string) func(t *testing.T, dir string) string {
-		return place(func(t *testing.T, dir string) { execute(t, dir, statements) })
+		return place(func(t *testing.T, dir string) { sqlite.Exec(t, dir, statements) })
 	}
 	for name, test := range map[string]struct {
 		prepare func(t *testing.T, dir string) (data string)
@@ -46,8 +46,8 @@ func TestEveryStateOfTheDiskOpens(t *testing.T) {
 		"provisions missing":          {without("provisions"), true, ".corrupt-"},
 		"savings missing":             {without("savings"), true, ".corrupt-"},
 		"garbage for a lock":          {place(func(t *testing.T, dir string) { write(t, lockOf(dir), bytes.Repeat([]byte("garbage"), 1000)) }), true, ""},
-		"a directory for a database":  {place(func(t *testing.T, dir string) { must(t, os.Mkdir(file(dir), 0o700)) }), false, ""},
-		"a directory for a lock":      {place(func(t *testing.T, dir string) { must(t, os.Mkdir(lockOf(dir), 0o700)) }), false, ""},
+		"a directory for a database":  {place(func(t *testing.T, dir string) { Must(t, os.Mkdir(file(dir), 0o700)) }), false, ""},
+		"a directory for a lock":      {place(func(t *testing.T, dir string) { Must(t, os.Mkdir(lockOf(dir), 0o700)) }), false, ""},
 		"a file for the directory":    {func(t *testing.T, dir string) string { write(t, file(dir), nil); return file(dir) }, false, ""},
 		"a file above the directory": {func(t *testing.T, dir string) string {
 			write(t, file(dir), nil)
@@ -58,14 +58,14 @@ func TestEveryStateOfTheDiskOpens(t *testing.T) {
 				t.Skip("root may write everywhere")
 			}
 			t.Cleanup(func() { os.Chmod(dir, 0o700) })
-			must(t, os.Chmod(dir, 0o500))
+			Must(t, os.Chmod(dir, 0o500))
 		}), false, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := test.prepare(t, t.TempDir())
 			var log bytes.Buffer
 			s, err := store.Open(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)))
-			must(t, err)
+			Must(t, err)
 			defer s.Close()
 			if s.Durable() != test.durable {
 				t.Errorf("durable: %v, want %v", s.Durable(), test.durable)
@@ -84,9 +84,9 @@ func TestEveryStateOfTheDiskOpens(t *testing.T) {
 			}
 			if test.aside == ".newer-" { // still a whole database
 				db, err := sql.Open("sqlite", aside[0])
-				must(t, err)
+				Must(t, err)
 				_, err = db.Exec(`INSERT INTO future SELECT x FROM future`)
-				must(t, err, db.Close())
+				Must(t, err, db.Close())
 			}
 		})
 	}
@@ -97,8 +97,8 @@ func lockOf(dir string) string { return filepath.Join(dir, "toolfinch.lock") }
 // without prepares a database that lacks a table, though its version has it.
 func without(table string) func(t *testing.T, dir string) string {
 	return func(t *testing.T, dir string) string {
-		must(t, Open(t, dir).Close())
-		execute(t, dir, `DROP TABLE `+table)
+		Must(t, Open(t, dir).Close())
+		sqlite.Exec(t, dir, `DROP TABLE `+table)
 		return dir
 	}
 }
@@ -145,7 +145,7 @@ func TestOpenGivesUpOnNothing(t *testing.T) {
 					}
 					Tools(t, s)
 					Works(t, s)
-					must(t, s.Close())
+					Must(t, s.Close())
 				}
 				if t.Failed() {
 					t.Fatalf("%s, %s %d", name, damage.how, i)
@@ -161,7 +161,7 @@ func unclosed(t *testing.T) map[string][]byte {
 	dir := t.TempDir()
 	s := Open(t, dir)
 	Put(t, s, "first", Many(t, "first", 60)...)
-	must(t, s.Close())
+	Must(t, s.Close())
 	s = Open(t, dir)
 	Put(t, s, "second", Many(t, "second", 60)...)
 	Put(t, s, "first", Many(t, "first", 30)...)
@@ -179,7 +179,7 @@ func unclosed(t *testing.T) map[string][]byte {
 func TestWhatWasInUseIsReplacedOnceItIsNot(t *testing.T) {
 	dir := t.TempDir()
 	user := Open(t, dir)
-	execute(t, dir, `PRAGMA user_version = 1000`)
+	sqlite.Exec(t, dir, `PRAGMA user_version = 1000`)
 	opened := make(chan *store.Store)
 	go func() {
 		s, err := store.Open(context.Background(), dir, slog.New(slog.DiscardHandler))
@@ -188,7 +188,7 @@ func TestWhatWasInUseIsReplacedOnceItIsNot(t *testing.T) {
 		}
 		opened <- s
 	}()
-	must(t, user.Close())
+	Must(t, user.Close())
 	s := <-opened
 	defer s.Close()
 	if !s.Durable() || len(movedAside(t, dir)) != 1 {
@@ -210,7 +210,7 @@ func TestOpenStopsWithItsContext(t *testing.T) {
 
 func version(t testing.TB, db *sql.DB) (version int) {
 	t.Helper()
-	must(t, db.QueryRow(`PRAGMA user_version`).Scan(&version))
+	Must(t, db.QueryRow(`PRAGMA user_version`).Scan(&version))
 	return version
 }
 
@@ -218,7 +218,7 @@ func version(t testing.TB, db *sql.DB) (version int) {
 func schema(t testing.TB, dir string) (out string) {
 	t.Helper()
 	db := sqlite.Open(t, dir)
-	must(t, db.QueryRow(`SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema ORDER BY name)`).Scan(&out))
+	Must(t, db.QueryRow(`SELECT group_concat(sql, ';') FROM (SELECT sql FROM sqlite_schema ORDER BY name)`).Scan(&out))
 	return fmt.Sprint(version(t, db), out)
 }
 
@@ -239,9 +239,9 @@ func TestEveryVersionIsMigratedWithWhatIsInIt(t *testing.T) {
 		dir := t.TempDir()
 		db := sqlite.Open(t, dir)
 		_, err := db.Exec(`BEGIN;` + strings.Join(steps[:version], "") + fmt.Sprintf(`;PRAGMA user_version = %d; COMMIT`, version))
-		must(t, err)
+		Must(t, err)
 		had := Furnish(t, db, ofTables)
-		must(t, db.Close())
+		Must(t, db.Close())
 		s := Open(t, dir)
 		if aside := movedAside(t, dir); aside != nil || schema(t, dir) != schema(t, fresh) {
 			t.Fatalf("version %d: moved aside: %v, or not the schema of a new one", version, aside)
@@ -261,13 +261,13 @@ func TestEveryVersionIsMigratedWithWhatIsInIt(t *testing.T) {
 func migrations(t testing.TB, kind string) (steps []string) {
 	t.Helper()
 	names, err := filepath.Glob(filepath.Join("migrations", kind, "*.sql"))
-	must(t, err)
+	Must(t, err)
 	for i, name := range names {
 		if !strings.HasPrefix(filepath.Base(name), fmt.Sprintf("%04d_", i+1)) { // two branches may each have added one
 			t.Errorf("%s is number %d", name, i+1)
 		}
 		text, err := os.ReadFile(name)
-		must(t, err)
+		Must(t, err)
 		steps = append(steps, string(text))
 	}
 	return steps
@@ -285,19 +285,19 @@ func TestAnOldDatabaseIsMigratedOnce(t *testing.T) {
 	dir, fresh := t.TempDir(), t.TempDir()
 	Open(t, fresh)
 	statements, err := os.ReadFile(filepath.Join("testdata", "version1.sql"))
-	must(t, err)
-	execute(t, dir, string(statements))
+	Must(t, err)
+	sqlite.Exec(t, dir, string(statements))
 	for _, opening := range []string{"first", "second"} {
 		s := Open(t, dir)
 		if got, want := schema(t, dir), schema(t, fresh); got != want {
 			t.Errorf("%s: schema %s\nwant %s", opening, got, want)
 		}
-		wantIDs(t, s, "clock.now")
+		WantIDs(t, s, "clock.now")
 		if got, err := s.Servers(t.Context()); err != nil || len(got) != 1 || got[0].Instructions != "Tells the time." ||
 			got[0].Capabilities != nil || got[0].Interactive {
 			t.Errorf("%s: servers %+v, %v", opening, got, err)
 		}
-		must(t, s.Close())
+		Must(t, s.Close())
 	}
 	Works(t, Open(t, dir))
 	if got := movedAside(t, dir); got != nil {
@@ -320,7 +320,7 @@ func TestWhatWasKnownBeforeThereWerePinsIsTheBaseline(t *testing.T) {
 			old += fmt.Sprintf(`;INSERT INTO tools (server, name, position, hash, first_seen, last_seen, raw) VALUES ('%s', 'a', 0, '%s', 1, 2, CAST('%s' AS BLOB))`, server, listed.Hash, listed.Raw)
 		}
 	}
-	execute(t, dir, `BEGIN;`+old+fmt.Sprintf(`;PRAGMA user_version = %d; COMMIT`, before))
+	sqlite.Exec(t, dir, `BEGIN;`+old+fmt.Sprintf(`;PRAGMA user_version = %d; COMMIT`, before))
 	s := Open(t, dir)
 	if got, err := s.Pins().Unpinned(t.Context()); err != nil || len(got) != 0 {
 		t.Errorf("after the migration: %v, %v", got, err)

@@ -68,39 +68,17 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// execute runs SQL on the database in a folder, past the store.
-func execute(t testing.TB, dir, statements string) {
-	t.Helper()
-	db := sqlite.Open(t, dir)
-	_, err := db.Exec(statements)
-	must(t, err, db.Close())
-}
-
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
-
 func write(t testing.TB, path string, content []byte) {
 	t.Helper()
-	must(t, os.WriteFile(path, content, 0o600))
+	Must(t, os.WriteFile(path, content, 0o600))
 }
 
 // movedAside lists what replaced databases became, without -wal and -shm.
 func movedAside(t testing.TB, dir string) []string {
 	t.Helper()
 	found, err := filepath.Glob(file(dir) + ".*")
-	must(t, err)
+	Must(t, err)
 	return slices.DeleteFunc(found, func(path string) bool { return strings.HasSuffix(path, "-wal") || strings.HasSuffix(path, "-shm") })
-}
-
-func wantIDs(t testing.TB, s *store.Store, want ...string) {
-	t.Helper()
-	if got := IDs(t, s); !slices.Equal(got, want) {
-		t.Errorf("stored are %v, want %v", got, want)
-	}
 }
 
 func TestRealDefinitionsComeBackByteForByteAfterARestart(t *testing.T) {
@@ -116,7 +94,7 @@ func TestRealDefinitionsComeBackByteForByteAfterARestart(t *testing.T) {
 		var list struct {
 			Tools []json.RawMessage `json:"tools"`
 		}
-		must(t, err, json.Unmarshal(content, &list))
+		Must(t, err, json.Unmarshal(content, &list))
 		server := strings.TrimSuffix(filepath.Base(file), ".json")
 		var listed []*tool.Def
 		for _, raw := range list.Tools {
@@ -127,7 +105,7 @@ func TestRealDefinitionsComeBackByteForByteAfterARestart(t *testing.T) {
 		}
 		want = append(want, listed...)
 	}
-	must(t, s.Close())
+	Must(t, s.Close())
 	slices.SortStableFunc(want, func(a, b *tool.Def) int { return strings.Compare(a.ID.Server, b.ID.Server) })
 	same := func(a, b *tool.Def) bool { return a.ID == b.ID && bytes.Equal(a.Raw, b.Raw) }
 	if got := Tools(t, Open(t, dir)); !slices.EqualFunc(got, want, same) {
@@ -140,7 +118,7 @@ func TestAToolDamagedOnTheDiskIsLeftOut(t *testing.T) {
 	dir := t.TempDir()
 	var log bytes.Buffer
 	s, err := store.Open(t.Context(), dir, slog.New(slog.NewTextHandler(&log, nil)))
-	must(t, err)
+	Must(t, err)
 	defer s.Close()
 	for _, damage := range []string{
 		`raw = CAST('{"name":"b"' AS BLOB)`,
@@ -149,9 +127,9 @@ func TestAToolDamagedOnTheDiskIsLeftOut(t *testing.T) {
 		`kind = 'prompts'`,
 	} {
 		Put(t, s, "s", Defs(t, "s", `{"name":"a"}`, `{"name":"b"}`, `{"name":"c"}`)...)
-		execute(t, dir, `UPDATE tools SET `+damage+` WHERE name = 'b'`)
+		sqlite.Exec(t, dir, `UPDATE tools SET `+damage+` WHERE name = 'b'`)
 		log.Reset()
-		wantIDs(t, s, "s.a", "s.c")
+		WantIDs(t, s, "s.a", "s.c")
 		if strings.Count(log.String(), "level=WARN") != 1 {
 			t.Errorf("%s: log: %s", damage, &log)
 		}
@@ -186,7 +164,7 @@ func TestAFileTakenAwayFailsEveryWrite(t *testing.T) {
 	} {
 		dir := t.TempDir()
 		s := Open(t, dir)
-		must(t, take(file(dir)))
+		Must(t, take(file(dir)))
 		if _, err := s.PutServer(t.Context(), store.Upstream{Name: "a"}, nil, nil); err == nil || !strings.Contains(err.Error(), "restart") {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -196,7 +174,7 @@ func TestAFileTakenAwayFailsEveryWrite(t *testing.T) {
 func readOnly(t testing.TB, dir string) *store.Store {
 	t.Helper()
 	s, err := store.OpenReadOnly(t.Context(), dir, slog.New(slog.DiscardHandler))
-	must(t, err)
+	Must(t, err)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -205,7 +183,7 @@ func TestAReadOnlyStoreOfNothingIsEmpty(t *testing.T) {
 	damaged, none := t.TempDir(), filepath.Join(t.TempDir(), "none")
 	write(t, file(damaged), []byte("no database, whatever its name says"))
 	for _, dir := range []string{damaged, none} {
-		wantIDs(t, readOnly(t, dir))
+		WantIDs(t, readOnly(t, dir))
 		if got, err := store.Examine(t.Context(), dir); dir == none && (err != nil || got.Known || len(got.Wrong) > 0) || dir == damaged && err == nil && len(got.Wrong) == 0 {
 			t.Errorf("%s: examined: %+v, %v", dir, got, err)
 		}
@@ -226,8 +204,8 @@ func TestAReadOnlyStoreOfNothingIsEmpty(t *testing.T) {
 func TestAReadOnlyStoreIsNotMigrated(t *testing.T) {
 	dir := t.TempDir()
 	Open(t, dir)
-	execute(t, dir, "PRAGMA user_version = 1")
-	wantIDs(t, readOnly(t, dir))
+	sqlite.Exec(t, dir, "PRAGMA user_version = 1")
+	WantIDs(t, readOnly(t, dir))
 	if got := version(t, sqlite.Open(t, dir)); got != 1 {
 		t.Errorf("the schema has version %d", got)
 	}
@@ -242,20 +220,20 @@ func TestADatabaseIsCheckedWhereItMayHaveChanged(t *testing.T) {
 	}{"as it was closed": {false, 0}, "changed since": {true, 1}} {
 		dir := t.TempDir()
 		s := Open(t, dir)
-		must(t, s.PutSegment(t.Context(), store.Segment{Key: store.Key{1}, Docs: 1, Data: bytes.Repeat([]byte("x"), 1<<20)}), s.Close())
+		Must(t, s.PutSegment(t.Context(), store.Segment{Key: store.Key{1}, Docs: 1, Data: bytes.Repeat([]byte("x"), 1<<20)}), s.Close())
 		before, err := os.Stat(file(dir))
-		must(t, err)
+		Must(t, err)
 		data, err := os.ReadFile(file(dir))
-		must(t, err)
+		Must(t, err)
 		at := bytes.Index(data, []byte("xxxx")) &^ 4095 // the first page with nothing but the row's data
 		copy(data[at+3*4096:], "\xff\xff\xff\xff")      // the number of the page that follows it
 		write(t, file(dir), data)
 		if test.touched {
-			must(t, os.Chtimes(file(dir), before.ModTime().Add(time.Second), before.ModTime().Add(time.Second)))
+			Must(t, os.Chtimes(file(dir), before.ModTime().Add(time.Second), before.ModTime().Add(time.Second)))
 		} else {
-			must(t, os.Chtimes(file(dir), before.ModTime(), before.ModTime()))
+			Must(t, os.Chtimes(file(dir), before.ModTime(), before.ModTime()))
 		}
-		must(t, Open(t, dir).Close())
+		Must(t, Open(t, dir).Close())
 		if aside := movedAside(t, dir); len(aside) != test.aside {
 			t.Errorf("%s: set aside are %v, not %d", name, aside, test.aside)
 		}
@@ -268,11 +246,11 @@ func TestFolders(t *testing.T) {
 		t.Fatalf("got %v, %v of a folder that is not there", folders, err)
 	}
 	a, b := Open(t, filepath.Join(base, "a")), Open(t, filepath.Join(base, "b"))
-	must(t, a.MadeFor("/home/ada/toolfinch.yaml"), a.MadeFor("/home/ada/toolfinch.yaml"))
+	Must(t, a.MadeFor("/home/ada/toolfinch.yaml"), a.MadeFor("/home/ada/toolfinch.yaml"))
 	if err := store.Remove(t.Context(), filepath.Join(base, "a")); !errors.Is(err, store.ErrInUse) {
 		t.Errorf("got %v, want ErrInUse", err)
 	}
-	must(t, a.Close(), b.Close(), os.Mkdir(filepath.Join(base, "c"), 0o700))
+	Must(t, a.Close(), b.Close(), os.Mkdir(filepath.Join(base, "c"), 0o700))
 	write(t, filepath.Join(base, "b", "mine.txt"), nil)
 	folders, err := store.Folders(base)
 	if err != nil || len(folders) != 2 {
@@ -282,7 +260,7 @@ func TestFolders(t *testing.T) {
 		if f := folders[i]; f.Configuration != want || f.Bytes == 0 || f.Written.IsZero() {
 			t.Errorf("got %+v, want a store of %q", f, want)
 		}
-		must(t, store.Remove(t.Context(), folders[i].Path))
+		Must(t, store.Remove(t.Context(), folders[i].Path))
 	}
 	if _, err := os.Stat(filepath.Join(base, "a")); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a is still there: %v", err)
@@ -296,8 +274,8 @@ func TestRemoveTakesTheLocksWithIt(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
 	s := Open(t, dir)
 	v, err := vault.Open(s.Sealed(), vault.Options{Locks: s.Sealed().Locks(), KeyDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
-	must(t, err)
-	must(t, v.Locked(t.Context(), "login/a", func(context.Context) error { return nil }), s.Close(), store.Remove(t.Context(), dir))
+	Must(t, err)
+	Must(t, v.Locked(t.Context(), "login/a", func(context.Context) error { return nil }), s.Close(), store.Remove(t.Context(), dir))
 	if left, err := os.ReadDir(dir); err == nil {
 		t.Errorf("left behind: %v", left)
 	}
@@ -307,7 +285,7 @@ var then = time.UnixMilli(7)
 
 func seal(t *testing.T, s *store.Store, name, sealed string) {
 	t.Helper()
-	must(t, s.Sealed().Put(t.Context(), vault.Row{Name: name, Sealed: []byte(sealed), At: then}))
+	Must(t, s.Sealed().Put(t.Context(), vault.Row{Name: name, Sealed: []byte(sealed), At: then}))
 }
 
 // The configuration is read before the store is brought to this version.
@@ -316,7 +294,7 @@ func TestSealedRowsAreReadWhateverTheVersion(t *testing.T) {
 	read := func(want string) {
 		t.Helper()
 		s, err := store.OpenSealed(t.Context(), dir, "")
-		must(t, err)
+		Must(t, err)
 		defer s.Close()
 		if want != "" {
 			WantSealed(t, s, "secret/A", want, then)
@@ -331,12 +309,12 @@ func TestSealedRowsAreReadWhateverTheVersion(t *testing.T) {
 	s := Open(t, dir)
 	seal(t, s, "secret/A", "a")
 	read("a") // while the store is open
-	must(t, s.Close())
+	Must(t, s.Close())
 	for _, version := range []int{1, 9999} {
-		execute(t, dir, fmt.Sprintf("PRAGMA user_version = %d", version))
+		sqlite.Exec(t, dir, fmt.Sprintf("PRAGMA user_version = %d", version))
 		read("a")
 	}
-	execute(t, dir, "DROP TABLE vault; PRAGMA user_version = 3")
+	sqlite.Exec(t, dir, "DROP TABLE vault; PRAGMA user_version = 3")
 	read("")
 	write(t, file(dir), []byte("no database, whatever its name says"))
 	if _, err := store.OpenSealed(t.Context(), dir, ""); err == nil {
@@ -350,10 +328,10 @@ func TestSealedRowsAndKeysOutliveADatabaseThatIsMovedAside(t *testing.T) {
 	s := Open(t, dir)
 	seal(t, s, "key", "k")
 	seal(t, s, "login/a", "a")
-	must(t, s.Keys().Add(t.Context(), trust.Key{Name: "ci", Hash: [32]byte{1}, Scopes: []string{"x"}, Created: then}))
+	Must(t, s.Keys().Add(t.Context(), trust.Key{Name: "ci", Hash: [32]byte{1}, Scopes: []string{"x"}, Created: then}))
 	for n, harm := range []string{"PRAGMA user_version = 9999", "DROP TABLE tools"} {
-		must(t, s.Close())
-		execute(t, dir, harm)
+		Must(t, s.Close())
+		sqlite.Exec(t, dir, harm)
 		s = Open(t, dir)
 		WantSealed(t, s, "key", "k", then)
 		WantSealed(t, s, "login/a", "a", then)
@@ -374,17 +352,17 @@ func TestWhatIsForgottenLeavesTheDisk(t *testing.T) {
 	use := store.LearnedUse{Tool: tool.ID{Server: "s", Name: "t"}, Count: 1, At: then}
 	for i := range 50 {
 		use.Query = fmt.Sprintf("%s %d", secret, i)
-		must(t, s.Usage().PutLearned(t.Context(), use))
+		Must(t, s.Usage().PutLearned(t.Context(), use))
 	}
 	if onDisk(t, dir, secret) == 0 {
 		t.Fatal("it was never on the disk: the test looks in the wrong place")
 	}
 	_, err := s.Usage().ForgetLearned(t.Context(), secret, "")
-	must(t, err)
+	Must(t, err)
 	if n := onDisk(t, dir, secret); n != 0 {
 		t.Errorf("%d copies are left", n)
 	}
-	must(t, other.Usage().PutLearned(t.Context(), use)) // forgetting harms nobody
+	Must(t, other.Usage().PutLearned(t.Context(), use)) // forgetting harms nobody
 	if got, err := s.Usage().Learned(t.Context()); err != nil || len(got) != 1 {
 		t.Errorf("got %v, %v", got, err)
 	}
@@ -396,9 +374,9 @@ func TestADroppedOutputLeavesTheDisk(t *testing.T) {
 	}
 	dir := t.TempDir()
 	s := Open(t, dir)
-	must(t, s.Outputs().Put(t.Context(), [32]byte{1}, [32]byte{2}, bytes.Repeat([]byte("the secret of it "), 5000), then, then.Add(time.Minute)))
+	Must(t, s.Outputs().Put(t.Context(), [32]byte{1}, [32]byte{2}, bytes.Repeat([]byte("the secret of it "), 5000), then, then.Add(time.Minute)))
 	_, err := s.Outputs().Drop(t.Context(), then.Add(time.Hour))
-	must(t, err, s.Close()) // which moves the log into the file
+	Must(t, err, s.Close()) // which moves the log into the file
 	if n := onDisk(t, dir, "secret of it"); n != 0 {
 		t.Errorf("%d copies are left", n)
 	}
@@ -408,10 +386,10 @@ func TestADroppedOutputLeavesTheDisk(t *testing.T) {
 func onDisk(t testing.TB, dir, text string) (n int) {
 	t.Helper()
 	files, err := filepath.Glob(filepath.Join(dir, "*"))
-	must(t, err)
+	Must(t, err)
 	for _, file := range files {
 		content, err := os.ReadFile(file)
-		must(t, err)
+		Must(t, err)
 		n += bytes.Count(content, []byte(text))
 	}
 	return n
@@ -424,7 +402,7 @@ func TestCopy(t *testing.T) {
 	var tables []store.Rows
 	for _, replace := range []bool{false, true} {
 		copied, err := store.Copy(t.Context(), source, target, replace)
-		must(t, err)
+		Must(t, err)
 		for _, table := range copied {
 			if table.Rows == 0 {
 				t.Errorf("the test has nothing in %s", table.Table)
@@ -441,7 +419,7 @@ func TestCopy(t *testing.T) {
 	}
 	Works(t, target)
 	var n int // a table that a migration adds is copied
-	must(t, sqlite.Open(t, there).QueryRow(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`).Scan(&n))
+	Must(t, sqlite.Open(t, there).QueryRow(`SELECT count(*) FROM sqlite_schema WHERE type = 'table' AND name NOT LIKE 'sqlite_%'`).Scan(&n))
 	if n != len(tables) {
 		t.Errorf("%d tables of %d are copied", len(tables), n)
 	}
@@ -504,14 +482,14 @@ func another(t testing.TB, dir string) {
 	for i := range rounds {
 		for _, name := range []string{own, "both"} {
 			Put(t, s, name, Def(t, name, fmt.Sprintf(`{"name":"tool%d","by":%q}`, i, own)))
-			must(t, s.Usage().ChangeProvisions(t.Context(), "v", name, func(was []tool.Provisioned) ([]tool.Provisioned, error) {
+			Must(t, s.Usage().ChangeProvisions(t.Context(), "v", name, func(was []tool.Provisioned) ([]tool.Provisioned, error) {
 				return append(was, tool.Provisioned{ID: tool.ID{Server: "s", Name: fmt.Sprint(len(was))}}), nil
 			}))
 		}
-		must(t, s.Usage().AddSavings(t.Context(), "2126-11-20", []store.Savings{{View: "v", Sessions: 1}}))
+		Must(t, s.Usage().AddSavings(t.Context(), "2126-11-20", []store.Savings{{View: "v", Sessions: 1}}))
 		Tools(t, s)
 	}
-	must(t, s.Close())
+	Must(t, s.Close())
 }
 
 // Nothing that a process adds to is lost where several do it, whatever was there.
@@ -528,7 +506,7 @@ func TestProcessesShareADirectory(t *testing.T) {
 				others[i] = exec.CommandContext(t.Context(), os.Args[0])
 				others[i].Env = append(os.Environ(), "TOOLFINCH_TEST_OTHER_PROCESS="+dir)
 				others[i].Stderr = &output[i]
-				must(t, others[i].Start())
+				Must(t, others[i].Start())
 			}
 			for i, cmd := range others {
 				if err := cmd.Wait(); err != nil {

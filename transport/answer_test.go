@@ -8,44 +8,42 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
 	"time"
 
-	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 )
 
 func TestAClientThatDoesNotReadIsGivenUp(t *testing.T) {
-	ended := make(chan error, 1)
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		out := newAnswer(w)
-		defer out.end()
-		if err := out.message([]byte("{}")); err != nil { // with which the answer begins
-			ended <- err
-			return
-		}
-		out.timed.within = 50 * time.Millisecond
-		for {
-			if err := out.message(make([]byte, 1<<20)); err != nil {
-				<-r.Context().Done() // whoever works for it hears of it
-				ended <- err
-				return
+	synctest.Test(t, func(t *testing.T) {
+		ended := make(chan error, 1)
+		server := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			out := newAnswer(w)
+			defer out.end()
+			for {
+				if err := out.message(make([]byte, 1<<10)); err != nil {
+					<-r.Context().Done() // whoever works for it hears of it
+					ended <- err
+					return
+				}
 			}
+		}))
+		began := time.Now()
+		response, err := http.Get(server.URL)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}))
-	defer server.Close()
-	response, err := http.Get(server.URL)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer response.Body.Close()
-	if err := await.Value(t, ended); !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("the write ended with %v", err)
-	}
+		defer response.Body.Close()
+		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
+			t.Errorf("the write ended with %v after %s", err, time.Since(began))
+		}
+	})
 }
 
 // The answer and a notification may come in the same moment: the client gets a
 // stream with both, or the answer alone as the body, and nothing after it.
 func TestTheLastIsTheLast(t *testing.T) {
-	for range 1000 {
+	for range 300 {
 		w := httptest.NewRecorder()
 		out := newAnswer(w)
 		var both sync.WaitGroup

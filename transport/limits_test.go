@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/internal/await"
@@ -79,7 +80,7 @@ func TestLimits(t *testing.T) {
 			status, got := h.answer(http.MethodPost, greeting("2025-11-25"), "Authorization", "Bearer "+long[:1000])
 			return status, got, func() {}
 		}, 431, "too many bytes in the headers of the request: the limit is 1000; send fewer"},
-		{"body_seconds", transport.Limits{BodyTime: time.Millisecond}, func(t *testing.T, h *house) (int, string, func()) {
+		{"body_seconds", transport.Limits{BodyTime: time.Minute}, func(t *testing.T, h *house) (int, string, func()) {
 			conn := h.dial() // it never sends the body
 			fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n")
 			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
@@ -89,12 +90,6 @@ func TestLimits(t *testing.T) {
 			got, _ := io.ReadAll(response.Body)
 			return response.StatusCode, string(got), func() { conn.Close() }
 		}, 408, "did not arrive in time"},
-		{"session_seconds", transport.Limits{SessionIdle: time.Millisecond}, func(t *testing.T, h *house) (int, string, func()) {
-			session := h.session("2025-11-25")
-			await.True(t, func() bool { return h.used("sessions") == 0 })
-			status, got := h.answer(http.MethodPost, toolCall("1", "echo"), session...)
-			return status, got, func() {}
-		}, 404, "it has ended: send initialize"},
 		{"requests", transport.Limits{Requests: 1}, func(t *testing.T, h *house) (int, string, func()) {
 			session := h.session("2025-11-25")
 			call := h.post(toolCall("1", "wait"), session...)
@@ -144,7 +139,10 @@ func TestLimits(t *testing.T) {
 			session := h.session("2025-11-25")
 			conn := h.dial() // it never sends the end
 			fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 2000000\r\n\r\n%s", long)
-			await.True(t, func() bool { return h.used("request_bytes") == 1<<20 })
+			synctest.Wait()
+			if n := h.used("request_bytes"); n != 1<<20 {
+				t.Errorf("%d bytes are being read", n)
+			}
 			status, got := h.answer(http.MethodPost, longCall, session...)
 			if _, got := h.answer(http.MethodPost, toolCall("1", "echo"), session...); !strings.Contains(got, `"result"`) {
 				t.Errorf("a short message: %s", got)
@@ -153,20 +151,54 @@ func TestLimits(t *testing.T) {
 		}, 503, "too many bytes of requests are being read or answered: the limit is 2097152"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			h := newHouse(t, test.limits)
-			status, got, back := test.reach(t, h)
-			if status != test.status || !strings.Contains(got, test.says) {
-				t.Errorf("%d %.300s\nwant %d %s", status, got, test.status, test.says)
-			}
-			for _, b := range h.clients.Limits() {
-				if b.Name() == test.name && b.Hits() == 0 {
-					t.Error("that the limit was reached is not counted")
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t, test.limits)
+				status, got, back := test.reach(t, h)
+				if status != test.status || !strings.Contains(got, test.says) {
+					t.Errorf("%d %.300s\nwant %d %s", status, got, test.status, test.says)
 				}
-			}
-			back()
-			await.True(t, func() bool { return h.used(test.name) == 0 })
+				for _, b := range h.clients.Limits() {
+					if b.Name() == test.name && b.Hits() == 0 {
+						t.Error("that the limit was reached is not counted")
+					}
+				}
+				back()
+				synctest.Wait()
+				if n := h.used(test.name); n != 0 {
+					t.Errorf("%d are used in the end", n)
+				}
+			})
 		})
 	}
+}
+
+// A session that nobody uses ends after a while, and one with a stream does not.
+func TestIdleSessionsEnd(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, transport.Limits{SessionIdle: time.Hour})
+		session, listening := h.session("2025-11-25"), h.session("2025-11-25")
+		_, end := h.listen(listening)
+		defer end()
+		for _, test := range []struct {
+			after  time.Duration
+			status int
+			says   string
+		}{{time.Hour - 1, 200, "result"}, {time.Hour - 1, 200, "result"}, {time.Hour, 404, "it has ended: send initialize"}} {
+			time.Sleep(test.after)
+			synctest.Wait()
+			if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), session...); status != test.status || !strings.Contains(got, test.says) {
+				t.Errorf("after %s: %d %s, want %d", test.after, status, got, test.status)
+			}
+		}
+		if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), listening...); status != 200 {
+			t.Errorf("a session with a stream: %d %s", status, got)
+		}
+		for _, b := range h.clients.Limits() {
+			if b.Name() == "session_seconds" && b.Hits() != 1 {
+				t.Errorf("%d ended sessions are counted", b.Hits())
+			}
+		}
+	})
 }
 
 // Who opens sessions without end ends their own; a session that is used is the last
@@ -210,48 +242,60 @@ func TestNothingIsKeptOfARefusedSession(t *testing.T) {
 // A body that never ends holds its connection for the time of a body, whatever the
 // method and the path.
 func TestABodyThatNeverEndsIsGivenUp(t *testing.T) {
-	h := newHouse(t, transport.Limits{BodyTime: 100 * time.Millisecond})
-	session := h.session("2025-11-25")
 	for _, request := range []string{
 		"POST /mcp", "GET /mcp", "DELETE /mcp", "GET /sse", "POST /message", "GET /nowhere", "PUT /nowhere", "POST /nowhere",
 	} {
 		t.Run(request, func(t *testing.T) {
-			conn := h.dial()
-			fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s: %s\r\nContent-Length: 100\r\n\r\n{", request, session[0], session[1])
-			_ = conn.SetReadDeadline(time.Now().Add(await.Bound))
-			if _, err := io.Copy(io.Discard, conn); err != nil && strings.Contains(err.Error(), "timeout") {
-				t.Errorf("the connection is still open: %v", err)
-			}
+			synctest.Test(t, func(t *testing.T) {
+				h := newHouse(t, transport.Limits{BodyTime: time.Minute})
+				session, conn, began := h.session("2025-11-25"), h.dial(), time.Now()
+				fmt.Fprintf(conn, "%s HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\n%s: %s\r\nContent-Length: 100\r\n\r\n{", request, session[0], session[1])
+				got, _ := io.ReadAll(conn) // to the end of the connection
+				if took := time.Since(began); took > 61*time.Second {
+					t.Errorf("it took %s", took)
+				}
+				if request == "POST /mcp" && (!strings.Contains(string(got), " 408 ") || !strings.Contains(string(got), "did not arrive in time")) {
+					t.Errorf("the answer is %s", got)
+				}
+			})
 		})
 	}
-	t.Run("an answer says why", func(t *testing.T) {
-		conn := h.dial()
-		fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{")
-		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
-		got, _ := io.ReadAll(response.Body)
-		if response.StatusCode != http.StatusRequestTimeout || !strings.Contains(string(got), "did not arrive in time") {
-			t.Errorf("%s %s", response.Status, got)
-		}
-	})
 }
 
 // The time of a body is none of what follows it: neither of the answer, nor of the
 // next request on the connection.
 func TestTheTimeOfABodyEndsWithIt(t *testing.T) {
-	h := newHouse(t, transport.Limits{BodyTime: time.Second})
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, transport.Limits{BodyTime: time.Second})
+		call := h.post(toolCall("1", "wait"), h.session("2025-11-25")...)
+		<-h.started
+		time.Sleep(time.Minute)
+		synctest.Wait()
+		if len(h.ended) > 0 {
+			t.Fatalf("the call ended: %v", <-h.ended)
+		}
+		h.release <- struct{}{}
+		want(t, "the call", <-call.answer, "waited")
+	})
+}
+
+// A session that is refused takes nothing of the shares of its principal and its address.
+func TestARefusedSessionTakesNoShare(t *testing.T) {
+	h := newHouse(t, transport.Limits{Sessions: 1, PrincipalSessions: 1, AddressSessions: 1})
 	session := h.session("2025-11-25")
-	call := h.post(toolCall("1", "wait"), session...)
-	await.Value(t, h.started)
-	select {
-	case err := <-h.ended:
-		t.Fatalf("the call ended: %v", err)
-	case <-time.After(1500 * time.Millisecond): // past the time of a body
+	_, end := h.listen(session)
+	greet := func() int {
+		status, _ := h.answer(http.MethodPost, greeting("2025-11-25"), "X-User", "ann", "X-From", "192.0.2.1")
+		return status
 	}
-	h.release <- struct{}{}
-	want(t, "the call", await.Value(t, call.answer), "waited")
+	if status := greet(); status != http.StatusServiceUnavailable {
+		t.Errorf("one session too many: %d", status)
+	}
+	end()
+	h.answer(http.MethodDelete, "", session...)
+	if status := greet(); status != http.StatusOK {
+		t.Errorf("the next one of the same principal: %d", status)
+	}
 }
 
 // Who has too many sessions ends an idle one of their own, and nobody else's.
@@ -271,53 +315,55 @@ func TestAnIdleSessionOfOnesOwnGivesWay(t *testing.T) {
 
 // A session is that of who opened it: to others, and to nobody, it is one that is not there.
 func TestSessionsAreOfWhoOpenedThem(t *testing.T) {
-	h := newHouse(t, transport.Limits{})
-	stream, err := h.do(t.Context(), http.MethodGet, "/sse", "", "X-User", "ann")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer stream.Body.Close()
-	lines := bufio.NewReader(stream.Body)
-	endpoint := ""
-	for !strings.HasPrefix(endpoint, "data: ") {
-		if endpoint, err = lines.ReadString('\n'); err != nil {
-			t.Fatal(err)
-		}
-	}
-	post := func(path, body string, header ...string) string {
-		t.Helper()
-		response, err := h.do(t.Context(), http.MethodPost, path, body, header...)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, transport.Limits{})
+		stream, err := h.do(t.Context(), http.MethodGet, "/sse", "", "X-User", "ann")
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer response.Body.Close()
-		said, _ := io.ReadAll(response.Body)
-		return response.Status + " " + string(said)
-	}
-	sse := strings.TrimSpace(strings.TrimPrefix(endpoint, "data: "))
-	ann := h.session("2025-11-25", "X-User", "ann")[:2]
-	nobody := h.session("2025-11-25")
-	for _, user := range []string{"bob", ""} {
-		unknown := post("/message?sessionId=unknown", greeting("2024-11-05"), "X-User", user)
-		if got := post(sse, greeting("2024-11-05"), "X-User", user); got != unknown || !strings.HasPrefix(got, "404") {
-			t.Errorf("%q posts to the stream of ann: %s, want %s", user, got, unknown)
-		}
-		_, unknown = h.answer(http.MethodPost, toolCall("1", "echo"), "Mcp-Session-Id", "unknown", "X-User", user)
-		for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
-			if status, got := h.answer(method, toolCall("1", "echo"), append(ann, "X-User", user)...); status != 404 || got != unknown {
-				t.Errorf("%q: %s to a session of ann: %d %s, want %s", user, method, status, got, unknown)
+		defer stream.Body.Close()
+		lines := bufio.NewReader(stream.Body)
+		endpoint := ""
+		for !strings.HasPrefix(endpoint, "data: ") {
+			if endpoint, err = lines.ReadString('\n'); err != nil {
+				t.Fatal(err)
 			}
 		}
-	}
-	if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), append(nobody, "X-User", "ann")...); status != 404 {
-		t.Errorf("ann in a session of nobody: %d %s", status, got)
-	}
-	if got := post(sse, greeting("2024-11-05"), "X-User", "ann"); !strings.HasPrefix(got, "202") {
-		t.Errorf("ann posts to her stream: %s", got)
-	}
-	if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), append(ann, "X-User", "ann")...); status != 200 {
-		t.Errorf("ann in her session: %d %s", status, got)
-	}
+		post := func(path, body string, header ...string) string {
+			t.Helper()
+			response, err := h.do(t.Context(), http.MethodPost, path, body, header...)
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer response.Body.Close()
+			said, _ := io.ReadAll(response.Body)
+			return response.Status + " " + string(said)
+		}
+		sse := strings.TrimSpace(strings.TrimPrefix(endpoint, "data: "))
+		ann := h.session("2025-11-25", "X-User", "ann")[:2]
+		nobody := h.session("2025-11-25")
+		for _, user := range []string{"bob", ""} {
+			unknown := post("/message?sessionId=unknown", greeting("2024-11-05"), "X-User", user)
+			if got := post(sse, greeting("2024-11-05"), "X-User", user); got != unknown || !strings.HasPrefix(got, "404") {
+				t.Errorf("%q posts to the stream of ann: %s, want %s", user, got, unknown)
+			}
+			_, unknown = h.answer(http.MethodPost, toolCall("1", "echo"), "Mcp-Session-Id", "unknown", "X-User", user)
+			for _, method := range []string{http.MethodPost, http.MethodGet, http.MethodDelete} {
+				if status, got := h.answer(method, toolCall("1", "echo"), append(ann, "X-User", user)...); status != 404 || got != unknown {
+					t.Errorf("%q: %s to a session of ann: %d %s, want %s", user, method, status, got, unknown)
+				}
+			}
+		}
+		if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), append(nobody, "X-User", "ann")...); status != 404 {
+			t.Errorf("ann in a session of nobody: %d %s", status, got)
+		}
+		if got := post(sse, greeting("2024-11-05"), "X-User", "ann"); !strings.HasPrefix(got, "202") {
+			t.Errorf("ann posts to her stream: %s", got)
+		}
+		if status, got := h.answer(http.MethodPost, toolCall("1", "echo"), append(ann, "X-User", "ann")...); status != 200 {
+			t.Errorf("ann in her session: %d %s", status, got)
+		}
+	})
 }
 
 // Names in Host are checked whatever the address and path; an address is no name.

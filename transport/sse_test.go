@@ -12,6 +12,7 @@ import (
 	"sync"
 	"testing"
 
+	"toolfinch/internal/pipes"
 	"toolfinch/transport"
 )
 
@@ -22,10 +23,6 @@ func TestWhatAVanishedClientIsToldReachesNobody(t *testing.T) {
 	for name, vanish := range map[string]func(h *house) error{"HTTP+SSE": vanishSSE, "streamable HTTP": vanishStreamable} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, transport.Limits{})
-			rounds := 60
-			if testing.Short() {
-				rounds = 15
-			}
 			ctx, cancel := context.WithCancel(t.Context())
 			var bystander, clients sync.WaitGroup
 			bystander.Go(func() {
@@ -38,7 +35,7 @@ func TestWhatAVanishedClientIsToldReachesNobody(t *testing.T) {
 			})
 			for range 16 {
 				clients.Go(func() {
-					for range rounds {
+					for range 15 {
 						if err := vanish(h); err != nil {
 							t.Errorf("a client: %v", err)
 							return
@@ -67,7 +64,7 @@ func (h *house) isReady() error {
 }
 
 func (h *house) connect() (net.Conn, error) {
-	return net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
+	return pipes.Dial(context.Background(), "tcp", strings.TrimPrefix(h.url, "http://"))
 }
 
 // vanishSSE opens a stream, and closes it while initialize is on its way.

@@ -66,7 +66,8 @@ func (l *lines) ask(message string) string {
 }
 
 func TestWhatIsRefusedOverStdioIsAnswered(t *testing.T) {
-	h := newHouse(t, transport.Limits{})
+	const most = 100_000
+	h := newHouse(t, transport.Limits{MessageBytes: most})
 	l := h.stdio(t)
 	l.ask(greeting("2025-11-25"))
 	deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
@@ -76,7 +77,7 @@ func TestWhatIsRefusedOverStdioIsAnswered(t *testing.T) {
 		{"another spelling", `{"jsonrpc":"2.0","id":6,"Method":"ping"}`, `"id":6`, `spells \"method\"`},
 		{"an ID that is an object", `{"jsonrpc":"2.0","id":{},"method":"ping"}`, `"id":null`, "the ID must be"},
 		{"a batch", `[{"jsonrpc":"2.0","id":7,"method":"ping"}]`, `"id":null`, "has no JSON-RPC batches"},
-		{"a line that is too long", strings.Repeat("x", transport.MaxMessage+1), `"id":null`, "too many bytes in one message: the limit is 16777216"},
+		{"a line that is too long", strings.Repeat("x", most+1), `"id":null`, "too many bytes in one message: the limit is 100000"},
 	} {
 		got := l.ask(test.message)
 		if !strings.Contains(got, test.id) || !strings.Contains(got, test.says) {

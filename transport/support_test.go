@@ -10,13 +10,14 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/http/httptest"
+	"os"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 	"toolfinch/register"
 	"toolfinch/tool"
 	"toolfinch/transport"
@@ -37,6 +38,11 @@ func (shelf) Resource(string) (*tool.Tool, bool)        { return nil, false }
 func (shelf) OfApp(string, []string) (*tool.Tool, bool) { return nil, false }
 func (shelf) Exposed(_, uri string) string              { return uri }
 func (shelf) CacheHint(tool.Kind) (time.Duration, bool) { return 0, false }
+
+func TestMain(m *testing.M) {
+	pipes.Install()
+	os.Exit(m.Run())
+}
 
 // alarm fails a test for whatever net/http logs: the panics of its handlers.
 type alarm struct{ t testing.TB }
@@ -116,15 +122,13 @@ func newHouse(t testing.TB, limits transport.Limits) *house {
 		}
 		mux.ServeHTTP(w, r)
 	})
-	server := httptest.NewUnstartedServer(h.clients.Guard(known(inner), transport.Names{Hosts: []string{"tools.example.com", "other.example.com:81"}}, refuse))
+	server := pipes.NewServer(t, h.clients.Guard(known(inner), transport.Names{Hosts: []string{"tools.example.com", "other.example.com:81"}}, refuse))
 	server.Config.ErrorLog = stdlog.New(alarm{t}, "", 0)
-	server.Start()
 	h.url = server.URL
 	t.Cleanup(func() {
 		close(h.release)
 		h.live.EndStreams()
 		h.http.Close()
-		server.Close()
 	})
 	return h
 }
@@ -258,7 +262,7 @@ func (h *house) listen(session []string) (messages <-chan string, end func()) {
 // dial opens a connection to write on by hand.
 func (h *house) dial() net.Conn {
 	h.t.Helper()
-	conn, err := net.Dial("tcp", strings.TrimPrefix(h.url, "http://"))
+	conn, err := h.connect()
 	if err != nil {
 		h.t.Fatal(err)
 	}

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 )
 
 // office says who lists servers, and may change its mind.
@@ -86,7 +87,7 @@ func TestAFollowerCallsAndDoesNotList(t *testing.T) {
 // What clients of another replica want to see of one server changes nothing for the others.
 func TestLogLevelsOfOtherReplicas(t *testing.T) {
 	t.Parallel()
-	p := newPool(t, Settings{Name: "a", URL: "http://none.pipe"}, Settings{Name: "b", URL: "http://none.pipe"})
+	p := newPool(t, Settings{Name: "a", URL: pipes.Nowhere}, Settings{Name: "b", URL: "http://none.pipe"})
 	p.SetLogLevel("warning")
 	for _, step := range []struct{ elsewhere, a string }{{"debug", "debug"}, {"error", "warning"}} {
 		p.SetLogLevelElsewhere("a", step.elsewhere)

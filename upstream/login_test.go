@@ -33,21 +33,14 @@ type guarded struct {
 func newGuarded(t *testing.T, modern bool, s login.Settings, events Events) *guarded {
 	t.Helper()
 	opaque := true
-	as := authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &opaque}})
+	as := authserver.New(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &opaque}})
+	s.AllowPrivate = true // over pipes
 	g := &guarded{as: as, rs: authserver.Protect(t, as, modern), vault: authserver.NewVault()}
 	g.beside = func(vault login.Vault) *Pool {
 		logins := login.New(login.Options{Vault: vault})
 		t.Cleanup(logins.Close)
 		g.logins = logins
-		pool := NewPool([]Settings{{Name: "notes", URL: g.rs.At(), Login: s}}, Options{Logins: logins, Events: events, Keys: [][32]byte{{1}}})
-		t.Cleanup(func() {
-			ctx, cancel := context.WithTimeout(context.Background(), await.Bound)
-			defer cancel()
-			if err := pool.Close(ctx); err != nil {
-				t.Errorf("Close: %v", err)
-			}
-		})
-		return pool
+		return newPoolOf(t, Options{Logins: logins, Events: events, Keys: [][32]byte{{1}}}, Settings{Name: "notes", URL: g.rs.At(), Login: s})
 	}
 	g.pool = g.beside(g.vault)
 	return g
@@ -89,16 +82,10 @@ func (g *guarded) is(t *testing.T, call *tool.Call, user string) {
 }
 
 func TestAServerThatWantsALoginIsNotAskedAgain(t *testing.T) {
-	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(map[bool]string{false: "legacy", true: "modern"}[modern], func(t *testing.T) {
-			t.Parallel()
 			g := newGuarded(t, modern, login.Settings{}, Events{})
-			changes := make(chan Change, 16)
-			watching, stop := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- g.pool.Watch(watching, changes) }()
-			defer func() { stop(); await.Value(t, ended) }()
+			changes, _ := watched(t, g.pool)
 			first := await.Value(t, changes)
 			if needed, ok := errors.AsType[*login.Needed](first.Err); !ok || !strings.Contains(needed.Error(), "run `toolfinch login notes`") {
 				t.Fatalf("the change is %v", first.Err)
@@ -168,7 +155,6 @@ func browses(key string, modern bool) *tool.Client {
 }
 
 func TestALegacyClientOpensThePageOfALogin(t *testing.T) {
-	t.Parallel()
 	completed := make(chan string, 4)
 	g := newGuarded(t, false, login.Settings{}, Events{Notify: func(key, method string, params json.RawMessage) {
 		completed <- key + " " + method + " " + rawjson.Text(rawjson.Member(params, "elicitationId"))
@@ -209,10 +195,8 @@ func TestALegacyClientOpensThePageOfALogin(t *testing.T) {
 }
 
 func TestAModernClientOpensThePageOfALogin(t *testing.T) {
-	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(map[bool]string{false: "legacy server", true: "modern server"}[modern], func(t *testing.T) {
-			t.Parallel()
 			g := newGuarded(t, modern, login.Settings{}, Events{})
 			ask := func() json.RawMessage {
 				result, err := g.whoami(t, &tool.Call{Client: browses("a", true)})
@@ -269,12 +253,10 @@ func (l looking) Get(ctx context.Context, name string) ([]byte, error) {
 // which may have begun one, too, that nobody finishes. It waits for the login, and for its end where the
 // user says no.
 func TestACallThatIsMadeAgainElsewhereWaitsForTheLogin(t *testing.T) {
-	t.Parallel()
 	for name, test := range map[string]struct{ one, no bool }{
 		"it has begun none": {}, "it has begun one": {one: true}, "the user says no": {no: true},
 	} {
 		t.Run(name, func(t *testing.T) {
-			t.Parallel()
 			g := newGuarded(t, true, login.Settings{}, Events{})
 			g.as.Set(t, authserver.Now{User: "alice", Deny: &test.no})
 			into := make(chan struct{}, 1)
@@ -322,17 +304,11 @@ func TestACallThatIsMadeAgainElsewhereWaitsForTheLogin(t *testing.T) {
 
 // What a server says by itself is for nobody any more once its login has ended, wherever that was.
 func TestALogoutElsewhereEndsTheConnection(t *testing.T) {
-	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(map[bool]string{false: "legacy", true: "modern"}[modern], func(t *testing.T) {
-			t.Parallel()
 			g := newGuarded(t, modern, login.Settings{}, Events{})
 			g.logIn(t, "", "alice")
-			changes := make(chan Change, 16)
-			watching, stop := context.WithCancel(t.Context())
-			ended := make(chan error, 1)
-			go func() { ended <- g.pool.Watch(watching, changes) }()
-			defer func() { stop(); await.Value(t, ended) }()
+			changes, _ := watched(t, g.pool)
 			if first := await.Value(t, changes); first.Err != nil {
 				t.Fatal(first.Err)
 			}
@@ -353,10 +329,8 @@ func TestALogoutElsewhereEndsTheConnection(t *testing.T) {
 }
 
 func TestEachUserHasALoginOfTheirOwn(t *testing.T) {
-	t.Parallel()
 	for _, modern := range []bool{false, true} {
 		t.Run(map[bool]string{false: "legacy", true: "modern"}[modern], func(t *testing.T) {
-			t.Parallel()
 			g := newGuarded(t, modern, login.Settings{PerUser: true}, Events{})
 			of := func(principal string, client *tool.Client) *tool.Call {
 				return &tool.Call{Principal: principal, Client: client}
@@ -411,7 +385,6 @@ func TestEachUserHasALoginOfTheirOwn(t *testing.T) {
 }
 
 func TestACallThatNeedsMoreScopes(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t, true, login.Settings{}, Events{})
 	if _, err := g.whoami(t, &tool.Call{}); !errors.As(err, new(*login.Needed)) {
 		t.Fatal(err)
@@ -431,15 +404,10 @@ func TestACallThatNeedsMoreScopes(t *testing.T) {
 }
 
 func TestAServerThatWantsMoreScopesToConnectIsLeftAlone(t *testing.T) {
-	t.Parallel()
 	g := newGuarded(t, true, login.Settings{}, Events{})
 	g.logIn(t, "", "alice")
 	g.rs.Wants("mcp:write")
-	changes := make(chan Change, 16)
-	watching, stop := context.WithCancel(t.Context())
-	ended := make(chan error, 1)
-	go func() { ended <- g.pool.Watch(watching, changes) }()
-	defer func() { stop(); await.Value(t, ended) }()
+	changes, _ := watched(t, g.pool)
 	if needed, ok := errors.AsType[*login.Needed](await.Value(t, changes).Err); !ok || len(needed.Scopes) != 1 {
 		t.Fatalf("the change is %v", needed)
 	}

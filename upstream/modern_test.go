@@ -320,57 +320,55 @@ func needy(method string, params json.RawMessage) string {
 }
 
 func TestALegacyClientIsAskedForWhatAModernServerNeeds(t *testing.T) {
-	synctest.Test(t, testALegacyClientIsAskedForWhatAModernServerNeeds)
-}
-
-func testALegacyClientIsAskedForWhatAModernServerNeeds(t *testing.T) {
-	m := newModernHTTP(t)
-	m.answers(needy)
-	s := m.settings()
-	s.CallTimeout = time.Second
-	p := newPool(t, s)
-	slow := asked("a")
-	slow.Ask = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-		if method == "elicitation/create" && string(params) != `{"message":"who?","big":12345678901234567890}` {
-			t.Errorf("asked %s", params)
+	synctest.Test(t, func(t *testing.T) {
+		m := newModernHTTP(t)
+		m.answers(needy)
+		s := m.settings()
+		s.CallTimeout = time.Second
+		p := newPool(t, s)
+		slow := asked("a")
+		slow.Ask = func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
+			if method == "elicitation/create" && string(params) != `{"message":"who?","big":12345678901234567890}` {
+				t.Errorf("asked %s", params)
+			}
+			time.Sleep(time.Minute) // the clock of the call stands still
+			return json.RawMessage(`{"of":"` + method + `"}`), nil
 		}
-		time.Sleep(time.Minute) // the clock of the call stands still
-		return json.RawMessage(`{"of":"` + method + `"}`), nil
-	}
-	got := mustCallAs(t, p, slow, "ask", `{"n":12345678901234567890}`)
-	var state string
-	_ = json.Unmarshal(member(json.RawMessage(got), "got"), &state)
-	if string(member(json.RawMessage(state), "who")) != `{"of":"elicitation/create"}` || string(member(json.RawMessage(state), "where")) != `{"of":"roots/list"}` {
-		t.Errorf("the server got %s", state)
-	}
-	if !strings.Contains(got, `"arguments":{"n":12345678901234567890},"responses":"false"`) {
-		t.Errorf("result = %s", got)
-	}
+		got := mustCallAs(t, p, slow, "ask", `{"n":12345678901234567890}`)
+		var state string
+		_ = json.Unmarshal(member(json.RawMessage(got), "got"), &state)
+		if string(member(json.RawMessage(state), "who")) != `{"of":"elicitation/create"}` || string(member(json.RawMessage(state), "where")) != `{"of":"roots/list"}` {
+			t.Errorf("the server got %s", state)
+		}
+		if !strings.Contains(got, `"arguments":{"n":12345678901234567890},"responses":"false"`) {
+			t.Errorf("result = %s", got)
+		}
 
-	_, err := callAs(t, p, nil, "ask", `{}`)
-	wantError(t, err, "s", errNoClient)
-	declines := asked("b")
-	declines.Ask = func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
-		return nil, &tool.RPCError{Code: -1, Message: "no"}
-	}
-	var rpc *tool.RPCError
-	if _, err := callAs(t, p, declines, "ask", `{}`); !errors.As(err, &rpc) || rpc.Code != -1 {
-		t.Errorf("a client that fails: %v", err)
-	}
-	m.answers(func(string, json.RawMessage) string {
-		return `{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call"}}}`
+		_, err := callAs(t, p, nil, "ask", `{}`)
+		wantError(t, err, "s", errNoClient)
+		declines := asked("b")
+		declines.Ask = func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
+			return nil, &tool.RPCError{Code: -1, Message: "no"}
+		}
+		var rpc *tool.RPCError
+		if _, err := callAs(t, p, declines, "ask", `{}`); !errors.As(err, &rpc) || rpc.Code != -1 {
+			t.Errorf("a client that fails: %v", err)
+		}
+		m.answers(func(string, json.RawMessage) string {
+			return `{"resultType":"input_required","inputRequests":{"a":{"method":"tools/call"}}}`
+		})
+		_, err = callAs(t, p, asked("c"), "ask", `{}`)
+		wantError(t, err, "s", nil)
+		var rounds atomic.Int32
+		m.answers(func(string, json.RawMessage) string {
+			rounds.Add(1)
+			return `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"x"}`
+		})
+		_, err = callAs(t, p, asked("d"), "ask", `{}`)
+		if wantError(t, err, "s", errEndless); rounds.Load() != maxRepeats {
+			t.Errorf("it was called %d times, want %d", rounds.Load(), maxRepeats)
+		}
 	})
-	_, err = callAs(t, p, asked("c"), "ask", `{}`)
-	wantError(t, err, "s", nil)
-	var rounds atomic.Int32
-	m.answers(func(string, json.RawMessage) string {
-		rounds.Add(1)
-		return `{"resultType":"input_required","inputRequests":{"a":{"method":"roots/list"}},"requestState":"x"}`
-	})
-	_, err = callAs(t, p, asked("d"), "ask", `{}`)
-	if wantError(t, err, "s", errEndless); rounds.Load() != maxRepeats {
-		t.Errorf("it was called %d times, want %d", rounds.Load(), maxRepeats)
-	}
 }
 
 // Its clients know what they opened by an ID, and those of 2026-07-28 do not.

@@ -118,10 +118,6 @@ func TestWhyACallWasNotAnswered(t *testing.T) {
 		return func(t *testing.T) Settings { return impatient(of(t)) }
 	}
 	at := func(s Settings) func(*testing.T) Settings { return func(*testing.T) Settings { return s } }
-	background := func(ctx context.Context) (context.Context, context.CancelFunc) { return ctx, func() {} }
-	deadline := func(ctx context.Context) (context.Context, context.CancelFunc) {
-		return context.WithTimeout(ctx, short)
-	}
 	sentinels := map[string]error{
 		"not connected": ErrNotConnected, "closed": ErrClosed, "timed out": ErrTimeout,
 		"deadline": context.DeadlineExceeded, "canceled": context.Canceled, "the caller's cause": over,
@@ -130,46 +126,48 @@ func TestWhyACallWasNotAnswered(t *testing.T) {
 		name     string
 		settings func(t *testing.T) Settings
 		tool     string
-		ctx      func(context.Context) (context.Context, context.CancelFunc)
+		ends     string // how the caller's context does; "" for never
 		want     string // which of the sentinels it is, sorted
 		text     string // part of what it says
 	}{
-		{"it dies", of("raw"), "exit", background, "closed", "call exit: the connection is closed: the process ended"},
-		{"it dies, the caller has a deadline", of("raw"), "exit", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeout(ctx, time.Minute)
-		}, "closed", "the process ended"},
-		{"its limit", hurried(of("raw")), "hang", background, "timed out", "call hang: timed out: no answer within 300ms"},
-		{"the caller's deadline", of("raw"), "hang", deadline, "deadline, timed out", "call hang: context deadline exceeded"},
-		{"the caller's deadline with a cause", of("raw"), "hang", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			return context.WithTimeoutCause(ctx, short, over)
-		}, "the caller's cause, timed out", "call hang: the step took too long"},
-		{"the caller gives up", of("raw"), "hang", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancel(ctx)
-			time.AfterFunc(short, cancel)
-			return ctx, cancel
-		}, "canceled", "context canceled"},
-		{"the caller gives up with a cause", of("raw"), "hang", func(ctx context.Context) (context.Context, context.CancelFunc) {
-			ctx, cancel := context.WithCancelCause(ctx)
-			time.AfterFunc(short, func() { cancel(over) })
-			return ctx, func() { cancel(nil) }
-		}, "canceled, the caller's cause", "call hang: the step took too long"},
-		{"no program", at(Settings{Name: "s", Command: "no-such-program"}), "raw", background, "not connected", `call raw: connect: the command "no-such-program" is not on the PATH`},
-		{"it dies at the start", of("crash"), "raw", background, "closed, not connected", "call raw: connect: the connection is closed: the process ended (exit status 3)"},
-		{"it does not come up", func(t *testing.T) Settings { s := lines(t, "s", "mute"); s.ConnectTimeout = short; return s }, "raw", background, "not connected, timed out", "call raw: connect: timed out: no connection within 300ms"},
-		{"it does not come up before the caller's deadline", of("mute"), "raw", deadline, "deadline, not connected, timed out", "call raw: connect: context deadline exceeded"},
-		{"it does not come up within its limit", hurried(of("mute")), "raw", background, "not connected, timed out", "call raw: connect: timed out: no answer within 300ms"},
-		{"HTTP: nobody listens", at(Settings{Name: "s", URL: "http://none.pipe/"}), "raw", background, "not connected", "call raw: connect: "},
-		{"HTTP: it breaks off", remote, "exit", background, "closed", "call exit: "},
-		{"HTTP: it breaks off in an event stream", remote, "break", background, "closed", "call break: the event stream ended without an answer"},
-		{"HTTP: it breaks off in its answer", remote, "cut", background, "closed", "call cut: unexpected EOF"},
-		{"HTTP: its limit", hurried(remote), "hang", background, "timed out", "no answer within 300ms"},
-		{"HTTP: the caller's deadline", remote, "hang", deadline, "deadline, timed out", "context deadline exceeded"},
+		{"it dies", of("raw"), "exit", "", "closed", "call exit: the connection is closed: the process ended"},
+		{"it dies, the caller has a deadline", of("raw"), "exit", "late", "closed", "the process ended"},
+		{"its limit", hurried(of("raw")), "hang", "", "timed out", "call hang: timed out: no answer within 300ms"},
+		{"the caller's deadline", of("raw"), "hang", "deadline", "deadline, timed out", "call hang: context deadline exceeded"},
+		{"the caller's deadline with a cause", of("raw"), "hang", "deadline, cause", "the caller's cause, timed out", "call hang: the step took too long"},
+		{"the caller gives up", of("raw"), "hang", "given up", "canceled", "context canceled"},
+		{"the caller gives up with a cause", of("raw"), "hang", "given up, cause", "canceled, the caller's cause", "call hang: the step took too long"},
+		{"no program", at(Settings{Name: "s", Command: "no-such-program"}), "raw", "", "not connected", `call raw: connect: the command "no-such-program" is not on the PATH`},
+		{"it dies at the start", of("crash"), "raw", "", "closed, not connected", "call raw: connect: the connection is closed: the process ended (exit status 3)"},
+		{"it does not come up", func(t *testing.T) Settings { s := lines(t, "s", "mute"); s.ConnectTimeout = short; return s }, "raw", "", "not connected, timed out", "call raw: connect: timed out: no connection within 300ms"},
+		{"it does not come up before the caller's deadline", of("mute"), "raw", "deadline", "deadline, not connected, timed out", "call raw: connect: context deadline exceeded"},
+		{"it does not come up within its limit", hurried(of("mute")), "raw", "", "not connected, timed out", "call raw: connect: timed out: no answer within 300ms"},
+		{"HTTP: nobody listens", at(Settings{Name: "s", URL: pipes.Nowhere}), "raw", "", "not connected", "call raw: connect: "},
+		{"HTTP: it breaks off", remote, "exit", "", "closed", "call exit: "},
+		{"HTTP: it breaks off in an event stream", remote, "break", "", "closed", "call break: the event stream ended without an answer"},
+		{"HTTP: it breaks off in its answer", remote, "cut", "", "closed", "call cut: unexpected EOF"},
+		{"HTTP: its limit", hurried(remote), "hang", "", "timed out", "no answer within 300ms"},
+		{"HTTP: the caller's deadline", remote, "hang", "deadline", "deadline, timed out", "context deadline exceeded"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				p := newPool(t, test.settings(t))
-				ctx, cancel := test.ctx(t.Context())
-				defer cancel()
+				var cause error
+				kind, caused := strings.CutSuffix(test.ends, ", cause")
+				if caused {
+					cause = over
+				}
+				ctx := t.Context()
+				switch within := map[string]time.Duration{"deadline": short, "late": time.Minute}[kind]; {
+				case within > 0:
+					limited, cancel := context.WithTimeoutCause(ctx, within, cause)
+					defer cancel()
+					ctx = limited
+				case kind == "given up":
+					ending, cancel := context.WithCancelCause(ctx)
+					time.AfterFunc(short, func() { cancel(cause) })
+					ctx = ending
+				}
 				_, err := p.Call(ctx, def("s", test.tool), &tool.Call{Arguments: json.RawMessage(`{}`)})
 				wantError(t, err, "s", nil)
 				var is []string

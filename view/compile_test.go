@@ -21,9 +21,7 @@ func TestAViewSeesWhatStandsUnderTheServer(t *testing.T) {
 		Tool: "a", Name: "first", Description: text("Base: {original}"),
 		Parameters: []Parameter{{Name: "p", Rename: "path", Description: text("Base: {original}")}, {Name: "q", Value: []byte(`1`)}},
 	}}}})
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
+	wantProblems(t, problems)
 	v := compiled(t, Settings{Name: "v", Tools: []UpstreamTools{{Name: "s", Tools: []Override{{
 		Tool: "a", Description: text("View: {original}"),
 		Parameters: []Parameter{{Name: "path", Rename: "skill", Description: text("View: {original}")}},
@@ -180,14 +178,10 @@ func TestLargeResultsAreKeptAsTheNearestSays(t *testing.T) {
 			prompt := defined(t, tool.KindPrompt, "s", `{"name":"p"}`)
 			base, problems := Base([]Upstream{{Server: "s", Listed: true, Tools: []*tool.Tool{a, prompt}}},
 				[]UpstreamTools{{Name: "s", Output: test.ofServer, Tools: []Override{{Tool: "a", Output: test.inBase}}}})
-			if len(problems) > 0 {
-				t.Fatal(problems)
-			}
+			wantProblems(t, problems)
 			s := Settings{IncludeAll: true, Tools: []UpstreamTools{{Name: "s", Output: test.ofView, Tools: []Override{{Tool: "a", Output: test.inView}}}}}
 			v, problems := Compile(s, base, keeper())
-			if len(problems) > 0 {
-				t.Fatal(problems)
-			}
+			wantProblems(t, problems)
 			u := v.Upstreams[0]
 			result, _ := u.Tools[0].Handler(context.Background(), &tool.Call{})
 			if test.want == 0 {
@@ -238,9 +232,7 @@ func TestWhatIsAroundATool(t *testing.T) {
 	}
 	u := Upstream{Server: "s", Listed: true, Tools: []*tool.Tool{withSchema(t, `{"properties":{"p":{},"h":{}},"required":["h"]}`)}}
 	v, problems := Compile(s, []Upstream{u}, env)
-	if len(problems) > 0 {
-		t.Fatal(problems)
-	}
+	wantProblems(t, problems)
 	result, err := v.Upstreams[0].Tools[0].Handler(context.Background(), &tool.Call{Name: "x", Arguments: json.RawMessage(`{"q":1,"h":4}`)})
 	const want = `{"kept":"1 2000 1h0m0s","of":{"content":[],"hooked":{"content":[],"structuredContent":{"p":2,"h":3}}}}`
 	if err != nil || string(result) != want {

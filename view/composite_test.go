@@ -78,6 +78,13 @@ func onlyTool(t testing.TB, tools []*tool.Tool, problems []Problem) *tool.Tool {
 	return tools[0]
 }
 
+// answerOf is what the only composite tool of a view answers.
+func answerOf(t testing.TB, s Settings, env Env) tool.Result {
+	t.Helper()
+	tools, problems := composites(s, env, nil)
+	return mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
+}
+
 func TestACompositeAnswersByStep(t *testing.T) {
 	env, _ := envOf(
 		upstreamTool(t, "kb.search", `{"readOnlyHint":true}`, echo),
@@ -129,8 +136,7 @@ func TestACompositeAnswersByStep(t *testing.T) {
 
 func TestACompositeFailsWhenAllStepsDo(t *testing.T) {
 	env, _ := envOf(upstreamTool(t, "a.t", `{}`, failing))
-	tools, problems := composites(everywhere(Step{Key: "one", Tool: "a.t"}, Step{Key: "two", Tool: "a.t"}), env, nil)
-	result := mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
+	result := answerOf(t, everywhere(Step{Key: "one", Tool: "a.t"}, Step{Key: "two", Tool: "a.t"}), env)
 	if want := `{"one":{"error":"no such repository"},"two":{"error":"no such repository"}}`; !result.Failed() || string(result.Value()) != want {
 		t.Errorf("%s", result)
 	}
@@ -140,8 +146,7 @@ func TestAStepCannotAskOrTakeItsTime(t *testing.T) {
 	env, _ := envOf(upstreamTool(t, "a.asks", `{}`, func(context.Context, *tool.Call) (tool.Result, error) {
 		return tool.Result(`{"resultType":"input_required","requests":{}}`), nil
 	}))
-	tools, problems := composites(everywhere(Step{Key: "one", Tool: "a.asks"}), env, nil)
-	result := mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
+	result := answerOf(t, everywhere(Step{Key: "one", Tool: "a.asks"}), env)
 	if !result.Failed() || !strings.Contains(said(result), "it answered with a question or a task") {
 		t.Errorf("%s", result)
 	}
@@ -156,8 +161,7 @@ func TestTheFirstFailureIsFatalWhereItIsToBe(t *testing.T) {
 	env, _ := envOf(upstreamTool(t, "a.waits", `{}`, waiting), upstreamTool(t, "a.fails", `{}`, failing))
 	s := everywhere(Step{Key: "slow", Tool: "a.waits"}, Step{Key: "bad", Tool: "a.fails"}, Step{Key: "slow too", Tool: "a.waits"})
 	s.Composites[0].FailFast = true
-	tools, problems := composites(s, env, nil)
-	result := mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
+	result := answerOf(t, s, env)
 	if !result.Failed() || said(result) != "step bad failed: no such repository" {
 		t.Errorf("%s", result)
 	}
@@ -167,8 +171,7 @@ func TestEveryStepHasItsDeadline(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		env, _ := envOf(upstreamTool(t, "a.waits", `{}`, waiting), upstreamTool(t, "a.echoes", `{}`, echo))
 		s := everywhere(Step{Key: "slow", Tool: "a.waits", Timeout: 20 * time.Millisecond}, Step{Key: "good", Tool: "a.echoes"})
-		tools, problems := composites(s, env, nil)
-		result := mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
+		result := answerOf(t, s, env)
 		if want := `{"slow":{"error":"no answer within 20ms"},"good":{}}`; string(result.Value()) != want {
 			t.Errorf("%s, want %s", result.Value(), want)
 		}
@@ -211,8 +214,7 @@ func TestStepsRunAtOnceUpToABound(t *testing.T) {
 		}
 		s := everywhere(steps...)
 		s.Composites[0].Concurrency = 3
-		tools, problems := composites(s, env, nil)
-		mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)})
+		answerOf(t, s, env)
 	})
 }
 
@@ -316,8 +318,6 @@ func TestAStepWhoseToolIsNotThere(t *testing.T) {
 	}
 }
 
-// Composite and custom tools call tools of servers. Whoever names one of the view's
-// own is told so, and not that a server is missing.
 // A step may name a tool as the view does. Hooks and the server see the same call as
 // with server.tool, and a name of the view's own tool is never another's.
 func TestAStepNamesAToolAsTheViewDoes(t *testing.T) {
@@ -350,6 +350,8 @@ func TestAStepNamesAToolAsTheViewDoes(t *testing.T) {
 	}
 }
 
+// Composite and custom tools call tools of servers. Whoever names one of the view's
+// own is told so, and not that a server is missing.
 func TestOwnToolsAreNotSteps(t *testing.T) {
 	for _, name := range []string{"other", "unified.other"} {
 		s := everywhere(Step{Key: "a", Tool: name, At: Place{Line: 7, Column: 3}})

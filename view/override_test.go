@@ -34,9 +34,7 @@ func TestOverridesChangeWhatTheySayAndNoOtherByte(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			before := defined(t, tool.KindTool, "s", test.raw)
 			after, problems := test.by.apply(before)
-			if len(problems) > 0 {
-				t.Fatal(problems)
-			}
+			wantProblems(t, problems)
 			def := after.Def
 			if string(def.Raw) != test.want {
 				t.Errorf("got  %s\nwant %s", def.Raw, test.want)

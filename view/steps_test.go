@@ -78,8 +78,7 @@ func TestStepsThatCannotTakeResultsAreTold(t *testing.T) {
 func TestAStepThatWaitsEndsWithTheOthers(t *testing.T) {
 	s := everywhere(Step{Key: "second", Tool: "a.echo", Args: []byte(`{"x":"{steps.first}"}`)}, Step{Key: "first", Tool: "a.fails"})
 	s.Composites[0].FailFast = true
-	tools, problems := composites(s, stepEnv(t), nil)
-	if got := said(mustCall(t, onlyTool(t, tools, problems).Handler, &tool.Call{Arguments: json.RawMessage(`{"query":"q"}`)})); got != "step first failed: no such repository" {
+	if got := said(answerOf(t, s, stepEnv(t))); got != "step first failed: no such repository" {
 		t.Errorf("%s", got)
 	}
 }

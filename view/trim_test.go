@@ -72,9 +72,7 @@ func TestDescriptionsAreTrimmedAsTheNearestSays(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			own := defined(t, tool.KindTool, "s", raw)
 			base, problems := Base([]Upstream{{Server: "s", Listed: true, Tools: []*tool.Tool{own}}}, []UpstreamTools{{Name: "s", Trim: test.server}})
-			if len(problems) > 0 {
-				t.Fatal(problems)
-			}
+			wantProblems(t, problems)
 			got := compiled(t, Settings{Name: "v", IncludeAll: true, Trim: test.view}, base...).Upstreams[0].Tools[0]
 			if string(got.Def.Raw) != test.want {
 				t.Errorf("listed %s\nwant %s", got.Def.Raw, test.want)

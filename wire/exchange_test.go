@@ -27,18 +27,28 @@ func inbound(t testing.TB, message string) *Inbound {
 
 func TestReadLine(t *testing.T) {
 	long := strings.Repeat("x", 200<<10)
-	r := bufio.NewReaderSize(strings.NewReader("one\r\n\n"+long+"\ntwo\nlast"), 16)
+	r := bufio.NewReaderSize(strings.NewReader("one\r\n\n"+long+"\n"+long[:1023]+"\n"+long[:1024]+"\ntwo\nlast"), 16)
 	for _, want := range []struct {
 		line string
 		err  error
-	}{{"one", nil}, {"", nil}, {"", ErrLineTooLong}, {"two", nil}, {"last", nil}, {"", io.EOF}} {
+	}{{"one", nil}, {"", nil}, {"", ErrLineTooLong}, {long[:1023], nil}, {"", ErrLineTooLong}, {"two", nil}, {"last", nil}, {"", io.EOF}} {
 		line, head, err := ReadLine(r, 1024)
 		if string(line) != want.line || !errors.Is(err, want.err) {
 			t.Errorf("ReadLine() = %.20q, %v; want %q, %v", line, err, want.line, want.err)
 		}
-		if tooLong := errors.Is(err, ErrLineTooLong); tooLong && string(head) != long[:headLength] || !tooLong && head != nil {
+		if tooLong := errors.Is(err, ErrLineTooLong); tooLong && string(head) != long[:512] || !tooLong && head != nil {
 			t.Errorf("the head is %.20q of %d bytes", head, len(head))
 		}
+	}
+}
+
+func TestTheHeadOfALineIsNoLongerThanTheLine(t *testing.T) {
+	r := bufio.NewReader(strings.NewReader("0123456789\nnext\n"))
+	if line, head, err := ReadLine(r, 10); line != nil || string(head) != "0123456789\n" || !errors.Is(err, ErrLineTooLong) {
+		t.Errorf("%q, %q, %v", line, head, err)
+	}
+	if line, _, err := ReadLine(r, 10); string(line) != "next" || err != nil {
+		t.Errorf("%q, %v", line, err)
 	}
 }
 

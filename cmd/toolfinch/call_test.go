@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -31,9 +32,7 @@ func TestResultsArePrintedForPeople(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
-			if err := printResult(&out, tool.Result(test.result)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, printResult(&out, tool.Result(test.result)))
 			if out.String() != test.want {
 				t.Errorf("got\n%s\nwant\n%s", out.String(), test.want)
 			}

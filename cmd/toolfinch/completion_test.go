@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -19,33 +20,23 @@ import (
 func BenchmarkCompletion(b *testing.B) {
 	dir := b.TempDir()
 	config := "mcp_servers:\n"
-	db, err := store.Open(context.Background(), filepath.Join(dir, "data"), slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
+	db := must.Get(store.Open(context.Background(), filepath.Join(dir, "data"), slog.New(slog.DiscardHandler)))(b)
 	for s := range 10 {
 		name := fmt.Sprintf("server%d", s)
 		config += fmt.Sprintf("  %s: {command: no-such-program}\n", name)
 		var defs []*tool.Def
 		for t := range 500 {
-			def, err := tool.ParseDef(name, fmt.Appendf(nil,
-				`{"name":"tool%d","description":"%s","inputSchema":{"type":"object","properties":{"query":{"type":"string"}}}}`, t, strings.Repeat("What it does. ", 50)))
-			if err != nil {
-				b.Fatal(err)
-			}
+			def := must.Get(tool.ParseDef(name, fmt.Appendf(nil,
+				`{"name":"tool%d","description":"%s","inputSchema":{"type":"object","properties":{"query":{"type":"string"}}}}`, t, strings.Repeat("What it does. ", 50))))(b)
 			defs = append(defs, def)
 		}
 		if _, err := db.PutServer(context.Background(), store.Upstream{Name: name}, defs, nil); err != nil {
 			b.Fatal(err)
 		}
 	}
-	if err := db.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, db.Close())
 	file := filepath.Join(dir, "toolfinch.yaml")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, os.WriteFile(file, []byte(config), 0o600))
 	b.Setenv("MCPPROXY_DATA_DIR", filepath.Join(dir, "data"))
 	for b.Loop() {
 		var out strings.Builder

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"toolfinch/configs"
+	"toolfinch/internal/must"
 )
 
 // Every configuration of views that README.md, docs/views.md, docs/hooks.md,
@@ -36,10 +37,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 		shown["README.md"] = append(shown["README.md"], strings.ReplaceAll("\n"+block, "\n    ", "\n"))
 	}
 	const examples = "../../view/testdata/examples"
-	files, err := os.ReadDir(examples)
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(os.ReadDir(examples))(t)
 	dir := t.TempDir()
 	commented := regexp.MustCompile(`(?m)(?:^#   .*\n)+`)
 	for _, file := range files {
@@ -48,12 +46,8 @@ func TestDocumentedConfigurations(t *testing.T) {
 			shown[file.Name()] = append(shown[file.Name()], strings.ReplaceAll("\n"+block, "\n#   ", "\n"))
 		}
 		for _, name := range []string{file.Name(), filepath.Join("hooks", file.Name())} { // named either way
-			if err := os.MkdirAll(filepath.Join(dir, "hooks"), 0o700); err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.MkdirAll(filepath.Join(dir, "hooks"), 0o700))
+			must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
 		}
 	}
 	if len(shown) < 10 || len(shown["README.md"]) == 0 || len(shown["views.md"]) < 5 || len(shown["hooks.md"]) < 2 || len(shown["gating.md"]) < 2 {
@@ -65,9 +59,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 				block = servers + block
 			}
 			path := filepath.Join(dir, "toolfinch.yaml")
-			if err := os.WriteFile(path, []byte(block), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(block), 0o600))
 			config, err := configs.Load(configs.Options{Path: path, Env: func(name string) (string, bool) {
 				return "set", name == "GITHUB_TOKEN" || name == "HOME"
 			}})
@@ -85,9 +77,6 @@ func TestDocumentedConfigurations(t *testing.T) {
 // lines is a text file with the line ends of this program.
 func lines(t *testing.T, path string) string {
 	t.Helper()
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	return strings.ReplaceAll(string(text), "\r\n", "\n")
 }

@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/printable"
 )
 
@@ -36,9 +37,7 @@ func TestCharactersThatNobodySeesAreShown(t *testing.T) {
 func TestTheConsoleKeepsJSONTheSameValue(t *testing.T) {
 	var out strings.Builder
 	c := &console{w: &out}
-	if err := printJSON(c, map[string]string{unseen: "a < b " + unseen}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, printJSON(c, map[string]string{unseen: "a < b " + unseen}))
 	var got map[string]string
 	if err := json.Unmarshal([]byte(out.String()), &got); err != nil || got[unseen] != "a < b "+unseen || strings.ContainsFunc(strings.ReplaceAll(out.String(), "\n", ""), printable.Hidden) {
 		t.Errorf("%s, %v", out.String(), err)
@@ -66,9 +65,7 @@ func TestALongNameMakesNoWideTable(t *testing.T) {
 	long.add("y", strings.Repeat("z", 10_000), "nothing")
 	for _, columns := range []int{0, 100, 20} {
 		var out strings.Builder
-		if err := long.printOn(&out, screen{terminal: columns > 0, columns: columns}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, long.printOn(&out, screen{terminal: columns > 0, columns: columns}))
 		most := max(columns, 2*minCell+2*gap+minLast)
 		if columns == 0 {
 			most = 3 * maxCell

@@ -15,46 +15,33 @@ import (
 	"unicode"
 
 	"toolfinch/configs"
+	"toolfinch/internal/must"
 )
 
 // The README's configuration loads, and every command that the documentation
 // names exists with the flags it shows.
 func TestDocumentation(t *testing.T) {
-	readme, err := os.ReadFile("../../README.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	readme := must.Get(os.ReadFile("../../README.md"))(t)
 	_, block, _ := strings.Cut(string(readme), "<<'EOF'\n")
 	block, _, ok := strings.Cut(block, "\n    EOF\n")
 	if !ok {
 		t.Fatal("README.md has no configuration")
 	}
 	path := filepath.Join(t.TempDir(), "toolfinch.yaml")
-	if err := os.WriteFile(path, []byte(strings.ReplaceAll("\n"+block, "\n    ", "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
-	config, err := configs.Load(configs.Options{Path: path, Env: func(name string) (string, bool) {
+	must.Do(t, os.WriteFile(path, []byte(strings.ReplaceAll("\n"+block, "\n    ", "\n")), 0o600))
+	config := must.Get(configs.Load(configs.Options{Path: path, Env: func(name string) (string, bool) {
 		return "set", name == "GITHUB_TOKEN" || name == "HOME"
-	}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}}))(t)
 	if len(config.Servers) != 2 || len(config.Warnings) != 0 {
 		t.Errorf("servers %v, warnings %v", config.Servers, config.Warnings)
 	}
 
 	root := newRoot("")
-	docs, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := must.Get(filepath.Glob("../../docs/*.md"))(t)
 	command := regexp.MustCompile("(?m)(?:^ {4}|^[$#] |`)(?:go run ./cmd/)?toolfinch ([a-z][a-z-]*)([^`#|\n]*)")
 	found := 0
 	for _, doc := range append(docs, "../../README.md", "../../CONTRIBUTING.md") {
-		text, err := os.ReadFile(doc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(doc))(t)
 		for _, match := range command.FindAllStringSubmatch(string(text), -1) {
 			found++
 			cmd, _, err := root.Find(append([]string{match[1]}, strings.Fields(match[2])...)) // or a command below it
@@ -83,10 +70,7 @@ func TestDocumentation(t *testing.T) {
 // that are there.
 func TestDocumentationIsLinked(t *testing.T) {
 	const index = "../../docs/README.md"
-	docs, err := filepath.Glob("../../docs/*.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	docs := must.Get(filepath.Glob("../../docs/*.md"))(t)
 	text := lines(t, index)
 	for _, doc := range docs {
 		if n := strings.Count(text, "]("+filepath.Base(doc)+")"); doc != index && n != 1 {
@@ -135,7 +119,7 @@ func headings(text string) (anchors []string) {
 // capitals stand for what differs.
 func TestTroubleshootingQuotesTheProgram(t *testing.T) {
 	var said []string
-	err := filepath.WalkDir("../..", func(file string, d fs.DirEntry, err error) error {
+	must.Do(t, filepath.WalkDir("../..", func(file string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
@@ -157,10 +141,7 @@ func TestTroubleshootingQuotesTheProgram(t *testing.T) {
 			return true
 		})
 		return nil
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
+	}))
 	quoted := regexp.MustCompile("(?m)^(?:\\| |\\* )`([^`]+)`(?: \\||: |,)")
 	differs := regexp.MustCompile(`\.\.\.|\b[A-Z]\b|"[a-z]+"|\d+|[()]`)
 	found := 0

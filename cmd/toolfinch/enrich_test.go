@@ -15,6 +15,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -56,21 +57,13 @@ func enrichHome(t *testing.T, m *chatModel, tools ...string) (flags []string) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
 	text := "mcp_servers:\n  shop: {command: none}\nembedder: BM25\nopenai_api_key: key-of-test\nopenai_base_url: " + server.URL + "/v1\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(config, []byte(text), 0o600))
 	data := filepath.Join(dir, "data")
-	db, err := store.Open(t.Context(), data, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(store.Open(t.Context(), data, slog.New(slog.DiscardHandler)))(t)
 	defer db.Close()
 	var defs []*tool.Def
 	for _, name := range tools {
-		def, err := tool.ParseDef("shop", []byte(`{"name":"`+name+`","description":"Does `+name+`.","inputSchema":{"type":"object"}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		def := must.Get(tool.ParseDef("shop", []byte(`{"name":"`+name+`","description":"Does `+name+`.","inputSchema":{"type":"object"}}`)))(t)
 		defs = append(defs, def)
 	}
 	if _, err := db.PutServer(t.Context(), store.Upstream{Name: "shop"}, defs, nil); err != nil {

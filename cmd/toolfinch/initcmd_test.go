@@ -6,6 +6,7 @@ import (
 	"path/filepath"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/rawjson"
 	"toolfinch/script"
 )
@@ -14,24 +15,13 @@ import (
 // are hidden wherever they stand, and what has none is left alone.
 func TestTheExampleOfHooksRuns(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "example.star")
-	if err := os.WriteFile(path, []byte(hooksExample), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(hooksExample), 0o600))
 	silent := func(string) {}
-	program, err := script.Load(path, nil, silent)
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(script.Load(path, nil, silent))(t)
 	call := func(name string, args ...json.RawMessage) json.RawMessage {
 		t.Helper()
-		f, err := program.Function(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		result, err := f.Call(t.Context(), &script.Info{View: "default", Tool: "read_file"}, nil, script.Limits{}, silent, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		f := must.Get(program.Function(name))(t)
+		result := must.Get(f.Call(t.Context(), &script.Info{View: "default", Tool: "read_file"}, nil, script.Limits{}, silent, args...))(t)
 		return result
 	}
 	args := json.RawMessage(`{"n":9007199254740993}`)

@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -19,15 +20,9 @@ import (
 func TestLearnedIsListedAndForgotten(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
-	err := os.WriteFile(config, []byte("learn: true\nmcp_servers:\n  clock: {command: none}\n"), 0o600)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(config, []byte("learn: true\nmcp_servers:\n  clock: {command: none}\n"), 0o600))
 	data := filepath.Join(dir, "data")
-	db, err := store.Open(t.Context(), data, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(store.Open(t.Context(), data, slog.New(slog.DiscardHandler)))(t)
 	defer db.Close() // it stays open, as that of a running proxy
 	now := time.Now()
 	for _, use := range []store.LearnedUse{
@@ -35,9 +30,7 @@ func TestLearnedIsListedAndForgotten(t *testing.T) {
 		{Query: "What time is it in <Oslo>", Tool: tool.ID{Server: "clock", Name: "convert"}, Count: 3, At: now},
 		{Query: "add 2 and 3", Tool: tool.ID{Server: "math", Name: "add"}, Count: 0.25, At: now},
 	} {
-		if err := db.Usage().PutLearned(t.Context(), use); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.Usage().PutLearned(t.Context(), use))
 	}
 	toolfinch := func(args ...string) string {
 		t.Helper()

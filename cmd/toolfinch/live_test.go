@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/web"
 )
 
@@ -26,9 +27,7 @@ func TestTheSocketIsPrivateFromTheStart(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer os.RemoveAll(dir)
-	if err := os.Chmod(dir, 0o777); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Chmod(dir, 0o777))
 	ctx, end := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() {
@@ -42,10 +41,7 @@ func TestTheSocketIsPrivateFromTheStart(t *testing.T) {
 		}
 	})
 	for i := range 100 {
-		listener, err := listenPrivately(filepath.Join(dir, fmt.Sprint(liveName, i)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := must.Get(listenPrivately(filepath.Join(dir, fmt.Sprint(liveName, i))))(t)
 		defer listener.Close()
 	}
 	end()
@@ -54,10 +50,7 @@ func TestTheSocketIsPrivateFromTheStart(t *testing.T) {
 
 // A toolfinch answers at its socket while it runs, and leaves nothing in the folder.
 func TestASocketGoesWithItsProcess(t *testing.T) {
-	dir, err := os.MkdirTemp("", "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(os.MkdirTemp("", ""))(t)
 	defer os.RemoveAll(dir)
 	ctx, end := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
@@ -73,10 +66,7 @@ func TestASocketGoesWithItsProcess(t *testing.T) {
 	})
 	// What crashed ones have left hides it only until it is removed.
 	for i := range 3 * maxLive {
-		listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, fmt.Sprint(liveName, "0", i)), Net: "unix"})
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, fmt.Sprint(liveName, "0", i)), Net: "unix"}))(t)
 		listener.SetUnlinkOnClose(false)
 		listener.Close()
 	}

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // Pages of the program's file are given back, too, and come again.
@@ -19,17 +21,11 @@ func TestGiveBack(t *testing.T) {
 // mappedFiles is how many kB of files are in the process's memory.
 func mappedFiles(t *testing.T) int {
 	t.Helper()
-	text, err := os.ReadFile("/proc/self/status")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("/proc/self/status"))(t)
 	_, rest, found := strings.Cut(string(text), "RssFile:")
 	if !found {
 		t.Skip("the kernel does not count them")
 	}
-	kB, err := strconv.Atoi(strings.Fields(rest)[0])
-	if err != nil {
-		t.Fatal(err)
-	}
+	kB := must.Get(strconv.Atoi(strings.Fields(rest)[0]))(t)
 	return kB
 }

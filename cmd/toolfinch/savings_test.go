@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/store"
 )
 
@@ -19,19 +20,14 @@ func savingsHome(t *testing.T) (flags []string, data string) {
 	t.Helper()
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
-	if err := os.WriteFile(config, []byte("mcp_servers:\n  clock: {command: none}\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(config, []byte("mcp_servers:\n  clock: {command: none}\n"), 0o600))
 	data = filepath.Join(dir, "data")
 	return []string{"--config", config, "--data-dir", data}, data
 }
 
 func TestSavingsArePrinted(t *testing.T) {
 	flags, data := savingsHome(t)
-	db, err := store.Open(t.Context(), data, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(store.Open(t.Context(), data, slog.New(slog.DiscardHandler)))(t)
 	defer db.Close() // it stays open, as that of a running proxy
 	day := func(ago int) string { return time.Now().UTC().AddDate(0, 0, -ago).Format(time.DateOnly) }
 	for ago, all := range map[int][]store.Savings{
@@ -43,9 +39,7 @@ func TestSavingsArePrinted(t *testing.T) {
 			AllSteps: 3_000, AllListed: 2_500_000, AllCached: 4_000_000}},
 		40: {{View: "default", Sessions: 7, AllListed: 7}},
 	} {
-		if err := db.Usage().AddSavings(t.Context(), day(ago), all); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.Usage().AddSavings(t.Context(), day(ago), all))
 	}
 	printed := func(args ...string) (stdout, stderr string) {
 		t.Helper()
@@ -97,9 +91,7 @@ not seen: an agent's own prompt and messages, which 9 steps more and each change
 		Savings []map[string]any
 		Total   map[string]any
 	}
-	if err := json.Unmarshal([]byte(savings("--json", "--since", "3d")), &got); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(savings("--json", "--since", "3d")), &got))
 	if got.Since != day(2) || len(got.Savings) != 2 {
 		t.Fatalf("got %+v", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 )
@@ -52,10 +53,7 @@ func TestDeprecated(t *testing.T) {
 		`{"name": "t", "description": "Lists deprecated packages and their successors."}`:              false,
 		`{"name": "t", "description": "Marks a version as deprecated."}`:                               false,
 	} {
-		def, err := tool.ParseDef("s", []byte(definition))
-		if err != nil {
-			t.Fatal(err)
-		}
+		def := must.Get(tool.ParseDef("s", []byte(definition)))(t)
 		if deprecated(def) != want {
 			t.Errorf("deprecated is %t of %s", !want, definition)
 		}

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/trust"
 	"toolfinch/web"
 )
@@ -73,9 +74,7 @@ func TestStatusText(t *testing.T) {
 		golden := filepath.Join("../../testdata/golden", name)
 		got := strings.NewReplacer("\x1b", "ESC", "\r", "").Replace(string(text))
 		if *update {
-			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(golden, []byte(got), 0o644))
 		}
 		if want := lines(t, golden); got != want {
 			t.Errorf("%s is not what is shown:\n%s", golden, got)
@@ -116,9 +115,7 @@ func TestStatusAtAURL(t *testing.T) {
 	}))
 	defer server.Close()
 	key := filepath.Join(t.TempDir(), "key")
-	if err := os.WriteFile(key, []byte("s3cr3t\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(key, []byte("s3cr3t\n"), 0o600))
 	t.Setenv("STATUS_KEY", "s3cr3t")
 	t.Setenv("STATUS_BAD_KEY", "two words")
 	for _, test := range []struct {
@@ -158,9 +155,7 @@ func TestAProcessThatDoesNotAnswer(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
 	for _, file := range []string{config, filepath.Join(dir, liveName+"file")} {
-		if err := os.WriteFile(file, []byte("data_dir: .\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte("data_dir: .\n"), 0o600))
 	}
 	listener, err := net.Listen("unix", filepath.Join(dir, liveName+"hangs_up"))
 	if err != nil {

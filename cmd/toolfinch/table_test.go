@@ -3,6 +3,8 @@ package main
 import (
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 func TestTablesAreAlignedAndCutOnTerminalsOnly(t *testing.T) {
@@ -38,9 +40,7 @@ func TestTablesAreAlignedAndCutOnTerminalsOnly(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			var out strings.Builder
-			if err := test.table.printOn(&out, test.on); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, test.table.printOn(&out, test.on))
 			if out.String() != test.want {
 				t.Errorf("got\n%q\nwant\n%q", out.String(), test.want)
 			}

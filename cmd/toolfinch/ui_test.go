@@ -6,6 +6,8 @@ import (
 	"os"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // Where command lines are for everybody, what a browser opens is a file that its user alone
@@ -13,14 +15,8 @@ import (
 func TestAFileLeadsToALink(t *testing.T) {
 	dir := t.TempDir()
 	for _, link := range []string{"http://127.0.0.1:1/ui/login?link=A", "http://127.0.0.1:1/ui/login?link=B&x=\"><script>"} {
-		file, err := leadingTo(dir, link)
-		if err != nil {
-			t.Fatal(err)
-		}
-		text, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(leadingTo(dir, link))(t)
+		text := must.Get(os.ReadFile(file))(t)
 		info, err := os.Stat(file)
 		if err != nil || info.Mode().Perm() != 0o600 {
 			t.Errorf("the file has the mode %v (%v)", info.Mode(), err)

@@ -105,7 +105,7 @@ func (f *finder) visit(n ast.Node) bool {
 	case *ast.ImportSpec, *ast.FuncType, *ast.ArrayType:
 		return false
 	case *ast.IfStmt:
-		if n.Init == nil && n.Else == nil && len(n.Body.List) > 0 {
+		if n.Init == nil && n.Else == nil && slices.ContainsFunc(n.Body.List, func(s ast.Stmt) bool { return !isLog(s) }) {
 			f.add("if-body", n.Body, "{}")
 		}
 		if b, ok := n.Cond.(*ast.BinaryExpr); !ok || mistaken[b.Op].kind != "negate" {
@@ -126,8 +126,10 @@ func (f *finder) visit(n ast.Node) bool {
 	case *ast.ReturnStmt:
 		f.zero(n)
 	case *ast.CallExpr:
+		if isLog(n) || f.text(n.Fun) == "make" { // capacities change nothing
+			return false
+		}
 		f.swap(n)
-		return !isLog(n)
 	case *ast.AssignStmt:
 		if n.Tok != token.DEFINE {
 			f.add("drop-assignment", n, "")
@@ -141,7 +143,7 @@ func (f *finder) visit(n ast.Node) bool {
 		}
 		return false
 	case *ast.ExprStmt:
-		if c, ok := n.X.(*ast.CallExpr); ok && !isLog(c) {
+		if !isLog(n) {
 			f.add("drop-call", n, "")
 		}
 	case *ast.DeferStmt:
@@ -159,7 +161,9 @@ func (f *finder) zero(n *ast.ReturnStmt) {
 	for _, field := range f.typ.Results.List {
 		zeros = append(zeros, slices.Repeat([]string{"*new(" + f.text(field.Type) + ")"}, max(1, len(field.Names)))...)
 	}
-	isZero := func(e ast.Expr) bool { return slices.Contains([]string{"nil", "false", "0", `""`}, f.text(e)) }
+	isZero := func(e ast.Expr) bool {
+		return slices.Contains([]string{"nil", "false", "0", `""`}, f.text(e)) || strings.HasSuffix(f.text(e), "{}")
+	}
 	if slices.ContainsFunc(n.Results, func(e ast.Expr) bool { return !isZero(e) }) {
 		f.add("return-zero", n, "return "+strings.Join(zeros, ", "))
 	}
@@ -167,7 +171,7 @@ func (f *finder) zero(n *ast.ReturnStmt) {
 
 // swap exchanges two arguments that stand side by side.
 func (f *finder) swap(n *ast.CallExpr) {
-	if fn := f.text(n.Fun); fn == "min" || fn == "max" || isLog(n) {
+	if slices.Contains([]string{"min", "max", "strings.EqualFold", "bytes.Equal"}, f.text(n.Fun)) {
 		return
 	}
 	for i := 1; i < len(n.Args); i++ {
@@ -198,13 +202,18 @@ func (f *finder) replace(kind string, from, to token.Pos, text string) {
 }
 
 // isLog reports whether a call writes a log line or panics: neither is a promise.
-func isLog(c *ast.CallExpr) bool {
+func isLog(n ast.Node) bool {
+	if s, ok := n.(*ast.ExprStmt); ok {
+		n = s.X
+	}
 	name := ""
-	switch fn := c.Fun.(type) {
-	case *ast.SelectorExpr:
-		name = fn.Sel.Name
-	case *ast.Ident:
-		name = fn.Name
+	if c, ok := n.(*ast.CallExpr); ok {
+		switch fn := c.Fun.(type) {
+		case *ast.SelectorExpr:
+			name = fn.Sel.Name
+		case *ast.Ident:
+			name = fn.Name
+		}
 	}
 	return slices.Contains([]string{"Debug", "Info", "Warn", "Error", "panic"}, strings.TrimSuffix(name, "Context"))
 }

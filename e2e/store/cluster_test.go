@@ -33,7 +33,7 @@ func TestACluster(t *testing.T) {
 				}
 			}
 			got, err := store.Examine(t.Context(), at)
-			must(t, err)
+			Must(t, err)
 			if said := strings.Join(got.Wrong, "\n"); (said == "") != (want == "") || !strings.Contains(said, want) {
 				t.Errorf("examined: %+v", got)
 			}
@@ -44,7 +44,7 @@ func TestACluster(t *testing.T) {
 			} {
 				s, err := open()
 				if right(name, err); err == nil {
-					must(t, s.Close())
+					Must(t, s.Close())
 				}
 			}
 			if want == "" {
@@ -52,7 +52,7 @@ func TestACluster(t *testing.T) {
 			}
 			// What toolfinch sets for its connections is not left to others.
 			conn, err := pgx.Connect(t.Context(), with(at, "default_query_exec_mode", "simple_protocol"))
-			must(t, err)
+			Must(t, err)
 			defer conn.Close(t.Context())
 			var readOnly string
 			if err := conn.QueryRow(t.Context(), `SHOW default_transaction_read_only`).Scan(&readOnly); err != nil || readOnly != "off" {
@@ -66,7 +66,7 @@ func TestACluster(t *testing.T) {
 		return err
 	}
 	snapshot := filepath.Join(t.TempDir(), "folder", "snapshot.db")
-	must(t, s.Snapshot(t.Context(), snapshot))
+	Must(t, s.Snapshot(t.Context(), snapshot))
 	for name, fault := range map[string]struct{ begin, end func(testing.TB) }{
 		"stopped": {cluster.Stop, cluster.Run},
 		"paused":  {cluster.Pause, cluster.Resume},
@@ -108,9 +108,9 @@ func TestACluster(t *testing.T) {
 func standsIn(t *testing.T, at, snapshot string) {
 	t.Helper()
 	s, err := store.OpenOr(t.Context(), with(at, "connect_timeout", "3"), snapshot, quiet)
-	must(t, err)
+	Must(t, err)
 	defer s.Close()
-	wantIDs(t, s, "a.x", "a.y", "b.z")
+	WantIDs(t, s, "a.x", "a.y", "b.z")
 	var away *store.Away
 	if err := s.Pins().Approve(t.Context(), nil, ""); !errors.As(err, &away) || away.Snapshot.IsZero() || !strings.Contains(away.Error(), "snapshot") {
 		t.Errorf("a write: %v", err)

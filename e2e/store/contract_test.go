@@ -10,7 +10,6 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -33,7 +32,7 @@ func TestPostgreSQLKeepsTheContract(t *testing.T) {
 	if got, err := store.Examine(t.Context(), at); err != nil || got.Known || len(got.Wrong) > 0 {
 		t.Errorf("an empty database: %+v, %v", got, err)
 	}
-	must(t, Open(t, at).Close())
+	Must(t, Open(t, at).Close())
 	migrated := pg
 	migrated.Empty = func(t testing.TB) string { return postgres.Copy(t, at) }
 	Run(t, migrated)
@@ -41,30 +40,8 @@ func TestPostgreSQLKeepsTheContract(t *testing.T) {
 
 func BenchmarkPostgreSQL(b *testing.B) { Benchmark(b, pg) }
 
-func must(t testing.TB, errs ...error) {
-	t.Helper()
-	if err := errors.Join(errs...); err != nil {
-		t.Fatal(err)
-	}
-}
-
-// execute runs SQL on a database, past the store.
-func execute(t testing.TB, at, statements string) {
-	t.Helper()
-	db := pg.Open(t, at)
-	_, err := db.Exec(statements)
-	must(t, err, db.Close())
-}
-
 // with returns a URL with another setting.
 func with(at, name, value string) string { return at + "&" + url.Values{name: {value}}.Encode() }
-
-func wantIDs(t testing.TB, s *store.Store, want ...string) {
-	t.Helper()
-	if got := IDs(t, s); !slices.Equal(got, want) {
-		t.Errorf("stored are %v, want %v", got, want)
-	}
-}
 
 // Through PostgreSQL and back, a store is what it was.
 func TestCopy(t *testing.T) {
@@ -73,9 +50,9 @@ func TestCopy(t *testing.T) {
 	Fill(t, source)
 	for _, replace := range []bool{false, true} {
 		_, err := store.Copy(t.Context(), source, middle, replace)
-		must(t, err)
+		Must(t, err)
 		copied, err := store.Copy(t.Context(), middle, target, replace)
-		must(t, err)
+		Must(t, err)
 		want := Contents(t, sqlite.Open(t, there), copied)
 		if got := Contents(t, sqlite.Open(t, here), copied); !reflect.DeepEqual(got, want) {
 			t.Errorf("got  %v\nwant %v", got, want)
@@ -86,7 +63,7 @@ func TestCopy(t *testing.T) {
 	}
 	Works(t, middle) // numbers go on after those that were copied
 	// A newer version may add columns while an older one runs beside it.
-	execute(t, between, `ALTER TABLE tools ADD COLUMN later TEXT NOT NULL DEFAULT ''`)
+	pg.Exec(t, between, `ALTER TABLE tools ADD COLUMN later TEXT NOT NULL DEFAULT ''`)
 	middle = Open(t, between)
 	if _, err := store.Copy(t.Context(), middle, target, true); err == nil || !strings.Contains(err.Error(), "tools: a newer toolfinch has added later") {
 		t.Errorf("it is copied without what this version does not know: %v", err)
@@ -99,7 +76,7 @@ func TestCopy(t *testing.T) {
 // A database of each version that ever was, with a row in each of its tables, becomes the newest one, which has the rows.
 func TestEveryVersionIsMigratedWithWhatIsInIt(t *testing.T) {
 	names, err := filepath.Glob("../../store/migrations/postgres/*.sql")
-	must(t, err)
+	Must(t, err)
 	for version := 1; version < len(names); version++ {
 		at := postgres.Start(t)
 		db := pg.Open(t, at)
@@ -107,20 +84,20 @@ func TestEveryVersionIsMigratedWithWhatIsInIt(t *testing.T) {
 			INSERT INTO schema_versions (version_id, is_applied) SELECT n, TRUE FROM generate_series(0, ` + fmt.Sprint(version) + `) n`)
 		for _, name := range names[:version] {
 			text, readErr := os.ReadFile(name)
-			must(t, err, readErr)
+			Must(t, err, readErr)
 			_, err = db.Exec(string(text))
 		}
-		must(t, err)
+		Must(t, err)
 		db.SetMaxOpenConns(1)
 		_, err = db.Exec(`SET session_replication_role = replica`) // no reference is checked
-		must(t, err)
+		Must(t, err)
 		had := Furnish(t, db, `SELECT table_name, column_name, data_type FROM information_schema.columns
 			WHERE table_schema = current_schema() AND table_name NOT IN ('schema_versions', 'compatible') ORDER BY table_name, ordinal_position`)
 		s := Open(t, at)
 		for table, row := range had {
 			WantRow(t, db, table, row)
 		}
-		must(t, s.Close(), db.Close())
+		Must(t, s.Close(), db.Close())
 	}
 }
 
@@ -146,7 +123,7 @@ func TestProgramsMigrateAtOnce(t *testing.T) {
 func TestAMigrationIsTriedAgain(t *testing.T) {
 	at := postgres.Start(t)
 	Open(t, at)
-	execute(t, at, `DELETE FROM schema_versions WHERE version_id = 5; ALTER TABLE segments DROP COLUMN seen_on;
+	pg.Exec(t, at, `DELETE FROM schema_versions WHERE version_id = 5; ALTER TABLE segments DROP COLUMN seen_on;
 		CREATE SEQUENCE tries;
 		CREATE FUNCTION locked() RETURNS event_trigger LANGUAGE plpgsql AS $$BEGIN IF nextval('tries') < 3 THEN RAISE 'locked' USING ERRCODE = '55P03'; END IF; END$$;
 		CREATE EVENT TRIGGER locked ON ddl_command_start WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION locked()`)
@@ -156,15 +133,15 @@ func TestAMigrationIsTriedAgain(t *testing.T) {
 func TestSchemasOfOneDatabaseAreStoresOfTheirOwn(t *testing.T) {
 	at := postgres.Start(t)
 	one := Open(t, at)
-	execute(t, at, `CREATE SCHEMA other`)
+	pg.Exec(t, at, `CREATE SCHEMA other`)
 	other := Open(t, with(at, "search_path", "other"))
 	Put(t, one, "a", Def(t, "a", `{"name":"x"}`))
 	Put(t, other, "b", Def(t, "b", `{"name":"y"}`))
-	wantIDs(t, one, "a.x")
-	wantIDs(t, other, "b.y")
+	WantIDs(t, one, "a.x")
+	WantIDs(t, other, "b.y")
 	for _, s := range []*store.Store{one, other} { // neither waits for the other
 		release, err := s.Sealed().Locks().Take(t.Context(), "login/a")
-		must(t, err)
+		Must(t, err)
 		defer release()
 	}
 }
@@ -173,10 +150,10 @@ func TestSchemasOfOneDatabaseAreStoresOfTheirOwn(t *testing.T) {
 func TestTablesStayInTheirSchema(t *testing.T) {
 	at := with(postgres.Start(t), "search_path", "late,public")
 	Put(t, Open(t, at), "a", Def(t, "a", `{"name":"x"}`))
-	execute(t, at, `CREATE SCHEMA late; DELETE FROM schema_versions WHERE version_id IN (2, 5); DROP TABLE segments`)
-	wantIDs(t, Open(t, at), "a.x")
+	pg.Exec(t, at, `CREATE SCHEMA late; DELETE FROM schema_versions WHERE version_id IN (2, 5); DROP TABLE segments`)
+	WantIDs(t, Open(t, at), "a.x")
 	var late string
-	must(t, pg.Open(t, at).QueryRow(`SELECT coalesce(string_agg(tablename, ' '), '') FROM pg_tables WHERE schemaname = 'late'`).Scan(&late))
+	Must(t, pg.Open(t, at).QueryRow(`SELECT coalesce(string_agg(tablename, ' '), '') FROM pg_tables WHERE schemaname = 'late'`).Scan(&late))
 	if late != "" {
 		t.Errorf("%s are in the other schema", late)
 	}
@@ -185,10 +162,12 @@ func TestTablesStayInTheirSchema(t *testing.T) {
 // What a database lacks is said at the start, and by store check.
 func TestDatabasesThatDoNotSuit(t *testing.T) {
 	at := postgres.Start(t)
-	execute(t, at, `CREATE SCHEMA lax; CREATE FUNCTION lax.pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE sql RETURN true`)
-	name := strings.Trim(must1(url.Parse(at)).Path, "/")
-	execute(t, at, `CREATE DATABASE latin`+name+` ENCODING 'LATIN1' LOCALE 'C' LOCALE_PROVIDER libc TEMPLATE template0`)
-	t.Cleanup(func() { execute(t, at, `DROP DATABASE latin`+name+` WITH (FORCE)`) })
+	pg.Exec(t, at, `CREATE SCHEMA lax; CREATE FUNCTION lax.pg_try_advisory_lock(bigint) RETURNS boolean LANGUAGE sql RETURN true`)
+	u, err := url.Parse(at)
+	Must(t, err)
+	name := strings.Trim(u.Path, "/")
+	pg.Exec(t, at, `CREATE DATABASE latin`+name+` ENCODING 'LATIN1' LOCALE 'C' LOCALE_PROVIDER libc TEMPLATE template0`)
+	t.Cleanup(func() { pg.Exec(t, at, `DROP DATABASE latin`+name+` WITH (FORCE)`) })
 	for at, want := range map[string]string{
 		with(at, "search_path", "lax,pg_catalog,public"): "advisory locks do not keep other sessions out",
 		strings.Replace(at, "/"+name, "/latin"+name, 1):  "LATIN1",
@@ -202,23 +181,16 @@ func TestDatabasesThatDoNotSuit(t *testing.T) {
 	}
 }
 
-func must1[T any](value T, err error) T {
-	if err != nil {
-		panic(err)
-	}
-	return value
-}
-
 // A newer program may break what an older one runs with: it stores nothing more, and says why.
 func TestNewerDatabases(t *testing.T) {
 	at := postgres.Start(t)
 	var log await.Log
 	s, err := store.Open(t.Context(), at, slog.New(slog.NewTextHandler(&log, nil)))
-	must(t, err)
+	Must(t, err)
 	defer s.Close()
-	execute(t, at, `INSERT INTO schema_versions (version_id, is_applied) VALUES (999, TRUE)`)
+	pg.Exec(t, at, `INSERT INTO schema_versions (version_id, is_applied) VALUES (999, TRUE)`)
 	Works(t, Open(t, at)) // a migration that breaks nothing
-	execute(t, at, `UPDATE compatible SET since = 999`)
+	pg.Exec(t, at, `UPDATE compatible SET since = 999`)
 	newer := func(name string, err error) {
 		t.Helper()
 		if err == nil || !strings.Contains(err.Error(), "written by a newer version") {
@@ -240,7 +212,7 @@ func TestNewerDatabases(t *testing.T) {
 func TestADatabaseOfAnOlderVersionIsNotReadWithoutBeingMigrated(t *testing.T) {
 	at := postgres.Start(t)
 	Open(t, at)
-	execute(t, at, `DELETE FROM schema_versions WHERE version_id = (SELECT max(version_id) FROM schema_versions)`)
+	pg.Exec(t, at, `DELETE FROM schema_versions WHERE version_id = (SELECT max(version_id) FROM schema_versions)`)
 	if _, err := store.OpenReadOnly(t.Context(), at, quiet); err == nil || !strings.Contains(err.Error(), "schema") {
 		t.Errorf("opened: %v", err)
 	}
@@ -251,12 +223,12 @@ func TestSessionsDoNotOutliveTheirMachine(t *testing.T) {
 	at := postgres.Start(t)
 	s := Open(t, at)
 	// Over a socket of the system, values of TCP are shown as 0.
-	execute(t, at, `CREATE TABLE settings (names text); CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
+	pg.Exec(t, at, `CREATE TABLE settings (names text); CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN
 		INSERT INTO settings SELECT string_agg(name, ' ' ORDER BY name) FROM pg_settings WHERE source = 'session' AND (name LIKE 'tcp%' OR name = 'statement_timeout'); RETURN NULL; END$$;
 		CREATE TRIGGER note AFTER INSERT ON servers EXECUTE FUNCTION note()`)
 	Put(t, s, "a")
 	var set string
-	must(t, pg.Open(t, at).QueryRow(`SELECT names FROM settings`).Scan(&set))
+	Must(t, pg.Open(t, at).QueryRow(`SELECT names FROM settings`).Scan(&set))
 	if set != "statement_timeout tcp_keepalives_count tcp_keepalives_idle tcp_keepalives_interval tcp_user_timeout" {
 		t.Errorf("a connection has set %q", set)
 	}
@@ -267,10 +239,10 @@ func TestAnOutputWaitsForNobody(t *testing.T) {
 	at := postgres.Start(t)
 	s, other := Open(t, at), Open(t, at)
 	_, err := other.PutServer(t.Context(), store.Upstream{Name: "a"}, Defs(t, "a", `{"name":"x"}`), &store.Review{Approve: func(store.Unpinned) bool {
-		must(t, s.Outputs().Put(t.Context(), [32]byte{1}, [32]byte{2}, []byte("x"), then, then))
+		Must(t, s.Outputs().Put(t.Context(), [32]byte{1}, [32]byte{2}, []byte("x"), then, then))
 		return true
 	}})
-	must(t, err)
+	Must(t, err)
 }
 
 // What a database refuses that answers otherwise is told until it stores something, and logged once.
@@ -278,11 +250,11 @@ func TestADatabaseThatStoresNothing(t *testing.T) {
 	at := postgres.Start(t)
 	var log await.Log
 	s, err := store.Open(t.Context(), at, slog.New(slog.NewTextHandler(&log, nil)))
-	must(t, err)
+	Must(t, err)
 	defer s.Close()
-	execute(t, at, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no space' USING ERRCODE = '53100'; END$$`)
+	pg.Exec(t, at, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no space' USING ERRCODE = '53100'; END$$`)
 	for range 2 {
-		execute(t, at, `CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON servers EXECUTE FUNCTION full_disk()`)
+		pg.Exec(t, at, `CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON servers EXECUTE FUNCTION full_disk()`)
 		for range 2 {
 			_, err := s.PutServer(t.Context(), store.Upstream{Name: "a"}, nil, nil)
 			if trouble := s.Trouble(); !store.Passes(err) || store.Level(err) != slog.LevelDebug || s.Health() != nil || trouble == nil || !strings.Contains(trouble.Brief(), "stores nothing") {
@@ -290,7 +262,7 @@ func TestADatabaseThatStoresNothing(t *testing.T) {
 			}
 		}
 		Tools(t, s) // it can be read
-		execute(t, at, `DROP TRIGGER full_disk ON servers`)
+		pg.Exec(t, at, `DROP TRIGGER full_disk ON servers`)
 		Put(t, s, "a", Def(t, "a", `{"name":"x"}`))
 		if trouble := s.Trouble(); trouble != nil {
 			t.Errorf("after a write: %v", trouble)

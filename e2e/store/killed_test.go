@@ -12,6 +12,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/postgres"
+	. "toolfinch/store/storetest"
 )
 
 // A test process that is killed leaves no server and no folder, even a server that is paused. The process is this
@@ -20,7 +21,7 @@ func TestAKilledTestLeavesNoServer(t *testing.T) {
 	if os.Getenv("TOOLFINCH_TEST_HANG") != "" {
 		cluster := postgres.New(t)
 		at, err := url.Parse(cluster.Database(t))
-		must(t, err)
+		Must(t, err)
 		cluster.Pause(t) // stopped processes must end, too
 		fmt.Println(at.Query().Get("host"))
 		select {}
@@ -29,7 +30,7 @@ func TestAKilledTestLeavesNoServer(t *testing.T) {
 	cmd := exec.Command(os.Args[0], "-test.run=^TestAKilledTestLeavesNoServer$")
 	cmd.Env = append(os.Environ(), "TOOLFINCH_TEST_HANG=1")
 	out, err := cmd.StdoutPipe()
-	must(t, err, cmd.Start())
+	Must(t, err, cmd.Start())
 	lines := bufio.NewScanner(out)
 	if !lines.Scan() {
 		t.Fatal("it says nothing")
@@ -38,7 +39,7 @@ func TestAKilledTestLeavesNoServer(t *testing.T) {
 	if _, err := os.Stat(dir); err != nil {
 		t.Error(err)
 	}
-	must(t, cmd.Process.Kill())
+	Must(t, cmd.Process.Kill())
 	_ = cmd.Wait()                                                                               // it was killed
 	await.True(t, func() bool { _, err := os.Stat(dir); return errors.Is(err, fs.ErrNotExist) }) // which goes after the server
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
-	"reflect"
 	"slices"
 	"testing"
 	"time"
@@ -24,7 +23,7 @@ var then = time.UnixMilli(1767268800000)
 func join(t *testing.T, s *store.Store, id string, leads ...string) *store.Membership {
 	t.Helper()
 	member, err := s.Replicas().Join(t.Context())
-	must(t, err)
+	Must(t, err)
 	t.Cleanup(func() { member.Close() })
 	tell(t, member, id, leads...)
 	return member
@@ -33,7 +32,7 @@ func join(t *testing.T, s *store.Store, id string, leads ...string) *store.Membe
 func tell(t *testing.T, member *store.Membership, id string, leads ...string) (all []store.Replica, led func(string) bool) {
 	t.Helper()
 	all, led, err := member.Tell(t.Context(), store.Replica{ID: id, Name: "host", Version: "v1", Leads: leads})
-	must(t, err)
+	Must(t, err)
 	return all, led
 }
 
@@ -84,22 +83,22 @@ func TestReplicas(t *testing.T) {
 		t.Errorf("a is %+v", r)
 	}
 	// A database that stores nothing at present keeps its replicas.
-	execute(t, at, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no space' USING ERRCODE = '53100'; END$$;
+	pg.Exec(t, at, `CREATE FUNCTION full_disk() RETURNS trigger LANGUAGE plpgsql AS $$BEGIN RAISE 'no space' USING ERRCODE = '53100'; END$$;
 		CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON replicas EXECUTE FUNCTION full_disk()`)
 	all, led = tell(t, join(t, three, "c"), "c")
 	wantReplicas(t, all, "a", "b", "c")
 	if !led("x") {
 		t.Error("x is not led any more")
 	}
-	execute(t, at, `DROP TRIGGER full_disk ON replicas`)
+	pg.Exec(t, at, `DROP TRIGGER full_disk ON replicas`)
 	// It ends without a word.
-	execute(t, at, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'stopped'`)
+	pg.Exec(t, at, `SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'stopped'`)
 	lead(t, b, "x")
 	list(one, false)
 	list(two, true)
 	list(command, true) // it is no replica
 	all, err := command.Replicas().All(t.Context())
-	must(t, err)
+	Must(t, err)
 	wantReplicas(t, all, "b") // what c said of itself was not stored
 }
 
@@ -108,7 +107,7 @@ func TestReplicas(t *testing.T) {
 func TestChangesAreNotified(t *testing.T) {
 	s := Open(t, postgres.Start(t))
 	l, err := s.Replicas().Listen(t.Context())
-	must(t, err)
+	Must(t, err)
 	defer l.Close()
 	x, x2, y := Def(t, "a", `{"name":"x"}`), Def(t, "a", `{"name":"x","v":2}`), Def(t, "a", `{"name":"y"}`)
 	list := func(defs ...*tool.Def) func(context.Context) error {
@@ -155,11 +154,11 @@ func TestChangesAreNotified(t *testing.T) {
 		{"and revoked", func(ctx context.Context) error { _, err := s.Keys().Revoke(ctx, "k"); return err }, changed(store.TopicKeys)},
 		{"to be listed", func(ctx context.Context) error { return s.Replicas().Relist(ctx, "a") }, []store.Notice{{Topic: store.Topic{Kind: store.TopicRelist, Key: "a"}}}},
 	} {
-		must(t, step.do(t.Context()), s.Replicas().Ask(t.Context(), store.Topic{Kind: "end"}, ""))
+		Must(t, step.do(t.Context()), s.Replicas().Ask(t.Context(), store.Topic{Kind: "end"}, ""))
 		var got []store.Notice
 		for {
 			n, err := l.Next(t.Context())
-			must(t, err)
+			Must(t, err)
 			if n.Kind == "end" {
 				break
 			}
@@ -176,40 +175,5 @@ func TestChangesAreNotified(t *testing.T) {
 	}
 	if got, err := l.Versions(t.Context()); err != nil || !maps.Equal(got, versions) {
 		t.Errorf("the versions are %v, %v; want %v", got, err, versions)
-	}
-}
-
-// A session has one home at a time, which alone changes it.
-func TestSessions(t *testing.T) {
-	at := postgres.Start(t)
-	a, ok := Open(t, at).Sessions()
-	b, _ := Open(t, at).Sessions()
-	want := store.Session{Hash: [32]byte{1, 31: 0xff}, Home: "R1", Address: "one:7391", View: "ops", Principal: "https://idp|ällice",
-		Initialize: []byte(`{"id":1, "x":"\u0000"}`), State: []byte("{}")}
-	put := func() {
-		t.Helper()
-		_, err := a.Put(t.Context(), store.Session{Hash: want.Hash, Home: "R1", Address: "one:7391", View: want.View, Principal: want.Principal, Initialize: want.Initialize, State: want.State})
-		must(t, err)
-		if got, found, err := b.Find(t.Context(), want.Hash); err != nil || !found || !reflect.DeepEqual(got, want) {
-			t.Errorf("found %v: %+v, %v", found, got, err)
-		}
-	}
-	put()
-	for _, moves := range []bool{true, false} {
-		if moved, err := b.Move(t.Context(), want.Hash, "R1", "R2", "two:1"); moved != moves || err != nil {
-			t.Errorf("moved: %v, %v", moved, err)
-		}
-	}
-	want.Home, want.Address = "R2", "two:1"
-	put() // late, as where an answer of the database was lost
-	if lost, err := a.Change(t.Context(), "R1", map[[32]byte][]byte{want.Hash: []byte("new")}); err != nil || len(lost) != 1 {
-		t.Errorf("changed by another: %v, %v", lost, err)
-	}
-	must(t, a.Sweep(t.Context(), time.Hour), a.Drop(t.Context(), "R1", [][32]byte{want.Hash}))
-	put()
-	execute(t, at, `UPDATE sessions SET seen = now() - interval '1 hour'`)
-	must(t, a.Sweep(t.Context(), time.Minute))
-	if _, found, err := a.Find(t.Context(), want.Hash); !ok || found || err != nil {
-		t.Errorf("one that nobody keeps is there: %v", err)
 	}
 }

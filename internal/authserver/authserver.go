@@ -73,9 +73,16 @@ func Machine(id, secret string) Client {
 type Server struct {
 	Issuer string
 
-	mu  sync.Mutex // one command at a time
-	in  io.Writer
-	out *bufio.Reader
+	do    func(command string, values, to any) error
+	plain bool // it is one of New
+}
+
+// process is the server that runs in Node.
+type process struct {
+	Issuer string
+	mu     sync.Mutex // one command at a time
+	in     io.Writer
+	out    *bufio.Reader
 }
 
 // Start starts a server. It skips the test where there is no Node 22 or the packages of
@@ -113,7 +120,7 @@ func Start(t testing.TB, settings Settings) *Server {
 		_ = in.Close() // it ends with its standard input
 		_ = cmd.Wait()
 	})
-	s := &Server{in: in, out: bufio.NewReader(out)}
+	s := &process{in: in, out: bufio.NewReader(out)}
 	line, err := s.out.ReadBytes('\n')
 	if err == nil {
 		err = json.Unmarshal(line, s)
@@ -121,7 +128,7 @@ func Start(t testing.TB, settings Settings) *Server {
 	if err != nil {
 		t.Fatalf("the authorization server did not start: %v", err)
 	}
-	return s
+	return &Server{Issuer: s.Issuer, do: s.do}
 }
 
 // Set changes settings. Those that are empty stay.
@@ -156,6 +163,12 @@ func (s *Server) Seen(t testing.TB) []Event {
 
 func (s *Server) command(t testing.TB, name string, values, to any) {
 	t.Helper()
+	if err := s.do(name, values, to); err != nil {
+		t.Fatalf("authorization server: %s: %v", name, err)
+	}
+}
+
+func (s *process) do(name string, values, to any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	line, err := json.Marshal(map[string]any{"command": name, "values": values})
@@ -175,9 +188,7 @@ func (s *Server) command(t testing.TB, name string, values, to any) {
 	if err == nil && answer.Error != "" {
 		err = errors.New(answer.Error)
 	}
-	if err != nil {
-		t.Fatalf("authorization server: %s: %v", name, err)
-	}
+	return err
 }
 
 // Tokens is an answer of the token endpoint.

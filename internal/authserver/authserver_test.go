@@ -5,12 +5,19 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"os"
 	"strings"
 	"testing"
 
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/must"
+	"toolfinch/internal/pipes"
 )
+
+func TestMain(m *testing.M) {
+	pipes.Install()
+	os.Exit(m.Run())
+}
 
 const resource = "https://tools.example.com/mcp"
 
@@ -22,9 +29,9 @@ func TestGrants(t *testing.T) {
 		GrantTypes: []string{"authorization_code", "refresh_token"}, ApplicationType: "native"}
 	device := authserver.Client{ID: "tv", RedirectURIs: []string{}, ResponseTypes: []string{}, AuthMethod: "none",
 		GrantTypes: []string{"urn:ietf:params:oauth:grant-type:device_code", "refresh_token"}}
-	s := authserver.Start(t, authserver.Settings{
-		Algorithm: "ES256", Clients: []authserver.Client{machine, web, device},
-		Now: authserver.Now{Groups: map[string][]string{"bob": {"team"}}},
+	s := authserver.New(t, authserver.Settings{
+		Clients: []authserver.Client{machine, web, device},
+		Now:     authserver.Now{Groups: map[string][]string{"bob": {"team"}}},
 	})
 
 	if token := s.Machine(t, machine, resource, "mcp:read"); strings.Count(token, ".") != 2 {

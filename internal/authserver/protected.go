@@ -16,6 +16,8 @@ import (
 	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"toolfinch/internal/pipes"
 )
 
 // Inspector is the client by which Protected asks about tokens. It is to be among the
@@ -45,8 +47,12 @@ func Protect(t testing.TB, as *Server, modern bool) *Protected {
 	})
 	handler := mcp.NewStreamableHTTPHandler(func(*http.Request) *mcp.Server { return server }, &mcp.StreamableHTTPOptions{Stateless: modern})
 	mux := http.NewServeMux()
-	p.Server = httptest.NewServer(mux)
-	t.Cleanup(p.Close)
+	if as.plain {
+		p.Server = pipes.NewServer(t, mux)
+	} else {
+		p.Server = httptest.NewServer(mux)
+		t.Cleanup(p.Close)
+	}
 	const metadata = "/.well-known/oauth-protected-resource/mcp"
 	mux.Handle(metadata, auth.ProtectedResourceMetadataHandler(&oauthex.ProtectedResourceMetadata{
 		Resource: p.At(), AuthorizationServers: []string{as.Issuer}, ScopesSupported: []string{"mcp:read"},

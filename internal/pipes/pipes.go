@@ -38,9 +38,18 @@ func NewServer(t testing.TB, handler http.Handler) *httptest.Server {
 }
 
 // NewHost returns a host that nobody has listened at.
-func NewHost() string { return fmt.Sprintf("s%d.pipe", last.Add(1)) }
+func NewHost() string {
+	n := last.Add(1)
+	return fmt.Sprintf(network+"%d.%d", n>>8, n&255)
+}
 
-// Listen listens at a host, whose name ends in .pipe.
+// network is that of the hosts: of loopback, because only there is http allowed everywhere.
+const network = "127.77."
+
+// Nowhere is the URL of a server that is not there.
+const Nowhere = "http://" + network + "255.255"
+
+// Listen listens at a host of NewHost.
 func Listen(host string) net.Listener {
 	l := &listener{host: host, accepted: make(chan net.Conn), closed: make(chan struct{})}
 	hosts.Store(host, l)
@@ -48,10 +57,10 @@ func Listen(host string) net.Listener {
 }
 
 // Dial dials a listener of this package, and any other address as ever.
-func Dial(ctx context.Context, network, address string) (net.Conn, error) {
+func Dial(ctx context.Context, kind, address string) (net.Conn, error) {
 	host, _, _ := net.SplitHostPort(address)
-	if !strings.HasSuffix(host, ".pipe") {
-		return new(net.Dialer).DialContext(ctx, network, address)
+	if !strings.HasPrefix(host, network) {
+		return new(net.Dialer).DialContext(ctx, kind, address)
 	}
 	refused := &net.OpError{Op: "dial", Net: "pipe", Err: syscall.ECONNREFUSED}
 	found, ok := hosts.Load(host)
@@ -60,9 +69,10 @@ func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	}
 	l := found.(*listener)
 	here, there := net.Pipe()
+	server, client := l.Addr(), &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: int(1024 + last.Add(1)%60_000)}
 	select {
-	case l.accepted <- end{there}:
-		return end{here}, nil
+	case l.accepted <- end{there, server, client}:
+		return end{here, client, server}, nil
 	case <-l.closed:
 		return nil, refused
 	case <-ctx.Done():
@@ -70,8 +80,14 @@ func Dial(ctx context.Context, network, address string) (net.Conn, error) {
 	}
 }
 
-// end is an end of a connection, whose errors are those of one over TCP.
-type end struct{ net.Conn }
+// end is an end of a connection, whose errors and addresses are like those of one over TCP.
+type end struct {
+	net.Conn
+	local, remote net.Addr
+}
+
+func (e end) LocalAddr() net.Addr  { return e.local }
+func (e end) RemoteAddr() net.Addr { return e.remote }
 
 func (e end) Write(b []byte) (int, error) {
 	n, err := e.Conn.Write(b)
@@ -105,9 +121,4 @@ func (l *listener) Close() error {
 	return nil
 }
 
-func (l *listener) Addr() net.Addr { return address(l.host) }
-
-type address string
-
-func (address) Network() string  { return "pipe" }
-func (a address) String() string { return string(a) + ":80" }
+func (l *listener) Addr() net.Addr { return &net.TCPAddr{IP: net.ParseIP(l.host), Port: 80} }

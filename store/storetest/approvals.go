@@ -69,7 +69,7 @@ var approvals = []promise{
 		} {
 			for _, step := range test.steps {
 				if step.approve {
-					must(t, s.Pins().Approve(t.Context(), unpinned(t, s), ""))
+					Must(t, s.Pins().Approve(t.Context(), unpinned(t, s), ""))
 				} else {
 					step.srv.Name = "s"
 					if got := said(List(t, s, step.srv, step.review, Defs(t, "s", step.defs...)...).Held); !slices.Equal(got, step.want) {
@@ -136,7 +136,7 @@ var approvals = []promise{
 		}
 		before, err := serving.Pins().Decisions(t.Context())
 		shown[1].Rejected = "mark"
-		must(t, err, deciding.Pins().Reject(t.Context(), shown[1:], ""))
+		Must(t, err, deciding.Pins().Reject(t.Context(), shown[1:], ""))
 		if after, err := serving.Pins().Decisions(t.Context()); err != nil || after != before+1 {
 			t.Errorf("the other process sees %d decisions, %v, want %d", after, err, before+1)
 		}
@@ -144,7 +144,7 @@ var approvals = []promise{
 			t.Errorf("rejected: %q", got)
 		}
 		approvedAs(`{"version":"1"}`)
-		must(t, deciding.Pins().Approve(t.Context(), unpinned(t, deciding), ""))
+		Must(t, deciding.Pins().Approve(t.Context(), unpinned(t, deciding), ""))
 		if got := said(unpinned(t, serving)); len(got) > 0 {
 			t.Errorf("after all was approved: %q", got)
 		}
@@ -185,7 +185,7 @@ var approvals = []promise{
 			list(version)
 		}
 		deciding.Wait()
-		must(t, approve(serving))
+		Must(t, approve(serving))
 		if got := list(rounds - 1); len(got.Held) > 0 {
 			t.Errorf("approved and held: %q", said(got.Held))
 		}
@@ -255,7 +255,7 @@ var approvals = []promise{
 		past := func(name string) (all []string) {
 			t.Helper()
 			events, err := s.Pins().History(t.Context(), tool.ID{Server: "s", Name: name})
-			must(t, err)
+			Must(t, err)
 			for _, e := range events {
 				if e.At.IsZero() {
 					t.Errorf("%s at no time", e.What)
@@ -267,7 +267,7 @@ var approvals = []promise{
 		put(version(1), other)
 		put(version(2), other)
 		held := unpinned(t, s)
-		must(t, s.Pins().Reject(t.Context(), held, "key|ci"), s.Pins().Approve(t.Context(), held, ""))
+		Must(t, s.Pins().Reject(t.Context(), held, "key|ci"), s.Pins().Approve(t.Context(), held, ""))
 		put(other)
 		put(version(3), other)
 		want := []string{"removed  " + version(2), "approved  ", "rejected key|ci ", "changed  " + version(1)}
@@ -289,7 +289,7 @@ var approvals = []promise{
 func unpinned(t testing.TB, s *store.Store) []store.Unpinned {
 	t.Helper()
 	all, err := s.Pins().Unpinned(t.Context())
-	must(t, err)
+	Must(t, err)
 	return all
 }
 

@@ -45,7 +45,7 @@ var definitions = []promise{
 		_, _ = rand.Read(random)
 		long := hex.EncodeToString(random)
 		List(t, s, store.Upstream{Name: "a"}, Strict, Defs(t, "a", `{"name":"`+long+`"}`, `{"name":"x"}`)...)
-		wantIDs(t, s, "a."+long, "a.x")
+		WantIDs(t, s, "a."+long, "a.x")
 		owner := strings.Repeat(long, 2)[:longestOwner]
 		provision(t, s, "v", owner, never(owner, "a", long), never(owner, "a", "x"))
 		wantProvisions(t, s, "v", never(owner, "a", long), never(owner, "a", "x"))
@@ -88,7 +88,7 @@ var definitions = []promise{
 			if got := Put(t, s, "s", Defs(t, "s", test.now...)...); !reflect.DeepEqual(got, test.want) {
 				t.Errorf("%s: got %+v, want %+v", test.name, got, test.want)
 			}
-			wantIDs(t, s, append([]string{"other.a"}, test.order...)...)
+			WantIDs(t, s, append([]string{"other.a"}, test.order...)...)
 			keepServers(t, s)
 		}
 	}},
@@ -118,7 +118,7 @@ var definitions = []promise{
 			}
 		}
 		keepServers(t, s, "other")
-		wantIDs(t, s, "other.z")
+		WantIDs(t, s, "other.z")
 	}},
 	{"a server that is forgotten takes its definitions along", func(t *testing.T, p place) {
 		s := p.open(t)
@@ -133,7 +133,7 @@ var definitions = []promise{
 			if removed := keepServers(t, s, test.keep...); !slices.Equal(removed, test.removed) {
 				t.Errorf("removed %v, want %v", removed, test.removed)
 			}
-			wantIDs(t, s, test.left...)
+			WantIDs(t, s, test.left...)
 		}
 	}},
 	{"a token count lives as long as a tool has its definition", func(t *testing.T, p place) {
@@ -147,11 +147,11 @@ var definitions = []promise{
 			do   func()
 			want map[string]int
 		}{
-			{"counted", func() { must(t, s.PutTokens(t.Context(), map[string]int{a.Hash: 11, b.Hash: 12})) }, map[string]int{a.Hash: 11, b.Hash: 12}},
+			{"counted", func() { Must(t, s.PutTokens(t.Context(), map[string]int{a.Hash: 11, b.Hash: 12})) }, map[string]int{a.Hash: 11, b.Hash: 12}},
 			{"nothing has changed", func() { Put(t, s, "s", a, b, prompt) }, map[string]int{a.Hash: 11, b.Hash: 12}},
 			{"a prompt is gone", func() { Put(t, s, "s", a, b) }, map[string]int{a.Hash: 11, b.Hash: 12}},
 			{"a has changed, b has left one of two servers", func() { Put(t, s, "s", Def(t, "s", `{"name":"a","v":2}`)) }, map[string]int{b.Hash: 12}},
-			{"counted again", func() { must(t, s.PutTokens(t.Context(), map[string]int{b.Hash: 13})) }, map[string]int{b.Hash: 13}},
+			{"counted again", func() { Must(t, s.PutTokens(t.Context(), map[string]int{b.Hash: 13})) }, map[string]int{b.Hash: 13}},
 			{"the other server is forgotten", func() { keepServers(t, s, "s") }, map[string]int{}},
 		} {
 			step.do()
@@ -165,7 +165,7 @@ var definitions = []promise{
 		List(t, s, store.Upstream{Name: "a", Instructions: "Use it."}, Strict, Def(t, "a", `{"name":"x"}`))
 		List(t, s, store.Upstream{Name: "b", Instructions: "Use it."}, Strict, Defs(t, "b", `{"name":"x"}`, `{"name":"y"}`)...)
 		List(t, s, store.Upstream{Name: "b", Instructions: "Use that."}, Strict, Defs(t, "b", `{"name":"x","v":2}`, `{"name":"y"}`)...)
-		must(t, s.Asks(t.Context(), "b"))
+		Must(t, s.Asks(t.Context(), "b"))
 		servers, err := s.Servers(t.Context())
 		if err != nil || servers[0].Interactive || !servers[1].Interactive {
 			t.Fatalf("servers = %+v, %v", servers, err)
@@ -180,7 +180,7 @@ var definitions = []promise{
 	}},
 	{"a closed store answers with errors", func(t *testing.T, p place) {
 		s := p.open(t)
-		must(t, s.Close(), s.Close())
+		Must(t, s.Close(), s.Close())
 		wantErrors(t, s, func(err error) bool { return strings.HasPrefix(err.Error(), "store: ") })
 	}},
 	{"a cancelled context harms only its call", func(t *testing.T, p place) {
@@ -199,14 +199,14 @@ var definitions = []promise{
 	{"a store that is open for reading only tells everything and writes nothing", func(t *testing.T, p place) {
 		read := func() *store.Store {
 			s, err := store.OpenReadOnly(t.Context(), p.at, slog.New(slog.DiscardHandler))
-			must(t, err)
+			Must(t, err)
 			t.Cleanup(func() { s.Close() })
 			return s
 		}
-		wantIDs(t, read())
+		WantIDs(t, read())
 		Fill(t, p.open(t))
 		s := read()
-		wantIDs(t, s, "a.x", "a.y", "b.z")
+		WantIDs(t, s, "a.x", "a.y", "b.z")
 		for method, err := range writes(t.Context(), s, Def(t, "s", `{"name":"a"}`)) {
 			if !errors.Is(err, store.ErrReadOnly) {
 				t.Errorf("%s: %v", method, err)
@@ -217,7 +217,7 @@ var definitions = []promise{
 				t.Errorf("%s: %v", method, err)
 			}
 		}
-		wantIDs(t, s, "a.x", "a.y", "b.z")
+		WantIDs(t, s, "a.x", "a.y", "b.z")
 	}},
 	{"many write at once, and nobody sees half of it", func(t *testing.T, p place) {
 		const processes, goroutines, rounds = 2, 2, 4
@@ -285,7 +285,7 @@ func more(was []tool.Provisioned) ([]tool.Provisioned, error) {
 func keepServers(t testing.TB, s *store.Store, names ...string) []string {
 	t.Helper()
 	removed, err := s.KeepServers(t.Context(), names)
-	must(t, err)
+	Must(t, err)
 	return removed
 }
 
@@ -367,7 +367,7 @@ func Fill(t testing.TB, s *store.Store) {
 	held := unpinned(t, s)
 	Put(t, s, "b", Def(t, "b", `{"name":"z"}`))
 	provision(t, s, "v", "o", never("o", "a", "y"), never("o", "a", "x"))
-	must(t,
+	Must(t,
 		s.PutTokens(ctx, map[string]int{Tools(t, s)[0].Hash: 7}),
 		s.Usage().PutClient(ctx, "agent 1", tool.RelistsAlways),
 		s.PutVectors(ctx, "m", map[store.Key][]float32{{1}: {0.5, -1}, {2}: {}}),

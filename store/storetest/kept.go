@@ -81,7 +81,7 @@ var kept = []promise{
 				p.sql(t, `UPDATE outputs SET owner = CAST('oooooooooooooooooooooooooooooooo' AS %s)`, bytes)
 				owner = [32]byte(slices.Repeat([]byte("o"), 32))
 			}
-			must(t, s.Outputs().Put(t.Context(), name("new"), owner, []byte("x"), noon, noon.Add(100*time.Hour)))
+			Must(t, s.Outputs().Put(t.Context(), name("new"), owner, []byte("x"), noon, noon.Add(100*time.Hour)))
 			if n, oldest := p.sql(t, `SELECT count(*) FROM outputs`), p.sql(t, `SELECT min(expires_at) FROM outputs`)-later; n != test.left || oldest != test.first {
 				t.Errorf("%s: %d rows from %d on, want %d from %d on", test.what, n, oldest, test.left, test.first)
 			}
@@ -100,7 +100,7 @@ var kept = []promise{
 		s := p.open(t)
 		put := func(name, sealed string) {
 			t.Helper()
-			must(t, s.Sealed().Put(t.Context(), vault.Row{Name: name, Sealed: []byte(sealed), At: noon}))
+			Must(t, s.Sealed().Put(t.Context(), vault.Row{Name: name, Sealed: []byte(sealed), At: noon}))
 		}
 		names := func(prefix string, want ...string) {
 			t.Helper()
@@ -125,12 +125,12 @@ var kept = []promise{
 		WantSealed(t, s, "secret/a", "six", noon)
 		WantSealed(t, s, "secret/Ä", "\x00\xff", noon)
 		names("secret/", "secret/a", "secret/Ä")
-		must(t, s.Sealed().Drop(t.Context(), "login/a"))
+		Must(t, s.Sealed().Drop(t.Context(), "login/a"))
 		if row, err := s.Sealed().Find(t.Context(), "login/a"); row != nil || err != nil {
 			t.Errorf("a dropped row is %+v, %v", row, err)
 		}
 		names("log", "log%", "login/a/b")
-		must(t, s.Sealed().Drop(t.Context(), ""))
+		Must(t, s.Sealed().Drop(t.Context(), ""))
 		names("")
 	}},
 	{"API keys are shared between processes at once", func(t *testing.T, p place) {
@@ -138,7 +138,7 @@ var kept = []promise{
 		now := time.Now().UTC().Truncate(time.Millisecond)
 		ci := trust.Key{Name: "ci", Hash: name("one"), View: "github", Scopes: []string{"mcp:read"}, Groups: []string{"bots"}, Created: now, Expires: now.Add(time.Hour)}
 		ops := trust.Key{Name: "ops", Hash: name("two"), Created: now}
-		must(t, command.Keys().Add(t.Context(), ops), command.Keys().Add(t.Context(), ci))
+		Must(t, command.Keys().Add(t.Context(), ops), command.Keys().Add(t.Context(), ci))
 		if err := command.Keys().Add(t.Context(), trust.Key{Name: "ci", Hash: name("three")}); !errors.Is(err, store.ErrKeyExists) {
 			t.Errorf("a second key of the same name: %v", err)
 		}
@@ -149,7 +149,7 @@ var kept = []promise{
 			t.Errorf("an unknown key is %+v, %v", got, err)
 		}
 		ci.Used = now.Add(time.Minute)
-		must(t, running.Keys().Used(t.Context(), map[[32]byte]time.Time{ci.Hash: ci.Used}))
+		Must(t, running.Keys().Used(t.Context(), map[[32]byte]time.Time{ci.Hash: ci.Used}))
 		if got, err := command.Keys().All(t.Context()); err != nil || !reflect.DeepEqual(got, []trust.Key{ci, ops}) {
 			t.Errorf("All = %+v, %v", got, err)
 		}
@@ -175,7 +175,7 @@ var kept = []promise{
 				t.Errorf("in %s: %d vectors, %v, want %d", space, len(got), err, len(want))
 			}
 		}
-		must(t, s.PutVectors(t.Context(), "many", many),
+		Must(t, s.PutVectors(t.Context(), "many", many),
 			s.PutVectors(t.Context(), "few", map[store.Key][]float32{{1}: {1}, {2}: {}}),
 			s.PutVectors(t.Context(), "few", map[store.Key][]float32{{1}: {2}}))
 		read("many", many, append(keys, store.Key{9, 9, 9})...)
@@ -183,7 +183,7 @@ var kept = []promise{
 		read("none", map[store.Key][]float32{}, store.Key{1})
 		p.sql(t, `UPDATE vectors SET seen_on = seen_on - CASE length(vector) WHEN 0 THEN 31 WHEN 4 THEN 1 ELSE 0 END`)
 		read("few", map[store.Key][]float32{{1}: {2}}, store.Key{1})
-		must(t, s.ForgetVectors(t.Context()))
+		Must(t, s.ForgetVectors(t.Context()))
 		read("few", map[store.Key][]float32{{1}: {2}}, store.Key{1}, store.Key{2})
 		read("many", many, keys...)
 	}},
@@ -193,7 +193,7 @@ var kept = []promise{
 			t.Helper()
 			for begin, has := range map[string]bool{"data": true, "other": false} {
 				keys := ""
-				must(t, s.Segments(t.Context(), []byte(begin), func(one store.Segment) {
+				Must(t, s.Segments(t.Context(), []byte(begin), func(one store.Segment) {
 					key := string(one.Key[0])
 					if want := "data of " + key; has && string(one.Data) != want || !has && one.Data != nil {
 						t.Errorf("segment %s has %q", key, one.Data)
@@ -207,11 +207,11 @@ var kept = []promise{
 		}
 		for _, data := range []string{"damage of ", "data of "} { // what is stored again is replaced
 			for i, key := range "abc" {
-				must(t, s.PutSegment(t.Context(), store.Segment{Key: store.Key{byte(key)}, Docs: i, Data: []byte(data + string(key))}))
+				Must(t, s.PutSegment(t.Context(), store.Segment{Key: store.Key{byte(key)}, Docs: i, Data: []byte(data + string(key))}))
 			}
 		}
 		stored("cba") // the largest first
-		must(t, s.KeepSegments(t.Context(), [][32]byte{{'b'}, {'x'}}, [][32]byte{{'a'}, {'y'}}))
+		Must(t, s.KeepSegments(t.Context(), [][32]byte{{'b'}, {'x'}}, [][32]byte{{'a'}, {'y'}}))
 		stored("cb")
 		// Other processes may have used c until a week ago, where there are others.
 		for _, step := range []struct {
@@ -219,7 +219,7 @@ var kept = []promise{
 			want string
 		}{{7, "cb"}, {8, "b"}} {
 			p.sql(t, `UPDATE segments SET seen_on = %d`, time.Now().Unix()/(24*60*60)-step.ago)
-			must(t, s.KeepSegments(t.Context(), [][32]byte{{'b'}}, nil))
+			Must(t, s.KeepSegments(t.Context(), [][32]byte{{'b'}}, nil))
 			if !store.InPostgres(p.at) {
 				step.want = "cb"
 			}
@@ -230,13 +230,13 @@ var kept = []promise{
 		s := p.open(t)
 		one := store.Enriched{Hash: "h", When: "To report.", Tags: []string{"bug", "ticket"}, State: store.Proposed}
 		other := store.Enriched{Hash: "i", State: store.Rejected}
-		must(t, s.PutEnriched(t.Context(), one), s.PutEnriched(t.Context(), other))
+		Must(t, s.PutEnriched(t.Context(), one), s.PutEnriched(t.Context(), other))
 		one.State, one.When = store.Accepted, "To report bugs."
-		must(t, s.PutEnriched(t.Context(), one))
+		Must(t, s.PutEnriched(t.Context(), one))
 		if got, err := s.Enriched(t.Context()); err != nil || !reflect.DeepEqual(got, map[string]store.Enriched{"h": one, "i": other}) {
 			t.Errorf("got %+v, %v", got, err)
 		}
-		must(t, s.ForgetEnriched(t.Context()))
+		Must(t, s.ForgetEnriched(t.Context()))
 		if got, err := s.Enriched(t.Context()); err != nil || len(got) > 0 {
 			t.Errorf("after it was forgotten: %+v, %v", got, err)
 		}
@@ -245,13 +245,13 @@ var kept = []promise{
 
 func keep(t testing.TB, s *store.Store, token, owner string, content []byte, now time.Time, ttl time.Duration) {
 	t.Helper()
-	must(t, s.Outputs().Put(t.Context(), name(token), name(owner), content, now, now.Add(ttl)))
+	Must(t, s.Outputs().Put(t.Context(), name(token), name(owner), content, now, now.Add(ttl)))
 }
 
 func output(t testing.TB, s *store.Store, token, owner string, now time.Time) []byte {
 	t.Helper()
 	content, err := s.Outputs().Find(t.Context(), name(token), name(owner), now)
-	must(t, err)
+	Must(t, err)
 	return content
 }
 

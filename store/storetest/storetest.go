@@ -30,9 +30,17 @@ type Database struct {
 func (d Database) Open(t testing.TB, at string) *sql.DB {
 	t.Helper()
 	db, err := sql.Open(d.Driver, d.Source(at))
-	must(t, err)
+	Must(t, err)
 	t.Cleanup(func() { db.Close() })
 	return db
+}
+
+// Exec runs SQL on the database at a place, past the store.
+func (d Database) Exec(t testing.TB, at, statements string) {
+	t.Helper()
+	db := d.Open(t, at)
+	_, err := db.Exec(statements)
+	Must(t, err, db.Close())
 }
 
 // place is where the stores of one test are.
@@ -170,8 +178,8 @@ func IDs(t testing.TB, s *store.Store) (ids []string) {
 	return ids
 }
 
-// wantIDs checks which definitions are stored.
-func wantIDs(t testing.TB, s *store.Store, want ...string) {
+// WantIDs checks which definitions are stored.
+func WantIDs(t testing.TB, s *store.Store, want ...string) {
 	t.Helper()
 	if got := IDs(t, s); !slices.Equal(got, want) {
 		t.Errorf("stored are %v, want %v", got, want)
@@ -192,11 +200,11 @@ func Works(t testing.TB, s *store.Store) {
 			t.Errorf("%s: %v", method, err)
 		}
 	}
-	wantIDs(t, s, "works.works")
+	WantIDs(t, s, "works.works")
 }
 
-// must fails the test with an error.
-func must(t testing.TB, errs ...error) {
+// Must fails the test with an error.
+func Must(t testing.TB, errs ...error) {
 	t.Helper()
 	for _, err := range errs {
 		if err != nil {

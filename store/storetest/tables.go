@@ -21,17 +21,17 @@ type Row map[string]any
 func Furnish(t testing.TB, db *sql.DB, query string) map[string]Row {
 	t.Helper()
 	found, err := db.Query(query)
-	must(t, err)
+	Must(t, err)
 	rows := map[string]Row{}
 	for found.Next() {
 		var table, column, kind string
-		must(t, found.Scan(&table, &column, &kind))
+		Must(t, found.Scan(&table, &column, &kind))
 		if rows[table] == nil {
 			rows[table] = Row{}
 		}
 		rows[table][column] = sample(column, kind, len(rows[table]))
 	}
-	must(t, found.Err())
+	Must(t, found.Err())
 	for table, row := range rows {
 		var names, marks []string
 		var values []any
@@ -77,15 +77,15 @@ func sample(column, kind string, place int) any {
 func Rows(t testing.TB, db *sql.DB, table string) (all []Row) {
 	t.Helper()
 	found, err := db.Query(`SELECT * FROM ` + table)
-	must(t, err)
+	Must(t, err)
 	columns, err := found.Columns()
-	must(t, err)
+	Must(t, err)
 	for found.Next() {
 		values, into := make([]any, len(columns)), make([]any, len(columns))
 		for i := range values {
 			into[i] = &values[i]
 		}
-		must(t, found.Scan(into...))
+		Must(t, found.Scan(into...))
 		row := Row{}
 		for i, column := range columns {
 			if at, is := values[i].(time.Time); is {
@@ -95,7 +95,7 @@ func Rows(t testing.TB, db *sql.DB, table string) (all []Row) {
 		}
 		all = append(all, row)
 	}
-	must(t, found.Err())
+	Must(t, found.Err())
 	return all
 }
 
@@ -157,7 +157,7 @@ func Benchmark(b *testing.B, db Database) {
 	} {
 		b.Run(op.name, func(b *testing.B) {
 			for b.Loop() {
-				must(b, op.do())
+				Must(b, op.do())
 			}
 		})
 	}

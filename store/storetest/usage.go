@@ -27,7 +27,7 @@ var usage = []promise{
 		const most, longest = 1000, 256
 		remember := func(client string, relists tool.Relists) {
 			t.Helper()
-			must(t, s.Usage().PutClient(t.Context(), client, relists))
+			Must(t, s.Usage().PutClient(t.Context(), client, relists))
 		}
 		remember("agent 1", tool.RelistsNever)
 		remember("agent 2", tool.RelistsNever)
@@ -50,7 +50,7 @@ var usage = []promise{
 		const most, longest = 1000, 2048
 		put := func(view, principal, client string, called ...tool.Called) {
 			t.Helper()
-			must(t, s.Usage().PutCalled(t.Context(), view, tool.Caller{Principal: principal, Client: client}, called))
+			Must(t, s.Usage().PutCalled(t.Context(), view, tool.Caller{Principal: principal, Client: client}, called))
 		}
 		one, two, three := tool.Called{Name: "a", Sessions: 1}, tool.Called{Name: "b", Sessions: 3}, tool.Called{Name: "c", Sessions: 7}
 		put("", "", "agent 1", one, two)
@@ -109,7 +109,7 @@ var usage = []promise{
 				t.Errorf("%s: got %v, want a count of %v", name, got, test.want)
 			}
 			_, err := s.Usage().ForgetLearned(t.Context(), "", "")
-			must(t, err)
+			Must(t, err)
 		}
 	}},
 	{"what has faded is forgotten", func(t *testing.T, p place) {
@@ -171,7 +171,7 @@ var usage = []promise{
 			}
 			wantLearned(t, s, want...)
 			_, err := s.Usage().ForgetLearned(t.Context(), "", "")
-			must(t, err)
+			Must(t, err)
 		}
 	}},
 	{"a use that cannot be counted is an error", func(t *testing.T, p place) {
@@ -314,7 +314,7 @@ var usage = []promise{
 		check(time.Time{}, sum, beside, before)
 		check(time.Now().AddDate(0, 0, -1), sum, beside)
 		check(time.Now().AddDate(0, 0, 2))
-		must(t, s.Usage().ResetSavings(t.Context()))
+		Must(t, s.Usage().ResetSavings(t.Context()))
 		check(time.Time{})
 		save(t, s, "2126-11-20", store.Savings{})
 		save(t, s, "2126-11-21", store.Savings{})
@@ -360,14 +360,14 @@ func used(query, server, name string, count float64, at time.Time) store.Learned
 func learn(t testing.TB, s *store.Store, uses ...store.LearnedUse) {
 	t.Helper()
 	for _, use := range uses {
-		must(t, s.Usage().PutLearned(t.Context(), use))
+		Must(t, s.Usage().PutLearned(t.Context(), use))
 	}
 }
 
 func learned(t testing.TB, s *store.Store) []store.LearnedUse {
 	t.Helper()
 	all, err := s.Usage().Learned(t.Context())
-	must(t, err)
+	Must(t, err)
 	return all
 }
 
@@ -390,13 +390,13 @@ func change(t testing.TB, s *store.Store, owner string, set []tool.Provisioned, 
 
 func provision(t testing.TB, s *store.Store, view, owner string, set ...tool.Provisioned) {
 	t.Helper()
-	must(t, s.Usage().ChangeProvisions(t.Context(), view, owner, func([]tool.Provisioned) ([]tool.Provisioned, error) { return set, nil }))
+	Must(t, s.Usage().ChangeProvisions(t.Context(), view, owner, func([]tool.Provisioned) ([]tool.Provisioned, error) { return set, nil }))
 }
 
 func provisions(t testing.TB, s *store.Store, view string) []tool.Provisioned {
 	t.Helper()
 	all, err := s.Usage().Provisions(t.Context(), view)
-	must(t, err)
+	Must(t, err)
 	return all
 }
 
@@ -411,12 +411,12 @@ func today() string { return time.Now().UTC().Format(time.DateOnly) }
 
 func save(t testing.TB, s *store.Store, day string, all ...store.Savings) {
 	t.Helper()
-	must(t, s.Usage().AddSavings(t.Context(), day, all))
+	Must(t, s.Usage().AddSavings(t.Context(), day, all))
 }
 
 func savings(t testing.TB, s *store.Store, since time.Time) []store.Savings {
 	t.Helper()
 	all, err := s.Usage().Savings(t.Context(), since)
-	must(t, err)
+	Must(t, err)
 	return all
 }

@@ -9,20 +9,25 @@ import { StreamableHTTPClientTransport } from '@modelcontextprotocol/sdk/client/
 import { LoggingMessageNotificationSchema, ToolListChangedNotificationSchema } from '@modelcontextprotocol/sdk/types.js';
 
 const patience = 60_000;
-const client = new Client({ name: 'toolfinch-sdk-client', version: '1.0.0' });
+let client;
 
 // What arrived without being asked for, in order.
 const relisted = []; // the tools, once for each list_changed
 const logged = [];
 let wake = () => {};
-client.setNotificationHandler(ToolListChangedNotificationSchema, async () => {
-  relisted.push((await client.listTools()).tools);
-  wake();
-});
-client.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => {
-  logged.push(params);
-  wake();
-});
+function fresh() {
+  const one = new Client({ name: 'toolfinch-sdk-client', version: '1.0.0' });
+  relisted.length = logged.length = 0;
+  one.setNotificationHandler(ToolListChangedNotificationSchema, async () => {
+    relisted.push((await one.listTools()).tools);
+    wake();
+  });
+  one.setNotificationHandler(LoggingMessageNotificationSchema, ({ params }) => {
+    logged.push(params);
+    wake();
+  });
+  return one;
+}
 
 // first answers the list's first element, waiting for it, and removes it.
 async function first(list) {
@@ -38,10 +43,13 @@ async function first(list) {
 }
 
 const operations = {
+  // It leaves what it was connected to.
   async connect({ command, args, env, url, sse }) {
     const transport = command
       ? new StdioClientTransport({ command, args, env, stderr: 'inherit' })
       : sse ? new SSEClientTransport(new URL(sse)) : new StreamableHTTPClientTransport(new URL(url));
+    await operations.close();
+    client = fresh();
     await client.connect(transport);
     return { server: client.getServerVersion(), instructions: client.getInstructions(), capabilities: client.getServerCapabilities(), pid: transport.pid };
   },
@@ -73,8 +81,8 @@ const operations = {
     }
   },
   async close() {
-    await client.transport?.terminateSession?.();
-    await client.close();
+    await client?.transport?.terminateSession?.();
+    await client?.close();
   },
 };
 

@@ -291,9 +291,7 @@ func TestOnlyFilesOfTheLogAreRead(t *testing.T) {
 	} {
 		rewrite(t, filepath.Join(dir, name), "{}\n")
 	}
-	if err := os.Mkdir(filepath.Join(dir, "audit-20260101T000000Z-8.jsonl"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "audit-20260101T000000Z-8.jsonl"), 0o700))
 	if files := audit.Files(s.File); !slices.Equal(files, []string{s.File}) {
 		t.Errorf("%q", files)
 	}
@@ -518,9 +516,7 @@ func TestAnEventNamesItsPrincipal(t *testing.T) {
 		s := settings(t)
 		l := open(t, s)
 		l.Record(test.ctx, trust.Event{Kind: trust.EventRefused, Principal: test.event})
-		if err := l.Flush(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, l.Flush())
 		if got := string(rawjson.Member([]byte(linesOf(t, s.File)[0]), "principal")); got != test.want {
 			t.Errorf("%q in the event: %s, not %s", test.event, got, test.want)
 		}
@@ -542,9 +538,7 @@ func TestANoteTakesNoRoom(t *testing.T) {
 	if c := l.Counts(); c.Queue != queued || c.Lost != 1 {
 		t.Errorf("%+v, the queue was %d", c, queued)
 	}
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Flush())
 	if first := linesOf(t, s.File)[0]; !strings.Contains(first, trust.EventRefused) {
 		t.Errorf("the note is not written: %s", first)
 	}
@@ -574,6 +568,7 @@ func TestContentsAreRedactedAndCut(t *testing.T) {
 	for name, test := range map[string]struct{ value, want string }{
 		"as it is":   {` {"a": [1, {"b": "c"}]} `, `{"a":[1,{"b":"c"}]}`},
 		"secrets":    {`{"password":"hunter2","nested":[{"API_KEY":"x","authorization":{"a":1}}],"user":"me","token":null}`, `{"password":"***","nested":[{"API_KEY":"***","authorization":"***"}],"user":"me","token":null}`},
+		"deep":       {strings.Repeat("[", 65) + `"a",[1]` + strings.Repeat("]", 65), strings.Repeat("[", 65) + `"***","***"` + strings.Repeat("]", 65)},
 		"one line":   {"{\n\"a\":\n1}", `{"a":1}`},
 		"no JSON":    {`{"a":`, ``},
 		"text alone": {`"text"`, `"text"`},
@@ -614,6 +609,8 @@ func TestFilters(t *testing.T) {
 		"exposed name":    {audit.Filter{Tool: "gh_create"}, true},
 		"case":            {audit.Filter{Client: "codex"}, true},
 		"question mark":   {audit.Filter{Server: "gith?b"}, false},
+		"whole":           {audit.Filter{Principal: "https://idp.example|alice"}, true},
+		"backslash":       {audit.Filter{Tool: `github\.*`}, false},
 		"slash":           {audit.Filter{Principal: "https:*"}, true},
 		"client":          {audit.Filter{Client: "cursor"}, false},
 		"view":            {audit.Filter{View: "writer"}, false},

@@ -7,6 +7,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 )
@@ -18,10 +19,7 @@ func TestAKeyIsTypedIntoAForm(t *testing.T) {
 		return d.gate.ByForm(httptest.NewRequest(http.MethodPost, "http://127.0.0.1/ui/login", nil), key)
 	}
 	good := d.keys.add(trust.Key{Name: "ci", Scopes: []string{"mcp:read"}, Expires: d.time.now().Add(time.Hour)})
-	b, err := typed(" " + good + "\n")
-	if err != nil {
-		t.Fatal(err)
-	}
+	b := must.Get(typed(" " + good + "\n"))(t)
 	holds := func(want string, wantGone bool) {
 		t.Helper()
 		d.gate.Forget()

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -145,7 +146,7 @@ func encodings(t *testing.T, text string) map[string][]byte {
 func TestWhatIsNoSecretKeepsItsBytes(t *testing.T) {
 	for _, text := range []string{
 		"a task-list, a disk-image, risk-free", "sk-learn and sk-", "ghp_short", "https://example.com:8080/@user/x", "https://unpkg.com/@scope/pkg@1.2.3",
-		"mailto:a@b.example ssh://git@github.com/x", "http://user@host/", "postgres://user:password@localhost/db", "postgres://u:${PASSWORD}@h/d", "postgres://u:***@h",
+		"mailto:a@b.example ssh://git@github.com/x", "http://user@host/", "postgres://user:password@localhost/db", "postgres://u:${PASSWORD}@h/d", "postgres://u:***@h", "postgres://u:xx.-X@h", "postgres://u:[x]@h", "postgres://u:%s@h", "a\xffb",
 		"eyJhbGciOi", "eyJ not a token. eyJ", "-----BEGIN CERTIFICATE-----\nMIIB\n-----END CERTIFICATE-----", "-----BEGIN PUBLIC KEY-----",
 		hex[:40], "0b8f7f0e-3c0e-4b6e-9f43-0c54a0d3a6f1", "sha512-" + alnum[:86] + "==", "xoxo-love", "npm_config_registry", "SK1234", "SG.1.2", "AKIA", "xAKIA" + upper[:16], "tAKIA" + upper[:16],
 		made("AK", "IA", upper[:16], "x"), "the AccountKey= of your account", "https://x/?sig=abc", "see hooks.slack.com/help", "12:AA", "dapi-docs", "glsa_x", "hf_hub_download",
@@ -158,6 +159,18 @@ func TestWhatIsNoSecretKeepsItsBytes(t *testing.T) {
 			if len(kinds) > 0 || &got[0] != &raw[0] || len(got) != len(raw) {
 				t.Errorf("%s: %s, %v", raw, got, kinds)
 			}
+		}
+	}
+}
+
+// Of secrets that overlap nothing stays.
+func TestOverlappingSecretsAreReplacedWhole(t *testing.T) {
+	of := func(kind, form string) *pattern {
+		return &pattern{kind: kind, form: regexp.MustCompile(form), within: true}
+	}
+	for text, want := range map[string]string{"-abcde-": "-[redacted: first]-", "-abc-cde-": "-[redacted: first]-[redacted: second]-", "-abcdeabc-": "-[redacted: first][redacted: first]-"} {
+		if got, _ := replace(text, []*pattern{of("second", "cde"), of("first", "abc")}, nil); got != want {
+			t.Errorf("%s: %s, want %s", text, got, want)
 		}
 	}
 }

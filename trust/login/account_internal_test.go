@@ -29,10 +29,11 @@ func TestALoginThatAnotherProcessEndsIsUsedNoMore(t *testing.T) {
 	for name, test := range map[string]struct {
 		told         bool
 		later, after func(*Server)
+		pause, most  time.Duration // after each of them
 	}{
-		"it is told":      {told: true, later: func(s *Server) { s.Changed("login/notes bob"); time.Sleep(time.Hour) }, after: func(s *Server) { s.Changed("login/notes") }},
+		"it is told":      {told: true, later: func(s *Server) { s.Changed("login/notes bob") }, pause: time.Hour, after: func(s *Server) { s.Changed("login/notes") }},
 		"it is told less": {told: true, later: func(*Server) {}, after: func(s *Server) { s.Changed("") }},
-		"nobody tells":    {later: func(*Server) { time.Sleep(lookAgain - time.Nanosecond) }, after: func(*Server) { time.Sleep(time.Nanosecond) }},
+		"nobody tells":    {later: func(*Server) {}, pause: lookAgain - time.Nanosecond, after: func(*Server) {}, most: time.Nanosecond},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -54,8 +55,10 @@ func TestALoginThatAnotherProcessEndsIsUsedNoMore(t *testing.T) {
 				sends("Bearer one")
 				_ = vault.Delete(t.Context(), "login/notes")
 				test.later(s)
+				time.Sleep(test.pause)
 				sends("Bearer one")
 				test.after(s)
+				time.Sleep(test.most)
 				sends("")
 			})
 		})

@@ -10,15 +10,18 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 	"toolfinch/trust/login"
 )
 
@@ -70,8 +73,7 @@ func newResource(t *testing.T, as *authserver.Server) *resource {
 			_, _ = io.Copy(w, req.Body)
 		}
 	})
-	r.Server = httptest.NewServer(mux)
-	t.Cleanup(r.Close)
+	r.Server = pipes.NewServer(t, mux)
 	return r
 }
 
@@ -117,7 +119,7 @@ func newHouse(t *testing.T, settings authserver.Settings) *house {
 	opaque := true
 	settings.Opaque = &opaque
 	settings.Clients = append(settings.Clients, authserver.Inspector)
-	as := authserver.Start(t, settings)
+	as := authserver.New(t, settings)
 	return &house{as: as, rs: newResource(t, as), vault: authserver.NewVault()}
 }
 
@@ -130,6 +132,11 @@ func loggedIn(t *testing.T, settings authserver.Settings) (*house, *process) {
 	return h, p
 }
 
+func TestMain(m *testing.M) {
+	pipes.Install()
+	os.Exit(m.Run())
+}
+
 // process is what one process has.
 type process struct {
 	logins *login.Logins
@@ -138,6 +145,7 @@ type process struct {
 }
 
 func (h *house) process(t *testing.T, s login.Settings) *process {
+	s.AllowPrivate = true // over pipes
 	logins := login.New(login.Options{Vault: h.vault, Log: slog.New(slog.NewTextHandler(&h.log, nil))})
 	t.Cleanup(logins.Close)
 	server := logins.Server("notes", h.rs.URL+"/mcp", s)
@@ -204,7 +212,6 @@ func grants(events []authserver.Event, what, grant string) (found []authserver.E
 }
 
 func TestLogin(t *testing.T) {
-	t.Parallel()
 	h := newHouse(t, authserver.Settings{})
 	p := h.process(t, login.Settings{})
 	needed := h.wants(t, p)
@@ -249,8 +256,7 @@ func TestLogin(t *testing.T) {
 	})
 	t.Run("the token goes to the server alone", func(t *testing.T) {
 		var got http.Header
-		elsewhere := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
-		defer elsewhere.Close()
+		elsewhere := pipes.NewServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
 		response, err := p.client.Get(elsewhere.URL)
 		if err != nil {
 			t.Fatal(err)
@@ -262,7 +268,7 @@ func TestLogin(t *testing.T) {
 	})
 	t.Run("a server that moved gets none", func(t *testing.T) {
 		moved := newResource(t, h.as)
-		server := p.logins.Server("notes", moved.URL+"/mcp", login.Settings{})
+		server := p.logins.Server("notes", moved.URL+"/mcp", login.Settings{AllowPrivate: true})
 		_, err := (&http.Client{Transport: server.Transport(http.DefaultTransport, "")}).Get(moved.URL + "/mcp")
 		if _, ok := errors.AsType[*login.Needed](err); !ok {
 			t.Errorf("the error is %v", err)
@@ -274,39 +280,43 @@ func TestLogin(t *testing.T) {
 }
 
 func TestRefresh(t *testing.T) {
-	t.Parallel()
-	h, p := loggedIn(t, authserver.Settings{Now: authserver.Now{Lifetime: 2}})
-	first := h.row(t)
-	h.as.Set(t, authserver.Now{Lifetime: 3600})
-	await.True(t, func() bool { h.works(t, p); return h.row(t)["access_token"] != first["access_token"] })
-	second := h.row(t)
-	if second["refresh_token"] == first["refresh_token"] {
-		t.Error("the rotated refresh token is not stored")
-	}
-	for _, e := range grants(h.as.Seen(t), "granted", "refresh_token") {
-		if e.Params["resource"] != h.rs.URL+"/mcp" || e.Params["scope"] != "mcp:read offline_access" {
-			t.Errorf("the refresh was asked for with %v", e.Params)
+	synctest.Test(t, func(t *testing.T) {
+		h, p := loggedIn(t, authserver.Settings{Now: authserver.Now{Lifetime: 120}})
+		first := h.row(t)
+		h.works(t, p)
+		if h.row(t)["access_token"] != first["access_token"] {
+			t.Error("a token that is good was renewed")
 		}
-	}
-	for _, token := range h.rs.seen() {
-		if token == "" {
-			continue
+		h.as.Set(t, authserver.Now{Lifetime: 3600})
+		time.Sleep(2 * time.Minute)
+		h.works(t, p)
+		second := h.row(t)
+		if second["refresh_token"] == first["refresh_token"] {
+			t.Error("the rotated refresh token is not stored")
 		}
-		if has := h.rs.scopes(t, token); has == nil && token != first["access_token"] {
-			t.Errorf("an expired token was sent")
+		for _, e := range grants(h.as.Seen(t), "granted", "refresh_token") {
+			if e.Params["resource"] != h.rs.URL+"/mcp" || e.Params["scope"] != "mcp:read offline_access" {
+				t.Errorf("the refresh was asked for with %v", e.Params)
+			}
 		}
-	}
+		for _, token := range h.rs.seen() {
+			if token == "" {
+				continue
+			}
+			if has := h.rs.scopes(t, token); has == nil && token != first["access_token"] {
+				t.Errorf("an expired token was sent")
+			}
+		}
 
-	t.Run("a token that the server refuses is renewed once", func(t *testing.T) {
+		// A token that the server refuses is renewed once.
+		h.as.Seen(t)
 		h.refuse(t)
 		h.works(t, p)
 		if n := len(grants(h.as.Seen(t), "granted", "refresh_token")); n != 1 {
 			t.Errorf("%d refreshes", n)
 		}
-	})
-	t.Run("a server that refuses every token is no reason to go on", func(t *testing.T) {
+		// A server that refuses every token is no reason to go on.
 		h.rs.set(func(r *resource) { r.refuse = true })
-		defer h.rs.set(func(r *resource) { r.refuse = false })
 		h.rs.seen()
 		h.wants(t, p)
 		if n := len(h.rs.seen()); n > 3 {
@@ -334,32 +344,33 @@ func (v *fullVault) Put(ctx context.Context, name string, value []byte) error {
 // A refresh token that was rotated and could not be stored is used, not the one that is stored and that
 // an authorization server takes no more; and it is stored as soon as that can be.
 func TestARotatedTokenThatCannotBeStored(t *testing.T) {
-	t.Parallel()
-	h, _ := loggedIn(t, authserver.Settings{Now: authserver.Now{Lifetime: 3600}})
-	vault := &fullVault{Vault: h.vault}
-	logins := login.New(login.Options{Vault: vault, Log: slog.New(slog.NewTextHandler(&h.log, nil))})
-	t.Cleanup(logins.Close)
-	server := logins.Server("notes", h.rs.URL+"/mcp", login.Settings{})
-	p := &process{logins, server, &http.Client{Transport: server.Transport(http.DefaultTransport, "")}}
-	h.works(t, p)
-	stored := h.row(t)["refresh_token"]
-	vault.full.Store(true)
-	for range 2 {
-		seen := h.rs.seen()
-		h.rs.set(func(r *resource) { r.not = seen[len(seen)-1] }) // the token in use
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := loggedIn(t, authserver.Settings{Now: authserver.Now{Lifetime: 3600}})
+		vault := &fullVault{Vault: h.vault}
+		logins := login.New(login.Options{Vault: vault, Log: slog.New(slog.NewTextHandler(&h.log, nil))})
+		t.Cleanup(logins.Close)
+		server := logins.Server("notes", h.rs.URL+"/mcp", login.Settings{AllowPrivate: true})
+		p := &process{logins, server, &http.Client{Transport: server.Transport(http.DefaultTransport, "")}}
 		h.works(t, p)
-	}
-	if got := h.row(t)["refresh_token"]; got != stored {
-		t.Fatal("a vault that is full has stored something")
-	}
-	vault.full.Store(false)
-	seen := h.rs.seen()
-	h.rs.set(func(r *resource) { r.not = seen[len(seen)-1] })
-	h.works(t, p)
-	if got := h.row(t)["refresh_token"]; got == stored {
-		t.Error("the token is not stored once that can be")
-	}
-	h.works(t, h.process(t, login.Settings{}))
+		stored := h.row(t)["refresh_token"]
+		vault.full.Store(true)
+		for range 2 {
+			seen := h.rs.seen()
+			h.rs.set(func(r *resource) { r.not = seen[len(seen)-1] }) // the token in use
+			h.works(t, p)
+		}
+		if got := h.row(t)["refresh_token"]; got != stored {
+			t.Fatal("a vault that is full has stored something")
+		}
+		vault.full.Store(false)
+		seen := h.rs.seen()
+		h.rs.set(func(r *resource) { r.not = seen[len(seen)-1] })
+		h.works(t, p)
+		if got := h.row(t)["refresh_token"]; got == stored {
+			t.Error("the token is not stored once that can be")
+		}
+		h.works(t, h.process(t, login.Settings{}))
+	})
 }
 
 // refuse has the protected server refuse the token that there is now.
@@ -385,53 +396,55 @@ func (h *house) revoke(t *testing.T, token string) {
 }
 
 func TestRefreshTokenThatIsRevoked(t *testing.T) {
-	t.Parallel()
-	h, p := loggedIn(t, authserver.Settings{})
-	h.works(t, p)
-	row := h.row(t)
-	if log := h.log.String(); strings.Count(log, "\n") != 1 || !strings.HasSuffix(log, `msg="logged in" server=notes principal="" issuer=`+h.as.Issuer+" scopes=mcp:read\n") {
-		t.Errorf("the log has\n%s", log)
-	}
-	h.revoke(t, row["refresh_token"].(string))
-	h.revoke(t, row["access_token"].(string))
-	needed := h.wants(t, p)
-	if !strings.Contains(needed.Error(), "invalid_grant") {
-		t.Errorf("the error is %q", needed)
-	}
-	h.as.Seen(t)
-	h.wants(t, p)
-	h.wants(t, h.process(t, login.Settings{}))
-	if tried := grants(h.as.Seen(t), "refused", "refresh_token"); len(tried) > 0 {
-		t.Errorf("a dead refresh token was used again: %+v", tried)
-	}
-	h.login(t, p) // without deleting anything
-	h.works(t, p)
+	synctest.Test(t, func(t *testing.T) {
+		h, p := loggedIn(t, authserver.Settings{})
+		h.works(t, p)
+		row := h.row(t)
+		if log := h.log.String(); strings.Count(log, "\n") != 1 || !strings.HasSuffix(log, `msg="logged in" server=notes principal="" issuer=`+h.as.Issuer+" scopes=mcp:read\n") {
+			t.Errorf("the log has\n%s", log)
+		}
+		h.revoke(t, row["refresh_token"].(string))
+		h.revoke(t, row["access_token"].(string))
+		needed := h.wants(t, p)
+		if !strings.Contains(needed.Error(), "invalid_grant") {
+			t.Errorf("the error is %q", needed)
+		}
+		h.as.Seen(t)
+		h.wants(t, p)
+		h.wants(t, h.process(t, login.Settings{}))
+		if tried := grants(h.as.Seen(t), "refused", "refresh_token"); len(tried) > 0 {
+			t.Errorf("a dead refresh token was used again: %+v", tried)
+		}
+		h.login(t, p) // without deleting anything
+		h.works(t, p)
+	})
 }
 
 func TestAuthorizationServerAway(t *testing.T) {
-	t.Parallel()
-	h, p := loggedIn(t, authserver.Settings{Now: authserver.Now{Lifetime: 8}})
-	first := h.row(t)
-	h.as.Down(t)
-	// The token expires meanwhile: before that it is used, after that the fault is said.
-	var fault error
-	await.True(t, func() bool { _, fault = h.call(t, p); return fault != nil })
-	if errors.As(fault, new(*login.Needed)) || !errors.As(fault, new(*login.Failed)) {
-		t.Errorf("the error is %v, as if a login would help", fault)
-	}
-	if row := h.row(t); row["refresh_token"] != first["refresh_token"] || row["dead"] != nil {
-		t.Errorf("the login is %v", row)
-	}
-	h.as.Up(t)
-	await.True(t, func() bool { status, err := h.call(t, p); return err == nil && status == http.StatusOK })
+	synctest.Test(t, func(t *testing.T) {
+		h, p := loggedIn(t, authserver.Settings{Now: authserver.Now{Lifetime: 120}})
+		first := h.row(t)
+		h.as.Down(t)
+		h.works(t, p) // the token is good
+		time.Sleep(2 * time.Minute)
+		_, fault := h.call(t, p)
+		if errors.As(fault, new(*login.Needed)) || !errors.As(fault, new(*login.Failed)) {
+			t.Errorf("the error is %v, as if a login would help", fault)
+		}
+		if row := h.row(t); row["refresh_token"] != first["refresh_token"] || row["dead"] != nil {
+			t.Errorf("the login is %v", row)
+		}
+		h.as.Up(t)
+		time.Sleep(time.Minute)
+		h.works(t, p)
+	})
 }
 
+// Another clock of the authorization server makes no difference.
 func TestClocks(t *testing.T) {
-	t.Parallel()
-	for _, skew := range []int{-3600, 3600} {
-		t.Run(fmt.Sprint(skew), func(t *testing.T) {
-			t.Parallel()
-			h, p := loggedIn(t, authserver.Settings{})
+	synctest.Test(t, func(t *testing.T) {
+		h, p := loggedIn(t, authserver.Settings{})
+		for _, skew := range []int{-3600, 3600} {
 			h.as.Set(t, authserver.Now{Skew: &skew})
 			h.refuse(t)
 			h.works(t, p)
@@ -440,93 +453,96 @@ func TestClocks(t *testing.T) {
 				h.works(t, p)
 			}
 			if n := len(grants(h.as.Seen(t), "granted", "refresh_token")); n > 0 {
-				t.Errorf("%d refreshes of a token that is good for an hour", n)
+				t.Errorf("%d seconds: %d refreshes of a token that is good for an hour", skew, n)
 			}
-		})
-	}
+		}
+	})
 }
 
 func TestTwoProcessesRefresh(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t, authserver.Settings{})
-	one, two := h.process(t, login.Settings{}), h.process(t, login.Settings{})
-	h.wants(t, one)
-	h.login(t, one)
-	h.works(t, one)
-	h.works(t, two)
-	h.refuse(t)
-	h.as.Seen(t)
-	var both sync.WaitGroup
-	for range 4 {
-		both.Go(func() { h.works(t, one) })
-		both.Go(func() { h.works(t, two) })
-	}
-	both.Wait()
-	if n := len(grants(h.as.Seen(t), "granted", "refresh_token")); n != 1 {
-		t.Errorf("%d refreshes for one token: a rotated one would be used twice", n)
-	}
-	h.works(t, one)
-	h.works(t, two)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, authserver.Settings{})
+		one, two := h.process(t, login.Settings{}), h.process(t, login.Settings{})
+		h.wants(t, one)
+		h.login(t, one)
+		h.works(t, one)
+		h.works(t, two)
+		h.refuse(t)
+		h.as.Seen(t)
+		var both sync.WaitGroup
+		for range 4 {
+			both.Go(func() { h.works(t, one) })
+			both.Go(func() { h.works(t, two) })
+		}
+		both.Wait()
+		if n := len(grants(h.as.Seen(t), "granted", "refresh_token")); n != 1 {
+			t.Errorf("%d refreshes for one token: a rotated one would be used twice", n)
+		}
+		h.works(t, one)
+		h.works(t, two)
+	})
 }
 
 func TestRefreshTokenUsedTwice(t *testing.T) {
-	t.Parallel()
-	h, p := loggedIn(t, authserver.Settings{})
-	stolen, _ := h.vault.Get(t.Context(), "login/notes")
-	h.refuse(t)
-	h.works(t, p)
-	// A copy of the old row comes back, as from a backup: its refresh token was used.
-	_ = h.vault.Put(t.Context(), "login/notes", stolen)
-	needed := h.wants(t, h.process(t, login.Settings{}))
-	if !strings.Contains(needed.Error(), "invalid_grant") {
-		t.Errorf("the error is %q", needed)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h, p := loggedIn(t, authserver.Settings{})
+		stolen, _ := h.vault.Get(t.Context(), "login/notes")
+		h.refuse(t)
+		h.works(t, p)
+		// A copy of the old row comes back, as from a backup: its refresh token was used.
+		_ = h.vault.Put(t.Context(), "login/notes", stolen)
+		needed := h.wants(t, h.process(t, login.Settings{}))
+		if !strings.Contains(needed.Error(), "invalid_grant") {
+			t.Errorf("the error is %q", needed)
+		}
+	})
 }
 
 func TestStepUp(t *testing.T) {
-	t.Parallel()
-	h, p := loggedIn(t, authserver.Settings{})
-	h.works(t, p)
-	h.rs.set(func(r *resource) { r.scope = "mcp:write" })
-	needed := h.wants(t, p)
-	if !slices.Equal(needed.Scopes, []string{"mcp:write"}) || !strings.Contains(needed.Error(), "mcp:write") {
-		t.Errorf("the error is %q, %v", needed, needed.Scopes)
-	}
-	h.rs.set(func(r *resource) { r.scope = "mcp:read" })
-	h.works(t, p) // what needs no more goes on
-	status := h.login(t, p).Status()
-	if !slices.Equal(status.Scopes, []string{"mcp:read", "mcp:write"}) {
-		t.Errorf("the scopes are %v", status.Scopes)
-	}
-	h.rs.set(func(r *resource) { r.scope = "mcp:admin" })
-	h.wants(t, p)
-	h.login(t, p) // which does not give it
-	h.rs.seen()
-	if status, err := h.call(t, p); err != nil || status != http.StatusForbidden {
-		t.Errorf("the request: %d, %v; want the server's own answer", status, err)
-	}
-	if n := len(h.rs.seen()); n != 1 {
-		t.Errorf("%d requests", n)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h, p := loggedIn(t, authserver.Settings{})
+		h.works(t, p)
+		h.rs.set(func(r *resource) { r.scope = "mcp:write" })
+		needed := h.wants(t, p)
+		if !slices.Equal(needed.Scopes, []string{"mcp:write"}) || !strings.Contains(needed.Error(), "mcp:write") {
+			t.Errorf("the error is %q, %v", needed, needed.Scopes)
+		}
+		h.rs.set(func(r *resource) { r.scope = "mcp:read" })
+		h.works(t, p) // what needs no more goes on
+		status := h.login(t, p).Status()
+		if !slices.Equal(status.Scopes, []string{"mcp:read", "mcp:write"}) {
+			t.Errorf("the scopes are %v", status.Scopes)
+		}
+		h.rs.set(func(r *resource) { r.scope = "mcp:admin" })
+		h.wants(t, p)
+		h.login(t, p) // which does not give it
+		h.rs.seen()
+		if status, err := h.call(t, p); err != nil || status != http.StatusForbidden {
+			t.Errorf("the request: %d, %v; want the server's own answer", status, err)
+		}
+		if n := len(h.rs.seen()); n != 1 {
+			t.Errorf("%d requests", n)
+		}
+	})
 }
 
 // TestStepUpByAnotherProcess: a login in a shell asks for what the process that serves was
 // refused for.
 func TestStepUpByAnotherProcess(t *testing.T) {
-	t.Parallel()
-	h, _ := loggedIn(t, authserver.Settings{})
-	h.rs.set(func(r *resource) { r.scope = "mcp:write" })
-	h.wants(t, h.process(t, login.Settings{}))
-	shell := h.process(t, login.Settings{})
-	h.login(t, shell)
-	h.works(t, shell)
-	if wanted := h.row(t)["wanted"]; wanted != nil {
-		t.Errorf("the new login still wants %v", wanted)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := loggedIn(t, authserver.Settings{})
+		h.rs.set(func(r *resource) { r.scope = "mcp:write" })
+		h.wants(t, h.process(t, login.Settings{}))
+		shell := h.process(t, login.Settings{})
+		h.login(t, shell)
+		h.works(t, shell)
+		if wanted := h.row(t)["wanted"]; wanted != nil {
+			t.Errorf("the new login still wants %v", wanted)
+		}
+	})
 }
 
 func TestLoginsAtOnce(t *testing.T) {
-	t.Parallel()
 	h := newHouse(t, authserver.Settings{})
 	p := h.process(t, login.Settings{PerUser: true})
 	clients := map[string]*http.Client{}
@@ -573,7 +589,6 @@ func TestLoginsAtOnce(t *testing.T) {
 }
 
 func TestAnotherProcessLogsIn(t *testing.T) {
-	t.Parallel()
 	h := newHouse(t, authserver.Settings{})
 	serving, shell := h.process(t, login.Settings{}), h.process(t, login.Settings{})
 	needed := h.wants(t, serving)
@@ -602,7 +617,6 @@ func TestAnotherProcessLogsIn(t *testing.T) {
 }
 
 func TestUserSaysNo(t *testing.T) {
-	t.Parallel()
 	yes := true
 	h := newHouse(t, authserver.Settings{Now: authserver.Now{Deny: &yes}})
 	p := h.process(t, login.Settings{})
@@ -631,68 +645,72 @@ func TestUserSaysNo(t *testing.T) {
 }
 
 func TestClientCredentials(t *testing.T) {
-	t.Parallel()
-	machine := authserver.Machine("robot", "robot-secret")
-	h := newHouse(t, authserver.Settings{Clients: []authserver.Client{machine}})
-	p := h.process(t, login.Settings{Set: true, Grant: login.GrantCredentials, ClientID: "robot", Secret: "robot-secret"})
-	h.works(t, p)
-	h.works(t, p)
-	if n := len(grants(h.as.Seen(t), "granted", "client_credentials")); n != 1 {
-		t.Errorf("%d tokens for two requests", n)
-	}
-	h.revoke(t, h.row(t)["access_token"].(string))
-	h.works(t, p)
-	h.rs.set(func(r *resource) { r.scope = "mcp:write" })
-	h.works(t, p) // more scopes need nobody either
-	wrong := h.process(t, login.Settings{Set: true, Grant: login.GrantCredentials, ClientID: "robot", Secret: "wrong"})
-	_ = h.vault.Delete(t.Context(), "login/notes")
-	_, err := h.call(t, wrong)
-	if !errors.As(err, new(*login.Failed)) || !strings.Contains(err.Error(), "invalid_client") || strings.Contains(err.Error(), "wrong") {
-		t.Errorf("the error is %v", err)
-	}
-	h.as.Seen(t)
-	_, _ = h.call(t, wrong)
-	if tried := grants(h.as.Seen(t), "refused", ""); len(tried) > 0 {
-		t.Error("the authorization server was asked again at once")
-	}
+	synctest.Test(t, func(t *testing.T) {
+		machine := authserver.Machine("robot", "robot-secret")
+		h := newHouse(t, authserver.Settings{Clients: []authserver.Client{machine}})
+		p := h.process(t, login.Settings{Set: true, Grant: login.GrantCredentials, ClientID: "robot", Secret: "robot-secret"})
+		h.works(t, p)
+		h.works(t, p)
+		if n := len(grants(h.as.Seen(t), "granted", "client_credentials")); n != 1 {
+			t.Errorf("%d tokens for two requests", n)
+		}
+		h.revoke(t, h.row(t)["access_token"].(string))
+		h.works(t, p)
+		h.rs.set(func(r *resource) { r.scope = "mcp:write" })
+		h.works(t, p) // more scopes need nobody either
+		wrong := h.process(t, login.Settings{Set: true, Grant: login.GrantCredentials, ClientID: "robot", Secret: "wrong"})
+		_ = h.vault.Delete(t.Context(), "login/notes")
+		_, err := h.call(t, wrong)
+		if !errors.As(err, new(*login.Failed)) || !strings.Contains(err.Error(), "invalid_client") || strings.Contains(err.Error(), "wrong") {
+			t.Errorf("the error is %v", err)
+		}
+		h.as.Seen(t)
+		_, _ = h.call(t, wrong)
+		if tried := grants(h.as.Seen(t), "refused", ""); len(tried) > 0 {
+			t.Error("the authorization server was asked again at once")
+		}
+	})
 }
 
 func TestDevice(t *testing.T) {
-	t.Parallel()
-	h := newHouse(t, authserver.Settings{})
-	p := h.process(t, login.Settings{Grant: login.GrantDevice})
-	h.wants(t, p)
-	pending, err := p.server.Begin(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if pending.UserCode() == "" {
-		t.Error("there is no code")
-	}
-	h.as.Browse(t, pending.URL(), "")
-	await.Value(t, pending.Done())
-	if err := pending.Err(); err != nil {
-		t.Fatal(err)
-	}
-	h.works(t, p)
-	h.refuse(t)
-	h.works(t, p)
+	synctest.Test(t, func(t *testing.T) {
+		h := newHouse(t, authserver.Settings{})
+		p := h.process(t, login.Settings{Grant: login.GrantDevice})
+		h.wants(t, p)
+		pending, err := p.server.Begin(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		if pending.UserCode() == "" {
+			t.Error("there is no code")
+		}
+		h.as.Browse(t, pending.URL(), "")
+		await.Value(t, pending.Done())
+		if err := pending.Err(); err != nil {
+			t.Fatal(err)
+		}
+		h.works(t, p)
+		h.refuse(t)
+		h.works(t, p)
+		time.Sleep(time.Minute) // x/oauth2 leaves the body of an answer open, until its time is over
+	})
 }
 
 // Whatever a document of the authorization server says, tokens are sent over https, and
 // over http to this machine alone.
 func TestTokensAreSentToNoPlainEndpoint(t *testing.T) {
-	t.Parallel()
-	h, _ := loggedIn(t, authserver.Settings{})
-	row := h.row(t)
-	row["revocation_url"] = "http://192.0.2.1/revoke"
-	raw, _ := json.Marshal(row)
-	if err := h.vault.Put(t.Context(), "login/notes", raw); err != nil {
-		t.Fatal(err)
-	}
-	if _, revoked, err := h.process(t, login.Settings{AllowPrivate: true}).server.Logout(t.Context(), ""); revoked || err == nil || !strings.Contains(err.Error(), "http://192.0.2.1 is not https") {
-		t.Errorf("logging out at a plain endpoint: %v, %v", revoked, err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		h, _ := loggedIn(t, authserver.Settings{})
+		row := h.row(t)
+		row["revocation_url"] = "http://192.0.2.1/revoke"
+		raw, _ := json.Marshal(row)
+		if err := h.vault.Put(t.Context(), "login/notes", raw); err != nil {
+			t.Fatal(err)
+		}
+		if _, revoked, err := h.process(t, login.Settings{AllowPrivate: true}).server.Logout(t.Context(), ""); revoked || err == nil || !strings.Contains(err.Error(), "http://192.0.2.1 is not https") {
+			t.Errorf("logging out at a plain endpoint: %v, %v", revoked, err)
+		}
+	})
 }
 
 func TestALoginThatEndsAtThisProcess(t *testing.T) {

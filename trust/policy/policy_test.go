@@ -78,6 +78,8 @@ func TestDecide(t *testing.T) {
 		{"arguments of another form permit nothing", asksPath, call(alice, readFile, `["/srv/a"]`), false, "arguments"},
 		{"arguments of null are none", `permit (principal, action, resource) when { !(context.args has path) };`, call(alice, readFile, `null`), true, "team.cedar:1"},
 		{"no arguments", `permit (principal, action, resource) when { !(context.args has path) };`, call(alice, readFile, ` `), true, "team.cedar:1"},
+		{"whole numbers up to what a float tells apart", `permit (principal, action, resource) when { context.args.n == 9007199254740991 };`, call(alice, readFile, `{"n": 9007199254740991.0}`), true, "team.cedar:1"},
+		{"whole numbers beyond that are texts", `permit (principal, action, resource) when { context.args.n == "9007199254740992e0" };`, call(alice, readFile, `{"n": 9007199254740992e0}`), true, "team.cedar:1"},
 		{"decimals", `permit (principal, action, resource) when { context.args.n.lessThan(decimal("2.0")) };`, call(alice, readFile, `{"n": 1.5}`), true, "team.cedar:1"},
 		{"nested arguments", `permit (principal, action, resource) when { context.args.to.contains("a@b") && context.args.opt.deep };`, call(alice, readFile, `{"to": ["a@b"], "opt": {"deep": true}, "none": null}`), true, "team.cedar:1"},
 		{"the owner on stdio", `permit (principal == User::"stdio|owner", action, resource);`, call(owner, readFile, ""), true, "team.cedar:1"},
@@ -152,6 +154,11 @@ func TestMayServer(t *testing.T) {
 			t.Errorf("MayServer(alice, %s) = %v", server, got)
 		}
 	}
+	p = compile(t, `permit (principal in Group::"dev", action, resource == Tool::"mail.send");
+permit (principal in Group::"dev", action, resource in Server::"github") when { context.readOnly };`)
+	if !p.MayServer(alice, "mail", "reader", tool.KindTool) || p.MayServer(alice, "mail", "reader", tool.KindPrompt) || p.MayServer(nobody, "mail", "reader") {
+		t.Error("a server with a named tool is named to others than those who may use the tool")
+	}
 	if p.MayServer(nobody, "github", "reader") {
 		t.Error("what only a group may use is named to nobody")
 	}
@@ -213,6 +220,14 @@ forbid (principal, action, resource in View::"reader") when { resource in Server
 	} {
 		if _, wrong := Compile([]Text{{Cedar: text, File: "team.cedar", Line: 1, Column: 1}}); len(wrong) == 0 || !strings.Contains(wrong[0].Error(), want) {
 			t.Errorf("%s\n got %v\nwant %s", text, wrong, want)
+		}
+	}
+}
+
+func TestWhatUsesAKind(t *testing.T) {
+	for kind, want := range map[tool.Kind]Action{tool.KindTool: ActionCall, tool.KindPrompt: ActionGet, tool.KindResource: ActionRead, tool.KindTemplate: ActionRead} {
+		if got := ActionOf(kind); got != want {
+			t.Errorf("%s: %s", kind, got)
 		}
 	}
 }

@@ -313,6 +313,17 @@ func TestTheKeyOfTheEnvironment(t *testing.T) {
 	}
 }
 
+// Stores and key files of all versions name a key alike.
+func TestTheNameOfAKeyStays(t *testing.T) {
+	p := newPlace(t)
+	p.key = strings.Repeat("ab", 32)
+	p.put("secret/A", secret)
+	row, err := p.store().Find(t.Context(), "key")
+	if err != nil || string(row.Sealed) != `{"id":"43801cf078ed898a","holder":"environment"}` {
+		t.Errorf("%s, %v", row.Sealed, err)
+	}
+}
+
 func TestAKeyFileCanMoveIntoTheEnvironment(t *testing.T) {
 	p := newPlace(t)
 	p.put("secret/A", secret)
@@ -344,10 +355,7 @@ func TestTheOwnerLearnsWhereTheKeyIs(t *testing.T) {
 	p.put("secret/A", secret)
 	file := p.keyFiles()[0]
 	where("a file", file)
-	text, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(file))(t)
 	p.key = string(text)
 	where("the variable "+vault.EnvKey, "")
 	p.key = strings.Repeat("ab", 32)
@@ -373,10 +381,7 @@ func TestTheKeyIsInAFileWhereTheSystemHasNoKeyring(t *testing.T) {
 	p := newPlace(t)
 	options := p.options()
 	options.Log = nil // nobody is told
-	v, err := vault.Open(p.store(), options)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(vault.Open(p.store(), options))(t)
 	if err := v.Put(t.Context(), "secret/A", []byte(secret)); err != nil || len(p.keyFiles()) != 1 {
 		t.Errorf("%v, key files: %v", err, p.keyFiles())
 	}
@@ -401,13 +406,8 @@ func (a *another) Find(ctx context.Context, name string) (*vault.Row, error) {
 func TestAKeyThatAnotherProcessMadeMeanwhileIsTaken(t *testing.T) {
 	p := newPlace(t)
 	rows := &another{Rows: p.store(), do: func() { p.put("secret/B", "theirs") }}
-	v, err := vault.Open(rows, vault.WithRing(p.options(), p.ring))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := v.Put(t.Context(), "secret/A", []byte("ours")); err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(vault.Open(rows, vault.WithRing(p.options(), p.ring)))(t)
+	must.Do(t, v.Put(t.Context(), "secret/A", []byte("ours")))
 	p.want("secret/A", "ours")
 	p.want("secret/B", "theirs")
 	if len(p.keyFiles()) != 1 {
@@ -427,10 +427,7 @@ func (unwritableRows) Names(context.Context, string) ([]vault.Row, error) { retu
 func TestAStoreThatFailsIsReported(t *testing.T) {
 	p, ctx := newPlace(t), t.Context()
 	p.put("secret/A", secret)
-	v, err := vault.Open(unwritableRows{p.store()}, vault.WithRing(p.options(), p.ring))
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(vault.Open(unwritableRows{p.store()}, vault.WithRing(p.options(), p.ring)))(t)
 	_, failed := v.Names(ctx, "")
 	for what, err := range map[string]error{"Put": v.Put(ctx, "secret/A", []byte("x")), "Delete": v.Delete(ctx, "secret/A"), "Names": failed, "Reset": v.Reset(ctx)} {
 		if !errors.Is(err, errUnwritable) {
@@ -496,13 +493,10 @@ func TestLockedIsBoundedAndPerName(t *testing.T) {
 
 // Whoever gives up waiting leaves the name locked. In one process no file keeps others out.
 func TestANameStaysLockedWhenOthersGiveUp(t *testing.T) {
-	v, err := vault.Open(nil, vault.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(vault.Open(nil, vault.Options{}))(t)
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
-	err = v.Locked(t.Context(), "login/a", func(context.Context) error {
+	err := v.Locked(t.Context(), "login/a", func(context.Context) error {
 		for range 20 {
 			if err := v.Locked(ended, "login/a", func(context.Context) error { t.Error("it is locked twice"); return nil }); !errors.Is(err, context.Canceled) {
 				t.Errorf("%v", err)

@@ -13,14 +13,19 @@ import (
 	"toolfinch/view"
 )
 
+// module writes a module of Python.
+func module(t testing.TB, path, source string) {
+	t.Helper()
+	if err := os.WriteFile(path, []byte(source), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // An edit of what Python imported is taken by a reload; one that does not load is
 // refused with its line, and what ran goes on.
 func TestEditedPythonIsTaken(t *testing.T) {
 	if _, err := exec.LookPath(python.DefaultCommand()); err != nil {
-		if os.Getenv("TOOLFINCH_TEST_REQUIRE") == "all" {
-			t.Fatal("there is no Python (TOOLFINCH_TEST_REQUIRE=all)")
-		}
-		t.Skip("there is no Python")
+		missing(t, "there is no Python")
 	}
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "hooks"), 0o700); err != nil {
@@ -40,25 +45,31 @@ def own(ctx):
 	x := everything("x", view.ExposureDirect)
 	x.Hooks.PreCall = &view.Hook{Python: "hooks.f.pre", Timeout: await.Bound, At: view.Place{Line: 7, Column: 3}}
 	x.Customs = []view.Custom{{Python: "hooks.f.own"}}
-	config := configOf(t, []*script{shop(t, "shop", "hat")}, x)
+	config := configOf(t, []*shop{newShop(t, "shop", "hat")}, x)
 	config.Python.Dir = dir
-	p, url := openViews(t, "", config)
-	c := viewClient(t, p, url, "x", false)
+	p := open(t, config)
+	c := p.connect("x", false, "", "")
 	says := func(want string) {
 		t.Helper()
-		if got := c.ask("tools/call", toolCall("shop_hat", `{"size":9}`)); !strings.Contains(string(got.Result), `{"word":"`+want+`"}`) {
-			t.Errorf("shop_hat answers %s\nwant in it %s", got.raw, want)
+		if got, _ := call(t.Context(), c, "shop_hat", map[string]any{"size": 9}); !strings.Contains(got, `"word":"`+want+`"`) {
+			t.Errorf("shop_hat answers %s\nwant in it %s", got, want)
+		}
+	}
+	reload := func() {
+		t.Helper()
+		if err := p.Reload(t.Context(), config); err != nil {
+			t.Fatal(err)
 		}
 	}
 	says("one")
 	if files := p.Modules(); !slices.Contains(files, words) || !slices.Contains(files, hooks) {
 		t.Errorf("%q are watched", files)
 	}
-	reload(t, p, config)
+	reload()
 	says("one")
 	module(t, words, "word = 'another'\n")
 	says("one")
-	reload(t, p, config)
+	reload()
 	says("another")
 	module(t, words, "word = (\n")
 	if err := p.Reload(t.Context(), config); err == nil || !strings.Contains(err.Error(), `:7:3: view "x": pre_call hook: words.py:1: SyntaxError`) {
@@ -66,6 +77,6 @@ def own(ctx):
 	}
 	says("another")
 	module(t, words, "word = 'third one'\n")
-	reload(t, p, config)
+	reload()
 	says("third one")
 }

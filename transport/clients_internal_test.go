@@ -1,0 +1,35 @@
+package transport
+
+import (
+	"log/slog"
+	"testing"
+
+	"toolfinch/register"
+	"toolfinch/trust"
+)
+
+// The timer of a session that was idle may come late: in the moment in which the session comes into use, or after
+// that, while it is idle anew.
+func TestAnOldTimerEndsNoSession(t *testing.T) {
+	clients := NewClients(Limits{})
+	log := slog.New(slog.DiscardHandler)
+	live := register.New(register.Options{Version: "1"}, func(trust.Party) *register.Served { return &register.Served{} }, log)
+	s, err := clients.open(t.Context(), t.Context(), live, log, "one", false, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	clients.rest(s, true)
+	old := s.place.idle
+	for range 2 {
+		if !clients.use(s) {
+			t.Fatal("it has ended")
+		}
+		clients.expire(s, old)
+		clients.rest(s, true)
+		clients.expire(s, old)
+	}
+	clients.expire(s, s.place.idle)
+	if clients.use(s) {
+		t.Error("its own timer did not end it")
+	}
+}

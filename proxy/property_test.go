@@ -755,7 +755,7 @@ func (w *world) comes(view string, k kind) {
 	v := &customer{view: view, called: cmp.Or(k.name, "raw"), scope: &checked{TB: w.TB, r: w.r}, owner: w.owners[""]}
 	k.over = w.network.transport()
 	v.rawClient = newClientAt(v.scope, w.p, "http://127.0.0.1/mcp/"+v.view, k, `{}`, reply)
-	if !k.modern {
+	if v.id != "" {
 		v.owner = &holder{v.called, map[string]bool{}}
 		w.owners[v.id] = v.owner
 	}
@@ -779,7 +779,7 @@ func (w *world) leave(i int) {
 	v := w.guests[i]
 	w.guests = slices.Delete(w.guests, i, i+1)
 	v.scope.clean()
-	if v.id != "" {
+	if v.id != "" { // else it is nobody's, or has none: stdio is for another view
 		delete(w.owners, v.id)
 	}
 	synctest.Wait()

@@ -88,8 +88,10 @@ type wired struct {
 	network *memory
 	config  *configs.Config
 	servers map[string]*wiredServer
-	told    []string          // by the proxy, since the last line; of one goroutine, read while that waits
 	last    map[string]string // what stands for unsteady members, and the last of them
+
+	mu   sync.Mutex // guards told
+	told []string   // by the proxy, since the last line
 }
 
 // wiredServer is a server of a session.
@@ -198,7 +200,9 @@ func (w *wired) session(t *testing.T, text string, pause func(time.Duration)) st
 			if err != nil {
 				return
 			}
+			w.mu.Lock()
 			w.told = append(w.told, line)
+			w.mu.Unlock()
 		}
 	})
 	<-p.Ready()
@@ -255,6 +259,8 @@ func (w *wired) happened(out *strings.Builder) {
 		s.shown = len(s.heard)
 		s.mu.Unlock()
 	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
 	for _, line := range w.told {
 		for name, member := range unsteady {
 			if found := member.FindStringSubmatch(line); found != nil {

@@ -75,6 +75,7 @@ func TestWhatAServerAsksReachesTheClientOfTheCall(t *testing.T) {
 func TestQuestionsAreBounded(t *testing.T) {
 	p := newPool(t, newAsker(t, "asker"))
 	var now, most atomic.Int32
+	var once sync.Once // the number may be reached again
 	full, refused := make(chan struct{}), 50
 	client := asked("a")
 	client.Ask = func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
@@ -83,7 +84,7 @@ func TestQuestionsAreBounded(t *testing.T) {
 		for m := most.Load(); n > m && !most.CompareAndSwap(m, n); m = most.Load() {
 		}
 		if n == maxAsks {
-			close(full)
+			once.Do(func() { close(full) })
 		}
 		<-full
 		return json.RawMessage(`{"ok":1}`), nil
@@ -413,7 +414,7 @@ func TestTheURLThatWasOpenedIsToldToItsClient(t *testing.T) {
 func TestWhatComesOnAStreamBelongsToItsCall(t *testing.T) {
 	u := newPlainHTTP(t)
 	u.answers = make(chan string, 10)
-	other := make(chan string)
+	other, back := make(chan string), make(chan string)
 	var both sync.WaitGroup
 	both.Add(2)
 	u.calls["ask"] = func(w http.ResponseWriter, id string, params json.RawMessage) {
@@ -425,8 +426,13 @@ func TestWhatComesOnAStreamBelongsToItsCall(t *testing.T) {
 		w.(http.Flusher).Flush()
 		answer := <-u.answers
 		if string(member(json.RawMessage(answer), "id")) != id { // the other call's
-			other <- answer
-			answer = <-other
+			select { // the calls exchange what they got
+			case other <- answer:
+				answer = <-back
+			case mine := <-other:
+				back <- answer
+				answer = mine
+			}
 		}
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"heard\":%s}}\n\n", id, answer)
 	}

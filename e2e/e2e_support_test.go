@@ -448,7 +448,7 @@ func noneLeft(t testing.TB, processes []process) {
 
 func running(p process) bool { return p.command != "" && commandLine(p.pid) == p.command }
 
-// kill sends SIGKILL to the one process under pid whose command line has text.
+// kill sends SIGKILL to the processes under pid whose command line has text: clients may have some of their own.
 func kill(t testing.TB, pid int, text string) {
 	t.Helper()
 	if len(processes()) == 0 {
@@ -460,15 +460,17 @@ func kill(t testing.TB, pid int, text string) {
 			found = append(found, p)
 		}
 	}
-	if len(found) != 1 {
-		t.Fatalf("%d processes have %q in their command line: %v", len(found), text, found)
+	if len(found) == 0 {
+		t.Fatalf("no process has %q in its command line", text)
 	}
-	victim, err := os.FindProcess(found[0].pid)
-	if err == nil {
-		err = victim.Kill()
-	}
-	if err != nil {
-		t.Fatal(err)
+	for _, p := range found {
+		victim, err := os.FindProcess(p.pid)
+		if err == nil {
+			err = victim.Kill()
+		}
+		if err != nil && !errors.Is(err, os.ErrProcessDone) {
+			t.Fatal(err)
+		}
 	}
 	noneLeft(t, found)
 }
@@ -478,6 +480,16 @@ type sdkClient struct {
 	pid   int
 	stdin io.Writer
 	lines chan []byte // closed when the process has ended
+	left  bool
+}
+
+// leave ends its session, once.
+func (c *sdkClient) leave(t testing.TB) {
+	t.Helper()
+	if !c.left {
+		c.left = true
+		c.do(t, "close", nil, nil)
+	}
 }
 
 // newSDKClient starts one that is not connected yet. The test's end closes it
@@ -518,7 +530,7 @@ func newSDKClient(t testing.TB, env []string) *sdkClient {
 		defer func() { _ = cmd.Process.Kill() }()
 		children := descendants(c.pid)
 		if !t.Failed() {
-			c.do(t, "close", nil, nil)
+			c.leave(t)
 		}
 		stdin.Close()
 		if err := await.Value(t, ended); err != nil {

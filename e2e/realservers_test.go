@@ -116,6 +116,7 @@ func TestRealServersAreIndexed(t *testing.T) {
 	}
 
 	// What was stored is there for a command, which waits for no server.
+	c.leave(t)
 	life.stop(t)
 	if out, _ := h.said(t, "search", "draw a pie chart", "-k", "1", "--json"); !strings.Contains(out, `"chart_generate_pie_chart"`) {
 		t.Errorf("search: %s", out)

@@ -35,6 +35,7 @@ func tools(t *testing.T, w watched) {
 		tab.lacks("td a", "everything_echo")
 		tab.wait("td a", "memory_read_graph")
 		tab.wait("#told[role=status]", "results")
+		tab.wait("#found tbody tr:first-child td a", "memory_") // not what was found for its first letters
 		tab.pressed(kb.ArrowDown, kb.Enter)
 		tab.wait("h1", "memory_")
 	})

@@ -5,13 +5,18 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"toolfinch/configs"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/tool"
+	"toolfinch/upstream"
 	"toolfinch/view"
 )
 
@@ -225,4 +230,60 @@ func TestSavingsAreInTheStoreAfterwards(t *testing.T) {
 	wantSavings(t, []store.Savings{sum}, store.Savings{
 		Sessions: sessions, Retrievals: 3 * sessions, Steps: 4 * sessions, Listed: listed, Answers: answers,
 		AllSteps: sessions, AllListed: sessions * full})
+}
+
+// What a session of five retrievals over real servers is listed and answered has a
+// tenth of the tokens of all their tools, or less.
+func TestSavingsOnRealServers(t *testing.T) {
+	const folder = "../../shared/realtools"
+	files, err := filepath.Glob(folder + "/*.json")
+	if err != nil || len(files) == 0 {
+		t.Skip("the definitions of real servers are not beside the repository (shared/realtools)")
+	}
+	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}
+	db, err := store.Open(t.Context(), config.DataDir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, file := range files {
+		raw, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name := strings.TrimSuffix(filepath.Base(file), ".json")
+		name = fmt.Sprint(name[strings.LastIndex(name, "_")+1:], i)
+		var defs []*tool.Def
+		for _, one := range elements(part(raw, "tools")) {
+			def, err := tool.ParseDef(name, []byte(compact(t, one)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defs = append(defs, def)
+		}
+		if _, err := db.PutServer(t.Context(), store.Upstream{Name: name}, defs, nil); err != nil {
+			t.Fatal(err)
+		}
+		config.Servers = append(config.Servers, upstream.Settings{Name: name, URL: "http://127.0.0.1:1/mcp"})
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	p, err := proxy.Open(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = p.Close() })
+	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
+	var r received
+	r.list(t, c)
+	for _, query := range []string{"create an issue in a GitHub repository", "show the logs of a Kubernetes pod", "query metrics from Prometheus",
+		"send a message to a Slack channel", "take a screenshot of a web page"} {
+		r.call(t, c, "retrieve_tools", `{"query":"`+query+`"}`)
+		r.list(t, c)
+	}
+	got := p.Savings(t.Context())[0]
+	t.Logf("%d servers, %d tools: %+v", len(files), p.Tools(), got)
+	if p.Tools() < 1000 || got.Retrievals != 5 || 10*(got.Listed+got.Relisted+got.Answers) > got.AllListed {
+		t.Errorf("%+v, want a tenth of the tokens", got)
+	}
 }

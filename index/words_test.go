@@ -145,7 +145,7 @@ var kinds = []tool.Kind{tool.KindTool, tool.KindPrompt}
 // Whatever the documents are and however they came, a search finds what the formulas over all of them
 // say, with their scores.
 func TestASearchPassesOverNothing(t *testing.T) {
-	for seed := range uint64(2) {
+	for seed := range uint64(4) {
 		random := rand.New(rand.NewPCG(seed, 1))
 		text := func(words int) string {
 			var b strings.Builder

@@ -218,10 +218,7 @@ func withoutAWord(queries []annotatedQuery) []annotatedQuery {
 // same again, and does no harm to the other half, whatever was called.
 func TestLearningQuality(t *testing.T) {
 	t.Log("nDCG@10          other queries         similar queries       uses")
-	sets := []string{"livemcp", "metatool"}
-	if os.Getenv("TOOLFINCH_LONG") != "" {
-		sets = append(sets, "toolbench")
-	}
+	sets := []string{"livemcp", "metatool", "toolbench"}
 	for _, set := range sets {
 		s, queries := newSimulation(t, set)
 		var asked, other []annotatedQuery

@@ -190,7 +190,7 @@ func login(t *testing.T, a agents.Agent, h house, issuer *authserver.Server, pro
 	}
 	proxy.Name = "toolfinch"
 	command, env := prepare(t, a, agents.Run{Home: h.home, Base: "http://127.0.0.1:9", Login: true, Servers: []agents.Server{proxy}})
-	cmd := exec.CommandContext(await.Context(t), command[0], command[1:]...)
+	cmd := exec.CommandContext(await.Program(t), command[0], command[1:]...)
 	cmd.Dir, cmd.WaitDelay = h.files, 5*time.Second
 	cmd.Env = append(append(h.env, env...), "BROWSER="+browser, "PATH="+filepath.Dir(browser)+string(os.PathListSeparator)+os.Getenv("PATH"))
 	in, err := cmd.StdinPipe()

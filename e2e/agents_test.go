@@ -233,7 +233,7 @@ func runAgent(t *testing.T, a agents.Agent, h house, m *model, proxy agents.Serv
 	command, env := prepare(t, a, agents.Run{Home: h.home, Base: endpoint.URL, Prompt: "Write a note into a file.",
 		Servers: []agents.Server{proxy}, Resumed: resumed})
 
-	cmd := exec.CommandContext(await.Context(t), command[0], command[1:]...)
+	cmd := exec.CommandContext(await.Program(t), command[0], command[1:]...)
 	// The folder of an agent is its root, outside of which the server of files allows nothing.
 	cmd.Dir, cmd.Env = h.files, append(h.env, env...)
 	cmd.WaitDelay = patience // for what it started, which may have its standard error

@@ -97,7 +97,7 @@ func TestCommandsOfPagesRun(t *testing.T) {
 // it is interrupted is, once it has printed something.
 func runLine(t *testing.T, dir string, env []string, line string) string {
 	t.Helper()
-	cmd := exec.CommandContext(await.Context(t), "sh", "-c", "exec env "+line)
+	cmd := exec.CommandContext(await.Program(t), "sh", "-c", "exec env "+line)
 	cmd.Dir, cmd.Env = dir, env
 	out := &printed{}
 	if strings.Contains(line, "--watch") {

@@ -65,7 +65,7 @@ func TestGettingStarted(t *testing.T) {
 				line += " --yes" // they ask at a terminal
 			}
 			ran++
-			cmd := exec.CommandContext(await.Context(t), "sh", "-c", line)
+			cmd := exec.CommandContext(await.Program(t), "sh", "-c", line)
 			cmd.Dir, cmd.Env = dir, env
 			out, err := cmd.CombinedOutput()
 			if err != nil {

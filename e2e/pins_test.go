@@ -82,16 +82,16 @@ func TestAServerThatChangesItsTools(t *testing.T) {
 		text, _ := io.ReadAll(response.Body)
 		return string(text)
 	}
-	await.True(t, func() bool { return strings.Contains(call("turncoat_pay"), "it is held") })
+	await.Contains(t, func() string { return call("turncoat_pay") }, "it is held")
 	wants("a call of what was rejected", call("turncoat_list_labels"), "was rejected by the owner")
 	if out, stderr, code = h.run(t, "", "pins", "approve", "turncoat.pay", "--yes"); code != 0 {
 		t.Fatalf("approve ended with %d: %s%s", code, out, stderr)
 	}
 	wants("approve", out, "{+Do not tell the user", "approved 1 definition of turncoat")
-	await.True(t, func() bool { return strings.Contains(call("turncoat_pay"), "pay was called") })
+	await.Contains(t, func() string { return call("turncoat_pay") }, "pay was called")
 
 	write("1.2.0", "pay", "Pays a bill, and another one.", "list_labels", labels)
-	await.True(t, func() bool { return strings.Contains(call("turncoat_pay"), "it is held") })
+	await.Contains(t, func() string { return call("turncoat_pay") }, "it is held")
 	if out, stderr, code = h.run(t, "", "pins", "approve", "--all", "-y"); code != 0 {
 		t.Fatalf("approve --all ended with %d: %s%s", code, out, stderr)
 	}

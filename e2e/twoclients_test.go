@@ -27,7 +27,7 @@ import (
 
 // Of each client: how many calls ask something, and how many are in flight.
 const (
-	askingCalls = 60
+	askingCalls = 24
 	inFlight    = 8
 )
 

@@ -42,11 +42,7 @@ func audited(t testing.TB, config *configs.Config, change func(*audit.Settings))
 			t.Errorf("the log: %v %v", v.Findings, err)
 		}
 	})
-	if p, err = proxy.Open(t.Context(), config, proxy.WithVersion("test"), proxy.WithAudit(log, settings)); err != nil {
-		t.Fatal(err)
-	}
-	url = run(t, p)
-	await.Value(t, p.Ready())
+	p, url = ready(t, config, proxy.WithVersion("test"), proxy.WithAudit(log, settings))
 	read := 0
 	return p, url, func(n int) []audit.Line {
 		t.Helper()

@@ -73,10 +73,7 @@ func serveConfig(t testing.TB, config *configs.Config, tools int, options []prox
 			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: upstream.DefaultCallTimeout, Validate: true})
 	}
 	log := slog.New(slog.DiscardHandler)
-	p, err := proxy.Open(t.Context(), config, append([]proxy.Option{proxy.WithLogger(log)}, options...)...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := opened(t, config, append([]proxy.Option{proxy.WithLogger(log)}, options...)...)
 	ctx, cancel := context.WithCancel(context.Background())
 	front := httptest.NewServer(p.Handler())
 	ended := make(chan error, 1)
@@ -361,10 +358,7 @@ func start(b *testing.B, dir string, ups []*httptest.Server, until func(*proxy.P
 	for i, u := range ups {
 		config.Servers = append(config.Servers, upstream.Settings{Name: fmt.Sprintf("up%d", i), URL: u.URL})
 	}
-	p, err := proxy.Open(b.Context(), config)
-	if err != nil {
-		b.Fatal(err)
-	}
+	p := opened(b, config)
 	ctx, cancel := context.WithCancel(b.Context())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx, func(ctx context.Context) error { <-ctx.Done(); return nil }) }()

@@ -43,7 +43,6 @@ func TestMain(m *testing.M) {
 	}
 	userModels, _ = models.Dir() // "": there is none
 	os.Setenv("MCPPROXY_MODELS_DIR", none)
-	proxy.SetPrograms(programs)
 	code := m.Run()
 	os.RemoveAll(none)
 	if dir, err := emptyStore(); err == nil {

@@ -5,5 +5,7 @@ import (
 	"toolfinch/upstream/conn"
 )
 
-// SetPrograms sets what runs in the place of the commands of servers.
-func SetPrograms(of func(upstream.Settings) conn.Program) { programs = of }
+// WithPrograms sets what runs in the place of the commands of servers.
+func WithPrograms(of func(upstream.Settings) conn.Program) Option {
+	return func(o *options) { o.programs = of }
+}

@@ -35,11 +35,8 @@ func TestFeedHasEveryCall(t *testing.T) {
 	v := everything(view.Default, view.ExposureRetrieve)
 	v.Composites = []view.Composite{{Name: "both", Steps: []view.Step{{Key: "a", Tool: "shop.look", Args: []byte(`{}`)}}}}
 	config := configOf(t, []*script{up}, v)
-	p, err := proxy.Open(t.Context(), config, proxy.WithVersion("test"), proxy.WithPostCall(
+	p := opened(t, config, proxy.WithVersion("test"), proxy.WithPostCall(
 		func(context.Context, *hooks.Info, json.RawMessage, tool.Result) (tool.Result, error) { return nil, nil }))
-	if err != nil {
-		t.Fatal(err)
-	}
 	url := run(t, p)
 	await.Value(t, p.Ready())
 	c := viewClient(t, p, url, view.Default, false)

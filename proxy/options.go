@@ -28,12 +28,11 @@ type options struct {
 
 	observer *observer // of all of these
 
+	programs func(upstream.Settings) conn.Program // what runs in the place of a server's command, in tests
+
 	vaultKey  string
 	connector page.Connector
 }
-
-// programs returns what runs in the place of a server's command: tests set it.
-var programs func(upstream.Settings) conn.Program
 
 func optionsOf(given []Option) options {
 	o := options{version: "dev", log: slog.New(slog.DiscardHandler), indexed: func() {}, idle: func() {}, logLost: func() int64 { return 0 }}

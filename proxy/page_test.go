@@ -380,14 +380,9 @@ func TestAKeySeesNothingUnderLiveThatIsHidden(t *testing.T) {
 func TestAPanicInACallOfThePageEndsNothingElse(t *testing.T) {
 	config := configOf(t, []*script{shop(t, "shop", "hat")}, everything(view.Default, view.ExposureDirect))
 	config.UI, config.Transport = true, configs.TransportHTTP
-	p, err := proxy.Open(t.Context(), config, proxy.WithPostCall(func(context.Context, *hooks.Info, json.RawMessage, tool.Result) (tool.Result, error) {
+	p, url := ready(t, config, proxy.WithPostCall(func(context.Context, *hooks.Info, json.RawMessage, tool.Result) (tool.Result, error) {
 		panic("a hook of somebody")
 	}))
-	if err != nil {
-		t.Fatal(err)
-	}
-	url := run(t, p)
-	await.Value(t, p.Ready())
 	me := owner(t, p, url)
 	got := me.do("/ui/call?name=shop_hat", map[string][]string{"mode": {"json"}, "json": {`{"size":1}`}, "do": {"confirmed"}})
 	await.True(t, func() bool {

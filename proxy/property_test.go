@@ -214,7 +214,7 @@ func openWorld(c *checked, network *memory) *world {
 		w.start(f)
 		w.Cleanup(func() { w.kill(f) })
 	}
-	p, err := proxy.Open(c.Context(), w.config())
+	p, err := proxy.Open(c.Context(), w.config(), proxy.WithPrograms(programs))
 	if err != nil {
 		w.Fatal(err)
 	}

@@ -268,10 +268,7 @@ func TestSavingsOnRealServers(t *testing.T) {
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
-	p, err := proxy.Open(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := opened(t, config)
 	t.Cleanup(func() { _ = p.Close() })
 	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)
 	var r received

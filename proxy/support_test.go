@@ -73,7 +73,7 @@ func folder(t testing.TB) string {
 // opened opens a proxy. Its end is the caller's.
 func opened(t testing.TB, config *configs.Config, options ...proxy.Option) *proxy.Proxy {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), config, options...)
+	p, err := proxy.Open(t.Context(), config, append(options, proxy.WithPrograms(programs))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -420,11 +420,8 @@ func TestSpansOfStages(t *testing.T) {
 	config := configOf(t, []*script{up}, v)
 	config.Embed, config.QueryEmbedTimeout = newEndpoint(t).Settings, await.Bound
 	c := collector.New(t)
-	p, err := proxy.Open(t.Context(), config, proxy.WithTraces(telemetry.NewTraces(c.Provider(sdktrace.AlwaysSample()), false)),
+	p := opened(t, config, proxy.WithTraces(telemetry.NewTraces(c.Provider(sdktrace.AlwaysSample()), false)),
 		proxy.WithPreCall(func(context.Context, *hooks.Info, json.RawMessage) (json.RawMessage, error) { return nil, nil }))
-	if err != nil {
-		t.Fatal(err)
-	}
 	url := run(t, p)
 	await.Value(t, p.Ready())
 	client := viewClient(t, p, url, view.Default, false)

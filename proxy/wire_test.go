@@ -175,10 +175,7 @@ var unsteady = map[string]*regexp.Regexp{
 
 // session runs one and returns it as it was. pause lets time pass.
 func (w *wired) session(t *testing.T, text string, pause func(time.Duration)) string {
-	p, err := proxy.Open(t.Context(), w.config, proxy.WithVersion("test"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := opened(t, w.config, proxy.WithVersion("test"))
 	ctx, cancel := context.WithCancel(context.Background())
 	fromClient, toServer := io.Pipe()
 	fromServer, toClient := io.Pipe()

@@ -145,13 +145,13 @@ func TestACollectorThatIsAway(t *testing.T) {
 		request(traces, "echo")
 		await.True(t, asked(n+1))
 	}
-	await.True(t, func() bool { return strings.Contains(log.String(), "traces are not delivered") })
+	await.Contains(t, log.String, "traces are not delivered")
 	if got := log.String(); strings.Count(got, "level=WARN") != 1 || !strings.Contains(got, "418") {
 		t.Errorf("the log has\n%s", got)
 	}
 	c.Answer(0)
 	request(traces, "echo")
-	await.True(t, func() bool { return strings.Contains(log.String(), "traces are delivered again") })
+	await.Contains(t, log.String, "traces are delivered again")
 	if !strings.Contains(log.String(), "spans_lost=5") || traces.Lost() != 5 || len(c.Spans()) != 1 {
 		t.Errorf("%d spans have arrived, %d were lost; the log has\n%s", len(c.Spans()), traces.Lost(), log)
 	}
@@ -175,7 +175,7 @@ func TestACollectorThatIsNotTriedAgain(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			traces, logged := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+test.endpoint, "OTEL_BSP_SCHEDULE_DELAY=20")
 			request(traces, "echo")
-			await.True(t, func() bool { return strings.Contains(logged.String(), test.says) })
+			await.Contains(t, logged.String, test.says)
 			if err := traces.Close(t.Context()); err != nil {
 				t.Error(err)
 			}

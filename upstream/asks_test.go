@@ -348,7 +348,7 @@ func TestRootsOutsideOfCalls(t *testing.T) {
 		p := newPoolWith(t, nil, Events{Ask: roots}, newAsker(t, "asker-at-once"))
 		seen := func(key string, want string) {
 			t.Helper()
-			await.True(t, func() bool { return strings.Contains(mustCallAs(t, p, client(key), "seen", `{}`), want) })
+			await.Contains(t, func() string { return mustCallAs(t, p, client(key), "seen", `{}`) }, want)
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		changes := make(chan Change, 20)

@@ -67,7 +67,7 @@ func TestSecretsThatAServerRepeatsAreMasked(t *testing.T) {
 			t.Errorf("%s: %v", where, err)
 		}
 	}
-	await.True(t, func() bool { return strings.Contains(j.String(), "it dies of ***") })
+	await.Contains(t, j.String, "it dies of ***")
 	if strings.Contains(j.String(), "12345") {
 		t.Errorf("the log shows the secret:\n%s", j.String())
 	}

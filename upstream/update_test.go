@@ -310,7 +310,7 @@ func TestWhatClientsWantIsHandedOn(t *testing.T) {
 	if change := p.Refresh(t.Context(), "s"); change.Err != nil {
 		t.Fatal(change.Err)
 	}
-	await.True(t, func() bool { return strings.Contains(second.filter(), `"resourceSubscriptions":["memo://a"]`) })
+	await.Contains(t, second.filter, `"resourceSubscriptions":["memo://a"]`)
 	second.say("notifications/resources/updated", `,"uri":"memo://a"`)
 	if got := <-updated; got != "s memo://a" {
 		t.Errorf("updated %s", got)
@@ -322,7 +322,7 @@ func TestWhatClientsWantIsHandedOn(t *testing.T) {
 		}
 		return string(got)
 	}
-	await.True(t, func() bool { return strings.Contains(seen("legacy"), `"resources/subscribe"`) })
+	await.Contains(t, func() string { return seen("legacy") }, `"resources/subscribe"`)
 	for _, server := range []string{"legacy", "added"} {
 		if got := seen(server); !strings.Contains(got, `"level":"notice"`) {
 			t.Errorf("%s does not know the log level: %s", server, got)

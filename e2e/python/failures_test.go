@@ -64,7 +64,7 @@ async def quick(context, args):
 `)
 	other := make(chan error, 1)
 	go func() { _, err := before(t, h, "waits"); other <- err }()
-	await.True(t, func() bool { return strings.Contains(h.log.String(), "waiting") })
+	await.Contains(t, h.log.String, "waiting")
 	await.Expiry(t)
 	for timeout := 100 * time.Millisecond; !strings.Contains(h.log.String(), "Python ended"); timeout *= 2 { // on a busy machine it is over before it begins
 		if _, err := call(t, h, python.Request{Kind: python.PreCall, Path: "hooks.f.loops", Timeout: timeout}); err == nil || err.Error() != fmt.Sprintf("no answer within %s", timeout) {

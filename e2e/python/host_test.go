@@ -428,7 +428,7 @@ def made(): return HookResult(args={"from": 1})
 		got, err := call(t, h, request)
 		slow <- fmt.Sprint(got, err)
 	}()
-	await.True(t, func() bool { return strings.Contains(h.log.String(), "running") })
+	await.Contains(t, h.log.String, "running")
 	settings := h.settings
 	if h.Current(settings) != h.Host {
 		t.Error("another host without an edit")
@@ -478,12 +478,12 @@ async def waits(context, args):
 		_, err := h.Call(ctx, python.Request{Kind: python.PreCall, Path: "hooks.f.waits", Context: json.RawMessage(anybody), Args: json.RawMessage(`{}`), Timeout: await.Bound})
 		ended <- err
 	}()
-	await.True(t, func() bool { return strings.Contains(h.log.String(), "waiting") })
+	await.Contains(t, h.log.String, "waiting")
 	cancel()
 	if err := await.Value(t, ended); !errors.Is(err, context.Canceled) {
 		t.Error(err)
 	}
-	await.True(t, func() bool { return strings.Contains(h.log.String(), "given up") })
+	await.Contains(t, h.log.String, "given up")
 }
 
 func TestCloseLeavesNothing(t *testing.T) {

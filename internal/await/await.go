@@ -5,7 +5,9 @@ package await
 import (
 	"context"
 	"fmt"
+	"maps"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -29,12 +31,26 @@ func Expiry(t testing.TB) {
 
 const pause = 5 * time.Millisecond // between two looks
 
-// True waits until the condition holds.
+// True waits until the condition holds. When it never does, the test fails with what
+// this module's goroutines were doing.
 func True(t testing.TB, condition func() bool) {
 	t.Helper()
 	if !within(condition) {
-		t.Fatalf("not within %s", Bound)
+		stacks := slices.Sorted(maps.Values(goroutines([]string{"toolfinch/"})))
+		t.Fatalf("not within %s; running:\n%.16384s", Bound, strings.Join(stacks, "\n\n"))
 	}
+}
+
+// Contains waits until the text contains want. When it never does, the test fails with
+// the last text.
+func Contains(t testing.TB, text func() string, want string) {
+	t.Helper()
+	Nil(t, func() error {
+		if got := text(); !strings.Contains(got, want) {
+			return fmt.Errorf("%q does not contain %q", got, want)
+		}
+		return nil
+	})
 }
 
 // Nil waits until check returns nil. When it never does, the test fails with its
@@ -61,8 +77,13 @@ func Value[T any](t testing.TB, from <-chan T) T {
 
 // Context returns a context that ends with the test, and before it once Bound has passed: for an operation that
 // has no bound of its own.
-func Context(t testing.TB) context.Context {
-	ctx, cancel := context.WithTimeoutCause(t.Context(), Bound, fmt.Errorf("not within %s", Bound))
+func Context(t testing.TB) context.Context { return bounded(t, Bound) }
+
+// Program is Context for a program of others that does much before it ends, as an agent: five times as long.
+func Program(t testing.TB) context.Context { return bounded(t, 5*Bound) }
+
+func bounded(t testing.TB, bound time.Duration) context.Context {
+	ctx, cancel := context.WithTimeoutCause(t.Context(), bound, fmt.Errorf("not within %s", bound))
 	t.Cleanup(cancel)
 	return ctx
 }

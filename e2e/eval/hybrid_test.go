@@ -1,4 +1,5 @@
-package eval
+// Package eval_test measures retrieval with the real model.
+package eval_test
 
 import (
 	"context"
@@ -13,6 +14,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/embed/models"
+	"toolfinch/eval"
 )
 
 // vectorsInMemory are kept for one run.
@@ -50,7 +52,7 @@ func (v *vectorsInMemory) PutVectors(_ context.Context, space string, vectors ma
 // the words. Each set reaches its floor, a little under what was reached, and no
 // less than words alone.
 func TestHybridQuality(t *testing.T) {
-	annotated := filepath.Join("..", "..", "shared", "retrieval")
+	annotated := filepath.Join("..", "..", "..", "shared", "retrieval")
 	if _, err := os.Stat(annotated); errors.Is(err, fs.ErrNotExist) {
 		t.Skip("the annotated catalogues are not beside the repository (shared/retrieval)")
 	}
@@ -68,19 +70,19 @@ func TestHybridQuality(t *testing.T) {
 	defer model.Close()
 
 	floors := map[string]float64{"livemcp": .745, "metatool": .71, "bfcl": .71} // nDCG@10
-	var sets []*Set
+	var sets []*eval.Set
 	for name := range floors {
-		set, err := ReadSet(name, filepath.Join(annotated, name))
+		set, err := eval.ReadSet(name, filepath.Join(annotated, name))
 		if err != nil {
 			t.Fatal(err)
 		}
 		sets = append(sets, set)
 	}
-	words, err := Run(t.Context(), sets, Options{Limit: 10})
+	words, err := eval.Run(t.Context(), sets, eval.Options{Limit: 10})
 	if err != nil {
 		t.Fatal(err)
 	}
-	hybrid, err := Run(t.Context(), sets, Options{Limit: 10, Embedder: model, Vectors: &vectorsInMemory{}})
+	hybrid, err := eval.Run(t.Context(), sets, eval.Options{Limit: 10, Embedder: model, Vectors: &vectorsInMemory{}})
 	if err != nil {
 		t.Fatal(err)
 	}

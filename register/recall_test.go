@@ -210,3 +210,39 @@ func TestWhatWasUsedIsRegisteredWhenTheListChangesAnyway(t *testing.T) {
 	default:
 	}
 }
+
+// What the last two sessions called comes, and what most of the known ones did; where that is too much, the most usual.
+func TestTheMostUsualToolsAreRecalled(t *testing.T) {
+	by := tool.Caller{Client: "agent 1"}
+	r := &recent{called: map[tool.Caller][]tool.Called{by: {
+		{Name: "last", Sessions: 0b1}, {Name: "before", Sessions: 0b10}, {Name: "once", Sessions: 0b100}, {Name: "half", Sessions: 0b1010100}, {Name: "usual", Sessions: 0b11110100},
+	}}}
+	for most, want := range [][]string{nil, {"usual"}, {"last", "usual"}, {"before", "last", "usual"}, {"before", "last", "usual"}} {
+		if got := r.of(by, most); !slices.Equal(got, want) {
+			t.Errorf("of %d: %v, want %v", most, got, want)
+		}
+	}
+	r.called[by] = r.called[by][3:4] // three of the seven that are known
+	if got := r.of(by, 1); len(got) > 0 {
+		t.Errorf("%v is recalled", got)
+	}
+}
+
+// A session is named in a request by whoever opened it, and only where requests come one by one.
+func TestASessionIsNamedByWhoOpenedIt(t *testing.T) {
+	all := &sessions{byID: map[string]*session{}}
+	all.Open("http", "ann", false, nil, nil)
+	all.Open("piped", "ann", true, nil, nil)
+	all.Open("nobody's", "", false, nil, nil)
+	for _, test := range []struct {
+		id, principal string
+		want          bool
+	}{
+		{"http", "ann", true}, {"nobody's", "", true},
+		{"http", "bob", false}, {"http", "", false}, {"piped", "ann", false}, {"nobody's", "ann", false}, {"none", "ann", false},
+	} {
+		if got := all.KnowsHTTP(test.id, test.principal); got != test.want {
+			t.Errorf("%q by %q: %v, want %v", test.id, test.principal, got, test.want)
+		}
+	}
+}

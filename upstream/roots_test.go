@@ -36,6 +36,12 @@ func TestRootsAreKnownBeforeTheFirstCallOfASession(t *testing.T) {
 			changes, stop := watched(t, p)
 			defer stop()
 			await.True(t, func() bool { return (<-changes).Interactive })
+			main := p.now.Load().byName["s"].main.current()
+			await.True(t, func() bool { // its question of before the first client is nobody's
+				main.roots.mu.Lock()
+				defer main.roots.mu.Unlock()
+				return main.roots.sent == main.roots.asked
+			})
 			for _, key := range []string{"a", "b", "c"} {
 				client := &tool.Client{Key: key, Capabilities: json.RawMessage(`{"roots":{}}`),
 					Ask: func(context.Context, string, json.RawMessage) (json.RawMessage, error) { return roots(key) }}

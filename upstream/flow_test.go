@@ -104,6 +104,43 @@ func TestStallingHasABound(t *testing.T) {
 	}
 }
 
+// Nothing of a call comes after its answer.
+func TestNoNotificationComesAfterTheEndOfACall(t *testing.T) {
+	passed := make(chan string, 2)
+	n := notices{life: t.Context(), notify: func(method string, _ json.RawMessage) { passed <- method }}
+	n.offer(notice{method: "before"})
+	n.end()
+	if n.offer(notice{method: "after"}) != nil {
+		t.Error("its end has no room")
+	}
+	n.work.Wait()
+	close(passed)
+	for method := range passed {
+		if method != "before" {
+			t.Errorf("%q came", method)
+		}
+	}
+}
+
+// Whose end it was decides whether the server was at fault.
+func TestWhoGaveACallUp(t *testing.T) {
+	left, other := errors.New("the client left"), errors.New("another fault")
+	gone, cancel := context.WithCancelCause(t.Context())
+	cancel(left)
+	for _, test := range []struct {
+		caller context.Context
+		err    error
+		want   bool
+	}{
+		{t.Context(), context.Canceled, true}, {gone, left, true}, {gone, fmt.Errorf("call: %w", left), true},
+		{gone, other, false}, {t.Context(), left, false}, {t.Context(), context.DeadlineExceeded, false},
+	} {
+		if got := (&call{caller: test.caller}).givenUp(test.err); got != test.want {
+			t.Errorf("%v, where the caller's end is %v: %v, want %v", test.err, context.Cause(test.caller), got, test.want)
+		}
+	}
+}
+
 func TestProgressPutsOffTheCallTimeoutUpToTheTotal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, Settings{Name: "s", Command: "none", CallTimeout: 10 * time.Second, CallTimeoutTotal: 25 * time.Second})

@@ -107,9 +107,18 @@ var approvals = []promise{
 			t.Errorf("%q, %v, want %q", said(got), err, want)
 		}
 		for _, first := range []bool{true, false} {
-			got, err := s.Pins().Compare(t.Context(), "never met", Defs(t, "s", a), "", first)
-			if err != nil || (len(got) == 0) != first {
-				t.Errorf("first %v: %q, %v", first, said(got), err)
+			for instructions, held := range map[string]int{"": 1, "be kind": 2} {
+				if first {
+					held = 0
+				}
+				if got, err := s.Pins().Compare(t.Context(), "never met", Defs(t, "s", a), instructions, first); err != nil || len(got) != held {
+					t.Errorf("first %v, instructions %q: %q, %v", first, instructions, said(got), err)
+				}
+			}
+		}
+		for _, instructions := range []string{"old", ""} {
+			if got, err := s.Pins().Compare(t.Context(), "s", Defs(t, "s", a, b), instructions, true); err != nil || len(got) > 0 {
+				t.Errorf("what is approved, with the instructions %q: %q, %v", instructions, said(got), err)
 			}
 		}
 	}},

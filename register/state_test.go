@@ -114,3 +114,35 @@ func TestAClientWhoseProcessWasLostListsPromptsAgain(t *testing.T) {
 		})
 	}
 }
+
+// Whoever keeps the state of a session hears of each change of it.
+func TestAChangeOfTheStateOfASessionIsTold(t *testing.T) {
+	changed := make(chan string, 100)
+	var upstream *followed
+	live := newLive(t, setup{follows: &upstream, Changed: func(session string) { changed <- session }})
+	resources(t, live)
+	c := connect(t, serveHTTP(t, live), "agent")
+	for len(changed) > 0 { // it was opened
+		<-changed
+	}
+	for _, step := range []struct{ what, message string }{
+		{"a tool is registered", find(1, "srv_t005")},
+		{"a resource is subscribed to", subscribe(2, "srv+x:r")},
+		{"a subscription ends", unsubscribe(3, "srv+x:r")},
+	} {
+		c.messages(step.message)
+		if len(changed) == 0 {
+			t.Errorf("%s, and nothing is told", step.what)
+		}
+		for len(changed) > 0 {
+			if got := <-changed; got != c.session {
+				t.Errorf("%s: %q is told of, want %q", step.what, got, c.session)
+			}
+		}
+	}
+	show(live, func(v *Served) { v.Source = catalog{} })
+	live.Sync()
+	if len(changed) == 0 {
+		t.Error("its tool is away, and nothing is told")
+	}
+}

@@ -64,3 +64,25 @@ func TestTheLastIsTheLast(t *testing.T) {
 		}
 	}
 }
+
+// dated is a ResponseWriter that notes the deadline of its connection.
+type dated struct {
+	httptest.ResponseRecorder
+	until time.Time
+}
+
+func (d *dated) SetWriteDeadline(until time.Time) error { d.until = until; return nil }
+
+// A connection may carry other requests, and a stream may be silent for long.
+func TestADeadlineDoesNotOutliveWhatIsWritten(t *testing.T) {
+	connection := &dated{}
+	w := NewTimed(connection)
+	for name, after := range map[string]func(){"the end": w.End, "a flush": func() { _ = w.FlushError() }} {
+		if _, err := w.Write([]byte("x")); err != nil || connection.until.IsZero() {
+			t.Errorf("while it is written: %v, %v", connection.until, err)
+		}
+		if after(); !connection.until.IsZero() {
+			t.Errorf("after %s: %v", name, connection.until)
+		}
+	}
+}

@@ -33,3 +33,18 @@ func TestAnOldTimerEndsNoSession(t *testing.T) {
 		t.Error("its own timer did not end it")
 	}
 }
+
+func TestTheEndOfASessionIsToldOnce(t *testing.T) {
+	clients, ended := NewClients(Limits{}), 0
+	log := slog.New(slog.DiscardHandler)
+	live := register.New(register.Options{Version: "1"}, func(trust.Party) *register.Served { return &register.Served{} }, log)
+	s, err := clients.open(t.Context(), t.Context(), live, log, "one", false, func() { ended++ })
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 2 {
+		if s.close(); ended != 1 || live.Knows("one") {
+			t.Errorf("it ended %d times, want once; is it known: %t", ended, live.Knows("one"))
+		}
+	}
+}

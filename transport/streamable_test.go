@@ -75,9 +75,9 @@ func TestACancelIsOfItsCallersOwnRequest(t *testing.T) {
 	if len(h.ended) > 0 {
 		t.Fatal("a call ended that another client cancelled")
 	}
-	h.answer(http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7}}`, mine...)
-	if err := await.Value(t, h.ended); err == nil {
-		t.Error("the call was answered, want it cancelled")
+	h.answer(http.MethodPost, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":7,"reason":"enough"}}`, mine...)
+	if err := await.Value(t, h.ended); err == nil || err.Error() != "enough" {
+		t.Errorf("the call ended with %v, want it cancelled with the client's reason", err)
 	}
 	want(t, "the cancelled call", await.Value(t, call.answer), `"id":7`)
 	h.release <- struct{}{}

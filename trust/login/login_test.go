@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -247,6 +248,17 @@ func TestLogin(t *testing.T) {
 	}
 
 	t.Run("another process uses it, and registers nothing", func(t *testing.T) {
+		redirect, err := url.Parse(row["client"].(map[string]any)["redirect"].(string))
+		if err != nil {
+			t.Fatal(err)
+		}
+		await.Nil(t, func() error { // the first process may still wait there for who reads its last page
+			port, err := net.Listen("tcp", redirect.Host)
+			if err == nil {
+				err = port.Close()
+			}
+			return err
+		})
 		other := h.process(t, login.Settings{})
 		h.works(t, other)
 		h.login(t, other)

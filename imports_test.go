@@ -38,7 +38,6 @@ var floors = map[string]int{
 	"trust/pins":      2,
 	"trust/rate":      1,
 	"trust/policy":    2,
-	"enrich":          2,
 	"demo":            1,
 	"clients":         1,
 	"eval/tokens":     6,

@@ -105,7 +105,7 @@ func (s *scale) start(t *testing.T) (url string, pid int) {
 	began := time.Now()
 	url, pid = s.serveHTTP(t)
 	c := &poller{t: t, url: url}
-	c.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"toolfinch-bench","version":"1"}}}`)
+	c.post(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"scale","version":"1"}}}`)
 	until := func(is func() bool) time.Duration {
 		for !is() {
 			if time.Since(began) > 10*patience {
@@ -135,21 +135,18 @@ func (s *scale) load(t *testing.T) {
 		}
 	}
 	t.Logf("memory settled %d MB, peak %d MB", settled, statusMB(t, pid, "VmHWM"))
-	args := []string{"bench", "--url", url, "--callers", "1,16", "--json"}
+	args := []string{"run", "./load", "-url", url, "-json"}
 	for _, query := range varied(t) {
-		args = append(args, "--query", query)
+		args = append(args, "-query", query)
 	}
-	cmd := exec.Command(program(t), args...)
-	cmd.Env = s.env
+	cmd := exec.Command("go", args...)
 	out, err := cmd.Output()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
 	var rows []struct {
-		Callers, Errors int
-		P50             float64 `json:"p50_ms"`
-		P99             float64 `json:"p99_ms"`
-		PerSecond       float64 `json:"per_second"`
+		Callers, Errors     int
+		P50, P99, PerSecond float64
 	}
 	if err := json.Unmarshal(out, &rows); err != nil {
 		t.Fatal(err)

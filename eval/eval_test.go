@@ -4,11 +4,9 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"encoding/xml"
 	"errors"
 	"flag"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"math"
@@ -311,82 +309,6 @@ func TestReportAsJSON(t *testing.T) {
 		t.Errorf("sets %v", names)
 	}
 	numbers("a set of two", parts.Sets["second"], setKeys)
-
-	for name, text := range map[string][]byte{"one": one, "many": many} {
-		read, err := ReadReport(write(t, string(text)))
-		if err != nil {
-			t.Fatal(err)
-		}
-		again, err := json.Marshal(read)
-		if err != nil || !bytes.Equal(again, text) {
-			t.Errorf("%s: read and written again:\n%s\nwant:\n%s\n%v", name, again, text, err)
-		}
-	}
-}
-
-func TestReadReportRefusesWhatIsNone(t *testing.T) {
-	for _, text := range []string{``, `[]`, `{}`, `{"sets":{"a":null}}`, `{"sets":{"a":{}}}`,
-		`{"limit":10,"queries":[{"id":"1","relevant":0,"ranks":[]}]}`,
-		`{"limit":10,"queries":[{"id":"1","relevant":1,"ranks":[11]}]}`,
-		`{"limit":10,"queries":[{"id":"1","relevant":1,"ranks":[0]}]}`,
-		`{"limit":10,"queries":[{"id":"1","relevant":1,"ranks":[1,1]}]}`,
-		`{"limit":10,"queries":[{"id":"1","relevant":2,"ranks":[1,1]}]}`,
-		`{"limit":10,"queries":[{"id":"1","relevant":1},{"id":"1","relevant":1}]}`,
-		`{"limit":99,"queries":[{"id":"1","relevant":1}]}`,
-	} {
-		if r, err := ReadReport(write(t, text)); err == nil {
-			t.Errorf("%s: read as %+v", text, r)
-		}
-	}
-}
-
-// better is o with every first rank 1.
-func better(in []Outcome) []Outcome {
-	out := slices.Clone(in)
-	for i := range out {
-		out[i].Ranks = []int{1, out[i].Ranks[1]}
-	}
-	return out
-}
-
-func TestCompareInPairs(t *testing.T) {
-	a := two()
-	b := made(
-		&SetReport{Name: "second", Queries: slices.Clone(a.Sets[1].Queries)},
-		&SetReport{Name: "first", Queries: better(a.Sets[0].Queries)[5:]},
-		&SetReport{Name: "third", Queries: outcomes(5, 3, "")})
-	c, err := Compare("a", a, "b", b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	first, second := c.Sets[0], c.Sets[1]
-	if first.Name != "first" || first.N != 35 || first.OnlyA != 5 || first.OnlyB != 0 {
-		t.Errorf("first: %+v", first)
-	}
-	if d := first.Metrics["mrr@10"]; d.B != 1 || !d.Distinct || math.Abs(d.B-d.A-d.Difference) > 1e-12 ||
-		d.Interval[0] > d.Difference || d.Interval[1] < d.Difference {
-		t.Errorf("a sure gain: %+v", d)
-	}
-	if d := second.Metrics["mrr@10"]; d.Distinct || d.Difference != 0 || *d.Interval != (Interval{}) {
-		t.Errorf("no change: %+v", d)
-	}
-	if want := first.Metrics["ndcg@5"].Difference / 2; math.Abs(c.Macro.Metrics["ndcg@5"].Difference-want) > 1e-12 || c.Macro.N != 55 {
-		t.Errorf("macro %+v, want %v of ndcg@5", c.Macro, want)
-	}
-	if !slices.Equal(c.B.Only, []string{"third"}) || len(c.A.Only) != 0 {
-		t.Errorf("only in a %v, only in b %v", c.A.Only, c.B.Only)
-	}
-
-	one := func(name string, queries []Outcome) *Report { return made(&SetReport{Name: name, Queries: queries}) }
-	if c, err := Compare("a", one("x", outcomes(5, 1, "")), "b", one("y", outcomes(5, 2, ""))); err != nil || c.Macro != nil || c.Sets[0].N != 5 {
-		t.Errorf("one set each: %+v, %v", c, err)
-	}
-	if _, err := Compare("a", one("x", outcomes(5, 1, "")), "b", a); err == nil {
-		t.Error("reports without a common set were compared")
-	}
-	if _, err := Compare("a", one("x", outcomes(5, 1, "")[:2]), "b", one("x", outcomes(5, 1, "")[2:])); err == nil {
-		t.Error("sets without a common query were compared")
-	}
 }
 
 // golden compares with a file, or writes it.
@@ -411,73 +333,13 @@ func TestTables(t *testing.T) {
 	short := made(&SetReport{Name: "one", Queries: []Outcome{{ID: "1", Kind: "k", Relevant: 1, Ranks: []int{2}}}})
 	short.Sets[0].Limit, short.Sets[0].RSS = 3, nil
 	short.Sets[0].summarize()
-	a, b := two(), two()
-	b.Sets[0].Queries = better(b.Sets[0].Queries)[1:]
-	b.Sets[1].Name = "renamed"
-	c, err := Compare("before.json", a, "after.json", b)
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, m := range map[string]interface{ WriteTable(io.Writer) error }{
-		"report.txt": two(), "short.txt": short, "comparison.txt": c,
-	} {
+	for name, m := range map[string]*Report{"report.txt": two(), "short.txt": short} {
 		var out bytes.Buffer
 		if err := m.WriteTable(&out); err != nil {
 			t.Fatal(err)
 		}
 		golden(t, name, out.Bytes())
 	}
-}
-
-func TestPlotIsAPicture(t *testing.T) {
-	many := &Report{}
-	for i := range 30 {
-		many.Sets = append(many.Sets, &SetReport{Name: fmt.Sprintf(`<set & "number" %d, 集合>`, i), Queries: outcomes(3, uint64(i), "")})
-	}
-	many = made(many.Sets...)
-	perfect := made(&SetReport{Name: "p", Queries: []Outcome{{ID: "1", Relevant: 1, Ranks: []int{1}}}})
-	hopeless := made(&SetReport{Name: "h", Queries: []Outcome{{ID: "1", Relevant: 1}}})
-	single := made(&SetReport{Name: "s", Queries: []Outcome{{ID: "1", Relevant: 1}}})
-	single.Sets[0].Limit = 1
-	c, err := Compare("x/before.json", two(), "x/after.json", two())
-	if err != nil {
-		t.Fatal(err)
-	}
-	for name, test := range map[string]struct {
-		picture interface{ Plot() []byte }
-		lines   int
-	}{
-		"two sets": {two(), 3}, "thirty sets": {many, 31}, "perfect": {perfect, 1}, "hopeless": {hopeless, 1},
-		"limit 1": {single, 1}, "comparison": {c, 2},
-	} {
-		lines := 0
-		text := test.picture.Plot()
-		for decoder := xml.NewDecoder(bytes.NewReader(text)); ; {
-			token, err := decoder.Token()
-			if err == io.EOF {
-				break
-			}
-			if err != nil {
-				t.Fatalf("%s: %v in\n%s", name, err, text)
-			}
-			start, ok := token.(xml.StartElement)
-			if !ok {
-				continue
-			}
-			if start.Name.Local == "polyline" {
-				lines++
-			}
-			for _, a := range start.Attr {
-				if strings.Contains(a.Value, "NaN") || strings.Contains(a.Value, "Inf") || strings.Contains(a.Value, "%!") {
-					t.Errorf("%s: %s=%q", name, a.Name.Local, a.Value)
-				}
-			}
-		}
-		if lines != test.lines {
-			t.Errorf("%s: %d curves, want %d", name, lines, test.lines)
-		}
-	}
-	golden(t, "plot.svg", two().Plot())
 }
 
 func TestMemoryIsKnown(t *testing.T) {

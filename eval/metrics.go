@@ -201,29 +201,3 @@ func groupOf(strata [][]row) Group {
 	}
 	return g
 }
-
-// curve is the mean recall among the first 1, 2, ... limit tools.
-func curve(outcomes []Outcome, limit int) []float64 {
-	out := make([]float64, limit)
-	for k := range out {
-		for _, o := range outcomes {
-			out[k] += recall(o, k+1) / float64(len(outcomes))
-		}
-	}
-	return out
-}
-
-// averageCurve is the mean of curves, as far as all of them reach.
-func averageCurve(curves [][]float64) []float64 {
-	var out []float64
-	for k := 0; ; k++ {
-		sum := 0.0
-		for _, c := range curves {
-			if k == len(c) {
-				return out
-			}
-			sum += c[k]
-		}
-		out = append(out, sum/float64(len(curves)))
-	}
-}

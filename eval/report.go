@@ -1,14 +1,6 @@
 package eval
 
-import (
-	"bytes"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"os"
-	"slices"
-	"strings"
-)
+import "encoding/json"
 
 // SetReport is what was measured on one set.
 type SetReport struct {
@@ -40,27 +32,6 @@ func (s *SetReport) summarize() {
 	for kind, rows := range byKind {
 		s.Kinds[kind] = groupOf([][]row{rows})
 	}
-}
-
-// check refuses what summarize could not have come from.
-func (s *SetReport) check() error {
-	if s.Limit < 1 || s.Limit > MaxLimit || len(s.Queries) == 0 {
-		return errors.New("no limit or no queries")
-	}
-	ids := map[string]bool{}
-	for _, o := range s.Queries {
-		sound := o.Relevant >= 1 && len(o.Ranks) <= o.Relevant && !ids[o.ID]
-		last := 0
-		for _, rank := range o.Ranks {
-			sound = sound && rank > last && rank <= s.Limit
-			last = rank
-		}
-		if !sound {
-			return fmt.Errorf("query %q makes no sense", o.ID)
-		}
-		ids[o.ID] = true
-	}
-	return nil
 }
 
 // Report is what was measured on one set or several. Its JSON is the object of
@@ -98,49 +69,4 @@ func (r *Report) MarshalJSON() ([]byte, error) {
 		out.Sets[s.Name] = s
 	}
 	return json.Marshal(out)
-}
-
-// ReadReport reads the JSON of a Report from a file. Its sets are in the order
-// of their names; what can be computed is computed anew.
-func ReadReport(path string) (*Report, error) {
-	raw, err := os.ReadFile(path)
-	if err != nil {
-		return nil, err
-	}
-	r, err := parseReport(raw)
-	if err != nil {
-		return nil, fmt.Errorf("%s: not a report of this program's eval: %w", path, err)
-	}
-	return r, nil
-}
-
-func parseReport(raw []byte) (*Report, error) {
-	r := &Report{}
-	var many manySets
-	if err := json.Unmarshal(bytes.TrimPrefix(raw, []byte("\ufeff")), &many); err != nil {
-		return nil, err
-	}
-	for name, s := range many.Sets {
-		if s == nil {
-			return nil, fmt.Errorf("set %s is null", name)
-		}
-		s.Name = name
-		r.Sets = append(r.Sets, s)
-	}
-	if many.Sets == nil {
-		one := &SetReport{}
-		if err := json.Unmarshal(bytes.TrimPrefix(raw, []byte("\ufeff")), one); err != nil {
-			return nil, err
-		}
-		r.Sets = append(r.Sets, one)
-	}
-	for _, s := range r.Sets {
-		if err := s.check(); err != nil {
-			return nil, fmt.Errorf("set %s: %w", s.Name, err)
-		}
-		s.summarize()
-	}
-	slices.SortFunc(r.Sets, func(a, b *SetReport) int { return strings.Compare(a.Name, b.Name) })
-	r.average()
-	return r, nil
 }

@@ -55,51 +55,6 @@ query; memory is that of the whole process.
 	return err
 }
 
-// WriteTable prints a comparison for people.
-func (c *Comparison) WriteTable(w io.Writer) error {
-	t := newTable(w, append([]string{"set", "    n", "system"}, metricNames()...)...)
-	rows := c.Sets
-	if c.Macro != nil {
-		rows = append(slices.Clone(rows), c.Macro)
-	}
-	for _, d := range rows {
-		a, b, change := make([]string, len(metrics)), make([]string, len(metrics)), make([]string, len(metrics))
-		for i, m := range metrics {
-			a[i], b[i], change[i] = "-", "-", "-"
-			if delta, ok := d.Metrics[m.name]; ok {
-				a[i], b[i], change[i] = fmt.Sprintf("%6.3f", delta.A), fmt.Sprintf("%6.3f", delta.B), delta.cell()
-			}
-		}
-		t.row(append([]string{d.Name, fmt.Sprintf("%5d", d.N), "a"}, a...)...)
-		t.row(append([]string{"", "", "b"}, b...)...)
-		t.row(append([]string{"", "", "b - a"}, change...)...)
-	}
-	if err := t.flush(); err != nil {
-		return err
-	}
-
-	fmt.Fprintln(w)
-	for _, side := range []struct {
-		letter string
-		Side
-	}{{"a", c.A}, {"b", c.B}} {
-		fmt.Fprintf(w, "%s: %s (embedder %s, %s in an answer)\n", side.letter, side.Name, side.Embedder, plural(side.Limit, "tool"))
-		if len(side.Only) > 0 {
-			fmt.Fprintf(w, "   Left out, for the other has no such set: %s\n", strings.Join(side.Only, ", "))
-		}
-	}
-	for _, d := range c.Sets {
-		for i, n := range []int{d.OnlyA, d.OnlyB} {
-			if n > 0 {
-				fmt.Fprintf(w, "Left out of %s: %s only in %c.\n", d.Name, plural(n, "query"), 'a'+i)
-			}
-		}
-	}
-	_, err := fmt.Fprintf(w, "± is half the 95 %% interval of the paired difference (%d bootstrap resamples);\n"+
-		"* marks a difference whose interval excludes 0.\n", resamples)
-	return err
-}
-
 func metricNames() []string {
 	var names []string
 	for _, m := range metrics {
@@ -122,17 +77,6 @@ func groupCells(set, kind string, g Group) []string {
 		}
 	}
 	return cells
-}
-
-func (d Delta) cell() string {
-	text := fmt.Sprintf("%+.3f", d.Difference)
-	if d.Interval != nil {
-		text += " " + d.Interval.half()
-	}
-	if d.Distinct {
-		text += "*"
-	}
-	return text
 }
 
 // half is half the width of the interval, as "±.012".

@@ -58,7 +58,6 @@ var (
 	partAbout       = part{.5, .75, 20} // the server's description
 	partParameter   = part{.8, .33, 12} // names of parameters
 	partExplanation = part{.5, .33, 25} // descriptions of parameters
-	partEnriched    = part{.5, .6, 25}  // what a model of the owner's wrote; not tuned, weighs half of a description
 	partURI         = part{1.5, 1, 6}   // of a resource, with its media type; not tuned, weighs what a server's name does
 )
 
@@ -128,7 +127,6 @@ func (a *analyzer) eachPart(d Document, add func(part string, term int, amount f
 	count("title", partTitle, d.Def.Title)
 	count("server", partServer, d.Def.ID.Server)
 	count("description", partDescription, d.Def.Description)
-	count("enriched", partEnriched, d.Def.Enriched)
 	count("server description", partAbout, d.ServerDescription)
 	count("parameters", partParameter, names...)
 	count("parameter descriptions", partExplanation, explanations...)

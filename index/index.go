@@ -187,7 +187,7 @@ func (x *Index) difference(docs []Document) (changed []*entry, here int) {
 
 // same reports whether both are found by the same queries.
 func (d Document) same(other Document) bool {
-	return d.Def.ID == other.Def.ID && d.Def.Hash == other.Def.Hash && d.Def.Enriched == other.Def.Enriched && d.ServerDescription == other.ServerDescription
+	return d.Def.ID == other.Def.ID && d.Def.Hash == other.Def.Hash && d.ServerDescription == other.ServerDescription
 }
 
 const (

@@ -31,7 +31,7 @@ var analysis = sync.OnceValue(func() [4]byte {
 	h := sha256.New()
 	fmt.Fprintln(h, analysisVersion, zap.Version, norm.Version, unicode.Version, conceptTable, slices.Sorted(maps.Keys(stopWords)))
 	fmt.Fprintln(h, deprecatedName, deprecatedText, expression, maxWord, maxText, maxDepth, maxMembers, scale)
-	fmt.Fprintln(h, partName, partTitle, partServer, partDescription, partAbout, partParameter, partExplanation, partEnriched, partURI)
+	fmt.Fprintln(h, partName, partTitle, partServer, partDescription, partAbout, partParameter, partExplanation, partURI)
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range build.Deps {
 			if strings.Contains(module.Path, "snowballstem") {
@@ -48,7 +48,7 @@ type print [16]byte
 
 func printOf(d Document) print {
 	var b []byte
-	for _, text := range []string{d.Name, string(d.Def.ID.Kind), d.Def.ID.Server, d.Def.ID.Name, d.Def.Hash, d.ServerDescription, d.Def.Enriched} {
+	for _, text := range []string{d.Name, string(d.Def.ID.Kind), d.Def.ID.Server, d.Def.ID.Name, d.Def.Hash, d.ServerDescription} {
 		b = binary.AppendUvarint(b, uint64(len(text)))
 		b = append(b, text...)
 	}

@@ -190,17 +190,12 @@ func varied(t testing.TB) []Document {
 	}
 	schema := `"inputSchema":{"type":"object","description":"left out","properties":{"pullRequestIDs":{"type":"array","description":"The user's pull requests","items":{"properties":{"base64":{"description":"don't"}}}},
 		"place":{"anyOf":[{"description":"a place"},{"$defs":{"x":{"description":"inner"}}}]}}}`
-	enriched := def(tool.KindTool, `{"name":"remove_all","description":"Erases issues"}`)
-	with := *enriched.Def
-	with.Enriched = "when something is to be thrown away"
-	enriched.Def = &with
 	return []Document{
 		def(tool.KindTool, `{"name":"getURLs_v2","title":"Get the URLs","description":"Running searches, naïve cafés and HTTPServer2 of 東京タワー; ASAP",`+schema+`}`),
 		def(tool.KindTool, `{"name":"old","description":"Deprecated: use getURLs_v2. `+strings.Repeat("very long text ", 3000)+`"}`),
 		def(tool.KindPrompt, `{"name":"summary","arguments":[{"name":"style","description":"how it's written"}]}`),
 		def(tool.KindResource, `{"uri":"file:///my%20notes/today.md","name":"notes","mimeType":"text/markdown"}`),
 		def(tool.KindTemplate, `{"uriTemplate":"db://{table}/{row_id}","name":"rows"}`),
-		enriched,
 	}
 }
 

@@ -45,7 +45,7 @@ func (k *knowledge) follow(ctx context.Context, config *configs.Config, server s
 // same reports whether two lists of a server are one.
 func (s *said) same(other *said) bool {
 	return slices.EqualFunc(s.defs, other.defs, func(a, b *tool.Def) bool {
-		return a.ID == b.ID && a.Hash == b.Hash && a.Enriched == b.Enriched
+		return a.ID == b.ID && a.Hash == b.Hash
 	}) && slices.EqualFunc(s.unpinned, other.unpinned, func(a, b pins.Held) bool {
 		return a.ID == b.ID && a.Hash == b.Hash && a.Rejected == b.Rejected
 	}) && bytes.Equal(s.capabilities, other.capabilities) && s.instructions == other.instructions && s.version == other.version &&

@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"toolfinch/configs"
-	"toolfinch/enrich"
 	"toolfinch/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
@@ -34,7 +33,6 @@ type knowledge struct {
 	record   trust.Record
 	said     map[string]*said     // by server
 	heard    map[string]bool      // the servers that were listed, or have failed, since Open
-	enriched map[string]string    // what the owner accepted of what a model wrote, by the hash of a definition
 	began    map[string]time.Time // when servers that were never listed were met
 	wrote    map[string]int64     // by server: the version of what is known, where this process stored that
 }
@@ -65,7 +63,7 @@ type recalled struct {
 // recall reads the store. What cannot be read is learned again.
 func recall(ctx context.Context, db *store.Store, config *configs.Config, o options) (*knowledge, recalled) {
 	log := o.log
-	k := &knowledge{store: db, log: log, record: o.observer.record, said: map[string]*said{}, heard: map[string]bool{}, enriched: map[string]string{}, began: map[string]time.Time{}, wrote: map[string]int64{}}
+	k := &knowledge{store: db, log: log, record: o.observer.record, said: map[string]*said{}, heard: map[string]bool{}, began: map[string]time.Time{}, wrote: map[string]int64{}}
 	warn := func(what string, err error) {
 		if err != nil {
 			log.Warn("the store could not be read; starting without it", "what", what, "error", err)
@@ -93,9 +91,6 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 			s.unpinned = append(s.unpinned, pins.Held(u))
 		}
 	}
-	written, err := db.Enriched(ctx)
-	warn("what was written of tools", err)
-	k.enriched = acceptedOf(written)
 	for _, def := range defs {
 		if unchecked[def.ID.Server] {
 			if def, _, err = tool.TakeIn(def.ID.Kind, def.ID.Server, def.Raw); err != nil {
@@ -103,7 +98,7 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 			}
 		}
 		if s := k.said[def.ID.Server]; s != nil && !slices.Contains(config.Disabled, def.ID.Server) {
-			s.defs = append(s.defs, k.enrich(def))
+			s.defs = append(s.defs, def)
 		}
 	}
 	var r recalled
@@ -125,50 +120,6 @@ func storedOf(s store.Upstream) *said {
 		defs: []*tool.Def{}, capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive,
 		version: versionOf(s.Info),
 	}
-}
-
-// enrich returns the definition with what was written of it.
-func (k *knowledge) enrich(def *tool.Def) *tool.Def {
-	text := k.enriched[def.Hash]
-	if text == "" {
-		return def
-	}
-	with := *def
-	with.Enriched = text
-	return &with
-}
-
-// enrichAnew replaces what was written of tools, and returns the servers of those of which
-// something else is.
-func (k *knowledge) enrichAnew(written map[string]store.Enriched) (changed map[string]bool) {
-	k.enriched, changed = acceptedOf(written), map[string]bool{}
-	for server, said := range k.said {
-		replaced := *said
-		replaced.of = nil
-		replaced.defs = make([]*tool.Def, len(said.defs))
-		for i, def := range said.defs {
-			if replaced.defs[i] = def; def.Enriched != k.enriched[def.Hash] {
-				with := *def
-				with.Enriched = k.enriched[def.Hash]
-				replaced.defs[i], changed[server] = &with, true
-			}
-		}
-		if changed[server] {
-			k.said[server] = &replaced
-		}
-	}
-	return changed
-}
-
-// acceptedOf is what the owner accepted, by the hash of a definition.
-func acceptedOf(written map[string]store.Enriched) map[string]string {
-	accepted := map[string]string{}
-	for hash, text := range written {
-		if text.State == store.Accepted {
-			accepted[hash] = enrich.Text{When: text.When, Tags: text.Tags}.String()
-		}
-	}
-	return accepted
 }
 
 // serversOf are the names of all servers of a configuration, disabled ones too.
@@ -297,8 +248,8 @@ func (k *knowledge) defsOf(listed []*tool.Def, before *said) []*tool.Def {
 	}
 	defs := make([]*tool.Def, len(listed)) // not nil: it was listed
 	for i, def := range listed {
-		defs[i] = k.enrich(def)
-		if was := known[def.ID]; was != nil && was.Hash == def.Hash && was.Enriched == defs[i].Enriched {
+		defs[i] = def
+		if was := known[def.ID]; was != nil && was.Hash == def.Hash {
 			defs[i] = was
 		}
 	}
@@ -309,7 +260,7 @@ func (k *knowledge) defsOf(listed []*tool.Def, before *said) []*tool.Def {
 // from the rest.
 func (s *said) as(before *said) bool {
 	return slices.EqualFunc(s.defs, before.defs, func(a, b *tool.Def) bool {
-		return a.ID == b.ID && a.Hash == b.Hash && a.Enriched == b.Enriched
+		return a.ID == b.ID && a.Hash == b.Hash
 	}) && bytes.Equal(s.capabilities, before.capabilities) && s.instructions == before.instructions && s.version == before.version &&
 		s.era == before.era && s.interactive == before.interactive && maps.Equal(s.cache, before.cache) && reflect.DeepEqual(s.unpinned, before.unpinned)
 }

@@ -215,22 +215,11 @@ func (o *others) loginFailed(id string) {
 // busy for long, waits aside: keys that were revoked do not wait for it.
 func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
-	learned, called, embedded, enriched := signal(), signal(), signal(), signal()
+	learned, called, embedded := signal(), signal(), signal()
 	servers := changedServers{work: make(chan struct{}, 1), versions: map[string]int64{}}
 	var lazy sync.WaitGroup
 	defer lazy.Wait()
 	lazy.Go(func() { servers.run(ctx, changes) })
-	lazy.Go(func() {
-		lazilyDo(ctx, 0, enriched, func() {
-			var err error
-			if p.loop.do(ctx, func(ctx context.Context) { err = p.loop.recallEnriched(ctx) }) != nil {
-				return // the end
-			}
-			if store.Passes(p.unread(ctx, store.TopicEnriched, err)) && waited(ctx, storeAgain) {
-				wake(enriched)
-			}
-		})
-	})
 	lazy.Go(func() {
 		lazilyDo(ctx, lazily, learned, func() {
 			if store.Passes(p.unread(ctx, store.TopicLearned, p.recallLearned(ctx))) {
@@ -266,8 +255,6 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			wake(learned)
 		case store.TopicCalled:
 			wake(called)
-		case store.TopicEnriched:
-			wake(enriched)
 		case store.TopicVault:
 			p.pool.LoginChanged(n.Detail)
 			err = p.logins.rows.readAnew(ctx, n.Detail)
@@ -419,23 +406,6 @@ func (p *Proxy) recallCalled(ctx context.Context) error {
 		}
 		v.live.Recalled(called)
 	}
-	return nil
-}
-
-// recallEnriched takes in what was written of tools and accepted elsewhere.
-func (l *loop) recallEnriched(ctx context.Context) error {
-	written, err := l.store.Enriched(ctx)
-	if err != nil {
-		return err
-	}
-	changed := l.known.enrichAnew(written)
-	if len(changed) == 0 {
-		return nil
-	}
-	if err := l.refresh(ctx, changed); err != nil && ctx.Err() == nil {
-		l.log.Error("the catalog was not refreshed", "error", err)
-	}
-	l.wake()
 	return nil
 }
 

@@ -99,7 +99,6 @@ func TestNothingThatIsHeardWaitsForTheLoop(t *testing.T) {
 		p, say := hearing(t)
 		for range 100 {
 			say <- store.Topic{Kind: store.TopicServer, Key: "busy"}
-			say <- store.Topic{Kind: store.TopicEnriched}
 		}
 		say <- store.Topic{Kind: store.TopicVectors}
 		time.Sleep(2 * lazily)

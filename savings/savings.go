@@ -29,9 +29,6 @@ const (
 	maxHeld     = 2_000_000
 )
 
-// Benchmark is how the name of a client begins whose traffic is not counted.
-const Benchmark = "toolfinch-bench"
-
 // View is a view of tools whose traffic is counted.
 type View interface {
 	Name() string
@@ -123,9 +120,6 @@ func (m *Meter) Ended(id string) { m.note(note{of: isEnded, session: id}) }
 // note reports whether it noted n. Only lists and calls may find no room; an answer
 // may lose its text.
 func (m *Meter) note(n note) bool {
-	if strings.HasPrefix(n.client, Benchmark) {
-		return false
-	}
 	n.at = time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -212,15 +212,6 @@ func TestWhatIsReadOfAnAnswer(t *testing.T) {
 	}
 }
 
-func TestBenchmarksDoNotCount(t *testing.T) {
-	m := New(slog.New(slog.DiscardHandler))
-	m.Listed(fake(100), "s", Benchmark+" 1", tools(t, "a"))
-	m.Called(fake(100), "s", Benchmark+" 1", Use)(textAnswer(1))
-	if got := m.Totals(t.Context()); len(got) > 0 {
-		t.Errorf("counted %+v", got)
-	}
-}
-
 // A client without sessions has one a day.
 func TestClientsWithoutSessions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 // stored are the tables of both databases, those first that others refer to. What belongs
 // to replicas that run is not among them.
 var stored = []string{"servers", "tools", "pins", "baselines", "history", "decisions", "tokens", "clients", "spaces", "vectors", "learned", "called",
-	"enriched", "outputs", "provisions", "savings", "vault", "keys", "segments"}
+	"outputs", "provisions", "savings", "vault", "keys", "segments"}
 
 // numbered are the tables whose column id grows by itself.
 var numbered = []string{"history", "spaces", "outputs", "provisions"}

@@ -179,7 +179,7 @@ func check(ctx context.Context, db *sql.DB) error {
 // checkSchema finds a schema that is not ours. It reads no rows.
 func checkSchema(ctx context.Context, db *sql.DB) error {
 	for _, query := range []string{
-		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns, selectEnriched, sealedColumns, selectUnpinned, selectInstructions, segmentColumns,
+		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns, sealedColumns, selectUnpinned, selectInstructions, segmentColumns,
 	} {
 		rows, err := db.QueryContext(ctx, "EXPLAIN "+query)
 		if err != nil {

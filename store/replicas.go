@@ -51,7 +51,6 @@ const (
 	TopicVault      = "vault"      // sealed secrets, tokens among them; the detail is the name
 	TopicLearned    = "learned"    // what was learned from use
 	TopicCalled     = "called"     // what clients called in their last sessions
-	TopicEnriched   = "enriched"   // what a model wrote of tools
 	TopicVectors    = "vectors"    // texts that were embedded
 	TopicRelist     = "relist"     // a server says that its lists have changed
 

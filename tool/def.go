@@ -33,9 +33,6 @@ type Def struct {
 	Whole *Def
 	// Sent is the Raw of its server, where a view has made another of it; else nil.
 	Sent json.RawMessage
-	// Enriched is what the owner's model wrote of the uses of a tool, and the owner
-	// accepted: for searches, and no part of Raw.
-	Enriched string
 }
 
 // Full is the definition with its whole description: what is searched, and told to

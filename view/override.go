@@ -66,7 +66,7 @@ func change(t *tool.Tool, name string, raw json.RawMessage, bound *binding) (*to
 		if err != nil {
 			return nil, fmt.Errorf("tool %s: change the definition: %w", t.Def.ID, err)
 		}
-		def.Enriched, def.Sent = t.Def.Enriched, t.Def.AsSent()
+		def.Sent = t.Def.AsSent()
 		next.Def = def
 	}
 	if bound != nil {

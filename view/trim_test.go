@@ -86,14 +86,3 @@ func TestDescriptionsAreTrimmedAsTheNearestSays(t *testing.T) {
 		})
 	}
 }
-
-// A changed definition is searched by what was written of the upstream's.
-func TestWhatWasWrittenOfAToolStays(t *testing.T) {
-	own := defined(t, tool.KindTool, "s", `{"name":"a","description":"Lists files. Takes a path."}`)
-	own.Def.Enriched = "See what is there."
-	base, _ := Base([]Upstream{{Server: "s", Listed: true, Tools: []*tool.Tool{own}}}, []UpstreamTools{{Name: "s", Trim: 15}})
-	got := compiled(t, Settings{Name: "v", Tools: []UpstreamTools{{Name: "s", Tools: []Override{{Tool: "a", Title: text("List")}}}}}, base...).Upstreams[0].Tools[0]
-	if got.Def.Enriched != own.Def.Enriched || got.Def.Full().Enriched != own.Def.Enriched || got.Def.Description != "Lists files." {
-		t.Errorf("the definition is %+v", got.Def)
-	}
-}

@@ -34,11 +34,9 @@ func (s *settings) completions(root *cobra.Command) {
 		"view":                s.completing((*desk).views),
 		"tool":                s.completing((*desk).toolIDs),
 		"exclude":             s.completing((*desk).toolIDs),
-		"bench --tool":        s.completing((*desk).toolNames),
 		"eval --tools":        cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"eval --queries":      cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"eval --misses":       cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"eval --plot":         cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"eval --embedder":     fixed(eval.Embedders...),
 		"status --key-file":   cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"status --view":       nil, // of another machine
@@ -55,7 +53,6 @@ func (s *settings) completions(root *cobra.Command) {
 	arguments := map[string]cobra.CompletionFunc{
 		"schema":         s.completeSchema,
 		"call":           s.completeCall,
-		"eval":           completeReports,
 		"server add":     completeCommand,
 		"server remove":  onlyOne(s.completing((*desk).servers)),
 		"server enable":  onlyOne(s.completing((*desk).servers)),
@@ -103,14 +100,6 @@ func onlyOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
 		}
 		return complete(cmd, args, typed)
 	}
-}
-
-// completeReports completes the files that eval --compare takes.
-func completeReports(cmd *cobra.Command, _ []string, _ string) ([]string, cobra.ShellCompDirective) {
-	if compare, _ := cmd.Flags().GetBool("compare"); compare {
-		return []string{"json"}, cobra.ShellCompDirectiveFilterFileExt
-	}
-	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
 // completeCommand completes the command of a new server as files: its program, or what
@@ -185,15 +174,6 @@ func (d *desk) toolIDs() []string {
 	}
 	for _, t := range d.known("") {
 		names = append(names, cobra.CompletionWithDesc(t.Def.ID.String(), retrieve.FirstSentence(t.Def.Description)))
-	}
-	return names
-}
-
-// toolNames are the tools by the names that clients see.
-func (d *desk) toolNames() []string {
-	var names []string
-	for _, t := range d.known("") {
-		names = append(names, cobra.CompletionWithDesc(t.Name, retrieve.FirstSentence(t.Def.Description)))
 	}
 	return names
 }

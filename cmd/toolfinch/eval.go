@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -20,10 +19,10 @@ import (
 
 // evalFlags are the flags of eval.
 type evalFlags struct {
-	tools, queries, embedder, misses, plot string
-	sets                                   []string
-	limit                                  int
-	compare, asJSON                        bool
+	tools, queries, embedder, misses string
+	sets                             []string
+	limit                            int
+	asJSON                           bool
 }
 
 func newEval(s *settings) *cobra.Command {
@@ -52,32 +51,11 @@ The macro average counts every set the same. A metric that looks further than
 --limit is "-", in JSON null.
   build, embed     time to index all tools, and to make vectors of them
   p50, p95         time of a retrieval that half, and 95 %, of the queries stay within
-  memory           of the process after the queries
-
---compare takes two files that --json wrote, pairs their queries, and prints what
-the second has gained on the first.`,
+  memory           of the process after the queries`,
 		Example: `  toolfinch eval --queries mine.jsonl --misses misses.jsonl
-  toolfinch eval --set livemcp=sets/livemcp --set mine=sets/mine --json > after.json
-  toolfinch eval --compare before.json after.json --plot gain.svg`,
-		Args: func(_ *cobra.Command, args []string) error {
-			switch {
-			case f.compare && len(args) != 2:
-				return errors.New("--compare takes two files that eval --json wrote")
-			case !f.compare && len(args) > 0:
-				return fmt.Errorf("unexpected argument %q", args[0])
-			}
-			return nil
-		},
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if f.compare {
-				c, err := f.comparison(cmd, args[0], args[1])
-				if err != nil {
-					return unusable(err)
-				}
-				return f.print(cmd.OutOrStdout(), c)
-			}
-			return f.measure(cmd, s)
-		},
+  toolfinch eval --set livemcp=sets/livemcp --set mine=sets/mine --json`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return f.measure(cmd, s) },
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&f.tools, "tools", "", "`FILE` of tools, a JSON object a line (default: the tools in the store)")
@@ -87,31 +65,11 @@ the second has gained on the first.`,
 	flags.IntVarP(&f.limit, "limit", "k", 10, fmt.Sprintf("tools in an answer, 1 to %d", eval.MaxLimit))
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object")
 	flags.StringVar(&f.misses, "misses", "", "write the queries with a relevant tool missing to this `FILE`, a JSON object a line")
-	flags.BoolVar(&f.compare, "compare", false, "compare two files that --json wrote")
-	flags.StringVar(&f.plot, "plot", "", "draw recall by k into this SVG `FILE`")
 	return cmd
 }
 
 // unusable marks an error in what the user has given: nothing was measured.
 func unusable(err error) error { return &exitError{exitUsage, err} }
-
-// comparison reads and compares two reports. The error is the user's to mend.
-func (f *evalFlags) comparison(cmd *cobra.Command, pathA, pathB string) (*eval.Comparison, error) {
-	for _, name := range []string{"tools", "queries", "set", "embedder", "limit", "misses"} {
-		if cmd.Flags().Changed(name) {
-			return nil, fmt.Errorf("--compare measures nothing: --%s has no place beside it", name)
-		}
-	}
-	a, err := eval.ReadReport(pathA)
-	if err != nil {
-		return nil, err
-	}
-	b, err := eval.ReadReport(pathB)
-	if err != nil {
-		return nil, err
-	}
-	return eval.Compare(pathA, a, pathB, b)
-}
 
 func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 	if f.limit < 1 || f.limit > eval.MaxLimit {
@@ -188,7 +146,10 @@ func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 	if err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
-	return f.print(cmd.OutOrStdout(), report)
+	if f.asJSON {
+		return printJSON(cmd.OutOrStdout(), report)
+	}
+	return report.WriteTable(cmd.OutOrStdout())
 }
 
 // vectorsDir is where the vectors of tools are kept: those of files beside the
@@ -304,25 +265,4 @@ func (s *settings) fillFromStore(cmd *cobra.Command, set *eval.Set, config *conf
 		}
 		return nil
 	})
-}
-
-// measurement is what eval prints: a report or a comparison.
-type measurement interface {
-	WriteTable(io.Writer) error
-	Plot() []byte
-}
-
-// print comes before the picture, so that a bad path costs no numbers.
-func (f *evalFlags) print(w io.Writer, m measurement) error {
-	write := m.WriteTable
-	if f.asJSON {
-		write = func(w io.Writer) error { return printJSON(w, m) }
-	}
-	if err := write(w); err != nil || f.plot == "" {
-		return err
-	}
-	if err := os.WriteFile(f.plot, m.Plot(), 0o644); err != nil {
-		return unusable(err)
-	}
-	return nil
 }

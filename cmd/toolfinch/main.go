@@ -213,7 +213,7 @@ flags, arguments or configuration, 3 nothing runs that could be asked (status, u
 	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
 	group("Configure", newServer(s), newRegistry(s), newView(s), newConfig(s), newSecret(s), newPolicy(s), newValidate(s), newModel(s), newKey(s))
 	group("Use", newStatus(s), newUI(s), newServers(s), newReplicas(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newStore(s), newClean(), newHealth(s))
-	group("Measure", newSavings(s), newLearned(s), newEnrich(s), newEval(s), newBench())
+	group("Measure", newSavings(s), newLearned(s), newEval(s))
 	root.AddCommand(newDemoServer(), newVersion())
 	s.completions(root)
 	finish(root)
@@ -280,7 +280,6 @@ var otherNames = map[string][]string{
 	"server add":  {"install"},
 	"registry":    {"browse", "marketplace", "catalog"},
 	"savings":     {"stats", "usage"},
-	"bench":       {"benchmark"},
 	"config path": {"where"},
 	"audit tail":  {"log", "logs"},
 	"model rm":    {"delete"},

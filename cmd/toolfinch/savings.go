@@ -47,9 +47,8 @@ them, and a changed list spoils them, so the last lines say from which size on
 they make the difference. It does not see steps without calls either, nor images,
 nor how many calls a script of run_script is in place of. After five minutes
 without a call everything is counted as read for the first time. Clients that
-never list tools are left out, and toolfinch bench. A 2026-07-28 client has no
-sessions: clients of one name count as one session a day. --reset forgets all that
-was counted.`,
+never list tools are left out. A 2026-07-28 client has no sessions: clients of one
+name count as one session a day. --reset forgets all that was counted.`,
 		Example: `  toolfinch savings
   toolfinch savings --since 7d
   toolfinch savings --since 2026-11-01 --json

@@ -57,7 +57,7 @@ func run(arguments []string) error {
 	seed := flags.Uint64("seed", 1, "of the choice of tasks")
 	keep := flags.Bool("keep", false, "leave the folders of the runs behind")
 	fresh := flags.Bool("fresh", false, "measure again what is there")
-	write := flags.String("write", "", "write the tables and the plot of this document, from the results, and measure nothing")
+	write := flags.String("write", "", "write the tables of this document, from the results, and measure nothing")
 	if err := flags.Parse(arguments); err != nil {
 		return err
 	}

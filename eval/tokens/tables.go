@@ -6,11 +6,9 @@ import (
 	"fmt"
 	"maps"
 	"os"
-	"path/filepath"
 	"slices"
 	"strings"
 
-	"toolfinch/eval"
 	"toolfinch/internal/agents"
 )
 
@@ -217,7 +215,7 @@ func (t *tables) account() string {
 	return out + ":\n\n" + strings.Join(wrong, "\n") + "\n"
 }
 
-// writeDocument writes the tables between their marks, and the plot beside the document.
+// writeDocument writes the tables between their marks.
 func writeDocument(file string, all []outcome) error {
 	t := newTables(all)
 	text, err := os.ReadFile(file)
@@ -244,33 +242,5 @@ func writeDocument(file string, all []outcome) error {
 		at := bytes.Index(text, begin) + len(begin)
 		text = slices.Concat(text[:at], []byte(table), text[at+bytes.Index(text[at:], []byte("<!-- end -->")):])
 	}
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		return err
-	}
-	return os.WriteFile(filepath.Join(filepath.Dir(file), "savings.svg"), t.plot(), 0o644)
-}
-
-// plot draws what AUTO costs by the size of the catalogue.
-func (t *tables) plot() []byte {
-	var places []string
-	curves := map[string][]float64{"direct listing": nil}
-	for _, size := range t.sizes() {
-		places = append(places, fmt.Sprint(size))
-		curves["direct listing"] = append(curves["direct listing"], 1)
-		for _, w := range auto {
-			for _, needs := range []int{1, 3, 8} {
-				if needs == 1 && w.plan == foresees {
-					continue
-				}
-				if value, n := t.mean(task{size, needs}, w, true, cost); n > 0 {
-					name := strings.Replace(fmt.Sprintf("%d tools, %s", needs, w.plan), "1 tools, stepwise", "1 tool", 1)
-					curves[name] = append(curves[name], value)
-				}
-			}
-		}
-	}
-	maps.DeleteFunc(curves, func(_ string, values []float64) bool { return len(values) < len(places) })
-	return eval.Chart("What a task costs with AUTO, beside listing every tool",
-		"input tokens, cached ones at a tenth; mean over the agents; a line: the tools that a task needs",
-		"tools of the catalogue", "cost, direct listing = 1", places, curves, "direct listing")
+	return os.WriteFile(file, text, 0o644)
 }

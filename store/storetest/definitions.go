@@ -310,7 +310,6 @@ func writes(ctx context.Context, s *store.Store, def *tool.Def) map[string]error
 	all["PutTokens"] = s.PutTokens(ctx, map[string]int{def.Hash: 1})
 	all["PutVectors"] = s.PutVectors(ctx, "m", map[store.Key][]float32{{1}: {1}})
 	all["PutSegment"] = s.PutSegment(ctx, store.Segment{Key: store.Key{1}, Data: []byte{1}})
-	all["PutEnriched"] = s.PutEnriched(ctx, store.Enriched{Hash: "h", State: store.Accepted})
 	all["Pins.Approve"] = s.Pins().Approve(ctx, nil, "")
 	all["Usage.PutClient"] = s.Usage().PutClient(ctx, "agent 1", tool.RelistsAlways)
 	all["Usage.PutCalled"] = s.Usage().PutCalled(ctx, "v", tool.Caller{Client: "c"}, []tool.Called{{Name: "x"}})
@@ -337,7 +336,6 @@ func reads(ctx context.Context, s *store.Store) map[string]error {
 	_, all["Tokens"] = s.Tokens(ctx)
 	_, all["Vectors"] = s.Vectors(ctx, "m", []store.Key{{1}})
 	all["Segments"] = s.Segments(ctx, nil, func(store.Segment) {})
-	_, all["Enriched"] = s.Enriched(ctx)
 	_, all["Pins.Unpinned"] = s.Pins().Unpinned(ctx)
 	_, all["Pins.Gone"] = s.Pins().Gone(ctx, "s")
 	_, all["Pins.Decisions"] = s.Pins().Decisions(ctx)
@@ -373,7 +371,6 @@ func Fill(t testing.TB, s *store.Store) {
 		s.PutVectors(ctx, "m", map[store.Key][]float32{{1}: {0.5, -1}, {2}: {}}),
 		s.Usage().PutLearned(ctx, store.LearnedUse{Principal: "p", Query: "q", Tool: tool.ID{Server: "a", Name: "x"}, Count: 0.1, At: noon}),
 		s.Usage().PutCalled(ctx, "v", tool.Caller{Principal: "p", Client: "c"}, []tool.Called{{Name: "x"}}),
-		s.PutEnriched(ctx, store.Enriched{Hash: "h", When: "now", Tags: []string{"t"}, State: store.Accepted}),
 		s.Outputs().Put(ctx, name("token"), name("owner"), []byte("content"), noon, noon.Add(time.Hour)),
 		s.Usage().AddSavings(ctx, today(), []store.Savings{{View: "v", Steps: 3}}),
 		s.Sealed().Put(ctx, vault.Row{Name: "secret/A", Sealed: []byte{0, 1}, At: noon}),

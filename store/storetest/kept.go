@@ -226,21 +226,6 @@ var kept = []promise{
 			stored(step.want)
 		}
 	}},
-	{"what a model wrote of tools is kept until it is forgotten", func(t *testing.T, p place) {
-		s := p.open(t)
-		one := store.Enriched{Hash: "h", When: "To report.", Tags: []string{"bug", "ticket"}, State: store.Proposed}
-		other := store.Enriched{Hash: "i", State: store.Rejected}
-		Must(t, s.PutEnriched(t.Context(), one), s.PutEnriched(t.Context(), other))
-		one.State, one.When = store.Accepted, "To report bugs."
-		Must(t, s.PutEnriched(t.Context(), one))
-		if got, err := s.Enriched(t.Context()); err != nil || !reflect.DeepEqual(got, map[string]store.Enriched{"h": one, "i": other}) {
-			t.Errorf("got %+v, %v", got, err)
-		}
-		Must(t, s.ForgetEnriched(t.Context()))
-		if got, err := s.Enriched(t.Context()); err != nil || len(got) > 0 {
-			t.Errorf("after it was forgotten: %+v, %v", got, err)
-		}
-	}},
 }
 
 func keep(t testing.TB, s *store.Store, token, owner string, content []byte, now time.Time, ttl time.Duration) {

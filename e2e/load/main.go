@@ -1,13 +1,25 @@
+// Command load measures a running MCP server over streamable HTTP: retrieve_tools, or calls of another tool.
+// Pointed at an upstream in the place of the proxy, the same calls give the figure to compare with. Every caller
+// has a session of its own.
+//
+//	toolfinch serve --transport http --port 8080 &
+//	cd e2e && go run ./load -query "read a file" -query "create an issue"
+//	cd e2e && go run ./load -tool math_evaluate -args '{"expression":"1+1"}' -callers 1,16
 package main
 
 import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
+	"log"
 	"net/http"
+	"os"
+	"os/signal"
 	"slices"
+	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,89 +27,60 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
-	"github.com/spf13/cobra"
-
-	"toolfinch/savings"
 )
 
 // measured is one row of a load run. Times are in milliseconds.
 type measured struct {
-	What      string  `json:"what"`
-	Callers   int     `json:"callers"`
-	Requests  int     `json:"requests"`
-	Errors    int     `json:"errors"`
-	PerSecond float64 `json:"per_second"`
-	P50       float64 `json:"p50_ms"`
-	P90       float64 `json:"p90_ms"`
-	P99       float64 `json:"p99_ms"`
-	Max       float64 `json:"max_ms"`
+	Callers, Requests, Errors     int
+	PerSecond, P50, P90, P99, Max float64
 }
 
-func newBench() *cobra.Command {
-	var url, toolName, arguments string
-	var queries []string
+func main() {
+	b := load{}
+	var callers string
+	asJSON := flag.Bool("json", false, "print JSON")
 	var requests int
-	var callers []int
-	var asJSON bool
-	cmd := &cobra.Command{
-		Use:         "bench",
-		Annotations: map[string]string{whenInterrupted: "nothing is printed of what was measured"},
-		Short:       "Measure a running MCP server over HTTP",
-		Long: `Bench sends retrieve_tools, or with --tool calls of one tool, to a streamable HTTP
-endpoint and prints percentiles. Several queries are asked in turn. Pointed at an upstream itself instead of the proxy,
-the same calls give the figure to compare with. Every caller has its own session, and
-none counts as use: neither savings nor learned know of it.`,
-		Example: `  toolfinch serve --transport http --port 8080 &
-  toolfinch bench --query "read a file"
-  toolfinch bench --tool math_evaluate --args '{"expression":"1+1"}' --callers 1,16 --json`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			b := load{url: url, name: "retrieve_tools"}
-			switch {
-			case toolName == "":
-				for _, query := range queries {
-					asked, _ := json.Marshal(map[string]string{"query": query})
-					b.arguments = append(b.arguments, asked)
-				}
-			case !json.Valid([]byte(arguments)):
-				return &exitError{exitUsage, fmt.Errorf("--args is not JSON: %s", arguments)}
-			default:
-				b.name, b.arguments = toolName, []json.RawMessage{json.RawMessage(arguments)}
-			}
-			var rows []measured
-			for _, n := range callers {
-				if n < 1 || requests < n {
-					return &exitError{exitUsage, fmt.Errorf("--callers takes numbers from 1 to --requests")}
-				}
-				row, err := b.run(cmd.Context(), n, requests)
-				if err != nil {
-					return err
-				}
-				rows = append(rows, row)
-			}
-			if asJSON {
-				enc := json.NewEncoder(cmd.OutOrStdout())
-				enc.SetIndent("", "  ")
-				return enc.Encode(rows)
-			}
-			table := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', tabwriter.AlignRight)
-			fmt.Fprintln(table, "what\tcallers\trequests\terrors\tper second\tp50 ms\tp90 ms\tp99 ms\tmax ms\t")
-			for _, r := range rows {
-				fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t\n",
-					r.What, r.Callers, r.Requests, r.Errors, r.PerSecond, r.P50, r.P90, r.P99, r.Max)
-			}
-			return table.Flush()
-		},
+	arguments := ""
+	flag.StringVar(&b.url, "url", "http://127.0.0.1:8080/mcp", "streamable HTTP endpoint")
+	flag.Func("query", "what to ask retrieve_tools; several are asked in turn", func(query string) error {
+		asked, err := json.Marshal(map[string]string{"query": query})
+		b.arguments = append(b.arguments, asked)
+		return err
+	})
+	flag.StringVar(&b.name, "tool", "retrieve_tools", "the tool that is called")
+	flag.StringVar(&arguments, "args", "", "arguments of another tool, a JSON object")
+	flag.IntVar(&requests, "n", 2000, "requests a row")
+	flag.StringVar(&callers, "callers", "1,16", "callers at a time, a row each")
+	flag.Parse()
+	switch {
+	case arguments != "":
+		b.arguments = []json.RawMessage{json.RawMessage(arguments)}
+	case len(b.arguments) == 0:
+		b.arguments = []json.RawMessage{json.RawMessage(`{"query":"read a file"}`)}
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&url, "url", "http://127.0.0.1:8080/mcp", "streamable HTTP endpoint")
-	flags.StringArrayVar(&queries, "query", []string{"read a file"}, "what to ask retrieve_tools; may be given several times")
-	flags.StringVar(&toolName, "tool", "", "call this tool instead")
-	flags.StringVar(&arguments, "args", "{}", "arguments for --tool, a JSON object")
-	flags.IntVarP(&requests, "requests", "n", 2000, "requests a row")
-	flags.IntSliceVar(&callers, "callers", []int{1, 16}, "concurrent callers, a row each")
-	flags.BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt)
+	defer stop()
+	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(table, "what\tcallers\trequests\terrors\tper second\tp50 ms\tp90 ms\tp99 ms\tmax ms\t")
+	var rows []measured
+	for text := range strings.SplitSeq(callers, ",") {
+		n, err := strconv.Atoi(text)
+		if err != nil || n < 1 || n > requests {
+			log.Fatal("-callers takes numbers from 1 to -n")
+		}
+		r, err := b.run(ctx, n, requests)
+		if err != nil {
+			log.Fatal(err)
+		}
+		rows = append(rows, r)
+		fmt.Fprintf(table, "%s\t%d\t%d\t%d\t%.0f\t%.3f\t%.3f\t%.3f\t%.3f\t\n",
+			b.name, n, r.Requests, r.Errors, r.PerSecond, r.P50, r.P90, r.P99, r.Max)
+	}
+	if *asJSON {
+		_ = json.NewEncoder(os.Stdout).Encode(rows)
+		return
+	}
+	_ = table.Flush()
 }
 
 // load is one kind of request to one endpoint.
@@ -170,7 +153,7 @@ func (b load) run(ctx context.Context, callers, requests int) (measured, error) 
 		}
 		return float64(all[min(len(all)-1, int(q*float64(len(all))))].Microseconds()) / 1000
 	}
-	return measured{What: b.name, Callers: callers, Requests: len(all), Errors: int(failed.Load()),
+	return measured{Callers: callers, Requests: len(all), Errors: int(failed.Load()),
 		PerSecond: float64(len(all)) / took.Seconds(), P50: at(0.5), P90: at(0.9), P99: at(0.99), Max: at(1)}, ctx.Err()
 }
 
@@ -183,7 +166,7 @@ type caller struct {
 
 func (c *caller) initialize(ctx context.Context) error {
 	response, err := c.post(ctx, []byte(`{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+
-		mcp.LATEST_LEGACY_PROTOCOL_VERSION+`","capabilities":{},"clientInfo":{"name":"`+savings.Benchmark+`","version":"1"}}}`))
+		mcp.LATEST_LEGACY_PROTOCOL_VERSION+`","capabilities":{},"clientInfo":{"name":"toolfinch-load","version":"1"}}}`))
 	if err != nil {
 		return fmt.Errorf("initialize: %w", err)
 	}

@@ -2,7 +2,7 @@
 // functions of a transformer that take time, and inner products of bytes. It starts no goroutines and knows
 // nothing of models.
 //
-// The kernels are assembly for amd64 (AVX2 with FMA, AVX-512) and arm64
+// The kernels are assembly for amd64 (AVX2 with FMA) and arm64
 // (NEON); everything else runs in Go. The libraries that were looked at have
 // inner products of two vectors only, which reach half the speed at most:
 // they load two numbers for each multiplication, a block loads one for six.
@@ -25,8 +25,7 @@ const Align = 32
 type set struct {
 	name string
 	cols int
-	full block
-	rest block // for rows that fill no more than this; of no rows where there is none
+	block
 	gelu func(x []float32)
 	exp  func(x []float32, shift float32)
 	dots func(sums *int32, rows int, codes *int8, query *int16, k int) // rows and k are not 0
@@ -39,15 +38,7 @@ type block struct {
 	mulAdd func(k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int)
 }
 
-// next returns the block for what is left of a matrix.
-func (s *set) next(rows int) *block {
-	if rows <= s.rest.rows {
-		return &s.rest
-	}
-	return &s.full
-}
-
-var portable = set{name: "go", cols: 4, full: block{2, mulAddGo}, gelu: geluGo, exp: expGo, dots: dotsGo}
+var portable = set{name: "go", cols: 4, block: block{2, mulAddGo}, gelu: geluGo, exp: expGo, dots: dotsGo}
 
 // best is the fastest set this processor has; sets are all that it has, the
 // portable one first.
@@ -125,10 +116,8 @@ func (p *Panels) MulAdd(c []float32, ldc int, a []float32, lda int, rows, from, 
 		k := min(depth, p.k-k0)
 		for column := from; column < to; column += s.cols {
 			panel := p.data[column*p.k+k0*s.cols:]
-			for row := 0; row < rows; {
-				b := s.next(rows - row)
-				b.mulAdd(k, a[row*lda+k0:], lda, panel, s.cols, c[row*ldc+column:], ldc)
-				row += b.rows
+			for row := 0; row < rows; row += s.rows {
+				s.mulAdd(k, a[row*lda+k0:], lda, panel, s.cols, c[row*ldc+column:], ldc)
 			}
 		}
 	}
@@ -142,10 +131,8 @@ func MulAdd(c []float32, ldc int, a []float32, lda int, b []float32, ldb int, ro
 
 func (s *set) multiply(c []float32, ldc int, a []float32, lda int, b []float32, ldb int, rows, k, columns int) {
 	for column := 0; column < columns; column += s.cols {
-		for row := 0; row < rows; {
-			next := s.next(rows - row)
-			next.mulAdd(k, a[row*lda:], lda, b[column:], ldb, c[row*ldc+column:], ldc)
-			row += next.rows
+		for row := 0; row < rows; row += s.rows {
+			s.mulAdd(k, a[row*lda:], lda, b[column:], ldb, c[row*ldc+column:], ldc)
 		}
 	}
 }

@@ -2,7 +2,7 @@ package kernel
 
 // native is NEON, which every arm64 has. The two functions stay in Go there.
 func native() []set {
-	return []set{{name: "neon", cols: 16, full: checked(4, 16, mulAdd4x16NEON), gelu: geluGo, exp: expGo, dots: dotsNEON}}
+	return []set{{name: "neon", cols: 16, block: checked(4, 16, mulAdd4x16NEON), gelu: geluGo, exp: expGo, dots: dotsNEON}}
 }
 
 // c (4x16) += a (4 x k) * b (k x 16); distances between rows in bytes.

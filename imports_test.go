@@ -23,29 +23,27 @@ var floors = map[string]int{
 	"proxy":         5,
 	"web":           4, "eval": 4, "cluster": 4,
 	"web/page": 4,
-	"retrieve": 3, "configs": 3, "savings": 3, "proxyclient": 3, "transport": 3,
+	"retrieve": 3, "configs": 3, "savings": 3, "proxytool/client": 3, "transport": 3,
 	"upstream": 2, "upstream/conn": 2, "store": 2, "index": 2, "register": 2, "gate": 2, "view": 2, "output": 2, "proxytool": 2, "registry": 2,
 	"tool": 1, "telemetry": 1, "hook": 1, "wire": 1, "script": 1, "python": 1,
 	"embed": 1, "embed/hf": 1,
-	"tool/args":       1,
-	"tool/o200k":      0,
-	"trust/inbound":   2,
-	"trust/sandbox":   1,
-	"trust/login":     1,
-	"trust/vault":     1,
-	"trust/audit":     1,
-	"trust/leaks":     1,
-	"trust/pins":      2,
-	"trust/rate":      1,
-	"trust/policy":    2,
-	"demo":            1,
-	"clients":         1,
-	"eval/tokens":     6,
-	"eval/adapter":    6,
-	"packaging":       6,
-	"internal/agents": 0, "trust": 0,
+	"tool/args":           1,
+	"tool/o200k":          0,
+	"trust/inbound":       2,
+	"trust/sandbox":       1,
+	"trust/login":         1,
+	"trust/vault":         1,
+	"trust/audit":         1,
+	"trust/leaks":         1,
+	"trust/pins":          2,
+	"trust/rate":          1,
+	"trust/policy":        2,
+	"demo":                1,
+	"clients":             1,
+	"packaging":           6,
+	"trust":               0,
 	"internal/catalogue":  3,
-	"internal/authserver": 1, "internal/collector": 0, "internal/fetch": 0, "internal/postgres": 2,
+	"internal/authserver": 1, "internal/collector": 0, "internal/fetch": 0,
 	"store/storetest": 3,                      // the contract of a store, which tests of both databases run
 	"internal/must":   0, "internal/pipes": 0, // tests only
 	"internal/await": 1, "internal/leeway": 0, "group": 0, "limit": 0, "nearest": 0, "printable": 0, "rawjson": 0, "schema": 0, "embed/kernel": 0, "embed/models": 0,
@@ -53,26 +51,26 @@ var floors = map[string]int{
 
 // only lists who may import what; a prefix of the import path counts.
 var only = map[string][]string{
-	"os/exec":                                {"group", "hook", "script", "python", "upstream/conn", "embed/models", "configs", "trust/sandbox", "cmd/toolfinch", "internal/agents", "internal/authserver", "internal/postgres", "eval/tokens"},
-	"github.com/mark3labs/mcp-go/client":     {"demo", "proxyclient"},
+	"os/exec":                                {"group", "hook", "script", "python", "upstream/conn", "embed/models", "configs", "trust/sandbox", "cmd/toolfinch", "internal/authserver"},
+	"github.com/mark3labs/mcp-go/client":     {"demo", "proxytool/client"},
 	"github.com/mark3labs/mcp-go/server":     {"register", "transport", "demo", "proxytool"},
 	"github.com/blevesearch":                 {"index"},
 	"github.com/philippgille/chromem-go":     {"index"},
 	"github.com/sashabaranov/go-openai":      {"embed"},
 	"database/sql":                           {"store", "store/storetest", "demo"},
 	"modernc.org/sqlite":                     {"store", "demo"},
-	"net/http":                               {"trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxyclient", "proxy", "web", "web/page", "cluster", "embed", "embed/models", "demo", "registry", "telemetry", "cmd/toolfinch", "internal/agents", "internal/authserver", "internal/collector", "internal/fetch", "internal/pipes", "eval/tokens"},
+	"net/http":                               {"trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxytool/client", "proxy", "web", "web/page", "cluster", "embed", "embed/models", "demo", "registry", "telemetry", "cmd/toolfinch", "internal/authserver", "internal/collector", "internal/fetch", "internal/pipes"},
 	"toolfinch/cmd":                          {},
-	"toolfinch/internal/await":               {"internal/postgres", "store/storetest"}, // tests only
-	"toolfinch/internal/authserver":          {},                                       // tests only
-	"toolfinch/internal/catalogue":           {},                                       // tests only
-	"toolfinch/internal/collector":           {},                                       // tests only
-	"toolfinch/internal/fetch":               {},                                       // tests only
-	"toolfinch/internal/must":                {},                                       // tests only
-	"toolfinch/internal/pipes":               {"internal/authserver"},                  // tests only
-	"toolfinch/internal/postgres":            {},                                       // tests only
-	"toolfinch/store/storetest":              {},                                       // tests only
-	"github.com/jackc/pgx":                   {"store", "internal/postgres"},
+	"toolfinch/internal/await":               {"store/storetest"},     // tests only
+	"toolfinch/internal/authserver":          {},                      // tests only
+	"toolfinch/internal/catalogue":           {},                      // tests only
+	"toolfinch/internal/collector":           {},                      // tests only
+	"toolfinch/internal/fetch":               {},                      // tests only
+	"toolfinch/internal/must":                {},                      // tests only
+	"toolfinch/internal/pipes":               {"internal/authserver"}, // tests only
+	"toolfinch/e2e/postgres":                 {},                      // tests only
+	"toolfinch/store/storetest":              {},                      // tests only
+	"github.com/jackc/pgx":                   {"store"},
 	"github.com/pressly/goose":               {"store"},
 	"github.com/spf13/cobra":                 {"cmd/toolfinch"},
 	"github.com/goccy/go-yaml":               {"configs"},

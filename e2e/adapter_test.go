@@ -29,7 +29,7 @@ func TestAnAdapterIsTrained(t *testing.T) {
 	run := func(name string, args ...string) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), name, args...)
-		cmd.Dir = ".."
+		cmd.Dir = "."
 		if out, err := cmd.CombinedOutput(); err != nil {
 			t.Fatalf("%s: %v\n%s", cmd, err, out)
 		}
@@ -42,7 +42,7 @@ func TestAnAdapterIsTrained(t *testing.T) {
 	}
 	must.Write(t, filepath.Join(set, "tools.jsonl"), tools.String())
 	must.Write(t, filepath.Join(set, "queries.jsonl"), queries.String())
-	run("go", "run", "./eval/adapter", "--out", data, "mine="+set)
+	run("go", "run", "./adapter", "--out", data, "mine="+set)
 	if info, err := os.Stat(filepath.Join(data, "mine.tools")); err != nil || info.Size() != 6*384*4 {
 		t.Errorf("the vectors of 6 tools: %v, %v", info, err)
 	}
@@ -66,7 +66,7 @@ func TestAnAdapterIsTrained(t *testing.T) {
 		t.Skip("the rest needs Python with torch (Debian: python3-torch)")
 	}
 	out := filepath.Join(data, "mine.safetensors")
-	run(pythons[python], "eval/adapter/train.py", "--data", data, "--out", out, "--steps", "2", "mine="+set)
+	run(pythons[python], "adapter/train.py", "--data", data, "--out", out, "--steps", "2", "mine="+set)
 	model := must.Get(hf.Open(dir))(t)
 	defer model.Close()
 	if err := model.Adapt([]byte(must.Read(t, out))); err != nil {

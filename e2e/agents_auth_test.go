@@ -19,7 +19,7 @@ import (
 	"testing"
 	"time"
 
-	"toolfinch/internal/agents"
+	"toolfinch/e2e/agents"
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
 )
@@ -137,7 +137,7 @@ func TestAgentsLogIn(t *testing.T) {
 	}
 	t.Parallel()
 	scopes := []string{"mcp:read", "mcp:write", "mcp:admin"}
-	issuer := authserver.Start(t, authserver.Settings{Scopes: append([]string{"mcp:use"}, scopes...)})
+	issuer := startAuthServer(t, authserver.Settings{Scopes: append([]string{"mcp:use"}, scopes...)})
 	start := func(scopes map[string]any) (h house, url string) {
 		h = newHouse(t, upstreams(t, "files", "memory"), map[string]any{
 			"auth":  map[string]any{"issuers": []string{issuer.Issuer}, "scopes": scopes},

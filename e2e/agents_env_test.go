@@ -13,8 +13,8 @@ import (
 	"testing"
 
 	"toolfinch/clients"
+	"toolfinch/e2e/agents"
 	"toolfinch/group"
-	"toolfinch/internal/agents"
 	"toolfinch/internal/await"
 )
 

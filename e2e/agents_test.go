@@ -14,7 +14,7 @@ import (
 	"sync"
 	"testing"
 
-	"toolfinch/internal/agents"
+	"toolfinch/e2e/agents"
 	"toolfinch/internal/await"
 )
 

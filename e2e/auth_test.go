@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/e2e/agents"
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
@@ -72,11 +73,18 @@ func runLogins(t *testing.T, settings map[string]any) loginRun {
 	return got
 }
 
+// startAuthServer starts an authorization server that is not ours, until the test ends.
+func startAuthServer(t testing.TB, settings authserver.Settings) *authserver.Server {
+	t.Helper()
+	module(t, "oidc-provider/package.json")
+	return authserver.Start(t, node(t), modules(t), agents.Environment(t.TempDir(), node(t)), settings)
+}
+
 // A client that is not ours knows the URL and nothing else: it is led to the authorization
 // server, registers, logs in, calls, and logs in once more for each call that needs more.
 func TestAClientLogsInAndStepsUp(t *testing.T) {
 	t.Parallel()
-	issuer := authserver.Start(t, authserver.Settings{Scopes: []string{"mcp:read", "mcp:write", "mcp:admin"}})
+	issuer := startAuthServer(t, authserver.Settings{Scopes: []string{"mcp:read", "mcp:write", "mcp:admin"}})
 	h := guardedHouse(t, issuer, map[string]any{"direct_below": 100_000})
 	url, _ := h.serveHTTP(t)
 	lina := []map[string]any{{"name": "lina", "entityType": "person", "observations": []string{"plays go"}}}
@@ -132,7 +140,7 @@ func TestKeysAndTokensOpenARunningProgram(t *testing.T) {
 	t.Parallel()
 	machine := authserver.Machine("toolfinch", "hush")
 	app := authserver.Client{ID: "app", Secret: "hush", RedirectURIs: []string{"http://127.0.0.1:1/back"}, ResponseTypes: []string{"code"}, GrantTypes: []string{"authorization_code"}, ApplicationType: "native"}
-	issuer := authserver.Start(t, authserver.Settings{Algorithm: "ES256", Clients: []authserver.Client{machine, app}, Now: authserver.Now{Groups: map[string][]string{"bob": {"team"}}}})
+	issuer := startAuthServer(t, authserver.Settings{Algorithm: "ES256", Clients: []authserver.Client{machine, app}, Now: authserver.Now{Groups: map[string][]string{"bob": {"team"}}}})
 	h := newHouse(t, map[string]server{"memory": memory(t)}, map[string]any{
 		"auth": map[string]any{"issuers": []any{map[string]any{
 			"issuer": issuer.Issuer, "introspect": map[string]any{"client_id": "toolfinch", "client_secret": "hush"},

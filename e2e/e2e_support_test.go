@@ -22,7 +22,7 @@ import (
 	"syscall"
 	"testing"
 
-	"toolfinch/internal/agents"
+	"toolfinch/e2e/agents"
 	"toolfinch/internal/await"
 )
 

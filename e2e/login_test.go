@@ -33,7 +33,7 @@ func protectedHouse(t *testing.T, modern bool) (house, *authserver.Server, *auth
 func opaque(t *testing.T) *authserver.Server {
 	t.Helper()
 	yes := true
-	return authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &yes}})
+	return startAuthServer(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &yes}})
 }
 
 // login runs toolfinch login, whose user goes where its URL leads, and returns what it printed.

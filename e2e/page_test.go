@@ -46,7 +46,7 @@ func startWatched(t *testing.T) watched {
 	servers["gone"] = server{Command: "toolfinch-no-such-program", ConnectTimeout: patience.String()}
 	opaque := true
 	w := watched{browser: newBrowser(t)}
-	w.as = authserver.Start(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &opaque}})
+	w.as = startAuthServer(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &opaque}})
 	protected := authserver.Protect(t, w.as, true)
 	settings := map[string]any{}
 	if hasModel() {

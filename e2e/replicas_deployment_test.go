@@ -17,7 +17,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"toolfinch/configs"
-	"toolfinch/internal/postgres"
+	"toolfinch/e2e/postgres"
 )
 
 // The configuration of the replicas in packaging is valid with the environment that the compose

@@ -19,9 +19,9 @@ import (
 
 	"github.com/modelcontextprotocol/go-sdk/mcp"
 
+	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
-	"toolfinch/internal/postgres"
 )
 
 // The revisions of the two eras.

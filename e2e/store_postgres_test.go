@@ -8,8 +8,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
-	"toolfinch/internal/postgres"
 )
 
 // Commands that read or write the store do so in PostgreSQL, and say in one line what is

@@ -15,7 +15,7 @@ import (
 	"syscall"
 	"testing"
 
-	"toolfinch/internal/agents"
+	"toolfinch/e2e/agents"
 	"toolfinch/internal/fetch"
 	"toolfinch/tool"
 )

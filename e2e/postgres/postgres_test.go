@@ -16,9 +16,9 @@ import (
 	"syscall"
 	"testing"
 
+	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
 	"toolfinch/internal/must"
-	"toolfinch/internal/postgres"
 )
 
 // TestKilled is the process that the next test kills: its server is paused, and must end, too.

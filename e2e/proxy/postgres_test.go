@@ -14,8 +14,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"toolfinch/configs"
+	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
-	"toolfinch/internal/postgres"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/tool"

@@ -14,8 +14,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
-	"toolfinch/internal/postgres"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/trust/audit"

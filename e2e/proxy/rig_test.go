@@ -26,9 +26,9 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/configs"
+	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
-	"toolfinch/internal/postgres"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/trust"

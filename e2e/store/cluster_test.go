@@ -9,8 +9,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
-	"toolfinch/internal/postgres"
 	"toolfinch/store"
 	. "toolfinch/store/storetest"
 )

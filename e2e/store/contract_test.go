@@ -14,8 +14,8 @@ import (
 	"sync"
 	"testing"
 
+	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
-	"toolfinch/internal/postgres"
 	"toolfinch/store"
 	. "toolfinch/store/storetest"
 )

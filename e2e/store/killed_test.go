@@ -10,8 +10,8 @@ import (
 	"os/exec"
 	"testing"
 
+	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
-	"toolfinch/internal/postgres"
 	. "toolfinch/store/storetest"
 )
 

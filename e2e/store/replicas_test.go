@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
-	"toolfinch/internal/postgres"
 	"toolfinch/store"
 	. "toolfinch/store/storetest"
 	"toolfinch/tool"

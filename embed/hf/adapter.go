@@ -117,7 +117,7 @@ func (e *encoder) adapted(w *weights) ([]layer, error) {
 func (e *encoder) isBaseOf(w *weights) error {
 	const base = "base"
 	if _, ok := w.tensors[base]; !ok {
-		return fmt.Errorf("there is no tensor %q: is this an adapter that eval/adapter/train.py wrote?", base)
+		return fmt.Errorf("there is no tensor %q: is this an adapter that e2e/adapter/train.py wrote?", base)
 	}
 	want, err := w.read(base, e.hidden)
 	if err != nil {

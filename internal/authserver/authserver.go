@@ -12,15 +12,12 @@ import (
 	"net/http"
 	"net/http/cookiejar"
 	"net/url"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"regexp"
 	"strings"
 	"sync"
 	"testing"
-
-	"toolfinch/internal/agents"
 )
 
 // Settings are those of a server. What is empty has the default of testdata/node/authserver.mjs.
@@ -85,25 +82,15 @@ type process struct {
 	out    *bufio.Reader
 }
 
-// Start starts a server. It skips the test where there is no Node 22 or the packages of
-// testdata/node are not installed, and fails it where everything must run.
-func Start(t testing.TB, settings Settings) *Server {
+// Start starts a server with Node in an environment; modules is the folder of the npm packages.
+func Start(t testing.TB, node, modules string, environment []string, settings Settings) *Server {
 	t.Helper()
-	dir := testdata(t)
-	modules := filepath.Join(dir, "node_modules")
-	if _, err := os.Stat(filepath.Join(modules, "oidc-provider")); err != nil {
-		missing(t, "testdata/node has no oidc-provider: run npm ci there")
-	}
-	node, err := agents.Node(modules)
-	if err != nil {
-		missing(t, err.Error())
-	}
 	given, err := json.Marshal(settings)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cmd := exec.Command(node, filepath.Join(dir, "authserver.mjs"), string(given))
-	cmd.Env = agents.Environment(t.TempDir(), node)
+	cmd := exec.Command(node, filepath.Join(modules, "..", "authserver.mjs"), string(given))
+	cmd.Env = environment
 	cmd.Stderr = &errorsOf{t: t}
 	in, err := cmd.StdinPipe()
 	if err != nil {
@@ -313,35 +300,6 @@ func (s *Server) Browse(t testing.TB, from, until string) *url.URL {
 			t.Fatal(err)
 		}
 	}
-}
-
-// testdata is the folder testdata/node of the repository, in which tests run somewhere below its root.
-func testdata(t testing.TB) string {
-	t.Helper()
-	dir, err := os.Getwd()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for {
-		if found := filepath.Join(dir, "testdata", "node"); exists(filepath.Join(found, "authserver.mjs")) {
-			return found
-		}
-		above := filepath.Dir(dir)
-		if above == dir {
-			t.Fatal("there is no testdata/node above")
-		}
-		dir = above
-	}
-}
-
-func exists(path string) bool { _, err := os.Stat(path); return err == nil }
-
-func missing(t testing.TB, message string) {
-	t.Helper()
-	if os.Getenv("TOOLFINCH_TEST_REQUIRE") == "all" {
-		t.Fatalf("%s (TOOLFINCH_TEST_REQUIRE=all)", message)
-	}
-	t.Skip(message)
 }
 
 // errorsOf logs what the server complains of.

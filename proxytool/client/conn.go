@@ -1,4 +1,4 @@
-package proxyclient
+package client
 
 import (
 	"context"
@@ -185,7 +185,7 @@ func (c *Client) do(ctx context.Context, what string, repeatable bool, send func
 	for again := false; ; again = true {
 		conn, err := c.connect(ctx, redials)
 		if err != nil {
-			return fmt.Errorf("proxyclient: %s: connect: %w", what, because(ctx, err))
+			return fmt.Errorf("proxytool: %s: connect: %w", what, because(ctx, err))
 		}
 		trip := &trip{}
 		err = send(context.WithValue(ctx, tripKey{}, trip), conn)
@@ -201,7 +201,7 @@ func (c *Client) do(ctx context.Context, what string, repeatable bool, send func
 			return nil
 		}
 		if !lost || again || !repeatable && !trip.unsent() {
-			return fmt.Errorf("proxyclient: %s: %w", what, because(ctx, err))
+			return fmt.Errorf("proxytool: %s: %w", what, because(ctx, err))
 		}
 	}
 }

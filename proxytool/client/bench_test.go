@@ -1,10 +1,10 @@
-package proxyclient_test
+package client_test
 
 import (
 	"testing"
 
-	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
+	proxyclient "toolfinch/proxytool/client"
 )
 
 // One call of a tool over HTTP: with mcp-go's client, with this one, and through

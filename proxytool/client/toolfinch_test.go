@@ -1,4 +1,4 @@
-package proxyclient_test
+package client_test
 
 import (
 	"context"
@@ -19,8 +19,8 @@ import (
 	"toolfinch/demo"
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
-	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
+	proxyclient "toolfinch/proxytool/client"
 	"toolfinch/rawjson"
 )
 

@@ -1,4 +1,4 @@
-package proxyclient
+package client
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func (c *Client) CallTool(ctx context.Context, request mcp.CallToolRequest) (*mc
 		})
 	}
 	if p.Task != nil {
-		return nil, fmt.Errorf("proxyclient: call tool %s: the proxy tool takes no task", p.Name)
+		return nil, fmt.Errorf("proxytool: call tool %s: the proxy tool takes no task", p.Name)
 	}
 	args := p.Arguments
 	if len(p.RawArguments) > 0 { // as mcp-go sends them
@@ -78,7 +78,7 @@ func (c *Client) ReadResource(ctx context.Context, request mcp.ReadResourceReque
 	}
 	raw, err := proxytool.ToolResultAsResource(result.Raw)
 	if err != nil {
-		return nil, fmt.Errorf("proxyclient: %s: %w", describe(op), err)
+		return nil, fmt.Errorf("proxytool: %s: %w", describe(op), err)
 	}
 	return parse(op, raw, mcp.ParseReadResourceResult)
 }
@@ -98,7 +98,7 @@ func (c *Client) GetPrompt(ctx context.Context, request mcp.GetPromptRequest) (*
 	}
 	raw, err := proxytool.ToolResultAsPrompt(result.Raw)
 	if err != nil {
-		return nil, fmt.Errorf("proxyclient: %s: %w", describe(op), err)
+		return nil, fmt.Errorf("proxytool: %s: %w", describe(op), err)
 	}
 	return parse(op, raw, mcp.ParseGetPromptResult)
 }
@@ -106,7 +106,7 @@ func (c *Client) GetPrompt(ctx context.Context, request mcp.GetPromptRequest) (*
 // pass is runWith for a request of mcp-go's.
 func (c *Client) pass(ctx context.Context, op proxytool.Operation, args any, meta *mcp.Meta, round mcp.MultiRoundTripParams, header http.Header) (*Result, error) {
 	if round.InputResponses != nil || round.RequestState != "" {
-		return nil, fmt.Errorf("proxyclient: %s: the proxy tool takes no answers to an earlier result; what a server asks for, the handlers of WithClientOptions answer", describe(op))
+		return nil, fmt.Errorf("proxytool: %s: the proxy tool takes no answers to an earlier result; what a server asks for, the handlers of WithClientOptions answer", describe(op))
 	}
 	return c.runWith(ctx, op, args, meta, header)
 }
@@ -138,7 +138,7 @@ func list[Request, Result any](ctx context.Context, c *Client, member string, ty
 	raw := rawjson.NewObject(0)
 	raw.Add(member, rawjson.Array(items))
 	if err := json.Unmarshal(raw.JSON(), &result); err != nil {
-		return nil, fmt.Errorf("proxyclient: list %s: %w", member, err)
+		return nil, fmt.Errorf("proxytool: list %s: %w", member, err)
 	}
 	return result, nil
 }
@@ -171,7 +171,7 @@ func (c *Client) listAll(ctx context.Context, typ proxytool.Type, request mcp.Pa
 		}
 		list, err := result.Decode()
 		if err != nil {
-			return nil, fmt.Errorf("proxyclient: %s: %w", describe(op), err)
+			return nil, fmt.Errorf("proxytool: %s: %w", describe(op), err)
 		}
 		all = append(all, list.Items...)
 		if list.Label.Page == nil || list.Label.Page.Next == "" {
@@ -179,17 +179,17 @@ func (c *Client) listAll(ctx context.Context, typ proxytool.Type, request mcp.Pa
 		}
 		op.Cursor = list.Label.Page.Next
 		if seen[op.Cursor] {
-			return nil, fmt.Errorf("proxyclient: %s: %w", describe(op), client.ErrRepeatedListCursor)
+			return nil, fmt.Errorf("proxytool: %s: %w", describe(op), client.ErrRepeatedListCursor)
 		}
 	}
-	return nil, fmt.Errorf("proxyclient: %s: %w", describe(op), errEndless)
+	return nil, fmt.Errorf("proxytool: %s: %w", describe(op), errEndless)
 }
 
 // parse makes mcp-go's type of a result.
 func parse[Result any](op proxytool.Operation, raw json.RawMessage, by func(*json.RawMessage) (*Result, error)) (*Result, error) {
 	result, err := by(&raw)
 	if err != nil {
-		return nil, fmt.Errorf("proxyclient: %s: %w", describe(op), err)
+		return nil, fmt.Errorf("proxytool: %s: %w", describe(op), err)
 	}
 	return result, nil
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/internal/agents"
+	"toolfinch/e2e/agents"
 	"toolfinch/internal/must"
 	"toolfinch/tool"
 )

@@ -1,6 +1,6 @@
 """Trains an adapter of all-MiniLM-L6-v2 for queries: a low-rank change of its top layers.
 
-    python3 eval/adapter/train.py --out my.safetensors mine=DIR other=DIR
+    python3 e2e/adapter/train.py --out my.safetensors mine=DIR other=DIR
 
 Each DIR is a set as `toolfinch eval --set` reads it: tools.jsonl and queries.jsonl; without queries.jsonl,
 or with answers to tools/list (*.json), only keyword queries are made from it. FAMILY/NAME=DIR puts a set
@@ -213,8 +213,8 @@ def train(args, data):
         sets.append((name, family or name))
         if not (data / f"{name}.keywords").exists():
             todo.append(f"{name}={pathlib.Path(directory).resolve()}")
-    command = ["go", "run", "./eval/adapter", "--seed", str(args.seed), "--out", str(data.resolve()), *todo]
-    here = pathlib.Path(__file__).resolve().parents[2]
+    command = ["go", "run", "./adapter", "--seed", str(args.seed), "--out", str(data.resolve()), *todo]
+    here = pathlib.Path(__file__).resolve().parents[1]
     model = pathlib.Path(subprocess.run(command, cwd=here, check=True, stdout=subprocess.PIPE, text=True).stdout.strip())
     sets = [Set(name, family, data) for name, family in sets]
     out = args.hold.split(",")

@@ -1,4 +1,4 @@
-package proxyclient_test
+package client_test
 
 import (
 	"context"
@@ -12,8 +12,8 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
+	proxyclient "toolfinch/proxytool/client"
 	"toolfinch/rawjson"
 )
 

@@ -12,8 +12,8 @@ import (
 	"path/filepath"
 	"time"
 
+	"toolfinch/e2e/agents"
 	"toolfinch/group"
-	"toolfinch/internal/agents"
 )
 
 // cell is what is measured once.

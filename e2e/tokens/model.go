@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/internal/agents"
+	"toolfinch/e2e/agents"
 )
 
 // player plays a model that has to call some tools, one after the other, as if it needed

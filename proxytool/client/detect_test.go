@@ -1,4 +1,4 @@
-package proxyclient_test
+package client_test
 
 import (
 	"context"
@@ -11,8 +11,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
+	proxyclient "toolfinch/proxytool/client"
 )
 
 const (

@@ -1,4 +1,4 @@
-package proxyclient_test
+package client_test
 
 import (
 	"context"
@@ -20,8 +20,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/internal/await"
-	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
+	proxyclient "toolfinch/proxytool/client"
 )
 
 // hologram is content of a type that mcp-go does not know.

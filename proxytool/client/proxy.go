@@ -1,4 +1,4 @@
-package proxyclient
+package client
 
 import (
 	"bytes"
@@ -76,7 +76,7 @@ func (c *Client) Do(ctx context.Context, op proxytool.Operation) (*Result, error
 func (c *Client) runWith(ctx context.Context, op proxytool.Operation, args any, meta *mcp.Meta, header http.Header) (*Result, error) {
 	raw, err := arguments(args)
 	if err != nil {
-		return nil, fmt.Errorf("proxyclient: %s: %w", describe(op), err)
+		return nil, fmt.Errorf("proxytool: %s: %w", describe(op), err)
 	}
 	op.Args = raw
 	return c.run(ctx, op, meta, header)
@@ -86,7 +86,7 @@ func (c *Client) runWith(ctx context.Context, op proxytool.Operation, args any, 
 func (c *Client) run(ctx context.Context, op proxytool.Operation, meta *mcp.Meta, header http.Header) (*Result, error) {
 	what := describe(op)
 	if err := op.Check(); err != nil {
-		return nil, fmt.Errorf("proxyclient: %s: %w", what, err)
+		return nil, fmt.Errorf("proxytool: %s: %w", what, err)
 	}
 	request := mcp.CallToolRequest{Header: header}
 	request.Params.Arguments = op.Arguments()
@@ -110,7 +110,7 @@ func (c *Client) run(ctx context.Context, op proxytool.Operation, meta *mcp.Meta
 		return nil, err
 	}
 	if result.Failed() && !callsTool(op) {
-		return nil, fmt.Errorf("proxyclient: %s: %w", what, &ResultError{Text: result.Text(), Result: result})
+		return nil, fmt.Errorf("proxytool: %s: %w", what, &ResultError{Text: result.Text(), Result: result})
 	}
 	return result, nil
 }

@@ -1,4 +1,4 @@
-package proxyclient_test
+package client_test
 
 import (
 	"context"
@@ -9,8 +9,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
+	proxyclient "toolfinch/proxytool/client"
 )
 
 // dialShop connects to an ordinary server that was given the proxy tool. For one

@@ -1,4 +1,4 @@
-package proxyclient_test
+package client_test
 
 import (
 	"context"
@@ -17,8 +17,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/internal/await"
-	"toolfinch/proxyclient"
 	"toolfinch/proxytool"
+	proxyclient "toolfinch/proxytool/client"
 	"toolfinch/tool/args"
 )
 

@@ -24,7 +24,7 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/internal/agents"
+	"toolfinch/e2e/agents"
 )
 
 func main() {
@@ -44,8 +44,8 @@ func run(arguments []string) error {
 	}
 	flags := flag.NewFlagSet("tokens", flag.ContinueOnError)
 	results := flags.String("results", "tokens.jsonl", "the file of results; what is there is not measured again")
-	recorded := flags.String("realtools", "../shared/realtools", "the folder of recorded servers")
-	modules := flags.String("modules", "testdata/node/node_modules", "the npm packages of the agents")
+	recorded := flags.String("realtools", "../../shared/realtools", "the folder of recorded servers")
+	modules := flags.String("modules", "../testdata/node/node_modules", "the npm packages of the agents")
 	program := flags.String("toolfinch", "", "the program; without it, that of this folder is built")
 	chosen := document[0]
 	flags.StringVar(&chosen.agents, "agents", chosen.agents, "")

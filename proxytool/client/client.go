@@ -1,8 +1,8 @@
-// Package proxyclient owns the client side of the MCP Proxy Extension: it finds the
+// Package client owns the client side of the MCP Proxy Extension: it finds the
 // proxy tool of a server, lists, describes and calls through it, and can replace an
 // ordinary client by sending all lists and calls through it. It makes no transports,
 // and knows nothing of what is behind the proxy tool.
-package proxyclient
+package client
 
 import (
 	"context"
@@ -142,7 +142,7 @@ func Open(ctx context.Context, dial Dial, options ...Option) (*Client, error) {
 	defer cancel()
 	conn, err := c.connect(bound, 1)
 	if err != nil {
-		err = fmt.Errorf("proxyclient: open: %w", because(bound, err))
+		err = fmt.Errorf("proxytool: open: %w", because(bound, err))
 		return nil, errors.Join(err, c.Close())
 	}
 	conn.calls.Done()
@@ -206,10 +206,10 @@ func (c *Client) Close() error {
 	select {
 	case err := <-done:
 		if err != nil {
-			return fmt.Errorf("proxyclient: close: %w", err)
+			return fmt.Errorf("proxytool: close: %w", err)
 		}
 		return nil
 	case <-timer.C:
-		return fmt.Errorf("proxyclient: close: something still runs after %s", closeTimeout)
+		return fmt.Errorf("proxytool: close: something still runs after %s", closeTimeout)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/internal/agents"
+	"toolfinch/e2e/agents"
 )
 
 // task is a cell without what it is measured with.

@@ -64,7 +64,7 @@ func ExampleClient_Proxy() {
 	// Output:
 	// {"annotations":{"readOnlyHint":false,"destructiveHint":true,"idempotentHint":false,"openWorldHint":true},"description":"Price of an article","inputSchema":{"properties":{"article":{"type":"string"}},"required":["article"],"type":"object"},"name":"price"}
 	// kite: 12 crowns
-	// proxyclient: call tool: path is required for action call: the name of a tool or prompt, the URI of a resource
+	// proxytool: call tool: path is required for action call: the name of a tool or prompt, the URI of a resource
 }
 
 // A transparent client is used as mcp-go's own.

@@ -2,11 +2,13 @@
 package toolfinch_test
 
 import (
+	"flag"
 	"go/ast"
 	"go/parser"
 	"go/token"
 	"go/types"
 	"io/fs"
+	"os"
 	"os/exec"
 	"path"
 	"path/filepath"
@@ -167,15 +169,44 @@ var leftOut = map[string]string{
 }
 
 func TestTheProgramIsLean(t *testing.T) {
-	out, err := exec.Command("go", "list", "-deps", "./cmd/toolfinch").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, linked := range strings.Fields(string(out)) {
+	for _, linked := range linkedPackages(t) {
 		for heavy, why := range leftOut {
 			if linked == heavy || strings.HasPrefix(linked, heavy+"/") {
 				t.Errorf("the program has %s: %s", linked, why)
 			}
 		}
 	}
+}
+
+var update = flag.Bool("update", false, "write linked.txt")
+
+// What of others is linked into the program stands in linked.txt: a new line there asks its reader whether it is worth it.
+func TestWhatIsLinkedIsListed(t *testing.T) {
+	now := strings.Join(linkedPackages(t), "\n") + "\n"
+	if *update {
+		if err := os.WriteFile("linked.txt", []byte(now), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	listed, err := os.ReadFile("linked.txt")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if string(listed) != now {
+		t.Errorf("linked.txt is out of date: go test . -run Linked -update, and look at the difference")
+	}
+}
+
+// linkedPackages are the packages of others in the program for Linux on amd64, sorted.
+func linkedPackages(t *testing.T) []string {
+	t.Helper()
+	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{if not .Module.Main}}{{.ImportPath}}{{end}}{{end}}", "./cmd/toolfinch")
+	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
+	out, err := cmd.Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	all := strings.Fields(string(out))
+	slices.Sort(all)
+	return all
 }

@@ -18,7 +18,7 @@ var auditKeys = section[audit.Settings]{keys: keys{
 	},
 	{
 		name:  "max_size",
-		doc:   "a file of this size is put aside, as `audit-TIME-LINE.jsonl`, and another begun",
+		doc:   "a file of this size is put aside, as `audit-TIME.jsonl`, and another begun",
 		value: in(func(a *audit.Settings) *int { return &a.MaxSize }).is(size{}, audit.DefaultMaxSize),
 	},
 	{

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"crypto/rand"
 	"crypto/sha256"
 	"encoding/hex"
 	"os"
@@ -56,6 +57,28 @@ func (a auditor) add(ctx context.Context, s subject, call *tool.Call, finish fun
 		finish(&line)
 		a.log.Add(line)
 	}
+}
+
+// beginning is a call that has not reached a server yet.
+type beginning struct {
+	about subject
+	call  *tool.Call
+	id    string // of both of its lines; "" while there is none
+}
+
+type beginningKey struct{}
+
+// begins has a call written down before it is sent to a server where it may change something. The error says that
+// it is not to be sent.
+func (a auditor) begins(ctx context.Context, def *tool.Def) error {
+	b, _ := ctx.Value(beginningKey{}).(*beginning)
+	if b == nil || b.id != "" || b.about.kind != trust.EventCall || def.Annotations.ReadOnly {
+		return nil
+	}
+	line := a.line(ctx, b.about, b.call)
+	b.id = rand.Text()[:16]
+	line.Call, line.Outcome = b.id, trust.Begun
+	return a.log.Write(ctx, line)
 }
 
 // note writes down a call that was not made.

@@ -117,6 +117,10 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 			return nil, err
 		}
 		inner, decided := trust.WithDecision(ctx)
+		begun := &beginning{about: s, call: call}
+		if o.audit.log != nil {
+			inner = context.WithValue(inner, beginningKey{}, begun)
+		}
 		ended := false
 		defer func() {
 			outcome, reason := outcomeOf(outer, result, err)
@@ -135,7 +139,7 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 			o.logContent(outer, done, call, result)
 			o.audit.add(outer, s, call, func(line *audit.Line) {
 				line.Time, line.DurationMS, line.BytesOut = done.Time, float64(done.Duration.Microseconds())/1000, done.BytesOut
-				line.Outcome, line.Reason = outcome, reason
+				line.Call, line.Outcome, line.Reason = begun.id, outcome, reason
 				if o.audit.settings.Results {
 					line.Result = o.audit.log.Content(result)
 				}

@@ -74,7 +74,7 @@ func BenchmarkTrust(b *testing.B) {
 		var options []proxy.Option
 		if way.audit {
 			settings := audit.Settings{File: filepath.Join(b.TempDir(), audit.FileName), MaxSize: audit.DefaultMaxSize, MaxAge: audit.DefaultMaxAge}
-			log, err := audit.Open(settings, auditKey, nil, slog.New(slog.DiscardHandler))
+			log, err := audit.Open(settings, nil, slog.New(slog.DiscardHandler))
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -210,6 +210,9 @@ func (s *views) catalogs() []*retrieve.Catalog {
 // upstreamTool is the handler of an upstream's tool.
 func (s *views) upstreamTool(def *tool.Def) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		if err := s.audit.begins(ctx, def); err != nil {
+			return nil, err
+		}
 		result, err := s.pool.Call(ctx, def, call)
 		if s.memory != nil && def.ID.Kind == tool.KindTool && err == nil && string(rawjson.Member(json.RawMessage(result), "isError")) != "true" {
 			s.memory.Called(call.Session, def.ID)

@@ -51,8 +51,6 @@ const (
 	EventStart     = "start"          // of toolfinch
 	EventStop      = "stop"           // likewise
 	EventLost      = "audit.lost"     // events that could not be written
-	EventRemoved   = "audit.removed"  // a rotated file was removed
-	EventRepaired  = "audit.repaired" // the log was found unfinished, or not as it was left
 )
 
 // Digest is a session ID as it is shown: the ID itself would let its reader into the
@@ -67,6 +65,7 @@ func Digest(session string) string {
 
 // Outcomes of events.
 const (
+	Begun     = "begun" // a call that may change something is about to be sent; another line says what came of it
 	Success   = "success"
 	ToolError = "tool_error" // the tool answered that it failed
 	Denied    = "denied"     // by a policy, a gate, a limit, or because there is no such thing

@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
@@ -23,18 +22,16 @@ import (
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/leaks"
-	"toolfinch/trust/vault"
 )
 
 func newAudit(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
-		Short: "Read and verify the log of what was done",
+		Short: "Read the log of what was done",
 		Long: `With audit in the configuration, toolfinch writes a line of JSON for every call, read,
-prompt, search, login, session, process and change of the configuration. Each line has
-an HMAC over itself and the one before, with a key of the vault.`,
+prompt, search, login, session, process and change of the configuration.`,
 	}
-	cmd.AddCommand(newAuditTail(s), newAuditGrep(s), newAuditVerify(s))
+	cmd.AddCommand(newAuditRead(s))
 	return cmd
 }
 
@@ -48,7 +45,7 @@ type auditFilter struct {
 func (f *auditFilter) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.Event, "event", "", "tool.call, login, ...; * stands for anything, here and in the others")
-	flags.StringVar(&f.Outcome, "outcome", "", "success, tool_error, denied, failed, cancelled or timeout")
+	flags.StringVar(&f.Outcome, "outcome", "", "begun, success, tool_error, denied, failed, cancelled or timeout")
 	flags.StringVar(&f.Principal, "principal", "", "who caused it, such as 'key|ci'")
 	flags.StringVar(&f.Client, "client", "", "the name of the client")
 	flags.StringVar(&f.Session, "session", "", "the session, as lines have it")
@@ -102,64 +99,53 @@ func (f *auditFilter) open(cmd *cobra.Command, s *settings) (*audit.Settings, *a
 	return settings, &auditLines{out: cmd.OutOrStdout(), asJSON: f.asJSON}, err
 }
 
-func newAuditTail(s *settings) *cobra.Command {
+func newAuditRead(s *settings) *cobra.Command {
 	var filter auditFilter
 	var n int
 	var follow bool
 	cmd := &cobra.Command{
-		Use:   "tail",
-		Short: "Show the last lines of the audit log",
-		Example: `  toolfinch audit tail
-  toolfinch audit tail -f --outcome denied
-  toolfinch audit tail -n 100 --server github --json`,
+		Use:   "read",
+		Short: "Show lines of the audit log",
+		Long: `Read shows the last lines, or with a filter all that pass it, also of files that were
+put aside. Where a filter lets none pass the exit code is 1. -f shows lines as they
+are written, until Ctrl-C: sent to another machine they are out of reach of whoever
+may change files here.`,
+		Example: `  toolfinch audit read
+  toolfinch audit read --tool 'github.*' --outcome denied --since 7d
+  toolfinch audit read --event 'pin.*' --json | jq .details
+  toolfinch audit read -n 0 -f --json | logger --tcp --server logs.example.com --port 514`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, shown, err := filter.open(cmd, s)
 			if err != nil {
 				return err
 			}
-			last, err := audit.Last(audit.Files(settings.File), max(n, 0), filter.Filter, shown.show)
-			if err = errors.Join(err, shown.print()); err != nil || !follow {
-				return err
-			}
-			shown.atOnce = true
-			return audit.Follow(cmd.Context(), settings.File, last, filter.Filter, shown.show)
-		},
-	}
-	cmd.Flags().IntVarP(&n, "lines", "n", 20, "how many lines")
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show lines as they are written, until Ctrl-C")
-	filter.flags(cmd)
-	return cmd
-}
-
-func newAuditGrep(s *settings) *cobra.Command {
-	var filter auditFilter
-	cmd := &cobra.Command{
-		Use:   "grep",
-		Short: "Show all lines of the audit log that pass the filters",
-		Long: `Grep shows the lines that pass all filters, also those of files that were put
-aside. Its exit code is 1 where there are none.`,
-		Example: `  toolfinch audit grep --principal 'https://idp.example|alice' --since 7d
-  toolfinch audit grep --tool 'github.*' --outcome denied
-  toolfinch audit grep --event 'pin.*' --json | jq .details`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			settings, shown, err := filter.open(cmd, s)
+			followed, err := audit.Follow(settings.File) // before what is there is read
 			if err != nil {
 				return err
 			}
-			err = audit.Scan(audit.Files(settings.File), filter.Filter, func(l *audit.Line, text []byte) error {
-				if err := cmd.Context().Err(); err != nil {
-					return err
-				}
-				return shown.show(l, text)
-			})
-			if err = errors.Join(err, shown.print()); err == nil && shown.n == 0 {
+			filters := filter.Filter != audit.Filter{}
+			if filters && !cmd.Flags().Changed("lines") {
+				err = audit.Scan(audit.Files(settings.File), filter.Filter, func(l *audit.Line, text []byte) error {
+					return errors.Join(cmd.Context().Err(), shown.show(l, text))
+				})
+			} else {
+				err = audit.Last(audit.Files(settings.File), max(n, 0), filter.Filter, shown.show)
+			}
+			switch err = errors.Join(err, shown.print()); {
+			case err != nil:
+				return err
+			case follow:
+				shown.atOnce = true
+				return followed.Run(cmd.Context(), filter.Filter, shown.show)
+			case filters && shown.n == 0:
 				return &exitError{code: exitFailed}
 			}
-			return err
+			return nil
 		},
 	}
+	cmd.Flags().IntVarP(&n, "lines", "n", 20, "how many lines (default with a filter: all)")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "show lines as they are written, until Ctrl-C")
 	filter.flags(cmd)
 	return cmd
 }
@@ -246,71 +232,6 @@ func (a *auditLines) print() error {
 	return t.print(a.out)
 }
 
-func newAuditVerify(s *settings) *cobra.Command {
-	var expected string
-	cmd := &cobra.Command{
-		Use:   "verify [FILE...]",
-		Short: "Check that the audit log was not changed",
-		Long: `Verify recomputes the HMAC of every line and follows the chain through all files. It
-says what was altered, removed, inserted, repeated or moved, and whether lines are
-missing at the end: where the log ended is noted beside it, at most a second after
-each line. With FILEs, the oldest first, it checks these alone.
-
-Whoever has the key and can write the files can make a log that verifies. Against
-that, keep the last line's number and hash, which verify prints, where they cannot:
---expect says whether the log still has that line. The exit code is 1 where
-anything is wrong.`,
-		Example: `  toolfinch audit verify
-  toolfinch audit verify /archive/audit-20261101T000000Z-5120.jsonl
-  toolfinch audit verify --expect 5120:9f86d081884c7d65...`,
-		RunE: func(cmd *cobra.Command, files []string) error {
-			config, settings, err := s.auditSettings(cmd)
-			if err != nil {
-				return err
-			}
-			key, err := s.readAuditKey(cmd.Context(), config)
-			if err != nil {
-				return err
-			}
-			whole := settings.File
-			if len(files) > 0 {
-				whole = ""
-			} else {
-				files = audit.Files(whole)
-			}
-			v, err := audit.Verify(key, files, whole, expected)
-			if err != nil {
-				return err
-			}
-			return printVerified(cmd, v, len(files))
-		},
-	}
-	cmd.Flags().StringVar(&expected, "expect", "", "a line that there must be, as `NUMBER:HASH`")
-	return cmd
-}
-
-func printVerified(cmd *cobra.Command, v audit.Verified, files int) error {
-	out := cmd.OutOrStdout()
-	for _, f := range v.Findings {
-		at := f.File
-		if f.Line > 0 {
-			at += ":" + strconv.Itoa(f.Line)
-		}
-		fmt.Fprintf(out, "%s: %s\n", oneLine(at), f.What)
-	}
-	if v.Begins != "" {
-		fmt.Fprintln(out, v.Begins)
-	}
-	if len(v.Findings) > 0 {
-		return &exitError{exitFailed, fmt.Errorf("%s, in %s of %s", plural(len(v.Findings), "finding"), plural(v.Lines, "line"), plural(files, "file"))}
-	}
-	_, err := fmt.Fprintf(out, "%s of %s are as they were written\n", plural(v.Lines, "line"), plural(files, "file"))
-	if v.Last > 0 {
-		fmt.Fprintf(out, "the last line is %d:%s\n", v.Last, v.Hash)
-	}
-	return err
-}
-
 // auditSettings reads what the configuration says of the audit log.
 func (s *settings) auditSettings(cmd *cobra.Command) (*configs.Config, *audit.Settings, error) {
 	config, err := s.read(cmd, nil)
@@ -324,57 +245,13 @@ func (s *settings) auditSettings(cmd *cobra.Command) (*configs.Config, *audit.Se
 	return config, settings, nil
 }
 
-// auditKeyRow is the row of the vault with the key of the audit log.
-const auditKeyRow = "audit/key"
-
-// readAuditKey returns the key of the log. The error wraps vault.ErrNotFound where none
-// was made.
-func (s *settings) readAuditKey(ctx context.Context, config *configs.Config) ([]byte, error) {
-	v, done, err := s.readVault(config.Places())
-	if err != nil {
-		return nil, err
-	}
-	defer done()
-	key, err := v.Get(ctx, auditKeyRow)
-	if err != nil {
-		return nil, fmt.Errorf("the key of the audit log: %w", explainKey(err))
-	}
-	return key, nil
-}
-
-// auditKey returns the key of the log, and makes one for a log that has none.
-func (s *settings) auditKey(cmd *cobra.Command, config *configs.Config) ([]byte, error) {
-	key, err := s.readAuditKey(cmd.Context(), config)
-	if !errors.Is(err, vault.ErrNotFound) {
-		return key, err
-	}
-	err = s.withVault(cmd, func(ctx context.Context, v *vault.Vault) error {
-		return v.Locked(ctx, auditKeyRow, func(ctx context.Context) (err error) {
-			if key, err = v.Get(ctx, auditKeyRow); !errors.Is(err, vault.ErrNotFound) { // another process was first
-				return explainKey(err)
-			}
-			key = make([]byte, audit.KeySize)
-			rand.Read(key)
-			return explainKey(v.Put(ctx, auditKeyRow, key))
-		})
-	})
-	if err != nil {
-		return nil, fmt.Errorf("the key of the audit log: %w", err)
-	}
-	return key, nil
-}
-
 // openAudit opens the audit log of a configuration, nil where it has none.
-func (s *settings) openAudit(cmd *cobra.Command, config *configs.Config, log *slog.Logger) (*audit.Log, error) {
+func openAudit(config *configs.Config, log *slog.Logger) (*audit.Log, error) {
 	settings := config.AuditLog()
 	if settings == nil {
 		return nil, nil
 	}
-	key, err := s.auditKey(cmd, config)
-	if err != nil {
-		return nil, err
-	}
-	return audit.Open(*settings, key, masked, log)
+	return audit.Open(*settings, masked, log)
 }
 
 // masked is a content without what looks like a secret.
@@ -384,8 +261,8 @@ func masked(content []byte) []byte {
 }
 
 // audited are the options of a proxy that writes the audit log of its configuration.
-func (s *settings) audited(cmd *cobra.Command, config *configs.Config, log *slog.Logger) ([]proxy.Option, error) {
-	to, err := s.openAudit(cmd, config, log)
+func audited(config *configs.Config, log *slog.Logger) ([]proxy.Option, error) {
+	to, err := openAudit(config, log)
 	if to == nil || err != nil {
 		return nil, err
 	}
@@ -394,13 +271,13 @@ func (s *settings) audited(cmd *cobra.Command, config *configs.Config, log *slog
 
 // record has the audit log say what a command of the owner did. That it cannot be said
 // is an error, after the fact.
-func (s *settings) record(cmd *cobra.Command, config *configs.Config, events ...trust.Event) error {
-	log, err := s.openAudit(cmd, config, slog.New(slog.DiscardHandler))
+func record(ctx context.Context, config *configs.Config, events ...trust.Event) error {
+	log, err := openAudit(config, slog.New(slog.DiscardHandler))
 	if log == nil || err != nil {
 		return err
 	}
 	for _, e := range events {
-		log.Record(byCommand(cmd.Context()), e)
+		log.Record(byCommand(ctx), e)
 	}
 	return log.Close()
 }

@@ -37,7 +37,7 @@ func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slo
 	}
 	var options []proxy.Option
 	if !looks {
-		if options, err = s.audited(cmd, config, log); err != nil {
+		if options, err = audited(config, log); err != nil {
 			return err
 		}
 	}

@@ -56,7 +56,7 @@ one goes on with that.`,
 					return err
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), text) // first: nobody else has it
-				if err := s.record(cmd, config, key.Event("made")); err != nil {
+				if err := record(cmd.Context(), config, key.Event("made")); err != nil {
 					return err
 				}
 				until := "for good"
@@ -152,7 +152,7 @@ func newKeyRevoke(s *settings) *cobra.Command {
 					return fmt.Errorf("there is no key %q: toolfinch key list shows those there are", args[0])
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "revoked %s\n", args[0])
-				return s.record(cmd, config, trust.Key{Name: args[0]}.Event("revoked"))
+				return record(cmd.Context(), config, trust.Key{Name: args[0]}.Event("revoked"))
 			})
 		},
 	}

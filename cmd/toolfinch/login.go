@@ -108,11 +108,11 @@ func (s *settings) withLogins(cmd *cobra.Command, do func(*proxy.Logins, *config
 	if err != nil {
 		return err
 	}
-	audited, err := s.audited(cmd, config, log)
+	audits, err := audited(config, log)
 	if err != nil {
 		return err
 	}
-	l, err := proxy.OpenLogins(cmd.Context(), config, append(audited, proxy.WithLogger(log), proxy.WithVersion(built().Version), proxy.WithVaultKey(s.vaultKey))...)
+	l, err := proxy.OpenLogins(cmd.Context(), config, append(audits, proxy.WithLogger(log), proxy.WithVersion(built().Version), proxy.WithVaultKey(s.vaultKey))...)
 	if err != nil {
 		return err
 	}

@@ -281,7 +281,7 @@ var otherNames = map[string][]string{
 	"registry":    {"browse", "marketplace", "catalog"},
 	"savings":     {"stats", "usage"},
 	"config path": {"where"},
-	"audit tail":  {"log", "logs"},
+	"audit read":  {"log", "logs", "tail", "grep"},
 	"model rm":    {"delete"},
 	"pins":        {"held", "approvals", "quarantine", "review"},
 	"secret set":  {"put"},

@@ -125,7 +125,7 @@ its server changes it again. Approving it later is possible.`
 					return &exitError{exitFailed, errors.New("nothing was approved")}
 				}
 			}
-			log, err := s.openAudit(cmd, config, slog.New(slog.DiscardHandler))
+			log, err := openAudit(config, slog.New(slog.DiscardHandler))
 			if err != nil {
 				return err
 			}

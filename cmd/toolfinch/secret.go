@@ -200,7 +200,7 @@ func (s *settings) recordSecret(cmd *cobra.Command, name, change string) error {
 	if err != nil {
 		return nil
 	}
-	return s.record(cmd, config, trust.Event{Kind: trust.EventSecret, Tool: name, Details: map[string]string{"change": change}})
+	return record(cmd.Context(), config, trust.Event{Kind: trust.EventSecret, Tool: name, Details: map[string]string{"change": change}})
 }
 
 func secretRow(name string) (string, error) {

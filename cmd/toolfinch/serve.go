@@ -75,11 +75,11 @@ that it does not change go on. A broken edit is refused and logged.`,
 			defer lines.close()
 			log := newLog(lines, config)
 			reload := func() (*configs.Config, error) { return s.read(cmd, flags) }
-			audited, err := s.audited(cmd, config, log)
+			audits, err := audited(config, log)
 			if err != nil {
 				return err
 			}
-			return serve(cmd.Context(), config, view, reload, log, streamsOf(cmd), append(audited, proxy.WithVaultKey(s.vaultKey), proxy.WithLogLost(lines.lost)))
+			return serve(cmd.Context(), config, view, reload, log, streamsOf(cmd), append(audits, proxy.WithVaultKey(s.vaultKey), proxy.WithLogLost(lines.lost)))
 		},
 	}
 	cmd.Flags().StringVar(&transport, "transport", "stdio", "stdio or http")

@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -51,7 +50,7 @@ func busy(t *testing.T) (base string, do func()) {
 	}
 	config.Policies = compiled
 	settings := audit.Settings{File: filepath.Join(t.TempDir(), "audit.jsonl"), MaxSize: audit.DefaultMaxSize, MaxAge: audit.DefaultMaxAge}
-	log, err := audit.Open(settings, bytes.Repeat([]byte{1}, audit.KeySize), nil, slog.New(slog.DiscardHandler))
+	log, err := audit.Open(settings, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

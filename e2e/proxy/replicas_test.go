@@ -1,7 +1,6 @@
 package proxy_test
 
 import (
-	"bytes"
 	"context"
 	"fmt"
 	"log/slog"
@@ -80,7 +79,7 @@ func TestALimitIsDividedAgainAndAuditLinesNameTheReplica(t *testing.T) {
 		return mcp.NewToolResultText("quick"), nil
 	}})
 	settings := audit.Settings{File: filepath.Join(t.TempDir(), "audit.jsonl"), MaxSize: audit.DefaultMaxSize, MaxAge: audit.DefaultMaxAge}
-	log, err := audit.Open(settings, bytes.Repeat([]byte{1}, audit.KeySize), nil, slog.New(slog.DiscardHandler))
+	log, err := audit.Open(settings, nil, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,5 @@
-// Package audit owns the log of what was done: JSON lines in files, each with an HMAC
-// over itself and the hash of the line before, so that what was altered, removed or
-// moved is found. It writes, rotates, reads and verifies these files. It knows neither
-// tools nor stores: what lines are about is told it, and so is its key.
+// Package audit owns the log of what was done: lines of JSON in files, which it writes,
+// rotates and reads. It knows neither tools nor stores: what lines are about is told it.
 package audit
 
 import (
@@ -11,6 +9,7 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
+	"path/filepath"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -60,9 +59,6 @@ const (
 	DefaultKeep    = 30
 )
 
-// KeySize is the size of a key, in bytes.
-const KeySize = 32
-
 // ErrUnavailable is wrapped by the error of Admit while the log cannot be written.
 var ErrUnavailable = errors.New("the audit log cannot be written")
 
@@ -72,8 +68,8 @@ type Log struct {
 	log      *slog.Logger
 	clean    func([]byte) []byte
 
-	writing sync.Mutex // held while lines are written; guards chain
-	chain   *chain
+	writing sync.Mutex // held while lines are written; guards file
+	file    *file
 	failing atomic.Pointer[error] // why the last write failed
 
 	mu      sync.Mutex // guards what follows; never held over I/O
@@ -90,19 +86,20 @@ type Log struct {
 // are under way then still add theirs.
 const queue = 4096
 
-// Open opens a log, which is made where there is none (mode 0600). clean, which may be
+// Open opens a log, which is made where there is none (mode 0600), with its folder. clean, which may be
 // nil, masks secrets in contents. Nothing is written before Run or Flush.
-func Open(s Settings, key []byte, clean func([]byte) []byte, log *slog.Logger) (*Log, error) {
-	if len(key) != KeySize {
-		return nil, fmt.Errorf("audit: the key has %d bytes, not %d", len(key), KeySize)
-	}
+func Open(s Settings, clean func([]byte) []byte, log *slog.Logger) (*Log, error) {
 	l := &Log{
-		settings: s, log: log, clean: clean, chain: &chain{settings: s, key: key},
+		settings: s, log: log, clean: clean, file: &file{settings: s, log: log},
 		room: make(chan struct{}), wake: make(chan struct{}, 1),
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if err := l.chain.try(); err != nil {
+	err := os.MkdirAll(filepath.Dir(s.File), 0o700)
+	if err == nil {
+		_, err = l.file.append(nil)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("audit: %w", err)
 	}
 	return l, nil
@@ -115,7 +112,7 @@ func (l *Log) Name(replica string) {
 	}
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	l.chain.replica = replica
+	l.file.replica = replica
 }
 
 // Admit waits until there is room for what a call will add. The error wraps
@@ -171,6 +168,19 @@ func (l *Log) Add(line Line) {
 		default:
 		}
 	}
+}
+
+// Write has a line in the file before what it is about is done. The error is that of Admit, or says that the line
+// could not be written, where nothing may be done that is not. A nil Log drops it.
+func (l *Log) Write(ctx context.Context, line Line) error {
+	if err := l.Admit(ctx); l == nil || err != nil {
+		return err
+	}
+	l.Add(line)
+	if err := l.Flush(); err != nil && l.settings.Full != FullDrop {
+		return fmt.Errorf("%w (%w): nothing is done until it can be again", ErrUnavailable, plain(err))
+	}
+	return nil
 }
 
 // Note has a line written about what was not done. Where there is no room it is counted as lost: it
@@ -278,7 +288,10 @@ func (l *Log) Flush() error {
 	if lost := l.unreported.Swap(0); lost > 0 {
 		batch = append(batch, Line{Time: time.Now(), Event: trust.EventLost, Outcome: trust.Failed, Details: map[string]string{"lines": fmt.Sprint(lost)}})
 	}
-	n, err := l.chain.append(batch)
+	if len(batch) == 0 {
+		return nil
+	}
+	n, err := l.file.append(batch)
 	l.written.Add(int64(n))
 	if err != nil {
 		l.mu.Lock()
@@ -320,7 +333,7 @@ func plain(err error) error {
 func (l *Log) sync() {
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if err := l.chain.save(); err != nil {
+	if err := l.file.sync(); err != nil {
 		l.log.Warn("the audit log may not be on the disk", "file", l.settings.File, "error", err)
 	}
 }
@@ -341,7 +354,7 @@ func (l *Log) Close() error {
 	err := l.Flush()
 	l.writing.Lock()
 	defer l.writing.Unlock()
-	if err = errors.Join(err, l.chain.close()); err != nil {
+	if err = errors.Join(err, l.file.close()); err != nil {
 		return fmt.Errorf("audit: %w", err)
 	}
 	return nil

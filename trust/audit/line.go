@@ -1,10 +1,6 @@
 package audit
 
 import (
-	"bytes"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"time"
 
@@ -16,13 +12,14 @@ import (
 // Line is one event as the log has it.
 type Line struct {
 	Time time.Time `json:"time"`
-	Seq  uint64    `json:"seq"`  // 1 is the first line of a log, whatever file it is in
-	Prev string    `json:"prev"` // Hash of the line before, "" for none
-	PID  int       `json:"pid"`  // of the toolfinch that wrote the line
+	PID  int       `json:"pid"` // of the toolfinch that wrote the line
 	// Replica is the one that wrote it, by its name and ID; "" where there is one process alone.
 	Replica string `json:"replica,omitempty"`
 
-	Event     string     `json:"event"` // one of trust's kinds
+	Event string `json:"event"` // one of trust's kinds
+	// Call is the same in both lines of a call that may change something: the one of before it was sent, whose
+	// Outcome is trust.Begun, and the one of its end.
+	Call      string     `json:"call,omitempty"`
 	Principal *Principal `json:"principal,omitempty"`
 	Client    *Client    `json:"client,omitempty"`
 	// Session is a digest: the ID itself would let its reader into the session.
@@ -49,8 +46,6 @@ type Line struct {
 	Transport  string            `json:"transport,omitempty"`
 	Era        string            `json:"era,omitempty"`
 	Details    map[string]string `json:"details,omitempty"`
-
-	Hash string `json:"hash,omitempty"` // the last member of a line
 }
 
 // Principal is who caused an event.
@@ -122,53 +117,19 @@ func clipped(texts []string) []string {
 	return out
 }
 
-// hashMember is what is before the hash of a line, hashEnd what is after it.
-const (
-	hashMember = `,"hash":"`
-	hashEnd    = `"}`
-)
-
-// encode returns the line with its hash and a line break, and the hash: HMAC-SHA256 of
-// all that is before the member, which includes the hash of the line before.
-func (l *Line) encode(key []byte) (line []byte, hash string, err error) {
+// encode returns the line with its line break.
+func (l *Line) encode() ([]byte, error) {
 	l.bound()
-	l.Hash = ""
 	body, err := json.Marshal(l)
 	if err != nil {
-		return nil, "", err
+		return nil, err
 	}
-	body = printable.JSON(body)
-	body = body[:len(body)-1]
-	hash = sum(key, body)
-	out := make([]byte, 0, len(body)+len(hashMember)+len(hash)+len(hashEnd)+1)
-	out = append(append(append(append(out, body...), hashMember...), hash...), hashEnd...)
-	return append(out, '\n'), hash, nil
+	return append(printable.JSON(body), '\n'), nil
 }
 
-func sum(key, body []byte) string {
-	mac := hmac.New(sha256.New, key)
-	mac.Write(body)
-	return hex.EncodeToString(mac.Sum(nil))
-}
-
-// parse reads a line without its line break; ok is false for what is none. Whether its
-// hash is right is for intact.
+// parse reads a line without its line break; ok is false for what is none.
 func parse(text []byte) (l Line, ok bool) {
-	return l, json.Unmarshal(text, &l) == nil && l.Seq > 0 && l.Event != ""
-}
-
-// intact reports whether a line ends with the hash of what is before it.
-func intact(key, text []byte) bool {
-	end := len(hashMember) + hex.EncodedLen(sha256.Size) + len(hashEnd)
-	if len(text) < end {
-		return false
-	}
-	body, rest := text[:len(text)-end], text[len(text)-end:]
-	hash, found := bytes.CutPrefix(rest, []byte(hashMember))
-	if !found || !bytes.HasSuffix(hash, []byte(hashEnd)) {
-		return false
-	}
-	return hmac.Equal(hash[:len(hash)-len(hashEnd)], []byte(sum(key, body)))
+	return l, json.Unmarshal(text, &l) == nil && !l.Time.IsZero() && l.Event != ""
 }
 
 // lineOf is an event as a line.

@@ -2,10 +2,12 @@ package audit
 
 import (
 	"bufio"
+	"bytes"
 	"context"
 	"errors"
 	"io"
 	"io/fs"
+	"math"
 	"os"
 	"path"
 	"strings"
@@ -51,7 +53,7 @@ func matches(want, is string) bool {
 }
 
 // Scan yields the wanted lines of files, with their text, in their order. Lines that are
-// none of a log are passed over: Verify is there for them. An error of yield ends it.
+// none of a log are passed over. An error of yield ends it.
 func Scan(files []string, f Filter, yield func(l *Line, text []byte) error) error {
 	for _, file := range files {
 		if err := scan(file, f, yield); err != nil {
@@ -70,82 +72,78 @@ func scan(path string, f Filter, yield func(l *Line, text []byte) error) error {
 		return err
 	}
 	defer file.Close()
-	reader := bufio.NewReaderSize(file, 64<<10)
-	for {
-		text, err := readLine(reader)
-		switch {
-		case errors.Is(err, io.EOF):
-			return nil
-		case err != nil:
-			return err
-		}
-		if l, ok := parse(text); ok && f.Wants(&l) {
-			if err := yield(&l, text); err != nil {
-				return err
-			}
-		}
-	}
+	_, err = linesFrom(file, 0, f, yield)
+	return err
 }
 
-// Last yields the last n wanted lines of files, and returns the last sequence number
-// that there is.
-func Last(files []string, n int, f Filter, yield func(l *Line, text []byte) error) (last uint64, err error) {
+// Last yields the last n wanted lines of files.
+func Last(files []string, n int, f Filter, yield func(l *Line, text []byte) error) error {
 	type one struct {
 		line Line
 		text []byte
 	}
 	var found []one // the last n
-	for i := len(files) - 1; i >= 0 && (len(found) < n || last == 0); i-- {
+	for i := len(files) - 1; i >= 0 && len(found) < n; i-- {
 		var of []one
-		err := Scan(files[i:i+1], Filter{}, func(l *Line, text []byte) error {
-			last = max(last, l.Seq)
-			if f.Wants(l) {
-				if of = append(of, one{*l, text}); len(of) >= 2*n {
-					of = append(of[:0:0], of[len(of)-n:]...)
-				}
+		err := scan(files[i], f, func(l *Line, text []byte) error {
+			if of = append(of, one{*l, text}); len(of) >= 2*n {
+				of = append(of[:0:0], of[len(of)-n:]...)
 			}
 			return nil
 		})
 		if err != nil {
-			return last, err
+			return err
 		}
 		found = append(of, found...)
 	}
 	for _, one := range found[max(0, len(found)-n):] {
 		if err := yield(&one.line, one.text); err != nil {
-			return last, err
+			return err
 		}
 	}
-	return last, nil
+	return nil
 }
 
 // followEvery is how often Follow looks for lines.
 const followEvery = 200 * time.Millisecond
 
-// Follow yields the wanted lines after line last of the log at file, as they are
-// written, until ctx ends or yield fails.
-func Follow(ctx context.Context, file string, last uint64, f Filter, yield func(l *Line, text []byte) error) error {
+// Followed reads a log as it is written.
+type Followed struct {
+	path string
+	file *os.File // nil: there is none yet
+	at   int64    // how much of it was read
+}
+
+// Follow begins behind the last line that there is. Run reads on.
+func Follow(path string) (*Followed, error) {
+	f := &Followed{path: path}
+	file, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return f, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return nil, errors.Join(err, file.Close())
+	}
+	f.file, f.at = file, info.Size()
+	return f, nil
+}
+
+// Run yields the wanted lines, until ctx ends or yield fails.
+func (f *Followed) Run(ctx context.Context, filter Filter, yield func(l *Line, text []byte) error) error {
+	defer func() {
+		if f.file != nil {
+			_ = f.file.Close()
+		}
+	}()
 	tick := time.NewTicker(followEvery)
 	defer tick.Stop()
-	var at int64 // how much of the file was read
-	var of os.FileInfo
 	for {
-		now, err := os.Stat(file)
-		if err == nil && (of == nil || !os.SameFile(of, now)) { // rotated: what came before that is elsewhere
-			at = 0
-			for _, old := range rotated(file) {
-				if seqOf(old) > last {
-					if _, err := follow(old, 0, &last, f, yield); err != nil {
-						return err
-					}
-				}
-			}
-			of = now
-		}
-		if err == nil && now.Size() > at {
-			if at, err = follow(file, at, &last, f, yield); err != nil {
-				return err
-			}
+		if err := f.read(filter, yield); err != nil {
+			return err
 		}
 		select {
 		case <-tick.C:
@@ -155,34 +153,75 @@ func Follow(ctx context.Context, file string, last uint64, f Filter, yield func(
 	}
 }
 
-// follow yields the lines of a file from an offset on that are after line last. It
-// returns the offset behind the last whole line.
-func follow(path string, at int64, last *uint64, f Filter, yield func(l *Line, text []byte) error) (int64, error) {
-	file, err := os.Open(path)
-	if err != nil {
-		return at, nil // rotated or removed at this moment
+// read yields the lines that have come, also of files that were begun since.
+func (f *Followed) read(filter Filter, yield func(l *Line, text []byte) error) error {
+	now, _ := os.Stat(f.path) // nil: it is not there yet, or renamed at this moment
+	var mine os.FileInfo
+	var err error
+	if f.file != nil {
+		if mine, err = f.file.Stat(); err != nil {
+			return err
+		}
+		if f.at, err = linesFrom(f.file, f.at, filter, yield); err != nil {
+			return err
+		}
 	}
-	defer file.Close()
-	if _, err := file.Seek(at, io.SeekStart); err != nil {
-		return at, err
+	if now == nil || mine != nil && os.SameFile(mine, now) {
+		return nil
 	}
-	reader := bufio.NewReaderSize(file, 64<<10)
+	if mine != nil { // rotated, once or several times
+		known := false
+		for _, path := range rotated(f.path) {
+			if known {
+				if err := scan(path, filter, yield); err != nil {
+					return err
+				}
+			} else if info, err := os.Stat(path); err == nil {
+				known = os.SameFile(info, mine)
+			}
+		}
+		_ = f.file.Close()
+	}
+	f.at = 0
+	if f.file, err = os.Open(f.path); err != nil {
+		f.file = nil // the next time
+	}
+	return nil
+}
+
+// linesFrom yields the wanted lines of a file from an offset on, and returns the offset behind the last whole line.
+func linesFrom(file io.ReaderAt, at int64, f Filter, yield func(l *Line, text []byte) error) (int64, error) {
+	reader := bufio.NewReaderSize(io.NewSectionReader(file, at, math.MaxInt64-at), 64<<10)
 	for {
-		text, err := readLine(reader)
+		text, n, err := readLine(reader)
 		switch {
 		case errors.Is(err, io.EOF):
 			return at, nil
 		case err != nil:
 			return at, err
 		}
-		at += int64(len(text)) + 1
-		if l, ok := parse(text); ok && l.Seq > *last {
-			*last = l.Seq
-			if f.Wants(&l) {
-				if err := yield(&l, text); err != nil {
-					return at, err
-				}
+		at += int64(n)
+		if l, ok := parse(text); ok && f.Wants(&l) {
+			if err := yield(&l, text); err != nil {
+				return at, err
 			}
+		}
+	}
+}
+
+// maxLine bounds a line, in bytes: the bounds of its fields, escaped, are below that.
+const maxLine = 512 << 10
+
+// readLine reads a line of n bytes, and returns it without its line break; of one that is too long, which is none of
+// ours, the beginning. At the end of the file it returns io.EOF.
+func readLine(reader *bufio.Reader) (text []byte, n int, err error) {
+	for {
+		part, err := reader.ReadSlice('\n')
+		if n += len(part); len(text) <= maxLine {
+			text = append(text, part...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			return bytes.TrimSuffix(text, []byte{'\n'}), n, err
 		}
 	}
 }

@@ -1,12 +1,34 @@
 package register
 
 import (
+	"context"
 	"fmt"
 	"log/slog"
+	"runtime"
+	"sync"
 	"testing"
 
 	"toolfinch/hook"
+	waits "toolfinch/internal/await"
+	"toolfinch/tool"
 )
+
+// The owner's command runs once a session's tools have changed, and is told of whom and what.
+func TestTheHookRunsForWhatHasChanged(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("the command is one of sh")
+	}
+	live, log := newLive(t, setup{Relists: map[string]tool.Relists{"agent 1": tool.RelistsNever}}), &waits.Log{}
+	live.notifier = newNotifier(hook.Command{Line: `echo "$MCPPROXY_CLIENT in $MCPPROXY_SESSION has $MCPPROXY_TOOLS_ADDED"`, Timeout: waits.Bound}, slog.New(slog.NewTextHandler(log, nil)))
+	ctx, cancel := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { live.Run(ctx) })
+	defer running.Wait()
+	defer cancel()
+	c := connect(t, serveHTTP(t, live), "agent")
+	c.messages(find(1, "srv_t005"))
+	waits.Contains(t, log.String, "agent 1 in "+c.session+" has srv_t005")
+}
 
 // Sessions that come and go faster than the hook runs cost no more than a bound.
 func TestTheHookIsOwedToSoManySessions(t *testing.T) {

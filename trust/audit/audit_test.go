@@ -572,3 +572,10 @@ func BenchmarkCall(b *testing.B) {
 		})
 	}
 }
+
+func BenchmarkWrite(b *testing.B) {
+	l := open(b, settings(b))
+	for b.Loop() {
+		must.Do(b, l.Write(b.Context(), audit.Line{Event: trust.EventCall, Outcome: trust.Begun}))
+	}
+}

@@ -28,7 +28,7 @@ var auditKeys = section[audit.Settings]{keys: keys{
 	},
 	{
 		name:  "keep",
-		doc:   "how many files that were put aside stay; the oldest is removed first, and the log says so; `0`: all",
+		doc:   "how many files that were put aside stay; the oldest is removed first, and toolfinch's own log says so; `0`: all",
 		value: in(func(a *audit.Settings) *int { return &a.Keep }).is(number[int]{0, 100_000}, audit.DefaultKeep),
 	},
 	{

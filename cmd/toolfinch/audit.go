@@ -120,7 +120,7 @@ may change files here.`,
 			if err != nil {
 				return err
 			}
-			followed, err := audit.Follow(settings.File) // before what is there is read
+			followed, err := audit.Follow(settings.File) // a line that comes meanwhile is shown twice rather than not at all
 			if err != nil {
 				return err
 			}

@@ -86,6 +86,19 @@ func TestALogGoesOnWhereItWas(t *testing.T) {
 	}
 }
 
+// One process may die in a line while another has the file open.
+func TestWhatACrashOfAnotherProcessLeavesSpoilsNoLine(t *testing.T) {
+	s := settings(t)
+	l := open(t, s)
+	for n := 1; n < 4; n++ {
+		must.Do(t, l.Write(t.Context(), audit.Line{Event: trust.EventCall, Outcome: trust.Begun}))
+		if lines := read(t, s.File); len(lines) != n {
+			t.Errorf("%d lines of %d", len(lines), n)
+		}
+		appendTo(t, s.File, `{"time":"20`)
+	}
+}
+
 // While a log runs, another hand may remove its file.
 func TestALogThatIsRemovedIsMadeAnew(t *testing.T) {
 	if runtime.GOOS == "windows" {

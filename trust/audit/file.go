@@ -27,6 +27,7 @@ type file struct {
 	open   *os.File // nil: not open
 	size   int64
 	first  time.Time // when its first line was written, as far as it is known
+	wait   time.Time // when to try again to put it aside
 	synced bool      // all that this process wrote is on the disk
 }
 
@@ -63,10 +64,8 @@ func (f *file) append(lines []Line) (n int, err error) {
 		return 0, err
 	}
 	for n < len(lines) {
-		if f.size > 0 && (f.size >= int64(f.settings.MaxSize) || time.Since(f.first) >= f.settings.MaxAge) {
-			if err := f.rotate(); err != nil {
-				return n, err
-			}
+		if err := f.rotate(); err != nil {
+			return n, err
 		}
 		wrote, err := f.write(lines[n:])
 		if n += wrote; err != nil {
@@ -119,8 +118,7 @@ func (f *file) reopen() error {
 	if f.open != nil {
 		mine, err := f.open.Stat()
 		if now != nil && err == nil && os.SameFile(mine, now) {
-			f.size = now.Size()
-			return nil
+			return f.resume(now.Size())
 		}
 		_ = f.open.Close() // another process rotated it, or somebody removed it
 		f.open = nil
@@ -130,53 +128,76 @@ func (f *file) reopen() error {
 		return err
 	}
 	info, err := file.Stat()
-	if err == nil && info.Size() > 0 {
-		last := make([]byte, 1)
-		if _, err = file.ReadAt(last, info.Size()-1); err == nil && last[0] != '\n' { // a crash: what it left is no line
-			_, err = file.WriteString("\n")
-		}
-	}
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
-	f.open, f.size, f.first = file, info.Size(), info.ModTime()
+	f.open, f.size, f.first = file, 0, info.ModTime()
 	_ = scan(f.settings.File, Filter{}, func(l *Line, _ []byte) error { f.first = l.Time; return errFirst })
+	return f.resume(info.Size())
+}
+
+// resume notes how long the file has become. What a crash, also of another process, has left of a line is ended, so
+// that the next line is whole.
+func (f *file) resume(size int64) error {
+	if size == f.size {
+		return nil
+	}
+	if size > 0 {
+		last := make([]byte, 1)
+		if _, err := f.open.ReadAt(last, size-1); err != nil {
+			return err
+		}
+		if last[0] != '\n' {
+			if _, err := f.open.WriteString("\n"); err != nil {
+				return err
+			}
+			size++
+		}
+	}
+	f.size = size
 	return nil
 }
 
 // errFirst ends a scan with its first line.
 var errFirst = errors.New("the first line")
 
-// rotate puts the file aside, makes another, and removes the oldest.
+// rotate puts a file that is full or old aside, makes another, and removes the oldest.
 func (f *file) rotate() error {
+	full := f.size >= int64(f.settings.MaxSize) || time.Since(f.first) >= f.settings.MaxAge
+	if f.size == 0 || !full || time.Now().Before(f.wait) {
+		return nil
+	}
 	if err := f.close(); err != nil {
 		return err
 	}
 	at := time.Now()
-	for ; ; at = at.Add(time.Millisecond) {
-		if _, err := os.Stat(rotatedName(f.settings.File, at)); errors.Is(err, fs.ErrNotExist) {
-			break
-		}
+	for exists(rotatedName(f.settings.File, at)) { // in the same millisecond
+		at = at.Add(time.Millisecond)
 	}
 	if err := os.Rename(f.settings.File, rotatedName(f.settings.File, at)); err != nil {
 		// Another process has it open, on Windows: a file that grows is better than none.
 		f.log.Warn("a file of the audit log could not be put aside", "file", f.settings.File, "error", err)
-		err := f.reopen()
-		f.first = time.Now()
-		return err
+		f.wait = time.Now().Add(time.Minute)
+		return f.reopen()
 	}
 	if err := f.reopen(); err != nil {
 		return err
 	}
 	old := rotated(f.settings.File)
 	for f.settings.Keep > 0 && len(old) > f.settings.Keep {
-		if err := os.Remove(old[0]); err != nil {
-			return err
+		if err := os.Remove(old[0]); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			f.log.Warn("an old file of the audit log could not be removed", "file", old[0], "error", err)
+		} else {
+			f.log.Info("an old file of the audit log was removed", "file", old[0], "keep", f.settings.Keep)
 		}
-		f.log.Info("a file of the audit log was removed", "file", filepath.Base(old[0]), "keep", f.settings.Keep)
 		old = old[1:]
 	}
 	return nil
+}
+
+func exists(path string) bool {
+	_, err := os.Lstat(path)
+	return err == nil
 }
 
 // rotatedTime sorts as the times do.

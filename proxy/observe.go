@@ -117,8 +117,9 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 			return nil, err
 		}
 		inner, decided := trust.WithDecision(ctx)
-		begun := &beginning{about: s, call: call}
+		var begun *beginning
 		if o.audit.log != nil {
+			begun = &beginning{about: s, call: call}
 			inner = context.WithValue(inner, beginningKey{}, begun)
 		}
 		ended := false

@@ -543,19 +543,30 @@ func TestLastAndFollowReadAcrossRotation(t *testing.T) {
 	if err := audit.Last(audit.Files(s.File), 0, audit.Filter{}, take); err != nil || len(tools) != 7 {
 		t.Errorf("no lines: %d, %v", len(tools)-7, err)
 	}
-	for name, path := range map[string]string{"that is there": s.File, "that is made later": filepath.Join(t.TempDir(), "later.jsonl")} {
+	for name, test := range map[string]struct {
+		there  bool // before it is followed
+		rotate bool // before the first look
+	}{"there": {there: true}, "there, and rotated": {there: true, rotate: true}, "made later": {}, "made later, and rotated": {rotate: true}} {
 		t.Run(name, func(t *testing.T) {
-			followed := must.Get(audit.Follow(path))(t)
+			s := s
+			s.File = filepath.Join(t.TempDir(), "audit.jsonl")
+			if test.there {
+				written(t, s, 20)
+			}
+			followed := must.Get(audit.Follow(s.File))(t)
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			heard := make(chan string, 100)
 			ended := make(chan error, 1)
+			if test.rotate {
+				written(t, s, 20)
+			}
 			go func() {
 				ended <- followed.Run(ctx, audit.Filter{}, func(l *audit.Line, _ []byte) error { heard <- l.Tool; return nil })
 			}()
-			s := s
-			s.File = path
-			written(t, s, 20)
+			if !test.rotate {
+				written(t, s, 20)
+			}
 			for want := range 20 {
 				if got := await.Value(t, heard); got != fmt.Sprintf("server.tool_%d", want+1) {
 					t.Fatalf("line %d is about %s", want+1, got)

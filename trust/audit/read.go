@@ -10,6 +10,7 @@ import (
 	"math"
 	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 )
@@ -109,15 +110,17 @@ const followEvery = 200 * time.Millisecond
 
 // Followed reads a log as it is written.
 type Followed struct {
-	path string
-	file *os.File // nil: there is none yet
-	at   int64    // how much of it was read
+	path  string
+	file  *os.File // nil: there is none yet
+	at    int64    // how much of it was read
+	aside []string // the rotated files that were read, or were there before
 }
 
 // Follow begins behind the last line that there is. Run reads on.
 func Follow(path string) (*Followed, error) {
 	f := &Followed{path: path}
 	file, err := os.Open(path)
+	f.aside = rotated(path)
 	if errors.Is(err, fs.ErrNotExist) {
 		return f, nil
 	}
@@ -169,23 +172,30 @@ func (f *Followed) read(filter Filter, yield func(l *Line, text []byte) error) e
 	if now == nil || mine != nil && os.SameFile(mine, now) {
 		return nil
 	}
-	if mine != nil { // rotated, once or several times
-		known := false
-		for _, path := range rotated(f.path) {
-			if known {
-				if err := scan(path, filter, yield); err != nil {
-					return err
-				}
-			} else if info, err := os.Stat(path); err == nil {
-				known = os.SameFile(info, mine)
-			}
+	next, err := os.Open(f.path)
+	if err != nil {
+		return nil // the next time
+	}
+	opened, err := next.Stat()
+	if err != nil {
+		return errors.Join(err, next.Close())
+	}
+	read := f.file
+	f.file, f.at = next, 0
+	if read != nil {
+		_ = read.Close()
+	}
+	aside := rotated(f.path) // it may have been rotated several times since it was read
+	for _, path := range aside {
+		info, err := os.Stat(path)
+		if err != nil || slices.Contains(f.aside, path) || mine != nil && os.SameFile(info, mine) || os.SameFile(info, opened) {
+			continue
 		}
-		_ = f.file.Close()
+		if err := scan(path, filter, yield); err != nil {
+			return err
+		}
 	}
-	f.at = 0
-	if f.file, err = os.Open(f.path); err != nil {
-		f.file = nil // the next time
-	}
+	f.aside = aside
 	return nil
 }
 

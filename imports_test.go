@@ -23,7 +23,7 @@ import (
 var floors = map[string]int{
 	"cmd/toolfinch": 6,
 	"proxy":         5,
-	"web":           4, "eval": 4, "cluster": 4,
+	"web":           4, "eval": 4, "proxy/replicas": 4,
 	"web/page": 4,
 	"retrieve": 3, "configs": 3, "savings": 3, "proxytool/client": 3, "transport": 3,
 	"upstream": 2, "upstream/conn": 2, "store": 2, "index": 2, "register": 2, "gate": 2, "view": 2, "output": 2, "proxytool": 2, "registry": 2,

@@ -43,7 +43,6 @@ type Config struct {
 	ListChangedExec   string               // shell command run after a list_changed; "" for none
 	DataDir           string               // folder of the store and of what belongs to this machine, absolute
 	Store             string               // URL of a PostgreSQL database; "": the store is in DataDir. See Places
-	StoreFallback     string               // path of a snapshot of Store, absolute; "": none is kept
 	LogLevel          slog.Level           // how much is logged
 	LogFormat         string               // LogText or LogJSON
 	Pinned            []string             // globs of path.Match (where * stops at a /) over exposed names and server.tool
@@ -55,7 +54,6 @@ type Config struct {
 	CallTool          CallToolMode         // how call_tool is offered
 	Transport         string               // TransportStdio or TransportHTTP
 	Listen            string               // host:port
-	Cluster           *Cluster             // of replicas that serve the same clients; nil: this process is all there is
 	Origins           []string             // Origin values accepted besides loopback, in lower case
 	Hosts             []string             // names in Host beside this machine's own, in lower case
 	Auth              inbound.Settings     // who may come in over HTTP

@@ -7,6 +7,7 @@ type HTTPLimits struct {
 	PrincipalSessions, AddressSessions, PrincipalStreams int
 	Body, Headers                                        int // bytes
 	BodyTime, IdleTime                                   time.Duration
+	Drain                                                time.Duration // how long calls may go on once toolfinch is told to stop
 }
 
 // DefaultHTTPLimits are those of a configuration that says nothing of them.
@@ -47,6 +48,11 @@ var httpLimits = section[HTTPLimits]{keys: keys{
 		name: "idle_time", change: restart,
 		doc:   "until a connection without a request is closed; `session_timeout` is for sessions",
 		value: in(func(l *HTTPLimits) *time.Duration { return &l.IdleTime }).is(duration{}, 2*time.Minute),
+	},
+	{
+		name: "drain", change: restart,
+		doc:   "how long calls may go on once toolfinch is told to stop, 1s to 1h. One of several replicas answers in a fifth of it what still comes, and says at `/readyz` that it is draining",
+		value: in(func(l *HTTPLimits) *time.Duration { return &l.Drain }).is(duration{time.Second, time.Hour, "25s"}, 10*time.Second),
 	},
 }}
 

@@ -105,11 +105,6 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *string { return &c.Store }).is(str{mask: (*secrets).url, check: (*decoder).storeURL}),
 	},
 	{
-		name: "store_fallback", env: "MCPPROXY_STORE_FALLBACK", without: "none", change: restart,
-		doc:   "file in which a snapshot of a PostgreSQL `store` is kept: toolfinch starts from it while the database is away; see [scale](scale.md#starting-without-postgresql)",
-		value: in(func(c *Config) *string { return &c.StoreFallback }).is(str{check: (*decoder).dataDir}),
-	},
-	{
 		name: "log_level", env: "MCPPROXY_LOG_LEVEL", change: restart,
 		doc:   "`debug`, `info`, `warn`, `error`; always to stderr",
 		value: in(func(c *Config) *slog.Level { return &c.LogLevel }).is(logLevel{}, slog.LevelInfo),
@@ -163,11 +158,6 @@ var top = section[Config]{keys: keys{
 		name: "listen", change: restart,
 		doc:   "for `http`",
 		value: in(func(c *Config) *string { return &c.Listen }).is(str{check: listen}, DefaultListen),
-	},
-	{
-		name: "cluster", change: restart, without: "this process is all there is",
-		doc:   "what replicas that serve the same clients need of each other, a mapping; see [Replicas](#replicas)",
-		value: in(func(c *Config) **Cluster { return &c.Cluster }).is(clusterKind{}),
 	},
 	{
 		name: "allowed_origins", change: restart,

@@ -62,7 +62,6 @@ func Load(opts Options) (*Config, error) {
 	d.overrides(&c, opts.Flags)
 	d.completeViews(&c)
 	d.checkOpenAI(&c)
-	d.checkShared(&c)
 	d.checkHook(&c)
 	d.checkAuth(&c)
 	d.checkClients(&c)

@@ -227,7 +227,7 @@ func TestDefaults(t *testing.T) {
 		Servers: []upstream.Settings{{
 			Name: "a", Command: "a", Cwd: dir, Transport: "auto", Protocol: "auto",
 			ConnectTimeout: 30 * time.Second, CallTimeout: 120 * time.Second, CallTimeoutTotal: time.Hour, Validate: true,
-			AskTimeout: 10 * time.Minute, Isolate: "auto", Placement: "every",
+			AskTimeout: 10 * time.Minute, Isolate: "auto",
 		}},
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond, StartWait: 8 * time.Second,
 		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", HFAdapter: "auto", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
@@ -288,7 +288,7 @@ pinned: ["files_*", "git.hub.?"]
 max_registered: 1
 resume_tools: 3
 max_sessions: 2
-http_limits: {sessions_per_principal: 3, sessions_per_address: 4, streams_per_principal: 5, body: 1MB, headers: 8KiB, body_time: 10s, idle_time: 1m}
+http_limits: {sessions_per_principal: 3, sessions_per_address: 4, streams_per_principal: 5, body: 1MB, headers: 8KiB, body_time: 10s, idle_time: 1m, drain: 30s}
 session_timeout: 90s
 call_tool: split
 direct_below: 0
@@ -312,13 +312,13 @@ secrets: BLOCK
 			Env: map[string]string{"PORT": "80", "ON": "true", "TEXT": "x", "EMPTY": ""}, InheritEnv: []string{"AWS_*", "TOKEN"}, Cwd: filepath.Join(dir, "sub"),
 			Transport: upstream.TransportStdio, Description: "what it is for",
 			ConnectTimeout: 5 * time.Second, CallTimeout: 90 * time.Second, CallTimeoutTotal: 2 * time.Hour, Protocol: upstream.ProtocolLegacy,
-			AskTimeout: 24 * time.Hour, Isolate: upstream.IsolateNever, Placement: upstream.PlacementEvery, Prefix: new(""),
+			AskTimeout: 24 * time.Hour, Isolate: upstream.IsolateNever, Prefix: new(""),
 		}, {
 			Name: "web @ example.com/x:1", URL: "HTTPS://mcp.example.com/mcp?x=1",
 			Headers:   map[string]string{"Authorization": "Bearer x", "X-Number": "5"},
 			Transport: upstream.TransportSSE, Protocol: upstream.ProtocolAuto,
 			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: 500 * time.Millisecond, CallTimeoutTotal: time.Hour, Validate: true,
-			AskTimeout: time.Second, Isolate: upstream.IsolateAlways, Placement: upstream.PlacementEvery, Prefix: new("web-2"), Secrets: []string{"Bearer x"},
+			AskTimeout: time.Second, Isolate: upstream.IsolateAlways, Prefix: new("web-2"), Secrets: []string{"Bearer x"},
 		}},
 		Disabled: []string{"off"},
 		Routing:  RoutingCallTool, TopK: 50, ListChangedExec: `echo "$MCPPROXY_CLIENT"`,
@@ -327,7 +327,7 @@ secrets: BLOCK
 		}},
 		QueryEmbedTimeout: 2 * time.Second, StartWait: 20 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
-		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, HTTP: HTTPLimits{PrincipalSessions: 3, AddressSessions: 4, PrincipalStreams: 5, Body: 1_000_000, Headers: 8192, BodyTime: 10 * time.Second, IdleTime: time.Minute}, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, Secrets: leaks.Block, DefaultView: RootNone,
+		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, HTTP: HTTPLimits{PrincipalSessions: 3, AddressSessions: 4, PrincipalStreams: 5, Body: 1_000_000, Headers: 8192, BodyTime: 10 * time.Second, IdleTime: time.Minute, Drain: 30 * time.Second}, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, Secrets: leaks.Block, DefaultView: RootNone,
 		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
 		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, ProxyTool: "everything-1_2", Python: python.Settings{Dir: dir},
 	}

@@ -45,11 +45,7 @@ func (c *Config) InCommon() json.RawMessage {
 	if err != nil {
 		return nil
 	}
-	common := rawjson.Without(f.tree, "listen", "data_dir", "cluster")
-	if reached := rawjson.Member(f.tree, "cluster"); rawjson.IsObject(reached) {
-		common, _ = rawjson.Set(common, "cluster", rawjson.Without(reached, "name", "listen", "address"))
-	}
-	return common
+	return rawjson.Without(f.tree, "listen", "data_dir")
 }
 
 // show is the tree of the configuration, with secrets masked.

@@ -129,7 +129,6 @@ func TestWrongTypesAreRefusedByBoth(t *testing.T) {
 		under(limitKeys.keys, in("run_script: {KEY: %s}")),
 		under(gatingKeys.keys, in("gating: {KEY: %s}")),
 		under(auditKeys.keys, minimal+"audit: {KEY: %s}"),
-		under(clusterKeys.keys, minimal+"cluster: {keys: [MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=], KEY: %s}"),
 		under(proxyToolKeys.keys, in("proxy_tool: {KEY: %s}")),
 	)
 	for _, k := range keys {
@@ -217,7 +216,7 @@ func TestTablesOfTheDocumentation(t *testing.T) {
 	for name, table := range map[string]string{
 		"servers": tableOf(serverKeys.keys), "top": tableOf(top.keys), "views": tableOf(viewKeys.keys), "tools": tableOf(overrideKeys.keys),
 		"parameters": tableOf(parameterKeys.keys), "output_cache": tableOf(outputCache.section.keys), "hooks": tableOf(hookKeys.keys),
-		"composite_tools": tableOf(compositeKeys.keys), "steps": tableOf(stepKeys.keys), "custom_tools": tableOf(customKeys.keys), "gating": tableOf(gatingKeys.keys), "audit": tableOf(auditKeys.keys), "cluster": tableOf(clusterKeys.keys), "oauth": tableOf(oauthKeys.keys),
+		"composite_tools": tableOf(compositeKeys.keys), "steps": tableOf(stepKeys.keys), "custom_tools": tableOf(customKeys.keys), "gating": tableOf(gatingKeys.keys), "audit": tableOf(auditKeys.keys), "oauth": tableOf(oauthKeys.keys),
 		"auth": tableOf(authKeysOf.keys), "issuers": tableOf(issuerKeys.keys), "http_limits": tableOf(httpLimits.keys), "rate_limits": tableOf(rateKeys.keys),
 	} {
 		before, rest, found := strings.Cut(want, "<!-- keys of "+name+" -->\n")

@@ -144,12 +144,6 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 			choice[upstream.Isolation]{words: []upstream.Isolation{upstream.IsolateAuto, upstream.IsolateAlways, upstream.IsolateNever}}, upstream.IsolateAuto),
 	},
 	{
-		name: "placement", change: reconnect,
-		doc: "with several replicas over PostgreSQL: `every` runs the process in each, `one` in one of them, for servers that keep state; see [scale.md](scale.md#placement)",
-		value: in(func(s *server) *upstream.Placement { return &s.Placement }).is(
-			choice[upstream.Placement]{words: []upstream.Placement{upstream.PlacementEvery, upstream.PlacementOne}}, upstream.PlacementEvery),
-	},
-	{
 		name:  "ask_timeout",
 		doc:   "how long a client may take to answer what the server asks (elicitation, sampling, roots), 1s to 24h",
 		value: in(func(s *server) *time.Duration { return &s.AskTimeout }).is(duration{time.Second, maxDuration, "10m"}, upstream.DefaultAskTimeout),
@@ -327,7 +321,7 @@ func (d *decoder) checkServer(s *server, n *node, label string) {
 		if s.Login.Set && slices.ContainsFunc(slices.Collect(maps.Keys(s.Headers)), func(name string) bool { return strings.EqualFold(name, "Authorization") }) {
 			d.warn(n.given("oauth"), label+": oauth is not used with a header Authorization", "keep one")
 		}
-		d.unused(n, label, s.urlKey, "args", "env", "cwd", "sandbox", "sandbox_optional", "placement")
+		d.unused(n, label, s.urlKey, "args", "env", "cwd", "sandbox", "sandbox_optional")
 	default:
 		if s.Transport == upstream.TransportHTTP || s.Transport == upstream.TransportSSE {
 			d.fail(s.transport, fmt.Sprintf("%s: %s %s needs url, not command", label, s.transportKey, s.Transport), "remove it, or write "+string(upstream.TransportStdio))

@@ -40,12 +40,10 @@ type Places struct {
 	DataDir string // folder of what stays on this machine
 	KeyDir  string // folder of the key file, where there is no keyring
 	Store   string // the store: DataDir, or the URL of a PostgreSQL database
-	// Fallback is the path of a snapshot of that database, "" for none.
-	Fallback string
 }
 
 func placesOf(c *Config, env lookup) Places {
-	return Places{c.DataDir, keyDirOf(c.DataDir, env), cmp.Or(c.Store, c.DataDir), c.StoreFallback}
+	return Places{c.DataDir, keyDirOf(c.DataDir, env), cmp.Or(c.Store, c.DataDir)}
 }
 
 // StoreName is the place of the store as it may be printed.
@@ -86,7 +84,7 @@ func keyDirOf(dataDir string, env lookup) string {
 func (d *decoder) places(flags map[string]string, env lookup) (Places, error) {
 	probe := newDecoder(d.from, d.workDir, env)
 	c := Config{Path: d.from.path}
-	for name, flag := range map[string]string{"data_dir": "--data-dir", "store": "", "store_fallback": ""} {
+	for name, flag := range map[string]string{"data_dir": "--data-dir", "store": ""} {
 		key := top.find(name)
 		if d.tree != nil && d.tree.given(name) != nil {
 			n := d.tree.given(name)

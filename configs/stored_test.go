@@ -39,7 +39,7 @@ func secretsIn(t *testing.T, dir string, pairs ...string) {
 func opens(t *testing.T, key string, opened *[]string) OpenVault {
 	return func(at Places) (*vault.Vault, func() error, error) {
 		*opened = append(*opened, at.Store, at.KeyDir)
-		db, err := store.OpenSealed(t.Context(), at.Store, at.Fallback)
+		db, err := store.OpenSealed(t.Context(), at.Store)
 		if err != nil {
 			return nil, nil, err
 		}
@@ -118,7 +118,7 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 
 // Secrets are found by the places of the store, so these have none.
 func TestPlacesHaveNoSecret(t *testing.T) {
-	for key, value := range map[string]string{"data_dir": "/x/${secret:A}", "store": "postgres://me:${secret:A}@db/x", "store_fallback": "/x/${secret:A}"} {
+	for key, value := range map[string]string{"data_dir": "/x/${secret:A}", "store": "postgres://me:${secret:A}@db/x"} {
 		dir := write(t, "toolfinch.yaml", key+": "+value+"\nmcp_servers:\n  s: {command: x, env: {A: \"${secret:A}\"}}\n")
 		_, err := loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(), Vault: opens(t, storedKey, new([]string))})
 		at := fmt.Sprintf("toolfinch.yaml:1:%d:", len(key)+3)

@@ -17,15 +17,11 @@ import (
 	"toolfinch/internal/await"
 )
 
-// fleet is replicas of toolfinch over one PostgreSQL database, behind haproxy, which takes them
-// in turn whatever a request is.
+// fleet is replicas of toolfinch over one PostgreSQL database, behind haproxy.
 type fleet struct {
 	url      string // of haproxy
 	replicas []*fleetReplica
 }
-
-// fleetKeys are what replicas share: the one in use, and the one that is to take its place.
-var fleetKeys = []string{"MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE=", "MTIzNDU2Nzg5MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTI="}
 
 // fleetVaultKey is the variable of the key of sealed secrets.
 const fleetVaultKey = "MCPPROXY_VAULT_KEY=MDEyMzQ1Njc4OTAxMjM0NTY3ODkwMTIzNDU2Nzg5MDE="
@@ -60,15 +56,10 @@ func fleetOver(t *testing.T, size int, path, database string, more ...map[string
 		}
 	}
 	f := &fleet{}
-	for n := range size {
+	for range size {
 		r := &fleetReplica{port: free(t), process: path}
-		inside := "127.0.0.1:" + free(t)
 		r.house = newHouse(t, nil, append([]map[string]any{{
 			"store": database, "transport": "http", "listen": "127.0.0.1:" + r.port,
-			"cluster": map[string]any{
-				"keys": fleetKeys, "listen": inside, "address": inside,
-				"name": fmt.Sprintf("replica-%d", n+1), "drain": "10s",
-			},
 		}}, more...)...)
 		r.log = newLog(t, "a replica")
 		t.Cleanup(func() { f.stop(t) }) // all, before the first of their houses is looked at
@@ -132,8 +123,7 @@ func (f *fleet) stop(t *testing.T) {
 	}
 }
 
-// balance starts haproxy before the replicas, as packaging/haproxy.cfg configures it, but for
-// stickiness: nothing may depend on it.
+// balance starts haproxy before the replicas, as packaging/haproxy.cfg configures it.
 func (f *fleet) balance(t *testing.T, haproxy string) {
 	t.Helper()
 	port := free(t)
@@ -148,10 +138,6 @@ func (f *fleet) balance(t *testing.T, haproxy string) {
 	for i, r := range f.replicas {
 		config += fmt.Sprintf("\tserver r%d 127.0.0.1:%s\n", i+1, r.port)
 	}
-	if lines := strings.Count(config, "\tstick"); lines != 3 {
-		t.Fatalf("packaging/haproxy.cfg has %d lines for stickiness", lines)
-	}
-	config = strings.ReplaceAll(config, "\tstick", "\t# stick")
 	if !strings.Contains(config, "timeout check 1s") {
 		t.Fatal("packaging/haproxy.cfg has another timeout of checks")
 	}

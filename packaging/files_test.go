@@ -4,8 +4,10 @@ import (
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/goccy/go-yaml"
 
@@ -88,5 +90,53 @@ func TestTargetsOfTheImage(t *testing.T) {
 	}
 	if certificates := "COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/"; !slices.Contains(static, certificates) {
 		t.Errorf("no certificates in\n  %s", strings.Join(static, "\n  "))
+	}
+}
+
+// The configuration of replicas is the same in every place, and no place gives a replica less time to end than it takes.
+func TestReplicasAreConfiguredAlike(t *testing.T) {
+	_, config, _ := strings.Cut(must.Read(t, "replicas.yaml"), "\n") // past its comment
+	manifests, page := must.Read(t, "kubernetes.yaml"), must.Read(t, "../docs/scale.md")
+	if indented := "\n    " + strings.ReplaceAll(strings.TrimSpace(config), "\n", "\n    ") + "\n"; !strings.Contains(manifests, "toolfinch.yaml: |"+indented) {
+		t.Error("kubernetes.yaml has another configuration than replicas.yaml")
+	}
+	if !strings.Contains(page, "```yaml\n"+config+"```") {
+		t.Error("docs/scale.md shows another configuration than replicas.yaml")
+	}
+	var settings struct {
+		Limits struct{ Drain time.Duration } `yaml:"http_limits"`
+	}
+	must.Do(t, yaml.Unmarshal([]byte(config), &settings))
+	ends := int((settings.Limits.Drain + 5*time.Second).Seconds())
+	for name, text := range map[string]string{"kubernetes.yaml": manifests, "compose.replicas.yaml": must.Read(t, "compose.replicas.yaml")} {
+		grace := regexp.MustCompile(`(?:terminationGracePeriodSeconds|stop_grace_period): (\d+)`).FindStringSubmatch(text)
+		if grace == nil || grace[1] != strconv.Itoa(ends) {
+			t.Errorf("%s gives a replica %q to end, want %d s", name, grace, ends)
+		}
+	}
+}
+
+// Both load balancers are in front of the replicas of the Compose file, and docs/scale.md shows how they stick.
+func TestBalancersAreThoseOfThePage(t *testing.T) {
+	page, compose := must.Read(t, "../docs/scale.md"), must.Read(t, "compose.replicas.yaml")
+	for name, sticks := range map[string][]string{
+		"haproxy.cfg": {"stick on req.hdr(Mcp-Session-Id)", "stick store-response res.hdr(Mcp-Session-Id)"},
+		"nginx.conf":  {`map $http_mcp_session_id $client { "" $remote_addr; default $http_mcp_session_id; }`, "hash $client consistent;"},
+	} {
+		text := must.Read(t, name)
+		for _, line := range sticks {
+			if !strings.Contains(text, "\t"+line+"\n") || !strings.Contains(page, "      "+line+"\n") {
+				t.Errorf("%s and docs/scale.md do not both have %s", name, line)
+			}
+		}
+		servers := regexp.MustCompile(`\b(replica-\d):8080`).FindAllStringSubmatch(text, -1)
+		if len(servers) != 3 {
+			t.Errorf("%s has the servers %v", name, servers)
+		}
+		for _, server := range servers {
+			if !strings.Contains(compose, "hostname: "+server[1]+"\n") {
+				t.Errorf("%s has %s, which is not in compose.replicas.yaml", name, server[1])
+			}
+		}
 	}
 }

@@ -266,7 +266,7 @@ const outgrown = 4
 // servers are known.
 func (v *View) directBelow(tokens int) {
 	cost := sync.OnceValue(v.catalog.ListingCost)
-	if v.desk.homes != nil {
+	if v.desk.sessions != nil {
 		cost = sync.OnceValue(func() int { return v.catalog.SameListingCost(tokens) })
 	}
 	v.shown.Mode += fmt.Sprint(" below ", tokens)

@@ -4,10 +4,10 @@ import (
 	"context"
 	"sync"
 
-	"toolfinch/cluster"
 	"toolfinch/gate"
 	"toolfinch/hook"
 	"toolfinch/limit"
+	"toolfinch/proxy/replicas"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/savings"
@@ -34,7 +34,7 @@ type desk struct {
 	relists       map[string]tool.Relists                              // what was known of clients at the start
 	later         func(what string, write func(context.Context) error) // the refresh loop's
 	levels        levels
-	homes         *cluster.Homes // nil: sessions live here
+	sessions      *replicas.Sessions // nil: they are not stored
 }
 
 // endpoint is what stays of a view while what it shows changes: the live server of
@@ -47,7 +47,8 @@ type endpoint struct {
 	gate *gate.Gate
 	http *transport.Streamable
 	sse  *transport.SSE
-	home *cluster.View // where sessions live; nil: here
+
+	sessions *replicas.View // nil: they are not stored
 
 	end   context.CancelFunc // ends the live server's Run; this and ended are the refresh loop's own
 	ended chan struct{}
@@ -79,10 +80,7 @@ func (d *desk) open(v *View) *endpoint {
 		Limits:        d.limits,
 		Upstreams:     behind,
 		Observer:      behind,
-		Replicated:    d.homes != nil,
-	}
-	if d.homes != nil { // a call is continued where it waits
-		options.Parked = func(ctx context.Context) string { return e.home.Name(ctx) }
+		Replicated:    d.sessions != nil,
 	}
 	e.live = register.New(options, e.shown(), d.views.log)
 	gating := gate.Options{Clients: e.live, Store: behind, Kept: kept, Limit: d.provisioned}
@@ -90,15 +88,15 @@ func (d *desk) open(v *View) *endpoint {
 		gating.Read = e.provisions
 	}
 	e.gate = gate.New(gating, e.terms, d.views.log)
-	var homes transport.Homes
-	if d.homes != nil {
-		e.home = d.homes.View(v.name, having{e})
-		homes = e.home
+	var stored transport.Sessions
+	if d.sessions != nil {
+		e.sessions = d.sessions.View(v.name, having{e})
+		stored = e.sessions
 	}
-	e.http = transport.NewStreamable(e.live, d.connected, homes, d.views.log)
-	e.sse = transport.NewSSE(e.live, d.connected, "/message", homes, d.views.log)
-	if e.home != nil {
-		e.home.Serve(e.http)
+	e.http = transport.NewStreamable(e.live, d.connected, stored, d.views.log)
+	e.sse = transport.NewSSE(e.live, d.connected, "/message", d.views.log)
+	if e.sessions != nil {
+		e.sessions.Serve(e.http)
 	}
 	return e
 }

@@ -21,18 +21,12 @@ func (p *Proxy) events() upstream.Events {
 					v.live.Updated(server, uri, params)
 				}
 			}
-			for _, live := range p.placed.lives(server) {
-				live.Updated(server, uri, params)
-			}
 		},
 		Log: func(server, client string, asked bool, params json.RawMessage) {
 			for _, v := range p.now.Load().views {
 				if v.has(server) {
 					v.live.Log(client, v.hears(server), asked, params)
 				}
-			}
-			for _, live := range p.placed.lives(server) {
-				live.Log(client, nil, asked, params)
 			}
 		},
 		Notify: func(client, method string, params json.RawMessage) {
@@ -59,11 +53,6 @@ func (p *Proxy) liveOf(client string) *register.Live {
 	for _, v := range p.now.Load().views {
 		if v.live.Knows(client) {
 			return v.live
-		}
-	}
-	for _, live := range p.placed.lives("") {
-		if live.Knows(client) {
-			return live
 		}
 	}
 	return nil

@@ -68,7 +68,7 @@ func (l *loop) follow(ctx context.Context, config *configs.Config, change upstre
 	}
 	if f.listed != nil {
 		diff = countOf(f.listed.Defs)
-		l.pool.Follow(change.Server, upstream.Era(f.listed.Upstream.Era), diff.Total, upstream.Faults{LeftOut: f.listed.LeftOut, Mended: f.listed.Mended}, f.listed.Interactive)
+		l.pool.Follow(change.Server, diff.Total, upstream.Faults{LeftOut: f.listed.LeftOut, Mended: f.listed.Mended}, f.listed.Interactive)
 		if change.Interactive && !f.listed.Interactive {
 			l.later("that a server asks clients", func(ctx context.Context) error { return l.store.Asks(ctx, change.Server) })
 		}

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net"
 	"net/http"
 	"net/url"
@@ -21,9 +22,6 @@ import (
 	"toolfinch/web/page"
 )
 
-// drain is how long calls in flight may go on at shutdown.
-const drain = 10 * time.Second
-
 // ServeStdio serves one client on in and out until it closes in.
 func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
 	v, err := p.View("")
@@ -35,7 +33,7 @@ func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 
 // ServeHTTP serves clients on listener until ctx ends: streamable HTTP at /mcp,
 // and of each view at /mcp/{view}, HTTP+SSE at /sse, the REST API at /api, the page at
-// /, /healthz and /readyz. Calls in flight get 10 s then.
+// /, /healthz and /readyz. Calls in flight get http_limits.drain then.
 func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	if err := p.MayListen(listener.Addr()); err != nil {
 		return err
@@ -43,7 +41,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           p.lastly(p.Handler()),
 		ConnState:         p.connections.told,
-		ErrorLog:          p.errorLog(),
+		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug), // connections that come to nothing
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       cmp.Or(p.first.HTTP.IdleTime, configs.DefaultHTTPLimits.IdleTime),
 		MaxHeaderBytes:    2 * cmp.Or(p.first.HTTP.Headers, configs.DefaultHTTPLimits.Headers), // who sends a little too much is told by Guard
@@ -57,22 +55,17 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 		return fmt.Errorf("serve %s: %w", listener.Addr(), err)
 	case <-ctx.Done():
 	}
-	within := drain
-	if p.homes != nil {
-		within = p.release(context.WithoutCancel(ctx), p.first.Cluster.Drain)
-	}
+	within := p.leave(cmp.Or(p.first.HTTP.Drain, configs.DefaultHTTPLimits.Drain))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
 	for _, v := range p.now.Load().views {
 		v.live.EndStreams()
 	}
 	p.desk.page().EndStreams()
-	p.withdraw(ctx, server)
 	err := server.Shutdown(ctx)
 	if err != nil {
 		err = p.cut(server)
 	}
-	p.finishInside(ctx)
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
 	}
@@ -83,9 +76,6 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 func (p *Proxy) cut(server *http.Server) error {
 	for _, v := range p.now.Load().views {
 		v.http.Cut()
-	}
-	if p.homes != nil {
-		p.homes.Cut()
 	}
 	saying, cancel := context.WithTimeout(context.Background(), transport.CutWithin)
 	defer cancel()
@@ -111,8 +101,7 @@ func (p *Proxy) MayListen(at net.Addr) error { return p.first.Auth.CheckListener
 
 const messagePattern = "POST /message"
 
-// sessionPaths are the patterns of requests that may belong to a session which another replica
-// has, and what of a view serves them.
+// sessionPaths are the patterns of requests of clients, and what of a view serves them.
 func (p *Proxy) sessionPaths() map[string]func(v *View) http.Handler {
 	streamable := func(v *View) http.Handler { return v.http }
 	return map[string]func(v *View) http.Handler{
@@ -179,9 +168,12 @@ func (p *Proxy) Handler() http.Handler {
 // loggedIn is where a browser comes back to from an authorization server, with a state as its proof. The login may
 // have begun at another replica.
 func (p *Proxy) loggedIn(w http.ResponseWriter, r *http.Request) {
-	if p.homes == nil || p.logins.Awaits(r) || !p.homes.Others(w, r) {
-		p.logins.ServeHTTP(w, r)
+	if !p.logins.Awaits(r) && p.others.cameBack(r.Context(), r.URL.RawQuery) {
+		w.Header().Set("Cache-Control", "no-store")
+		fmt.Fprintln(w, "Thank you. If this login was begun by toolfinch, it goes on there. Where it has not ended in a minute, begin it again.")
+		return
 	}
+	p.logins.ServeHTTP(w, r)
 }
 
 // hosts are the names by which clients reach the proxy, beside those of this machine.
@@ -202,9 +194,9 @@ func (p *Proxy) namedHosts() []string {
 	return hosts
 }
 
-// api is the REST API. What names a session of MCP is answered where that lives.
+// api is the REST API.
 func (p *Proxy) api() http.Handler {
-	return p.ifREST(p.desk.connected.Counted(p.atHome(web.Handler(rest{p}, p.version, p.log)), refuse))
+	return p.ifREST(p.desk.connected.Counted(p.withSession(web.Handler(rest{p}, p.version, p.log)), refuse))
 }
 
 // ifREST is next as long as the configuration has the REST API served.
@@ -221,8 +213,7 @@ func (p *Proxy) ifREST(next http.Handler) http.Handler {
 // ready answers 200 once there is something to find, or no server left to wait for.
 // Its status is degraded while every server of the view has failed, and while the store
 // does not answer. Both stay 200: another replica has the same servers and store, and this
-// one still answers what it knows. It is draining once the process was told to stop and
-// hands its sessions over.
+// one still answers what it knows. It is draining once a replica was told to stop.
 // Strangers are told the status alone.
 func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	tools, h := p.Tools(), p.health()

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
+	"net/http"
 	"os"
 	"slices"
 	"sync"
@@ -267,6 +268,24 @@ func (l *Logins) Close() error {
 	l.logins.Close()
 	return errors.Join(l.store.Close(), l.audit.log.Close())
 }
+
+// answer has the login that a browser came back from, to another replica, go on where it began: here, or nowhere.
+func (l *logins) answer(ctx context.Context, query string) {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, callbackPath, nil)
+	if err != nil {
+		return
+	}
+	if r.URL.RawQuery = query; l.Awaits(r) {
+		l.ServeHTTP(unseen{http.Header{}}, r)
+	}
+}
+
+// unseen is the answer to a browser that is elsewhere.
+type unseen struct{ header http.Header }
+
+func (u unseen) Header() http.Header         { return u.header }
+func (u unseen) Write(p []byte) (int, error) { return len(p), nil }
+func (u unseen) WriteHeader(int)             {}
 
 // Login is what logs in to an upstream; nil where that needs or wants no login.
 func (s *views) Login(server string) *login.Server { return s.pool.Login(server) }

@@ -97,7 +97,6 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 		v.run(ctx)
 	}
 	l.readyForScripts()
-	l.placed.show(ctx, l.now.Load().config, l.known, l.upstreamTool)
 	defer func() {
 		l.scripts.Ready(false)
 		for _, v := range l.now.Load().views {
@@ -334,9 +333,6 @@ func (l *loop) show(ctx context.Context, next *served) {
 				}
 			})
 		}
-	}
-	if l.life != nil {
-		l.placed.show(l.life, next.config, l.known, l.upstreamTool)
 	}
 	l.report(next.problems)
 	if next.complete && !isClosed(next.ready) {

@@ -176,7 +176,7 @@ func (h rest) limitMetrics() []telemetry.Family {
 
 // bounds are the limits of what clients can make grow.
 func (p *Proxy) bounds() []*limit.Limit {
-	return slices.Concat(p.desk.connected.Limits(), p.homes.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().limits.Limits())
+	return slices.Concat(p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().limits.Limits())
 }
 
 // auditMetrics are about the audit log; there are none without one.
@@ -209,16 +209,15 @@ func (h rest) replicaMetrics() []telemetry.Family {
 		one("toolfinch_replicas", "Replicas that were there when PostgreSQL last answered, with this one.", false, int64(len(all))),
 		one("toolfinch_servers_led", "Servers that this replica leads.", false, int64(len(leads))),
 	}
-	if h.homes == nil {
+	if h.desk.sessions == nil {
 		return families
 	}
-	here, moves := h.homes.Sessions()
-	moved := telemetry.Family{Name: "toolfinch_session_moves_total", Help: "Sessions since the start that came here because their home had gone (adopted) or gave them up (received), and that went because this replica gave them up (given) or others had adopted them (dropped).", Counter: true, Labels: []string{"kind"}}
-	add(&moved, moves.Adopted, "adopted")
-	add(&moved, moves.Received, "received")
-	add(&moved, moves.Given, "given")
-	add(&moved, moves.Dropped, "dropped")
-	return append(families, one("toolfinch_home_sessions", "Sessions whose home is this replica.", false, int64(here)), moved)
+	here, taken, lost := h.desk.sessions.Count()
+	return append(families,
+		one("toolfinch_replica_sessions", "Sessions that this replica serves.", false, int64(here)),
+		one("toolfinch_sessions_taken_over_total", "Sessions that this replica has taken over from others since the start.", true, taken),
+		one("toolfinch_sessions_lost_total", "Sessions that others have taken over from this replica since the start.", true, lost),
+	)
 }
 
 // httpMetrics are about this program and its connections.

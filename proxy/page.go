@@ -97,7 +97,7 @@ func (h paged) Sums(ctx context.Context) (s page.Sums) {
 	if beside := h.replicasStatus(); beside != nil {
 		s.Differ = beside.Differ
 		for _, r := range beside.Shown {
-			one := page.Replica{ID: r.ID, Name: r.Name, Version: r.Version, Address: r.Address, Leads: r.Leads, This: r.This, Since: time.Now().Add(-time.Duration(r.Seconds) * time.Second)}
+			one := page.Replica{ID: r.ID, Name: r.Name, Version: r.Version, Leads: r.Leads, This: r.This, Since: time.Now().Add(-time.Duration(r.Seconds) * time.Second)}
 			if r.This && beside.Sessions != nil {
 				one.Sessions = *beside.Sessions
 			}

@@ -18,7 +18,6 @@ import (
 	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
-	"toolfinch/cluster"
 	"toolfinch/configs"
 	"toolfinch/gate"
 	"toolfinch/internal/leeway"
@@ -44,11 +43,8 @@ type Proxy struct {
 	loop  *loop
 	store *store.Store
 
-	connections connections    // of clients over HTTP
-	homes       *cluster.Homes // of their sessions; nil: this process is all there is
-	inner       *http.Server   // for other replicas, from Run on; nil likewise
-	outdated    chan struct{}  // holds one signal: the snapshot of the store is
-	draining    atomic.Bool    // it was told to stop, and hands its sessions over
+	connections connections // of clients over HTTP
+	draining    atomic.Bool // it was told to stop, and waits until load balancers know
 	started     time.Time
 	close       sync.Once
 	reindexing  singleflight.Group
@@ -70,21 +66,15 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		}
 	}
 	at := config.Places()
-	db, err := store.OpenOr(ctx, at.Store, at.Fallback, o.log)
+	db, err := store.Open(ctx, at.Store, o.log)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	if err := db.MadeFor(config.Path); err != nil {
 		o.log.Warn("toolfinch clean will not know whose store this is", "error", err)
 	}
-	p := &Proxy{store: db, started: time.Now(), outdated: make(chan struct{}, 1), connections: connections{states: map[net.Conn]http.ConnState{}}}
-	beside, err := join(ctx, config, o, db) // before anything is read: what changes from here on is heard of
-	if err == nil {
-		p.homes, err = newHomes(config, o, beside, db)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
-	}
+	p := &Proxy{store: db, started: time.Now(), connections: connections{states: map[net.Conn]http.ConnState{}}}
+	beside := join(ctx, config, o, db) // before anything is read: what changes from here on is heard of
 	all, known, err := newViews(ctx, config, o, db, p.events(), beside)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
@@ -96,9 +86,8 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		views: all, store: db, meter: savings.New(o.log), counter: count,
 		subscriptions: register.NewSubscriptions(p.subscribe), limits: register.NewLimits(), provisioned: gate.NewLimit(),
 		connected: transport.NewClients(limitsOf(config)),
-		relists:   known.clients, later: p.loop.later, homes: p.homes,
+		relists:   known.clients, later: p.loop.later, sessions: newSessions(config, o, beside, db),
 	}
-	p.placed = newPlacements(beside, p.desk)
 	p.desk.entrance = inbound.New(inbound.Options{
 		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db.Keys(), Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
 	})
@@ -145,9 +134,9 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 			return nil, recalled{}, err
 		}
 	}
-	var keys [][32]byte
-	if config.Replicated() {
-		if keys, err = cluster.States(config.Cluster.Keys); err != nil {
+	var key [32]byte
+	if shared := db.Replicas(); shared != nil {
+		if key, err = shared.StateKey(ctx); err != nil {
 			return nil, recalled{}, err
 		}
 	}
@@ -161,7 +150,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		scripts: scripts,
 		logins:  logins,
 		limits:  rate.New(config.RateLimits, nil),
-		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Keys: keys, Leads: among.leader(), Elsewhere: among.elsewhere(), Programs: o.programs}),
+		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Key: key, Leads: among.leader(), Programs: o.programs}),
 	}
 	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, complete: func() bool { return all.now.Load().complete }, idle: o.idle, work: make(chan struct{}, 1)}
 	if config.Learn {
@@ -194,10 +183,6 @@ func (p *Proxy) Servers() []upstream.Status { return p.pool.Status() }
 // ends; serve gets a context that ends when anything else failed. Everything
 // that Run started has ended when it returns.
 func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) error {
-	inside, err := p.listenInside() // a replica that others cannot reach serves nobody
-	if err != nil {
-		return err
-	}
 	// Upstreams live on while serve drains its calls.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
 	defer end()
@@ -209,14 +194,9 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 		g.Go(func() error { p.others.leads.Run(life); return nil })
 		g.Go(func() error { p.hear(life, changes); return nil })
 		g.Go(func() error { p.attend(life); return nil })
-		g.Go(func() error { <-life.Done(); p.placed.close(); return nil })
 	}
-	if inside != nil {
-		g.Go(func() error { return p.serveInside(life, inside) })
-		g.Go(func() error { p.homes.Run(life); return nil })
-	}
-	if at := p.first.StoreFallback; at != "" {
-		g.Go(func() error { p.keepSnapshot(life, at); return nil })
+	if p.desk.sessions != nil {
+		g.Go(func() error { p.desk.sessions.Run(life); return nil })
 	}
 	g.Go(func() error { p.desk.counter.run(life); return nil })
 	g.Go(func() error { p.embedder.run(life); return nil })

@@ -1,26 +1,23 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"crypto/rand"
 	"crypto/sha256"
-	"crypto/tls"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"os"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 
-	"toolfinch/cluster"
 	"toolfinch/configs"
 	"toolfinch/internal/leeway"
+	"toolfinch/proxy/replicas"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/trust/rate"
@@ -29,22 +26,22 @@ import (
 
 // shared is what replicas share beside the tables of their store.
 type shared interface {
-	Join(ctx context.Context) (cluster.Membership, error)
-	Listen(ctx context.Context) (cluster.Listener, error)
+	Join(ctx context.Context) (replicas.Membership, error)
+	Listen(ctx context.Context) (replicas.Listener, error)
 	// Relist notifies all replicas that the lists of a server have changed.
 	Relist(ctx context.Context, server string) error
-	// Ask notifies all replicas of something that is not stored.
-	Ask(ctx context.Context, topic store.Topic, detail string) error
+	// Notify notifies all replicas of something that is not stored.
+	Notify(ctx context.Context, topic store.Topic, detail string) error
 }
 
 // inPostgres is what replicas share over a store in PostgreSQL.
 type inPostgres struct{ *store.Replicas }
 
-func (r inPostgres) Join(ctx context.Context) (cluster.Membership, error) {
+func (r inPostgres) Join(ctx context.Context) (replicas.Membership, error) {
 	return r.Replicas.Join(ctx)
 }
 
-func (r inPostgres) Listen(ctx context.Context) (cluster.Listener, error) {
+func (r inPostgres) Listen(ctx context.Context) (replicas.Listener, error) {
 	return r.Replicas.Listen(ctx)
 }
 
@@ -52,36 +49,20 @@ func (r inPostgres) Listen(ctx context.Context) (cluster.Listener, error) {
 type others struct {
 	me      store.Replica
 	shared  shared
-	leads   *cluster.Leads
-	changes *cluster.Changes
-	secure  *tls.Config     // how replicas talk to each other; nil: they are not reached
-	hands   *http.Transport // the connections to them; likewise
+	leads   *replicas.Leads
+	changes *replicas.Changes
 	log     *slog.Logger
 }
 
 // join makes this process one of the replicas of a store; nil for a store of one process.
-func join(ctx context.Context, config *configs.Config, o options, db *store.Store) (*others, error) {
-	replicas := db.Replicas()
-	if replicas == nil {
-		return nil, nil
+func join(ctx context.Context, config *configs.Config, o options, db *store.Store) *others {
+	in := db.Replicas()
+	if in == nil {
+		return nil
 	}
-	all := &others{shared: inPostgres{replicas}, log: o.log}
+	all := &others{shared: inPostgres{in}, log: o.log}
 	all.me = store.Replica{ID: strings.ToLower(rand.Text()[:16]), Version: o.version, Started: time.Now()}
 	all.me.Name, _ = os.Hostname()
-	if c := config.Cluster; config.Replicated() {
-		var err error
-		if all.me.Address, err = addressOf(c); err != nil {
-			return nil, err
-		}
-		all.me.Name = cmp.Or(c.Name, all.me.Name)
-		if all.secure, err = cluster.TLS(c.Keys); err != nil {
-			return nil, err
-		}
-		all.hands = cluster.Reach(all.secure)
-	}
-	if one := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Placement == upstream.PlacementOne }); one >= 0 && all.hands == nil {
-		o.log.Warn("placement: one does nothing without cluster: replicas do not reach each other", "server", config.Servers[one].Name)
-	}
 	versions := map[store.Topic]int64{} // where they cannot be read, all has changed when they can
 	if l, err := all.shared.Listen(ctx); err == nil {
 		if read, err := l.Versions(ctx); err == nil {
@@ -89,15 +70,11 @@ func join(ctx context.Context, config *configs.Config, o options, db *store.Stor
 		}
 		_ = l.Close()
 	}
-	leading := cluster.LeadOptions{Me: all.me, Open: all.shared.Join, Log: o.log}
-	if all.hands != nil {
-		leading.Hands = all.hands
-	}
-	all.leads = cluster.NewLeads(leading)
-	all.changes = cluster.NewChanges(all.shared.Listen, versions, o.log)
+	all.leads = replicas.NewLeads(all.me, all.shared.Join, o.log)
+	all.changes = replicas.NewChanges(all.shared.Listen, versions, o.log)
 	all.compete(config)
 	o.audit.log.Name(all.me.Name + " " + all.me.ID)
-	return all, nil
+	return all
 }
 
 // present are the replicas that were there last, and the servers that this one leads.
@@ -147,10 +124,10 @@ func (o *others) compete(config *configs.Config) {
 	if o == nil {
 		return
 	}
-	all := []cluster.Candidate{{}} // what is no server's is done by whoever leads ""
+	all := []string{""} // what is no server's is done by whoever leads ""
 	for _, s := range config.Servers {
 		if s.Fault == "" {
-			all = append(all, cluster.Candidate{Server: s.Name, Stays: s.Placement == upstream.PlacementOne})
+			all = append(all, s.Name)
 		}
 	}
 	o.leads.Compete(all, policyOf(config))
@@ -194,8 +171,8 @@ func (o *others) ledElsewhere(server string) bool {
 // share divides limits by the replicas that are there.
 func (o *others) share(limits *rate.Limits) {
 	if o != nil {
-		replicas, _, _ := o.leads.Replicas()
-		limits.Share(len(replicas), time.Now())
+		all, _, _ := o.leads.Replicas()
+		limits.Share(len(all), time.Now())
 	}
 }
 
@@ -206,9 +183,27 @@ func (o *others) loginFailed(id string) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(takeWithin))
 	defer cancel()
-	if err := o.shared.Ask(ctx, store.Topic{Kind: store.TopicLogin}, id); err != nil {
+	if err := o.shared.Notify(ctx, store.Topic{Kind: store.TopicLogin}, id); err != nil {
 		o.log.Log(context.Background(), store.Level(err), "the other replicas were not told that a login has ended", "error", err)
 	}
+}
+
+// maxCallback bounds the query with which a browser comes back from an authorization server, as it is handed on.
+const maxCallback = 6 << 10
+
+// cameBack tells the other replicas with which query a browser has come back from an authorization server: the login
+// may have begun at one of them. It reports whether they were told.
+func (o *others) cameBack(ctx context.Context, query string) bool {
+	if o == nil || query == "" || len(query) > maxCallback {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(takeWithin))
+	defer cancel()
+	err := o.shared.Notify(ctx, store.Topic{Kind: store.TopicCallback}, query)
+	if err != nil {
+		o.log.Log(context.WithoutCancel(ctx), store.Level(err), "the other replicas were not told that a browser has come back from a login", "error", err)
+	}
+	return err == nil
 }
 
 // hear takes in what other replicas change, until ctx ends. What waits for the loop, which may be
@@ -241,9 +236,6 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			defer cancel()
 			ctx = within
 		}
-		if n.Version != 0 && n.Kind != store.TopicLearned && n.Kind != store.TopicCalled && n.Kind != store.TopicRelist { // it is stored, and snapshots have it
-			wake(p.outdated)
-		}
 		switch n.Kind {
 		case store.TopicServer:
 			servers.put(n.Key, n.Version)
@@ -265,9 +257,11 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 		case store.TopicRelist:
 			p.pool.Relist(n.Key)
 		case store.TopicSession:
-			if hash, err := hex.DecodeString(n.Detail); p.homes != nil && n.Key == p.others.me.ID && err == nil && len(hash) == sha256.Size {
-				p.homes.Asked([sha256.Size]byte(hash))
+			if hash, err := hex.DecodeString(n.Detail); p.desk.sessions != nil && n.Key == p.others.me.ID && err == nil && len(hash) == sha256.Size {
+				p.desk.sessions.Taken([sha256.Size]byte(hash))
 			}
+		case store.TopicCallback:
+			lazy.Go(func() { p.logins.answer(context.WithoutCancel(ctx), n.Detail) }) // the server takes its time
 		}
 		return p.unread(ctx, n.Kind, err)
 	})
@@ -321,15 +315,12 @@ func (p *Proxy) unread(ctx context.Context, kind string, err error) error {
 }
 
 // attend keeps what depends on who is there: how limits are shared, and which texts this
-// replica embeds, and where servers run.
+// replica embeds.
 func (p *Proxy) attend(ctx context.Context) {
-	var reconnecting sync.WaitGroup
-	defer reconnecting.Wait()
 	for {
 		_, changed, _ := p.others.leads.Replicas()
 		p.loop.soon(ctx, func(context.Context) { p.others.share(p.limits) })
 		wake(p.embedder.work)
-		p.placed.follow(ctx, &reconnecting)
 		select {
 		case <-changed:
 		case <-ctx.Done():

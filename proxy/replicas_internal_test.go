@@ -7,7 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"toolfinch/cluster"
+	"toolfinch/proxy/replicas"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -37,8 +37,8 @@ func hearing(t *testing.T) (*Proxy, told) {
 	}
 	t.Cleanup(func() { db.Close() })
 	all := &views{options: options{log: log}, memory: retrieve.NewMemory(nil, nil), embedder: &embedder{work: make(chan struct{}, 1)}}
-	all.others = &others{changes: cluster.NewChanges(func(context.Context) (cluster.Listener, error) { return say, nil }, map[store.Topic]int64{}, log)}
-	p := &Proxy{views: all, store: db, outdated: make(chan struct{}, 1)}
+	all.others = &others{changes: replicas.NewChanges(func(context.Context) (replicas.Listener, error) { return say, nil }, map[store.Topic]int64{}, log)}
+	p := &Proxy{views: all, store: db}
 	p.loop = newLoop(all, db, nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})

@@ -93,16 +93,7 @@ func (h rest) Reconnect(ctx context.Context, name string) (web.Upstream, error) 
 	if !h.serves(name) {
 		return web.Upstream{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
 	}
-	rows, err := h.relist(ctx, []string{name}, func(ctx context.Context, name string) upstream.Change {
-		switch at, err := h.placed.reconnect(ctx, name); {
-		case err != nil:
-			return upstream.Change{Server: name, Err: &upstream.Error{Server: name, Op: "reconnect", Err: err}}
-		case at != "":
-			h.pool.Reach(ctx, name, at)
-			return upstream.Change{Server: name, Followed: true} // who connected it has listed it, too
-		}
-		return h.pool.Reconnect(ctx, name)
-	})
+	rows, err := h.relist(ctx, []string{name}, h.pool.Reconnect)
 	switch {
 	case err != nil:
 		return web.Upstream{}, err

@@ -7,7 +7,7 @@ import (
 	"sort"
 	"time"
 
-	"toolfinch/cluster"
+	"toolfinch/proxy/replicas"
 	"toolfinch/register"
 	"toolfinch/savings"
 	"toolfinch/store"
@@ -120,14 +120,14 @@ func (p *Proxy) replicasStatus() *web.ReplicasStatus {
 		return nil
 	}
 	all, _ := p.others.present()
-	s := &web.ReplicasStatus{Differ: cluster.Differences(all), Shown: []web.ReplicaStatus{}}
-	if p.homes != nil {
-		here, _ := p.homes.Sessions()
+	s := &web.ReplicasStatus{Differ: replicas.Differences(all), Shown: []web.ReplicaStatus{}}
+	if p.desk.sessions != nil {
+		here, _, _ := p.desk.sessions.Count()
 		s.Sessions = &here
 	}
 	for _, r := range all {
 		s.Shown = append(s.Shown, web.ReplicaStatus{
-			Name: r.Name, ID: r.ID, This: r.ID == p.others.me.ID, Address: r.Address, Version: r.Version, Seconds: int(r.Up.Seconds()), Leads: r.LeadsServers(),
+			Name: r.Name, ID: r.ID, This: r.ID == p.others.me.ID, Version: r.Version, Seconds: int(r.Up.Seconds()), Leads: r.LeadsServers(),
 		})
 	}
 	return s

@@ -95,7 +95,6 @@ type views struct {
 	limits   *rate.Limits  // of the calls of clients
 	denials  denials
 	others   *others // the replicas beside this one; nil: there are none
-	placed   *placements
 	// endpoint gives a new view its live server; nil in a Workspace.
 	endpoint func(v *View) *endpoint
 

@@ -171,7 +171,7 @@ func sessionIDs(live *Live) map[string]bool {
 func serveSSE(t testing.TB, live *Live) string {
 	t.Helper()
 	mux := http.NewServeMux()
-	sse := transport.NewSSE(live, transport.NewClients(transport.Limits{}), "/message", nil, slog.New(slog.DiscardHandler))
+	sse := transport.NewSSE(live, transport.NewClients(transport.Limits{}), "/message", slog.New(slog.DiscardHandler))
 	mux.HandleFunc("/sse", sse.Events)
 	mux.HandleFunc("/message", sse.Messages)
 	server := pipes.NewServer(t, mux)

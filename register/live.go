@@ -36,9 +36,6 @@ type Options struct {
 	Limits    *Limits
 	Upstreams Upstreams // nil: there are none
 	Observer  Observer  // nil: nobody
-	// Parked names a call that waits for the client that makes the request of a context,
-	// by what nobody else can guess; nil: at random.
-	Parked func(context.Context) string
 	// Replicated says that others may serve a client's next request, as they do without
 	// knowing what a client that has no session was shown here.
 	Replicated bool
@@ -129,7 +126,7 @@ func New(options Options, served func(trust.Party) *Served, log *slog.Logger) *L
 		l.observer = nothing{}
 	}
 	l.sessions = &sessions{log: log, verbose: l.upstreams.SetLevel, byID: map[string]*session{}}
-	l.parking = newParking(options.Limits, options.Parked, log)
+	l.parking = newParking(options.Limits, log)
 	l.clients = newClients(options.Relists, l.observer.Relists)
 	l.recent = newRecent(options.Called, l.observer.Called)
 	if options.Hook.Line != "" {
@@ -222,10 +219,6 @@ func (l *Live) Run(ctx context.Context) {
 	<-ctx.Done()
 	l.parking.stop()
 }
-
-// Finish waits until no call of a 2026-07-28 client waits for its client to come back any more, or
-// ctx ends.
-func (l *Live) Finish(ctx context.Context) { l.parking.finish(ctx) }
 
 // Closing is closed when event streams are to end.
 func (l *Live) Closing() <-chan struct{} { return l.closing }

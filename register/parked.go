@@ -67,22 +67,17 @@ type parking struct {
 	limits *Limits
 	log    *slog.Logger
 
-	name    func(context.Context) string // as of Options
-	life    context.Context              // of what is done aside
+	life    context.Context // of what is done aside
 	end     context.CancelFunc
 	running sync.WaitGroup // calls that outlive the request that made them, and what is done aside
 
 	mu      sync.Mutex // guards what follows; held for look-ups only
 	byState map[string]*parked
-	begun   map[*parked]struct{} // calls that were parked, and whose client has no answer yet
-	stopped bool                 // no call is parked any more
+	stopped bool // no call is parked any more
 }
 
-func newParking(limits *Limits, name func(context.Context) string, log *slog.Logger) *parking {
-	if name == nil {
-		name = func(context.Context) string { return rand.Text() }
-	}
-	k := &parking{gather: gather, limits: limits, log: log, name: name, byState: map[string]*parked{}, begun: map[*parked]struct{}{}}
+func newParking(limits *Limits, log *slog.Logger) *parking {
+	k := &parking{gather: gather, limits: limits, log: log, byState: map[string]*parked{}}
 	k.life, k.end = context.WithCancel(context.Background())
 	return k
 }
@@ -97,34 +92,6 @@ func (k *parking) stop() {
 	}
 	k.mu.Unlock()
 	k.running.Wait()
-}
-
-// finish waits until each call that was parked is answered or given up, or ctx ends.
-func (k *parking) finish(ctx context.Context) {
-	for {
-		k.mu.Lock()
-		var one *parked
-		for one = range k.begun {
-			break
-		}
-		k.mu.Unlock()
-		if one == nil {
-			return
-		}
-		select {
-		case <-one.over:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// over notes that nobody continues a call any more. The caller holds the lock.
-func (k *parking) over(p *parked) {
-	if _, begun := k.begun[p]; begun {
-		delete(k.begun, p)
-		close(p.over)
-	}
 }
 
 // aside runs f off the caller's path: upstreams that hang must not keep sessions
@@ -150,7 +117,6 @@ type parked struct {
 	done  chan outcome
 	wake  chan struct{} // holds one signal: something was asked
 	end   context.CancelCauseFunc
-	over  chan struct{} // closed when nobody continues it any more, once it was parked
 
 	progress json.RawMessage // the progress token of the first request
 	bytes    *limit.Limit    // of what is kept
@@ -205,33 +171,27 @@ func (k *parking) serve(ctx context.Context, x *wire.Exchange, call *tool.Call, 
 			return nil, err
 		}
 	}
-	result, parks, err := k.attend(ctx, p)
-	if !parks {
-		k.mu.Lock()
-		k.over(p)
-		k.mu.Unlock()
-	}
-	return result, err
+	return k.attend(ctx, p)
 }
 
 // attend waits for the result of a call, or what is to be asked: then the call is parked.
-func (k *parking) attend(ctx context.Context, p *parked) (result tool.Result, parks bool, err error) {
+func (k *parking) attend(ctx context.Context, p *parked) (tool.Result, error) {
 	for {
 		select {
 		case out := <-p.done:
-			return out.result, false, out.err
+			return out.result, out.err
 		case <-ctx.Done():
 			p.end(context.Cause(ctx))
-			return nil, false, context.Cause(ctx)
+			return nil, context.Cause(ctx)
 		case <-p.wake:
 		}
 		select {
 		case out := <-p.done:
-			return out.result, false, out.err
+			return out.result, out.err
 		case <-time.After(k.gather):
 		}
-		if result, err := k.suspend(ctx, p); result != nil || err != nil {
-			return result, err == nil, err
+		if result, err := k.suspend(p); result != nil || err != nil {
+			return result, err
 		}
 	}
 }
@@ -241,7 +201,7 @@ func (k *parking) park(ctx context.Context, x *wire.Exchange, call *tool.Call, h
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	p := &parked{
 		owner: call.Owner(), kind: call.Kind, name: call.Name, end: end,
-		done: make(chan outcome, 1), wake: make(chan struct{}, 1), over: make(chan struct{}),
+		done: make(chan outcome, 1), wake: make(chan struct{}, 1),
 		asks: map[string]*asked{}, notify: x.Notify, bytes: k.limits.parkedBytes, size: int64(len(call.Params)),
 	}
 	p.progress = progressToken(call.Params)
@@ -375,7 +335,7 @@ var errStopping = errors.New("the proxy is stopping")
 
 // suspend parks the call and returns the input_required result with the requests to
 // the client; nil if there are none any more.
-func (k *parking) suspend(ctx context.Context, p *parked) (tool.Result, error) {
+func (k *parking) suspend(p *parked) (tool.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if len(p.asks) == 0 || p.ended {
@@ -388,7 +348,7 @@ func (k *parking) suspend(ctx context.Context, p *parked) (tool.Result, error) {
 		request.Add("params", present(p.asks[key].params))
 		requests.Add(key, request.JSON())
 	}
-	state := k.name(ctx)
+	state := rand.Text()
 	if err := k.keep(state, p); err != nil {
 		p.end(nil)
 		return nil, err
@@ -432,7 +392,7 @@ func (k *parking) keep(state string, p *parked) error {
 		k.limits.parked.Release(1)
 		return err
 	}
-	k.byState[state], k.begun[p] = p, struct{}{}
+	k.byState[state] = p
 	return nil
 }
 
@@ -459,7 +419,6 @@ func (k *parking) yielded() bool {
 // holds the lock.
 func (k *parking) abandon(state string) {
 	if p := k.take(state); p != nil {
-		k.over(p)
 		p.abandon()
 	}
 }
@@ -499,7 +458,7 @@ func (k *parking) resume(call *tool.Call, x *wire.Exchange) (*parked, error) {
 	}
 	k.mu.Unlock()
 	if !fits {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "this requestState continues no call of " + call.Name + ": it has ended, was continued already, or was with a process that is gone"}
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "this requestState continues no call of " + call.Name + ": it has ended, was continued already, or waits in another process, which a load balancer must send the answers to"}
 	}
 	responses := rawjson.Member(call.Params, "inputResponses")
 	p.mu.Lock()

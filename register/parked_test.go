@@ -602,7 +602,7 @@ func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
 	})
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: everything}
 	for i := range maxParked {
-		if err := live.parking.keep(fmt.Sprint(i), &parked{end: func(error) {}, over: make(chan struct{}), bytes: live.parking.limits.parkedBytes, since: time.Now()}); err != nil {
+		if err := live.parking.keep(fmt.Sprint(i), &parked{end: func(error) {}, bytes: live.parking.limits.parkedBytes, since: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -635,7 +635,7 @@ func TestLargeCallsThatWaitedLongGiveWay(t *testing.T) {
 	k := newLive(t, setup{}).parking
 	left := make(chan struct{})
 	park := func(state string, size int64, since time.Duration, end func(error)) error {
-		return k.keep(state, &parked{end: end, over: make(chan struct{}), bytes: k.limits.parkedBytes, size: size, since: time.Now().Add(-since)})
+		return k.keep(state, &parked{end: end, bytes: k.limits.parkedBytes, size: size, since: time.Now().Add(-since)})
 	}
 	if err := park("old", maxParkedBytes/2, 2*givesWay, func(error) { close(left) }); err != nil {
 		t.Fatal(err)

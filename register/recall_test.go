@@ -194,8 +194,8 @@ func TestWhatWasUsedIsRegisteredWhenTheListChangesAnyway(t *testing.T) {
 	}
 	p.messages(call(2, "call_tool", `{"Name":"srv_t001"}`))
 	used, _ := live.State(p.session)
-	live.Restore(p.session, State{}, false)
-	live.Restore(p.session, used, false) // as another process does that adopts the session
+	live.Restore(p.session, State{})
+	live.Restore(p.session, used) // as another process does that takes the session over
 	live.Sync()
 	is("find", "call_tool")
 	show(live, func(v *Served) { v.Meta = append(slices.Clone(v.Meta), newTool(t, "more", nil)) })

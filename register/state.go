@@ -105,9 +105,8 @@ func (l *Live) State(id string) (State, bool) {
 }
 
 // Restore gives a session, whose client has just been introduced again, what it had in another
-// process. What its client sees otherwise by now, it is told. lost says that the other process
-// was lost: what its client was told last may not have arrived.
-func (l *Live) Restore(id string, state State, lost bool) {
+// process. What its client sees otherwise by now, it is told, and again what may not have arrived.
+func (l *Live) Restore(id string, state State) {
 	s := l.session(id)
 	if s == nil {
 		return
@@ -139,7 +138,7 @@ func (l *Live) Restore(id string, state State, lost bool) {
 	if told := state.Told; told != nil {
 		before := &seen{class: told.Class, lists: map[tool.Kind]string{}, all: string(told.All)}
 		for kind, print := range told.Lists {
-			if lost && kind != tool.KindTool && len(served.Items(kind)) > 0 { // Stale is about tools
+			if kind != tool.KindTool && len(served.Items(kind)) > 0 { // Stale is about tools
 				continue
 			}
 			before.lists[kind] = string(print)
@@ -147,7 +146,7 @@ func (l *Live) Restore(id string, state State, lost bool) {
 		s.told.Store(before)
 	}
 	l.follow(s, served)
-	if state.Stale && lost {
+	if state.Stale {
 		l.Notify(s.id, toolsChanged, nil)
 	}
 	if len(state.Subscribed) > 0 {
@@ -166,7 +165,7 @@ func (l *Live) resubscribe(ctx context.Context, s *session) {
 	for pause := rejoinFirst; ; pause = min(2*pause, rejoinMost) {
 		for _, uri := range s.unrestored() {
 			if err := l.rejoin(ctx, s, uri); err != nil && pause == rejoinFirst {
-				l.log.Warn("a subscription of a session that was adopted is not there yet", "error", err)
+				l.log.Warn("a subscription of a session that was taken over is not there yet", "error", err)
 			}
 		}
 		if len(s.unrestored()) == 0 {

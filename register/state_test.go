@@ -13,7 +13,7 @@ import (
 
 // A session that came from another process is subscribed to what it was there, also where the
 // server is away at first, and its client hears once of what it may have missed.
-func TestSubscriptionsOfAnAdoptedSessionAreRestoredWhenTheyCanBe(t *testing.T) {
+func TestSubscriptionsOfASessionThatWasTakenOverAreRestoredWhenTheyCanBe(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		upstream := newFollowed()
 		upstream.fail = errors.New("away")
@@ -21,7 +21,7 @@ func TestSubscriptionsOfAnAdoptedSessionAreRestoredWhenTheyCanBe(t *testing.T) {
 		resources(t, live)
 		c := overHTTP(t, serveHTTP(t, live), `{}`)
 		messages := c.listen()
-		live.Restore(c.session, State{Subscribed: []string{"srv+x:r"}}, true)
+		live.Restore(c.session, State{Subscribed: []string{"srv+x:r"}})
 		if got := receive(t, upstream.told, "the first attempt"); got != "+x:r" {
 			t.Errorf("the upstream was told %s", got)
 		}
@@ -56,7 +56,7 @@ func TestAnUnsubscribeOvertakesTheRestoring(t *testing.T) {
 			resources(t, live)
 			c := overHTTP(t, serveHTTP(t, live), `{}`)
 			messages := c.listen()
-			live.Restore(c.session, State{Subscribed: []string{"srv+x:r"}}, true)
+			live.Restore(c.session, State{Subscribed: []string{"srv+x:r"}})
 			receive(t, joining, "the attempt")
 			await(t, c.post(unsubscribe(1, "srv+x:r")), `"id":1`)
 			if !again {
@@ -88,30 +88,26 @@ func TestAnUnsubscribeOvertakesTheRestoring(t *testing.T) {
 	}
 }
 
-// Whoever lost a process may have missed that lists of what is no tool have changed, and is told so: of what
-// there is.
-func TestAClientWhoseProcessWasLostListsPromptsAgain(t *testing.T) {
-	for name, lost := range map[string]bool{"lost": true, "ended": false} {
-		t.Run(name, func(t *testing.T) {
-			live := newLive(t, setup{})
-			addItem(t, live, tool.KindPrompt, "p", `{"name":"p"}`, nil)
-			c := overHTTP(t, serveHTTP(t, live), `{}`)
-			messages := c.listen()
-			live.Sync()
-			state, _ := live.State(c.session)
-			live.Restore(c.session, state, lost)
-			live.Notify(c.session, "notifications/last", nil)
-			var told []string
-			for m := range messages {
-				if strings.Contains(m, "notifications/last") {
-					break
-				}
-				told = append(told, m)
-			}
-			if want := map[bool]int{true: 1}[lost]; len(told) != want || lost && !strings.Contains(told[0], promptsChanged) {
-				t.Errorf("the client is told %q", told)
-			}
-		})
+// A client whose session was taken over may have missed that lists of what is no tool have changed, and is told so:
+// of what there is.
+func TestAClientOfASessionThatWasTakenOverListsPromptsAgain(t *testing.T) {
+	live := newLive(t, setup{})
+	addItem(t, live, tool.KindPrompt, "p", `{"name":"p"}`, nil)
+	c := overHTTP(t, serveHTTP(t, live), `{}`)
+	messages := c.listen()
+	live.Sync()
+	state, _ := live.State(c.session)
+	live.Restore(c.session, state)
+	live.Notify(c.session, "notifications/last", nil)
+	var told []string
+	for m := range messages {
+		if strings.Contains(m, "notifications/last") {
+			break
+		}
+		told = append(told, m)
+	}
+	if len(told) != 1 || !strings.Contains(told[0], promptsChanged) {
+		t.Errorf("the client is told %q", told)
 	}
 }
 

@@ -47,29 +47,21 @@ var ErrNotEmpty = errors.New("it is not empty")
 // replace, what is there is removed first. It returns what was copied. Large results that
 // are kept come along, and the numbers that PostgreSQL gives to rows go on after theirs.
 func Copy(ctx context.Context, from, to *Store, replace bool) (copied []Rows, err error) {
-	if copied, err = copyTables(ctx, from.database, to.database, stored, replace, false); err != nil {
-		return nil, fmt.Errorf("store: copy: %w", err)
-	}
-	return copied, nil
-}
-
-// copyTables leaves out the columns that only a newer toolfinch knows, or fails where there are such.
-func copyTables(ctx context.Context, from, to *database, tables []string, replace, leaveOut bool) (copied []Rows, err error) {
 	slow := func(d *database) *database { d = new(*d); d.unhurried = true; return d }
-	from, to = slow(from), slow(to)
-	err = from.read(ctx, func(ctx context.Context, db *sql.DB) error {
-		source, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
+	source, target := slow(from.database), slow(to.database)
+	err = source.read(ctx, func(ctx context.Context, db *sql.DB) error {
+		rows, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
 		if err != nil {
 			return err
 		}
-		defer source.Rollback() // nothing was written
-		return to.write(ctx, func(ctx context.Context, tx *txn) error {
+		defer rows.Rollback() // nothing was written
+		return target.write(ctx, func(ctx context.Context, tx *txn) error {
 			copied = nil
 			if err := empty(ctx, tx, replace); err != nil {
 				return err
 			}
-			for _, table := range tables {
-				n, err := copyTable(ctx, source, tx, table, leaveOut)
+			for _, table := range stored {
+				n, err := copyTable(ctx, rows, tx, table)
 				if err != nil {
 					return fmt.Errorf("%s: %w", table, err)
 				}
@@ -78,7 +70,10 @@ func copyTables(ctx context.Context, from, to *database, tables []string, replac
 			return tx.renumber(ctx)
 		})
 	})
-	return copied, err
+	if err != nil {
+		return nil, fmt.Errorf("store: copy: %w", err)
+	}
+	return copied, nil
 }
 
 // empty makes room for a copy. A new store has one row, of no decision.
@@ -99,7 +94,7 @@ func empty(ctx context.Context, tx *txn, replace bool) error {
 	return nil
 }
 
-func copyTable(ctx context.Context, source *sql.Tx, tx *txn, table string, leaveOut bool) (n int, err error) {
+func copyTable(ctx context.Context, source *sql.Tx, tx *txn, table string) (n int, err error) {
 	columns, err := columnsOf(ctx, source, table)
 	if err != nil {
 		return 0, err
@@ -108,15 +103,10 @@ func copyTable(ctx context.Context, source *sql.Tx, tx *txn, table string, leave
 	if err != nil {
 		return 0, err
 	}
-	columns = slices.DeleteFunc(columns, func(name string) bool {
-		newer := !slices.Contains(known, name)
-		if newer && !leaveOut {
-			err = fmt.Errorf("a newer toolfinch has added %s, which this one does not know: use the newer one", name)
+	for _, name := range columns {
+		if !slices.Contains(known, name) {
+			return 0, fmt.Errorf("a newer toolfinch has added %s, which this one does not know: use the newer one", name)
 		}
-		return newer
-	})
-	if err != nil {
-		return 0, err
 	}
 	rows, err := source.QueryContext(ctx, `SELECT `+strings.Join(columns, ", ")+` FROM `+table)
 	if err != nil {

@@ -55,7 +55,7 @@ func storesNothing(err error) bool {
 }
 
 // absent reports whether an error says that there is no store at a place. One of PostgreSQL may
-// wrap fs.ErrNotExist for the socket of a server that does not run, or a snapshot that was not written yet.
+// wrap fs.ErrNotExist for the socket of a server that does not run.
 func absent(at string, err error) bool {
 	return errors.Is(err, fs.ErrNotExist) && !(InPostgres(at) && Passes(err))
 }

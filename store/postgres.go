@@ -39,8 +39,6 @@ type remote struct {
 	config *pgx.ConnConfig // never with a password in an error: pgconn prints none
 	schema string          // where the tables are; "" until it was reached
 
-	snapshot atomic.Pointer[sql.DB] // what is read while the database was never reached; else nil
-
 	ended context.CancelFunc // of watch
 	done  chan struct{}      // closed when watch has returned
 
@@ -58,11 +56,10 @@ type remote struct {
 // Away is the error of methods while PostgreSQL does not answer, and of those that write while it
 // stores nothing.
 type Away struct {
-	Since    time.Time
-	Snapshot time.Time // when the snapshot was written that is read meanwhile; zero without one
-	Err      error     // the last attempt's
-	Answers  bool      // it does by now, but cannot be used: Err says why
-	Refuses  bool      // it answers and stores nothing; methods that read do not return this
+	Since   time.Time
+	Err     error // the last attempt's
+	Answers bool  // it does by now, but cannot be used: Err says why
+	Refuses bool  // it answers and stores nothing; methods that read do not return this
 }
 
 func (a *Away) Error() string { return fmt.Sprintf("%s: %v", a.Brief(), a.Err) }
@@ -76,11 +73,7 @@ func (a *Away) Brief() string {
 	if a.Refuses {
 		text = "PostgreSQL answers, but stores nothing since "
 	}
-	text += a.Since.UTC().Format(time.RFC3339)
-	if !a.Snapshot.IsZero() {
-		text += ", what is known is of the snapshot of " + a.Snapshot.UTC().Format(time.RFC3339)
-	}
-	return text
+	return text + a.Since.UTC().Format(time.RFC3339)
 }
 
 func (a *Away) Unwrap() error { return a.Err }
@@ -131,8 +124,8 @@ const (
 	sealedOnly // as reading, and the schema may be of any version, or not there
 )
 
-func openPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to purpose) (*Store, error) {
-	s, err := dialPostgres(ctx, at, snapshot, log, to)
+func openPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) (*Store, error) {
+	s, err := dialPostgres(ctx, at, log, to)
 	if err != nil {
 		return nil, fmt.Errorf("store: open PostgreSQL: %w", unconnected(err))
 	}
@@ -208,7 +201,7 @@ func hosts(config *pgx.ConnConfig) []string {
 	return all
 }
 
-func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to purpose) (_ *Store, err error) {
+func dialPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) (_ *Store, err error) {
 	config, err := configOf(at)
 	if err != nil {
 		return nil, err
@@ -224,27 +217,17 @@ func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to
 		}
 	}()
 	p.up, p.drop = context.WithCancelCause(context.Background())
-	if err := p.reach(ctx, snapshot != ""); err != nil {
-		if snapshot == "" || !Passes(err) {
-			return nil, err
-		}
-		if err := p.standIn(ctx, snapshot, unconnected(err), log); err != nil {
-			return nil, err
-		}
-	} else if err := p.begin(ctx, db, to); err != nil {
+	if err := p.suits(ctx); err != nil {
 		return nil, err
 	}
-	begin := func(ctx context.Context) error {
-		if err := p.reach(ctx, true); err != nil {
-			return err
-		}
-		return p.begin(ctx, db, to)
+	if err := p.begin(ctx, db, to); err != nil {
+		return nil, err
 	}
 	watching, ended := context.WithCancel(context.Background())
 	p.ended, p.done = ended, make(chan struct{})
 	go func() {
 		defer close(p.done)
-		p.watch(watching, begin, to, log)
+		p.watch(watching, to, log)
 	}()
 	return &Store{&database{db: db, log: log, readOnly: to != everything, remote: p}}, nil
 }
@@ -252,18 +235,6 @@ func dialPostgres(ctx context.Context, at, snapshot string, log *slog.Logger, to
 // pool makes connections as they are needed, and has each prepared.
 func (p *remote) pool(prepare func(context.Context, *pgx.Conn) error) *sql.DB {
 	return sql.OpenDB(connector{stdlib.GetConnector(*p.config, stdlib.OptionAfterConnect(prepare))})
-}
-
-// reach connects to the database, and to nothing else: what the connections of a Store set would
-// stay with sessions that a pooler gives to other programs. Where there is a snapshot, it does not
-// wait for long.
-func (p *remote) reach(ctx context.Context, soon bool) error {
-	if soon {
-		within, cancel := context.WithTimeout(ctx, p.config.ConnectTimeout*time.Duration(len(hosts(p.config))))
-		defer cancel()
-		ctx = within
-	}
-	return p.suits(ctx)
 }
 
 // begin finds where the tables are, and makes them what the purpose needs.
@@ -382,19 +353,15 @@ func (d *database) bounded(ctx context.Context) (context.Context, context.Cancel
 var errSilent = fmt.Errorf("PostgreSQL did not answer in time: %w", context.DeadlineExceeded)
 
 // watch notices that the database does not answer, and that it does again. Whoever waits
-// for it is told then: no method waits longer than watch does. A database that is reached
-// for the first time begins as others do at the opening. It notices, too, that a newer program
+// for it is told then: no method waits longer than watch does. It notices, too, that a newer program
 // has made the database one of its own.
-func (p *remote) watch(ctx context.Context, begin func(context.Context) error, to purpose, log *slog.Logger) {
+func (p *remote) watch(ctx context.Context, to purpose, log *slog.Logger) {
 	var conn *pgx.Conn
 	pause := watchEvery
 	for ctx.Err() == nil {
 		err := p.ping(ctx, &conn)
 		answers := err == nil
-		switch {
-		case answers && p.snapshot.Load() != nil:
-			err = begin(ctx)
-		case answers && to != sealedOnly:
+		if answers && to != sealedOnly {
 			err = p.outgrown(ctx, conn)
 		}
 		switch away := p.away.Load(); {
@@ -414,7 +381,7 @@ func (p *remote) watch(ctx context.Context, begin func(context.Context) error, t
 			if answers && err.Error() != away.Err.Error() {
 				log.Warn(unusable+": what is known is served on, and what must be stored is refused", "error", err)
 			}
-			p.away.Store(&Away{Since: away.Since, Snapshot: away.Snapshot, Err: err, Answers: answers})
+			p.away.Store(&Away{Since: away.Since, Err: err, Answers: answers})
 		}
 		if err == nil {
 			pause = watchEvery
@@ -466,17 +433,15 @@ func (p *remote) gone(away *Away) {
 
 func (p *remote) back() {
 	p.mu.Lock()
+	defer p.mu.Unlock()
 	p.up, p.drop = context.WithCancelCause(context.Background())
 	p.away.Store(nil)
-	p.mu.Unlock()
-	p.leaveSnapshot()
 }
 
 func (p *remote) close() {
 	p.ended()
 	<-p.done
 	p.drop(errors.New("the store is closed"))
-	p.leaveSnapshot()
 }
 
 // maxTries bounds how often a transaction is tried.

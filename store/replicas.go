@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/md5"
-	"database/sql"
+	"crypto/rand"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -21,12 +21,10 @@ import (
 type Replica struct {
 	ID      string   // unique, chosen at its start
 	Name    string   // what people call it
-	Address string   // host:port by which others reach it, "" where they cannot
 	Version string   // of the program
 	Servers string   // a hash of the names of its servers
 	Policy  string   // a hash of what its configuration has in common with others, and its policies
 	Leads   []string // the servers that it lists, sorted
-	Ending  bool     // it is about to end, and leads nothing that it does not lead already
 	Started time.Time
 	Seen    time.Time     // when it last said that it was there
 	Up      time.Duration // how long it has been there, by the database's clock
@@ -56,7 +54,10 @@ const (
 
 	// Nothing is stored of these.
 	TopicLogin   = "login"   // a login has ended without a token; the detail is its ID
-	TopicSession = "session" // a replica, the key, is asked for a session; the detail is its hash in hexadecimal
+	TopicSession = "session" // another replica has taken a session of one, the key, over; the detail is its hash in hexadecimal
+	// TopicCallback is that a browser has come back from an authorization server to a replica where its login did not
+	// begin; the detail is the query.
+	TopicCallback = "callback"
 )
 
 // Notice is what is notified.
@@ -99,31 +100,39 @@ func (r *Replicas) Relist(ctx context.Context, server string) error {
 	}))
 }
 
-// Ask notifies all replicas of something that is not stored.
-func (r *Replicas) Ask(ctx context.Context, topic Topic, detail string) error {
+// Notify tells all replicas of something that is not stored. detail has at most some 7,000 bytes.
+func (r *Replicas) Notify(ctx context.Context, topic Topic, detail string) error {
+	return failed("notify replicas", r.transact(ctx, func(ctx context.Context, tx *txn) error { return r.notify(ctx, tx, topic, detail) }))
+}
+
+func (r *Replicas) notify(ctx context.Context, tx *txn, topic Topic, detail string) error {
 	payload, err := json.Marshal(notice{Kind: topic.Kind, Key: topic.Key, Detail: detail})
 	if err == nil {
-		err = r.transact(ctx, func(ctx context.Context, tx *txn) error {
-			_, err := tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, r.channel(), string(payload))
+		_, err = tx.ExecContext(ctx, `SELECT pg_notify($1, $2)`, r.channel(), string(payload))
+	}
+	return err
+}
+
+// StateKey is the key of what clients carry from one call to the next, whichever replica answers. The first replica
+// makes it.
+func (r *Replicas) StateKey(ctx context.Context) (key [32]byte, err error) {
+	_, _ = rand.Read(key[:]) // never fails
+	err = r.transact(ctx, func(ctx context.Context, tx *txn) error {
+		if _, err := tx.ExecContext(ctx, `INSERT INTO state_key (key) VALUES ($1) ON CONFLICT (one) DO NOTHING`, key[:]); err != nil {
 			return err
-		})
-	}
-	return failed("notify replicas", err)
-}
-
-// There reports whether a replica is there.
-func (r *Replicas) There(ctx context.Context, id string) (there bool, err error) {
-	err = r.readShared(ctx, func(ctx context.Context, db *sql.DB) error { // no snapshot knows
-		return db.QueryRowContext(ctx, isLocked, r.remote.lockKey(presence(id))).Scan(&there)
+		}
+		var stored []byte
+		if err := tx.QueryRowContext(ctx, `SELECT key FROM state_key`).Scan(&stored); err != nil {
+			return err
+		}
+		if len(stored) != len(key) {
+			return errors.New("the key in the table state_key does not have 32 bytes: delete it, and another one is made")
+		}
+		key = [32]byte(stored)
+		return nil
 	})
-	if err != nil {
-		return false, fmt.Errorf("store: look for a replica: %w", err)
-	}
-	return there, nil
+	return key, failed("read the key of states", err)
 }
-
-// endingMark is among the leads in the row of a replica that is Ending. No server has such a name.
-const endingMark = "!ending"
 
 // presence is the name of the lock that a replica has while it is there.
 func presence(id string) string { return "replica\x00" + id }
@@ -177,8 +186,8 @@ func (r *Replicas) Join(ctx context.Context) (*Membership, error) {
 }
 
 const (
-	tellReplica = `INSERT INTO replicas AS r (id, presence, name, address, version, servers, policy, leads) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-		ON CONFLICT (id) DO UPDATE SET name = excluded.name, address = excluded.address, servers = excluded.servers, policy = excluded.policy,
+	tellReplica = `INSERT INTO replicas AS r (id, presence, name, address, version, servers, policy, leads) VALUES ($1, $2, $3, '', $4, $5, $6, $7)
+		ON CONFLICT (id) DO UPDATE SET name = excluded.name, servers = excluded.servers, policy = excluded.policy,
 			leads = excluded.leads, seen_at = clock_timestamp()`
 	dropReplicas = `DELETE FROM replicas WHERE seen_at < clock_timestamp() - make_interval(secs => $1) AND presence <> ALL ($2)`
 	dropReplica  = `DELETE FROM replicas WHERE id = $1`
@@ -186,42 +195,40 @@ const (
 	// bumped is the version that the transaction has made that of a topic, or 0.
 	bumped = `SELECT coalesce(max(version), 0) FROM changes WHERE kind = $1 AND key = $2 AND version = txid_current()`
 
-	selectReplicas = `SELECT id, name, address, version, servers, policy, leads, started_at, seen_at, EXTRACT(EPOCH FROM clock_timestamp() - started_at)::DOUBLE PRECISION
+	selectReplicas = `SELECT id, name, version, servers, policy, leads, started_at, seen_at, EXTRACT(EPOCH FROM clock_timestamp() - started_at)::DOUBLE PRECISION
 		FROM replicas WHERE presence = ANY ($1) ORDER BY id`
 
 	// A key of 64 bits is shown in two halves.
 	selectLocks = `SELECT (classid::BIGINT << 32) | objid::BIGINT FROM pg_locks
 		WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 	isLed     = `SELECT $1 IN (` + selectLocks + ` AND pid = $2)`
-	isLocked  = `SELECT $1 IN (` + selectLocks + `)`
 	takeLocks = `SELECT name FROM unnest($1::TEXT[], $2::BIGINT[]) AS wanted (name, key) WHERE pg_try_advisory_lock(key)`
 	freeLocks = `SELECT pg_advisory_unlock(key) FROM unnest($1::BIGINT[]) AS held (key)`
 )
 
-// Tell writes down that a replica is there, and returns all that are, by ID; led reports
-// whether a server is led by one of them. Where the database answers and cannot be used, the error
-// is a *Away: another replica should lead.
-func (s *Membership) Tell(ctx context.Context, me Replica) (all []Replica, led func(server string) bool, err error) {
+// Tell writes down that a replica is there, and returns all that are, by ID. Where the database answers and
+// cannot be used, the error is a *Away: another replica should lead.
+func (s *Membership) Tell(ctx context.Context, me Replica) (all []Replica, err error) {
 	if away := s.away.Load(); away != nil && away.Answers {
-		return nil, nil, away
+		return nil, away
 	}
 	if err := s.tell(ctx, me); err != nil {
-		return nil, nil, fmt.Errorf("store: tell replicas: %w", err)
+		return nil, fmt.Errorf("store: tell replicas: %w", err)
 	}
 	held, err := heldLocks(ctx, s.conn)
 	if err == nil {
 		all, err = present(ctx, s.conn, held)
 	}
 	if err != nil {
-		return nil, nil, fmt.Errorf("store: read replicas: %w", err)
+		return nil, fmt.Errorf("store: read replicas: %w", err)
 	}
 	// Its row may be another, or none, where it could not be written.
 	at, there := slices.BinarySearchFunc(all, me.ID, func(r Replica, id string) int { return cmp.Compare(r.ID, id) })
 	if !there {
 		all = slices.Insert(all, at, me)
 	}
-	all[at].Leads, all[at].Ending = me.Leads, me.Ending
-	return all, func(server string) bool { return slices.Contains(held, s.lead(server)) }, nil
+	all[at].Leads = me.Leads
+	return all, nil
 }
 
 // tell locks the presence of a replica, and writes its row. A database that stores nothing at present,
@@ -241,19 +248,15 @@ func (s *Membership) tell(ctx context.Context, me Replica) error {
 }
 
 func (s *Membership) write(ctx context.Context, me Replica, presence int64) error {
-	same := s.told.ID == me.ID && s.told.Servers == me.Servers && s.told.Policy == me.Policy && slices.Equal(s.told.Leads, me.Leads) && s.told.Ending == me.Ending
+	same := s.told.ID == me.ID && s.told.Servers == me.Servers && s.told.Policy == me.Policy && slices.Equal(s.told.Leads, me.Leads)
 	if same && time.Since(s.since) < tellEvery {
 		return nil
 	}
-	says := append([]string{}, me.Leads...)
-	if me.Ending {
-		says = append(says, endingMark)
-	}
-	leads, err := json.Marshal(says)
+	leads, err := json.Marshal(append([]string{}, me.Leads...))
 	if err != nil {
 		return err
 	}
-	if _, err := s.conn.Exec(ctx, tellReplica, me.ID, presence, me.Name, me.Address, me.Version, me.Servers, me.Policy, string(leads)); err != nil {
+	if _, err := s.conn.Exec(ctx, tellReplica, me.ID, presence, me.Name, me.Version, me.Servers, me.Policy, string(leads)); err != nil {
 		return err
 	}
 	s.told, s.since = me, time.Now()
@@ -342,10 +345,8 @@ func present(ctx context.Context, conn *pgx.Conn, locks []int64) ([]Replica, err
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (r Replica, err error) {
 		var leads string
 		var up float64
-		if err = row.Scan(&r.ID, &r.Name, &r.Address, &r.Version, &r.Servers, &r.Policy, &leads, &r.Started, &r.Seen, &up); err == nil {
+		if err = row.Scan(&r.ID, &r.Name, &r.Version, &r.Servers, &r.Policy, &leads, &r.Started, &r.Seen, &up); err == nil {
 			err = json.Unmarshal([]byte(leads), &r.Leads)
-			r.Ending = slices.Contains(r.Leads, endingMark)
-			r.Leads = slices.DeleteFunc(r.Leads, func(server string) bool { return server == endingMark })
 		}
 		r.Up = time.Duration(up * float64(time.Second))
 		return r, err

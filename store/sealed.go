@@ -50,11 +50,11 @@ func (s *Sealed) Locks() vault.Locks {
 // LocksIn are the locks of the store in a folder.
 func LocksIn(dir string) vault.Locks { return vault.Locks{Dir: filepath.Join(dir, lockDirName)} }
 
-// OpenSealed opens what is at a place, see OpenOr, for reading sealed rows alone, whichever
+// OpenSealed opens what is at a place, see Open, for reading sealed rows alone, whichever
 // version of the program wrote it. It changes nothing. Where there is no store, it has no
 // rows.
-func OpenSealed(ctx context.Context, at, snapshot string) (*Store, error) {
-	s, err := findSealed(ctx, at, snapshot)
+func OpenSealed(ctx context.Context, at string) (*Store, error) {
+	s, err := findSealed(ctx, at)
 	if !absent(at, err) {
 		if err != nil {
 			return nil, fmt.Errorf("store: read secrets: %w", err)
@@ -69,9 +69,9 @@ func OpenSealed(ctx context.Context, at, snapshot string) (*Store, error) {
 
 // findSealed is OpenSealed; the error wraps os.ErrNotExist where no version of the program
 // that has secrets has written.
-func findSealed(ctx context.Context, at, snapshot string) (*Store, error) {
+func findSealed(ctx context.Context, at string) (*Store, error) {
 	if InPostgres(at) {
-		return openPostgres(ctx, at, snapshot, slog.New(slog.DiscardHandler), sealedOnly)
+		return openPostgres(ctx, at, slog.New(slog.DiscardHandler), sealedOnly)
 	}
 	db, err := openSealed(ctx, at)
 	if err != nil {

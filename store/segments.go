@@ -23,8 +23,7 @@ type Segment struct {
 }
 
 // Segments calls do with the key and the data of each stored segment, the largest first. Of one
-// that begins otherwise, as what another version stored, the data is nil. While PostgreSQL is taking the
-// place of a snapshot do may be called twice with the same.
+// that begins otherwise, as what another version stored, the data is nil.
 func (s *Store) Segments(ctx context.Context, begin []byte, do func(Segment)) error {
 	err := s.each(ctx, func(rows *sql.Rows) error {
 		var one Segment

@@ -3,8 +3,8 @@ package store
 import (
 	"context"
 	"database/sql"
+	"encoding/hex"
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -12,12 +12,11 @@ import (
 // it.
 type Session struct {
 	Hash       [32]byte // of its ID, which is not stored
-	Home       string   // ID of the replica where it lives; "" where any replica that is asked takes it
-	Address    string   // of that replica
+	Replica    string   // ID of the one that serves it
 	View       string
 	Principal  string // who opened it, "" for nobody
 	Initialize []byte // the message that opened it
-	State      []byte // what it has beside that
+	State      []byte // what it has beside that, JSON
 }
 
 // Sessions are those of the clients of all replicas. Its methods are safe for concurrent use,
@@ -34,11 +33,10 @@ const maxSessions = 1_000_000
 
 const (
 	putSession = `
-		INSERT INTO sessions (hash, home, address, view, principal, initialize, state) VALUES ($1, $2, $3, $4, $5, $6, $7)
-		ON CONFLICT (hash) DO UPDATE SET address = excluded.address, state = excluded.state, seen = now() WHERE sessions.home = excluded.home`
-	selectSession  = `SELECT home, address, view, principal, initialize, state FROM sessions WHERE hash = $1`
-	moveSession    = `UPDATE sessions SET home = $3, address = $4, seen = now() WHERE hash = $1 AND home = $2`
-	releaseSession = `UPDATE sessions SET state = $3, home = '', address = '', seen = now() WHERE hash = $1 AND home = $2`
+		INSERT INTO sessions (hash, home, address, view, principal, initialize, state) VALUES ($1, $2, '', $3, $4, $5, $6)
+		ON CONFLICT (hash) DO UPDATE SET state = excluded.state, seen = now() WHERE sessions.home = excluded.home`
+	selectSession = `SELECT home, initialize, state FROM sessions WHERE hash = $1 AND view = $2 AND principal = $3 FOR UPDATE`
+	takeSession   = `UPDATE sessions SET home = $2, seen = now() WHERE hash = $1`
 	// What is locked here is locked in one order, so that no two replicas wait for each other.
 	changeSessions = `
 		WITH changed AS (SELECT * FROM unnest($2::bytea[], $3::bytea[]) AS c (hash, state)),
@@ -53,63 +51,54 @@ const (
 	boundSessions = `DELETE FROM sessions WHERE hash IN (SELECT hash FROM sessions ORDER BY seen DESC OFFSET $1)`
 )
 
-// Put stores a session that was opened. One that is stored, and has another home by now, stays as it
+// Put stores a session that was opened. One that another replica serves by now stays as it
 // is: then it reports false.
 func (all *Sessions) Put(ctx context.Context, one Session) (kept bool, err error) {
-	n, err := run(ctx, all.transact, putSession, one.Hash[:], one.Home, one.Address, one.View, one.Principal, one.Initialize, one.State)
+	n, err := run(ctx, all.transact, putSession, one.Hash[:], one.Replica, one.View, one.Principal, one.Initialize, one.State)
 	return n > 0, failed("put a session", err)
 }
 
-// Find returns a session, and false where there is none.
-func (all *Sessions) Find(ctx context.Context, hash [32]byte) (Session, bool, error) {
-	one := Session{Hash: hash}
-	err := all.readShared(ctx, func(ctx context.Context, db *sql.DB) error {
-		return db.QueryRowContext(ctx, selectSession, hash[:]).Scan(&one.Home, &one.Address, &one.View, &one.Principal, &one.Initialize, &one.State)
+// Take makes replica the one that serves a session of a view and a principal, and notifies the one before. It
+// returns false where there is no such session.
+func (all *Sessions) Take(ctx context.Context, hash [32]byte, view, principal, replica string) (one Session, found bool, err error) {
+	one = Session{Hash: hash, View: view, Principal: principal}
+	err = all.transact(ctx, func(ctx context.Context, tx *txn) error {
+		err := tx.QueryRowContext(ctx, selectSession, hash[:], view, principal).Scan(&one.Replica, &one.Initialize, &one.State)
+		if found = err == nil; errors.Is(err, sql.ErrNoRows) {
+			return nil
+		}
+		if err != nil || one.Replica == replica {
+			return err
+		}
+		if _, err = tx.ExecContext(ctx, takeSession, hash[:], replica); err != nil {
+			return err
+		}
+		return (&Replicas{all.database}).notify(ctx, tx, Topic{Kind: TopicSession, Key: one.Replica}, hex.EncodeToString(hash[:]))
 	})
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return Session{}, false, nil
-	case err != nil:
-		return Session{}, false, fmt.Errorf("store: find a session: %w", err)
-	}
-	return one, true, nil
+	return one, found, failed("take a session over", err)
 }
 
-// Move makes to, at an address, the home of a session whose home was from until now, and
-// reports whether it was.
-func (all *Sessions) Move(ctx context.Context, hash [32]byte, from, to, address string) (moved bool, err error) {
-	n, err := run(ctx, all.transact, moveSession, hash[:], from, to, address)
-	return n > 0, failed("move a session", err)
-}
-
-// Release stores the state of a session that had a home, and gives it none, at once. It reports
-// whether that was its home.
-func (all *Sessions) Release(ctx context.Context, hash [32]byte, home string, state []byte) (released bool, err error) {
-	n, err := run(ctx, all.transact, releaseSession, hash[:], home, state)
-	return n > 0, failed("release a session", err)
-}
-
-// Change stores the states of sessions that have a home, and returns those of them that have
-// another one, or are not stored.
-func (all *Sessions) Change(ctx context.Context, home string, states map[[32]byte][]byte) (lost [][32]byte, err error) {
+// Change stores the states of sessions that a replica serves, and returns those of them that it
+// does not serve, or are not stored.
+func (all *Sessions) Change(ctx context.Context, replica string, states map[[32]byte][]byte) (lost [][32]byte, err error) {
 	hashes, values := make([][]byte, 0, len(states)), make([][]byte, 0, len(states))
 	var wanted [][32]byte
 	for hash, state := range states {
 		wanted = append(wanted, hash)
 		hashes, values = append(hashes, hash[:]), append(values, state)
 	}
-	return all.without(ctx, "change sessions", wanted, changeSessions, home, hashes, values)
+	return all.without(ctx, "change sessions", wanted, changeSessions, replica, hashes, values)
 }
 
-// Keep says that sessions with a home are there still, and returns those of them that have
-// another one, or are not stored.
-func (all *Sessions) Keep(ctx context.Context, home string, kept [][32]byte) (lost [][32]byte, err error) {
-	return all.without(ctx, "keep sessions", kept, keepSessions, home, asBytes(kept))
+// Keep says that sessions which a replica serves are there still, and returns those of them that it
+// does not serve, or are not stored.
+func (all *Sessions) Keep(ctx context.Context, replica string, kept [][32]byte) (lost [][32]byte, err error) {
+	return all.without(ctx, "keep sessions", kept, keepSessions, replica, asBytes(kept))
 }
 
-// Drop removes sessions that have a home.
-func (all *Sessions) Drop(ctx context.Context, home string, dropped [][32]byte) error {
-	_, err := run(ctx, all.transact, dropSessions, home, asBytes(dropped))
+// Drop removes sessions that a replica serves.
+func (all *Sessions) Drop(ctx context.Context, replica string, dropped [][32]byte) error {
+	_, err := run(ctx, all.transact, dropSessions, replica, asBytes(dropped))
 	return failed("drop sessions", err)
 }
 

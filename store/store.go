@@ -70,15 +70,8 @@ type database struct {
 // memory. Either costs one warning in log. The error is not nil only when
 // memory fails as well, which a ctx that is done also causes.
 func Open(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
-	return OpenOr(ctx, at, "", log)
-}
-
-// OpenOr is Open. Where a PostgreSQL database cannot be reached within some 5 s and snapshot is
-// the path of one (see Snapshot), it is read from there until the database answers: Health
-// and every method that writes return a *Away until then.
-func OpenOr(ctx context.Context, at, snapshot string, log *slog.Logger) (*Store, error) {
 	if InPostgres(at) {
-		return openPostgres(ctx, at, snapshot, log, everything)
+		return openPostgres(ctx, at, log, everything)
 	}
 	s, err := openDir(ctx, at, log)
 	if err == nil {
@@ -123,7 +116,7 @@ func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, err
 // OpenExisting is OpenReadOnly, where that there is no store, and that it cannot be read, are errors.
 func OpenExisting(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	if InPostgres(at) {
-		return openPostgres(ctx, at, "", log, reading)
+		return openPostgres(ctx, at, log, reading)
 	}
 	path, err := filepath.Abs(filepath.Join(at, fileName))
 	if err == nil {
@@ -369,22 +362,11 @@ func (d *database) row(ctx context.Context, dest []any, query string, args ...an
 	})
 }
 
-// read runs do with the database, or with the snapshot that is in its place. It may run it
-// twice, the first time without an answer.
+// read runs do with the database. With PostgreSQL it ends when that goes away.
 func (d *database) read(ctx context.Context, do func(context.Context, *sql.DB) error) error {
 	if d.remote == nil {
 		return do(ctx, d.db)
 	}
-	if snapshot := d.remote.snapshot.Load(); snapshot != nil {
-		if err := do(ctx, snapshot); err == nil || d.remote.snapshot.Load() != nil {
-			return err
-		} // it was closed meanwhile: PostgreSQL is there
-	}
-	return d.readShared(ctx, do)
-}
-
-// readShared runs do with PostgreSQL, and ends when that goes away.
-func (d *database) readShared(ctx context.Context, do func(context.Context, *sql.DB) error) error {
 	ctx, cancel, err := d.bounded(ctx)
 	if err != nil {
 		return err

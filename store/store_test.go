@@ -293,7 +293,7 @@ func TestSealedRowsAreReadWhateverTheVersion(t *testing.T) {
 	dir := t.TempDir()
 	read := func(want string) {
 		t.Helper()
-		s, err := store.OpenSealed(t.Context(), dir, "")
+		s, err := store.OpenSealed(t.Context(), dir)
 		Must(t, err)
 		defer s.Close()
 		if want != "" {
@@ -317,7 +317,7 @@ func TestSealedRowsAreReadWhateverTheVersion(t *testing.T) {
 	sqlite.Exec(t, dir, "DROP TABLE vault; PRAGMA user_version = 3")
 	read("")
 	write(t, file(dir), []byte("no database, whatever its name says"))
-	if _, err := store.OpenSealed(t.Context(), dir, ""); err == nil {
+	if _, err := store.OpenSealed(t.Context(), dir); err == nil {
 		t.Error("what is no database has no secrets")
 	}
 }
@@ -442,7 +442,7 @@ func TestPostgresThatCannotBeOpened(t *testing.T) {
 	} {
 		_, writing := store.Open(t.Context(), url, slog.New(slog.DiscardHandler))
 		_, reading := store.OpenReadOnly(t.Context(), url, slog.New(slog.DiscardHandler))
-		_, sealed := store.OpenSealed(t.Context(), url, "") // it is none without secrets
+		_, sealed := store.OpenSealed(t.Context(), url) // it is none without secrets
 		_, examined := store.Examine(t.Context(), url)
 		for name, err := range map[string]error{"writing": writing, "reading": reading, "secrets": sealed, "store check": examined} {
 			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "Gehei") || strings.Contains(err.Error(), "\n") {

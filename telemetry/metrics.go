@@ -7,7 +7,6 @@ import (
 	"strconv"
 	"strings"
 	"sync"
-	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
@@ -36,7 +35,6 @@ type Metrics struct {
 	searches, confident, hybrid, hits *prometheus.CounterVec
 	registrations, holds              *prometheus.CounterVec
 	starts, events                    *prometheus.CounterVec
-	forwards                          *prometheus.HistogramVec
 
 	mu     sync.Mutex // guards what follows; held for look-ups only
 	tools  map[[2]string]struct{}
@@ -93,7 +91,6 @@ func NewMetrics() *Metrics {
 	m.holds = counter("toolfinch_holds_total", "Answers that waited for their client to list its tools again, by whether it did in time.", "relisted")
 	m.starts = counter("toolfinch_server_starts_total", "Processes of servers that were started.", "server")
 	m.events = counter("toolfinch_events_total", "Events that the audit log is for and that are no calls, whether there is one or not.", "event", "outcome")
-	m.forwards = histogram("toolfinch_forward_duration_seconds", "How long requests took that were handed to another replica, until they were answered, by what became of them; without event streams.", wholeBuckets, "outcome")
 	m.registry.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m
 }
@@ -193,11 +190,6 @@ func (m *Metrics) Registered(view string) { m.registrations.WithLabelValues(view
 
 // Started counts the process of a server.
 func (m *Metrics) Started(server string) { m.starts.WithLabelValues(server).Inc() }
-
-// Forwarded counts a request that was handed to another replica.
-func (m *Metrics) Forwarded(outcome string, took time.Duration) {
-	m.forwards.WithLabelValues(outcome).Observe(took.Seconds())
-}
 
 // Event counts an event that is no operation.
 func (m *Metrics) Event(e trust.Event) {

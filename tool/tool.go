@@ -74,9 +74,6 @@ type Call struct {
 	// Depth counts the tools that this call was made by: 0 for a client's own,
 	// 1 for a step of a composite tool or a call of a script, and so on.
 	Depth int
-	// Relayed says that another replica made the call, for a client of its own: tasks pass under the
-	// server's own names, for that replica knows whose they are.
-	Relayed bool
 	// Local says that a command of the owner made the call, no client: what clients
 	// must provision first it need not.
 	Local bool

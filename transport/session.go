@@ -42,10 +42,9 @@ type session struct {
 
 	asking   sync.Mutex // guards what follows; held for assignments only
 	requests map[*request]struct{}
-	entered  int      // messages that are being handled, over streamable HTTP
-	leaving  *leaving // nil: the session stays
-	named    bool     // Homes knows the session
-	adopted  bool     // another process had it; set before others see the session
+	stored   bool // Sessions hears of its end
+
+	takenOver bool // another process had it; set before others see the session
 }
 
 // request is one that is being answered.

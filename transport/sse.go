@@ -8,23 +8,22 @@ import (
 	"sync"
 )
 
-// PipedPrefix begins the ID of a session over HTTP+SSE. What follows is as of Homes.
-const PipedPrefix = "sse-"
+// pipedPrefix begins the ID of a session over HTTP+SSE.
+const pipedPrefix = "sse-"
 
 // SSE serves the transport of protocol version 2024-11-05.
 type SSE struct {
 	host     Host
 	clients  *Clients
 	endpoint string
-	homes    Homes // nil: sessions live here
 	log      *slog.Logger
 	open     sync.Map // session ID -> *pipe
 }
 
 // NewSSE serves clients of host. endpoint is the path under which Messages is
-// mounted, homes as of NewStreamable. A session lives where its stream does, and ends with it.
-func NewSSE(host Host, clients *Clients, endpoint string, homes Homes, log *slog.Logger) *SSE {
-	return &SSE{host: host, clients: clients, endpoint: endpoint, homes: homes, log: log}
+// mounted. A session lives where its stream does, and ends with it.
+func NewSSE(host Host, clients *Clients, endpoint string, log *slog.Logger) *SSE {
+	return &SSE{host: host, clients: clients, endpoint: endpoint, log: log}
 }
 
 // Events opens a session and its stream.
@@ -40,13 +39,7 @@ func (s *SSE) Events(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer end()
-	id := ""
-	if s.homes == nil {
-		id = rand.Text()
-	} else {
-		id = s.homes.Name(r.Context())
-	}
-	session, err := s.clients.open(r.Context(), r.Context(), s.host, s.log, PipedPrefix+id, true, nil)
+	session, err := s.clients.open(r.Context(), r.Context(), s.host, s.log, pipedPrefix+rand.Text(), true, nil)
 	if err != nil {
 		Unavailable(w, err, retryAfter)
 		return
@@ -81,17 +74,12 @@ func (s *SSE) event(session *session, out *answer, name string, data []byte) err
 func (s *SSE) Messages(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("sessionId")
 	found, ok := s.open.Load(id)
-	here := ok && found.(*pipe).isOf(r.Context()) // what is another's is not there
-	if !here && s.homes == nil {
+	if !ok || !found.(*pipe).isOf(r.Context()) { // what is another's is not there
 		http.Error(w, "unknown session", http.StatusNotFound)
 		return
 	}
 	message, ok := s.clients.read(w, r)
 	if !ok {
-		return
-	}
-	if !here {
-		s.homes.Elsewhere(w, r, id, message, nil)
 		return
 	}
 	w.WriteHeader(http.StatusAccepted)

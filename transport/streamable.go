@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
+	"golang.org/x/sync/singleflight"
 
 	"toolfinch/rawjson"
 	"toolfinch/trust"
@@ -24,21 +25,21 @@ import (
 
 // Streamable serves the streamable HTTP transport, of both protocol eras.
 type Streamable struct {
-	host    Host
-	clients *Clients
-	homes   Homes // nil: sessions live here
-	log     *slog.Logger
-	life    context.Context // of requests of 2026-07-28
-	cut     context.CancelFunc
+	host     Host
+	clients  *Clients
+	sessions Sessions // nil: none are stored
+	taking   singleflight.Group
+	log      *slog.Logger
+	life     context.Context // of requests of 2026-07-28
+	cut      context.CancelFunc
 
-	mu        sync.Mutex // guards what follows; held for look-ups only
-	sessions  map[string]*session
-	releasing bool // no session is taken any more
+	mu   sync.Mutex // guards byID; held for look-ups only
+	byID map[string]*session
 }
 
-// NewStreamable serves clients of host. homes is nil where no other process serves them.
-func NewStreamable(host Host, clients *Clients, homes Homes, log *slog.Logger) *Streamable {
-	s := &Streamable{host: host, clients: clients, homes: homes, log: log, sessions: map[string]*session{}}
+// NewStreamable serves clients of host. sessions is nil where no other process serves them.
+func NewStreamable(host Host, clients *Clients, sessions Sessions, log *slog.Logger) *Streamable {
+	s := &Streamable{host: host, clients: clients, sessions: sessions, log: log, byID: map[string]*session{}}
 	s.life, s.cut = context.WithCancel(context.Background())
 	return s
 }
@@ -56,11 +57,10 @@ func (s *Streamable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Allow", http.MethodPost)
 		http.Error(w, "protocol version "+version+" has POST only: listen with subscriptions/listen", http.StatusMethodNotAllowed)
 	default:
-		session := s.enter(w, r, nil, true, s)
+		session := s.enter(w, r)
 		if session == nil {
 			return
 		}
-		session.depart() // neither is a message that is waited for
 		if r.Method == http.MethodDelete {
 			session.close()
 			return
@@ -70,10 +70,8 @@ func (s *Streamable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter returns the session that a legacy request names, which stays until rest and depart;
-// nil where the request was answered, or its client is gone. sent is its body; asks says that
-// an answer is waited for. here serves it once the session is adopted.
-func (s *Streamable) enter(w http.ResponseWriter, r *http.Request, sent []byte, asks bool, here http.Handler) *session {
+// enter returns the session that a legacy request names, which stays until rest; nil where the request was answered.
+func (s *Streamable) enter(w http.ResponseWriter, r *http.Request) *session {
 	if version := r.Header.Get(mcp.HeaderProtocolVersion); version != "" && !mcp.IsValidProtocolVersion(version) {
 		http.Error(w, fmt.Sprintf("unsupported protocol version %.32q", version), http.StatusBadRequest)
 		return nil
@@ -83,44 +81,26 @@ func (s *Streamable) enter(w http.ResponseWriter, r *http.Request, sent []byte, 
 		http.Error(w, "the "+mcp.HeaderSessionID+" header is missing: send initialize first", http.StatusBadRequest)
 		return nil
 	}
-	for {
-		s.mu.Lock()
-		session := s.sessions[id]
-		s.mu.Unlock()
-		if session == nil || !session.isOf(r.Context()) { // what is another's is not there
-			break
+	session := s.find(id)
+	if session == nil {
+		if err := s.Take(r.Context(), id); err != nil {
+			missing(w, err)
+			return nil
 		}
-		if gone := session.arrive(asks); gone != nil {
-			select {
-			case <-gone:
-				continue
-			case <-r.Context().Done():
-				return nil
-			}
-		}
-		if s.clients.use(session) {
-			return session
-		}
-		session.depart()
-		break
+		session = s.find(id)
 	}
-	if s.homes == nil {
-		Unknown(w)
-	} else {
-		s.homes.Elsewhere(w, r, id, sent, here)
+	if session == nil || !session.isOf(r.Context()) || !s.clients.use(session) { // what is another's is not there
+		missing(w, ErrNoSession)
+		return nil
 	}
-	return nil
+	return session
 }
 
-// isElsewhere reports whether a request names a session that only another process may have.
-func (s *Streamable) isElsewhere(r *http.Request) bool {
-	id := r.Header.Get(mcp.HeaderSessionID)
-	if s.homes == nil || id == "" || mcp.IsModernProtocol(r.Header.Get(mcp.HeaderProtocolVersion)) {
-		return false
-	}
+// find returns a session that is here, or nil.
+func (s *Streamable) find(id string) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.sessions[id] == nil
+	return s.byID[id]
 }
 
 // open makes a session, which is not found before add.
@@ -128,27 +108,23 @@ func (s *Streamable) open(ctx context.Context, id string) (*session, error) {
 	var opened *session
 	opened, err := s.clients.open(context.Background(), ctx, s.host, s.log, id, false, func() {
 		s.mu.Lock()
-		delete(s.sessions, id)
+		delete(s.byID, id)
 		s.mu.Unlock()
 		opened.asking.Lock()
-		named := opened.named
+		stored := opened.stored
 		opened.asking.Unlock()
-		if named {
-			s.homes.Ended(id)
+		if stored {
+			s.sessions.Ended(id)
 		}
 	})
 	return opened, err
 }
 
-// add has a session found. It reports false where no session is taken any more.
-func (s *Streamable) add(session *session) bool {
+// add has a session found.
+func (s *Streamable) add(session *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.releasing {
-		return false
-	}
-	s.sessions[session.id] = session
-	return true
+	s.byID[session.id] = session
 }
 
 // primedSince is the first revision whose clients take events without a message.
@@ -191,10 +167,6 @@ func (s *Streamable) post(w http.ResponseWriter, r *http.Request) {
 	if !ok {
 		return
 	}
-	if s.isElsewhere(r) {
-		s.homes.Elsewhere(w, r, r.Header.Get(mcp.HeaderSessionID), sent, s) // where it is looked at
-		return
-	}
 	messages, refusals, batch := wire.ParseMessages(sent)
 	out := newAnswer(w)
 	defer out.end()
@@ -209,21 +181,15 @@ func (s *Streamable) post(w http.ResponseWriter, r *http.Request) {
 		refusal := wire.Refusal{Code: mcp.INVALID_REQUEST, Reason: "this protocol version has no JSON-RPC batches: send one message at a time"}
 		_ = out.last(refusal.Answer(), http.StatusBadRequest)
 	case modern:
-		if s.homes != nil {
-			if state, parked := wire.ParkedState(messages[0].Params); parked && s.homes.Continue(w, r, state, sent) {
-				return
-			}
-		}
 		s.modern(out, r, messages[0])
 	case !batch && messages[0].IsRequest() && messages[0].Method == string(mcp.MethodInitialize):
 		s.initialize(out, w, r, messages[0])
 	default:
 		asks := batch || messages[0].IsRequest()
-		session := s.enter(w, r, sent, asks, s)
+		session := s.enter(w, r)
 		if session == nil {
 			return
 		}
-		defer session.depart()
 		defer s.clients.rest(session, asks)
 		s.legacy(out, r, session, messages, refusals, batch)
 	}
@@ -235,19 +201,7 @@ func (s *Streamable) initialize(out *answer, w http.ResponseWriter, r *http.Requ
 		_ = out.last(refused(m, err), http.StatusRequestEntityTooLarge)
 		return
 	}
-	s.mu.Lock()
-	releasing := s.releasing
-	s.mu.Unlock()
-	if releasing {
-		s.homes.Elsewhere(w, r, "", m.Raw, s)
-		return
-	}
-	id := ""
-	if s.homes == nil {
-		id = rand.Text()
-	} else {
-		id = s.homes.Name(r.Context())
-	}
+	id := rand.Text()
 	session, err := s.open(r.Context(), id)
 	if err != nil {
 		_ = out.last(refused(m, err), fullStatus(err))
@@ -261,17 +215,11 @@ func (s *Streamable) initialize(out *answer, w http.ResponseWriter, r *http.Requ
 		_ = out.last(message, 0)
 		return
 	}
-	if s.homes != nil {
-		s.homes.Opened(r.Context(), id, m.Raw)
-		session.asking.Lock()
-		session.named = true
-		session.asking.Unlock()
+	if s.sessions != nil {
+		s.sessions.Opened(r.Context(), id, m.Raw)
+		session.store(true)
 	}
-	if !s.add(session) {
-		session.close()
-		s.homes.Elsewhere(w, r, "", m.Raw, s)
-		return
-	}
+	s.add(session)
 	w.Header().Set(mcp.HeaderSessionID, id)
 	s.clients.rest(session, false)
 	_ = out.last(message, 0)
@@ -284,8 +232,8 @@ func (s *Streamable) legacy(out *answer, r *http.Request, session *session, mess
 		_ = out.last(session.noBatch().Answer(), http.StatusBadRequest)
 		return
 	case !batch && !messages[0].IsRequest():
-		// What an adopted session was asked elsewhere has nobody any more who waits for the answer.
-		if !session.take(messages[0]) && !session.adopted {
+		// What the client was asked by the process that had the session before, nobody waits for.
+		if !session.take(messages[0]) && !session.takenOver {
 			refusal := wire.Refusal{Code: mcp.INVALID_REQUEST, Reason: "this session was sent no request with this ID"}
 			_ = out.last(refusal.Answer(), http.StatusBadRequest)
 			return
@@ -548,9 +496,10 @@ func (s *Streamable) Cut() {
 	}
 }
 
-// Close ends all sessions. Requests that are being answered go on.
+// Close ends all sessions here; what is stored of them stays. Requests that are being answered go on.
 func (s *Streamable) Close() {
 	for _, session := range s.all() {
+		session.store(false)
 		session.close()
 	}
 }
@@ -558,5 +507,5 @@ func (s *Streamable) Close() {
 func (s *Streamable) all() []*session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return slices.Collect(maps.Values(s.sessions))
+	return slices.Collect(maps.Values(s.byID))
 }

@@ -105,7 +105,7 @@ func newHouse(t testing.TB, limits transport.Limits) *house {
 	log := slog.New(slog.DiscardHandler)
 	h.live = register.New(register.Options{Version: "1"}, func(trust.Party) *register.Served { return served }, log)
 	h.http = transport.NewStreamable(h.live, h.clients, nil, log)
-	sse := transport.NewSSE(h.live, h.clients, "/message", nil, log)
+	sse := transport.NewSSE(h.live, h.clients, "/message", log)
 	mux := http.NewServeMux()
 	mux.Handle("/mcp", h.http)
 	mux.HandleFunc("/sse", sse.Events)

@@ -24,9 +24,8 @@ import (
 type connection struct {
 	*conn.Conn
 	server *server
-	main   bool   // notifications of changed lists count
-	login  bool   // there was a login when it was made, or by then
-	at     string // where the server runs: the URL of an Elsewhere, "" for here
+	main   bool // notifications of changed lists count
+	login  bool // there was a login when it was made, or by then
 	log    *slog.Logger
 
 	calls     calls
@@ -53,8 +52,8 @@ func newConnection(l *connector, link *conn.Conn) *connection {
 	return c
 }
 
-// dialAt makes a connection to the server where at says, nil for here.
-func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, error) {
+// dial makes a connection. ctx bounds the dialling alone.
+func dial(ctx context.Context, l *connector) (*connection, error) {
 	s := l.server.settings
 	era, _ := l.server.health.met()
 	var around func(http.RoundTripper) http.RoundTripper
@@ -66,22 +65,14 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 		before = l.server.process.Load()
 	}
 	had := l.hasLogin(ctx)
-	legacy := l.legacy || s.Protocol == ProtocolLegacy
-	if at != nil {
-		s.Command, s.URL, s.Transport, around = "", at.URL, TransportHTTP, at.Around
-		legacy = l.speaksLegacy(era)
-	}
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
 		Name: s.Name, Traces: l.server.traces,
-		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, Program: l.server.program, URL: s.URL, Headers: s.Headers, Around: around, Replica: at != nil, Transport: s.Transport,
-		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: legacy,
+		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, Program: l.server.program, URL: s.URL, Headers: s.Headers, Around: around, Transport: s.Transport,
+		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: l.legacy || s.Protocol == ProtocolLegacy,
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil, Before: before,
 	}, func(link *conn.Conn) conn.Handler {
 		c = newConnection(l, link)
-		if at != nil {
-			c.at = at.URL
-		}
 		return c
 	})
 	if err != nil {
@@ -91,30 +82,20 @@ func dialAt(ctx context.Context, l *connector, at *Elsewhere) (*connection, erro
 	return c, nil
 }
 
-// speaksLegacy reports whether a connection to the replica that runs a server of an era is of the legacy one. A
-// replica speaks both: over the server's own, calls go on as if it were here.
-func (l *connector) speaksLegacy(era Era) bool {
-	return l.legacy || l.server.settings.Protocol == ProtocolLegacy || era != EraModern
-}
-
 // hasLogin reports whether there is a login that connections are made with.
 func (l *connector) hasLogin(ctx context.Context) bool {
 	return l.server.login != nil && l.server.login.Has(ctx, l.principal)
 }
 
 // finishWithin is how long calls over what was removed or replaced may take to end
-// before their connections are closed. Those over another replica have longer: it may be about to
-// end, and lets its calls end within cluster.drain.
-const finishWithin, finishAway = 10 * time.Second, time.Minute
+// before their connections are closed.
+const finishWithin = 10 * time.Second
 
 // finish ends the connection once no call is in flight over it, or after
-// finishWithin or finishAway, or with the server.
+// finishWithin, or with the server.
 func (c *connection) finish(why error) {
 	c.Retire()
 	within := leeway.Of(finishWithin)
-	if c.at != "" {
-		within = finishAway
-	}
 	patience := time.NewTimer(within)
 	defer patience.Stop()
 	for waiting := true; waiting; {

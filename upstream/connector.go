@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"sync"
-	"sync/atomic"
 )
 
 // connector keeps one connection of a server: it is made when it is needed, and
@@ -34,7 +33,6 @@ type dialing struct {
 	done   chan struct{}
 	conn   *connection
 	err    error
-	to     atomic.Pointer[string] // where it dials now, as of connection.at; nil while it finds out where, or waits
 }
 
 func newDialing(life context.Context) *dialing {
@@ -102,7 +100,7 @@ func (l *connector) dial(d *dialing) {
 		err = fmt.Errorf("the configuration cannot be used: %s", s.settings.Fault)
 	}
 	if err == nil {
-		c, err = dial(ctx, l, d)
+		c, err = dial(ctx, l)
 	}
 	l.mu.Lock()
 	current, gone := l.dialing == d, l.closed
@@ -134,18 +132,6 @@ func (l *connector) current() *connection {
 		return nil
 	}
 	return l.now
-}
-
-// reaches reports whether there is a connection to where the server runs, as of connection.at, or an attempt
-// to make one that does not go elsewhere.
-func (l *connector) reaches(at string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.dialing != nil {
-		to := l.dialing.to.Load()
-		return to == nil || *to == at
-	}
-	return l.now != nil && l.now.Service.Err() == nil && l.now.at == at
 }
 
 // isLast reports whether no connection has taken the place of c.

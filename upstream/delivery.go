@@ -15,9 +15,8 @@ import (
 // delivery is one request of a call on its way to a server and back.
 type delivery struct {
 	request
-	server  *server
-	call    *call
-	relayed bool // the last answer came over another replica
+	server *server
+	call   *call
 }
 
 // errGaveWay is why calls end that keep others from the server.
@@ -56,7 +55,6 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 		c, result, err := d.attempt()
 		if err == nil {
 			s.health.exchanged(nil)
-			d.relayed = c.at != ""
 			return result, c.Era, nil
 		}
 		if needed, ok := errors.AsType[*login.Needed](err); ok {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
-	"toolfinch/internal/pipes"
 )
 
 // office says who lists servers, and may change its mind.
@@ -79,21 +78,6 @@ func TestAFollowerCallsAndDoesNotList(t *testing.T) {
 			t.Error("it was connected again")
 		}
 		stop()
-	}
-}
-
-// What clients of another replica want to see of one server changes nothing for the others.
-func TestLogLevelsOfOtherReplicas(t *testing.T) {
-	t.Parallel()
-	p := newPool(t, Settings{Name: "a", URL: pipes.Nowhere}, Settings{Name: "b", URL: "http://none.pipe"})
-	p.SetLogLevel("warning")
-	for _, step := range []struct{ elsewhere, a string }{{"debug", "debug"}, {"error", "warning"}} {
-		p.SetLogLevelElsewhere("a", step.elsewhere)
-		for server, want := range map[string]string{"a": step.a, "b": "warning"} {
-			if got := p.now.Load().byName[server].levels.wanted(); got != want {
-				t.Errorf("after %s elsewhere, %s is asked for %s, want %s", step.elsewhere, server, got, want)
-			}
-		}
 	}
 }
 

@@ -95,10 +95,7 @@ func (h *health) met() (era Era, connected bool) {
 func (h *health) dialled(c *connection, err error) {
 	if err == nil {
 		h.mu.Lock()
-		h.status.Transport = string(c.Transport)
-		if c.at == "" { // else it is that of a replica
-			h.status.Era = c.Era
-		}
+		h.status.Era, h.status.Transport = c.Era, string(c.Transport)
 		if h.connected {
 			h.status.Restarts++
 			h.status.Since = time.Now()
@@ -107,13 +104,6 @@ func (h *health) dialled(c *connection, err error) {
 		h.mu.Unlock()
 	}
 	h.exchanged(err)
-}
-
-// learned notes the era of a server that runs elsewhere.
-func (h *health) learned(era Era) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.status.Era = era
 }
 
 // exchanged notes how the last exchange went. A server whose tools cannot be listed

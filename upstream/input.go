@@ -63,7 +63,7 @@ func (d *delivery) untilAnswered() (tool.Result, error) {
 		}
 		switch {
 		case era == EraModern && becameTask(result):
-			return d.server.taskMade(result, d.call.Call), nil
+			return d.server.taskMade(result, d.call.Principal), nil
 		case era != EraModern || !inputRequired(result):
 			return tool.Result(result), nil
 		}
@@ -77,9 +77,6 @@ func (d *delivery) untilAnswered() (tool.Result, error) {
 		case client.Modern:
 			for _, one := range need.Requests {
 				d.server.questions.opened.add(one.Params, client.Key)
-			}
-			if d.relayed {
-				return tool.Result(result), nil // the replica that runs the server has sealed it
 			}
 			return d.withState(result, state{State: need.State})
 		case n == maxRepeats:
@@ -185,12 +182,11 @@ func (s *server) resume(ctx context.Context, r *request, call *tool.Call) error 
 	if sealed == nil {
 		return nil
 	}
-	text := rawjson.Text(sealed)
-	st, ok := s.sealer.open(text, r.def.ID)
+	st, ok := s.sealer.open(rawjson.Text(sealed), r.def.ID)
 	if !ok {
 		return &tool.RPCError{Code: tool.CodeInvalidParams, Message: "requestState is not one of this " + r.def.ID.Kind.String()}
 	}
-	r.state, r.sealed = st.State, &text
+	r.state = st.State
 	if st.Login != nil && s.login != nil {
 		s.afterLogin(ctx, r, call, *st.Login)
 	}
@@ -267,7 +263,7 @@ func urlRequests(elicitations json.RawMessage) json.RawMessage {
 
 // sealer makes the requestState of servers opaque to clients and impossible to make
 // up, or to use for anything but what it was given for.
-type sealer struct{ keys []cipher.AEAD } // the first seals, all open
+type sealer struct{ aead cipher.AEAD }
 
 // state is what a sealed requestState says.
 type state struct {
@@ -285,24 +281,20 @@ type askedLogin struct {
 	ID   string `json:"i"` // of the login
 }
 
-func newSealer(keys [][32]byte) *sealer {
-	s := &sealer{}
-	for _, key := range keys {
-		block, err := aes.NewCipher(key[:])
-		if err != nil {
-			panic(err) // the key has a length that AES knows
-		}
-		aead, err := cipher.NewGCMWithRandomNonce(block)
-		if err != nil {
-			panic(err) // of AES: never fails
-		}
-		s.keys = append(s.keys, aead)
+func newSealer(key [32]byte) *sealer {
+	block, err := aes.NewCipher(key[:])
+	if err != nil {
+		panic(err) // the key has a length that AES knows
 	}
-	return s
+	aead, err := cipher.NewGCMWithRandomNonce(block)
+	if err != nil {
+		panic(err) // of AES: never fails
+	}
+	return &sealer{aead}
 }
 
 func (s *sealer) seal(st state) string {
-	return base64.RawURLEncoding.EncodeToString(s.keys[0].Seal(nil, nil, rawjson.Of(st), nil))
+	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, rawjson.Of(st), nil))
 }
 
 // open returns what seal was given, for this definition and no other.
@@ -311,10 +303,9 @@ func (s *sealer) open(sealed string, id tool.ID) (st state, ok bool) {
 	if err != nil {
 		return st, false
 	}
-	for _, key := range s.keys {
-		if text, err := key.Open(nil, nil, raw, nil); err == nil && json.Unmarshal(text, &st) == nil {
-			return st, st.Server == id.Server && st.Kind == id.Kind && st.Name == id.Name
-		}
+	text, err := s.aead.Open(nil, nil, raw, nil)
+	if err != nil || json.Unmarshal(text, &st) != nil {
+		return st, false
 	}
-	return st, false
+	return st, st.Server == id.Server && st.Kind == id.Kind && st.Name == id.Name
 }

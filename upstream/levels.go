@@ -32,23 +32,19 @@ func requestLevel(call *tool.Call) string {
 
 // levels are the levels of log messages that clients want of a server.
 type levels struct {
-	mu        sync.Mutex // guards what follows; never held over I/O
-	legacy    string     // what legacy clients want
-	elsewhere string     // what those of other replicas want
-	raised    string     // what a 2026-07-28 client has wanted
+	mu     sync.Mutex // guards what follows; never held over I/O
+	legacy string     // what legacy clients want
+	raised string     // what a 2026-07-28 client has wanted
 }
 
 // wanted is the most verbose level that anybody asked for, "" for none.
 func (l *levels) wanted() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	most := l.legacy
-	for _, level := range []string{l.elsewhere, l.raised} {
-		if moreVerbose(level, most) {
-			most = level
-		}
+	if moreVerbose(l.raised, l.legacy) {
+		return l.raised
 	}
-	return most
+	return l.legacy
 }
 
 // set says what legacy clients want.
@@ -56,13 +52,6 @@ func (l *levels) set(level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.legacy = level
-}
-
-// setElsewhere says what legacy clients of other replicas want.
-func (l *levels) setElsewhere(level string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	l.elsewhere = level
 }
 
 // raise says what a 2026-07-28 client wants. It is never taken back: others see by

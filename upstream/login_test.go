@@ -40,7 +40,7 @@ func newGuarded(t *testing.T, modern bool, s login.Settings, events Events) *gua
 		logins := login.New(login.Options{Vault: vault})
 		t.Cleanup(logins.Close)
 		g.logins = logins
-		return newPoolOf(t, Options{Logins: logins, Events: events, Keys: [][32]byte{{1}}}, Settings{Name: "notes", URL: g.rs.At(), Login: s})
+		return newPoolOf(t, Options{Logins: logins, Events: events, Key: [32]byte{1}}, Settings{Name: "notes", URL: g.rs.At(), Login: s})
 	}
 	g.pool = g.beside(g.vault)
 	return g

@@ -445,7 +445,7 @@ func TestAModernClientAnswersByCallingAgain(t *testing.T) {
 
 	damaged := append([]byte(nil), sealed...)
 	damaged[len(damaged)/2] ^= 1
-	elsewhere := newSealer([][32]byte{{1}}).seal(state{Server: "s", Name: "ask"})
+	elsewhere := newSealer([32]byte{1}).seal(state{Server: "s", Name: "ask"})
 	for name, test := range map[string]struct {
 		state json.RawMessage
 		def   *tool.Def

@@ -119,8 +119,7 @@ type Pool struct {
 	now      atomic.Pointer[members] // replaced under mu, read without
 	work     sync.WaitGroup          // whoever closes servers that have left
 	leads    Leads
-	places   func(ctx context.Context, server string) (*Elsewhere, error) // nil: all are here
-	programs func(Settings) conn.Program                                  // nil: all are commands
+	programs func(Settings) conn.Program // nil: all are commands
 
 	mu      sync.Mutex // guards what follows, and the replacing of now; never held over I/O
 	leaving []*server  // removed or replaced, not closed yet
@@ -137,11 +136,7 @@ type Options struct {
 	Logins  *login.Logins     // default: no server is logged in to
 	Traces  *telemetry.Traces // default: requests have no spans
 	Leads   Leads             // default: this process lists every server
-	Keys    [][32]byte        // of what clients carry from one call to the next: the first seals, all open; default: one that lives as long as the pool
-	// Elsewhere says where another process runs a server of PlacementOne; nil where this
-	// one does. It may wait until that is known; the error is why it is not. Default: this
-	// process runs all.
-	Elsewhere func(ctx context.Context, server string) (*Elsewhere, error)
+	Key     [32]byte          // of what clients carry from one call to the next; default: a random one that lives as long as the pool
 	// Programs returns what runs in the place of the command of a server; nil where the command does.
 	// Default: all are commands.
 	Programs func(Settings) conn.Program
@@ -160,15 +155,14 @@ func NewPool(settings []Settings, o Options) *Pool {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	if len(o.Keys) == 0 {
-		o.Keys = make([][32]byte, 1)
-		_, _ = rand.Read(o.Keys[0][:]) // never fails
+	if o.Key == [32]byte{} {
+		_, _ = rand.Read(o.Key[:]) // never fails
 	}
 	if o.Leads == nil {
 		o.Leads = alone
 	}
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(o.Keys), tasks: newTasks(o.Keys), logins: o.Logins, traces: o.Traces, leads: o.Leads, places: o.Elsewhere, programs: o.Programs, log: o.Log, life: life, end: end}
+	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(o.Key), tasks: newTasks(o.Key), logins: o.Logins, traces: o.Traces, leads: o.Leads, programs: o.Programs, log: o.Log, life: life, end: end}
 	p.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privates)
 	p.now.Store(&members{})
 	p.Update(settings, o.Known)
@@ -229,9 +223,9 @@ func (p *Pool) Refresh(ctx context.Context, name string) Change {
 	return s.mask.change(s.refresh(ctx))
 }
 
-// Follow takes in what another process has learned of a server: its era, how many tools it has,
+// Follow takes in what another process has learned of a server: how many tools it has,
 // how many definitions are left out or mended, and whether it asks clients something.
-func (p *Pool) Follow(name string, era Era, tools int, faults Faults, interactive bool) {
+func (p *Pool) Follow(name string, tools int, faults Faults, interactive bool) {
 	s := p.now.Load().byName[name]
 	if s == nil {
 		return
@@ -239,14 +233,6 @@ func (p *Pool) Follow(name string, era Era, tools int, faults Faults, interactiv
 	s.health.listed(tools, faults)
 	if interactive {
 		s.questions.learn()
-	}
-	if era != "" && s.places != nil && s.settings.Placement == PlacementOne {
-		if c := s.main.current(); c == nil || c.at != "" {
-			s.health.learned(era)
-		}
-		s.retire(func(l *connector, c *connection) bool {
-			return c.at != "" && (c.Era == EraLegacy) != l.speaksLegacy(era)
-		})
 	}
 }
 
@@ -265,7 +251,7 @@ func (p *Pool) Relist(name string) {
 // Reconnect connects to a server anew, without the delay that earlier failures have
 // earned, and lists what it has now. The new connection is made first; the ones
 // before it, those of single clients too, are closed when the calls over them have
-// ended, after 10 s at most, or a minute over another replica. Where no second connection comes up, they are closed
+// ended, after 10 s at most. Where no second connection comes up, they are closed
 // first. What is being dialled is given up; who waits for it gets the new connection.
 //
 // It takes no longer than twice ConnectTimeout, CallTimeout, that wait and some
@@ -282,20 +268,6 @@ func (p *Pool) Reconnect(ctx context.Context, name string) Change {
 		return p.Refresh(ctx, name) // what took its place is new as it is
 	}
 	return s.mask.change(change)
-}
-
-// Reach is Reconnect unless the server is connected where it runs, or about to be: at the URL of an
-// Elsewhere, or "" for here.
-func (p *Pool) Reach(ctx context.Context, name, url string) {
-	s := p.now.Load().byName[name]
-	if s == nil {
-		return
-	}
-	if !s.main.reaches(url) {
-		p.Reconnect(ctx, name)
-		return
-	}
-	s.retire(func(_ *connector, c *connection) bool { return c.at != url })
 }
 
 // Call calls a tool, gets a prompt or reads a resource, by the kind of def,
@@ -378,18 +350,6 @@ func (p *Pool) SetLogLevel(level string) {
 		s.levels.set(level)
 		s.tellLevel(&told)
 	}
-	told.Wait()
-}
-
-// SetLogLevelElsewhere is SetLogLevel for what legacy clients at other replicas want of one upstream.
-func (p *Pool) SetLogLevelElsewhere(name, level string) {
-	s := p.now.Load().byName[name]
-	if s == nil {
-		return
-	}
-	var told sync.WaitGroup
-	s.levels.setElsewhere(level)
-	s.tellLevel(&told)
 	told.Wait()
 }
 

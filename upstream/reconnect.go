@@ -138,12 +138,12 @@ func (r *reconnects) run(one *reconnect, old *connection) {
 // replaceBeside puts a new connection in the place of old, which end closes. It
 // reports false when no second connection came up.
 func (r *reconnects) replaceBeside(old *connection) (end func(closing *sync.WaitGroup), replaced bool) {
-	if old == nil || old.Dead() || r.places != nil { // of a server with one process there is no second one
+	if old == nil || old.Dead() {
 		return nil, false
 	}
 	ctx, cancel := context.WithTimeoutCause(r.life, r.settings.ConnectTimeout, ErrTimeout)
 	defer cancel()
-	c, err := dialAt(ctx, r.main, nil)
+	c, err := dial(ctx, r.main)
 	if err != nil {
 		r.log.Debug("no second connection came up beside the one that is to be replaced", "error", conn.Plain(err))
 		return nil, false

@@ -29,7 +29,6 @@ type request struct {
 	// Of a call that the server wants more input for.
 	responses json.RawMessage // inputResponses; nil for none
 	state     *string         // requestState, the server's own; nil for none
-	sealed    *string         // requestState as the client has it, which another replica opens; nil for none
 }
 
 // newRequest is the request that gets, reads or calls what def defines.
@@ -94,12 +93,8 @@ func (c *connection) params(r request, call *tool.Call, id int64) json.RawMessag
 	if r.responses != nil {
 		out.Add("inputResponses", r.responses)
 	}
-	state := r.state
-	if c.at != "" && r.sealed != nil {
-		state = r.sealed
-	}
-	if state != nil {
-		out.AddText("requestState", *state)
+	if r.state != nil {
+		out.AddText("requestState", *r.state)
 	}
 	return out.JSON()
 }

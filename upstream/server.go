@@ -27,11 +27,10 @@ type server struct {
 	sealer   *sealer
 	tasks    *tasks
 	leads    Leads
-	program  conn.Program                                                 // nil: the command of the settings
-	places   func(ctx context.Context, server string) (*Elsewhere, error) // nil: it runs here
-	private  *limit.Limit                                                 // connections of clients that are asked
-	dropped  atomic.Int64                                                 // notifications that clients did not get
-	process  atomic.Pointer[conn.Process]                                 // the last one of the main connection; nil for none
+	program  conn.Program                 // nil: the command of the settings
+	private  *limit.Limit                 // connections of clients that are asked
+	dropped  atomic.Int64                 // notifications that clients did not get
+	process  atomic.Pointer[conn.Process] // the last one of the main connection; nil for none
 
 	login         *login.Server // nil where there is none
 	uses          uses
@@ -74,9 +73,6 @@ func newServer(p *Pool, settings Settings, known Known) *server {
 	}
 	if p.programs != nil {
 		s.program = p.programs(settings)
-	}
-	if settings.Placement == PlacementOne {
-		s.places = p.places
 	}
 	s.login = p.loginTo(settings)
 	hidden.login = s.login
@@ -190,7 +186,7 @@ func (s *server) inherit(old *server) {
 		s.subscriptions.uris[uri] = true
 	}
 	old.levels.mu.Lock()
-	s.levels.raised, s.levels.elsewhere = old.levels.raised, old.levels.elsewhere
+	s.levels.raised = old.levels.raised
 	old.levels.mu.Unlock()
 	s.questions.opened = old.questions.opened
 }

@@ -32,7 +32,6 @@ type Settings struct {
 	Validate         bool              // check arguments against the tool's schema first; default true
 	AskTimeout       time.Duration     // how long the client may take to answer what the server asks; default 10m
 	Isolate          Isolation         // default IsolateAuto
-	Placement        Placement         // stdio: default PlacementEvery
 	Prefix           *string           // what exposed names begin with; nil for the server's name and "_"
 	// Fault is why the server cannot be used as it is configured; "" for nothing. It is
 	// never connected then, and the reason is that of its health.
@@ -52,16 +51,6 @@ const (
 	IsolateAuto   Isolation = "auto"
 	IsolateAlways Isolation = "always"
 	IsolateNever  Isolation = "never"
-)
-
-// Placement says which of several replicas run the process of a server.
-type Placement string
-
-// PlacementEvery is a process in each replica. PlacementOne is one in all, of the leader
-// of the server, which the others reach over that: for servers that keep state.
-const (
-	PlacementEvery Placement = "every"
-	PlacementOne   Placement = "one"
 )
 
 // Transport is the way to a server.
@@ -125,9 +114,6 @@ func (s Settings) complete() Settings {
 	}
 	if s.Isolate == "" {
 		s.Isolate = IsolateAuto
-	}
-	if s.Placement == "" {
-		s.Placement = PlacementEvery
 	}
 	s.Args, s.Secrets, s.Env, s.Headers = slices.Clone(s.Args), slices.Clone(s.Secrets), maps.Clone(s.Env), maps.Clone(s.Headers)
 	return s

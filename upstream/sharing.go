@@ -3,7 +3,6 @@ package upstream
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"sync"
 	"time"
@@ -111,7 +110,7 @@ func (h *sharing) take(ctx context.Context, of *call) (*use, error) {
 			return &use{c, alone, func(bool) { h.release(one) }}, nil
 		}
 		h.release(one)
-		if !beside || ctx.Err() != nil || errors.Is(err, errUnplaced) || !h.withoutHandshake(one, err) {
+		if !beside || ctx.Err() != nil || !h.withoutHandshake(one, err) {
 			return nil, err
 		}
 	}

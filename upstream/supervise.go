@@ -101,7 +101,6 @@ func (s *supervisor) keepListed(ctx context.Context, c *connection, changes chan
 	listed := false       // by this process, over c
 	for goOn := true; goOn; {
 		leads, turned := s.leads(s.settings.Name)
-		leads = leads && c.at == "" // over another replica there is nothing but what that says
 		if leads && !listed {
 			kinds = tool.Kinds
 		}
@@ -208,7 +207,7 @@ func (s *server) refresh(ctx context.Context) Change {
 		return s.failed("connect", conn.Mark(conn.Plain(err), ErrNotConnected))
 	}
 	leads, _ := s.leads(s.settings.Name)
-	return s.hear(ctx, c, tool.Kinds, leads && c.at == "")
+	return s.hear(ctx, c, tool.Kinds, leads)
 }
 
 // hear lists definitions of kinds over c where this process lists the server. Where

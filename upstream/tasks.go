@@ -9,7 +9,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"net/url"
-	"slices"
 	"strings"
 	"sync"
 
@@ -30,22 +29,15 @@ const notificationsTasks = "notifications/tasks"
 // Task sends a tasks/get, tasks/update or tasks/cancel to the server whose task
 // it is, which call.Name says. A task of another principal, or of one where
 // call has none, is answered as one that does not exist. Names with a proof are
-// good as long as the keys of the pool. Errors are as of Call.
+// good as long as the key of the pool. Errors are as of Call.
 func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
-	server, id, ok := p.tasks.open(call.Name, call.Principal)
-	if !ok {
-		return nil, errNoTask
+	name, id, ok := p.tasks.open(call.Name, call.Principal)
+	var s *server
+	if ok {
+		s = p.enter(name)
 	}
-	return p.TaskOf(ctx, server, id, method, call)
-}
-
-var errNoTask = &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
-
-// TaskOf is Task for a server and the ID that it has given the task.
-func (p *Pool) TaskOf(ctx context.Context, server, id, method string, call *tool.Call) (tool.Result, error) {
-	s := p.enter(server)
 	if s == nil {
-		return nil, errNoTask
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
 	}
 	defer s.uses.exit()
 	d := s.begin(ctx, call, request{method: method, op: method, task: id, repeatable: method != "tasks/update"})
@@ -54,7 +46,7 @@ func (p *Pool) TaskOf(ctx context.Context, server, id, method string, call *tool
 	if err != nil {
 		return nil, s.mask.error(err)
 	}
-	return tool.Result(s.exposeTask(result, call)), nil
+	return tool.Result(s.exposeTask(result, call.Principal)), nil
 }
 
 // becameTask reports whether a result says that a call goes on as a task.
@@ -63,19 +55,19 @@ func becameTask(result json.RawMessage) bool {
 }
 
 // taskMade is the result of a call that goes on as a task, as its caller sees it.
-func (s *server) taskMade(result json.RawMessage, call *tool.Call) tool.Result {
-	s.tasks.made(s.settings.Name, rawjson.Text(rawjson.Member(result, "taskId")), call.Principal)
-	return tool.Result(s.exposeTask(result, call))
+func (s *server) taskMade(result json.RawMessage, principal string) tool.Result {
+	s.tasks.made(s.settings.Name, rawjson.Text(rawjson.Member(result, "taskId")), principal)
+	return tool.Result(s.exposeTask(result, principal))
 }
 
 // exposeTask is a result, or the params of a notification, with the ID of its
-// task, if it has one, as whoever made the call sees it.
-func (s *server) exposeTask(object json.RawMessage, of *tool.Call) json.RawMessage {
+// task, if it has one, as the principal sees it.
+func (s *server) exposeTask(object json.RawMessage, principal string) json.RawMessage {
 	id := rawjson.Text(rawjson.Member(object, "taskId"))
-	if id == "" || of.Relayed {
+	if id == "" {
 		return object
 	}
-	if exposed, err := rawjson.Set(object, "taskId", rawjson.Quote(s.tasks.name(s.settings.Name, id, of.Principal))); err == nil {
+	if exposed, err := rawjson.Set(object, "taskId", rawjson.Quote(s.tasks.name(s.settings.Name, id, principal))); err == nil {
 		return exposed
 	}
 	return object
@@ -89,7 +81,7 @@ func (c *connection) taskNotified(stream int64, method string, params json.RawMe
 		s.log.Debug("a notification about a task belongs to no call and was dropped", "method", method)
 		return
 	}
-	c.calls.pass(stream, of, method, s.exposeTask(params, of.Call))
+	c.calls.pass(stream, of, method, s.exposeTask(params, of.Principal))
 }
 
 // maxTasks is how many tasks are remembered with the principals they are of.
@@ -98,7 +90,7 @@ const maxTasks = 100_000
 // tasks names tasks towards clients. Names are "server/!proof!id": no escaped name
 // of a server, which the ID of a further proxy begins with, has a "!".
 type tasks struct {
-	keys [][]byte // of the proofs: the first makes them, all are good
+	key []byte // of the proofs
 
 	mu     sync.Mutex // guards what follows; never held over anything else
 	owners map[taskKey]string
@@ -108,18 +100,14 @@ type tasks struct {
 // taskKey stands for a server and an ID.
 type taskKey [sha256.Size]byte
 
-func newTasks(keys [][32]byte) *tasks {
-	t := &tasks{owners: map[taskKey]string{}}
-	for _, key := range keys {
-		of := sum(key[:], "tasks")
-		t.keys = append(t.keys, of[:])
-	}
-	return t
+func newTasks(key [32]byte) *tasks {
+	of := sum(key[:], "tasks")
+	return &tasks{key: of[:], owners: map[taskKey]string{}}
 }
 
 // name is what the task of a server is called towards a principal, "" for nobody.
 func (t *tasks) name(server, id, principal string) string {
-	return url.PathEscape(server) + "/!" + proof(t.keys[0], server, id, principal) + "!" + id
+	return url.PathEscape(server) + "/!" + proof(t.key, server, id, principal) + "!" + id
 }
 
 // open takes a name apart, unless the task is not the principal's.
@@ -130,9 +118,7 @@ func (t *tasks) open(name, principal string) (server, id string, ok bool) {
 		return "", "", false
 	}
 	made, bare, proven := cutProof(id)
-	return server, bare, proven && slices.ContainsFunc(t.keys, func(key []byte) bool {
-		return hmac.Equal([]byte(made), []byte(proof(key, server, bare, principal)))
-	})
+	return server, bare, proven && hmac.Equal([]byte(made), []byte(proof(t.key, server, bare, principal)))
 }
 
 // made remembers for whom a task was made. A server may give an ID twice: the

@@ -146,7 +146,7 @@ func TestATaskThatAServerGivesAgain(t *testing.T) {
 
 // What is remembered of tasks is bounded.
 func TestTasksAreForgotten(t *testing.T) {
-	names := newTasks([][32]byte{{1}})
+	names := newTasks([32]byte{1})
 	for i := range maxTasks + 2 {
 		names.made("s", fmt.Sprint(i), "ann")
 	}

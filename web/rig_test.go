@@ -260,7 +260,7 @@ func (r *rig) Status(_ context.Context, view web.View) web.Status {
 		Search: web.SearchStatus{Model: "model", Reason: "the embedder fails", Indexed: 10, Embedded: 5},
 		Limits: []web.LimitStatus{{Name: "sessions", Used: 6, Max: 7, Hits: 1}},
 		Replicas: &web.ReplicasStatus{Differ: []string{"they run different versions"}, Sessions: new(2), Shown: []web.ReplicaStatus{
-			{Name: "replica-1", ID: "abc", This: true, Address: "replica-1:7391", Version: "v1.2.3", Seconds: 60, Leads: []string{"clock"}},
+			{Name: "replica-1", ID: "abc", This: true, Version: "v1.2.3", Seconds: 60, Leads: []string{"clock"}},
 		}},
 	}
 }

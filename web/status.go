@@ -39,8 +39,7 @@ type ReplicasStatus struct {
 type ReplicaStatus struct {
 	Name    string   `json:"name"`
 	ID      string   `json:"id"`
-	This    bool     `json:"this,omitempty"`    // which tells of itself
-	Address string   `json:"address,omitempty"` // how others reach it
+	This    bool     `json:"this,omitempty"` // which tells of itself
 	Version string   `json:"version"`
 	Seconds int      `json:"seconds"` // how long it has been there
 	Leads   []string `json:"leads"`   // servers

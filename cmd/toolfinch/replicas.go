@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/cluster"
 	"toolfinch/configs"
+	"toolfinch/proxy/replicas"
 	"toolfinch/store"
 )
 
@@ -20,7 +20,7 @@ func newReplicas(s *settings) *cobra.Command {
 		Use:   "replicas",
 		Short: "Show which toolfinches share the store, and which servers each leads",
 		Long: `Replicas shows the toolfinches that serve over the store of the configuration, where that
-is in PostgreSQL: how others reach each, its version, how long it has been there, and which
+is in PostgreSQL: the version of each, how long it has been there, and which
 servers it leads, which means that it lists them for all. Below it says what differs between
 them: versions, servers, and the rest of the configuration.`,
 		Example: `  toolfinch replicas
@@ -28,7 +28,7 @@ them: versions, servers, and the rest of the configuration.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withStore(cmd, false, func(ctx context.Context, _ *configs.Config, db *store.Store) error {
-				replicas, err := replicasOf(ctx, db)
+				all, err := replicasOf(ctx, db)
 				if err != nil {
 					return err
 				}
@@ -36,13 +36,13 @@ them: versions, servers, and the rest of the configuration.`,
 					fmt.Fprintln(cmd.ErrOrStderr(), "the store is not in PostgreSQL: no toolfinch shares it with others (docs/scale.md)")
 					return nil
 				}
-				t := &table{head: []string{"REPLICA", "ID", "ADDRESS", "VERSION", "UP", "LEADS"}}
+				t := &table{head: []string{"REPLICA", "ID", "VERSION", "UP", "LEADS"}}
 				rows := []replicaRow{}
-				for _, r := range replicas {
-					rows = append(rows, replicaRow{r.ID, r.Name, r.Address, r.Version, r.Started.UTC(), r.LeadsServers(), r.Servers, r.Policy})
-					t.add(r.Name, r.ID, orDash(r.Address), r.Version, r.Up.Round(time.Second).String(), orDash(strings.Join(r.LeadsServers(), ", ")))
+				for _, r := range all {
+					rows = append(rows, replicaRow{r.ID, r.Name, r.Version, r.Started.UTC(), r.LeadsServers(), r.Servers, r.Policy})
+					t.add(r.Name, r.ID, r.Version, r.Up.Round(time.Second).String(), orDash(strings.Join(r.LeadsServers(), ", ")))
 				}
-				differ := cluster.Differences(replicas)
+				differ := replicas.Differences(all)
 				if err := show(cmd, asJSON, map[string]any{"replicas": rows, "differ": differ}, t, "no toolfinch serves over this store"); err != nil || asJSON {
 					return err
 				}
@@ -69,7 +69,6 @@ func replicasOf(ctx context.Context, db *store.Store) ([]store.Replica, error) {
 type replicaRow struct {
 	ID      string    `json:"id"`
 	Name    string    `json:"name"`
-	Address string    `json:"address,omitempty"`
 	Version string    `json:"version"`
 	Started time.Time `json:"started"`
 	Leads   []string  `json:"leads"`
@@ -77,25 +76,11 @@ type replicaRow struct {
 	Config  string    `json:"configuration_hash"`
 }
 
-// takeReplicas takes over who leads a server, and with placement: one runs it.
+// takeReplicas takes over who leads a server.
 func (r *serverRow) takeReplicas(all []store.Replica) {
 	for _, one := range all {
 		if slices.Contains(one.Leads, r.Name) {
 			r.Leader = one.Name
-			if one.Address == "" {
-				r.Placement = "" // others do not reach it: each runs a process of its own
-			}
 		}
 	}
-}
-
-// runsIn says in which replicas a server is called.
-func (r serverRow) runsIn() string {
-	switch {
-	case r.Leader == "":
-		return "-"
-	case r.Placement != "":
-		return r.Leader
-	}
-	return "all, " + r.Leader + " lists it"
 }

@@ -288,15 +288,12 @@ type readRows struct{ *store.Sealed }
 // readVault opens the vault of a store for reading, until done. It is for one caller at a time.
 func (s *settings) readVault(at configs.Places) (v *vault.Vault, done func() error, err error) {
 	s.away = nil
-	db, err := store.OpenSealed(context.Background(), at.Store, at.Fallback)
+	db, err := store.OpenSealed(context.Background(), at.Store)
 	if err != nil {
 		if store.Passes(err) {
 			s.away = err
 		}
 		return nil, nil, err
-	}
-	if away := db.Health(); away != nil { // it is a snapshot, which commands do not use
-		s.away = away
 	}
 	if r := &s.reading; r.vault == nil || r.at != at {
 		rows := &readRows{}

@@ -101,14 +101,13 @@ type serverRow struct {
 	Prompts     int        `json:"prompts"`
 	Resources   int        `json:"resources"`
 	Templates   int        `json:"templates"`
-	LeftOut     int        `json:"left_out,omitempty"`  // malformed definitions that are not served
-	Mended      int        `json:"mended,omitempty"`    // malformed definitions that are served mended
-	Held        int        `json:"held,omitempty"`      // definitions that wait for approval
-	Warnings    []string   `json:"warnings,omitempty"`  // of its definitions, approved or not; only with --long
-	Listed      *time.Time `json:"listed"`              // null: never
-	Fault       string     `json:"fault,omitempty"`     // why it cannot be used as it is configured
-	Leader      string     `json:"leader,omitempty"`    // the replica that lists it
-	Placement   string     `json:"placement,omitempty"` // "one" where its leader alone runs its process
+	LeftOut     int        `json:"left_out,omitempty"` // malformed definitions that are not served
+	Mended      int        `json:"mended,omitempty"`   // malformed definitions that are served mended
+	Held        int        `json:"held,omitempty"`     // definitions that wait for approval
+	Warnings    []string   `json:"warnings,omitempty"` // of its definitions, approved or not; only with --long
+	Listed      *time.Time `json:"listed"`             // null: never
+	Fault       string     `json:"fault,omitempty"`    // why it cannot be used as it is configured
+	Leader      string     `json:"leader,omitempty"`   // the replica that lists it
 	// State, Since and Error are of the toolfinch that runs; "" where none does.
 	State upstream.State `json:"state,omitempty"`
 	Since *time.Time     `json:"since,omitempty"`
@@ -183,9 +182,6 @@ func configuredRow(s upstream.Settings) serverRow {
 	row := serverRow{Name: s.Name, Description: s.Description, Enabled: true, Fault: s.Fault, Transport: string(cmp.Or(s.Transport, upstream.TransportAuto))}
 	if s.Command != "" {
 		row.Transport = string(upstream.TransportStdio)
-		if s.Placement == upstream.PlacementOne {
-			row.Placement = string(s.Placement)
-		}
 		row.Command = filepath.Base(s.Command)
 	} else if u, err := url.Parse(s.URL); err == nil {
 		row.Host = u.Host // without the user and password
@@ -238,7 +234,7 @@ func serverTable(rows []serverRow) *table {
 	}
 	replicas := slices.ContainsFunc(rows, func(r serverRow) bool { return r.Leader != "" })
 	if replicas {
-		t.head = append(t.head, "REPLICAS")
+		t.head = append(t.head, "LISTED BY")
 	}
 	for _, row := range rows {
 		tools, prompts, resources, listed := "-", "-", "-", "never"
@@ -258,7 +254,7 @@ func serverTable(rows []serverRow) *table {
 			cells = append(cells, row.faults())
 		}
 		if replicas {
-			cells = append(cells, row.runsIn())
+			cells = append(cells, orDash(row.Leader))
 		}
 		t.add(cells...)
 	}

@@ -49,7 +49,7 @@ func busy() web.Status {
 		Replicas: &web.ReplicasStatus{
 			Differ: []string{"they run different versions: v1.2.3 (replica-1); v1.2.4 (replica-2)"}, Sessions: new(7),
 			Shown: []web.ReplicaStatus{
-				{Name: "replica-1", ID: "a", This: true, Address: "replica-1:7391", Version: "v1.2.3", Seconds: 3600, Leads: []string{"files", "github"}},
+				{Name: "replica-1", ID: "a", This: true, Version: "v1.2.3", Seconds: 3600, Leads: []string{"files", "github"}},
 				{Name: "replica-2", ID: "b", Version: "v1.2.4", Seconds: 60},
 			},
 		},

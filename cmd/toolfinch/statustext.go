@@ -256,7 +256,7 @@ func stateTable(s web.Status) *table {
 }
 
 func replicaTable(s web.Status) *table {
-	t := &table{head: []string{"REPLICA", "UP", "VERSION", "ADDRESS", "LEADS"}}
+	t := &table{head: []string{"REPLICA", "UP", "VERSION", "LEADS"}}
 	if s.Replicas == nil {
 		return t
 	}
@@ -269,7 +269,7 @@ func replicaTable(s web.Status) *table {
 			}
 			name += ")"
 		}
-		t.add(name, lasting(time.Duration(one.Seconds)*time.Second), one.Version, orDash(one.Address), plural(len(one.Leads), "server"))
+		t.add(name, lasting(time.Duration(one.Seconds)*time.Second), one.Version, plural(len(one.Leads), "server"))
 	}
 	return t
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
@@ -80,51 +79,6 @@ func TestPostgresIsAwayWhileAProxyServes(t *testing.T) {
 			stored(t, config, 3)
 		})
 	}
-}
-
-// With a snapshot a proxy starts while PostgreSQL is away, knows what was known, holds what was held, and
-// goes over to PostgreSQL by itself.
-func TestAProxyStartsFromItsSnapshot(t *testing.T) {
-	cluster := postgres.New(t)
-	s := newShop(t, "shop", "hat", "coat")
-	config := configOf(t, []*shop{s}, everything("plain", view.ExposureAuto), gated("gated"))
-	config.Store, config.StoreFallback, config.Changes = cluster.Database(t), filepath.Join(t.TempDir(), "snapshot.db"), nil
-	key := keysOf(t, config, "me")["me"]
-	r := open(t, config)
-	r.key = key
-	r.provision("before", "shop_hat")
-	s.sells("hat", "coat", "wig")
-	holds := func(r *replica, id string) {
-		t.Helper()
-		await.True(t, func() bool { return strings.Contains(r.rest("GET", "/api/pins", "").Body, `"`+id+`"`) })
-	}
-	holds(r, "shop.wig")
-	r.works("before")
-	r.stop()
-	cluster.Stop(t)
-	r = open(t, config)
-	r.key = key
-	defer r.stop() // whatever follows
-	s.sells("hat", "coat", "wig", "cap")
-
-	wants(t, "readyz", r.rest("GET", "/readyz", ""), 200, `"degraded"`, "is of the snapshot of")
-	wants(t, "the status", r.rest("GET", "/api/status?view=plain", ""), 200, `"store":"PostgreSQL has not answered since`)
-	r.works("from the snapshot")
-	r.provision("from the snapshot", "shop_coat")
-	wants(t, "an approval", r.approve("shop.wig"), 503, "PostgreSQL has not answered")
-	r.key = "tfkey_unknown"
-	wants(t, "an unknown key", r.rest("GET", "/api/tools/discover?query=hat", ""), 401)
-	r.key = key
-
-	cluster.Run(t)
-	r.readiness("ready")
-	holds(r, "shop.cap") // somebody leads, and lists
-	wants(t, "an approval after", r.approve("shop.wig"), 200, `"approved":1`)
-	await.True(t, func() bool {
-		return strings.Contains(r.rest("GET", "/api/tools/discover?view=plain&query=wig", "").Body, `shop_wig`)
-	})
-	r.works("after")
-	wants(t, "a call of what was provisioned from the snapshot", r.rest("POST", "/api/proxy/execute?view=gated", `{"tool_id":"shop_coat","arguments":{"size":3}}`), 200)
 }
 
 // What another replica changes in the moment in which PostgreSQL is back is taken in, even if this one has

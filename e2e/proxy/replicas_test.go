@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -85,8 +86,11 @@ func TestALimitIsDividedAgainAndAuditLinesNameTheReplica(t *testing.T) {
 	}
 	config := configOf(t, []*shop{s})
 	other := replicasOf(t, 1, config)[0]
-	named := reaching(t, config)
-	named.Cluster.Name = "first"
+	named := replicated(config)
+	host, err := os.Hostname()
+	if err != nil {
+		t.Fatal(err)
+	}
 	one := open(t, named, proxy.WithAudit(log, settings))
 	c := one.connect("", false, "", "")
 	quick := func() bool { _, failed := call(t.Context(), c, "up_quick", nil); return !failed }
@@ -117,7 +121,7 @@ func TestALimitIsDividedAgainAndAuditLinesNameTheReplica(t *testing.T) {
 	await.True(t, func() bool {
 		calls := 0
 		err := audit.Scan([]string{settings.File}, audit.Filter{}, func(l *audit.Line, _ []byte) error {
-			if calls++; !strings.HasPrefix(l.Replica, "first ") {
+			if calls++; !strings.HasPrefix(l.Replica, host+" ") {
 				t.Errorf("a line of %s names the replica %q", l.Event, l.Replica)
 			}
 			return nil
@@ -132,8 +136,8 @@ func TestReplicasWithOtherServersForgetNothing(t *testing.T) {
 	replicasOf(t, 1, config)[0].has("", "shop_hat", "other_tie")
 	less := *config
 	less.Servers = config.Servers[:1]
-	open(t, reaching(t, &less)).has("", "shop_hat")
-	open(t, reaching(t, config)).has("", "shop_hat", "other_tie")
+	open(t, replicated(&less)).has("", "shop_hat")
+	open(t, replicated(config)).has("", "shop_hat", "other_tie")
 	keep(t, config, func(db *store.Store) error {
 		if servers, err := db.Servers(t.Context()); err != nil || len(servers) != 2 {
 			return fmt.Errorf("%d servers are stored, %w", len(servers), err)

@@ -168,22 +168,16 @@ func replicasOf(t *testing.T, n int, config *configs.Config) (all []*replica) {
 		config.Store = postgres.Start(t)
 	}
 	for range n {
-		all = append(all, open(t, reaching(t, config)))
+		all = append(all, open(t, replicated(config)))
 	}
 	return all
 }
 
-// reaching has replicas of a configuration reach each other at addresses of their own.
-func reaching(t *testing.T, config *configs.Config) *configs.Config {
-	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer listener.Close()
+// replicated has a configuration serve clients over HTTP, and end soon.
+func replicated(config *configs.Config) *configs.Config {
 	one := *config
 	one.Transport = configs.TransportHTTP
-	one.Cluster = &configs.Cluster{Listen: listener.Addr().String(), Address: listener.Addr().String(), Keys: []configs.ClusterKey{{1}}, Drain: time.Second}
+	one.HTTP.Drain = time.Second
 	return &one
 }
 

@@ -3,7 +3,6 @@ package store_test
 import (
 	"errors"
 	"fmt"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -40,7 +39,7 @@ func TestACluster(t *testing.T) {
 			for name, open := range map[string]func() (*store.Store, error){
 				"writing": func() (*store.Store, error) { return store.Open(t.Context(), at, quiet) },
 				"reading": func() (*store.Store, error) { return store.OpenReadOnly(t.Context(), at, quiet) },
-				"secrets": func() (*store.Store, error) { return store.OpenSealed(t.Context(), at, "") },
+				"secrets": func() (*store.Store, error) { return store.OpenSealed(t.Context(), at) },
 			} {
 				s, err := open()
 				if right(name, err); err == nil {
@@ -65,8 +64,6 @@ func TestACluster(t *testing.T) {
 		_, err := s.PutServer(t.Context(), store.Upstream{Name: "b"}, Defs(t, "b", `{"name":"y"}`), nil)
 		return err
 	}
-	snapshot := filepath.Join(t.TempDir(), "folder", "snapshot.db")
-	Must(t, s.Snapshot(t.Context(), snapshot))
 	for name, fault := range map[string]struct{ begin, end func(testing.TB) }{
 		"stopped": {cluster.Stop, cluster.Run},
 		"paused":  {cluster.Pause, cluster.Resume},
@@ -87,9 +84,6 @@ func TestACluster(t *testing.T) {
 			if _, err := s.Sealed().Locks().Take(t.Context(), "login/a"); !errors.As(err, &away) { // what is done with it could not be stored
 				t.Errorf("a lock: %v", err)
 			}
-			if name == "stopped" {
-				standsIn(t, at, snapshot)
-			}
 			fault.end(t)
 			await.Nil(t, writes)
 		})
@@ -102,23 +96,4 @@ func TestACluster(t *testing.T) {
 			return err != nil && strings.Contains(err.Error(), "it is a standby")
 		})
 	})
-}
-
-// standsIn checks that a store whose database is not there is read from a snapshot, and writes nothing.
-func standsIn(t *testing.T, at, snapshot string) {
-	t.Helper()
-	s, err := store.OpenOr(t.Context(), with(at, "connect_timeout", "3"), snapshot, quiet)
-	Must(t, err)
-	defer s.Close()
-	WantIDs(t, s, "a.x", "a.y", "b.z")
-	var away *store.Away
-	if err := s.Pins().Approve(t.Context(), nil, ""); !errors.As(err, &away) || away.Snapshot.IsZero() || !strings.Contains(away.Error(), "snapshot") {
-		t.Errorf("a write: %v", err)
-	}
-	if _, err := s.Sealed().Locks().Take(t.Context(), "login/a"); !errors.As(err, &away) {
-		t.Errorf("a lock: %v", err)
-	}
-	if _, err := store.OpenOr(t.Context(), at, filepath.Join(t.TempDir(), "none"), quiet); err == nil {
-		t.Error("opened without a snapshot")
-	}
 }

@@ -59,10 +59,7 @@ type Options struct {
 	Headers    map[string]string // HTTP: sent with every request
 	// Around, unless nil, returns what sends the HTTP requests in the place of base. What
 	// it adds goes to the origin of URL alone.
-	Around func(base http.RoundTripper) http.RoundTripper
-	// Replica says that the server is another replica. Errors do not show its address. What could not be
-	// sent retires the connection, and so does status 421: the replica runs the server no more.
-	Replica        bool
+	Around         func(base http.RoundTripper) http.RoundTripper
 	Transport      Transport
 	MaxAnswer      int             // bytes of a message; default MaxAnswer
 	ConnectTimeout time.Duration   // for an HTTP+SSE server to name its endpoint
@@ -324,8 +321,6 @@ func (c *Conn) answer(reply *Reply) (json.RawMessage, error) {
 		return nil, Failure{Err: rpcError(reply.Error), Lost: true}
 	case c.sessionLost(reply):
 		return nil, Failure{Err: errSessionEnded, Lost: true}
-	case reply.Err != nil && c.moved(reply.status):
-		return nil, Failure{Err: reply.Err, Again: true}
 	case reply.Error != nil:
 		return nil, rpcError(reply.Error)
 	case unauthorized(reply.Err):
@@ -345,16 +340,6 @@ func (c *Conn) sessionLost(reply *Reply) bool {
 	}
 	unread := reply.noID || reply.Error == nil
 	return unread && (reply.status == http.StatusNotFound || reply.status == http.StatusBadRequest)
-}
-
-// moved reports whether a status says that the server runs in another replica now. Calls in flight end
-// where they are.
-func (c *Conn) moved(status int) bool {
-	moved := c.options.Replica && status == http.StatusMisdirectedRequest
-	if moved {
-		c.Retire()
-	}
-	return moved
 }
 
 func rpcError(raw json.RawMessage) *tool.RPCError {

@@ -33,7 +33,7 @@ type Failure struct {
 	Err   error
 	Sent  bool // the request may have reached the server
 	Lost  bool // the connection is of no more use
-	Again bool // the next exchange may go well, over this connection or, where it is retired, the next
+	Again bool // the next exchange over the connection may go well
 }
 
 func (f Failure) Error() string { return f.Err.Error() }
@@ -97,10 +97,6 @@ func (c *Conn) explain(err error, sent bool) error {
 		f.Err, f.Again = Mark(err, ErrClosed), true
 	default:
 		f.Again = true
-	}
-	if c.options.Replica && !f.Sent && !c.Dead() { // the next attempt is another Conn's, which waits for a replica; calls in flight end where they are
-		c.Retire()
-		f.Lost, f.Again = false, true
 	}
 	return f
 }

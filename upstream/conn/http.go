@@ -8,13 +8,10 @@ import (
 	"fmt"
 	"io"
 	"mime"
-	"net"
 	"net/http"
-	"net/http/httptrace"
 	"net/url"
 	"slices"
 	"sync/atomic"
-	"syscall"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -125,9 +122,9 @@ func (s *sender) do(ctx context.Context, method, to, accept string, body []byte,
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
-		return nil, nil, s.shown(err)
+		return nil, nil, err
 	}
-	rest := &unread{ReadCloser: response.Body, from: s, over: response.Body == http.NoBody}
+	rest := &unread{ReadCloser: response.Body, over: response.Body == http.NoBody}
 	response.Body = rest
 	return response, func() {
 		if stops[0](); rest.over || within.Err() != nil || !s.conn.Go(func() {
@@ -143,42 +140,14 @@ func (s *sender) do(ctx context.Context, method, to, accept string, body []byte,
 // unread is a body that knows whether it is over.
 type unread struct {
 	io.ReadCloser
-	from *sender
 	over bool
 }
 
 func (u *unread) Read(p []byte) (int, error) {
 	n, err := u.ReadCloser.Read(p)
 	u.over = u.over || err != nil
-	return n, u.from.shown(err)
+	return n, err
 }
-
-// shown is an error as clients may see it.
-func (s *sender) shown(err error) error {
-	op, ok := errors.AsType[*net.OpError](err)
-	if !ok || !s.conn.options.Replica {
-		return err
-	}
-	why := "the connection was lost"
-	if errno, ok := errors.AsType[syscall.Errno](op.Err); ok {
-		why = errno.Error()
-	} else if errors.As(op.Err, new(*net.DNSError)) {
-		why = "its name was not found"
-	} else if op.Timeout() {
-		why = "it does not answer"
-	}
-	return unaddressed{err, why}
-}
-
-// unaddressed is an error of a connection to another replica, without addresses.
-type unaddressed struct {
-	error
-	why string
-}
-
-func (u unaddressed) Error() string { return "the replica that runs the server: " + u.why }
-
-func (u unaddressed) Unwrap() error { return u.error }
 
 // errBadURL says no more: an error of the library holds the URL, and that secrets.
 var errBadURL = errors.New("the configured URL is none")
@@ -207,18 +176,10 @@ func (s *streamable) send(ctx context.Context, message []byte, header http.Heade
 	if s.conn.Dead() {
 		return context.Cause(s.conn.Life)
 	}
-	posting := ctx
-	switch {
-	case reply == nil:
-	case s.conn.options.Replica: // of which it matters, because calls wait for the next one
-		posting = httptrace.WithClientTrace(ctx, &httptrace.ClientTrace{
-			GetConn: func(string) { reply.sent.Store(false) }, // again only if the connection before took nothing
-			GotConn: func(httptrace.GotConnInfo) { reply.sent.Store(true) },
-		})
-	default:
+	if reply != nil {
 		reply.sent.Store(true)
 	}
-	response, end, err := s.post(posting, message, header)
+	response, end, err := s.post(ctx, message, header)
 	if err != nil {
 		return err
 	}
@@ -439,7 +400,7 @@ func (s *streamable) listen() {
 				told = true
 				c.handler.StreamEnded()
 			}
-			if s.conn.moved(response.StatusCode) || response.StatusCode == http.StatusNotFound {
+			if response.StatusCode == http.StatusNotFound {
 				return
 			}
 			continue

@@ -23,7 +23,6 @@ type Sums struct {
 type Replica struct {
 	ID            string // unique; replicas may have the same name
 	Name, Version string
-	Address       string // how others reach it; "" where they cannot
 	Since         time.Time
 	Leads         []string // servers that it lists for all, sorted
 	This          bool     // which shows the page

@@ -1,4 +1,7 @@
-package cluster
+// Package replicas owns what one of several processes that serve the same clients over one PostgreSQL database does
+// beside the others: which servers it lists for all, what it hears of their changes, and the sessions that it takes
+// over. Each calls servers over connections of its own, and none talks to another: the database tells them.
+package replicas
 
 import (
 	"context"

@@ -1,0 +1,440 @@
+package replicas
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"toolfinch/internal/leeway"
+	"toolfinch/store"
+	"toolfinch/transport"
+	"toolfinch/trust"
+)
+
+// Rows are the sessions of all replicas, as they are stored. The replica of a row is the one that serves the
+// session, and writes the row.
+type Rows interface {
+	// Put stores a session that was opened, and reports false where another replica has it by now.
+	Put(ctx context.Context, s store.Session) (kept bool, err error)
+	// Take makes replica the one that serves a session of a view and a principal, and tells the one before. It returns
+	// false where there is no such session.
+	Take(ctx context.Context, hash [32]byte, view, principal, replica string) (store.Session, bool, error)
+	// Change stores the states of sessions that replica serves, and returns those of them that it does not.
+	Change(ctx context.Context, replica string, states map[[32]byte][]byte) (lost [][32]byte, err error)
+	// Keep says that sessions which replica serves are there still, and returns those of them that it does not serve.
+	Keep(ctx context.Context, replica string, all [][32]byte) (lost [][32]byte, err error)
+	// Drop removes sessions that replica serves.
+	Drop(ctx context.Context, replica string, all [][32]byte) error
+	// Sweep removes sessions that nobody has said of for so long that they are there.
+	Sweep(ctx context.Context, idle time.Duration) error
+}
+
+// Live is what the sessions of a view have beside the connection: what they were listed, and
+// what they may call.
+type Live interface {
+	// State returns what a session has, as JSON, and false where there is no such session.
+	State(id string) (json.RawMessage, bool)
+	// Restore gives a session what it had.
+	Restore(id string, state json.RawMessage)
+}
+
+// Sessions are those that this replica serves. Each is a row in the store, from which another replica goes on
+// with it. Its methods are safe for concurrent use.
+type Sessions struct {
+	replica string
+	rows    Rows
+	idle    time.Duration
+	log     *slog.Logger
+	wake    chan struct{} // holds one signal: there is something to store
+
+	taken, lost atomic.Int64 // as of Count
+
+	mu   sync.Mutex // guards what follows; held for look-ups only
+	here map[[32]byte]*served
+	gone map[[32]byte]bool // sessions that have ended, and are still stored
+}
+
+// served is a session of this replica.
+type served struct {
+	id         string
+	view       *View
+	initialize []byte // the message that opened it; nil once it is stored and longer than maxInitialize
+	principal  string // who opened it
+	stored     bool
+	changed    bool // its state is not the one that is stored
+	restoring  bool // it has not got yet what is stored of it
+}
+
+const (
+	// maxInitialize bounds the messages, in bytes, with which sessions can be stored again.
+	maxInitialize = 16 << 10
+	// maxGone bounds the sessions whose rows are yet to be removed; others are swept.
+	maxGone = 50_000
+)
+
+// NewSessions returns the sessions of a replica: none. One that nobody uses ends after idle. Run stores what changes.
+func NewSessions(replica string, rows Rows, idle time.Duration, log *slog.Logger) *Sessions {
+	return &Sessions{replica: replica, rows: rows, idle: idle, log: log, wake: make(chan struct{}, 1), here: map[[32]byte]*served{}, gone: map[[32]byte]bool{}}
+}
+
+// Count returns how many sessions are here, and how many since the start were taken over from another replica, and by
+// another.
+func (s *Sessions) Count() (here int, taken, lost int64) {
+	s.mu.Lock()
+	here = len(s.here)
+	s.mu.Unlock()
+	return here, s.taken.Load(), s.lost.Load()
+}
+
+// View is the sessions of a view. It implements transport.Sessions.
+type View struct {
+	all   *Sessions
+	name  string
+	live  Live
+	local atomic.Pointer[transport.Streamable]
+}
+
+// View returns the sessions of a view: none.
+func (s *Sessions) View(name string, live Live) *View { return &View{all: s, name: name, live: live} }
+
+// Serve says what has the connections of the sessions. It is called once, before any request.
+func (v *View) Serve(local *transport.Streamable) { v.local.Store(local) }
+
+const (
+	// openWithin bounds how long an initialize waits until its session is stored. It goes on
+	// without: until it is stored, the session ends with this replica.
+	openWithin = time.Second
+	// storeWithin bounds what else waits for the store.
+	storeWithin = 5 * time.Second
+)
+
+// hashOf is what is stored of the ID of a session.
+func hashOf(id string) [32]byte { return sha256.Sum256([]byte(id)) }
+
+// Opened is that of transport.Sessions.
+func (v *View) Opened(ctx context.Context, id string, initialize []byte) {
+	s := v.all
+	one := &served{id: id, view: v, initialize: append([]byte(nil), initialize...), principal: trust.NameOf(ctx)}
+	hash := hashOf(id)
+	s.mu.Lock()
+	s.here[hash] = one
+	s.mu.Unlock()
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), openWithin)
+	defer cancel()
+	if _, err := s.put(ctx, hash, one); err != nil {
+		s.log.Warn("a session is not stored yet: until it is, it ends with this replica", "view", v.name, "error", err)
+		s.signal()
+	}
+}
+
+// put stores a session that was opened here, and reports false where another replica has it, or it cannot be stored
+// again.
+func (s *Sessions) put(ctx context.Context, hash [32]byte, one *served) (kept bool, err error) {
+	state, ok := one.view.live.State(one.id)
+	s.mu.Lock()
+	initialize := one.initialize
+	s.mu.Unlock()
+	switch {
+	case !ok: // it has ended
+		return true, nil
+	case initialize == nil:
+		return false, nil
+	}
+	kept, err = s.rows.Put(ctx, store.Session{Hash: hash, Replica: s.replica, View: one.view.name, Principal: one.principal, Initialize: initialize, State: state})
+	if err != nil {
+		return false, err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	one.stored = true
+	one.bound()
+	return kept, nil
+}
+
+// bound forgets a long message, once the session is stored.
+func (one *served) bound() {
+	if len(one.initialize) > maxInitialize {
+		one.initialize = nil
+	}
+}
+
+// Changed hears of a session whose state has changed. It does not block.
+func (v *View) Changed(id string) {
+	s := v.all
+	s.mu.Lock()
+	one := s.here[hashOf(id)]
+	if one != nil {
+		one.changed = true
+	}
+	s.mu.Unlock()
+	if one != nil {
+		s.signal()
+	}
+}
+
+func (s *Sessions) signal() {
+	select {
+	case s.wake <- struct{}{}:
+	default:
+	}
+}
+
+// Ended is that of transport.Sessions.
+func (v *View) Ended(id string) {
+	s, hash := v.all, hashOf(id)
+	s.mu.Lock()
+	_, here := s.here[hash]
+	delete(s.here, hash)
+	if here && len(s.gone) < maxGone {
+		s.gone[hash] = true
+	}
+	s.mu.Unlock()
+	s.signal()
+}
+
+// Take is that of transport.Sessions.
+func (v *View) Take(ctx context.Context, id string, open func(initialize []byte, restore func()) error) error {
+	s, hash := v.all, hashOf(id)
+	s.mu.Lock()
+	ended := s.gone[hash]
+	s.mu.Unlock()
+	if ended {
+		return transport.ErrNoSession
+	}
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(storeWithin))
+	defer cancel()
+	row, found, err := s.rows.Take(ctx, hash, v.name, trust.NameOf(ctx), s.replica)
+	switch {
+	case err != nil: // it may name hosts
+		s.log.Log(context.WithoutCancel(ctx), store.Level(err), "a session cannot be looked up", "view", v.name, "error", err)
+		return errUnknownNow
+	case !found:
+		return transport.ErrNoSession
+	}
+	one := &served{id: id, view: v, initialize: row.Initialize, principal: row.Principal, stored: true, changed: true, restoring: true}
+	s.mu.Lock()
+	s.here[hash] = one
+	s.mu.Unlock()
+	err = open(row.Initialize, func() { v.live.Restore(id, row.State) })
+	s.mu.Lock()
+	one.bound()
+	if one.restoring = false; err != nil {
+		delete(s.here, hash)
+	}
+	s.mu.Unlock()
+	if err != nil {
+		return fmt.Errorf("the session of another replica cannot be taken over: %w", err)
+	}
+	s.taken.Add(1)
+	s.log.Info("a session was taken over", "session", trust.Digest(id), "view", v.name, "from", row.Replica)
+	s.signal()
+	return nil
+}
+
+var errUnknownNow = errors.New("whether another replica has this session is not known now: the store cannot be read")
+
+// Taken hears that another replica has taken a session over: it is not here any more.
+func (s *Sessions) Taken(hash [32]byte) {
+	s.mu.Lock()
+	one := s.here[hash]
+	if one != nil && !one.restoring {
+		delete(s.here, hash)
+	}
+	s.mu.Unlock()
+	if one != nil && !one.restoring && one.view.local.Load().Drop(one.id) {
+		s.lost.Add(1)
+		s.log.Info("another replica has taken a session over", "session", trust.Digest(one.id), "view", one.view.name)
+	}
+}
+
+const (
+	// storeEvery is at least between two writes of what has changed: many changes of one session
+	// are one.
+	storeEvery = 50 * time.Millisecond
+	// keepEvery is how often it is said that the sessions here are there.
+	keepEvery = 30 * time.Second
+	// againAfter is how long a store that failed is left alone, and patience how long one is waited for at the end.
+	againAfter, patience = time.Second, 10 * time.Second
+	// sweepAfter is added to how long a session may be idle before it is removed that no replica
+	// keeps any more.
+	sweepAfter = 4 * keepEvery
+	// keptBefore is how often that must have been said in turn before anything is removed: after an
+	// outage of the database the other replicas are to say it first.
+	keptBefore = 3
+)
+
+// Run stores what changes of the sessions here, behind their calls, until ctx ends.
+func (s *Sessions) Run(ctx context.Context) {
+	keep := time.NewTicker(keepEvery)
+	defer keep.Stop()
+	kept := 0
+	for {
+		var err error
+		select {
+		case <-ctx.Done():
+			s.last(context.WithoutCancel(ctx))
+			return
+		case <-s.wake:
+			err = s.store(ctx)
+		case <-keep.C:
+			if err = s.keep(ctx); err != nil {
+				kept = 0
+			} else if kept++; kept >= keptBefore {
+				err = s.rows.Sweep(ctx, s.idle+sweepAfter)
+			}
+		}
+		pause := storeEvery
+		if err != nil && ctx.Err() == nil {
+			s.log.Warn("what has changed of sessions is not stored yet", "error", err, "retry_in", againAfter)
+			pause = againAfter
+			s.signal()
+		}
+		select {
+		case <-ctx.Done():
+		case <-time.After(pause):
+		}
+	}
+}
+
+// last stores what has changed when this replica ends: it waits for a store that is away, longer than a restart takes.
+func (s *Sessions) last(ctx context.Context) {
+	for until := time.Now().Add(leeway.Of(patience)); ; {
+		err := s.store(ctx)
+		if err == nil {
+			return
+		}
+		if time.Now().After(until) {
+			s.log.Warn("what has changed of sessions is not stored: they go on as they were", "error", err)
+			return
+		}
+		time.Sleep(againAfter)
+	}
+}
+
+// store stores what has changed. What fails is tried again with what is the newest then.
+func (s *Sessions) store(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(storeWithin))
+	defer cancel()
+	changed, fresh, ended := s.unstored()
+	for hash, one := range fresh {
+		if _, err := s.put(ctx, hash, one); err != nil {
+			s.changedAgain(changed)
+			return err
+		}
+	}
+	states := map[[32]byte][]byte{}
+	for hash, one := range changed {
+		if state, ok := one.view.live.State(one.id); ok {
+			states[hash] = state
+		}
+	}
+	if len(states) > 0 {
+		lost, err := s.rows.Change(ctx, s.replica, states)
+		if err != nil {
+			s.changedAgain(changed)
+			return err
+		}
+		if err := s.putAgain(ctx, lost); err != nil {
+			return err
+		}
+	}
+	if len(ended) == 0 {
+		return nil
+	}
+	if err := s.rows.Drop(ctx, s.replica, ended); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, hash := range ended {
+		delete(s.gone, hash)
+	}
+	return nil
+}
+
+// unstored returns the sessions that have changed, those that are not stored at all, and those
+// that have ended.
+func (s *Sessions) unstored() (changed, fresh map[[32]byte]*served, ended [][32]byte) {
+	changed, fresh = map[[32]byte]*served{}, map[[32]byte]*served{}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for hash, one := range s.here {
+		switch {
+		case one.restoring:
+			continue
+		case !one.stored:
+			fresh[hash] = one
+		case one.changed:
+			changed[hash] = one
+		}
+		one.changed = false
+	}
+	for hash := range s.gone {
+		ended = append(ended, hash)
+	}
+	return changed, fresh, ended
+}
+
+func (s *Sessions) changedAgain(all map[[32]byte]*served) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, one := range all {
+		one.changed = true
+	}
+}
+
+// keep says that the sessions here are there.
+func (s *Sessions) keep(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(storeWithin))
+	defer cancel()
+	s.mu.Lock()
+	var all [][32]byte
+	for hash, one := range s.here {
+		if one.stored && !one.restoring {
+			all = append(all, hash)
+		}
+	}
+	s.mu.Unlock()
+	if len(all) == 0 {
+		return nil
+	}
+	lost, err := s.rows.Keep(ctx, s.replica, all)
+	if err == nil {
+		err = s.putAgain(ctx, lost)
+	}
+	return err
+}
+
+// putAgain stores sessions again whose rows are gone, as after a database was restored. Those that another replica
+// has taken over end here.
+func (s *Sessions) putAgain(ctx context.Context, lost [][32]byte) error {
+	for i, hash := range lost {
+		s.mu.Lock()
+		one := s.here[hash]
+		s.mu.Unlock()
+		if one == nil {
+			continue
+		}
+		kept, err := s.put(ctx, hash, one)
+		switch {
+		case err != nil:
+			s.mu.Lock()
+			for _, hash := range lost[i:] {
+				if one := s.here[hash]; one != nil {
+					one.changed = true
+				}
+			}
+			s.mu.Unlock()
+			return err
+		case !kept:
+			s.Taken(hash)
+		}
+	}
+	return nil
+}

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -87,12 +88,15 @@ type crowd struct {
 	calls   atomic.Int64
 
 	mu     sync.Mutex // guards what follows; never held over a call
-	killed []death
+	ended  []death
 	failed []failure
 }
 
-// death is the time in which a killed replica ended.
-type death struct{ from, to time.Time }
+// death is the time in which a replica ended: killed, or told to.
+type death struct {
+	from, to time.Time
+	killed   bool
+}
 
 // failure is a call that failed, and the time that it took.
 type failure struct {
@@ -112,6 +116,9 @@ type member struct {
 	closed atomic.Bool  // by the SDK, which does that where half an answer comes
 }
 
+// addresses counts those of clients.
+var addresses atomic.Int32
+
 // enter connects a client.
 func enter(t *testing.T, url, name, revision string) *member {
 	t.Helper()
@@ -123,6 +130,10 @@ func enter(t *testing.T, url, name, revision string) *member {
 		}
 	}
 	var first sync.Once
+	// As the balancer sticks clients of 2026-07-28 by their addresses, each has its own.
+	from := &net.TCPAddr{IP: net.IPv4(127, 0, 1, byte(addresses.Add(1)))}
+	web := &http.Client{Transport: &http.Transport{DialContext: (&net.Dialer{LocalAddr: from}).DialContext, MaxIdleConnsPerHost: 8}}
+	t.Cleanup(web.CloseIdleConnections)
 	client := mcp.NewClient(&mcp.Implementation{Name: name, Version: "1"}, &mcp.ClientOptions{
 		ProgressNotificationHandler: func(_ context.Context, r *mcp.ProgressNotificationClientRequest) { own(&m.told, r.Params.Message) },
 		ElicitationHandler: func(_ context.Context, r *mcp.ElicitRequest) (*mcp.ElicitResult, error) {
@@ -133,7 +144,7 @@ func enter(t *testing.T, url, name, revision string) *member {
 			first.Do(func() { go func() { _, _ = r.Session.ListTools(t.Context(), nil) }() }) // else the first search is held
 		},
 	})
-	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, MaxRetries: 20}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
+	session, err := client.Connect(t.Context(), &mcp.StreamableClientTransport{Endpoint: url, MaxRetries: 20, HTTPClient: web}, &mcp.ClientSessionOptions{ProtocolVersion: revision})
 	if err != nil {
 		t.Fatalf("%s: %v", name, err)
 	}
@@ -201,44 +212,52 @@ func (c *crowd) progress(calls int64) {
 	await.True(c.t, func() bool { return c.calls.Load() >= from+calls })
 }
 
-// kill ends a replica as a crash does.
-func (c *crowd) kill(r *fleetReplica) {
+// end ends a replica as a crash does, or as a deployment does.
+func (c *crowd) end(r *fleetReplica, kill bool) {
 	c.t.Helper()
 	from := time.Now()
-	if err := r.cmd.Process.Kill(); err != nil {
+	if !kill {
+		r.end(c.t)
+	} else if err := r.cmd.Process.Kill(); err != nil {
 		c.t.Fatal(err)
+	} else {
+		await.Value(c.t, r.ended)
 	}
-	await.Value(c.t, r.ended)
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.killed = append(c.killed, death{from, time.Now()})
+	c.ended = append(c.ended, death{from, time.Now(), kill})
 }
 
-// costs reports whether a failure is one that a death explains: the call was in flight then. The answer
-// to a question may have been in flight, too, which no client sends twice: then the call waits for it.
+// costs reports whether a failure is one that a death explains: the call was in flight then. Of a replica that was told
+// to end, that is a call which had asked its client something: the answer comes to another replica.
+// The answer to a question may have been in flight, too, which no client sends twice: then the call waits for it.
 // A call that began when the replica was gone can only have met the balancer, which notices that soon.
 func (d death) costs(f failure) bool {
 	says := func(texts ...string) bool {
 		return slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(f.err.Error(), text) })
 	}
 	const balancer = "Bad Gateway"
-	unanswered := strings.Contains(f.what, "_ask ") && says("deadline exceeded", "not within")
-	inFlight := f.began.Before(d.to) && (unanswered || says(balancer, "may or may not have happened", "may have been carried out", "with a process that is gone", // as docs/scale.md says; else the client's own connection ended
+	asked := strings.Contains(f.what, "_ask ")
+	if !d.killed {
+		return asked && f.end.After(d.from) && f.began.Before(d.to) && says("the client is gone", "continues no call", "may or may not have happened")
+	}
+	unanswered := asked && says("deadline exceeded", "not within")
+	inFlight := f.began.Before(d.to) && (unanswered || says(balancer, "may or may not have happened", "may have been carried out", "continues no call", // as docs/scale.md says; else the client's own connection ended
 		"EOF", "request terminated without response", "connection reset", "connection closed"))
 	late := f.began.Before(d.to.Add(5*time.Second)) && says(balancer)
 	return f.end.After(d.from) && (inFlight || late)
 }
 
-// judge fails the test for each call that failed though no replica was killed meanwhile.
+// judge fails the test for each call that failed though no replica ended meanwhile.
 func (c *crowd) judge() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	for _, f := range c.failed {
-		if !slices.ContainsFunc(c.killed, func(d death) bool { return d.costs(f) }) {
+		if !slices.ContainsFunc(c.ended, func(d death) bool { return d.costs(f) }) {
 			c.t.Errorf("%s failed after %v: %v", f.what, f.end.Sub(f.began).Round(time.Millisecond), f.err)
 		}
 	}
-	c.t.Logf("%d calls, %d failed with a replica that was killed", c.calls.Load(), len(c.failed))
+	c.t.Logf("%d calls, %d failed with a replica that ended", c.calls.Load(), len(c.failed))
 	for _, m := range c.all {
 		if m.strays.Load() > 0 {
 			c.t.Errorf("%s got %d messages of others", m.name, m.strays.Load())
@@ -295,7 +314,7 @@ func grower(t *testing.T, name string) (url string, leave func()) {
 
 // Replicas that come and go and a database that does cost what was in flight where a process was
 // killed, and nothing else: no session, nothing provisioned, no answer or question that is
-// another's. TOOLFINCH_CHAOS says how long it goes on after the first round, "2m" for one: then
+// another's. A deployment costs calls that wait for a client's answer. TOOLFINCH_CHAOS says how long it goes on after the first round, "2m" for one: then
 // there are 64 clients of each era.
 func TestReplicasUnderChaos(t *testing.T) {
 	t.Parallel()
@@ -341,10 +360,10 @@ func TestReplicasUnderChaos(t *testing.T) {
 		if _, err := gated.call(t.Context(), "provision_tools", "", map[string]any{"tool_ids": []string{wanted}}); err != nil {
 			t.Errorf("%s is provisioned with %v", wanted, err)
 		}
-		drained.end(t)
+		c.end(drained, false)
 		c.progress(100)
 		drained.start(t)
-		c.kill(killed)
+		c.end(killed, true)
 		c.progress(100)
 		killed.start(t)
 		database.Pause(t)

@@ -107,7 +107,7 @@ func TestReplicasAreConfiguredAlike(t *testing.T) {
 		Limits struct{ Drain time.Duration } `yaml:"http_limits"`
 	}
 	must.Do(t, yaml.Unmarshal([]byte(config), &settings))
-	ends := int((settings.Limits.Drain + 5*time.Second).Seconds())
+	ends := int((settings.Limits.Drain + 10*time.Second).Seconds())
 	for name, text := range map[string]string{"kubernetes.yaml": manifests, "compose.replicas.yaml": must.Read(t, "compose.replicas.yaml")} {
 		grace := regexp.MustCompile(`(?:terminationGracePeriodSeconds|stop_grace_period): (\d+)`).FindStringSubmatch(text)
 		if grace == nil || grace[1] != strconv.Itoa(ends) {

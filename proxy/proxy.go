@@ -135,8 +135,8 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		}
 	}
 	var key [32]byte
-	if shared := db.Replicas(); shared != nil {
-		if key, err = shared.StateKey(ctx); err != nil {
+	if among != nil {
+		if key, err = db.Replicas().StateKey(ctx); err != nil {
 			return nil, recalled{}, err
 		}
 	}

@@ -26,7 +26,7 @@ func keep(t *testing.T, names ...string) {
 	t.Helper()
 	t.Setenv("MCPPROXY_MODELS_DIR", t.TempDir())
 	for _, name := range names {
-		must.Do(t, models.Pull(t.Context(), name, models.Options{From: models.FromDir, Dir: tiny}))
+		must.Do(t, models.Pull(t.Context(), name, tiny, func(string) {}))
 	}
 }
 
@@ -163,7 +163,7 @@ func TestAdapter(t *testing.T) {
 				}
 			} else {
 				keep(t)
-				must.Do(t, models.Pull(t.Context(), c.model, models.Options{From: models.FromDir, Dir: filepath.Dir(own)}))
+				must.Do(t, models.Pull(t.Context(), c.model, filepath.Dir(own), func(string) {}))
 			}
 			open := func(adapter string) Embedder {
 				e := must.Get(Open(t.Context(), Settings{Kind: KindHF, HFModel: c.model, HFAdapter: adapter}, slog.New(slog.DiscardHandler)))(t)

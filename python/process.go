@@ -1,7 +1,6 @@
 package python
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	_ "embed"
@@ -32,7 +31,7 @@ type process struct {
 	fail   context.CancelCauseFunc
 	left   sync.Once
 	ready  chan struct{} // closed once it has loaded what was loaded before
-	lines  chan []byte   // to be written
+	orders chan order    // to be written
 	stderr *group.Stderr
 
 	mu     sync.Mutex // guards what follows; never held over I/O
@@ -85,7 +84,7 @@ type failure struct {
 func newProcess(h *Host) *process {
 	p := &process{
 		host: h, calls: map[int64]*pending{}, stderr: group.NewStderr(h.log.With("of", "python")),
-		ready: make(chan struct{}), lines: make(chan []byte, 64),
+		ready: make(chan struct{}), orders: make(chan order, 64),
 	}
 	p.life, p.fail = context.WithCancelCause(context.Background())
 	return p
@@ -126,8 +125,9 @@ func (p *process) live(targets []target) {
 	}
 	var workers sync.WaitGroup
 	workers.Go(func() { p.stderr.Follow(words) })
-	workers.Go(func() { p.read(out, &workers) })
-	workers.Go(func() { p.write(in) })
+	messages := group.NewMessages(out, in)
+	workers.Go(func() { p.read(messages, &workers) })
+	workers.Go(func() { p.write(in, messages) })
 	workers.Go(func() { p.prepare(targets) })
 	_ = cmd.Wait()
 	p.mu.Lock()
@@ -225,7 +225,7 @@ func (p *process) await(ctx context.Context, o order, tool func(context.Context,
 	why := context.Cause(ctx)
 	if errors.Is(ctx.Err(), context.Canceled) { // the client has gone; a deadline finds what blocks
 		select {
-		case p.lines <- line(order{Do: "cancel", ID: o.ID}):
+		case p.orders <- order{Do: "cancel", ID: o.ID}:
 		default:
 		}
 		return reply{}, why
@@ -257,25 +257,23 @@ func (p *process) cancel(c *pending, o order) {
 	}
 }
 
-func line(o order) []byte { return append(rawjson.Of(o), '\n') }
-
 // send hands an order to the writer.
 func (p *process) send(ctx context.Context, o order) {
 	select {
-	case p.lines <- line(o):
+	case p.orders <- o:
 	case <-p.life.Done():
 	case <-ctx.Done():
 	}
 }
 
-// write writes what is sent, until the end.
-func (p *process) write(in io.WriteCloser) {
+// write writes the host, and then what is sent, until the end.
+func (p *process) write(in io.WriteCloser, messages *group.Messages) {
 	defer in.Close()
 	_, err := io.WriteString(in, hostSource)
 	for err == nil {
 		select {
-		case line := <-p.lines:
-			_, err = in.Write(line) // an error: the process has ended, and says why
+		case o := <-p.orders:
+			err = messages.Send(o) // an error: the process has ended, and says why
 		case <-p.life.Done():
 			return
 		}
@@ -283,14 +281,18 @@ func (p *process) write(in io.WriteCloser) {
 }
 
 // read takes what Python sends, until the end.
-func (p *process) read(out io.Reader, workers *sync.WaitGroup) {
-	lines := bufio.NewScanner(out)
-	lines.Buffer(make([]byte, 64<<10), MaxAnswer)
-	for lines.Scan() {
+func (p *process) read(messages *group.Messages, workers *sync.WaitGroup) {
+	for {
 		var got reply
-		if json.Unmarshal(lines.Bytes(), &got) != nil {
-			p.end(&Error{Reason: "Python was ended because it sent what is no message", Detail: fmt.Sprintf("%.200q", lines.Bytes())})
+		switch err := messages.Receive(&got, MaxAnswer); {
+		case errors.Is(err, group.ErrNoMessage):
+			p.end(&Error{Reason: "Python was ended because it sent what is no message", Detail: err.Error()})
 			return
+		case errors.Is(err, group.ErrLong):
+			p.end(failed("Python was ended because it sent more than %d MB in one line", MaxAnswer>>20))
+			return
+		case err != nil:
+			return // it ends
 		}
 		p.mu.Lock()
 		c := p.calls[cmp.Or(got.Call, got.ID)]
@@ -305,9 +307,6 @@ func (p *process) read(out io.Reader, workers *sync.WaitGroup) {
 			default: // it has one
 			}
 		}
-	}
-	if errors.Is(lines.Err(), bufio.ErrTooLong) {
-		p.end(failed("Python was ended because it sent more than %d MB in one line", MaxAnswer>>20))
 	}
 }
 

@@ -11,10 +11,11 @@ import (
 	"runtime"
 	"runtime/debug"
 	"runtime/metrics"
-	"strconv"
 	"time"
 
 	"go.starlark.net/starlark"
+
+	"toolfinch/group"
 )
 
 // scriptName is the name of a model's script in errors.
@@ -50,11 +51,41 @@ const (
 	exitStarted = 4 // it got no order that it understands
 )
 
-// order is what a script's process is told, beside the source.
+// A script's process and its parent exchange messages (group.Messages). The parent begins with
+// an order. The process then says lines of its log and asks for requests, each of which gets an
+// answer, until it says what came of the script.
+
+// order is what a script's process is to do.
 type order struct {
-	Info   Info
 	Limits Limits
+
+	Source string `json:",omitempty"` // a script
+	Info   Info
 	Tools  bool // whether there is a Host
+
+	Query string          `json:",omitempty"` // a jq expression, where there is Data
+	Data  json.RawMessage `json:",omitempty"` // that it is over
+}
+
+// saying is what a script's process says. Without any of the first three it is the last one,
+// with the result of the script, nil for None.
+type saying struct {
+	Log    *string         `json:",omitempty"`
+	Ask    []*request      `json:",omitempty"`
+	Error  *report         `json:",omitempty"`
+	Result json.RawMessage `json:",omitempty"`
+}
+
+// answer is what came of requests.
+type answer struct {
+	Limit string    `json:",omitempty"` // that was reached: nothing else counts then
+	Came  []outcome // for each request
+}
+
+// outcome is what came of one request: none of both is no value.
+type outcome struct {
+	Value json.RawMessage `json:",omitempty"`
+	Error *string         `json:",omitempty"`
 }
 
 // report is how a script failed.
@@ -74,66 +105,60 @@ func runChild() int {
 	runtime.GC()
 	defer makeTimers()()
 
-	parent := newPipe(os.Stdin, os.Stdout)
-	first, err := parent.receive(math.MaxInt32)
-	if err != nil {
+	parent := &parent{group.NewMessages(os.Stdin, os.Stdout)}
+	var o order
+	switch err := parent.Receive(&o, math.MaxInt32); {
+	case errors.Is(err, group.ErrNoMessage):
+		return exitStarted
+	case err != nil:
 		return exitOrphan
 	}
-	var o order
-	isQuery := first.kind == kindQuery && len(first.texts) == 3
-	if !isQuery && (first.kind != kindStart || len(first.texts) != 2) || json.Unmarshal(first.texts[0], &o) != nil {
-		return exitStarted
-	}
 	go watchMemory(o.Limits.Memory)
-	answers := make(chan frame)
+	answers := make(chan answer)
 	go func() {
 		for {
-			answer, err := parent.receive(math.MaxInt32)
-			if err != nil {
+			var a answer
+			if parent.Receive(&a, math.MaxInt32) != nil {
 				os.Exit(exitOrphan)
 			}
-			answers <- answer
+			answers <- a
 		}
 	}()
 	confine(o.Limits)
-	if isQuery {
+	if o.Data != nil {
 		timed, cancel := context.WithTimeout(context.Background(), o.Limits.Time)
 		defer cancel()
-		result, err := query(timed, string(first.texts[1]), first.texts[2], o.Limits)
-		return parent.report(result, err)
+		return parent.report(query(timed, o.Query, o.Data, o.Limits))
 	}
-	r := newRun(context.Background(), scriptName, &o.Info, o.Limits, func(line string) {
-		parent.mustSend(frame{kindLog, [][]byte{[]byte(line)}})
-	})
+	r := newRun(context.Background(), scriptName, &o.Info, o.Limits, func(line string) { parent.say(saying{Log: &line}) })
 	defer r.end()
 	r.script = true
 	if o.Tools {
 		r.door = &childDoor{parent, answers}
 	}
-	result, err := r.source(string(first.texts[1]))
-	return parent.report(result, err)
+	return parent.report(r.source(o.Source))
 }
 
 // makeTimers makes what timers need: once the process is confined, no file may be opened for it.
 func makeTimers() (stop func() bool) { return time.AfterFunc(time.Hour, func() {}).Stop }
 
-// report sends what came of the script, and returns the exit code of its process.
-func (p *pipe) report(result json.RawMessage, err error) int {
-	switch {
-	case err != nil:
-		p.mustSend(reportOf(err).frame())
-	case result == nil:
-		p.mustSend(frame{kind: kindResult})
-	default:
-		p.mustSend(frame{kindResult, [][]byte{result}})
-	}
-	return exitDone
-}
+// parent is the process that started this one.
+type parent struct{ *group.Messages }
 
-func (p *pipe) mustSend(f frame) {
-	if p.send(f) != nil {
+func (p *parent) say(what saying) {
+	if p.Send(what) != nil {
 		os.Exit(exitOrphan)
 	}
+}
+
+// report says what came of the script, and returns the exit code of its process.
+func (p *parent) report(result json.RawMessage, err error) int {
+	last := saying{Result: result}
+	if err != nil {
+		last = saying{Error: reportOf(err)}
+	}
+	p.say(last)
+	return exitDone
 }
 
 // watchMemory ends this process when more than so many bytes beside those of now
@@ -190,55 +215,40 @@ func (r *run) source(source string) (json.RawMessage, error) {
 	return out, nil
 }
 
-func reportOf(err error) report {
+func reportOf(err error) *report {
 	if abort := (*AbortError)(nil); errors.As(err, &abort) {
-		return report{Message: abort.Reason, Abort: true}
+		return &report{Message: abort.Reason, Abort: true}
 	}
 	failed := &Error{Message: err.Error()}
 	errors.As(err, &failed)
-	return report{
+	return &report{
 		Line: failed.Line, Message: failed.Message,
 		Limit: errors.Is(err, ErrLimit), Host: errors.As(err, new(*hostError)),
 	}
 }
 
-func (r report) frame() frame {
-	raw, err := json.Marshal(r)
-	if err != nil { // a report has nothing that could fail
-		panic(err)
-	}
-	return frame{kindError, [][]byte{raw}}
-}
-
 // childDoor is the door of a script's process: what it passes is done by the parent.
 type childDoor struct {
-	parent  *pipe
-	answers <-chan frame
+	parent  *parent
+	answers <-chan answer
 }
 
 func (d *childDoor) pass(_ context.Context, requests []*request) error {
-	ask := frame{kind: kindCalls}
-	for _, one := range requests {
-		if one.search {
-			ask = frame{kindSearch, [][]byte{[]byte(one.query), strconv.AppendInt(nil, int64(one.limit), 10)}}
-			break
-		}
-		ask.texts = append(ask.texts, []byte(one.tool), one.arguments)
+	if len(requests) == 0 {
+		return nil
 	}
-	d.parent.mustSend(ask)
-	answer := <-d.answers
-	if answer.kind != kindAnswer || len(answer.texts) != 1+2*len(requests) {
-		return errFrame
+	d.parent.say(saying{Ask: requests})
+	a := <-d.answers
+	if a.Limit != "" {
+		return &reachedError{a.Limit}
 	}
-	if limit := string(answer.texts[0]); limit != "" {
-		return &reachedError{limit}
+	if len(a.Came) != len(requests) {
+		return errProtocol
 	}
-	for i, one := range requests {
-		switch what := answer.texts[2+2*i]; string(answer.texts[1+2*i]) {
-		case endedValue:
-			one.result = what
-		case endedError:
-			one.err = errors.New(string(what))
+	for i, came := range a.Came {
+		requests[i].result = came.Value
+		if came.Error != nil {
+			requests[i].err = errors.New(*came.Error)
 		}
 	}
 	return nil

@@ -58,12 +58,20 @@ func decodeObject(raw json.RawMessage) (*starlark.Dict, error) {
 }
 
 func decode(source string) (starlark.Value, error) {
-	var checked json.RawMessage
-	if err := json.Unmarshal([]byte(source), &checked); err != nil {
-		return nil, fmt.Errorf("invalid JSON: %w", err)
+	if err := valid([]byte(source)); err != nil {
+		return nil, err
 	}
 	d := decoder{s: source}
 	return d.value(0)
+}
+
+// valid says what is wrong with JSON.
+func valid(source []byte) error {
+	if json.Valid(source) {
+		return nil
+	}
+	var checked json.RawMessage
+	return fmt.Errorf("invalid JSON: %w", json.Unmarshal(source, &checked))
 }
 
 // decoder reads JSON that is known to be valid.

@@ -13,12 +13,12 @@ const maxParallel = 8
 
 // request is one call of a tool, or a search for tools, and what came of it.
 type request struct {
-	search bool
-	query  string // of a search
-	limit  int    // of a search
+	Search bool   `json:",omitempty"`
+	Query  string `json:",omitempty"` // of a search
+	Limit  int    `json:",omitempty"` // of a search
 
-	tool      string          // of a call
-	arguments json.RawMessage // of a call
+	Tool      string          `json:",omitempty"` // of a call
+	Arguments json.RawMessage `json:",omitempty"` // of a call: an object
 
 	result json.RawMessage
 	err    error
@@ -94,9 +94,9 @@ func (d *hostDoor) make(ctx context.Context, one *request) {
 			one.err = fmt.Errorf("panic: %v", caught)
 		}
 	}()
-	if one.search {
-		one.result, one.err = d.host.Retrieve(ctx, one.query, one.limit)
+	if one.Search {
+		one.result, one.err = d.host.Retrieve(ctx, one.Query, one.Limit)
 		return
 	}
-	one.result, one.err = d.host.CallTool(ctx, one.tool, one.arguments)
+	one.result, one.err = d.host.CallTool(ctx, one.Tool, one.Arguments)
 }

@@ -112,7 +112,7 @@ var hostFunctions = starlark.StringDict{
 		if r.door == nil {
 			return nil, errNoHost("retrieve")
 		}
-		search := &request{query: query, limit: limit, search: true}
+		search := &request{Query: query, Limit: limit, Search: true}
 		if err := r.ask("retrieve", search); err != nil {
 			return nil, err
 		}
@@ -171,9 +171,9 @@ func callTool(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Va
 			return nil, err
 		}
 	}
-	call := &request{tool: name}
+	call := &request{Tool: name}
 	var err error
-	if call.arguments, err = encodeArguments(arguments, maxArguments); err != nil {
+	if call.Arguments, err = encodeArguments(arguments, maxArguments); err != nil {
 		return nil, fmt.Errorf("call_tool %s: %w", name, err)
 	}
 	if err := r.ask("call_tool "+name, call); err != nil {
@@ -209,7 +209,7 @@ func parallel(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Va
 			return nil, fmt.Errorf("parallel: call %d: %w", len(calls), err)
 		}
 		calls = append(calls, call)
-		most -= len(call.arguments)
+		most -= len(call.Arguments)
 	}
 	if err := r.ask("parallel", calls...); err != nil {
 		return nil, err
@@ -228,7 +228,7 @@ func parallelCall(element starlark.Value, most int) (*request, error) {
 		ok := false
 		switch key {
 		case starlark.String("tool"):
-			call.tool, ok = starlark.AsString(value)
+			call.Tool, ok = starlark.AsString(value)
 		case starlark.String("args"):
 			arguments, ok = value.(*starlark.Dict)
 		}
@@ -236,11 +236,11 @@ func parallelCall(element starlark.Value, most int) (*request, error) {
 			return nil, errors.New(`want {"tool": name, "args": {...}} and nothing else`)
 		}
 	}
-	if call.tool == "" {
+	if call.Tool == "" {
 		return nil, errors.New(`"tool" is missing`)
 	}
 	var err error
-	call.arguments, err = encodeArguments(arguments, most)
+	call.Arguments, err = encodeArguments(arguments, most)
 	return call, err
 }
 

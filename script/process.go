@@ -15,13 +15,13 @@ import (
 
 // process is a script's process as its parent sees it.
 type process struct {
-	pipe   *pipe
-	in     *os.File // to its standard input
-	out    *os.File // of its standard output
-	stderr group.Head
-	cmd    *exec.Cmd
-	life   context.Context // ends once it was reaped
-	reaped context.CancelFunc
+	messages *group.Messages
+	in       *os.File // to its standard input
+	out      *os.File // of its standard output
+	stderr   group.Head
+	cmd      *exec.Cmd
+	life     context.Context // ends once it was reaped
+	reaped   context.CancelFunc
 }
 
 func newProcess() *process {
@@ -68,7 +68,7 @@ func (p *process) start() error {
 		_, _ = in.Close(), out.Close()
 		return err
 	}
-	p.in, p.out, p.pipe = in, out, newPipe(out, in)
+	p.in, p.out, p.messages = in, out, group.NewMessages(out, in)
 	return nil
 }
 

@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/group"
 	"toolfinch/internal/await"
 )
 
@@ -125,15 +126,16 @@ func TestOthersGoOnBesideAStuckScript(t *testing.T) {
 }
 
 // What a process says that was taken over does no harm.
-func FuzzFramesOfAProcess(f *testing.F) {
-	f.Add([]byte("r\x00\x00\x00\x01\x00\x00\x00\x011"))
-	f.Add([]byte("c\x00\x00\x00\x02\x00\x00\x00\x01t\x00\x00\x00\x02{}"))
-	f.Add([]byte("q\xff\xff\xff\xff"))
+func FuzzSayingsOfAProcess(f *testing.F) {
+	f.Add([]byte(`{"Result":1}` + "\n"))
+	f.Add([]byte(`{"Ask":[{"Tool":"t","Arguments":{}},{"Search":true,"Limit":-1}]}` + "\n"))
+	f.Add([]byte(`{"Ask":[null]}` + "\n"))
+	f.Add([]byte(`{"Log":"a"}` + "\n" + `{"Error":{"Host":true}}` + "\n"))
 	f.Fuzz(func(t *testing.T, said []byte) {
 		var heard strings.Builder
-		x := &exchange{process: &process{pipe: newPipe(strings.NewReader(string(said)), &heard)}, limits: Limits{Calls: 3}.orDefaults()}
+		x := &exchange{process: &process{messages: group.NewMessages(strings.NewReader(string(said)), &heard)}, limits: Limits{Calls: 3}.orDefaults()}
 		x.door = newHostDoor(&fakeHost{}, x.limits)
-		result, err := x.run(t.Context(), kindStart, order{}, nil)
+		result, err := x.run(t.Context(), order{})
 		if err == nil && result != nil && !json.Valid(result) {
 			t.Errorf("the result %q", result)
 		}

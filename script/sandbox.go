@@ -4,10 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
-	"strconv"
-	"strings"
 	"sync"
 	"time"
 
@@ -166,7 +163,7 @@ func (s *Sandbox) Run(ctx context.Context, source string, info *Info, host Host,
 	if info == nil {
 		info = &Info{}
 	}
-	return s.run(ctx, x, kindStart, order{Info: *info, Limits: x.limits, Tools: host != nil}, []byte(source))
+	return s.run(ctx, x, order{Source: source, Info: *info, Limits: x.limits, Tools: host != nil})
 }
 
 // Query evaluates a jq expression of a model over JSON. The result is the JSON array
@@ -174,15 +171,15 @@ func (s *Sandbox) Run(ctx context.Context, source string, info *Info, host Host,
 // do not count. The error is an *Error.
 func (s *Sandbox) Query(ctx context.Context, expression string, data []byte, limits Limits) (json.RawMessage, error) {
 	limits = limits.orDefaults()
-	return s.run(ctx, &exchange{limits: limits}, kindQuery, order{Limits: limits}, []byte(expression), data)
+	return s.run(ctx, &exchange{limits: limits}, order{Query: expression, Data: data, Limits: limits})
 }
 
 func fail(err error) (json.RawMessage, error) {
 	return nil, &Error{File: scriptName, Message: err.Error(), Err: err}
 }
 
-// run has a process do what the frame of this kind says: o, then texts.
-func (s *Sandbox) run(ctx context.Context, x *exchange, kind byte, o order, texts ...[]byte) (json.RawMessage, error) {
+// run has a process do what o says.
+func (s *Sandbox) run(ctx context.Context, x *exchange, o order) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
 		return fail(err)
 	}
@@ -210,7 +207,7 @@ func (s *Sandbox) run(ctx context.Context, x *exchange, kind byte, o order, text
 	defer context.AfterFunc(ctx, p.kill)()
 	defer context.AfterFunc(p.life, cancel)() // for whom its calls would be
 	defer time.AfterFunc(limits.Time+grace, p.kill).Stop()
-	result, err := x.run(timed, kind, o, texts)
+	result, err := x.run(timed, o)
 	if err == nil || errors.As(err, new(*Error)) || errors.As(err, new(*AbortError)) {
 		return result, err
 	}
@@ -248,86 +245,72 @@ type exchange struct {
 	door   *hostDoor // nil without a Host
 }
 
+// errProtocol ends a process that sends what it must not.
+var errProtocol = errors.New("the other process broke the protocol between the two")
+
+// overhead is what a message may have beside a result or arguments.
+const overhead = 4 << 20
+
 // run gives the process its order and does what it asks for until it ends. The
 // error is an *AbortError or *Error that the process reported, else one of the
 // connection.
-func (x *exchange) run(ctx context.Context, kind byte, o order, texts [][]byte) (json.RawMessage, error) {
-	raw, err := json.Marshal(o)
-	if err != nil {
-		return nil, err
-	}
-	if err := x.pipe.send(frame{kind, append([][]byte{raw}, texts...)}); err != nil {
+func (x *exchange) run(ctx context.Context, o order) (json.RawMessage, error) {
+	if err := x.messages.Send(o); err != nil {
 		return nil, err
 	}
 	for {
-		got, err := x.pipe.receive(max(maxArguments, x.limits.Output) + 64<<10)
-		if err != nil {
+		var got saying
+		if err := x.messages.Receive(&got, max(maxArguments, x.limits.Output)+overhead); err != nil {
 			return nil, err
 		}
 		switch {
-		case got.kind == kindLog && len(got.texts) == 1:
-			x.lines.say(strings.ToValidUTF8(string(got.texts[0]), "\uFFFD"))
-		case got.kind == kindCalls && len(got.texts)%2 == 0 && x.door != nil:
-			err = x.calls(ctx, got.texts)
-		case got.kind == kindSearch && len(got.texts) == 2 && x.door != nil:
-			limit, _ := strconv.Atoi(string(got.texts[1]))
-			err = x.pass(ctx, []*request{{search: true, query: string(got.texts[0]), limit: limit}})
-		case got.kind == kindResult && len(got.texts) == 0:
-			return nil, nil
-		case got.kind == kindResult && len(got.texts) == 1 && len(got.texts[0]) <= x.limits.Output && json.Valid(got.texts[0]):
-			return got.texts[0], nil
-		case got.kind == kindError && len(got.texts) == 1:
-			return nil, x.reported(got.texts[0])
+		case got.Log != nil:
+			x.lines.say(*got.Log)
+		case got.Ask != nil && x.door != nil:
+			if err := x.pass(ctx, got.Ask); err != nil {
+				return nil, err
+			}
+		case got.Error != nil:
+			return nil, x.reported(got.Error)
+		case got.Ask == nil && len(got.Result) <= x.limits.Output:
+			return got.Result, nil
 		default:
-			err = errFrame
-		}
-		if err != nil {
-			return nil, err
+			return nil, errProtocol
 		}
 	}
-}
-
-// calls makes the calls of a kindCalls.
-func (x *exchange) calls(ctx context.Context, texts [][]byte) error {
-	var requests []*request
-	for i := 0; i < len(texts); i += 2 {
-		if !rawjson.IsObject(texts[i+1]) || !json.Valid(texts[i+1]) {
-			return errFrame
-		}
-		requests = append(requests, &request{tool: string(texts[i]), arguments: texts[i+1]})
-	}
-	return x.pass(ctx, requests)
 }
 
 // pass answers requests.
 func (x *exchange) pass(ctx context.Context, requests []*request) error {
-	answer := frame{kindAnswer, [][]byte{nil}}
+	for _, one := range requests {
+		if one == nil || !one.Search && !rawjson.IsObject(one.Arguments) {
+			return errProtocol
+		}
+	}
+	var a answer
 	err := x.door.pass(ctx, requests)
 	if errors.Is(context.Cause(ctx), errTime) {
 		err = timeOver(x.limits)
 	}
 	if err != nil {
-		answer.texts[0] = []byte(err.Error())
+		return x.messages.Send(answer{Limit: err.Error()})
 	}
 	for _, one := range requests {
-		how, what := endedValue, []byte(one.result)
-		switch {
-		case one.err != nil:
-			how, what = endedError, []byte(one.err.Error())
-		case one.result == nil:
-			how = endedNone
+		came := outcome{Value: one.result}
+		if one.err == nil && one.result != nil {
+			one.err = valid(one.result)
 		}
-		answer.texts = append(answer.texts, []byte(how), what)
+		if one.err != nil {
+			text := one.err.Error()
+			came = outcome{Error: &text}
+		}
+		a.Came = append(a.Came, came)
 	}
-	return x.pipe.send(answer)
+	return x.messages.Send(a)
 }
 
 // reported is the error that the process reported.
-func (x *exchange) reported(raw []byte) error {
-	var r report
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return fmt.Errorf("%w: %w", errFrame, err)
-	}
+func (x *exchange) reported(r *report) error {
 	if r.Abort {
 		return &AbortError{Reason: shorten(r.Message)}
 	}

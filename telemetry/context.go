@@ -2,11 +2,9 @@ package telemetry
 
 import (
 	"context"
-	"encoding/hex"
 	"encoding/json"
 	"net/http"
 
-	"go.opentelemetry.io/otel/baggage"
 	"go.opentelemetry.io/otel/propagation"
 	"go.opentelemetry.io/otel/trace"
 
@@ -78,40 +76,32 @@ func (c carried) remote() trace.SpanContext {
 	if c.parent == "" {
 		return trace.SpanContext{}
 	}
-	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), c))
+	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), &c))
 }
 
 // Get returns the value of a key, as an OpenTelemetry carrier does.
-func (c carried) Get(key string) string {
+func (c *carried) Get(key string) string {
 	if value := c.member(key); value != nil {
 		return *value
 	}
 	return ""
 }
 
-// Set is not called.
-func (c carried) Set(string, string) {}
+// Set notes the value of a key.
+func (c *carried) Set(key, value string) {
+	if to := c.member(key); to != nil {
+		*to = value
+	}
+}
 
 // Keys is not called.
-func (c carried) Keys() []string { return nil }
+func (c *carried) Keys() []string { return nil }
 
-// carries is what a request takes along that has the span. OpenTelemetry's own propagators do
-// the same, with ten times the garbage.
+// carries is what a request takes along that has the span.
 func (s *Span) carries(ctx context.Context) (c carried) {
-	of := s.span.SpanContext()
-	const version, sampled = "00-", trace.FlagsSampled | trace.FlagsRandom
-	traceID, spanID := of.TraceID(), of.SpanID()
-	var text [55]byte
-	out := append(text[:0], version...)
-	out = append(hex.AppendEncode(out, traceID[:]), '-')
-	out = append(hex.AppendEncode(out, spanID[:]), '-')
-	out = hex.AppendEncode(out, []byte{byte(of.TraceFlags() & sampled)})
-	c.parent = string(out)
-	if state := of.TraceState(); state.Len() > 0 {
-		c.state = state.String()
-	}
+	propagation.TraceContext{}.Inject(trace.ContextWithSpan(ctx, s.span), &c)
 	if s.traces.baggage {
-		c.baggage = baggage.FromContext(ctx).String()
+		propagation.Baggage{}.Inject(ctx, &c)
 	}
 	return c
 }

@@ -36,26 +36,8 @@ type Metrics struct {
 	registrations, holds              *prometheus.CounterVec
 	starts, events                    *prometheus.CounterVec
 
-	mu     sync.Mutex // guards what follows; held for look-ups only
-	tools  map[[2]string]struct{}
-	known  map[series]counted             // of what was counted: finding a metric by its labels takes longer than counting
-	staged map[string]prometheus.Observer // of stages
-}
-
-// series is what operations are told apart by. name is that of the tool as the operation has
-// it, which others choose: known is bounded.
-type series struct {
-	kind, server, name, outcome string
-	meta                        bool
-}
-
-// maxKnown bounds Metrics.known; what is not in it is counted all the same.
-const maxKnown = 4 * maxTools
-
-// counted are the metrics of one series.
-type counted struct {
-	calls      prometheus.Counter
-	whole, own prometheus.Observer
+	mu    sync.Mutex // guards tools; held for look-ups only
+	tools map[[2]string]struct{}
 }
 
 // Buckets in seconds. The lowest of the MCP semantic conventions is 10 ms, which no call of a
@@ -67,7 +49,7 @@ var (
 
 // NewMetrics returns metrics in which nothing is counted.
 func NewMetrics() *Metrics {
-	m := &Metrics{registry: prometheus.NewRegistry(), tools: map[[2]string]struct{}{}, known: map[series]counted{}, staged: map[string]prometheus.Observer{}}
+	m := &Metrics{registry: prometheus.NewRegistry(), tools: map[[2]string]struct{}{}}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		vec := prometheus.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 		m.registry.MustRegister(vec)
@@ -97,16 +79,15 @@ func NewMetrics() *Metrics {
 
 // Operation counts a finished operation.
 func (m *Metrics) Operation(o *Operation) {
-	of := m.of(o)
-	of.calls.Inc()
-	of.whole.Observe(o.Duration.Seconds())
-	of.own.Observe(o.Own.Seconds())
+	m.calls.WithLabelValues(o.Kind, o.Server, m.tool(o), o.Outcome).Inc()
+	m.whole.WithLabelValues(o.Kind, o.Server).Observe(o.Duration.Seconds())
+	m.own.WithLabelValues(o.Kind).Observe(o.Own.Seconds())
 	for i := range o.Stages {
 		s := &o.Stages[i]
 		if s.Duration == Unfinished {
 			continue
 		}
-		m.stage(s.Name).Observe(s.Duration.Seconds())
+		m.stages.WithLabelValues(s.Name).Observe(s.Duration.Seconds())
 		if s.Name == StageHold {
 			m.holds.WithLabelValues(strconv.FormatBool(!s.Failed)).Inc()
 		}
@@ -122,53 +103,22 @@ func (m *Metrics) Operation(o *Operation) {
 	}
 }
 
-// of returns the metrics of an operation. URIs are not bounded by what servers list, and names
+// tool is the label of what was called. URIs are not bounded by what servers list, and names
 // that nothing has not by anything: both have no tool.
-func (m *Metrics) of(o *Operation) counted {
-	key := series{kind: o.Kind, server: o.Server, name: o.Tool, outcome: o.Outcome, meta: o.Meta}
+func (m *Metrics) tool(o *Operation) string {
+	name := strings.TrimPrefix(o.Tool, o.Server+".")
 	switch {
 	case o.Meta:
-		key.name = o.Name
+		name = o.Name
 	case o.Kind == trust.EventRead:
-		key.name = ""
+		name = ""
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	found, known := m.known[key]
-	if !known {
-		found = counted{
-			calls: m.calls.WithLabelValues(o.Kind, o.Server, m.tool(key), o.Outcome),
-			whole: m.whole.WithLabelValues(o.Kind, o.Server), own: m.own.WithLabelValues(o.Kind),
-		}
-		if len(m.known) < maxKnown {
-			m.known[key] = found
-		}
-	}
-	return found
-}
-
-// stage returns the metric of a stage.
-func (m *Metrics) stage(name string) prometheus.Observer {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	found, known := m.staged[name]
-	if !known {
-		found = m.stages.WithLabelValues(name)
-		m.staged[name] = found
-	}
-	return found
-}
-
-// tool is the label of what was called; the caller holds the lock.
-func (m *Metrics) tool(of series) string {
-	if of.name == "" {
+	if name == "" {
 		return ""
 	}
-	name := of.name
-	if !of.meta {
-		name = strings.TrimPrefix(name, of.server+".")
-	}
-	key := [2]string{of.server, name}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	key := [2]string{o.Server, name}
 	if _, known := m.tools[key]; !known {
 		if len(m.tools) >= maxTools {
 			return Other

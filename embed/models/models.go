@@ -17,8 +17,6 @@ import (
 	"sort"
 	"strings"
 	"time"
-
-	"github.com/gofrs/flock"
 )
 
 // DefaultModel is the model that is meant when none is named. Its full name,
@@ -30,9 +28,8 @@ const defaultOrg = "sentence-transformers/"
 
 // Sentinels for callers that decide.
 var (
-	ErrMissing = errors.New("not there")         // no model of this name is kept here
-	ErrName    = errors.New("not a model name")  // it cannot be the name of a model
-	ErrBusy    = errors.New("another pull runs") // another process is writing this model
+	ErrMissing = errors.New("not there")        // no model of this name is kept here
+	ErrName    = errors.New("not a model name") // it cannot be the name of a model
 )
 
 // DamagedError says that a model is there and cannot be used.
@@ -44,16 +41,6 @@ type DamagedError struct {
 
 func (e *DamagedError) Error() string {
 	return fmt.Sprintf("model %s in %s is damaged: %s; run: %s", e.Name, e.Dir, e.Reason, pullCommand(e.Name))
-}
-
-// UnfinishedError says that a pull of a model was interrupted.
-type UnfinishedError struct {
-	Name string
-	Kept Bytes // what was downloaded
-}
-
-func (e *UnfinishedError) Error() string {
-	return fmt.Sprintf("the pull of model %s was interrupted, %s are kept; go on with: %s", e.Name, e.Kept, pullCommand(e.Name))
 }
 
 // Bytes is a size. It prints in decimal units, as the hub and npm do: "90.9 MB".
@@ -89,12 +76,12 @@ type File struct {
 // Info describes a kept model.
 type Info struct {
 	Name     string
-	Dir      string // its folder; of an interrupted pull the folder of its parts
+	Dir      string
 	Source   string
 	Revision string
 	PulledAt time.Time
 	Size     Bytes
-	Err      error // nil when it is whole, else a *DamagedError or *UnfinishedError
+	Err      error // nil when it is whole, else a *DamagedError
 }
 
 // Dir returns the folder of all models: $MCPPROXY_MODELS_DIR, else
@@ -152,7 +139,7 @@ func Verify(ctx context.Context, name string) error {
 	return nil
 }
 
-// List returns the kept models by name, damaged ones and interrupted pulls too.
+// List returns the kept models by name, damaged ones too.
 func List() ([]Info, error) {
 	root, err := Dir()
 	if err != nil {
@@ -167,69 +154,49 @@ func List() ([]Info, error) {
 	}
 	var all []Info
 	for _, item := range found {
-		folder := item.Name()
-		bare := strings.TrimSuffix(folder, partialSuffix)
-		p := place{strings.Replace(bare, "--", "/", 1), filepath.Join(root, bare)}
-		if same, err := placeOf(p.name); !item.IsDir() || err != nil || same != p {
-			continue // not ours
-		}
-		if folder == bare {
+		p := place{strings.Replace(item.Name(), "--", "/", 1), filepath.Join(root, item.Name())}
+		if same, err := placeOf(p.name); item.IsDir() && err == nil && same == p { // else it is not ours
 			all = append(all, p.info())
-		} else if !exists(p.dir) {
-			kept := diskSize(p.partial())
-			all = append(all, Info{Name: p.name, Dir: p.partial(), Size: kept, Err: &UnfinishedError{p.name, kept}})
 		}
 	}
 	sort.Slice(all, func(i, j int) bool { return all[i].Name < all[j].Name })
 	return all, nil
 }
 
-// Remove deletes a model and the rest of an interrupted pull. The error wraps
-// ErrMissing if there is neither, and ErrBusy during a pull.
+// Remove deletes a model and what killed pulls of it left. The error wraps ErrMissing if
+// there is neither.
 func Remove(name string) error {
 	p, err := placeOf(name)
 	if err != nil {
 		return err
 	}
-	if !exists(p.dir) && !exists(p.partial()) && !exists(p.old()) {
+	root := filepath.Dir(p.dir)
+	gone := filepath.Join(root, p.tempPrefix()+"gone")
+	err = os.RemoveAll(gone)
+	if renamed := os.Rename(p.dir, gone); !errors.Is(renamed, fs.ErrNotExist) { // whole or gone, never half
+		err = errors.Join(err, renamed)
+	}
+	left, _ := fs.Glob(os.DirFS(root), p.tempPrefix()+"*")
+	if err == nil && len(left) == 0 {
 		return fmt.Errorf("model %s: %w", p.name, ErrMissing)
 	}
-	lock := flock.New(p.lock())
-	defer lock.Close()
-	locked, err := lock.TryLock()
+	for _, temp := range left {
+		err = errors.Join(err, os.RemoveAll(filepath.Join(root, temp)))
+	}
 	if err != nil {
-		return fmt.Errorf("remove model %s: %w", p.name, err)
-	}
-	if !locked {
-		return fmt.Errorf("remove model %s: %w: stop it first", p.name, ErrBusy)
-	}
-	err = os.RemoveAll(p.old())
-	if err == nil && exists(p.dir) {
-		err = os.Rename(p.dir, p.old()) // whole or gone, never half
-	}
-	if err := errors.Join(err, os.RemoveAll(p.old()), os.RemoveAll(p.partial())); err != nil {
 		return fmt.Errorf("remove model %s: %w", p.name, err)
 	}
 	return nil
 }
 
-// place is where one model is kept. Files and folders beside it, for its changes,
-// have its name with a suffix that no model name may have.
+// place is where one model is kept.
 type place struct{ name, dir string }
 
-const (
-	partialSuffix = ".partial"
-	oldSuffix     = ".old"
-	lockSuffix    = ".lock"
-	manifestFile  = "manifest.json"
-)
+// tempPrefix begins the names of folders for changes of the model, beside it. It ends with
+// a character that no model name may have.
+func (p place) tempPrefix() string { return "." + filepath.Base(p.dir) + "~" }
 
-func (p place) partial() string { return p.dir + partialSuffix }
-func (p place) old() string     { return p.dir + oldSuffix }
-
-// lock is never deleted: a process that waits for a deleted file would not exclude
-// the others.
-func (p place) lock() string { return p.dir + lockSuffix }
+const manifestFile = "manifest.json"
 
 var segment = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?$`)
 
@@ -242,9 +209,6 @@ func placeOf(name string) (place, error) {
 		filepath.IsLocal(folder)
 	for _, part := range strings.Split(short, "/") {
 		ok = ok && segment.MatchString(part)
-	}
-	for _, suffix := range []string{partialSuffix, oldSuffix, lockSuffix} {
-		ok = ok && !strings.HasSuffix(short, suffix)
 	}
 	if !ok {
 		return place{}, fmt.Errorf("%w: %q; it is like %s or org/name", ErrName, name, DefaultModel)

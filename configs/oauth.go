@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"fmt"
 	"net/url"
 	"slices"
 	"strings"
@@ -66,13 +67,8 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 	},
 	{
 		name: "redirect_url", change: reconnect, without: "a port of 127.0.0.1",
-		doc:   "where the browser is sent back to; for users elsewhere, `/oauth/callback` of this toolfinch as they reach it",
+		doc:   "where the browser is sent back to: what `client_id` was registered with, or for users elsewhere `/oauth/callback` of this toolfinch as they reach it",
 		value: in(func(s *login.Settings) *string { return &s.RedirectURL }).is(webURL),
-	},
-	{
-		name: "redirect_port", change: reconnect, without: "any",
-		doc:   "the port of 127.0.0.1 to listen at, for clients that were registered with one",
-		value: in(func(s *login.Settings) *int { return &s.RedirectPort }).is(number[int]{1, 65535}),
 	},
 }}
 
@@ -155,6 +151,7 @@ func (oauthKind) schema() schema {
 	for name, ours := range foreignOAuthKeys {
 		properties[name] = anyOf(schema{"description": "of other clients"}, oauthKeys.find(ours).value.schema(), null)
 	}
+	properties["callbackPort"] = anyOf(schema{"description": "of other clients"}, callbackPort.schema(), null)
 	properties["enabled"] = schema{"description": "of other clients", "type": "boolean"}
 	for _, name := range foundOAuthKeys {
 		properties[name] = schema{"description": "not used"}
@@ -164,8 +161,11 @@ func (oauthKind) schema() schema {
 
 // foreignOAuthKeys are other clients' names for keys of oauth.
 var foreignOAuthKeys = map[string]string{
-	"clientId": "client_id", "clientSecret": "client_secret", "redirectUri": "redirect_url", "callbackPort": "redirect_port", "scope": "scopes",
+	"clientId": "client_id", "clientSecret": "client_secret", "redirectUri": "redirect_url", "scope": "scopes",
 }
+
+// callbackPort is the port of the URL that Claude Code has browsers sent back to.
+var callbackPort = number[int]{1, 65535}
 
 // foundOAuthKeys are what other clients want to be told, and is found here.
 var foundOAuthKeys = []string{"authorizationUrl", "tokenUrl", "authServerMetadataUrl", "registrationUrl", "tokenParamName"}
@@ -179,6 +179,11 @@ func (d *decoder) foreignOAuth(p pair, label string, to *login.Settings) bool {
 		var on bool
 		if (boolean{}).read(d, p.value, label+"."+key, &on) {
 			to.Off = !on
+		}
+	case key == "callbackPort": // Claude Code's
+		var port int
+		if callbackPort.read(d, p.value, label+"."+key, &port) {
+			to.RedirectURL = fmt.Sprintf("http://localhost:%d/callback", port)
 		}
 	case slices.Contains(foundOAuthKeys, key):
 		d.warn(p.key, label+"."+key+" is not used: the server says so itself", "")

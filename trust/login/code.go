@@ -406,23 +406,19 @@ func (p *Pending) listen(ctx context.Context) error {
 		p.listener, err = a.logins.listen(port)
 		return err
 	}
-	if own := a.logins.callback(); own != "" && a.settings.RedirectPort == 0 {
+	if own := a.logins.callback(); own != "" {
 		p.redirect = own
 		return nil
 	}
-	ports := []int{a.settings.RedirectPort}
-	if a.settings.RedirectPort == 0 && a.settings.ClientID == "" {
-		ports = nil
-		for redirect := range a.registrations(ctx, p.place.meta.Issuer) {
-			if u, err := url.Parse(redirect); err == nil && u.Hostname() == "127.0.0.1" && u.Path == callbackPath {
-				port, _ := strconv.Atoi(u.Port())
-				ports = append(ports, port)
-			}
+	var ports []int
+	for redirect := range a.registrations(ctx, p.place.meta.Issuer) {
+		if u, err := url.Parse(redirect); err == nil && u.Hostname() == "127.0.0.1" && u.Path == callbackPath {
+			port, _ := strconv.Atoi(u.Port())
+			ports = append(ports, port)
 		}
-		ports = append(ports, 0)
 	}
 	var err error
-	for _, port := range ports {
+	for _, port := range append(ports, 0) {
 		if p.listener, err = a.logins.listen(port); err == nil {
 			p.redirect = fmt.Sprintf("http://127.0.0.1:%d%s", p.listener.port, callbackPath)
 			return nil

@@ -58,7 +58,6 @@ type Settings struct {
 	// server itself may always be one.
 	AllowPrivate bool
 	RedirectURL  string // where the browser is sent back to; default: a port of loopback
-	RedirectPort int    // the port of loopback; default: any
 	PerUser      bool   // each principal has a login of its own
 }
 

@@ -18,6 +18,7 @@ import (
 	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/trust"
+	"toolfinch/trust/discovery"
 )
 
 // pendingFor is how long a login that was begun may take.
@@ -266,7 +267,7 @@ func (p *Pending) prepare() (err error) {
 	if a.settings.Grant == GrantDevice {
 		return p.prepareDevice(ctx, before)
 	}
-	if at, err := url.Parse(p.place.meta.AuthorizationEndpoint); err != nil || at.Scheme != "https" && !(at.Scheme == "http" && isLoopback(at.Hostname())) {
+	if !discovery.IsWeb(p.place.meta.AuthorizationEndpoint) {
 		return fmt.Errorf("the authorization server %s names no https URL to log in at", p.place.meta.Issuer)
 	}
 	client, known, err := a.configured(p.place.meta, before)
@@ -302,7 +303,7 @@ func (p *Pending) answered(ctx context.Context, q url.Values) error {
 	switch {
 	case iss == "" && q.Has("iss"), iss != "" && iss != meta.Issuer:
 		return fmt.Errorf("the answer is of %q, not of the authorization server %s: it is not used", rawjson.Clip(iss, 100), meta.Issuer)
-	case iss == "" && meta.AuthorizationResponseIssParameterSupported:
+	case iss == "" && meta.IssSupported:
 		return fmt.Errorf("the answer lacks the name of the authorization server %s, which always gives it: it is not used", meta.Issuer)
 	}
 	if code := q.Get("error"); code != "" {
@@ -396,7 +397,7 @@ func (p *Pending) listen(ctx context.Context) error {
 	if a.settings.RedirectURL != "" {
 		p.redirect = a.settings.RedirectURL
 		u, err := url.Parse(p.redirect)
-		if err != nil || !isLoopback(u.Hostname()) {
+		if err != nil || !discovery.IsLoopback(u.Hostname()) {
 			return err
 		}
 		port, _ := strconv.Atoi(u.Port())

@@ -9,16 +9,15 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/modelcontextprotocol/go-sdk/oauthex"
 	"golang.org/x/oauth2"
 
 	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/trust"
+	"toolfinch/trust/discovery"
 )
 
 // deviceGrant is the device grant by its URN.
@@ -79,9 +78,9 @@ func (a *account) grant(ctx context.Context, before []string) (*credential, erro
 // prepareDevice asks for a code that a person types in elsewhere (RFC 8628).
 func (p *Pending) prepareDevice(ctx context.Context, before *credential) error {
 	a := p.account
-	at, err := a.deviceURL(ctx, p.place.meta)
-	if err != nil {
-		return err
+	at := p.place.meta.DeviceAuthorizationEndpoint
+	if at == "" {
+		return fmt.Errorf("the authorization server %s has no device grant", p.place.meta.Issuer)
 	}
 	client, known, err := a.configured(p.place.meta, before)
 	if err == nil && !known {
@@ -100,7 +99,7 @@ func (p *Pending) prepareDevice(ctx context.Context, before *credential) error {
 	if p.at = code.VerificationURIComplete; p.at == "" {
 		p.at = code.VerificationURI
 	}
-	if u, err := url.Parse(p.at); err != nil || u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(u.Hostname())) {
+	if !discovery.IsWeb(p.at) {
 		return fmt.Errorf("the authorization server %s names no https URL to log in at", p.place.meta.Issuer)
 	}
 	p.every = max(time.Duration(code.Interval)*time.Second, time.Second)
@@ -143,27 +142,6 @@ func (p *Pending) poll() error {
 			return err
 		}
 	}
-}
-
-// deviceURL is the endpoint that the Go SDK's metadata lacks.
-func (s *Server) deviceURL(ctx context.Context, meta *oauthex.AuthServerMeta) (string, error) {
-	u, err := url.Parse(meta.Issuer)
-	if err != nil {
-		return "", err
-	}
-	at, path := u.Scheme+"://"+u.Host, strings.TrimSuffix(u.Path, "/")
-	for _, document := range slices.Compact([]string{
-		at + "/.well-known/oauth-authorization-server" + path, at + "/.well-known/openid-configuration" + path, at + path + "/.well-known/openid-configuration",
-	}) {
-		var found struct {
-			Issuer string `json:"issuer"`
-			Device string `json:"device_authorization_endpoint"`
-		}
-		if there, err := s.document(ctx, document, &found); err == nil && there && found.Issuer == meta.Issuer && found.Device != "" {
-			return found.Device, nil
-		}
-	}
-	return "", fmt.Errorf("the authorization server %s has no device grant", meta.Issuer)
 }
 
 // Logout forgets a principal's login, and has it revoked (RFC 7009) where the
@@ -222,7 +200,7 @@ func (s *Server) revoke(ctx context.Context, c *credential, client registered, t
 	}
 	refusal := &Refusal{HTTP: response.StatusCode}
 	var said struct{ Error string }
-	if json.NewDecoder(io.LimitReader(response.Body, maxDocument)).Decode(&said) == nil {
+	if json.NewDecoder(io.LimitReader(response.Body, discovery.MaxDocument)).Decode(&said) == nil {
 		refusal.Code = rawjson.Clip(printable.Line(said.Error), 60)
 	}
 	if refusal.Code == "unsupported_token_type" { // of access tokens that nobody is asked about: they end by themselves

@@ -3,8 +3,8 @@
 // them to requests. It never waits for a human on behalf of a request: a request that
 // needs one fails with *Needed.
 //
-// Discovery and registration are those of the official Go SDK (auth, oauthex). Its
-// handler of the flow itself is not used: it cannot leave the resource out, prefers a
+// Registration is that of the official Go SDK (oauthex). Its handler of the flow itself is
+// not used: it cannot leave the resource out, prefers a
 // metadata document over a pre-registered client, forgets registrations, and refreshes
 // without scope and resource.
 package login
@@ -26,6 +26,7 @@ import (
 
 	"toolfinch/limit"
 	"toolfinch/trust"
+	"toolfinch/trust/discovery"
 )
 
 // Grant is how a token is got.
@@ -65,7 +66,7 @@ type Settings struct {
 // elsewhere. It fails where the client is registered for that alone.
 func (s *Settings) EndHere() error {
 	at, err := url.Parse(s.RedirectURL)
-	if cmp.Or(s.Grant, GrantCode) != GrantCode || s.RedirectURL == "" || err != nil || isLoopback(at.Hostname()) {
+	if cmp.Or(s.Grant, GrantCode) != GrantCode || s.RedirectURL == "" || err != nil || discovery.IsLoopback(at.Hostname()) {
 		return err
 	}
 	if s.ClientID != "" || s.MetadataURL != "" {

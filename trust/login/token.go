@@ -18,6 +18,7 @@ import (
 
 	"toolfinch/printable"
 	"toolfinch/rawjson"
+	"toolfinch/trust/discovery"
 )
 
 // registered is this client as an authorization server knows it.
@@ -213,14 +214,14 @@ func plain(err error) error {
 // configured is the client that the configuration names, or its metadata document, and
 // whether there is one. Of several authorization servers it is that one's alone that it
 // was used with first.
-func (s *Server) configured(meta *oauthex.AuthServerMeta, before *credential) (registered, bool, error) {
+func (s *Server) configured(meta *discovery.Metadata, before *credential) (registered, bool, error) {
 	switch {
 	case s.settings.ClientID != "":
 		if before != nil && s.settings.Issuer == "" && before.Client.ID == s.settings.ClientID && before.Issuer != meta.Issuer {
 			return registered{}, false, fmt.Errorf("its authorization server was %s and is %s now: if client_id is registered there, set oauth.issuer to it", before.Issuer, meta.Issuer)
 		}
-		return registered{ID: s.settings.ClientID, Secret: s.settings.Secret, Method: s.method(meta.TokenEndpointAuthMethodsSupported)}, true, nil
-	case s.settings.MetadataURL != "" && meta.ClientIDMetadataDocumentSupported:
+		return registered{ID: s.settings.ClientID, Secret: s.settings.Secret, Method: s.method(meta.AuthMethodsSupported)}, true, nil
+	case s.settings.MetadataURL != "" && meta.ClientMetadataSupported:
 		return registered{ID: s.settings.MetadataURL, Method: methodNone}, true, nil
 	}
 	return registered{}, false, nil
@@ -276,7 +277,7 @@ func (s *Server) register(ctx context.Context, p *place, redirect string) (regis
 		return registered{}, fmt.Errorf("the authorization server %s takes no registration of clients: register toolfinch there, with the redirect URL %s, and set oauth.client_id", p.meta.Issuer, redirect)
 	}
 	method := methodNone
-	if supported := p.meta.TokenEndpointAuthMethodsSupported; len(supported) > 0 && !slices.Contains(supported, methodNone) {
+	if supported := p.meta.AuthMethodsSupported; len(supported) > 0 && !slices.Contains(supported, methodNone) {
 		method = secretMethod(supported)
 	}
 	grants := []string{string(GrantCode), "refresh_token"}
@@ -287,7 +288,7 @@ func (s *Server) register(ctx context.Context, p *place, redirect string) (regis
 	if s.settings.Grant == GrantDevice {
 		metadata.GrantTypes = []string{deviceGrant, "refresh_token"}
 	}
-	if u, err := url.Parse(redirect); err == nil && !isLoopback(u.Hostname()) {
+	if u, err := url.Parse(redirect); err == nil && !discovery.IsLoopback(u.Hostname()) {
 		metadata.ApplicationType = "web"
 	}
 	answer, err := oauthex.RegisterClient(ctx, p.meta.RegistrationEndpoint, metadata, s.client)
@@ -299,7 +300,7 @@ func (s *Server) register(ctx context.Context, p *place, redirect string) (regis
 	case r.Secret == "":
 		r.Method = methodNone
 	case r.Method == "", r.Method == methodNone:
-		r.Method = secretMethod(p.meta.TokenEndpointAuthMethodsSupported)
+		r.Method = secretMethod(p.meta.AuthMethodsSupported)
 	}
 	return r, s.keepRegistration(ctx, p.meta.Issuer, redirect, &r)
 }

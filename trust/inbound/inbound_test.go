@@ -104,7 +104,7 @@ func TestTokens(t *testing.T) {
 		{"a token of another kind, with a typ among the claims", f.sign(good, "logout+jwt", f.claims(map[string]any{"typ": "jwt"})), "/mcp", inbound.Malformed, "no access token"},
 		{"of an issuer in capitals alone", jwt(good, map[string]any{"iss": nil, "ISS": f.url}), "/mcp", inbound.WrongIssuer, "an issuer that is not accepted"},
 		{"an algorithm in capitals alone", unsigned("", "ALG", "RS256"), "/mcp", inbound.Malformed, "neither an API key nor"},
-		{"two issuers", twice, "/mcp", inbound.WrongKey, "signature"},
+		{"two issuers", twice, "/mcp", inbound.Malformed, "neither an API key nor"},
 		{"a typ that is no text", unsigned("RS256", "typ", 1), "/mcp", inbound.Malformed, "neither an API key nor"},
 		{"no token", "something", "/mcp", inbound.Malformed, "neither an API key nor an access token"},
 		{"an API key that is none", "tfkey_" + strings.Repeat("a", 52), "/mcp", inbound.UnknownKey, "not known"},

@@ -37,11 +37,10 @@ const (
 // it had last are taken.
 type issuer struct {
 	Issuer
-	algorithms []jose.SignatureAlgorithm
-	client     *http.Client
-	log        *slog.Logger
-	now        func() time.Time
-	waiting    *limit.Limit // of requests, for it and other issuers
+	client  *http.Client
+	log     *slog.Logger
+	now     func() time.Time
+	waiting *limit.Limit // of requests, for it and other issuers
 
 	asking chan struct{} // holds one: who asks the issuer
 
@@ -62,9 +61,6 @@ func newIssuer(settings Issuer, log *slog.Logger, now func() time.Time, waiting 
 	i := &issuer{Issuer: settings, client: client, log: log.With("issuer", settings.URL), now: now, waiting: waiting, asking: make(chan struct{}, 1)}
 	if len(settings.Algorithms) == 0 {
 		i.Algorithms = DefaultAlgorithms
-	}
-	for _, name := range i.Algorithms {
-		i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(name))
 	}
 	return i
 }

@@ -366,7 +366,7 @@ func TestOpaqueTokensAreAskedFor(t *testing.T) {
 	f := newFaulty(t)
 	f.set(func() { f.keys = []jose.JSONWebKey{f.rsaKey("one")} })
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Resource: resource, Issuers: []inbound.Issuer{{
-		URL: f.url, Introspect: &inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
+		URL: f.url, Introspect: inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
 		Claims: inbound.Claims{Principal: "user.name", Groups: "user.roles"},
 	}}})
 	user := map[string]any{"name": "alice", "roles": []string{"team"}}
@@ -476,7 +476,7 @@ func TestWhoFailsKeepsNoTokensOut(t *testing.T) {
 	f.set(func() { f.active["good"] = f.claims(map[string]any{"active": true}) })
 	f.set(func() { f.active["new"] = f.active["good"] })
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Resource: resource, Issuers: []inbound.Issuer{{
-		URL: f.url, Introspect: &inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
+		URL: f.url, Introspect: inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
 	}}})
 	forged := f.sign(stranger, "at+jwt", f.claims(nil))
 	signed := f.sign(key, "at+jwt", f.claims(nil))
@@ -523,7 +523,7 @@ func TestFewWaitForASlowIssuer(t *testing.T) {
 	key, later := f.rsaKey("one"), f.rsaKey("two")
 	f.set(func() { f.keys = []jose.JSONWebKey{key} })
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Resource: resource, Issuers: []inbound.Issuer{{
-		URL: f.url, Introspect: &inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
+		URL: f.url, Introspect: inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
 	}}})
 	if got := d.ask("/mcp", f.sign(key, "at+jwt", f.claims(nil))); got.status != http.StatusOK {
 		t.Fatal(got)

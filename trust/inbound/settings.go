@@ -35,10 +35,10 @@ const (
 
 // Issuer is an authorization server whose access tokens are taken.
 type Issuer struct {
-	URL          string   // as in the claim iss
-	Audiences    []string // values of aud that are taken for every view; none: the URL of the server or view itself
-	Algorithms   []string // of signatures; see Algorithms
-	Introspect   *Introspection
+	URL          string        // as in the claim iss
+	Audiences    []string      // values of aud that are taken for every view; none: the URL of the server or view itself
+	Algorithms   []string      // of signatures; see Algorithms
+	Introspect   Introspection // zero: its tokens must be JWTs
 	Claims       Claims
 	AllowPrivate bool // its addresses may be private ones
 }

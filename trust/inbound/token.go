@@ -112,7 +112,7 @@ func (g *Gate) verifyJWT(ctx context.Context, u unproved) (*verified, *refusal) 
 func (g *Gate) introspect(ctx context.Context, token string) (*verified, *refusal) {
 	asked, unasked := 0, 0
 	for _, i := range g.issuers {
-		if i.Introspect == nil {
+		if i.Introspect.ClientID == "" {
 			continue
 		}
 		asked++

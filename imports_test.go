@@ -44,6 +44,7 @@ var floors = map[string]int{
 	"clients":             1,
 	"packaging":           6,
 	"trust":               0,
+	"trust/discovery":     0,
 	"internal/catalogue":  3,
 	"internal/authserver": 1, "internal/collector": 0, "internal/fetch": 0,
 	"store/storetest": 3,                      // the contract of a store, which tests of both databases run
@@ -61,7 +62,7 @@ var only = map[string][]string{
 	"github.com/sashabaranov/go-openai":      {"embed"},
 	"database/sql":                           {"store", "store/storetest", "demo"},
 	"modernc.org/sqlite":                     {"store", "demo"},
-	"net/http":                               {"trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxytool/client", "proxy", "web", "web/page", "cluster", "embed", "embed/models", "demo", "registry", "telemetry", "cmd/toolfinch", "internal/authserver", "internal/collector", "internal/fetch", "internal/pipes"},
+	"net/http":                               {"trust/discovery", "trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxytool/client", "proxy", "web", "web/page", "cluster", "embed", "embed/models", "demo", "registry", "telemetry", "cmd/toolfinch", "internal/authserver", "internal/collector", "internal/fetch", "internal/pipes"},
 	"toolfinch/cmd":                          {},
 	"toolfinch/internal/await":               {"store/storetest"},     // tests only
 	"toolfinch/internal/authserver":          {},                      // tests only
@@ -85,7 +86,7 @@ var only = map[string][]string{
 	"github.com/modelcontextprotocol/go-sdk": {"trust/login", "internal/authserver"},
 	"github.com/cedar-policy/cedar-go":       {"trust/policy"},
 	"golang.org/x/oauth2":                    {"trust/login"},
-	"github.com/go-jose":                     {"trust/inbound", "trust/login"},
+	"github.com/go-jose":                     {"trust/inbound"},
 	"github.com/zalando/go-keyring":          {"trust/vault"},
 	"github.com/prometheus":                  {"telemetry"},
 	"go.starlark.net":                        {"script", "demo"},

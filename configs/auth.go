@@ -97,12 +97,12 @@ var issuerKeys = section[inbound.Issuer]{
 		{
 			name: "introspect", without: "tokens must be JWTs",
 			doc:   "`{client_id: ..., client_secret: ...}`, with which the issuer is asked for opaque tokens; `url` where its metadata does not say where",
-			value: in(func(i *inbound.Issuer) **inbound.Introspection { return &i.Introspect }).is(introspection{}),
+			value: in(func(i *inbound.Issuer) *inbound.Introspection { return &i.Introspect }).is(ifGiven[inbound.Introspection]{introspectionKeys}),
 		},
 		{
 			name:  "claims",
 			doc:   "names of the claims with the user (`principal`, default `sub`), the `groups` (default `groups`) and the `scopes` (default `scope`, else `scp`)",
-			value: in(func(i *inbound.Issuer) *inbound.Claims { return &i.Claims }).is(claimsKind{}),
+			value: in(func(i *inbound.Issuer) *inbound.Claims { return &i.Claims }).is(ifGiven[inbound.Claims]{claimKeys}),
 		},
 		{
 			name:  "allow_private",
@@ -145,38 +145,29 @@ var introspectionKeys = section[inbound.Introspection]{keys: keys{
 	},
 	{
 		name: "client_secret", doc: "best a variable",
-		value: in(func(i *inbound.Introspection) *string { return &i.ClientSecret }).is(str{check: notEmpty, mask: func(*secrets, string) string { return mask }}),
+		value: in(func(i *inbound.Introspection) *string { return &i.ClientSecret }).is(hidden),
 	},
 	{
 		name: "url", without: "what the issuer's metadata says", doc: "of the introspection endpoint",
 		value: in(func(i *inbound.Introspection) *string { return &i.URL }).is(str{check: issuerURL}),
 	},
-}}
-
-type introspection struct{}
-
-func (introspection) read(d *decoder, n *node, label string, to **inbound.Introspection) bool {
-	var v inbound.Introspection
-	if !introspectionKeys.read(d, n, label, &v) {
-		return false
-	}
+}, check: func(d *decoder, n *node, label string, _ *inbound.Introspection) {
 	for _, name := range []string{"client_id", "client_secret"} {
 		if n.given(name) == nil {
 			d.fail(n, label+" has no "+name, "")
 		}
 	}
-	*to = &v
-	return true
-}
+}}
 
-func (introspection) show(s *secrets, v *inbound.Introspection) *node {
-	if v == nil {
-		return nil
+// ifGiven is a section that is printed only where something is in it.
+type ifGiven[T any] struct{ section[T] }
+
+func (k ifGiven[T]) show(s *secrets, v T) *node {
+	if n := k.section.show(s, v); len(n.pairs) > 0 {
+		return n
 	}
-	return introspectionKeys.show(s, *v)
+	return nil
 }
-
-func (introspection) schema() schema { return introspectionKeys.schema() }
 
 var claimKeys = section[inbound.Claims]{keys: keys{
 	{
@@ -192,21 +183,6 @@ var claimKeys = section[inbound.Claims]{keys: keys{
 		value: in(func(c *inbound.Claims) *string { return &c.Scopes }).is(str{check: notEmpty}),
 	},
 }}
-
-type claimsKind struct{}
-
-func (claimsKind) read(d *decoder, n *node, label string, to *inbound.Claims) bool {
-	return claimKeys.read(d, n, label, to)
-}
-
-func (claimsKind) show(s *secrets, v inbound.Claims) *node {
-	if v == (inbound.Claims{}) {
-		return nil
-	}
-	return claimKeys.show(s, v)
-}
-
-func (claimsKind) schema() schema { return claimKeys.schema() }
 
 func (authKind) read(d *decoder, n *node, label string, to *inbound.Settings) bool {
 	if n.kind == kindMapping {

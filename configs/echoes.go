@@ -35,9 +35,7 @@ func (d *decoder) secretsOf(s *server, n *node) []string {
 			add(value)
 		}
 	}
-	for _, value := range []string{s.Login.Secret, s.Login.PrivateKey, s.Login.Exchange.Secret, s.Login.Exchange.Token} {
-		add(value)
-	}
+	add(s.Login.Secret)
 	if u, err := url.Parse(s.URL); err == nil {
 		password, _ := u.User.Password()
 		add(password)

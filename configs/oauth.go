@@ -1,8 +1,8 @@
 package configs
 
 import (
+	"fmt"
 	"net/url"
-	"os"
 	"slices"
 	"strings"
 
@@ -20,15 +20,14 @@ const (
 var oauthWords = choice[string]{words: []string{oauthAuto, oauthOff}}
 
 var grants = choice[login.Grant]{
-	words: []login.Grant{login.GrantCode, login.GrantDevice, login.GrantCredentials, login.GrantExchange},
-	other: map[string]login.Grant{"code": login.GrantCode, "device": login.GrantDevice, "id_jag": login.GrantExchange},
+	words: []login.Grant{login.GrantCode, login.GrantDevice, login.GrantCredentials},
 }
 
 // oauthKeys describes all keys of oauth.
 var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys{
 	{
 		name: "grant", change: reconnect,
-		doc:   "how a token is got: `authorization_code` in a browser, `device_code` on a machine without one, `client_credentials` for a machine's own, `token_exchange` for an identity token of the company's (ID-JAG)",
+		doc:   "how a token is got: `authorization_code` in a browser, `device_code` on a machine without one, `client_credentials` for a machine's own",
 		value: in(func(s *login.Settings) *login.Grant { return &s.Grant }).is(grants, login.GrantCode),
 	},
 	{
@@ -40,16 +39,6 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 		name: "client_secret", change: reconnect,
 		doc:   "its secret, better kept in the environment",
 		value: in(func(s *login.Settings) *string { return &s.Secret }).is(hidden),
-	},
-	{
-		name: "private_key", change: reconnect,
-		doc:   "a file with the key that the client signs with in place of a secret (`private_key_jwt`): PEM or JWK",
-		value: in(func(s *login.Settings) *string { return &s.PrivateKey }).is(str{check: (*decoder).privateKey, mask: hide}),
-	},
-	{
-		name: "algorithm", change: reconnect, without: "by the key: RS256, ES256, EdDSA",
-		doc:   "that it signs with",
-		value: in(func(s *login.Settings) *string { return &s.Algorithm }).is(str{check: notEmpty}),
 	},
 	{
 		name: "issuer", change: reconnect, without: "the first one that the server names",
@@ -78,46 +67,8 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 	},
 	{
 		name: "redirect_url", change: reconnect, without: "a port of 127.0.0.1",
-		doc:   "where the browser is sent back to; for users elsewhere, `/oauth/callback` of this toolfinch as they reach it",
+		doc:   "where the browser is sent back to: what `client_id` was registered with, or for users elsewhere `/oauth/callback` of this toolfinch as they reach it",
 		value: in(func(s *login.Settings) *string { return &s.RedirectURL }).is(webURL),
-	},
-	{
-		name: "redirect_port", change: reconnect, without: "any",
-		doc:   "the port of 127.0.0.1 to listen at, for clients that were registered with one",
-		value: in(func(s *login.Settings) *int { return &s.RedirectPort }).is(number[int]{1, 65535}),
-	},
-	{
-		name: "exchange", change: reconnect,
-		doc:   "of `token_exchange`: `{token_url, client_id, client_secret, subject_token}` at the company's identity provider; `subject_token` with `@` in front is a file that something else keeps up to date",
-		value: in(func(s *login.Settings) *login.Exchange { return &s.Exchange }).is(exchangeKeys),
-	},
-}}
-
-var exchangeKeys = section[login.Exchange]{keys: keys{
-	{
-		name: "token_url", change: reconnect,
-		doc:   "the token endpoint of the identity provider",
-		value: in(func(x *login.Exchange) *string { return &x.TokenURL }).is(webURL),
-	},
-	{
-		name: "client_id", change: reconnect,
-		doc:   "of toolfinch there",
-		value: in(func(x *login.Exchange) *string { return &x.ClientID }).is(str{check: notEmpty, word: true}),
-	},
-	{
-		name: "client_secret", change: reconnect,
-		doc:   "its secret",
-		value: in(func(x *login.Exchange) *string { return &x.Secret }).is(hidden),
-	},
-	{
-		name: "subject_token", change: reconnect,
-		doc:   "the identity token, or `@` and a file that holds it",
-		value: in(func(x *login.Exchange) *string { return &x.Token }).is(hidden),
-	},
-	{
-		name: "subject_token_type", change: reconnect, without: "an OpenID Connect identity token",
-		doc:   "its type, a URN",
-		value: in(func(x *login.Exchange) *string { return &x.Type }).is(str{check: notEmpty}),
 	},
 }}
 
@@ -136,26 +87,6 @@ var webURL = str{mask: (*secrets).url, check: func(d *decoder, n *node, label st
 	}
 	return true
 }}
-
-// privateKey reads the file of a key; a key itself, of a variable for one, stays.
-func (d *decoder) privateKey(n *node, label string, text *string) bool {
-	if trimmed := strings.TrimSpace(*text); !strings.HasPrefix(trimmed, "-----BEGIN") && !strings.HasPrefix(trimmed, "{") {
-		if !notEmpty(d, n, label, text) || !d.absolute(n, label, text) {
-			return false
-		}
-		key, err := os.ReadFile(*text)
-		if err != nil {
-			d.fail(n, label+": the file cannot be read", "")
-			return false
-		}
-		*text = string(key)
-	}
-	if err := login.CheckKey(*text, ""); err != nil {
-		d.fail(n, label+": "+strings.TrimPrefix(err.Error(), "oauth.private_key "), "")
-		return false
-	}
-	return true
-}
 
 // scopesKind is a list, or a text with blanks between them.
 type scopesKind struct{}
@@ -220,6 +151,7 @@ func (oauthKind) schema() schema {
 	for name, ours := range foreignOAuthKeys {
 		properties[name] = anyOf(schema{"description": "of other clients"}, oauthKeys.find(ours).value.schema(), null)
 	}
+	properties["callbackPort"] = anyOf(schema{"description": "of other clients"}, callbackPort.schema(), null)
 	properties["enabled"] = schema{"description": "of other clients", "type": "boolean"}
 	for _, name := range foundOAuthKeys {
 		properties[name] = schema{"description": "not used"}
@@ -229,8 +161,11 @@ func (oauthKind) schema() schema {
 
 // foreignOAuthKeys are other clients' names for keys of oauth.
 var foreignOAuthKeys = map[string]string{
-	"clientId": "client_id", "clientSecret": "client_secret", "redirectUri": "redirect_url", "callbackPort": "redirect_port", "scope": "scopes",
+	"clientId": "client_id", "clientSecret": "client_secret", "redirectUri": "redirect_url", "scope": "scopes",
 }
+
+// callbackPort is the port of the URL that Claude Code has browsers sent back to.
+var callbackPort = number[int]{1, 65535}
 
 // foundOAuthKeys are what other clients want to be told, and is found here.
 var foundOAuthKeys = []string{"authorizationUrl", "tokenUrl", "authServerMetadataUrl", "registrationUrl", "tokenParamName"}
@@ -244,6 +179,11 @@ func (d *decoder) foreignOAuth(p pair, label string, to *login.Settings) bool {
 		var on bool
 		if (boolean{}).read(d, p.value, label+"."+key, &on) {
 			to.Off = !on
+		}
+	case key == "callbackPort": // Claude Code's
+		var port int
+		if callbackPort.read(d, p.value, label+"."+key, &port) {
+			to.RedirectURL = fmt.Sprintf("http://localhost:%d/callback", port)
 		}
 	case slices.Contains(foundOAuthKeys, key):
 		d.warn(p.key, label+"."+key+" is not used: the server says so itself", "")
@@ -260,22 +200,11 @@ func (d *decoder) checkOAuth(n *node, label string, s *login.Settings) {
 			d.fail(n, label+": grant "+string(s.Grant)+" needs "+key, "")
 		}
 	}
-	if s.Secret != "" && s.PrivateKey != "" {
-		d.fail(n.given("private_key"), label+" has both client_secret and private_key", "keep one")
+	if s.Secret != "" && s.ClientID == "" {
+		d.fail(n, label+" has a secret of a client but no client_id", "")
 	}
-	if s.Secret+s.PrivateKey != "" {
-		if s.ClientID == "" {
-			d.fail(n, label+" has a secret of a client but no client_id", "")
-		}
-	}
-	switch s.Grant {
-	case login.GrantCredentials:
+	if s.Grant == login.GrantCredentials {
 		wants("client_id", s.ClientID)
-		wants("client_secret or private_key", s.Secret+s.PrivateKey)
-	case login.GrantExchange:
-		wants("client_id", s.ClientID)
-		wants("exchange.token_url", s.Exchange.TokenURL)
-		wants("exchange.client_id", s.Exchange.ClientID)
-		wants("exchange.subject_token", s.Exchange.Token)
+		wants("client_secret", s.Secret)
 	}
 }

@@ -312,7 +312,7 @@ func (d *decoder) checkServer(s *server, n *node, label string) {
 			d.fail(s.name, label+" has neither command nor url", "")
 		}
 	case s.url != nil:
-		if s.Login.PerUser && (s.Login.Grant == login.GrantCredentials || s.Login.Grant == login.GrantExchange) {
+		if s.Login.PerUser && s.Login.Grant == login.GrantCredentials {
 			d.fail(n.given("per_user"), label+": per_user and oauth.grant "+string(s.Login.Grant)+" contradict each other", "that grant has one login for all; remove per_user, or the grant")
 		}
 		if s.Transport == upstream.TransportStdio {

@@ -18,7 +18,9 @@ import (
 // direct side to compare with, so every check must pass.
 
 // notLoggedIn are scenarios of extensions that toolfinch has no part of.
-var notLoggedIn = []string{"auth/dpop", "auth/dpop-nonce", "auth/wif-jwt-bearer"}
+var notLoggedIn = []string{
+	"auth/client-credentials-jwt", "auth/cross-app-access-complete-flow", "auth/dpop", "auth/dpop-nonce", "auth/enterprise-managed-authorization", "auth/wif-jwt-bearer",
+}
 
 // listedAuth finds a scenario and its versions in the suite's list.
 var listedAuth = regexp.MustCompile(`(?m)^  - (auth/\S+) \[(.*)\]$`)

@@ -1,11 +1,8 @@
 package inbound
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"math"
-	"net/url"
 	"reflect"
 	"strings"
 	"testing"
@@ -49,29 +46,5 @@ func TestClaimsAreFoundByNameElseByPath(t *testing.T) {
 	}
 	if got := namesIn(many, false); len(got) != maxNames || got[0] != "0000" {
 		t.Errorf("%d names", len(got))
-	}
-}
-
-// Keys come by https; by http from this machine alone, for an issuer on it.
-func TestKeysComeByHTTPS(t *testing.T) {
-	for text, want := range map[string][2]bool{ // of an issuer elsewhere, of one on this machine
-		"https://idp.example.com/x": {true, true}, "https://localhost/x": {true, true}, "http://idp.example.com/x": {false, false}, "http://10.0.0.1/": {false, false},
-		"http://localhost:1/x": {false, true}, "http://127.0.0.1/": {false, true}, "http://[::1]/": {false, true}, "ftp://localhost/": {false, false}, "http://localhost.example.com/": {false, false},
-	} {
-		u, err := url.Parse(text)
-		if err != nil || secure(u, false) != want[0] || secure(u, true) != want[1] {
-			t.Errorf("%s: %v, %v, %v; want %v", text, secure(u, false), secure(u, true), err, want)
-		}
-	}
-}
-
-// A URL may carry a secret: it is in no error.
-func TestErrorsOfIssuersNameNoURL(t *testing.T) {
-	gone := errors.New("connection refused")
-	if err := transportError(&url.Error{Op: "Get", URL: "https://u:secret@h", Err: gone}); err != gone {
-		t.Error(err)
-	}
-	if err := transportError(&url.Error{Op: "Get", URL: "https://u:secret@h", Err: context.DeadlineExceeded}); !strings.HasPrefix(err.Error(), "no answer within ") {
-		t.Error(err)
 	}
 }

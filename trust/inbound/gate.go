@@ -282,9 +282,10 @@ func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 		}
 		good = ok
 	}
-	says, signed := saying{}, false
+	var jwt unproved
+	signed := false
 	if !isKey {
-		says, signed = unproved(token)
+		jwt, signed = read(token)
 	}
 	from, _ := trust.SourceOf(r.Context())
 	failures := g.failures.getOr(from.Address, func() *rate.Limiter { return rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce) })
@@ -297,7 +298,7 @@ func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 	case isKey:
 		v.principal, refused = g.keys.find(r.Context(), hash)
 	case signed:
-		v, refused = g.verifyJWT(r.Context(), token, says)
+		v, refused = g.verifyJWT(r.Context(), jwt)
 	default:
 		v, refused = g.introspect(r.Context(), token)
 	}

@@ -104,7 +104,7 @@ func TestTokens(t *testing.T) {
 		{"a token of another kind, with a typ among the claims", f.sign(good, "logout+jwt", f.claims(map[string]any{"typ": "jwt"})), "/mcp", inbound.Malformed, "no access token"},
 		{"of an issuer in capitals alone", jwt(good, map[string]any{"iss": nil, "ISS": f.url}), "/mcp", inbound.WrongIssuer, "an issuer that is not accepted"},
 		{"an algorithm in capitals alone", unsigned("", "ALG", "RS256"), "/mcp", inbound.Malformed, "neither an API key nor"},
-		{"two issuers", twice, "/mcp", inbound.WrongKey, "signature"},
+		{"two issuers", twice, "/mcp", inbound.Malformed, "neither an API key nor"},
 		{"a typ that is no text", unsigned("RS256", "typ", 1), "/mcp", inbound.Malformed, "neither an API key nor"},
 		{"no token", "something", "/mcp", inbound.Malformed, "neither an API key nor an access token"},
 		{"an API key that is none", "tfkey_" + strings.Repeat("a", 52), "/mcp", inbound.UnknownKey, "not known"},
@@ -366,7 +366,7 @@ func TestOpaqueTokensAreAskedFor(t *testing.T) {
 	f := newFaulty(t)
 	f.set(func() { f.keys = []jose.JSONWebKey{f.rsaKey("one")} })
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Resource: resource, Issuers: []inbound.Issuer{{
-		URL: f.url, Introspect: &inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
+		URL: f.url, Introspect: inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
 		Claims: inbound.Claims{Principal: "user.name", Groups: "user.roles"},
 	}}})
 	user := map[string]any{"name": "alice", "roles": []string{"team"}}
@@ -414,8 +414,6 @@ func TestDocumentsOfIssuers(t *testing.T) {
 		"keys over plain HTTP":  func(f *faulty) string { return `{"issuer":"` + f.url + `","jwks_uri":"http://10.0.0.1/jwks"}` },
 		"keys at a private one": func(f *faulty) string { return `{"issuer":"` + f.url + `","jwks_uri":"https://169.254.169.254/jwks"}` },
 		"without keys":          func(f *faulty) string { return `{"issuer":"` + f.url + `"}` },
-		"no JSON":               func(*faulty) string { return `<html>` },
-		"without end":           func(*faulty) string { return `{"issuer":"` + strings.Repeat("a", 2<<20) + `"}` },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFaulty(t)
@@ -476,7 +474,7 @@ func TestWhoFailsKeepsNoTokensOut(t *testing.T) {
 	f.set(func() { f.active["good"] = f.claims(map[string]any{"active": true}) })
 	f.set(func() { f.active["new"] = f.active["good"] })
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Resource: resource, Issuers: []inbound.Issuer{{
-		URL: f.url, Introspect: &inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
+		URL: f.url, Introspect: inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
 	}}})
 	forged := f.sign(stranger, "at+jwt", f.claims(nil))
 	signed := f.sign(key, "at+jwt", f.claims(nil))
@@ -523,7 +521,7 @@ func TestFewWaitForASlowIssuer(t *testing.T) {
 	key, later := f.rsaKey("one"), f.rsaKey("two")
 	f.set(func() { f.keys = []jose.JSONWebKey{key} })
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Resource: resource, Issuers: []inbound.Issuer{{
-		URL: f.url, Introspect: &inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
+		URL: f.url, Introspect: inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"},
 	}}})
 	if got := d.ask("/mcp", f.sign(key, "at+jwt", f.claims(nil))); got.status != http.StatusOK {
 		t.Fatal(got)

@@ -7,7 +7,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/url"
@@ -20,12 +19,14 @@ import (
 	"toolfinch/internal/leeway"
 	"toolfinch/limit"
 	"toolfinch/printable"
+	"toolfinch/trust/discovery"
 )
 
 const (
-	maxDocument = 1 << 20 // bytes of a document of an issuer
-	maxJWKS     = 100     // keys of an issuer
-	minRSA      = 2048    // bits
+	maxJWKS = 100  // keys of an issuer
+	minRSA  = 2048 // bits
+
+	askFor = 5 * time.Second // bounds a question to an issuer
 
 	keysFresh = time.Hour   // until the keys of an issuer are asked for again
 	keysRetry = time.Minute // at the earliest, also for a key that is not known
@@ -36,35 +37,30 @@ const (
 // it had last are taken.
 type issuer struct {
 	Issuer
-	algorithms []jose.SignatureAlgorithm
-	client     *http.Client
-	log        *slog.Logger
-	now        func() time.Time
-	waiting    *limit.Limit // of requests, for it and other issuers
+	client  *http.Client
+	log     *slog.Logger
+	now     func() time.Time
+	waiting *limit.Limit // of requests, for it and other issuers
 
 	asking chan struct{} // holds one: who asks the issuer
 
-	mu    sync.Mutex // guards what follows; held for assignments only
-	about metadata
+	mu    sync.Mutex          // guards what follows; held for assignments only
+	about *discovery.Metadata // nil: never had
 	keys  []jose.JSONWebKey
 	got   time.Time // when keys were had; zero: never
 	tried time.Time // when they were asked for last
 }
 
-// metadata is what matters here of an issuer's (RFC 8414, OpenID Connect Discovery).
-type metadata struct {
-	Issuer        string `json:"issuer"`
-	JWKS          string `json:"jwks_uri"`
-	Introspection string `json:"introspection_endpoint"`
-}
-
 func newIssuer(settings Issuer, log *slog.Logger, now func() time.Time, waiting *limit.Limit) *issuer {
-	i := &issuer{Issuer: settings, client: newClient(settings), log: log.With("issuer", settings.URL), now: now, waiting: waiting, asking: make(chan struct{}, 1)}
+	own, _ := url.Parse(settings.URL)
+	// What the issuer's documents lead to may be no private address, unless the owner allowed that, or
+	// configured an issuer on this machine.
+	client := discovery.NewClient(discovery.Rules{
+		Local: own != nil && discovery.IsLoopback(own.Hostname()), AllowPrivate: settings.AllowPrivate, Timeout: leeway.Of(askFor),
+	})
+	i := &issuer{Issuer: settings, client: client, log: log.With("issuer", settings.URL), now: now, waiting: waiting, asking: make(chan struct{}, 1)}
 	if len(settings.Algorithms) == 0 {
 		i.Algorithms = DefaultAlgorithms
-	}
-	for _, name := range i.Algorithms {
-		i.algorithms = append(i.algorithms, jose.SignatureAlgorithm(name))
 	}
 	return i
 }
@@ -151,15 +147,15 @@ func (i *issuer) stale() bool {
 }
 
 // ask asks the issuer for its metadata and keys.
-func (i *issuer) ask(ctx context.Context) (metadata, []jose.JSONWebKey, error) {
-	about, err := i.discover(ctx)
+func (i *issuer) ask(ctx context.Context) (*discovery.Metadata, []jose.JSONWebKey, error) {
+	about, err := discovery.Find(ctx, i.client, i.URL, i.is)
 	if err != nil {
 		return about, nil, err
 	}
 	var set struct {
 		Keys []json.RawMessage `json:"keys"`
 	}
-	if err := i.get(ctx, about.JWKS, &set); err != nil {
+	if err := discovery.Get(ctx, i.client, about.JWKSURI, &set); err != nil {
 		return about, nil, fmt.Errorf("jwks_uri: %w", err)
 	}
 	if len(set.Keys) > maxJWKS {
@@ -198,66 +194,13 @@ func usable(key jose.JSONWebKey) bool {
 
 func isShared(key jose.JSONWebKey) bool { _, shared := key.Key.([]byte); return shared }
 
-// discover reads the issuer's metadata, from the places that RFC 8414 and OpenID Connect name.
-func (i *issuer) discover(ctx context.Context) (about metadata, err error) {
-	u, err := url.Parse(i.URL)
-	if err != nil {
-		return about, errors.New("the URL of the issuer cannot be read")
-	}
-	at := func(path string) string { own := *u; own.Path, own.RawPath = path, ""; return own.String() }
-	path := strings.TrimSuffix(u.Path, "/")
-	places := []string{at("/.well-known/oauth-authorization-server" + path), at(path + "/.well-known/openid-configuration")}
-	if path != "" {
-		places = append(places, at("/.well-known/openid-configuration"+path))
-	}
-	var faults []error
-	for _, place := range places {
-		about = metadata{}
-		err := i.get(ctx, place, &about)
-		switch {
-		case err == nil && about.Issuer != i.URL:
-			err = fmt.Errorf("it says that the issuer is %q", printable.Line(clip(about.Issuer)))
-		case err == nil && about.JWKS == "":
-			err = errors.New("it has no jwks_uri")
-		}
-		if err == nil {
-			return about, nil
-		}
-		faults = append(faults, fmt.Errorf("%s: %w", place, err))
-		if ctx.Err() != nil {
-			break
-		}
-	}
-	return about, errors.Join(faults...)
-}
-
-func clip(text string) string { return text[:min(len(text), 200)] }
-
-// get reads a document of JSON.
-func (i *issuer) get(ctx context.Context, from string, to any) error {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, from, nil)
-	if err != nil {
-		return errors.New("the URL cannot be read")
-	}
-	r.Header.Set("Accept", "application/json")
-	return i.do(r, to)
-}
-
-func (i *issuer) do(r *http.Request, to any) error {
-	response, err := i.client.Do(r)
-	if err != nil {
-		return transportError(err)
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		return fmt.Errorf("it answers %s", printable.Line(clip(response.Status)))
-	}
-	body, err := io.ReadAll(http.MaxBytesReader(nil, response.Body, maxDocument))
-	if err != nil {
-		return transportError(err)
-	}
-	if err := json.Unmarshal(body, to); err != nil {
-		return errors.New("it answers no JSON of the expected form")
+// is says why metadata is not the issuer's, or of no use here.
+func (i *issuer) is(about *discovery.Metadata) error {
+	switch {
+	case about.Issuer != i.URL:
+		return fmt.Errorf("it says that the issuer is %q", printable.Line(about.Issuer[:min(len(about.Issuer), 200)]))
+	case about.JWKSURI == "":
+		return errors.New("it has no jwks_uri")
 	}
 	return nil
 }
@@ -277,7 +220,9 @@ func (i *issuer) introspect(ctx context.Context, token string) (claims map[strin
 			}
 		}
 		i.mu.Lock()
-		to = i.about.Introspection
+		if i.about != nil {
+			to = i.about.IntrospectionEndpoint
+		}
 		i.mu.Unlock()
 		if to == "" {
 			return nil, errors.New("no introspection_endpoint is known")
@@ -291,9 +236,8 @@ func (i *issuer) introspect(ctx context.Context, token string) (claims map[strin
 		return nil, errors.New("the URL cannot be read")
 	}
 	r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
-	r.Header.Set("Accept", "application/json")
 	r.SetBasicAuth(url.QueryEscape(i.Introspect.ClientID), url.QueryEscape(i.Introspect.ClientSecret))
-	if err := i.do(r, &claims); err != nil {
+	if err := discovery.Read(i.client, r, &claims); err != nil {
 		return nil, err
 	}
 	if claims["active"] != true {

@@ -35,10 +35,10 @@ const (
 
 // Issuer is an authorization server whose access tokens are taken.
 type Issuer struct {
-	URL          string   // as in the claim iss
-	Audiences    []string // values of aud that are taken for every view; none: the URL of the server or view itself
-	Algorithms   []string // of signatures; see Algorithms
-	Introspect   *Introspection
+	URL          string        // as in the claim iss
+	Audiences    []string      // values of aud that are taken for every view; none: the URL of the server or view itself
+	Algorithms   []string      // of signatures; see Algorithms
+	Introspect   Introspection // zero: its tokens must be JWTs
 	Claims       Claims
 	AllowPrivate bool // its addresses may be private ones
 }
@@ -57,11 +57,16 @@ type Claims struct {
 	Scopes    string // default scope, else scp
 }
 
-// Algorithms are those that may be configured. None of them has a shared secret.
-var Algorithms = []string{
-	string(jose.RS256), string(jose.ES256), string(jose.EdDSA), string(jose.PS256),
-	string(jose.RS384), string(jose.RS512), string(jose.ES384), string(jose.ES512), string(jose.PS384), string(jose.PS512),
-}
+// signatures are the algorithms that may be configured. None of them has a shared secret.
+var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA, jose.PS256, jose.RS384, jose.RS512, jose.ES384, jose.ES512, jose.PS384, jose.PS512}
+
+// Algorithms are their names.
+var Algorithms = func() (names []string) {
+	for _, algorithm := range signatures {
+		names = append(names, string(algorithm))
+	}
+	return names
+}()
 
 // DefaultAlgorithms are those of an issuer that names none.
 var DefaultAlgorithms = Algorithms[:4]

@@ -2,7 +2,6 @@ package inbound
 
 import (
 	"context"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"math"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"toolfinch/limit"
@@ -39,57 +39,53 @@ type verified struct {
 	by        Reason
 }
 
-// saying is what a JWT says of itself before anything of it is proved: its header, and of
-// its claims the issuer. A claim may have the name of a parameter of the header.
-type saying struct{ algorithm, kind, key, issuer string }
+// unproved is a JWT of which nothing is proved.
+type unproved struct {
+	token                        *jwt.JSONWebToken // nil where no issuer may use the algorithm
+	algorithm, kind, key, issuer string
+}
 
-// unproved reads a JWT without proving anything; is reports whether it is one.
-func unproved(token string) (says saying, is bool) {
-	parts := strings.Split(token, ".")
-	if len(parts) != 3 {
-		return says, false
+// read reads a JWT without proving anything; is reports whether it is one.
+func read(token string) (u unproved, is bool) {
+	parsed, err := jwt.ParseSigned(token, signatures)
+	if other, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
+		return u, other.Got != ""
 	}
-	var members [2]map[string]any // a struct would take names in other letters, too
-	for n := range members {
-		decoded, err := base64.RawURLEncoding.DecodeString(parts[n])
-		if err != nil || json.Unmarshal(decoded, &members[n]) != nil {
-			return says, false
-		}
+	var claims map[string]any
+	if err != nil || parsed.UnsafeClaimsWithoutVerification(&claims) != nil {
+		return u, false
 	}
-	for _, of := range []struct {
-		part int
-		name string
-		to   *string
-	}{{0, "alg", &says.algorithm}, {0, "typ", &says.kind}, {0, "kid", &says.key}, {1, "iss", &says.issuer}} {
-		value, there := members[of.part][of.name]
-		if *of.to, is = value.(string); there && !is {
-			return says, false
-		}
+	header := parsed.Headers[0]
+	u = unproved{token: parsed, algorithm: header.Algorithm, key: header.KeyID}
+	kind, there := header.ExtraHeaders[jose.HeaderType]
+	if u.kind, is = kind.(string); there && !is {
+		return u, false
 	}
-	return says, says.algorithm != ""
+	u.issuer, _ = claims["iss"].(string)
+	return u, true
 }
 
 // typesOfTokens are the values of typ of an access token, in small letters.
 var typesOfTokens = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 
 // verifyJWT proves a signed access token. Whom it is for is not looked at.
-func (g *Gate) verifyJWT(ctx context.Context, token string, says saying) (*verified, *refusal) {
-	at := slices.IndexFunc(g.issuers, func(i *issuer) bool { return i.URL == says.issuer })
+func (g *Gate) verifyJWT(ctx context.Context, u unproved) (*verified, *refusal) {
+	wrongAlgorithm := invalid(WrongAlg, "the token is signed by an algorithm that is not accepted here")
+	if u.token == nil {
+		return nil, wrongAlgorithm
+	}
+	at := slices.IndexFunc(g.issuers, func(i *issuer) bool { return i.URL == u.issuer })
 	if at < 0 {
 		return nil, invalid(WrongIssuer, "the token is of an issuer that is not accepted here")
 	}
 	i := g.issuers[at]
 	switch {
-	case !slices.Contains(i.Algorithms, says.algorithm):
-		return nil, invalid(WrongAlg, "the token is signed by an algorithm that is not accepted here")
-	case !slices.Contains(typesOfTokens, strings.ToLower(says.kind)):
+	case !slices.Contains(i.Algorithms, u.algorithm):
+		return nil, wrongAlgorithm
+	case !slices.Contains(typesOfTokens, strings.ToLower(u.kind)):
 		return nil, invalid(Malformed, "this is no access token, by its typ")
 	}
-	parsed, err := jwt.ParseSigned(token, i.algorithms)
-	if err != nil {
-		return nil, invalid(Malformed, "the token cannot be read")
-	}
-	keys, err := i.named(ctx, says.key)
+	keys, err := i.named(ctx, u.key)
 	var full *limit.Error
 	switch {
 	case errors.As(err, &full):
@@ -101,10 +97,10 @@ func (g *Gate) verifyJWT(ctx context.Context, token string, says saying) (*verif
 	}
 	var claims map[string]any
 	for _, key := range keys {
-		if key.Algorithm != "" && key.Algorithm != says.algorithm {
+		if key.Algorithm != "" && key.Algorithm != u.algorithm {
 			continue
 		}
-		if parsed.Claims(key.Key, &claims) == nil {
+		if u.token.Claims(key.Key, &claims) == nil {
 			return g.accept(i, claims, ByToken, tokenFresh)
 		}
 		claims = nil
@@ -116,7 +112,7 @@ func (g *Gate) verifyJWT(ctx context.Context, token string, says saying) (*verif
 func (g *Gate) introspect(ctx context.Context, token string) (*verified, *refusal) {
 	asked, unasked := 0, 0
 	for _, i := range g.issuers {
-		if i.Introspect == nil {
+		if i.Introspect.ClientID == "" {
 			continue
 		}
 		asked++

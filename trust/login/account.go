@@ -287,7 +287,7 @@ func (a *account) renewLocked(ctx context.Context, refused string) (*credential,
 	if c.Resource != "" {
 		form.Set("resource", c.Resource)
 	}
-	t, err := a.ask(ctx, c.TokenURL, c.Issuer, a.secretOf(c.Client), form)
+	t, err := a.ask(ctx, c.TokenURL, a.secretOf(c.Client), form)
 	next := *c
 	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.final() {
 		// Its lock goes with the database: another process may have used the refresh token meanwhile.

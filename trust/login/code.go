@@ -18,6 +18,7 @@ import (
 	"toolfinch/printable"
 	"toolfinch/rawjson"
 	"toolfinch/trust"
+	"toolfinch/trust/discovery"
 )
 
 // pendingFor is how long a login that was begun may take.
@@ -266,7 +267,7 @@ func (p *Pending) prepare() (err error) {
 	if a.settings.Grant == GrantDevice {
 		return p.prepareDevice(ctx, before)
 	}
-	if at, err := url.Parse(p.place.meta.AuthorizationEndpoint); err != nil || at.Scheme != "https" && !(at.Scheme == "http" && isLoopback(at.Hostname())) {
+	if !discovery.IsWeb(p.place.meta.AuthorizationEndpoint) {
 		return fmt.Errorf("the authorization server %s names no https URL to log in at", p.place.meta.Issuer)
 	}
 	client, known, err := a.configured(p.place.meta, before)
@@ -302,7 +303,7 @@ func (p *Pending) answered(ctx context.Context, q url.Values) error {
 	switch {
 	case iss == "" && q.Has("iss"), iss != "" && iss != meta.Issuer:
 		return fmt.Errorf("the answer is of %q, not of the authorization server %s: it is not used", rawjson.Clip(iss, 100), meta.Issuer)
-	case iss == "" && meta.AuthorizationResponseIssParameterSupported:
+	case iss == "" && meta.IssSupported:
 		return fmt.Errorf("the answer lacks the name of the authorization server %s, which always gives it: it is not used", meta.Issuer)
 	}
 	if code := q.Get("error"); code != "" {
@@ -315,7 +316,7 @@ func (p *Pending) answered(ctx context.Context, q url.Values) error {
 	if p.place.resource != "" {
 		form.Set("resource", p.place.resource)
 	}
-	t, err := p.account.ask(ctx, meta.TokenEndpoint, meta.Issuer, p.client, form)
+	t, err := p.account.ask(ctx, meta.TokenEndpoint, p.client, form)
 	if err != nil {
 		if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Code == "invalid_client" && p.client.Redirect != "" {
 			_ = p.account.keepRegistration(ctx, meta.Issuer, p.redirect, nil) // the next login registers anew
@@ -396,7 +397,7 @@ func (p *Pending) listen(ctx context.Context) error {
 	if a.settings.RedirectURL != "" {
 		p.redirect = a.settings.RedirectURL
 		u, err := url.Parse(p.redirect)
-		if err != nil || !isLoopback(u.Hostname()) {
+		if err != nil || !discovery.IsLoopback(u.Hostname()) {
 			return err
 		}
 		port, _ := strconv.Atoi(u.Port())
@@ -406,23 +407,19 @@ func (p *Pending) listen(ctx context.Context) error {
 		p.listener, err = a.logins.listen(port)
 		return err
 	}
-	if own := a.logins.callback(); own != "" && a.settings.RedirectPort == 0 {
+	if own := a.logins.callback(); own != "" {
 		p.redirect = own
 		return nil
 	}
-	ports := []int{a.settings.RedirectPort}
-	if a.settings.RedirectPort == 0 && a.settings.ClientID == "" {
-		ports = nil
-		for redirect := range a.registrations(ctx, p.place.meta.Issuer) {
-			if u, err := url.Parse(redirect); err == nil && u.Hostname() == "127.0.0.1" && u.Path == callbackPath {
-				port, _ := strconv.Atoi(u.Port())
-				ports = append(ports, port)
-			}
+	var ports []int
+	for redirect := range a.registrations(ctx, p.place.meta.Issuer) {
+		if u, err := url.Parse(redirect); err == nil && u.Hostname() == "127.0.0.1" && u.Path == callbackPath {
+			port, _ := strconv.Atoi(u.Port())
+			ports = append(ports, port)
 		}
-		ports = append(ports, 0)
 	}
 	var err error
-	for _, port := range ports {
+	for _, port := range append(ports, 0) {
 		if p.listener, err = a.logins.listen(port); err == nil {
 			p.redirect = fmt.Sprintf("http://127.0.0.1:%d%s", p.listener.port, callbackPath)
 			return nil

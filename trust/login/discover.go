@@ -2,17 +2,18 @@ package login
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"slices"
 	"strings"
 
-	"github.com/modelcontextprotocol/go-sdk/auth"
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
+
+	"toolfinch/printable"
+	"toolfinch/rawjson"
+	"toolfinch/trust/discovery"
 )
 
 // challenge is what a server says with a refusal (RFC 6750, RFC 9728).
@@ -54,7 +55,7 @@ func (c challenge) wantsMore() bool {
 
 // place is where tokens for a server are got.
 type place struct {
-	meta     *oauthex.AuthServerMeta
+	meta     *discovery.Metadata
 	resource string   // the parameter to send; "" for none
 	scopes   []string // that the resource says it has
 	found    bool     // there is metadata of the resource or of the authorization server
@@ -95,41 +96,34 @@ func (s *Server) discover(ctx context.Context, c challenge) (*place, error) {
 	}
 	var first error
 	for _, issuer := range issuers {
-		meta, err := auth.GetAuthServerMetadata(ctx, issuer, s.client)
-		if err != nil && !p.found {
-			meta, err = s.ofOrigin(ctx, issuer, err)
-		}
-		if err == nil && meta != nil {
+		meta, err := discovery.Find(ctx, s.client, issuer, func(m *discovery.Metadata) error { return fits(m, issuer, p.found) })
+		if err == nil {
 			p.meta, p.found = meta, true
 			return p, nil
-		}
-		if err == nil {
-			err = errors.New("it has no metadata")
 		}
 		if first == nil {
 			first = fmt.Errorf("the authorization server %s: %w", issuer, err)
 		}
 	}
-	if p.found || len(issuers) == 0 || !strings.HasSuffix(first.Error(), "it has no metadata") {
+	if p.found || !errors.Is(first, discovery.ErrNone) {
 		return nil, first
 	}
 	// Endpoints at fixed paths, as revision 2025-03-26 has them.
 	at := issuers[0]
-	p.meta = &oauthex.AuthServerMeta{Issuer: at, AuthorizationEndpoint: at + "/authorize", TokenEndpoint: at + "/token", RegistrationEndpoint: at + "/register"}
+	p.meta = &discovery.Metadata{Issuer: at, AuthorizationEndpoint: at + "/authorize", TokenEndpoint: at + "/token", RegistrationEndpoint: at + "/register"}
 	return p, nil
 }
 
-// ofOrigin gets the metadata of an authorization server at an origin, as revision 2025-03-26
-// has it: its issuer may be at a path there. Otherwise err stands.
-func (s *Server) ofOrigin(ctx context.Context, at string, err error) (*oauthex.AuthServerMeta, error) {
-	document := at + "/.well-known/oauth-authorization-server"
-	var named struct {
-		Issuer string `json:"issuer"`
+// fits says why metadata is not that of an issuer, or of no use. An issuer that is not named, but looked
+// for at an origin as revision 2025-03-26 has it, may be at a path there.
+func fits(m *discovery.Metadata, issuer string, named bool) error {
+	switch {
+	case named && !sameIssuer(m.Issuer, issuer), !named && originOf(m.Issuer) != originOf(issuer):
+		return fmt.Errorf("it says that the issuer is %q", rawjson.Clip(printable.Line(m.Issuer), maxWords))
+	case !slices.Contains(m.CodeChallengeMethodsSupported, "S256"):
+		return errors.New("it does not support PKCE with S256")
 	}
-	if there, _ := s.document(ctx, document, &named); !there || originOf(named.Issuer) != originOf(at) {
-		return nil, err
-	}
-	return oauthex.GetAuthServerMeta(ctx, document, named.Issuer, s.client)
+	return nil
 }
 
 func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
@@ -150,8 +144,8 @@ func (s *Server) resource(ctx context.Context, named string) (*oauthex.Protected
 	var mismatch error
 	for _, at := range slices.Compact(places) {
 		var found oauthex.ProtectedResourceMetadata
-		if there, err := s.document(ctx, at, &found); err != nil || !there {
-			if err != nil && ctx.Err() != nil {
+		if err := discovery.Get(ctx, s.client, at, &found); err != nil {
+			if ctx.Err() != nil {
 				return nil, err
 			}
 			continue
@@ -177,38 +171,6 @@ func isOf(resource string, own *url.URL) bool {
 	}
 	above, path := strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(own.Path, "/")
 	return above == path || strings.HasPrefix(path, above+"/")
-}
-
-// maxDocument bounds a metadata document, in bytes.
-const maxDocument = 1 << 20
-
-// document gets a JSON document. It reports false where there is none.
-func (s *Server) document(ctx context.Context, at string, to any) (bool, error) {
-	u, err := url.Parse(at)
-	if err != nil || u.Scheme != "https" && !(u.Scheme == "http" && isLoopback(strings.ToLower(u.Hostname()))) {
-		if err == nil && originOf(s.url) == origin(u) { // as plain as the server itself
-		} else {
-			return false, fmt.Errorf("%q is no https URL", at)
-		}
-	}
-	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
-	if err != nil {
-		return false, err
-	}
-	request.Header.Set("Accept", "application/json")
-	response, err := s.client.Do(request)
-	if err != nil {
-		return false, err
-	}
-	defer response.Body.Close()
-	if response.StatusCode != http.StatusOK {
-		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxDocument))
-		return false, nil
-	}
-	if err := json.NewDecoder(io.LimitReader(response.Body, maxDocument)).Decode(to); err != nil {
-		return false, fmt.Errorf("%s: %w", at, err)
-	}
-	return true, nil
 }
 
 // wanted are the scopes to ask for: those that are configured, else those of the

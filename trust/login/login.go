@@ -3,8 +3,8 @@
 // them to requests. It never waits for a human on behalf of a request: a request that
 // needs one fails with *Needed.
 //
-// Discovery and registration are those of the official Go SDK (auth, oauthex). Its
-// handler of the flow itself is not used: it cannot leave the resource out, prefers a
+// Registration is that of the official Go SDK (oauthex). Its handler of the flow itself is
+// not used: it cannot leave the resource out, prefers a
 // metadata document over a pre-registered client, forgets registrations, and refreshes
 // without scope and resource.
 package login
@@ -26,20 +26,17 @@ import (
 
 	"toolfinch/limit"
 	"toolfinch/trust"
+	"toolfinch/trust/discovery"
 )
 
 // Grant is how a token is got.
 type Grant string
 
-// The grants. GrantCode and GrantDevice need a person, the others do not.
+// The grants. GrantCode and GrantDevice need a person, GrantCredentials does not.
 const (
 	GrantCode        Grant = "authorization_code"
 	GrantDevice      Grant = "device_code"
 	GrantCredentials Grant = "client_credentials"
-	// GrantExchange is enterprise-managed authorization: an identity token of the
-	// company's identity provider is exchanged for an assertion (ID-JAG, RFC 8693),
-	// and that for a token of the server's authorization server (RFC 7523).
-	GrantExchange Grant = "token_exchange"
 )
 
 // ResourceNone is the resource of servers that refuse the parameter.
@@ -54,8 +51,6 @@ type Settings struct {
 	Grant       Grant  // default GrantCode
 	ClientID    string // of a client that was registered before
 	Secret      string // its secret
-	PrivateKey  string // PEM or JWK of the key that the client signs with (private_key_jwt)
-	Algorithm   string // of that key, where several are possible; default by the key: RS256, ES256, EdDSA
 	Issuer      string // the authorization server that the client is registered with; default: the one that the server names first
 	MetadataURL string // the client's metadata document (CIMD); "" for none
 	Scopes      []string
@@ -63,17 +58,15 @@ type Settings struct {
 	// AllowPrivate lets the authorization server be at a private address. The host of the
 	// server itself may always be one.
 	AllowPrivate bool
-	RedirectURL  string   // where the browser is sent back to; default: a port of loopback
-	RedirectPort int      // the port of loopback; default: any
-	PerUser      bool     // each principal has a login of its own
-	Exchange     Exchange // of GrantExchange
+	RedirectURL  string // where the browser is sent back to; default: a port of loopback
+	PerUser      bool   // each principal has a login of its own
 }
 
 // EndHere has the browser sent back to this process, which does not serve what RedirectURL is
 // elsewhere. It fails where the client is registered for that alone.
 func (s *Settings) EndHere() error {
 	at, err := url.Parse(s.RedirectURL)
-	if cmp.Or(s.Grant, GrantCode) != GrantCode || s.RedirectURL == "" || err != nil || isLoopback(at.Hostname()) {
+	if cmp.Or(s.Grant, GrantCode) != GrantCode || s.RedirectURL == "" || err != nil || discovery.IsLoopback(at.Hostname()) {
 		return err
 	}
 	if s.ClientID != "" || s.MetadataURL != "" {
@@ -83,20 +76,11 @@ func (s *Settings) EndHere() error {
 	return nil
 }
 
-// Exchange says where GrantExchange gets its assertion.
-type Exchange struct {
-	TokenURL string // of the identity provider
-	ClientID string // there
-	Secret   string
-	Token    string // the identity token; a file that another program keeps up to date if it begins with @
-	Type     string // of Token, a URN; default: an OpenID Connect identity token
-}
-
 // Interactive reports whether a login needs a person.
 func (s *Server) Interactive() bool { return s.settings.interactive() }
 
 // interactive reports whether a login needs a person.
-func (s Settings) interactive() bool { return s.Grant != GrantCredentials && s.Grant != GrantExchange }
+func (s Settings) interactive() bool { return s.Grant != GrantCredentials }
 
 // Vault keeps tokens at rest. Its methods are safe for concurrent use, by several
 // processes too.

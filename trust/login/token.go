@@ -18,6 +18,7 @@ import (
 
 	"toolfinch/printable"
 	"toolfinch/rawjson"
+	"toolfinch/trust/discovery"
 )
 
 // registered is this client as an authorization server knows it.
@@ -34,7 +35,6 @@ const (
 	methodNone  = "none"
 	methodBasic = "client_secret_basic"
 	methodPost  = "client_secret_post"
-	methodKey   = "private_key_jwt"
 )
 
 // credential is what the vault keeps of one login.
@@ -91,7 +91,7 @@ func (c *credential) may() []string {
 func (c *credential) status(server, principal string) Status {
 	return Status{
 		Server: server, Principal: principal, Issuer: c.Issuer, Grant: c.Grant, Scopes: c.may(), Resource: c.Resource,
-		Expires: c.Expires, Refreshes: c.RefreshToken != "" || c.Grant == GrantCredentials || c.Grant == GrantExchange, Obtained: c.Obtained,
+		Expires: c.Expires, Refreshes: c.RefreshToken != "" || c.Grant == GrantCredentials, Obtained: c.Obtained,
 	}
 }
 
@@ -152,23 +152,19 @@ func (c *credential) take(t *oauth2.Token) {
 var errType = errors.New("the authorization server issues tokens of another type than Bearer")
 
 // ask asks a token endpoint for a token. form has the grant and its parameters.
-func (s *Server) ask(ctx context.Context, tokenURL, issuer string, client registered, form url.Values) (*oauth2.Token, error) {
+func (s *Server) ask(ctx context.Context, tokenURL string, client registered, form url.Values) (*oauth2.Token, error) {
 	c := clientcredentials.Config{ClientID: client.ID, TokenURL: tokenURL, EndpointParams: form, AuthStyle: oauth2.AuthStyleInParams}
 	switch client.Method {
 	case methodBasic:
 		c.ClientSecret, c.AuthStyle = client.Secret, oauth2.AuthStyleInHeader
 	case methodPost:
 		c.ClientSecret = client.Secret
-	case methodKey:
-		if err := s.sign(form, client.ID, issuer); err != nil {
-			return nil, err
-		}
 	}
 	t, err := c.Token(context.WithValue(ctx, oauth2.HTTPClient, s.client))
 	if err != nil {
 		return nil, plain(err)
 	}
-	if kind := t.TokenType; kind != "" && !strings.EqualFold(kind, "bearer") && form.Get("requested_token_type") == "" {
+	if kind := t.TokenType; kind != "" && !strings.EqualFold(kind, "bearer") {
 		return nil, errType
 	}
 	return t, nil
@@ -218,14 +214,14 @@ func plain(err error) error {
 // configured is the client that the configuration names, or its metadata document, and
 // whether there is one. Of several authorization servers it is that one's alone that it
 // was used with first.
-func (s *Server) configured(meta *oauthex.AuthServerMeta, before *credential) (registered, bool, error) {
+func (s *Server) configured(meta *discovery.Metadata, before *credential) (registered, bool, error) {
 	switch {
 	case s.settings.ClientID != "":
 		if before != nil && s.settings.Issuer == "" && before.Client.ID == s.settings.ClientID && before.Issuer != meta.Issuer {
 			return registered{}, false, fmt.Errorf("its authorization server was %s and is %s now: if client_id is registered there, set oauth.issuer to it", before.Issuer, meta.Issuer)
 		}
-		return registered{ID: s.settings.ClientID, Secret: s.settings.Secret, Method: s.method(meta.TokenEndpointAuthMethodsSupported)}, true, nil
-	case s.settings.MetadataURL != "" && meta.ClientIDMetadataDocumentSupported:
+		return registered{ID: s.settings.ClientID, Secret: s.settings.Secret, Method: s.method(meta.AuthMethodsSupported)}, true, nil
+	case s.settings.MetadataURL != "" && meta.ClientMetadataSupported:
 		return registered{ID: s.settings.MetadataURL, Method: methodNone}, true, nil
 	}
 	return registered{}, false, nil
@@ -233,10 +229,7 @@ func (s *Server) configured(meta *oauthex.AuthServerMeta, before *credential) (r
 
 // method is how a configured client proves itself.
 func (s *Server) method(supported []string) string {
-	switch {
-	case s.settings.PrivateKey != "":
-		return methodKey
-	case s.settings.Secret == "":
+	if s.settings.Secret == "" {
 		return methodNone
 	}
 	return secretMethod(supported)
@@ -284,7 +277,7 @@ func (s *Server) register(ctx context.Context, p *place, redirect string) (regis
 		return registered{}, fmt.Errorf("the authorization server %s takes no registration of clients: register toolfinch there, with the redirect URL %s, and set oauth.client_id", p.meta.Issuer, redirect)
 	}
 	method := methodNone
-	if supported := p.meta.TokenEndpointAuthMethodsSupported; len(supported) > 0 && !slices.Contains(supported, methodNone) {
+	if supported := p.meta.AuthMethodsSupported; len(supported) > 0 && !slices.Contains(supported, methodNone) {
 		method = secretMethod(supported)
 	}
 	grants := []string{string(GrantCode), "refresh_token"}
@@ -295,7 +288,7 @@ func (s *Server) register(ctx context.Context, p *place, redirect string) (regis
 	if s.settings.Grant == GrantDevice {
 		metadata.GrantTypes = []string{deviceGrant, "refresh_token"}
 	}
-	if u, err := url.Parse(redirect); err == nil && !isLoopback(u.Hostname()) {
+	if u, err := url.Parse(redirect); err == nil && !discovery.IsLoopback(u.Hostname()) {
 		metadata.ApplicationType = "web"
 	}
 	answer, err := oauthex.RegisterClient(ctx, p.meta.RegistrationEndpoint, metadata, s.client)
@@ -307,7 +300,7 @@ func (s *Server) register(ctx context.Context, p *place, redirect string) (regis
 	case r.Secret == "":
 		r.Method = methodNone
 	case r.Method == "", r.Method == methodNone:
-		r.Method = secretMethod(p.meta.TokenEndpointAuthMethodsSupported)
+		r.Method = secretMethod(p.meta.AuthMethodsSupported)
 	}
 	return r, s.keepRegistration(ctx, p.meta.Issuer, redirect, &r)
 }

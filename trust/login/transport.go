@@ -6,6 +6,8 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+
+	"toolfinch/trust/discovery"
 )
 
 // Transport returns base with a principal's token on each request to the server's own
@@ -89,7 +91,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 		if stands {
 			return response, nil
 		}
-		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, maxDocument))
+		_, _ = io.Copy(io.Discard, io.LimitReader(response.Body, discovery.MaxDocument))
 		_ = response.Body.Close()
 		if !again {
 			if err == nil {

@@ -22,13 +22,8 @@ import (
 // scenario gives to the client.
 func oauth() any {
 	var given struct {
-		ClientID      string `json:"client_id"`
-		ClientSecret  string `json:"client_secret"`
-		PrivateKey    string `json:"private_key_pem"`
-		Algorithm     string `json:"signing_algorithm"`
-		IdentityID    string `json:"idp_client_id"`
-		IdentityToken string `json:"idp_id_token"`
-		IdentityURL   string `json:"idp_token_endpoint"`
+		ClientID     string `json:"client_id"`
+		ClientSecret string `json:"client_secret"`
 	}
 	_ = json.Unmarshal([]byte(os.Getenv("MCP_CONFORMANCE_CONTEXT")), &given) // most have none
 	settings := map[string]any{"client_metadata_url": "https://conformance-test.local/client-metadata.json"}
@@ -39,14 +34,8 @@ func oauth() any {
 	}
 	put("client_id", given.ClientID)
 	put("client_secret", given.ClientSecret)
-	put("private_key", given.PrivateKey)
-	put("algorithm", given.Algorithm)
-	switch scenario := os.Getenv("MCP_CONFORMANCE_SCENARIO"); {
-	case strings.HasPrefix(scenario, "auth/client-credentials"):
+	if os.Getenv("MCP_CONFORMANCE_SCENARIO") == "auth/client-credentials-basic" {
 		settings["grant"] = "client_credentials"
-	case given.IdentityToken != "":
-		settings["grant"] = "token_exchange"
-		settings["exchange"] = map[string]string{"token_url": given.IdentityURL, "client_id": given.IdentityID, "subject_token": given.IdentityToken}
 	}
 	return settings
 }

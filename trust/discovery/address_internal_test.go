@@ -1,14 +1,12 @@
-package trust_test
+package discovery
 
 import (
 	"net/netip"
 	"testing"
-
-	"toolfinch/trust"
 )
 
 func TestPublic(t *testing.T) {
-	for public, addresses := range map[bool][]string{
+	for want, addresses := range map[bool][]string{
 		true: {"1.1.1.1", "8.8.8.8", "198.17.255.255", "2606:4700:4700::1111", "::ffff:1.1.1.1"},
 		false: {
 			"0.0.0.1", "10.1.2.3", "100.64.0.1", "127.0.0.1", "169.254.169.254", "172.16.0.1", "192.0.0.192", "192.168.0.1", "198.18.0.1", "224.0.0.1", "240.0.0.1",
@@ -16,8 +14,8 @@ func TestPublic(t *testing.T) {
 		},
 	} {
 		for _, address := range addresses {
-			if got := trust.Public(netip.MustParseAddr(address)); got != public {
-				t.Errorf("Public(%s) = %v", address, got)
+			if got := public(netip.MustParseAddr(address)); got != want {
+				t.Errorf("public(%s) = %v", address, got)
 			}
 		}
 	}

@@ -1,4 +1,4 @@
-package trust
+package discovery
 
 import "net/netip"
 
@@ -10,9 +10,9 @@ var reserved = []netip.Prefix{
 	netip.MustParsePrefix("2002::/16"),
 }
 
-// Public reports whether an address is one of the internet: what strangers name, and we
+// public reports whether an address is one of the internet: what strangers name, and we
 // are to ask, may be at no other, which only our place in the network reaches.
-func Public(ip netip.Addr) bool {
+func public(ip netip.Addr) bool {
 	ip = ip.Unmap()
 	for _, prefix := range reserved {
 		if prefix.Contains(ip) {

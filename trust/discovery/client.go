@@ -1,0 +1,122 @@
+package discovery
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/netip"
+	"net/url"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// Rules say where requests to authorization servers may lead.
+type Rules struct {
+	Local        bool                     // whoever names the servers is on this machine: so may they be, by plain http too
+	Host         string                   // may be at a private address; "" for none
+	AllowPrivate bool                     // any server may be at a private address
+	Plain        func(*http.Request) bool // reports what else may be sent by plain http; nil for nothing
+	Redirects    bool                     // GET requests follow up to five redirects, none of them to http
+	Timeout      time.Duration            // of one request
+}
+
+// NewClient returns a client that sends what the rules allow and nothing else.
+func NewClient(rules Rules) *http.Client {
+	proxied := http.DefaultTransport.(*http.Transport).Clone()
+	proxied.MaxResponseHeaderBytes = maxHeader
+	direct := proxied.Clone()
+	if !rules.AllowPrivate {
+		direct.DialContext = rules.dial
+	}
+	return &http.Client{Transport: guarded{rules, direct, proxied}, Timeout: rules.Timeout, CheckRedirect: rules.redirect}
+}
+
+// dial looks at the address itself: a name may lead anywhere.
+func (r Rules) dial(ctx context.Context, network, address string) (net.Conn, error) {
+	dialer := net.Dialer{Timeout: r.Timeout}
+	if host, _, err := net.SplitHostPort(address); err != nil || r.Host == "" || !strings.EqualFold(host, r.Host) {
+		dialer.Control = func(_, to string, _ syscall.RawConn) error { return r.allows(to) }
+	}
+	return dialer.DialContext(ctx, network, address)
+}
+
+func (r Rules) allows(address string) error {
+	to, err := netip.ParseAddrPort(address)
+	if err != nil {
+		return err
+	}
+	ip := to.Addr().Unmap()
+	if r.Local && ip.IsLoopback() || public(ip) {
+		return nil
+	}
+	return fmt.Errorf("%s: it is at a private address, which allow_private allows", ip)
+}
+
+// secure reports whether a request may be sent.
+func (r Rules) secure(request *http.Request) bool {
+	switch request.URL.Scheme {
+	case "https":
+		return true
+	case "http":
+		return r.Local && IsLoopback(request.URL.Hostname()) || r.Plain != nil && r.Plain(request)
+	}
+	return false
+}
+
+func (r Rules) redirect(next *http.Request, via []*http.Request) error {
+	switch {
+	case !r.Redirects:
+		return errors.New("it redirects, which is not followed")
+	case via[0].Method != http.MethodGet:
+		return errors.New("it redirects a request with secrets, which is not followed")
+	case next.URL.Scheme != "https" && via[0].URL.Scheme == "https":
+		return errors.New("it redirects from https to http, which is not followed")
+	case len(via) > 5:
+		return errors.New("it redirects more than 5 times")
+	}
+	return nil
+}
+
+// guarded sends what a proxy of the environment is for to that proxy, whose own address says
+// nothing: where it leads is the proxy's to know.
+type guarded struct {
+	rules           Rules
+	direct, proxied *http.Transport
+}
+
+func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+	if !g.rules.secure(r) {
+		if r.Body != nil {
+			_ = r.Body.Close()
+		}
+		return nil, fmt.Errorf("%s://%s is not https", r.URL.Scheme, r.URL.Host)
+	}
+	if through, err := http.ProxyFromEnvironment(r); err == nil && through != nil {
+		return g.proxied.RoundTrip(r)
+	}
+	return g.direct.RoundTrip(r)
+}
+
+func (g guarded) CloseIdleConnections() {
+	g.direct.CloseIdleConnections()
+	g.proxied.CloseIdleConnections()
+}
+
+// IsLoopback reports whether a host is this machine by its name.
+func IsLoopback(host string) bool {
+	host = strings.ToLower(host)
+	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
+		return true
+	}
+	ip, err := netip.ParseAddr(host)
+	return err == nil && ip.Unmap().IsLoopback()
+}
+
+// IsWeb reports whether a text is the URL of a page that a browser may be sent to.
+func IsWeb(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "https" && u.Host != "" || u.Scheme == "http" && IsLoopback(u.Hostname()))
+}

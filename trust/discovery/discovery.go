@@ -1,0 +1,124 @@
+// Package discovery asks authorization servers what they say of themselves (RFC 8414, OpenID Connect
+// Discovery), with a client that nobody can lead to what only our place in the network reaches. It
+// proves no tokens and gets none.
+package discovery
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+)
+
+// Bounds of an answer, in bytes.
+const (
+	MaxDocument = 1 << 20
+	maxHeader   = 64 << 10
+)
+
+// Metadata is what an authorization server says of itself, as far as it matters here.
+type Metadata struct {
+	Issuer                        string   `json:"issuer"`
+	JWKSURI                       string   `json:"jwks_uri"`
+	AuthorizationEndpoint         string   `json:"authorization_endpoint"`
+	TokenEndpoint                 string   `json:"token_endpoint"`
+	DeviceAuthorizationEndpoint   string   `json:"device_authorization_endpoint"`
+	RegistrationEndpoint          string   `json:"registration_endpoint"`
+	RevocationEndpoint            string   `json:"revocation_endpoint"`
+	IntrospectionEndpoint         string   `json:"introspection_endpoint"`
+	ScopesSupported               []string `json:"scopes_supported"`
+	CodeChallengeMethodsSupported []string `json:"code_challenge_methods_supported"`
+	AuthMethodsSupported          []string `json:"token_endpoint_auth_methods_supported"`
+	ClientMetadataSupported       bool     `json:"client_id_metadata_document_supported"`
+	IssSupported                  bool     `json:"authorization_response_iss_parameter_supported"`
+}
+
+// ErrNone says that an authorization server has no metadata.
+var ErrNone = errors.New("it has no metadata")
+
+// Find gets the metadata of an authorization server, from the first of the places that the standards name
+// where there is some that fits: whoever asks compares the issuer. The error is ErrNone where there is none
+// at all.
+func Find(ctx context.Context, client *http.Client, issuer string, fits func(*Metadata) error) (*Metadata, error) {
+	u, err := url.Parse(issuer)
+	if err != nil {
+		return nil, errors.New("its URL cannot be read")
+	}
+	const ofOAuth, ofOpenID = "/.well-known/oauth-authorization-server", "/.well-known/openid-configuration"
+	path, fault := strings.TrimSuffix(u.Path, "/"), ErrNone
+	places := []string{ofOAuth + path, ofOpenID + path}
+	if path != "" {
+		places = append(places, path+ofOpenID)
+	}
+	for _, place := range places {
+		at, m := (&url.URL{Scheme: u.Scheme, Host: u.Host, Path: place}).String(), &Metadata{}
+		err := Get(ctx, client, at, m)
+		if err == nil {
+			err = fits(m)
+		}
+		if err == nil {
+			return m, nil
+		}
+		if status, ok := errors.AsType[statusError](err); ok && status >= 400 && status < 500 {
+			continue // nothing is there
+		}
+		if fault == ErrNone {
+			fault = fmt.Errorf("%s: %w", at, err)
+		}
+		if ctx.Err() != nil {
+			break
+		}
+	}
+	return nil, fault
+}
+
+// Get reads a document of JSON.
+func Get(ctx context.Context, client *http.Client, at string, to any) error {
+	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return errors.New("the URL cannot be read")
+	}
+	return Read(client, r, to)
+}
+
+// Read sends a request, and reads the JSON that answers it.
+func Read(client *http.Client, r *http.Request, to any) error {
+	r.Header.Set("Accept", "application/json")
+	response, err := client.Do(r)
+	if err != nil {
+		return withoutURL(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(http.MaxBytesReader(nil, response.Body, MaxDocument))
+	switch {
+	case response.StatusCode != http.StatusOK:
+		return statusError(response.StatusCode)
+	case err != nil:
+		return withoutURL(err)
+	case json.Unmarshal(body, to) != nil:
+		return errors.New("it answers no JSON of the expected form")
+	}
+	return nil
+}
+
+// statusError is the status of an answer that is none.
+type statusError int
+
+func (s statusError) Error() string {
+	return strings.TrimSpace(fmt.Sprintf("it answers %d %s", int(s), http.StatusText(int(s))))
+}
+
+// withoutURL is an error of asking without the URL, which may carry a secret.
+func withoutURL(err error) error {
+	if wrapped, ok := errors.AsType[*url.Error](err); ok {
+		err = wrapped.Err
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errors.New("no answer in time")
+	}
+	return err
+}

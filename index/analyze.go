@@ -1,148 +1,65 @@
 package index
 
 import (
+	"bytes"
+	_ "embed"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/blevesearch/bleve/v2/analysis"
 	"github.com/blevesearch/snowballstem"
-	"github.com/blevesearch/snowballstem/english"
+	stemmer "github.com/blevesearch/snowballstem/english"
 	"golang.org/x/text/unicode/norm"
 )
 
-// maxWord bounds a word in bytes: what is longer is data, not language.
-const maxWord = 64
-
-// Every word is indexed by its stem and, under this mark, as it was written:
-// the stem finds "issues" for "issue", the written form ranks an exact word
-// above its relatives.
-const written = "="
-
-// stopWords say nothing about a tool; they are neither indexed nor asked for.
-var stopWords = set(`a about above after again against all am an and any are as at be because been before
-	being below between both but by cannot could did didn do does doesn doing don down during each few for
-	from further had has have having he her here hers herself him himself his how i if in into is isn it its
-	itself just ll me more most my myself no nor not now of off on once only or other ought our ours ourselves
-	out over own same she should shouldn so some such than that the their theirs them themselves then there
-	these they this those through to too under until up very was wasn we were what when where which while
-	who whom why will with won would wouldn you your yours yourself yourselves`)
-
-// requestWords are how people ask, not what for. A query drops them unless it
-// has no other word; documents keep them.
-var requestWords = set(`able also can find get give hello help hi interested know let like looking make may
-	might need please provide shall show tell thank thanks us use using want`)
-
-func set(words string) map[string]bool {
-	m := make(map[string]bool)
-	for _, w := range strings.Fields(words) {
-		m[w] = true
-	}
-	return m
+// english is the analyser of all text, of documents and queries alike. It yields words in lower
+// case, of an identifier also its parts, without those that say nothing.
+//
+// The tokenizer and the filters are ours: each of bleve's filters links its registry, 1.6 MB of
+// geometry and JSON; its camel case cuts URLs into UR and Ls; its tokenizer reserves 8 kB a text.
+var english = analysis.DefaultAnalyzer{
+	CharFilters:  []analysis.CharFilter{unaccented{}},
+	Tokenizer:    words{},
+	TokenFilters: []analysis.TokenFilter{identifiers{}, lowerCase{}, telling{}},
 }
 
-// analyzer turns text into terms, in documents and queries alike. It remembers
-// what a word became, so it is for one goroutine and one batch of work. Terms
-// are numbered, because counting in slices is several times faster than in maps.
-type analyzer struct {
-	known map[string][]termPair // by the word as it stands in the text
-	ids   map[string]int        // numbers of terms
-	terms []string              // terms by number
+// unaccented is text without accents and the other marks that combine with a letter.
+type unaccented struct{}
 
-	times, total []float64 // scratch of counts, by number; zero between uses
-}
+func (unaccented) Filter(text []byte) []byte { return fold(text) }
 
-// termPair is a word as numbers of terms: its stem, as written, and its concept,
-// -1 for none.
-type termPair struct{ stem, written, concept int }
-
-func newAnalyzer() *analyzer {
-	return &analyzer{known: make(map[string][]termPair), ids: make(map[string]int)}
-}
-
-// each calls emit with the terms of every word of text that is no stop word.
-func (a *analyzer) each(text string, emit func(termPair)) {
-	eachWhole(fold(text), func(word string) {
-		pairs, ok := a.known[word]
-		if !ok {
-			word = strings.Clone(word) // else the map would keep the whole text alive
-			pairs = a.analyze(word)
-			a.known[word] = pairs
-		}
-		for _, pair := range pairs {
-			emit(pair)
-		}
-	})
-}
-
-// analyze returns the terms of one word and of its parts.
-func (a *analyzer) analyze(word string) []termPair {
-	var pairs []termPair
-	eachPart(word, func(part string) {
-		if len(part) > maxWord || stopWords[part] {
-			return
-		}
-		env := snowballstem.NewEnv(part)
-		english.Stem(env)
-		pair := termPair{a.number(env.Current()), a.number(written + part), -1}
-		if concept, ok := concepts()[env.Current()]; ok {
-			pair.concept = a.number(concept)
-		}
-		pairs = append(pairs, pair)
-	})
-	return pairs
-}
-
-func (a *analyzer) number(term string) int {
-	id, ok := a.ids[term]
-	if !ok {
-		id, term = len(a.terms), strings.Clone(term)
-		a.ids[term] = id
-		a.terms = append(a.terms, term)
-		a.times = append(a.times, 0)
-		a.total = append(a.total, 0)
-	}
-	return id
-}
-
-// fold removes accents and the other marks that combine with a letter.
-func fold(text string) string {
-	if isASCII(text) {
+func fold(text []byte) []byte {
+	if !bytes.ContainsFunc(text, func(r rune) bool { return r >= utf8.RuneSelf }) {
 		return text
 	}
-	return strings.Map(func(r rune) rune {
+	return bytes.Map(func(r rune) rune {
 		if unicode.Is(unicode.Mn, r) {
 			return -1
 		}
 		return r
-	}, norm.NFKD.String(text))
+	}, norm.NFKD.Bytes(text))
 }
 
-func isASCII(text string) bool {
-	for i := range len(text) {
-		if text[i] >= utf8.RuneSelf {
-			return false
-		}
-	}
-	return true
-}
+// words are runs of letters and digits, but for the ends of contractions.
+type words struct{}
 
-// eachWhole calls emit with the words as they stand there.
-func eachWhole(text string, emit func(string)) {
-	for len(text) > 0 {
-		start := strings.IndexFunc(text, isWordRune)
+func (words) Tokenize(text []byte) analysis.TokenStream {
+	out := make(analysis.TokenStream, 0, 1+len(text)/6)
+	for at := 0; ; {
+		start := bytes.IndexFunc(text[at:], isWordRune)
 		if start < 0 {
-			return
+			return out
 		}
-		apostrophe := strings.HasSuffix(text[:start], "'") || strings.HasSuffix(text[:start], "’")
-		text = text[start:]
-		end := strings.IndexFunc(text, func(r rune) bool { return !isWordRune(r) })
-		if end < 0 {
-			end = len(text)
+		start += at
+		if length := bytes.IndexFunc(text[start:], func(r rune) bool { return !isWordRune(r) }); length >= 0 {
+			at = start + length
+		} else {
+			at = len(text)
 		}
-		if word := text[:end]; !apostrophe || !contraction(word) {
-			emit(word)
+		if word := text[start:at]; !contraction(text[:start], word) {
+			out = append(out, &analysis.Token{Term: word, Start: start, End: at, Position: len(out) + 1})
 		}
-		text = text[end:]
 	}
 }
 
@@ -155,43 +72,162 @@ func isWordRune(r rune) bool {
 
 // contraction reports whether word is what follows the apostrophe in "user's",
 // "don't", "I'm", "I'd", "we'll", "we're", "I've".
-func contraction(word string) bool {
-	switch word {
+func contraction(before, word []byte) bool {
+	switch string(word) {
 	case "s", "t", "m", "d", "ll", "re", "ve":
-		return true
+		return bytes.HasSuffix(before, []byte("'")) || bytes.HasSuffix(before, []byte("’"))
 	}
 	return false
 }
 
-// eachPart calls emit with what a word is found by, in lower case. An identifier
-// gives its parts, and itself in one piece: getURLs is geturls, get and urls; base64
-// is base64, base and 64.
-func eachPart(word string, emit func(string)) {
-	parts := split(word)
-	if len(parts) > 1 {
-		emit(strings.ToLower(word))
-	}
-	for _, part := range parts {
-		if ideographic(part) {
-			eachBigram(part, emit)
-		} else {
-			emit(strings.ToLower(part))
+// identifiers adds to an identifier its parts: getURLs is getURLs, get and URLs; base64 is base64,
+// base and 64. A run of ideographs becomes each two neighbours: where words are written without spaces,
+// pairs are found without a dictionary.
+type identifiers struct{}
+
+func (identifiers) Filter(words analysis.TokenStream) analysis.TokenStream {
+	out := make(analysis.TokenStream, 0, 2*len(words))
+	for _, word := range words {
+		parts := split(word.Term)
+		add := func(term []byte) {
+			out = append(out, &analysis.Token{Term: term, Start: word.Start, End: word.End, Position: word.Position})
 		}
+		if len(parts) > 1 || !ideographic(word.Term) {
+			out = append(out, word)
+		}
+		for _, part := range parts {
+			if ideographic(part) {
+				eachBigram(part, add)
+			} else if len(parts) > 1 {
+				add(part)
+			}
+		}
+	}
+	return out
+}
+
+func ideographic(part []byte) bool {
+	r, _ := utf8.DecodeRune(part)
+	return kindOf(r) == ideograph
+}
+
+func eachBigram(run []byte, do func([]byte)) {
+	_, first := utf8.DecodeRune(run)
+	if first == len(run) {
+		do(run)
+	}
+	for first < len(run) {
+		_, second := utf8.DecodeRune(run[first:])
+		do(run[:first+second])
+		run, first = run[first:], second
 	}
 }
 
-// eachBigram emits each two neighbouring characters: where words are written
-// without spaces, pairs are found without a dictionary.
-func eachBigram(run string, emit func(string)) {
-	_, first := utf8.DecodeRuneInString(run)
-	if first == len(run) {
-		emit(run)
+type lowerCase struct{}
+
+func (lowerCase) Filter(words analysis.TokenStream) analysis.TokenStream {
+	for _, word := range words {
+		if bytes.ContainsFunc(word.Term, unicode.IsUpper) {
+			word.Term = bytes.ToLower(word.Term)
+		}
 	}
-	for first < len(run) {
-		_, second := utf8.DecodeRuneInString(run[first:])
-		emit(run[:first+second])
-		run, first = run[first:], second
+	return words
+}
+
+// maxWord bounds a word in bytes: what is longer is data, not language.
+const maxWord = 64
+
+// telling leaves the words that say something.
+type telling struct{}
+
+func (telling) Filter(words analysis.TokenStream) analysis.TokenStream {
+	out := words[:0]
+	for _, word := range words {
+		if len(word.Term) <= maxWord && !stopWords[string(word.Term)] {
+			out = append(out, word)
+		}
 	}
+	return out
+}
+
+//go:embed stopwords.txt
+var stopWordFile string
+
+//go:embed requestwords.txt
+var requestWordFile string
+
+var (
+	stopWords    = tokenMap(stopWordFile)
+	requestWords = tokenMap(requestWordFile)
+)
+
+func tokenMap(file string) analysis.TokenMap {
+	words := analysis.NewTokenMap()
+	for line := range strings.Lines(file) {
+		words.LoadLine(line)
+	}
+	return words
+}
+
+func stem(word string) string {
+	env := snowballstem.NewEnv(word)
+	stemmer.Stem(env)
+	return env.Current()
+}
+
+// Every word is indexed by its stem and, under this mark, as it was written:
+// the stem finds "issues" for "issue", the written form ranks an exact word
+// above its relatives.
+const written = "="
+
+// analyzer turns text into terms. It remembers what a word became, so it is for one
+// goroutine and one batch of work. Terms are numbered, because counting in slices is
+// several times faster than in maps.
+type analyzer struct {
+	known map[string]word
+	ids   map[string]int // numbers of terms
+	terms []string       // terms by number
+
+	times, total []float64 // scratch of counts, by number; zero between uses
+}
+
+// word has the numbers of its terms: its stem, as written, and its concept, -1 for none.
+type word struct {
+	stem, written, concept int
+	request                bool // one of requestWords
+}
+
+func newAnalyzer() *analyzer {
+	return &analyzer{known: make(map[string]word), ids: make(map[string]int)}
+}
+
+// each calls emit with the words of text.
+func (a *analyzer) each(text string, emit func(word)) {
+	for _, token := range english.Analyze([]byte(text)) {
+		w, known := a.known[string(token.Term)]
+		if !known {
+			lower := string(token.Term)
+			stem := stem(lower)
+			w = word{a.number(stem), a.number(written + lower), -1, requestWords[lower]}
+			if concept, ok := concepts()[stem]; ok {
+				w.concept = a.number(concept)
+			}
+			a.known[lower] = w
+		}
+		emit(w)
+	}
+}
+
+func (a *analyzer) number(term string) int {
+	id, ok := a.ids[term]
+	if !ok {
+		id = len(a.terms)
+		a.ids[term] = id
+		a.terms = append(a.terms, term)
+		a.times = append(a.times, 0)
+		a.total = append(a.total, 0)
+	}
+	return id
 }
 
 // kind is what decides where a word falls into parts.
@@ -210,25 +246,22 @@ func kindOf(r rune) kind {
 		return digit
 	case unicode.IsUpper(r):
 		return upper
-	case unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana):
+	case r >= utf8.RuneSelf && unicode.In(r, unicode.Han, unicode.Hiragana, unicode.Katakana):
 		return ideograph
 	default:
 		return lower
 	}
 }
 
-func ideographic(part string) bool {
-	r, _ := utf8.DecodeRuneInString(part)
-	return kindOf(r) == ideograph
-}
-
 // split cuts a word where its case or kind changes: getURLs is get and URLs,
 // HTTPServer is HTTP and Server, base64 is base and 64.
-func split(word string) []string {
-	var parts []string
+func split(word []byte) [][]byte {
+	var parts [][]byte
 	start, previous := 0, 0 // of the part and of the character before
 	before := kind(-1)
-	for i, r := range word {
+	for i, size := 0, 0; i < len(word); i += size {
+		var r rune
+		r, size = utf8.DecodeRune(word[i:])
 		here := kindOf(r)
 		switch {
 		case i == 0 || here == before || before == upper && here == lower && previous == start:
@@ -251,10 +284,10 @@ func split(word string) []string {
 
 // plural reports whether rest, which follows a capital, is an s that ends the
 // part.
-func plural(rest string) bool {
+func plural(rest []byte) bool {
 	if rest[0] != 's' {
 		return false
 	}
-	r, size := utf8.DecodeRuneInString(rest[1:])
+	r, size := utf8.DecodeRune(rest[1:])
 	return size == 0 || kindOf(r) != lower
 }

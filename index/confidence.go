@@ -142,14 +142,14 @@ func (r *ranking) named(q request, doc int, s *signs) (err error) {
 	}
 	var all, named float64
 	a := newAnalyzer()
-	a.each(rawjson.Head(r.x.at(doc).Def.ID.Name, 4*maxWord), func(word termPair) {
-		stem := a.terms[word.stem]
+	a.each(rawjson.Head(r.x.at(doc).Def.ID.Name, 4*maxWord), func(w word) {
+		stem := a.terms[w.stem]
 		rarity, known := r.rarities[stem]
 		if !known && err == nil {
 			rarity, err = r.rarity(stem)
 		}
 		all += rarity
-		if _, is := q.terms[stem]; is || word.concept >= 0 && asked[a.terms[word.concept]] {
+		if _, is := q.terms[stem]; is || w.concept >= 0 && asked[a.terms[w.concept]] {
 			named += rarity
 		}
 	})

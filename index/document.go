@@ -1,6 +1,7 @@
 package index
 
 import (
+	"bytes"
 	"cmp"
 	"math"
 	"slices"
@@ -102,16 +103,17 @@ func (a *analyzer) eachPart(d Document, add func(part string, term int, amount f
 			}
 			a.times[id]++
 		}
-		for _, text := range texts {
-			a.each(rawjson.Head(text, maxText), func(word termPair) {
-				note(word.stem)
-				note(word.written)
-				length += 2
-				if word.concept >= 0 {
-					note(word.concept)
-				}
-			})
+		for i := range texts {
+			texts[i] = rawjson.Head(texts[i], maxText)
 		}
+		a.each(strings.Join(texts, "\n"), func(w word) {
+			note(w.stem)
+			note(w.written)
+			length += 2
+			if w.concept >= 0 {
+				note(w.concept)
+			}
+		})
 		for _, id := range here {
 			add(name, id, p.weight*a.times[id]/(1-p.slope+p.slope*length/p.length))
 			a.times[id] = 0
@@ -169,9 +171,11 @@ func Text(d Document) string {
 
 // spaced is an identifier as words: getURLs_v2 is get URLs v 2.
 func spaced(name string) string {
-	var words []string
-	eachWhole(rawjson.Head(name, 4*maxWord), func(word string) { words = append(words, split(word)...) })
-	return strings.Join(words, " ")
+	var parts [][]byte
+	for _, word := range english.Tokenizer.Tokenize([]byte(rawjson.Head(name, 4*maxWord))) {
+		parts = append(parts, split(word.Term)...)
+	}
+	return string(bytes.Join(parts, []byte(" ")))
 }
 
 // document is a Document as the library indexes it: terms counted already,

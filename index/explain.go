@@ -125,12 +125,8 @@ func (why *Explanation) share(d Document) {
 		}
 		word := strings.TrimPrefix(term, written)
 		if word != term {
-			// The written form adds to its stem, which readers know it by. Of a word
-			// with parts the whole comes first.
-			a := newAnalyzer()
-			if pairs := a.analyze(word); len(pairs) > 0 {
-				word = a.terms[pairs[0].stem]
-			}
+			// The written form adds to its stem, which readers know it by.
+			word = stem(word)
 		}
 		terms[word] += share
 	}

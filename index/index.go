@@ -274,22 +274,17 @@ func (x *Index) give(changed []*entry) {
 
 // Missing returns the documents that have no vector, tools first, sorted by
 // name: those whose Text is to be embedded.
-func (x *Index) Missing() []Document {
-	out := x.missing()
-	slices.SortFunc(out, func(a, b Document) int {
-		return cmp.Or(cmp.Compare(a.Def.ID.Kind, b.Def.ID.Kind), cmp.Compare(a.Name, b.Name))
-	})
-	return out
-}
-
-func (x *Index) missing() (out []Document) {
+func (x *Index) Missing() (out []Document) {
 	x.write.Lock()
-	defer x.write.Unlock()
 	for _, e := range x.docs {
 		if !x.vectors.known(e.slot) {
 			out = append(out, e.Document)
 		}
 	}
+	x.write.Unlock()
+	slices.SortFunc(out, func(a, b Document) int {
+		return cmp.Or(cmp.Compare(a.Def.ID.Kind, b.Def.ID.Kind), cmp.Compare(a.Name, b.Name))
+	})
 	return out
 }
 

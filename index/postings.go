@@ -237,5 +237,5 @@ func squeeze(name string) string {
 			return r
 		}
 		return -1
-	}, fold(rawjson.Head(name, 4*maxWord))))
+	}, string(fold([]byte(rawjson.Head(name, 4*maxWord))))))
 }

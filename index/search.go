@@ -87,12 +87,12 @@ func QueryTexts(text string) []string {
 func Terms(text string) []string {
 	var out, others []string // others are request words
 	a := newAnalyzer()
-	a.each(rawjson.Head(text, maxText), func(word termPair) {
+	a.each(rawjson.Head(text, maxText), func(w word) {
 		to := &out
-		if requestWords[a.terms[word.written][len(written):]] {
+		if w.request {
 			to = &others
 		}
-		if stem := a.terms[word.stem]; !slices.Contains(*to, stem) {
+		if stem := a.terms[w.stem]; !slices.Contains(*to, stem) {
 			*to = append(*to, stem)
 		}
 	})
@@ -217,29 +217,29 @@ func parse(text string) request {
 	a := newAnalyzer()
 	for _, clause := range clauses(text) {
 		n := out.clauses
-		a.each(clause, func(word termPair) {
-			if requestWords[a.terms[word.written][len(written):]] {
+		a.each(clause, func(w word) {
+			if w.request {
 				return
 			}
-			out.addWord(a, word, n)
+			out.addWord(a, w, n)
 		})
 		out.clauses++
 	}
 	if len(out.terms) == 0 {
 		out.clauses = 1
-		a.each(text, func(word termPair) {
-			out.addWord(a, word, 0)
+		a.each(text, func(w word) {
+			out.addWord(a, w, 0)
 		})
 	}
 	return out
 }
 
-func (r request) addWord(a *analyzer, word termPair, clause int) {
-	r.add(a.terms[word.stem], clause)
-	r.add(a.terms[word.written], clause)
-	if word.concept >= 0 {
-		r.concepts[a.terms[word.stem]] = a.terms[word.concept]
-		r.add(a.terms[word.concept], clause)
+func (r request) addWord(a *analyzer, w word, clause int) {
+	r.add(a.terms[w.stem], clause)
+	r.add(a.terms[w.written], clause)
+	if w.concept >= 0 {
+		r.concepts[a.terms[w.stem]] = a.terms[w.concept]
+		r.add(a.terms[w.concept], clause)
 	}
 }
 

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/crc32"
-	"maps"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -24,17 +23,17 @@ import (
 // definition. TestAnalysisVersion says when.
 const analysisVersion = 1
 
-// analysis names what analysis yields of a definition: segments of another one are of no use. It
+// analysisPrint names what analysis yields of a definition: segments of another one are of no use. It
 // follows from the tables, weights and libraries of the analysis, too, of which a few documents in a
 // test do not have everything.
-var analysis = sync.OnceValue(func() [4]byte {
+var analysisPrint = sync.OnceValue(func() [4]byte {
 	h := sha256.New()
-	fmt.Fprintln(h, analysisVersion, zap.Version, norm.Version, unicode.Version, conceptTable, slices.Sorted(maps.Keys(stopWords)))
+	fmt.Fprintln(h, analysisVersion, zap.Version, norm.Version, unicode.Version, conceptFile, stopWordFile)
 	fmt.Fprintln(h, deprecatedName, deprecatedText, expression, maxWord, maxText, maxDepth, maxMembers, scale)
 	fmt.Fprintln(h, partName, partTitle, partServer, partDescription, partAbout, partParameter, partExplanation, partURI)
 	if build, ok := debug.ReadBuildInfo(); ok {
 		for _, module := range build.Deps {
-			if strings.Contains(module.Path, "snowballstem") {
+			if strings.HasPrefix(module.Path, "github.com/blevesearch/") {
 				fmt.Fprintln(h, module.Version, module.Sum)
 			}
 		}
@@ -81,7 +80,7 @@ func (x *Index) Segments() []Segment {
 
 func (s *segment) key() SegmentKey {
 	h := sha256.New()
-	fmt.Fprintf(h, "%x\n", analysis())
+	fmt.Fprintf(h, "%x\n", analysisPrint())
 	for i := range s.prints {
 		h.Write(s.prints[i][:])
 	}
@@ -90,7 +89,7 @@ func (s *segment) key() SegmentKey {
 
 // StoredPrefix is what all stored segments begin with that this program can use.
 func StoredPrefix() []byte {
-	version := analysis()
+	version := analysisPrint()
 	return version[:]
 }
 

@@ -1,5 +1,5 @@
 // Package clients knows where other MCP clients keep their servers, reads and edits
-// those files in place, and remembers how that is undone. It knows nothing of
+// those files in place, and keeps them as they were. It knows nothing of
 // toolfinch's own configuration, and asks nobody before it writes.
 package clients
 
@@ -82,6 +82,9 @@ type File struct {
 	block   []string
 	yaml    func([]byte) (json.RawMessage, error) // of the System
 }
+
+// Own is what clients call the server that connect writes.
+const Own = "toolfinch"
 
 // Entry is what connect writes: a command, or a URL of streamable HTTP.
 type Entry struct {

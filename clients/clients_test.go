@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"toolfinch/internal/must"
 	"toolfinch/rawjson"
@@ -587,18 +586,6 @@ func TestReplace(t *testing.T) {
 	}
 	if _, err := ReadFile(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), dir) {
 		t.Errorf("an absent file: %v", err)
-	}
-}
-
-func TestBackupsDoNotReplaceEachOther(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f.json")
-	must.Do(t, Replace(path, nil, []byte("now")))
-	at := time.Date(2026, 7, 28, 9, 5, 0, 0, time.UTC)
-	for i, want := range []string{"f.json.toolfinch-backup-20260728-090500", "f.json.toolfinch-backup-20260728-090500-2"} {
-		got, err := Backup(path, []byte{byte('a' + i)}, at)
-		if err != nil || filepath.Base(got) != want || string(read(t, got)) != string(rune('a'+i)) {
-			t.Errorf("%s, %v, want %s", got, err, want)
-		}
 	}
 }
 

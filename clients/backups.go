@@ -1,7 +1,6 @@
 package clients
 
 import (
-	"bytes"
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
@@ -12,8 +11,6 @@ import (
 	"path/filepath"
 	"slices"
 	"time"
-
-	"github.com/pelletier/go-toml/v2"
 
 	"toolfinch/rawjson"
 )
@@ -306,10 +303,10 @@ func union(a, b []string) []string {
 // missing are those of the names that no server in the bytes of the file has.
 func (f File) missing(data []byte, names []string) ([]string, error) {
 	var servers map[string]any
-	if f.Client.toml {
-		var file map[string]any
-		if err := toml.Unmarshal(bytes.TrimPrefix(data, bom), &file); err != nil {
-			return nil, f.wrap(tomlError(err))
+	if f.Client.TOML {
+		file, err := PlainTOML(data)
+		if err != nil {
+			return nil, f.wrap(err)
 		}
 		servers, _ = file[tomlBlock].(map[string]any)
 	} else {
@@ -317,7 +314,7 @@ func (f File) missing(data []byte, names []string) ([]string, error) {
 		if err != nil {
 			return nil, f.wrap(err)
 		}
-		for _, key := range f.block {
+		for _, key := range f.Block {
 			value = rawjson.Member(value, key)
 		}
 		_ = json.Unmarshal(value, &servers) // what is no object has none
@@ -327,7 +324,7 @@ func (f File) missing(data []byte, names []string) ([]string, error) {
 
 // putBack returns data, which has no server of that name, with it as was has it.
 func (f File) putBack(data, was []byte, name string) ([]byte, error) {
-	if f.Client.toml {
+	if f.Client.TOML {
 		data, err := tomlPutBack(data, was, name)
 		return data, f.wrap(err)
 	}
@@ -335,7 +332,7 @@ func (f File) putBack(data, was []byte, name string) ([]byte, error) {
 	if err != nil {
 		return nil, f.wrap(err)
 	}
-	path := append(slices.Clone(f.block), name)
+	path := append(slices.Clone(f.Block), name)
 	for _, key := range path {
 		value = rawjson.Member(value, key)
 	}

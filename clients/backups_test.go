@@ -16,7 +16,7 @@ import (
 func backedUp(t *testing.T, servers string) (Backups, File, []byte) {
 	t.Helper()
 	dir := t.TempDir()
-	f := File{Client: Find("cursor"), Path: filepath.Join(dir, "mcp.json"), block: mcpServers}
+	f := File{Client: Find("cursor"), Path: filepath.Join(dir, "mcp.json"), Block: mcpServers}
 	before := []byte(`{"mcpServers": {` + servers + `}}`)
 	must.Do(t, Replace(f.Path, nil, before))
 	return Backups{Dir: filepath.Join(dir, "undo")}, f, before
@@ -165,7 +165,7 @@ func TestBackupsDoNotReplaceEachOther(t *testing.T) {
 	at := time.Date(2026, 7, 28, 9, 5, 0, 0, time.UTC)
 	for i, want := range []string{"f.json.toolfinch-backup-20260728-090500", "f.json.toolfinch-backup-20260728-090500-2"} {
 		got, err := b.keep("/p/f.json", []byte{byte('a' + i)}, at)
-		if err != nil || filepath.Base(got) != want || string(read(t, got)) != string(rune('a'+i)) {
+		if err != nil || filepath.Base(got) != want || must.Read(t, got) != string(rune('a'+i)) {
 			t.Errorf("%s, %v, want %s", got, err, want)
 		}
 	}

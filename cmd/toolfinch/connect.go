@@ -143,7 +143,7 @@ func (c *change) done(f connectFlags) (string, error) {
 	verb := "connected"
 	if f.undo {
 		verb = "disconnected"
-		if servers, err := c.File.Servers(c.After); err == nil && slices.ContainsFunc(servers, isOurs) {
+		if servers, err := configs.ServersIn(c.File, c.After); err == nil && slices.ContainsFunc(servers, isOurs) {
 			verb = "restored" // with an entry that connect had not written
 		}
 	}
@@ -170,7 +170,7 @@ func (s *settings) planConnect(notes io.Writer, file clients.File, f connectFlag
 	if err := c.connect(notes, entry, config, f.withSecrets); err != nil || !f.only {
 		return c, err
 	}
-	servers, err := file.Servers(c.Before)
+	servers, err := configs.ServersIn(file, c.Before)
 	if err != nil {
 		return nil, err
 	}
@@ -471,7 +471,7 @@ func clientRows(sys clients.System) (rows []clientRow, err error) {
 		data, err := file.Read()
 		var servers []clients.Server
 		if err == nil {
-			servers, err = file.Servers(data)
+			servers, err = configs.ServersIn(file, data)
 		}
 		if err != nil {
 			row.Problem = err.Error()

@@ -184,7 +184,7 @@ func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]client
 			data, err := file.Read()
 			var servers []clients.Server
 			if err == nil {
-				servers, err = file.Servers(data)
+				servers, err = configs.ServersIn(file, data)
 			}
 			if file.Project != "" {
 				projects += len(servers)
@@ -262,7 +262,7 @@ func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged str
 		if err := c.read(); err != nil {
 			return err
 		}
-		servers, err := file.Servers(c.Before)
+		servers, err := configs.ServersIn(file, c.Before)
 		if err != nil {
 			return err
 		}

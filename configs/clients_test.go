@@ -139,6 +139,9 @@ func TestStrayTopLevelKeys(t *testing.T) {
 		wantErr          bool
 	}{
 		{"client's JSON", "a.json", `{"mcpServers": {}, "theme": "dark"}`, false},
+		{"client's server", "a.json", `{"mcpServers": {"a": {"command": "a", "headersHelper": "x"}}}`, false},
+		{"misspelt there", "a.json", `{"mcpServers": {"a": {"command": "a", "arg": ["x"]}}}`, true},
+		{"our server", "a.json", `{"mcp_servers": {"a": {"command": "a", "headersHelper": "x"}}}`, true},
 		{"VS Code's JSON", "a.json", `{"servers": {}, "theme": "dark"}`, false},
 		{"our JSON", "a.json", `{"mcp_servers": {}, "theme": "dark"}`, true},
 		{"YAML", "a.yaml", "mcpServers: {}\ntheme: dark\n", true},

@@ -49,7 +49,10 @@ func (d *decoder) foreignPair(p pair, label string, s *server) bool {
 	default:
 		near, _ := closest(key, serverKeys.names())
 		s.misspelt = s.misspelt || near == "command" || near == "url"
-		return false
+		if !d.foreign || near != "" {
+			return false
+		}
+		d.warn(p.key, fmt.Sprintf("%s: key %q is not used", label, shorten(key)), "")
 	}
 	return true
 }

@@ -231,14 +231,17 @@ func (b Backups) Restore(u Undone, now time.Time) (copied string, err error) {
 // Setup returns the paths of the files that setup edited, sorted. Records that cannot be
 // read are the error; the others are returned all the same.
 func (b Backups) Setup() ([]string, error) {
-	places, err := filepath.Glob(filepath.Join(b.Dir, "*", recordName))
-	if err != nil {
-		return nil, err
+	entries, err := os.ReadDir(b.Dir)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("what setup did cannot be read: %w", reason(err))
 	}
 	var paths []string
 	var broken []error
-	for _, place := range places {
-		if r, err := readRecord(place); err != nil {
+	for _, entry := range entries {
+		if !entry.IsDir() {
+			continue // of an older version
+		}
+		if r, err := readRecord(filepath.Join(b.Dir, entry.Name(), recordName)); err != nil {
 			broken = append(broken, err)
 		} else if r != nil && r.Setup {
 			paths = append(paths, r.Path)

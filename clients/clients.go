@@ -1,5 +1,5 @@
 // Package clients knows where other MCP clients keep their servers, reads and edits
-// those files in place, and remembers how that is undone. It knows nothing of
+// those files in place, and keeps them as they were. It knows nothing of
 // toolfinch's own configuration, and asks nobody before it writes.
 package clients
 
@@ -19,7 +19,7 @@ import (
 )
 
 // Server is one MCP server as a file has it. Its texts are in this project's
-// notation: ${NAME} is a variable of the environment, $${ is ${. The tags are
+// Notation: ${NAME} is a variable of the environment, $${ is ${. The tags are
 // the keys of this project's own configuration.
 type Server struct {
 	Name        string            `json:"-"`
@@ -42,24 +42,22 @@ type Server struct {
 	Problem  string          `json:"-"` // why it is no server that can be used, "" when it can
 	// NotTaken are the file's keys that are in no other field, sorted.
 	NotTaken []string `json:"-"`
-
-	rest map[string]json.RawMessage // of NotTaken, until the timeouts are taken from it
 }
 
 // Client is a program that can be connected.
 type Client struct {
 	ID       string   // what users type: "claude-code"
 	Name     string   // what people call it: "Claude Code"
-	block    []string // where in a file its servers are
-	toml     bool
-	yaml     bool // it is read only: nobody edits YAML in place here
-	notation notation
+	Block    []string // where in a file its servers are
+	TOML     bool
+	yaml     bool                // it is read only: nobody edits YAML in place here
+	Notation func(string) string // rewrites its variables as ours
 	files    func(System) []File
 	// refer is a variable of the environment as a value of env, nil where the client
 	// has no way to say it.
 	refer func(name string) string
-	// timeouts are the keys of durations whose unit is documented.
-	timeouts map[string]timeout
+	// Timeouts are the keys of durations whose unit is documented.
+	Timeouts map[string]Timeout
 	// entry is what makes the client start a command or call a URL; an error where
 	// it cannot.
 	entry func(Entry) (json.RawMessage, error)
@@ -70,18 +68,18 @@ type System struct {
 	GOOS string                      // runtime.GOOS
 	Env  func(string) (string, bool) // os.LookupEnv
 	Dir  string                      // absolute folder of the project
-	// YAML returns YAML as JSON. Without it files in YAML cannot be read.
-	YAML func(data []byte) (json.RawMessage, error)
 }
 
 // File is one place where a client looks for servers. It need not exist.
 type File struct {
 	Client  *Client
-	Path    string // absolute
-	Project string // folder of the project that it is for, "" for all of the user's
-	block   []string
-	yaml    func([]byte) (json.RawMessage, error) // of the System
+	Path    string   // absolute
+	Project string   // folder of the project that it is for, "" for all of the user's
+	Block   []string // where its servers are
 }
+
+// Own is what clients call the server that connect writes.
+const Own = "toolfinch"
 
 // Entry is what connect writes: a command, or a URL of streamable HTTP.
 type Entry struct {
@@ -107,7 +105,7 @@ const (
 // Passing returns which variables the client can be told to pass on.
 func (c *Client) Passing() Passing {
 	switch {
-	case c.toml:
+	case c.TOML:
 		return PassAny
 	case c.refer == nil:
 		return PassNone
@@ -118,7 +116,7 @@ func (c *Client) Passing() Passing {
 // CanHold reports whether the client reads a value from its file as it is: none has
 // an escape for its own notation of variables.
 func (c *Client) CanHold(value string) bool {
-	return c.toml || c.refer == nil || !strings.Contains(value, "$") && !strings.Contains(value, "{env:")
+	return c.TOML || c.refer == nil || !strings.Contains(value, "$") && !strings.Contains(value, "{env:")
 }
 
 // ErrNoEdit says that a client's file is only read.
@@ -132,26 +130,26 @@ var ErrNoURL = errors.New("takes no URL in its file, only a command")
 
 // All are the clients, in the order they are shown in.
 var All = []*Client{
-	{ID: "claude-desktop", Name: "Claude Desktop", block: mcpServers, notation: literal, files: claudeDesktop, entry: commandOnly},
-	{ID: "claude-code", Name: "Claude Code", block: mcpServers, notation: ours, files: claudeCode, refer: bracedRef, entry: typed},
-	{ID: "cursor", Name: "Cursor", block: mcpServers, notation: ours, files: inHome("mcp.json", ".cursor"), refer: editorRef, entry: plain("url")},
-	{ID: "vscode", Name: "VS Code", block: []string{"servers"}, notation: ours, files: vsCode, refer: editorRef, entry: typed},
-	{ID: "windsurf", Name: "Windsurf", block: mcpServers, notation: ours, files: windsurf, refer: editorRef, entry: plain("serverUrl")},
-	{ID: "codex", Name: "Codex", block: []string{"mcp_servers"}, toml: true, notation: ours, files: codex, timeouts: codexTimeouts, entry: plain("url")},
-	{ID: "gemini", Name: "Gemini CLI", block: mcpServers, notation: dollar, files: inHome("settings.json", ".gemini"), refer: bracedRef, timeouts: geminiTimeouts, entry: plain("httpUrl")},
-	{ID: "qwen", Name: "Qwen Code", block: mcpServers, notation: dollar, files: inHome("settings.json", ".qwen"), refer: bracedRef, timeouts: geminiTimeouts, entry: qwenEntry},
-	{ID: "opencode", Name: "opencode", block: []string{"mcp"}, notation: braces, files: opencode, refer: openCodeRef, timeouts: openCodeTimeouts, entry: openCodeEntry},
-	{ID: "zed", Name: "Zed", block: []string{"context_servers"}, notation: literal, files: zed, entry: plain("url")},
-	{ID: "cline", Name: "Cline", block: mcpServers, notation: literal, files: cline, timeouts: secondsOfCalls, entry: typedURL("streamableHttp")},
-	{ID: "cline-cli", Name: "Cline CLI", block: mcpServers, notation: literal, files: clineCLI, timeouts: secondsOfCalls, entry: clineEntry},
-	{ID: "roo", Name: "Roo Code", block: mcpServers, notation: ours, files: roo, refer: editorRef, timeouts: secondsOfCalls, entry: typedURL("streamable-http")},
-	{ID: "kiro", Name: "Kiro", block: mcpServers, notation: ours, files: inHome("mcp.json", ".kiro/settings"), refer: bracedRef, entry: plain("url")},
-	{ID: "copilot", Name: "Copilot CLI", block: mcpServers, notation: ours, files: copilot, refer: bracedRef, entry: copilotEntry},
-	{ID: "amp", Name: "Amp", block: []string{"amp.mcpServers"}, notation: ours, files: amp, refer: bracedRef, entry: plain("url")},
-	{ID: "junie", Name: "Junie", block: mcpServers, notation: literal, files: inHome("mcp.json", ".junie/mcp"), entry: plain("url")},
-	{ID: "lm-studio", Name: "LM Studio", block: mcpServers, notation: literal, files: lmStudio, entry: plain("url")},
-	{ID: "goose", Name: "Goose", block: []string{"extensions"}, yaml: true, notation: ours, files: goose, timeouts: secondsOfCalls},
-	{ID: "continue", Name: "Continue", block: mcpServers, yaml: true, notation: mustache, files: continues, timeouts: continueTimeouts},
+	{ID: "claude-desktop", Name: "Claude Desktop", Block: mcpServers, Notation: literal, files: claudeDesktop, entry: commandOnly},
+	{ID: "claude-code", Name: "Claude Code", Block: mcpServers, Notation: ours, files: claudeCode, refer: bracedRef, entry: typed},
+	{ID: "cursor", Name: "Cursor", Block: mcpServers, Notation: ours, files: inHome("mcp.json", ".cursor"), refer: editorRef, entry: plain("url")},
+	{ID: "vscode", Name: "VS Code", Block: []string{"servers"}, Notation: ours, files: vsCode, refer: editorRef, entry: typed},
+	{ID: "windsurf", Name: "Windsurf", Block: mcpServers, Notation: ours, files: windsurf, refer: editorRef, entry: plain("serverUrl")},
+	{ID: "codex", Name: "Codex", Block: []string{"mcp_servers"}, TOML: true, Notation: literal, files: codex, Timeouts: codexTimeouts, entry: plain("url")},
+	{ID: "gemini", Name: "Gemini CLI", Block: mcpServers, Notation: dollar, files: inHome("settings.json", ".gemini"), refer: bracedRef, Timeouts: geminiTimeouts, entry: plain("httpUrl")},
+	{ID: "qwen", Name: "Qwen Code", Block: mcpServers, Notation: dollar, files: inHome("settings.json", ".qwen"), refer: bracedRef, Timeouts: geminiTimeouts, entry: qwenEntry},
+	{ID: "opencode", Name: "opencode", Block: []string{"mcp"}, Notation: braces, files: opencode, refer: openCodeRef, Timeouts: openCodeTimeouts, entry: openCodeEntry},
+	{ID: "zed", Name: "Zed", Block: []string{"context_servers"}, Notation: literal, files: zed, entry: plain("url")},
+	{ID: "cline", Name: "Cline", Block: mcpServers, Notation: literal, files: cline, Timeouts: secondsOfCalls, entry: typedURL("streamableHttp")},
+	{ID: "cline-cli", Name: "Cline CLI", Block: mcpServers, Notation: literal, files: clineCLI, Timeouts: secondsOfCalls, entry: clineEntry},
+	{ID: "roo", Name: "Roo Code", Block: mcpServers, Notation: ours, files: roo, refer: editorRef, Timeouts: secondsOfCalls, entry: typedURL("streamable-http")},
+	{ID: "kiro", Name: "Kiro", Block: mcpServers, Notation: ours, files: inHome("mcp.json", ".kiro/settings"), refer: bracedRef, entry: plain("url")},
+	{ID: "copilot", Name: "Copilot CLI", Block: mcpServers, Notation: ours, files: copilot, refer: bracedRef, entry: copilotEntry},
+	{ID: "amp", Name: "Amp", Block: []string{"amp.mcpServers"}, Notation: ours, files: amp, refer: bracedRef, entry: plain("url")},
+	{ID: "junie", Name: "Junie", Block: mcpServers, Notation: literal, files: inHome("mcp.json", ".junie/mcp"), entry: plain("url")},
+	{ID: "lm-studio", Name: "LM Studio", Block: mcpServers, Notation: literal, files: lmStudio, entry: plain("url")},
+	{ID: "goose", Name: "Goose", Block: []string{"extensions"}, yaml: true, Notation: ours, files: goose, Timeouts: secondsOfCalls},
+	{ID: "continue", Name: "Continue", Block: mcpServers, yaml: true, Notation: mustache, files: continues, Timeouts: continueTimeouts},
 }
 
 var mcpServers = []string{"mcpServers"}
@@ -179,9 +177,9 @@ func IDs() []string {
 func (c *Client) Files(sys System) []File {
 	var files []File
 	for _, f := range c.files(sys) {
-		f.Client, f.yaml = c, sys.YAML
-		if f.block == nil {
-			f.block = c.block
+		f.Client = c
+		if f.Block == nil {
+			f.Block = c.Block
 		}
 		if filepath.IsAbs(f.Path) || sys.GOOS == "windows" {
 			files = append(files, f)
@@ -195,7 +193,7 @@ func (c *Client) Files(sys System) []File {
 func (c *Client) File(sys System, project bool) (File, error) {
 	var found []File
 	for _, f := range c.Files(sys) {
-		if (f.Project != "") == project && (f.Project == "" || f.Project == sys.Dir) && slices.Equal(f.block, c.block) {
+		if (f.Project != "") == project && (f.Project == "" || f.Project == sys.Dir) && slices.Equal(f.Block, c.Block) {
 			found = append(found, f)
 		}
 	}
@@ -254,30 +252,6 @@ func (f File) Read() ([]byte, error) {
 	return data, err
 }
 
-// Servers returns the servers in the bytes of the file, in its order; those of
-// TOML by name.
-func (f File) Servers(data []byte) ([]Server, error) {
-	var servers []Server
-	var err error
-	switch {
-	case f.Client.toml:
-		servers, err = tomlServers(data)
-	case f.isYAML():
-		servers, err = f.yamlServers(data)
-	default:
-		servers, err = jsonServers(data, f.block)
-	}
-	if err != nil {
-		return nil, f.wrap(err)
-	}
-	for i := range servers {
-		servers[i].takeTimeouts(f.Client.timeouts)
-		servers[i].translate(f.Client.notation)
-		servers[i].seenFrom(f.Project)
-	}
-	return servers, nil
-}
-
 // Set returns the bytes with the named server being entry, and everything else
 // as it was. Nothing is written.
 func (f File) Set(data []byte, name string, entry Entry) ([]byte, error) {
@@ -294,10 +268,10 @@ func (f File) Set(data []byte, name string, entry Entry) ([]byte, error) {
 	if err != nil {
 		return nil, fmt.Errorf("%s %w", f.Client.Name, err)
 	}
-	if f.Client.toml {
+	if f.Client.TOML {
 		data, err = tomlSet(data, name, entry)
 	} else {
-		data, err = SetJSON(data, append(slices.Clone(f.block), name), value)
+		data, err = SetJSON(data, append(slices.Clone(f.Block), name), value)
 	}
 	return data, f.wrap(err)
 }
@@ -309,10 +283,10 @@ func (f File) Remove(data []byte, name string) ([]byte, error) {
 		return nil, fmt.Errorf("%s %w", f.Client.Name, ErrNoEdit)
 	}
 	var err error
-	if f.Client.toml {
+	if f.Client.TOML {
 		data, err = tomlRemove(data, name)
 	} else {
-		data, err = RemoveJSON(data, append(slices.Clone(f.block), name))
+		data, err = RemoveJSON(data, append(slices.Clone(f.Block), name))
 	}
 	return data, f.wrap(err)
 }
@@ -324,10 +298,10 @@ func (f File) wrap(err error) error {
 	return fmt.Errorf("%s: %w", filepath.Base(f.Path), err)
 }
 
-// seenFrom makes paths relative to a project's folder absolute, because they will be
+// SeenFrom makes paths relative to a project's folder absolute, because they will be
 // read from elsewhere. A server with a relative path among its arguments runs in that
 // folder.
-func (s *Server) seenFrom(project string) {
+func (s *Server) SeenFrom(project string) {
 	if project == "" {
 		return
 	}
@@ -358,6 +332,12 @@ func Absolute(arg, folder string) string {
 		return filepath.Join(folder, arg)
 	}
 	return flag + "=" + filepath.Join(folder, path)
+}
+
+// IsYAML reports whether the file is named as YAML.
+func (f File) IsYAML() bool {
+	ext := strings.ToLower(filepath.Ext(f.Path))
+	return ext == ".yaml" || ext == ".yml"
 }
 
 // isRelative reports whether an argument looks like a path seen from the folder, or

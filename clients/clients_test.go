@@ -1,4 +1,4 @@
-package clients
+package clients_test
 
 import (
 	"bytes"
@@ -15,15 +15,16 @@ import (
 	"slices"
 	"strings"
 	"testing"
-	"time"
 
+	"toolfinch/clients"
+	"toolfinch/configs"
 	"toolfinch/internal/must"
 	"toolfinch/rawjson"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
-func machine(goos, home string, pairs ...string) System {
+func machine(goos, home string, pairs ...string) clients.System {
 	vars := map[string]string{"HOME": home}
 	if goos == "windows" {
 		vars = map[string]string{"USERPROFILE": home}
@@ -32,7 +33,7 @@ func machine(goos, home string, pairs ...string) System {
 		name, value, _ := strings.Cut(pair, "=")
 		vars[name] = value
 	}
-	return System{GOOS: goos, Dir: "/p", Env: func(name string) (string, bool) {
+	return clients.System{GOOS: goos, Dir: "/p", Env: func(name string) (string, bool) {
 		value, ok := vars[name]
 		return value, ok
 	}}
@@ -71,11 +72,11 @@ func TestWhereClientsKeepTheirServers(t *testing.T) {
 		{"goose", "/h/.config/goose/config.yaml", "/h/.config/goose/config.yaml", "/r/Block/goose/config/config.yaml", ""},
 		{"continue", "/h/.continue/config.yaml", "/h/.continue/config.yaml", "/h/.continue/config.yaml", ""},
 	}
-	if len(tests) != len(All) {
-		t.Errorf("%d clients are tested, %d are known", len(tests), len(All))
+	if len(tests) != len(clients.All) {
+		t.Errorf("%d clients are tested, %d are known", len(tests), len(clients.All))
 	}
 	for _, test := range tests {
-		c := Find(test.client)
+		c := clients.Find(test.client)
 		if c == nil {
 			t.Errorf("%s is not known", test.client)
 			continue
@@ -110,194 +111,13 @@ func TestVariablesMoveTheFiles(t *testing.T) {
 		{"continue", "CONTINUE_GLOBAL_DIR=/x", "/x/config.yaml"},
 	}
 	for _, test := range tests {
-		f, err := Find(test.client).File(machine("linux", "/h", test.variable), false)
+		f, err := clients.Find(test.client).File(machine("linux", "/h", test.variable), false)
 		if f.Path != test.want || err != nil {
 			t.Errorf("%s with %s: %s, %v, want %s", test.client, test.variable, f.Path, err, test.want)
 		}
 	}
-	if f, err := Find("cursor").File(machine("linux", ""), false); err == nil {
+	if f, err := clients.Find("cursor").File(machine("linux", ""), false); err == nil {
 		t.Errorf("without a home directory %s", f.Path)
-	}
-}
-
-func TestServersOfEveryClient(t *testing.T) {
-	tests := []struct {
-		client, file string
-		want         []Server
-	}{
-		{"claude-desktop", `{"globalShortcut": "", "mcpServers": {
-			"files": {"command": "npx", "args": ["-y", "${HOME}", 5], "env": {"KEY": "s", "N": 1}}}}`, []Server{
-			{Name: "files", Command: "npx", Args: []string{"-y", "$${HOME}", "5"}, Env: map[string]string{"KEY": "s", "N": "1"}},
-		}},
-		{"claude-code", `{"numStartups": 3, "mcpServers": {
-			"a": {"type": "stdio", "command": "a", "env": {"T": "${T:-x}"}},
-			"b": {"type": "http", "url": "https://b.example.com", "headers": {"X": "1"}},
-			"c": {"type": "sse", "url": "https://c.example.com"}}}`, []Server{
-			{Name: "a", Command: "a", Env: map[string]string{"T": "${T:-x}"}},
-			{Name: "b", URL: "https://b.example.com", Headers: map[string]string{"X": "1"}, Transport: "streamable-http"},
-			{Name: "c", URL: "https://c.example.com", Transport: "sse"},
-		}},
-		{"vscode", "{\n// mine\n\"servers\": {\"a\": {\"command\": \"a\", \"cwd\": \"/d\",},}, \"inputs\": []}", []Server{
-			{Name: "a", Command: "a", Cwd: "/d"},
-		}},
-		{"windsurf", `{"mcpServers": {"a": {"serverUrl": "https://a.example.com", "disabled": true}, "b": {}}}`, []Server{
-			{Name: "a", URL: "https://a.example.com", Disabled: true},
-			{Name: "b", Problem: "it has neither a command nor a URL"},
-		}},
-		{"codex", `model = "m"
-[mcp_servers.b]
-url = "https://b.example.com"
-bearer_token_env_var = "TOKEN"
-http_headers = { X = "${lit}" }
-enabled = false
-[mcp_servers.a]
-command = "a"
-args = ["1"]
-env_vars = ["PATHS"]
-[mcp_servers.a.env]
-K = "v"
-`, []Server{
-			{Name: "a", Command: "a", Args: []string{"1"}, Env: map[string]string{"K": "v", "PATHS": "${PATHS}"}},
-			{Name: "b", URL: "https://b.example.com", Headers: map[string]string{"X": "$${lit}", "Authorization": "Bearer ${TOKEN}"}, Disabled: true},
-		}},
-		{"gemini", `{"mcpServers": {"a": {"httpUrl": "https://a.example.com/$PLACE"}, "b": {"command": "b", "args": ["$", "${X}", "5$"]}}}`, []Server{
-			{Name: "a", URL: "https://a.example.com/${PLACE}", Transport: "streamable-http"},
-			{Name: "b", Command: "b", Args: []string{"$", "${X}", "5$"}},
-		}},
-		{"opencode", `{"$schema": "x", "mcp": {
-			"a": {"type": "local", "command": ["npx", "-y", "a"], "environment": {"K": "{env:KEY}", "L": "${x}"}, "enabled": false},
-			"b": {"type": "remote", "url": "https://b.example.com", "headers": {"Authorization": "Bearer {env:T}!"}}}}`, []Server{
-			{Name: "a", Command: "npx", Args: []string{"-y", "a"}, Env: map[string]string{"K": "${KEY}", "L": "$${x}"}, Disabled: true},
-			{Name: "b", URL: "https://b.example.com", Headers: map[string]string{"Authorization": "Bearer ${T}!"}},
-		}},
-		{"cline", `{"mcpServers": {
-			"a": {"command": "a", "args": ["${x}"], "disabled": true, "timeout": 90, "autoApprove": ["t"]},
-			"b": {"type": "streamableHttp", "url": "https://b"}}}`, []Server{
-			{Name: "a", Command: "a", Args: []string{"$${x}"}, Disabled: true, CallTimeout: "1m30s", NotTaken: []string{"autoApprove"}},
-			{Name: "b", URL: "https://b", Transport: "streamable-http"},
-		}},
-		{"roo", `{"mcpServers": {"a": {"command": "a", "env": {"T": "${env:T}"}, "timeout": 60, "disabledTools": ["rm"], "watchPaths": []}}}`, []Server{
-			{Name: "a", Command: "a", Env: map[string]string{"T": "${env:T}"}, CallTimeout: "1m", Tools: rawjson.Of(map[string]any{"rm": map[string]bool{"enabled": false}}), NotTaken: []string{"watchPaths"}},
-		}},
-		{"kiro", `{"mcpServers": {"a": {"url": "https://a", "headers": {"K": "${K}"}, "oauthScopes": ["s"]}}}`, []Server{
-			{Name: "a", URL: "https://a", Headers: map[string]string{"K": "${K}"}, NotTaken: []string{"oauthScopes"}},
-		}},
-		{"copilot", `{"mcpServers": {
-			"a": {"type": "local", "command": "a", "args": ["-y"], "tools": ["*"], "env": {"K": "${K}"}},
-			"b": {"type": "http", "url": "https://b", "tools": ["get"]}}}`, []Server{
-			{Name: "a", Command: "a", Args: []string{"-y"}, Env: map[string]string{"K": "${K}"}},
-			{Name: "b", URL: "https://b", Transport: "streamable-http", Tools: []byte(`{"get":{},"*":{"enabled":false}}`)},
-		}},
-		{"amp", `{"amp.mcpServers": {"a": {"command": "a", "args": []}, "b": {"url": "https://b"}}}`, []Server{
-			{Name: "a", Command: "a"}, {Name: "b", URL: "https://b"},
-		}},
-		{"cline-cli", `{"mcpServers": {"a": {"transport": {"type": "stdio", "command": "a", "args": ["1"], "env": {"K": "v"}}, "disabled": true},
-			"b": {"transport": {"type": "streamableHttp", "url": "https://b"}}}}`, []Server{
-			{Name: "a", Command: "a", Args: []string{"1"}, Env: map[string]string{"K": "v"}, Disabled: true}, {Name: "b", URL: "https://b", Transport: "streamable-http"},
-		}},
-		{"junie", `{"mcpServers": {"a": {"command": "a"}}}`, []Server{{Name: "a", Command: "a"}}},
-		{"lm-studio", `{"mcpServers": {"a": {"url": "https://a"}}}`, []Server{{Name: "a", URL: "https://a"}}},
-		{"zed", `{"context_servers": {
-			"old": {"command": {"path": "/bin/old", "args": ["1"], "env": {"K": "v"}}},
-			"new": {"source": "custom", "command": "new", "args": []},
-			"extension": {"settings": {}}}}`, []Server{
-			{Name: "old", Command: "/bin/old", Args: []string{"1"}, Env: map[string]string{"K": "v"}},
-			{Name: "new", Command: "new"},
-			{Name: "extension", Problem: "it has neither a command nor a URL", NotTaken: []string{"settings"}},
-		}},
-		{"cursor", "", nil},
-		{"cursor", `{"mcpServers": null}`, nil},
-		{"goose", `
-GOOSE_PROVIDER: anthropic
-extensions:
-  developer: {bundled: true, enabled: true, name: developer, timeout: 300, type: builtin}
-  github:
-    enabled: true
-    name: GitHub
-    type: stdio
-    cmd: npx
-    args: [-y, "@modelcontextprotocol/server-github"]
-    env_keys: [GITHUB_TOKEN]
-    envs: {MODE: "1"}
-    timeout: 90
-    description: Issues
-    available_tools: [create_issue]
-  far: {enabled: false, type: streamable_http, uri: "https://a", headers: {K: "${K}"}, available_tools: [], bundled: null}
-`, []Server{
-			{Name: "developer", Problem: "it is a part of the program, not a server", CallTimeout: "5m"},
-			{Name: "github", Command: "npx", Args: []string{"-y", "@modelcontextprotocol/server-github"}, Env: map[string]string{"GITHUB_TOKEN": "${GITHUB_TOKEN}", "MODE": "1"},
-				Description: "Issues", CallTimeout: "1m30s", Tools: []byte(`{"create_issue":{},"*":{"enabled":false}}`)},
-			{Name: "far", URL: "https://a", Headers: map[string]string{"K": "${K}"}, Transport: "streamable-http", Disabled: true},
-		}},
-		{"continue", `
-name: Mine
-version: 1.0.0
-schema: v1
-mcpServers:
-  - name: SQLite
-    command: npx
-    args: ["-y", "mcp-sqlite", "${x}"]
-    env: {KEY: "${{ secrets.KEY }}"}
-    cwd: /d
-    connectionTimeout: 5000
-    faviconUrl: https://x
-  - name: far
-    type: sse
-    url: https://a
-    requestOptions: {headers: {Authorization: "Bearer ${{secrets.T}}"}, verifySsl: false}
-`, []Server{
-			{Name: "SQLite", Command: "npx", Args: []string{"-y", "mcp-sqlite", "$${x}"}, Env: map[string]string{"KEY": "${KEY}"}, Cwd: "/d", ConnectTimeout: "5s", NotTaken: []string{"faviconUrl"}},
-			{Name: "far", URL: "https://a", Headers: map[string]string{"Authorization": "Bearer ${T}"}, Transport: "sse", NotTaken: []string{"requestOptions.verifySsl"}},
-		}},
-	}
-	for _, test := range tests {
-		f := File{Client: Find(test.client), Path: "/p/x"}
-		f.block = f.Client.block
-		if f.Client.yaml {
-			f.Path, f.yaml = "/p/x.yaml", yamlAsJSON
-		}
-		got, err := f.Servers([]byte(test.file))
-		if err != nil || !reflect.DeepEqual(got, test.want) {
-			t.Errorf("%s:\n got %+v, %v\nwant %+v", test.client, got, err, test.want)
-		}
-	}
-}
-
-// Paths of a project's file are seen from the project.
-func TestPathsOfAProjectBecomeAbsolute(t *testing.T) {
-	f := File{Client: Find("cursor"), Path: "/p/.cursor/mcp.json", Project: "/p", block: mcpServers}
-	got, err := f.Servers([]byte(`{"mcpServers": {"a": {"command": "./a", "cwd": "sub"}, "b": {"command": "b", "cwd": "${D}"},
-		"c": {"command": ".venv/bin/python", "args": ["-m", "srv"]}, "d": {"command": "/bin/d"}, "e": {"command": "~/e"}}}`))
-	if err != nil || filepath.ToSlash(got[2].Command) != "/p/.venv/bin/python" || got[3].Command != "/bin/d" || got[4].Command != "~/e" || filepath.ToSlash(got[0].Command) != "/p/a" || filepath.ToSlash(got[0].Cwd) != "/p/sub" || got[1].Cwd != "${D}" || got[1].Command != "b" {
-		t.Errorf("got %+v, %v", got, err)
-	}
-}
-
-func TestBrokenFilesAreSaidToBeSo(t *testing.T) {
-	tests := []struct{ client, data, want string }{
-		{"cursor", `{"mcpServers": {`, "f: is not valid JSON: "},
-		{"cursor", `[]`, "f: is not a JSON object"},
-		{"cursor", `{"mcpServers": []}`, "f: mcpServers is not an object"},
-		{"codex", "x = [", "f: is not valid TOML"},
-		{"goose", "extensions: []\n  x", "f.yaml: "},
-		{"codex", "[mcp_servers.a]\nargs = \"secret\"\n", "f: is not valid TOML or has a value of another kind than is known: line 2"},
-	}
-	for _, test := range tests {
-		f := File{Client: Find(test.client), Path: "/p/f"}
-		f.block = f.Client.block
-		if f.Client.yaml {
-			f.Path, f.yaml = "/p/f.yaml", yamlAsJSON
-		}
-		_, err := f.Servers([]byte(test.data))
-		if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
-			t.Errorf("%s: %v, want %s", test.data, err, test.want)
-		}
-		if test.data == "[mcp_servers.a]\nargs = \"secret\"\n" {
-			continue // it can be edited all the same
-		}
-		if _, err := f.Set([]byte(test.data), "x", Entry{Command: "x"}); err == nil {
-			t.Errorf("%s: was edited", test.data)
-		}
 	}
 }
 
@@ -312,9 +132,9 @@ func TestConnectAndUndo(t *testing.T) {
 		t.Run(filepath.Base(file), func(t *testing.T) {
 			before := read(t, file)
 			id, _, _ := strings.Cut(filepath.Base(file), ".")
-			c := Find(id)
-			f := File{Client: c, Path: file, block: c.block}
-			entry := Entry{Command: `/opt/tool "finch"`, Args: []string{"serve", "--config", "/c <1>.yaml"}}
+			c := clients.Find(id)
+			f := clients.File{Client: c, Path: file, Block: c.Block}
+			entry := clients.Entry{Command: `/opt/tool "finch"`, Args: []string{"serve", "--config", "/c <1>.yaml"}}
 			after := must.Get(f.Set(before, "toolfinch", entry))(t)
 			golden := strings.TrimSuffix(file, ".before") + ".after"
 			if *update {
@@ -323,7 +143,7 @@ func TestConnectAndUndo(t *testing.T) {
 			if want := read(t, golden); !bytes.Equal(after, want) {
 				t.Errorf("got\n%s\nwant\n%s", after, want)
 			}
-			servers := must.Get(f.Servers(after))(t)
+			servers := must.Get(configs.ServersIn(f, after))(t)
 			found := false
 			for _, s := range servers {
 				found = found || s.Name == "toolfinch" && s.Command == entry.Command && reflect.DeepEqual(s.Args, entry.Args)
@@ -336,8 +156,8 @@ func TestConnectAndUndo(t *testing.T) {
 			}
 			undone := must.Get(f.Remove(after, "toolfinch"))(t)
 			// An object that was not there stays behind, empty.
-			if !strings.Contains(string(before), c.block[0]) {
-				if s, err := f.Servers(undone); len(s) > 0 || err != nil {
+			if !strings.Contains(string(before), c.Block[0]) {
+				if s, err := configs.ServersIn(f, undone); len(s) > 0 || err != nil {
 					t.Errorf("undone: %+v, %v", s, err)
 				}
 				return
@@ -361,10 +181,10 @@ func TestConnectByURL(t *testing.T) {
 		"amp": `"amp.mcpServers"`, "junie": `"url":`, "lm-studio": `"url":`, "cline-cli": `"transport":`, "qwen": `"alwaysLoadTools": true`,
 	}
 	for _, c := range editable() {
-		f := File{Client: c, Path: "/p/f", block: c.block}
-		after, err := f.Set(nil, "toolfinch", Entry{URL: "http://127.0.0.1:8080/mcp"})
+		f := clients.File{Client: c, Path: "/p/f", Block: c.Block}
+		after, err := f.Set(nil, "toolfinch", clients.Entry{URL: "http://127.0.0.1:8080/mcp"})
 		if c.ID == "claude-desktop" {
-			if !errors.Is(err, ErrNoURL) {
+			if !errors.Is(err, clients.ErrNoURL) {
 				t.Errorf("%s: %v", c.ID, err)
 			}
 			continue
@@ -372,7 +192,7 @@ func TestConnectByURL(t *testing.T) {
 		if err != nil || !strings.Contains(string(after), want[c.ID]) {
 			t.Errorf("%s: %v\n%s", c.ID, err, after)
 		}
-		servers, err := f.Servers(after)
+		servers, err := configs.ServersIn(f, after)
 		if err != nil || len(servers) != 1 || servers[0].URL != "http://127.0.0.1:8080/mcp" {
 			t.Errorf("%s: %+v, %v", c.ID, servers, err)
 		}
@@ -388,15 +208,15 @@ func TestConnectPassesVariablesOn(t *testing.T) {
 		"cline-cli": "", "qwen": `"${TOKEN}"`,
 	}
 	for _, c := range editable() {
-		f := File{Client: c, Path: "/p/f", block: c.block}
-		after, err := f.Set(nil, "toolfinch", Entry{Command: "x", Pass: []string{"TOKEN"}, Values: map[string]string{"OTHER": "v\"1"}})
+		f := clients.File{Client: c, Path: "/p/f", Block: c.Block}
+		after, err := f.Set(nil, "toolfinch", clients.Entry{Command: "x", Pass: []string{"TOKEN"}, Values: map[string]string{"OTHER": "v\"1"}})
 		if err != nil || !strings.Contains(string(after), want[c.ID]) || !strings.Contains(string(after), `"v\"1"`) {
 			t.Errorf("%s: %v\n%s", c.ID, err, after)
 		}
-		if (c.Passing() == PassNone) != (want[c.ID] == "") {
+		if (c.Passing() == clients.PassNone) != (want[c.ID] == "") {
 			t.Errorf("%s: passing is %v", c.ID, c.Passing())
 		}
-		servers, err := f.Servers(after)
+		servers, err := configs.ServersIn(f, after)
 		if err != nil || len(servers) != 1 || servers[0].Env["OTHER"] != `v"1` {
 			t.Errorf("%s: %+v, %v", c.ID, servers, err)
 			continue
@@ -405,7 +225,7 @@ func TestConnectPassesVariablesOn(t *testing.T) {
 		if want[c.ID] != "" && got != "${TOKEN}" && got != "${env:TOKEN}" {
 			t.Errorf("%s: read back as %q", c.ID, got)
 		}
-		if again, err := f.Set(after, "toolfinch", Entry{Command: "x", Pass: []string{"TOKEN"}, Values: map[string]string{"OTHER": "v\"1"}}); err != nil || !bytes.Equal(again, after) {
+		if again, err := f.Set(after, "toolfinch", clients.Entry{Command: "x", Pass: []string{"TOKEN"}, Values: map[string]string{"OTHER": "v\"1"}}); err != nil || !bytes.Equal(again, after) {
 			t.Errorf("%s: once more: %v\n%s", c.ID, err, again)
 		}
 	}
@@ -413,16 +233,16 @@ func TestConnectPassesVariablesOn(t *testing.T) {
 
 // A server whose place nobody can edit without touching more is left to people.
 func TestTOMLThatIsNotATableIsRefused(t *testing.T) {
-	f := File{Client: Find("codex"), Path: "/p/config.toml"}
+	f := clients.File{Client: clients.Find("codex"), Path: "/p/config.toml"}
 	for _, data := range []string{
 		"mcp_servers = { toolfinch = { command = \"x\" } }\n",
 		"[mcp_servers]\ntoolfinch = { command = \"x\" }\n",
 		"mcp_servers.toolfinch.command = \"x\"\n",
 	} {
-		if after, err := f.Remove([]byte(data), "toolfinch"); !errors.Is(err, errOthers) {
+		if after, err := f.Remove([]byte(data), "toolfinch"); err == nil || !strings.Contains(err.Error(), "edit it by hand") {
 			t.Errorf("%s: removed: %v\n%s", data, err, after)
 		}
-		if after, err := f.Set([]byte(data), "toolfinch", Entry{Command: "y"}); !errors.Is(err, errOthers) {
+		if after, err := f.Set([]byte(data), "toolfinch", clients.Entry{Command: "y"}); err == nil || !strings.Contains(err.Error(), "edit it by hand") {
 			t.Errorf("%s: set: %v\n%s", data, err, after)
 		}
 	}
@@ -455,7 +275,7 @@ func TestRemoveJSONTakesItsCommentsOnly(t *testing.T) {
 		{"comma first, two on a line", "{ \"a\": 1 // of a\n  , \"b\": 2, \"c\": 3 }\n", "{ \"a\": 1 // of a\n  , \"c\": 3 }\n"},
 	}
 	for _, test := range tests {
-		got, err := RemoveJSON([]byte(test.before), []string{"b"})
+		got, err := clients.RemoveJSON([]byte(test.before), []string{"b"})
 		if err != nil || string(got) != test.want {
 			t.Errorf("%s: %v\n got %q\nwant %q", test.name, err, got, test.want)
 		}
@@ -490,12 +310,12 @@ func TestCommentsOutliveAnEntry(t *testing.T) {
 			return text + gap() + "}"
 		}
 		before := gap() + object(2) + gap()
-		with, err := SetJSON([]byte(before), []string{"a", "new"}, []byte(`{"x": 1}`))
+		with, err := clients.SetJSON([]byte(before), []string{"a", "new"}, []byte(`{"x": 1}`))
 		if err != nil {
 			t.Errorf("seed %d: set: %v\n%s", seed, err, before)
 			continue
 		}
-		after, err := RemoveJSON(with, []string{"a", "new"})
+		after, err := clients.RemoveJSON(with, []string{"a", "new"})
 		if err != nil {
 			t.Errorf("seed %d: remove: %v\n%s", seed, err, with)
 			continue
@@ -506,19 +326,10 @@ func TestCommentsOutliveAnEntry(t *testing.T) {
 			}
 		}
 		for _, name := range []string{"a", "b", "c"} {
-			if _, err := RemoveJSON([]byte(before), []string{"a", name}); err != nil {
+			if _, err := clients.RemoveJSON([]byte(before), []string{"a", name}); err != nil {
 				t.Errorf("seed %d: remove %s: %v\n%s", seed, name, err, before)
 			}
 		}
-	}
-}
-
-// A file that was fine is not called broken because this program cannot edit it.
-func TestAnEditThatFailsIsNotTheFilesFault(t *testing.T) {
-	d := must.Get(parseJSON([]byte(`{"a": 1}`)))(t)
-	d.root.AfterExtra = []byte("}")
-	if _, err := d.checked([]byte(`{"a": 1}`), []string{"b"}); !errors.Is(err, errOthers) {
-		t.Errorf("error = %v, want %v", err, errOthers)
 	}
 }
 
@@ -536,12 +347,12 @@ func TestSetJSON(t *testing.T) {
 		{"line ends", "{\r\n  \"m\": {}\r\n}\r\n", "{\r\n  \"m\": {\r\n    \"b\": {\r\n      \"k\": [\"v\", 1]\r\n    }\r\n  }\r\n}\r\n"},
 	}
 	for _, test := range tests {
-		got, err := SetJSON([]byte(test.before), []string{"m", "b"}, []byte(value))
+		got, err := clients.SetJSON([]byte(test.before), []string{"m", "b"}, []byte(value))
 		if err != nil || string(got) != test.want {
 			t.Errorf("%s: %v\n got %q\nwant %q", test.name, err, got, test.want)
 		}
 	}
-	if _, err := SetJSON([]byte(`{"m": 5}`), []string{"m", "b"}, []byte("1")); err == nil {
+	if _, err := clients.SetJSON([]byte(`{"m": 5}`), []string{"m", "b"}, []byte("1")); err == nil {
 		t.Error("a number became an object")
 	}
 }
@@ -549,14 +360,14 @@ func TestSetJSON(t *testing.T) {
 func TestReplace(t *testing.T) {
 	dir := t.TempDir()
 	path := filepath.Join(dir, "sub", "f.json")
-	must.Do(t, Replace(path, nil, []byte("one")))
+	must.Do(t, clients.Replace(path, nil, []byte("one")))
 	if info, err := os.Stat(path); err != nil || runtime.GOOS != "windows" && info.Mode().Perm() != 0o600 {
 		t.Errorf("a new file: %v, %v", info.Mode(), err)
 	}
-	if err := Replace(path, nil, []byte("two")); !errors.Is(err, ErrChanged) {
+	if err := clients.Replace(path, nil, []byte("two")); !errors.Is(err, clients.ErrChanged) {
 		t.Errorf("a file that appeared meanwhile: %v", err)
 	}
-	if err := Replace(path, []byte("zero"), []byte("two")); !errors.Is(err, ErrChanged) {
+	if err := clients.Replace(path, []byte("zero"), []byte("two")); !errors.Is(err, clients.ErrChanged) {
 		t.Errorf("a file that changed meanwhile: %v", err)
 	}
 	must.Do(t, os.Chmod(path, 0o640))
@@ -564,7 +375,7 @@ func TestReplace(t *testing.T) {
 	if err := os.Symlink(filepath.Join("sub", "f.json"), link); err != nil {
 		t.Skip("no symbolic links here:", err)
 	}
-	must.Do(t, Replace(link, []byte("one"), []byte("two")))
+	must.Do(t, clients.Replace(link, []byte("one"), []byte("two")))
 	if got := string(read(t, path)); got != "two" {
 		t.Errorf("behind the link: %q", got)
 	}
@@ -575,30 +386,18 @@ func TestReplace(t *testing.T) {
 		t.Errorf("the mode did not stay: %v, %v", info.Mode(), err)
 	}
 	must.Do(t, os.Chmod(path, 0o440))
-	if err := Replace(path, []byte("two"), []byte("three")); !errors.Is(err, ErrReadOnly) {
+	if err := clients.Replace(path, []byte("two"), []byte("three")); !errors.Is(err, clients.ErrReadOnly) {
 		t.Errorf("a read-only file: %v", err)
 	}
-	if err := Replace(dir, nil, []byte("x")); err == nil || strings.Contains(err.Error(), dir) {
+	if err := clients.Replace(dir, nil, []byte("x")); err == nil || strings.Contains(err.Error(), dir) {
 		t.Errorf("a folder: %v", err)
 	}
 	left, err := filepath.Glob(filepath.Join(dir, "sub", ".*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("left behind: %v, %v", left, err)
 	}
-	if _, err := ReadFile(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), dir) {
+	if _, err := clients.ReadFile(filepath.Join(dir, "none")); !errors.Is(err, fs.ErrNotExist) || strings.Contains(err.Error(), dir) {
 		t.Errorf("an absent file: %v", err)
-	}
-}
-
-func TestBackupsDoNotReplaceEachOther(t *testing.T) {
-	path := filepath.Join(t.TempDir(), "f.json")
-	must.Do(t, Replace(path, nil, []byte("now")))
-	at := time.Date(2026, 7, 28, 9, 5, 0, 0, time.UTC)
-	for i, want := range []string{"f.json.toolfinch-backup-20260728-090500", "f.json.toolfinch-backup-20260728-090500-2"} {
-		got, err := Backup(path, []byte{byte('a' + i)}, at)
-		if err != nil || filepath.Base(got) != want || string(read(t, got)) != string(rune('a'+i)) {
-			t.Errorf("%s, %v, want %s", got, err, want)
-		}
 	}
 }
 
@@ -610,11 +409,11 @@ func TestClaudeCodeKnowsItsProjects(t *testing.T) {
 	must.Do(t, os.WriteFile(filepath.Join(home, ".claude.json"), []byte(own), 0o600))
 	sys := machine(runtime.GOOS, home)
 	sys.Dir = home
-	c := Find("claude-code")
+	c := clients.Find("claude-code")
 	var places []string
 	for _, f := range c.Files(sys) {
 		data := must.Get(f.Read())(t)
-		servers := must.Get(f.Servers(data))(t)
+		servers := must.Get(configs.ServersIn(f, data))(t)
 		for _, s := range servers {
 			places = append(places, f.Project+": "+s.Name)
 		}
@@ -633,4 +432,38 @@ func TestClaudeCodeKnowsItsProjects(t *testing.T) {
 func read(t *testing.T, path string) []byte {
 	t.Helper()
 	return must.Get(os.ReadFile(path))(t)
+}
+
+// Continue has files with servers in folders, too, also in the format of others.
+func TestFoldersOfServers(t *testing.T) {
+	home := t.TempDir()
+	for _, name := range []string{"b.yaml", "a.json", "notes.md"} {
+		path := filepath.Join(home, ".continue", "mcpServers", name)
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Do(t, os.WriteFile(path, []byte(`{"mcpServers": {"a": {"command": "a"}}}`), 0o600))
+	}
+	sys := machine(runtime.GOOS, home)
+	var found []string
+	for _, f := range clients.Find("continue").Files(sys) {
+		data := must.Get(f.Read())(t)
+		servers, err := configs.ServersIn(f, data)
+		found = append(found, fmt.Sprint(filepath.Base(f.Path), " ", len(servers), " ", err))
+	}
+	if got := strings.Join(found, ", "); got != "config.yaml 0 <nil>, a.json 1 <nil>, b.yaml 1 <nil>" {
+		t.Error(got)
+	}
+}
+
+// A file in YAML is read and never written.
+func TestYAMLIsNotEdited(t *testing.T) {
+	for _, c := range clients.All {
+		f := clients.File{Client: c, Path: "/p/x", Block: c.Block}
+		if _, err := f.Set(nil, "x", clients.Entry{Command: "x"}); errors.Is(err, clients.ErrNoEdit) == c.CanEdit() {
+			t.Errorf("%s: %v", c.ID, err)
+		}
+	}
+}
+
+func editable() []*clients.Client {
+	return slices.DeleteFunc(slices.Clone(clients.All), func(c *clients.Client) bool { return !c.CanEdit() })
 }

@@ -119,7 +119,7 @@ func claudeCode(s System) []File {
 		if folder != s.Dir {
 			files = append(files, File{Path: filepath.Join(folder, ".mcp.json"), Project: folder})
 		}
-		files = append(files, File{Path: own, Project: folder, block: []string{"projects", key, "mcpServers"}})
+		files = append(files, File{Path: own, Project: folder, Block: []string{"projects", key, "mcpServers"}})
 	}
 	return files
 }
@@ -251,9 +251,6 @@ func serverFiles(dir string) (paths []string) {
 	return paths
 }
 
-// notation is how a client writes variables of the environment.
-type notation func(string) string
-
 // ours is ${NAME}, ${NAME:-default} or ${env:NAME}.
 func ours(text string) string { return text }
 
@@ -275,18 +272,6 @@ var mustacheName = regexp.MustCompile(`\$\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_]
 
 // mustache is ${{ secrets.NAME }}; ${ is text.
 func mustache(text string) string { return mustacheName.ReplaceAllString(literal(text), "$${${1}}") }
-
-func (s *Server) translate(from notation) {
-	s.Command, s.Cwd, s.URL = from(s.Command), from(s.Cwd), from(s.URL)
-	for i, arg := range s.Args {
-		s.Args[i] = from(arg)
-	}
-	for _, texts := range []map[string]string{s.Env, s.Headers} {
-		for name, text := range texts {
-			texts[name] = from(text)
-		}
-	}
-}
 
 func set(texts *map[string]string, name, text string) {
 	if *texts == nil {

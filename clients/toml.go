@@ -2,7 +2,6 @@ package clients
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -19,78 +18,13 @@ import (
 // tomlBlock is the table of servers.
 const tomlBlock = "mcp_servers"
 
-// tomlServer is a server as Codex has it.
-type tomlServer struct {
-	Command     string            `toml:"command"`
-	Args        []string          `toml:"args"`
-	Env         map[string]string `toml:"env"`
-	EnvVars     []any             `toml:"env_vars"` // names, or tables of other meanings
-	Cwd         string            `toml:"cwd"`
-	URL         string            `toml:"url"`
-	Headers     map[string]string `toml:"http_headers"`
-	EnvHeaders  map[string]string `toml:"env_http_headers"`
-	TokenEnvVar string            `toml:"bearer_token_env_var"`
-	Enabled     *bool             `toml:"enabled"`
-	Only        []string          `toml:"enabled_tools"`
-	Without     []string          `toml:"disabled_tools"`
-}
-
-// tomlKnown are the keys of tomlServer.
-var tomlKnown = []string{
-	"command", "args", "env", "env_vars", "cwd", "url", "http_headers", "env_http_headers", "bearer_token_env_var", "enabled",
-	"enabled_tools", "disabled_tools",
-}
-
-func tomlServers(data []byte) ([]Server, error) {
-	var file struct {
-		Servers map[string]tomlServer `toml:"mcp_servers"`
-	}
-	if err := toml.Unmarshal(bytes.TrimPrefix(data, bom), &file); err != nil {
+// PlainTOML returns the tables of a file.
+func PlainTOML(data []byte) (map[string]any, error) {
+	var tables map[string]any
+	if err := toml.Unmarshal(bytes.TrimPrefix(data, bom), &tables); err != nil {
 		return nil, tomlError(err)
 	}
-	var whole struct {
-		Servers map[string]map[string]any `toml:"mcp_servers"`
-	}
-	if err := toml.Unmarshal(bytes.TrimPrefix(data, bom), &whole); err != nil {
-		return nil, tomlError(err)
-	}
-	var servers []Server
-	for _, name := range slices.Sorted(maps.Keys(file.Servers)) {
-		t := file.Servers[name]
-		s := Server{
-			Name: name, Command: t.Command, Args: t.Args, Env: t.Env, Cwd: t.Cwd, URL: t.URL, Headers: t.Headers,
-			Disabled: t.Enabled != nil && !*t.Enabled,
-		}
-		s.translate(literal)
-		for _, variable := range t.EnvVars {
-			if name, ok := variable.(string); ok {
-				set(&s.Env, name, "${"+name+"}")
-			} else {
-				s.NotTaken = append(s.NotTaken, "env_vars that are no names")
-			}
-		}
-		s.rest = map[string]json.RawMessage{}
-		for _, key := range slices.Sorted(maps.Keys(whole.Servers[name])) {
-			if !slices.Contains(tomlKnown, key) {
-				s.NotTaken = append(s.NotTaken, key)
-				s.rest[key], _ = json.Marshal(whole.Servers[name][key]) // what is no JSON is no number
-			}
-		}
-		var only json.RawMessage
-		if t.Only != nil {
-			only = rawjson.Of(t.Only)
-		}
-		s.Tools = choiceOfTools(only, rawjson.Of(t.Without))
-		for header, variable := range t.EnvHeaders {
-			set(&s.Headers, header, "${"+variable+"}")
-		}
-		if t.TokenEnvVar != "" {
-			set(&s.Headers, "Authorization", "Bearer ${"+t.TokenEnvVar+"}")
-		}
-		s.check()
-		servers = append(servers, s)
-	}
-	return servers, nil
+	return tables, nil
 }
 
 // tomlError has the place and the reason; what the library quotes of the file
@@ -98,7 +32,7 @@ func tomlServers(data []byte) ([]Server, error) {
 func tomlError(err error) error {
 	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := decode.Position()
-		return fmt.Errorf("is not valid TOML or has a value of another kind than is known: line %d, column %d", line, column)
+		return fmt.Errorf("is not valid TOML: line %d, column %d", line, column)
 	}
 	return errors.New("is not valid TOML")
 }
@@ -219,11 +153,11 @@ func tomlTables(data []byte, name string) (lines []string, tables []lineSpan) {
 // server only, and has it or not.
 func tomlChecked(before []byte, lines []string, name string, has bool) ([]byte, error) {
 	after := []byte(strings.Join(lines, ""))
-	var a, b map[string]any
-	if err := toml.Unmarshal(bytes.TrimPrefix(before, bom), &a); err != nil {
-		return nil, tomlError(err)
+	a, err := PlainTOML(before)
+	if err != nil {
+		return nil, err
 	}
-	err := toml.Unmarshal(bytes.TrimPrefix(after, bom), &b)
+	b, err := PlainTOML(after)
 	servers, _ := b[tomlBlock].(map[string]any)
 	if _, got := servers[name]; err != nil || got != has || !sameBut(a, b, []string{tomlBlock, name}) {
 		return nil, errOthers

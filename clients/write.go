@@ -8,7 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"time"
 )
 
 // maxSize bounds a file, in bytes: Claude Code keeps histories in its own.
@@ -128,36 +127,6 @@ func target(path string) string {
 		return real
 	}
 	return path
-}
-
-// backupMark stands between the name of a file and the time of its backup.
-const backupMark = ".toolfinch-backup-"
-
-// Backup writes data beside the file at path, under its name, .toolfinch-backup-
-// and the time, and returns the new file's path. It is open to the same users as
-// the file.
-func Backup(path string, data []byte, now time.Time) (string, error) {
-	mode := fs.FileMode(0o600)
-	if info, err := os.Stat(path); err == nil {
-		mode = info.Mode().Perm()
-	}
-	base := path + backupMark + now.Format("20060102-150405")
-	backup := base
-	for n := 2; ; n++ {
-		f, err := os.OpenFile(backup, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
-		if errors.Is(err, fs.ErrExist) && n < 100 {
-			backup = fmt.Sprintf("%s-%d", base, n)
-			continue
-		}
-		if err == nil {
-			_, err = f.Write(data)
-			err = errors.Join(err, f.Sync(), f.Close())
-		}
-		if err != nil {
-			return "", fmt.Errorf("back up %s: %w", filepath.Base(path), reason(err))
-		}
-		return backup, nil
-	}
 }
 
 // writable refuses what its owner has protected: a rename would go past that,

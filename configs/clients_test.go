@@ -58,7 +58,6 @@ vscode_mcp.json:14:7: server "playwright": dev is not used`,
 			servers:  []server{{name: "figma", url: "https://mcp.example.com/sse", headers: map[string]string{"X-Key": "k"}, transport: "auto"}},
 			disabled: []string{"off"},
 			warnings: `
-windsurf_mcp_config.json:3:86: server "figma": disabledTools is not used
 windsurf_mcp_config.json:4:79: server "off": alwaysAllow is not used`,
 		},
 		{
@@ -70,8 +69,7 @@ windsurf_mcp_config.json:4:79: server "off": alwaysAllow is not used`,
 			warnings: `
 gemini_settings.json:2:3: key "theme" is not used
 gemini_settings.json:4:61: server "streaming": timeout is not used (write connect_timeout or call_timeout)
-gemini_settings.json:4:78: server "streaming": trust is not used
-gemini_settings.json:5:53: server "guess": includeTools is not used`,
+gemini_settings.json:4:78: server "streaming": trust is not used`,
 		},
 	}
 	for _, tt := range tests {
@@ -141,6 +139,9 @@ func TestStrayTopLevelKeys(t *testing.T) {
 		wantErr          bool
 	}{
 		{"client's JSON", "a.json", `{"mcpServers": {}, "theme": "dark"}`, false},
+		{"client's server", "a.json", `{"mcpServers": {"a": {"command": "a", "headersHelper": "x"}}}`, false},
+		{"misspelt there", "a.json", `{"mcpServers": {"a": {"command": "a", "arg": ["x"]}}}`, true},
+		{"our server", "a.json", `{"mcp_servers": {"a": {"command": "a", "headersHelper": "x"}}}`, true},
 		{"VS Code's JSON", "a.json", `{"servers": {}, "theme": "dark"}`, false},
 		{"our JSON", "a.json", `{"mcp_servers": {}, "theme": "dark"}`, true},
 		{"YAML", "a.yaml", "mcpServers: {}\ntheme: dark\n", true},

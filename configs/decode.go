@@ -16,6 +16,7 @@ type decoder struct {
 	from    source
 	tree    *node // of the whole file, nil before it is parsed
 	isJSON  bool
+	foreign bool              // it is another program's: a key that is not known is a warning
 	origins map[string]origin // of the values of the top level, by key
 	views   []viewOrigin      // of Config.Views, in their order
 	taken   claims            // names that tools are given under servers, or in the view that is read
@@ -116,7 +117,7 @@ func (d *decoder) root(root *node, c *Config) {
 		d.fail(root, "the file must be a mapping of keys to values, not "+string(root.kind), emptyHint)
 		return
 	}
-	foreign := d.isJSON && (root.find("mcpServers") != nil || root.find("servers") != nil)
+	d.foreign = d.isJSON && (root.find("mcpServers") != nil || root.find("servers") != nil)
 	servers := make(map[string]*node)
 	var views *node // read once the servers are known
 	for _, p := range d.unique(root, "key") {
@@ -132,7 +133,7 @@ func (d *decoder) root(root *node, c *Config) {
 		case name == "mcp" && p.value.kind == kindMapping:
 			d.fail(p.key, "this is the file of opencode", "toolfinch import FILE takes over the servers in it")
 		case name == "$schema", name == "inputs", strings.HasPrefix(name, "x-"): // editors', and a place for anchors
-		case foreign:
+		case d.foreign:
 			d.warn(p.key, fmt.Sprintf("key %q is not used", shorten(name)), nearHint(name, topKeys()))
 		case slices.Contains(serverKeys.names(), name):
 			d.fail(p.key, fmt.Sprintf("unknown key %q", shorten(name)), "it belongs to a server under "+serverBlocks[0])

@@ -162,7 +162,7 @@ func (all keys) read(d *decoder, n *node, label, sep string, to any, foreign fun
 		switch k := all.find(name); {
 		case k != nil && p.value.kind == kindNull && !k.null: // left at its default
 		case k != nil:
-			k.value.read(d, p.value, label+sep+name, to)
+			k.value.read(d, p.value, label+sep+cmp.Or(p.key.inFile, name), to)
 		case !foreign(p):
 			d.fail(p.key, fmt.Sprintf("%s: unknown key %q", label, shorten(name)), didYouMean(name, all.names()))
 		}

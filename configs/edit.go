@@ -70,13 +70,17 @@ func Find(opts Options) (string, error) {
 // in file order: no variable is replaced.
 func Servers(path string) ([]clients.Server, error) {
 	f, err := openEdit(path)
-	if err != nil {
+	if err != nil || isBlank(f.data) {
 		return nil, err
 	}
+	root, _, _ := parse(path, f.data)
 	var servers []clients.Server
-	for _, block := range serverBlocks {
-		for name, value := range rawjson.Members(f.value(block)) {
-			servers = append(servers, clients.ParseServer(name, value))
+	for _, name := range serverBlocks {
+		if block := root.find(name); block != nil {
+			pairs, _ := serversOf(block)
+			for _, p := range pairs {
+				servers = append(servers, dialect{}.read(p.value).server(p.key.text))
+			}
 		}
 	}
 	return servers, nil

@@ -20,7 +20,7 @@ type schema map[string]any
 // them is not checked. A valid file may still not load: a schema knows no files,
 // no variables, and no names of servers.
 func Schema() json.RawMessage {
-	servers := anyOf(schema{"type": "object", "additionalProperties": ref("server")}, null)
+	servers := anyOf(schema{"type": "object", "additionalProperties": ref("server")}, schema{"type": "array", "items": ref("server")}, null)
 	properties := top.schema()["properties"].(schema)
 	maps.Copy(properties, schema{"$schema": schema{"type": "string"}, "inputs": schema{}})
 	for _, block := range serverBlocks {
@@ -41,11 +41,17 @@ func Schema() json.RawMessage {
 func definitions() schema {
 	server := serverKeys.schema()
 	properties := server["properties"].(schema)
-	for name, kind := range foreignValues {
-		properties[name] = anyOf(schema{"description": "of other clients"}, kind.schema(), null)
-	}
-	for name, hint := range foreignKeys {
-		properties[name] = schema{"description": strings.TrimSuffix("not used; "+hint, "; ")}
+	properties["tools"] = anyOf(properties["tools"].(schema), schema{"type": "array"})
+	properties["disabled"] = anyOf(schema{"description": "of other clients"}, serverEnabled{}.schema(), null)
+	for name, row := range rows {
+		switch like, _ := properties[row.like].(schema); {
+		case like != nil:
+			properties[name] = anyOf(schema{"description": "of other clients"}, like, null)
+		case row.take == nil:
+			properties[name] = schema{"description": strings.TrimSuffix("not used; "+row.hint, "; ")}
+		case properties[name] == nil:
+			properties[name] = schema{"description": "of other clients"}
+		}
 	}
 	server["anyOf"] = []schema{{"required": []string{"command"}}, {"required": []string{"url"}}, {"required": []string{"serverUrl"}}, {"required": []string{"httpUrl"}}}
 	return schema{
@@ -147,17 +153,14 @@ func (k choice[T]) schema() schema {
 	return anyOf(schema{"enum": k.words}, schema{"type": "string", "pattern": "^(" + pattern.String() + ")$"}, containsVariable)
 }
 
-func (secret) schema() schema    { return anyText }
-func (onError) schema() schema   { return onErrors.schema() }
-func (logLevel) schema() schema  { return logLevels.schema() }
-func (words) schema() schema     { return schema{"type": "object", "additionalProperties": anyWord} }
-func (serverURL) schema() schema { return anyText }
+func (secret) schema() schema   { return anyText }
+func (onError) schema() schema  { return onErrors.schema() }
+func (logLevel) schema() schema { return logLevels.schema() }
+func (words) schema() schema    { return schema{"type": "object", "additionalProperties": anyWord} }
 func (inherited) schema() schema {
 	return anyOf(inheritWords.schema(), schema{"type": "array", "items": anyText})
 }
-func (serverTransport) schema() schema { return transports.schema() }
 func (serverEnabled) schema() schema   { return boolean{}.schema() }
-func (serverTools) schema() schema     { return anyOf(ref("tools"), schema{"type": "array"}) }
 func (override) schema() schema        { return anyOf(overrideKeys.schema(), null) }
 func (bound) schema() schema           { return schema{} }
 func (outputCacheKind) schema() schema { return ref("output_cache") }

@@ -28,11 +28,8 @@ type server struct {
 	changes  pins.Mode          // of its definitions
 	disabled bool
 
-	// The nodes and keys that were used, "" and nil for none: clients have several
-	// keys for one thing.
-	name, url, transport, enabled *node
-	urlKey, transportKey          string
-	misspelt                      bool // has an unknown key near command or url
+	name, enabled *node
+	misspelt      bool // has an unknown key near command or url
 }
 
 // serverKeys describes all keys of a server.
@@ -75,7 +72,7 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	{
 		name: "url", change: reconnect,
 		doc:   "a server to reach over HTTP, in place of a command",
-		value: in(all[server]).is(serverURL{"url"}),
+		value: in(func(s *server) *string { return &s.URL }).is(str{check: serverURL, mask: (*secrets).url}),
 	},
 	{
 		name: "headers", change: reconnect,
@@ -95,7 +92,7 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	{
 		name: "transport", without: "`auto`", change: reconnect,
 		doc:   "`stdio`, `streamable-http`, `sse`; `auto` is stdio for a command, and tries streamable HTTP, then SSE for a URL",
-		value: in(all[server]).is(serverTransport{"transport"}),
+		value: in(func(s *server) *upstream.Transport { return &s.Transport }).is(transports, upstream.TransportAuto),
 	},
 	{
 		name:  "description",
@@ -156,7 +153,7 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	{
 		name:  "tools",
 		doc:   "what changes of its tools, for every view; see [tools of a view](#tools-of-a-view)",
-		value: in(func(s *server) *[]view.Override { return &s.views.Tools }).is(serverTools{overrides}),
+		value: in(func(s *server) *[]view.Override { return &s.views.Tools }).is(overrides),
 	},
 	{
 		name:    "output_cache",
@@ -178,10 +175,11 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 
 // servers reads one block of servers. seen has the names of all blocks.
 func (d *decoder) servers(block *node, label string, c *Config, seen map[string]*node) {
-	if block.kind == kindNull || !d.isMapping(block, label, "names to servers", "") {
-		return
+	pairs, ok := serversOf(block)
+	if !ok {
+		d.isMapping(block, label, "names to servers", "")
 	}
-	for _, p := range block.pairs {
+	for _, p := range pairs {
 		name := p.key.text
 		first := seen[name]
 		if first != nil {
@@ -263,12 +261,13 @@ func nameHint(name string) string {
 func (d *decoder) server(p pair) server {
 	label, n := fmt.Sprintf("server %q", shorten(p.key.text)), p.value
 	s := serverKeys.fresh()
-	s.Name, s.name, s.Transport = p.key.text, p.key, upstream.TransportAuto
+	s.Name, s.name = p.key.text, p.key
 	s.views.Name, s.views.At = s.Name, placeOf(p.key)
 	if n.kind != kindMapping {
 		d.fail(n, label+" must be a mapping with command or url, not "+string(n.kind), "")
 		return s
 	}
+	n = d.ours(n, label)
 	if d.lenient = d.isOff(n); d.lenient {
 		taken := d.taken
 		d.taken = make(claims)
@@ -303,28 +302,28 @@ func (d *decoder) isOff(n *node) bool {
 
 // checkServer looks at what several keys say together.
 func (d *decoder) checkServer(s *server, n *node, label string) {
-	command := n.given("command")
+	command, url, transport := n.given("command"), n.given("url"), n.given("transport")
 	switch {
-	case command != nil && s.url != nil:
-		d.fail(s.name, fmt.Sprintf("%s has both command and %s", label, s.urlKey), "keep one")
-	case command == nil && s.url == nil:
+	case command != nil && url != nil:
+		d.fail(s.name, label+" has both command and url", "keep one")
+	case command == nil && url == nil:
 		if !s.misspelt {
 			d.fail(s.name, label+" has neither command nor url", "")
 		}
-	case s.url != nil:
+	case url != nil:
 		if s.Login.PerUser && s.Login.Grant == login.GrantCredentials {
 			d.fail(n.given("per_user"), label+": per_user and oauth.grant "+string(s.Login.Grant)+" contradict each other", "that grant has one login for all; remove per_user, or the grant")
 		}
 		if s.Transport == upstream.TransportStdio {
-			d.fail(s.transport, fmt.Sprintf("%s: %s stdio needs command, not %s", label, s.transportKey, s.urlKey), "remove it, or write "+string(upstream.TransportHTTP)+" or "+string(upstream.TransportSSE))
+			d.fail(transport, label+": transport stdio needs command, not url", "remove it, or write "+string(upstream.TransportHTTP)+" or "+string(upstream.TransportSSE))
 		}
 		if s.Login.Set && slices.ContainsFunc(slices.Collect(maps.Keys(s.Headers)), func(name string) bool { return strings.EqualFold(name, "Authorization") }) {
 			d.warn(n.given("oauth"), label+": oauth is not used with a header Authorization", "keep one")
 		}
-		d.unused(n, label, s.urlKey, "args", "env", "cwd", "sandbox", "sandbox_optional")
+		d.unused(n, label, "url", "args", "env", "cwd", "sandbox", "sandbox_optional")
 	default:
 		if s.Transport == upstream.TransportHTTP || s.Transport == upstream.TransportSSE {
-			d.fail(s.transport, fmt.Sprintf("%s: %s %s needs url, not command", label, s.transportKey, s.Transport), "remove it, or write "+string(upstream.TransportStdio))
+			d.fail(transport, fmt.Sprintf("%s: transport %s needs url, not command", label, s.Transport), "remove it, or write "+string(upstream.TransportStdio))
 		}
 		d.unused(n, label, "command", "headers", "oauth", "per_user")
 	}
@@ -496,14 +495,3 @@ func checkHeaderName(name string) string {
 }
 
 func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
-
-// serverTools is a tools block under a server.
-type serverTools struct{ named[view.Override] }
-
-func (k serverTools) read(d *decoder, n *node, label string, to *[]view.Override) bool {
-	if n.kind == kindList { // a choice of tools in other programs' files
-		d.warn(n, label+" is not used as a list", "write what changes of each tool: {name: {...}}; choose tools in tool_views")
-		return true
-	}
-	return k.named.read(d, n, label, to)
-}

@@ -14,6 +14,7 @@ type node struct {
 	line   int // from 1; 0 for a value from environment or flags
 	column int // from 1, in characters
 	text   string
+	inFile string  // of a key that is another one in the file: that
 	pairs  []pair  // of a mapping
 	items  []*node // of a list
 }

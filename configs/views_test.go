@@ -384,7 +384,7 @@ func TestStepsNameTools(t *testing.T) {
 func TestViewsWarn(t *testing.T) {
 	c := mustLoad(t, `
 mcp_servers:
-  a: {command: a, tools: ["*"]}
+  a: {command: a}
   off: {command: a, enabled: false, tools: {x: {name: same}, y: {name: other, title: "${UNSET}"}}, output_cache: true}
 tool_views:
   a: # as a server, with a tool of its own
@@ -397,8 +397,7 @@ tool_views:
   left: {tools: {a: {}}, include_all: true}
   deaf: {tools: {a: {x: {parameters: {p: {hidden: true, description: d}}}}}}
 `)
-	const want = `toolfinch.yaml:3:26: server "a": tools is not used as a list (write what changes of each tool: {name: {...}}; choose tools in tool_views)
-toolfinch.yaml:7:35: view "a": tools: server "off" is disabled: its tools are left out
+	const want = `toolfinch.yaml:7:35: view "a": tools: server "off" is disabled: its tools are left out
 toolfinch.yaml:9:55: view "a": composite_tools.here.parallel.two: server "off" is disabled: the step is left out
 toolfinch.yaml:10:37: view "a": composite_tools.gone.parallel.two: server "off" is disabled: the step is left out
 toolfinch.yaml:11:3: view "bare" has nothing in it (name tools under tools, or write include_all: true)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"toolfinch/clients"
+	"toolfinch/configs"
 	"toolfinch/e2e/agents"
 	"toolfinch/group"
 	"toolfinch/internal/await"
@@ -59,7 +60,7 @@ func TestAgentsPassVariablesOn(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			file, err := clients.FileAt(path, clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: home})
+			file, err := configs.ClientFile(path, clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: home})
 			if err != nil || file.Client.ID != tried.name {
 				t.Fatalf("%s is read as that of %+v, %v", path, file.Client, err)
 			}

@@ -23,9 +23,6 @@ import (
 	"toolfinch/view"
 )
 
-// connectName is what clients call the server that connect writes.
-const connectName = "toolfinch"
-
 // connectFlags are what connect is asked for.
 type connectFlags struct {
 	view, http                 string
@@ -39,8 +36,8 @@ func newConnect(s *settings) *cobra.Command {
 		Use:   "connect [CLIENT]",
 		Short: "Write toolfinch into the configuration of an MCP client",
 		Long: `Connect makes a client start toolfinch, with the configuration in use here, or call
-the URL of one that runs. It shows what it would change and asks; the file as it
-was is kept beside it. With --only it moves the client's other servers out, so that
+the URL of one that runs. It shows what it would change and asks, and keeps a copy of
+the file as it was. With --only it moves the client's other servers out, so that
 their tools are not there twice. With --undo every byte is again as it was; if the file
 was edited since, connect takes out what it wrote and puts back what it moved, and
 touches nothing else. Without CLIENT it shows which clients are here.
@@ -96,7 +93,6 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 // change is an edit of a client's file, before it is made.
 type change struct {
 	clients.Edit
-	file  clients.File
 	place string          // the path as it is shown
 	shown []byte          // After with the servers that were moved, whose lines are not to be seen
 	lines []string        // what else changes
@@ -137,26 +133,26 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags
 
 // done makes the change, and says what was done.
 func (c *change) done(f connectFlags) (string, error) {
-	backup, err := c.write()
+	copied, err := c.write()
 	if err != nil {
 		return "", err
 	}
-	if backup != "" {
-		backup = ", as it was: " + filepath.Base(backup)
+	if copied != "" {
+		copied = ", as it was: " + clients.File{Path: copied}.Shown(system())
 	}
 	verb := "connected"
 	if f.undo {
 		verb = "disconnected"
-		if servers, err := c.file.Servers(c.After); err == nil && slices.ContainsFunc(servers, isOurs) {
+		if servers, err := configs.ServersIn(c.File, c.After); err == nil && slices.ContainsFunc(servers, isOurs) {
 			verb = "restored" // with an entry that connect had not written
 		}
 	}
-	return fmt.Sprintf("%s %s (%s%s); restart it if it runs", verb, c.file.Client.Name, c.place, backup), nil
+	return fmt.Sprintf("%s %s (%s%s); restart it if it runs", verb, c.File.Client.Name, c.place, copied), nil
 }
 
 // planConnect says what becomes of the client's file.
 func (s *settings) planConnect(notes io.Writer, file clients.File, f connectFlags) (*change, error) {
-	c := &change{file: file, place: file.Shown(system())}
+	c := &change{Edit: clients.Edit{File: file}, place: file.Shown(system())}
 	if f.undo {
 		return c, c.planUndo()
 	}
@@ -174,7 +170,7 @@ func (s *settings) planConnect(notes io.Writer, file clients.File, f connectFlag
 	if err := c.connect(notes, entry, config, f.withSecrets); err != nil || !f.only {
 		return c, err
 	}
-	servers, err := file.Servers(c.Before)
+	servers, err := configs.ServersIn(file, c.Before)
 	if err != nil {
 		return nil, err
 	}
@@ -194,9 +190,8 @@ func (s *settings) planConnect(notes io.Writer, file clients.File, f connectFlag
 
 // read begins a change with what is in the client's file.
 func (c *change) read() error {
-	before, err := c.file.Read()
-	c.Edit = clients.Edit{Path: c.file.Path, Before: before, After: before}
-	c.shown = before
+	before, err := c.File.Read()
+	c.Before, c.After, c.shown = before, before, before
 	return err
 }
 
@@ -204,11 +199,11 @@ func (c *change) read() error {
 // configuration uses if there is one.
 func (c *change) connect(notes io.Writer, entry clients.Entry, config string, values bool) error {
 	if config != "" {
-		if err := passOn(notes, c.file.Client, config, &entry, values); err != nil {
+		if err := passOn(notes, c.File.Client, config, &entry, values); err != nil {
 			return err
 		}
 	}
-	after, err := c.file.Set(c.After, connectName, entry)
+	after, err := c.File.Set(c.After, clients.Own, entry)
 	if errors.Is(err, clients.ErrNoURL) {
 		return &exitError{exitUsage, fmt.Errorf("%w: leave out --http", err)}
 	}
@@ -218,7 +213,7 @@ func (c *change) connect(notes io.Writer, entry clients.Entry, config string, va
 
 // moveOut takes a server out of the client's file.
 func (c *change) moveOut(name string) error {
-	after, err := c.file.Remove(c.After, name)
+	after, err := c.File.Remove(c.After, name)
 	if err != nil {
 		return fmt.Errorf("server %q: %w", name, err)
 	}
@@ -250,13 +245,13 @@ func warnOfLost(notes io.Writer, file clients.File, servers []clients.Server, co
 	return nil
 }
 
-// planUndo undoes what the journal has of the file.
+// planUndo undoes the edits of the file.
 func (c *change) planUndo() error {
-	j, err := journal()
+	b, err := backups()
 	if err != nil {
 		return err
 	}
-	u, err := j.Undo(c.file, connectName)
+	u, err := b.Undo(c.File)
 	if err != nil {
 		return err
 	}
@@ -265,7 +260,7 @@ func (c *change) planUndo() error {
 		c.lines = append(c.lines, fmt.Sprintf("+ server %q", name))
 	}
 	if len(u.Back) > 0 { // whose lines are not to be seen
-		c.shown, err = c.file.Remove(u.Before, connectName)
+		c.shown, err = c.File.Remove(u.Before, clients.Own)
 	}
 	return err
 }
@@ -281,7 +276,7 @@ func (c *change) print(out io.Writer) {
 		return
 	}
 	// Values are hidden first: of a long line only a piece is shown, which may be one of a value.
-	before, shown := hideValues(c.Before, c.file, c.Before, c.shown), hideValues(c.shown, c.file, c.Before, c.shown)
+	before, shown := hideValues(c.Before, c.File, c.Before, c.shown), hideValues(c.shown, c.File, c.Before, c.shown)
 	switch {
 	case bytes.Equal(c.Before, c.shown):
 		fmt.Fprintln(out, c.place)
@@ -298,25 +293,25 @@ func (c *change) print(out io.Writer) {
 	}
 }
 
-// write makes the change and returns the path of the backup that it made, "" for none.
-func (c *change) write() (backup string, err error) {
-	j, err := journal()
+// write makes the change and returns the path of the copy that it made, "" for none.
+func (c *change) write() (copied string, err error) {
+	b, err := backups()
 	if err != nil {
 		return "", err
 	}
 	if c.undo != nil {
-		return j.Restore(*c.undo, time.Now())
+		return b.Restore(*c.undo, time.Now())
 	}
-	return j.Write(c.Edit, time.Now())
+	return b.Write(c.Edit, time.Now())
 }
 
-// journal is where edits of other programs' files are remembered.
-func journal() (clients.Journal, error) {
+// backups are of the files of other programs.
+func backups() (clients.Backups, error) {
 	dir, err := configs.UserDataDir()
 	if err != nil {
-		return clients.Journal{}, fmt.Errorf("no place to remember how this is undone: %w", err)
+		return clients.Backups{}, fmt.Errorf("no place to keep the file as it is: %w", err)
 	}
-	return clients.Journal{Dir: filepath.Join(dir, "undo")}, nil
+	return clients.Backups{Dir: filepath.Join(dir, "undo")}, nil
 }
 
 // entry is how the client gets to toolfinch.
@@ -356,7 +351,7 @@ func (s *settings) entry(f connectFlags) (clients.Entry, error) {
 }
 
 // isOurs reports whether a server of a client has the name that connect writes.
-func isOurs(s clients.Server) bool { return s.Name == connectName }
+func isOurs(s clients.Server) bool { return s.Name == clients.Own }
 
 // startEntry starts this program with the configuration.
 func startEntry(config string) (clients.Entry, error) {
@@ -476,7 +471,7 @@ func clientRows(sys clients.System) (rows []clientRow, err error) {
 		data, err := file.Read()
 		var servers []clients.Server
 		if err == nil {
-			servers, err = file.Servers(data)
+			servers, err = configs.ServersIn(file, data)
 		}
 		if err != nil {
 			row.Problem = err.Error()

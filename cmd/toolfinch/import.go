@@ -94,7 +94,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 // system is this machine, seen from the working directory.
 func system() clients.System {
 	dir, _ := os.Getwd() // without it nothing of a project is found
-	return clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: dir, YAML: configs.PlainYAML}
+	return clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: dir}
 }
 
 func clientsByID(ids []string) ([]*clients.Client, error) {
@@ -122,7 +122,7 @@ func filesOf(args []string, sys clients.System) ([]clients.File, error) {
 			ids = append(ids, arg)
 			continue
 		}
-		file, err := clients.FileAt(arg, sys)
+		file, err := configs.ClientFile(arg, sys)
 		if err != nil {
 			return nil, &exitError{exitUsage, err}
 		}
@@ -158,7 +158,7 @@ func findServers(files []clients.File, sys clients.System) ([]foundServer, []err
 		}
 		var servers []clients.Server
 		if err == nil {
-			servers, err = f.Servers(data)
+			servers, err = configs.ServersIn(f, data)
 		}
 		if err != nil {
 			if !seen[f.Path] {

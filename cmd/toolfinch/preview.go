@@ -92,7 +92,7 @@ func hideValues(data []byte, file clients.File, contents ...[]byte) []byte {
 		}
 	}
 	for _, data := range contents {
-		servers, err := file.Servers(data)
+		servers, err := configs.ServersIn(file, data)
 		if err != nil {
 			continue // nothing of it is shown: it is an error before
 		}

@@ -110,7 +110,7 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 	}
 	fmt.Fprint(out, "\nto undo it: toolfinch setup --undo\n\n")
 	here := *s
-	here.config = p.config.Path
+	here.config = p.config.File.Path
 	if err := here.reindex(cmd, false); err != nil {
 		if coded, ok := errors.AsType[*exitError](err); !ok || coded.err != nil {
 			return err
@@ -148,7 +148,7 @@ func (s *settings) planSetup(cmd *cobra.Command, chosen []*clients.Client, f set
 			}
 		}
 	}
-	p := &setupPlan{config: clients.Edit{Path: path, Setup: true}, found: &table{head: []string{"CLIENT", "FILE", "SERVERS"}}}
+	p := &setupPlan{config: clients.Edit{File: clients.File{Path: path}, Setup: true}, found: &table{head: []string{"CLIENT", "FILE", "SERVERS"}}}
 	stage, err := os.MkdirTemp("", "toolfinch-setup-")
 	if err != nil {
 		return nil, fmt.Errorf("a folder to work in: %w", err)
@@ -184,7 +184,7 @@ func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]client
 			data, err := file.Read()
 			var servers []clients.Server
 			if err == nil {
-				servers, err = file.Servers(data)
+				servers, err = configs.ServersIn(file, data)
 			}
 			if file.Project != "" {
 				projects += len(servers)
@@ -212,14 +212,14 @@ func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]client
 
 // takeOver imports the servers of the files into a copy of the configuration.
 func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged string) error {
-	before, err := clients.File{Path: p.config.Path}.Read()
+	before, err := p.config.File.Read()
 	if err != nil {
 		return err
 	}
 	p.config.Before = before
 	var ours []clients.Server
 	if before != nil {
-		if err := clients.Writable(p.config.Path); err != nil {
+		if err := clients.Writable(p.config.File.Path); err != nil {
 			return err
 		}
 		// The mode says afterwards whether the file got a secret, whatever the umask is.
@@ -231,7 +231,7 @@ func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged st
 		}
 	}
 	found, _ := findServers(files, system()) // what cannot be read was named before
-	p.rows = planImport(found, ours, filepath.Base(p.config.Path))
+	p.rows = planImport(found, ours, filepath.Base(p.config.File.Path))
 	failed := importRows(staged, ours, p.rows)
 	p.problem = p.problem || len(failed) > 0
 	p.config.After, err = clients.ReadFile(staged)
@@ -253,22 +253,22 @@ func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged str
 	if err != nil {
 		return editError(err)
 	}
-	entry, err := startEntry(p.config.Path)
+	entry, err := startEntry(p.config.File.Path)
 	if err != nil {
 		return err
 	}
 	for _, file := range files {
-		c := &change{file: file, place: file.Shown(sys)}
+		c := &change{Edit: clients.Edit{File: file, Setup: true}, place: file.Shown(sys)}
 		if err := c.read(); err != nil {
 			return err
 		}
-		servers, err := file.Servers(c.Before)
+		servers, err := configs.ServersIn(file, c.Before)
 		if err != nil {
 			return err
 		}
 		// An entry of another view stays as it is.
 		connected := slices.ContainsFunc(servers, func(s clients.Server) bool {
-			return s.Name == connectName && isToolfinch(s) && slices.Contains(s.Args, p.config.Path)
+			return s.Name == clients.Own && isToolfinch(s) && slices.Contains(s.Args, p.config.File.Path)
 		})
 		if main, err := file.Client.File(sys, false); err == nil && main.Path == file.Path && !connected {
 			if err := c.connect(cmd.ErrOrStderr(), entry, staged, f.withSecrets); err != nil {
@@ -284,7 +284,7 @@ func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged str
 			}
 			if differs != "" {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s keeps server %q: it is server %q of %s, which has %s\n",
-					file.Client.Name, server.Name, ours[at].Name, filepath.Base(p.config.Path), differs)
+					file.Client.Name, server.Name, ours[at].Name, filepath.Base(p.config.File.Path), differs)
 				if !ours[at].Disabled {
 					fmt.Fprintf(cmd.ErrOrStderr(), "  through toolfinch it has those there, too; a view can limit them: toolfinch connect %s --view NAME\n", file.Client.ID)
 				}
@@ -296,7 +296,7 @@ func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged str
 				p.problem = true
 			}
 		}
-		if c.Setup = true; !c.nothing() {
+		if !c.nothing() {
 			p.changes = append(p.changes, c)
 		}
 	}
@@ -311,7 +311,7 @@ func (p *setupPlan) print(cmd *cobra.Command) error {
 	}
 	fmt.Fprintln(out)
 	if len(p.rows) > 0 {
-		if err := printImport(cmd, p.rows, p.config.Path, true, true); err != nil {
+		if err := printImport(cmd, p.rows, p.config.File.Path, true, true); err != nil {
 			return err
 		}
 	}
@@ -325,25 +325,25 @@ func (p *setupPlan) print(cmd *cobra.Command) error {
 // write makes the changes. The configuration is first: a client that finds none would
 // have lost its tools.
 func (p *setupPlan) write(cmd *cobra.Command) error {
-	j, err := journal()
+	b, err := backups()
 	if err != nil {
 		return err
 	}
 	out := cmd.OutOrStdout()
 	fmt.Fprintln(out)
 	if !bytes.Equal(p.config.Before, p.config.After) {
-		if _, err := j.Write(p.config, time.Now()); err != nil {
+		if _, err := b.Write(p.config, time.Now()); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "wrote %s\n", shown(p.config.Path))
+		fmt.Fprintf(out, "wrote %s\n", shown(p.config.File.Path))
 	}
 	for _, c := range p.changes {
 		if _, err := c.write(); err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s is left alone: %v\n", c.file.Client.Name, err)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is left alone: %v\n", c.File.Client.Name, err)
 			p.problem = true
 			continue
 		}
-		fmt.Fprintf(out, "connected %s (%s); restart it if it runs\n", c.file.Client.Name, c.place)
+		fmt.Fprintf(out, "connected %s (%s); restart it if it runs\n", c.File.Client.Name, c.place)
 	}
 	return nil
 }
@@ -377,11 +377,11 @@ func (s *settings) offerModel(cmd *cobra.Command, yes bool) error {
 
 // undoSetup restores the files that setup has changed: the clients' first.
 func undoSetup(cmd *cobra.Command, f setupFlags) error {
-	j, err := journal()
+	b, err := backups()
 	if err != nil {
 		return err
 	}
-	paths, broken := j.Setup()
+	paths, broken := b.Setup()
 	if broken != nil {
 		fmt.Fprintln(cmd.ErrOrStderr(), broken)
 	}
@@ -390,7 +390,7 @@ func undoSetup(cmd *cobra.Command, f setupFlags) error {
 		_, err := fmt.Fprintln(out, "there is nothing to undo")
 		return err
 	}
-	changes, failed := planUndoSetup(cmd.ErrOrStderr(), j, paths)
+	changes, failed := planUndoSetup(cmd.ErrOrStderr(), paths)
 	failed = failed || broken != nil
 	for _, c := range changes {
 		c.print(out)
@@ -421,26 +421,21 @@ func undoSetup(cmd *cobra.Command, f setupFlags) error {
 	return nil
 }
 
-// planUndoSetup says what becomes of the files. One that cannot be restored is named.
-func planUndoSetup(notes io.Writer, j clients.Journal, paths []string) (changes []*change, failed bool) {
+// planUndoSetup says what becomes of the files, the clients' first. One that cannot be
+// restored is named.
+func planUndoSetup(notes io.Writer, paths []string) (changes []*change, failed bool) {
 	sys := system()
 	var others []*change
 	for _, path := range paths {
-		c := &change{place: clients.File{Path: path}.Shown(sys)}
-		var err error
-		if file, ok := clientFile(path, sys); ok {
-			c.file = file
-			err = c.planUndo()
-		} else {
-			var u clients.Undone
-			u, err = j.UndoFile(path)
-			c.undo, c.Edit, c.shown = &u, u.Edit, u.Before
-		}
+		file := clientFile(path, sys)
+		c := &change{Edit: clients.Edit{File: file}, place: file.Shown(sys)}
+		err := c.planUndo()
 		switch {
 		case err != nil:
 			fmt.Fprintf(notes, "%s is left as it is: %v\n", c.place, err)
 			failed = true
-		case c.file.Client == nil:
+		case file.Client == nil:
+			c.shown = c.Before // a configuration may have any secret
 			others = append(others, c)
 		default:
 			changes = append(changes, c)
@@ -449,14 +444,14 @@ func planUndoSetup(notes io.Writer, j clients.Journal, paths []string) (changes 
 	return append(changes, others...), failed
 }
 
-// clientFile is the user's file of a client at the path.
-func clientFile(path string, sys clients.System) (clients.File, bool) {
+// clientFile is the user's file of a client at the path, or that of no client.
+func clientFile(path string, sys clients.System) clients.File {
 	for _, c := range clients.All {
 		for _, f := range c.Files(sys) {
 			if f.Path == path && f.Project == "" {
-				return f, true
+				return f
 			}
 		}
 	}
-	return clients.File{}, false
+	return clients.File{Path: path}
 }

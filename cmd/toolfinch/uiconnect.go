@@ -94,7 +94,7 @@ func (c connector) Entry(how page.Connection) (text string, notes []string, err 
 		config = c.config
 	}
 	var said bytes.Buffer
-	alone := &change{file: file}
+	alone := &change{Edit: clients.Edit{File: file}}
 	if err := alone.connect(&said, entry, config, false); err != nil {
 		return "", nil, forPage(err)
 	}
@@ -127,7 +127,7 @@ func (c connector) plan(how page.Connection) (*change, page.Edit, error) {
 		return nil, page.Edit{}, forPage(err)
 	}
 	sum := sha256.New()
-	for _, part := range [][]byte{[]byte(made.Path), made.Before, made.After} {
+	for _, part := range [][]byte{[]byte(made.File.Path), made.Before, made.After} {
 		fmt.Fprintf(sum, "%d %t ", len(part), part == nil)
 		sum.Write(part)
 	}

@@ -43,7 +43,7 @@ func TestPageAccess(t *testing.T) {
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 
 	t.Run("views", func(t *testing.T) {
-		owner.pressed("g", "a")
+		owner.open("access")
 		owner.wait("h1", "Access")
 		owner.wait("main p", "proves it with an API key")
 		owner.wait("td", "What echoes")

@@ -128,7 +128,7 @@ func TestPageChanges(t *testing.T) {
 		}
 	})
 	t.Run("rejected by keys alone", func(t *testing.T) {
-		tab.pressed("g", "h")
+		tab.open("changes")
 		tab.wait("article", "list_labels")
 		tab.run(chromedp.Focus(chromedp.CSS(`input[name=tick][value$=" turncoat.list_labels"]`)))
 		tab.pressed(" ", kb.Enter)

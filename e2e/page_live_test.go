@@ -12,7 +12,6 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
-	"github.com/chromedp/chromedp/kb"
 
 	"toolfinch/internal/await"
 )
@@ -27,7 +26,7 @@ func live(t *testing.T, w watched) {
 
 	t.Run("as they happen", func(t *testing.T) {
 		tab := w.in(t)
-		tab.pressed("g", "l")
+		tab.open("live")
 		tab.wait("h1", "Live")
 		tab.wait("#live-state", "following")
 
@@ -104,8 +103,7 @@ func live(t *testing.T, w watched) {
 		tab.open("live?server=memory")
 		tab.wait("#live-state", "following")
 		call("memory_read_graph", map[string]any{})
-		tab.pressed("/")
-		tab.run(chromedp.KeyEvent("image"))
+		tab.searches("image")
 		await.Nil(t, func() error { // each key may be shown by itself
 			if path := tab.path(); !strings.HasSuffix(path, "image&server=memory") {
 				return fmt.Errorf("the filter is not in the address: %s", path)
@@ -124,11 +122,7 @@ func live(t *testing.T, w watched) {
 		tab := w.in(t)
 		tab.open("live")
 		tab.wait("#done tr", "everything.echo")
-		tab.pressed(kb.ArrowDown)
-		if got := tab.focused(); !strings.HasPrefix(got, "a memory.read_graph") {
-			t.Errorf("the arrow leads to %s", got)
-		}
-		tab.pressed(kb.Enter)
+		tab.click("#done a")
 		tab.wait("h1", "memory.read_graph")
 		tab.wait(".stages td", "upstream")
 		tab.accessible()

@@ -75,7 +75,7 @@ type guarding interface {
 	Revoke(ctx context.Context, name string) error
 }
 
-var accessScreen = &screen{Path: "access", title: "Access", Menu: "Access", Key: "a", file: "access.html", show: showAccess, do: doAccess}
+var accessScreen = &screen{Path: "access", title: "Access", Menu: "Access", file: "access.html", show: showAccess, do: doAccess}
 
 // access is what the template shows.
 type access struct {

@@ -17,7 +17,7 @@ import (
 	"toolfinch/tool"
 )
 
-var callScreen = &screen{Path: "call", title: "Call", Menu: "Call", Key: "t", file: "call.html", script: "call.js", show: showCall, do: doCall}
+var callScreen = &screen{Path: "call", title: "Call", Menu: "Call", file: "call.html", script: "call.js", show: showCall, do: doCall}
 
 // calling is what the template shows: what may be called, the form of one, or a call.
 type calling struct {

@@ -58,7 +58,7 @@ type stocking interface {
 	Operation(request string) *telemetry.Operation
 }
 
-var catalogueScreen = &screen{Path: "catalogue", title: "Catalogue", Menu: "Catalogue", Key: "c", file: "catalogue.html", show: showCatalogue}
+var catalogueScreen = &screen{Path: "catalogue", title: "Catalogue", Menu: "Catalogue", file: "catalogue.html", show: showCatalogue}
 
 // stockOf returns what who asks has of the view that the request names, and the names of all.
 func stockOf(q *request, name string) (Stock, []string, error) {

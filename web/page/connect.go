@@ -54,7 +54,7 @@ type Connector interface {
 	Connect(ctx context.Context, c Connection, digest string) (done string, err error)
 }
 
-var connectScreen = &screen{Path: "connect", title: "Connect", Menu: "Connect", Key: "n", file: "connect.html", show: showConnect, do: doConnect}
+var connectScreen = &screen{Path: "connect", title: "Connect", Menu: "Connect", file: "connect.html", show: showConnect, do: doConnect}
 
 // connect is what the template shows.
 type connect struct {

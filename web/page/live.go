@@ -24,7 +24,7 @@ type watching interface {
 }
 
 var (
-	liveScreen = &screen{Path: "live", title: "Live", Menu: "Live", Key: "l", file: "live.html", script: "live.js", show: showLive}
+	liveScreen = &screen{Path: "live", title: "Live", Menu: "Live", file: "live.html", script: "live.js", show: showLive}
 	liveEvents = &screen{Path: "live/events", title: "Live", file: "live.html", raw: streamLive}
 )
 

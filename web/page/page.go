@@ -174,8 +174,6 @@ func (s *Server) doors(path string) func(*request) {
 		return s.login
 	case "logout":
 		return s.logout
-	case "theme":
-		return s.theme
 	}
 	return nil
 }
@@ -185,7 +183,6 @@ type screen struct {
 	Path   string // under Path; "" for the first
 	title  string
 	Menu   string // its name in the menu; "" for none
-	Key    string // the letter that leads there, after g
 	file   string // the template, which defines main
 	script string // an ES module in static, beside those that all have; "" for none
 	// show returns what the template shows.

@@ -18,7 +18,7 @@ import (
 	"toolfinch/tool"
 )
 
-var searchScreen = &screen{Path: "search", title: "Search", Menu: "Search", Key: "f", file: "playground.html", show: showSearch, do: doSearch}
+var searchScreen = &screen{Path: "search", title: "Search", Menu: "Search", file: "playground.html", show: showSearch, do: doSearch}
 
 // playground is what the template shows.
 type playground struct {

@@ -233,8 +233,6 @@ type frame struct {
 	Menu    []*screen
 	Static  string // where the files are
 	Script  string
-	Theme   string
-	Themes  []string
 	Here    string // path and query
 	Version string
 	Who     string // "" for the owner
@@ -247,7 +245,7 @@ type frame struct {
 
 // render answers with a screen.
 func (s *Server) render(q *request, v *screen, status int, data any) {
-	f := frame{Screen: v, Title: v.title, Static: s.files.base(), Script: v.script, Theme: themeOf(q.Request), Themes: themes, Version: s.Version, In: q.session != nil, Data: data}
+	f := frame{Screen: v, Title: v.title, Static: s.files.base(), Script: v.script, Version: s.Version, In: q.session != nil, Data: data}
 	f.Here = strings.TrimPrefix(q.URL.Path, Path) + query(q)
 	if d, ok := data.(door); ok {
 		f.Goes = d.In

@@ -135,7 +135,6 @@ func TestPageAccess(t *testing.T) {
 			t.Error("who is not the owner sees a tool that is not for it, or the configuration")
 		}
 		tab.open("live")
-		tab.wait("#live-state", "following")
 		tab.wait("#done tr", "memory.read_graph")
 		for _, hidden := range []string{"key|root", "everything.echo", "delete_entities", "nothing"} {
 			if rows := tab.text("#done"); strings.Contains(rows, hidden) {

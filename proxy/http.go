@@ -66,7 +66,6 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	for _, v := range p.now.Load().views {
 		v.live.EndStreams()
 	}
-	p.desk.page().EndStreams()
 	p.withdraw(ctx, server)
 	err := server.Shutdown(ctx)
 	if err != nil {

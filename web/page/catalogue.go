@@ -288,7 +288,7 @@ func (l *listing) fill(tools []*tool.Tool, held []retrieve.Held, kind tool.Kind,
 	from, _ := strconv.Atoi(offset)
 	from = max(0, min(from, len(all)-1))
 	link := address("catalogue", "view", l.named(), "kind", l.Kind, "q", l.Query, "server", l.Server, "tag", l.Tag, "is", l.Is)
-	l.Pager = pager{Offset: from, Limit: perPage, Total: len(all), link: link + "&offset="}
+	l.Pager = pager{Offset: from, Limit: perPage, Total: len(all), link: link}
 	for _, t := range all[from:min(from+perPage, len(all))] {
 		l.Items = append(l.Items, l.line(t, why[t]))
 	}

@@ -140,7 +140,7 @@ func showChanges(q *request) (any, error) {
 
 // partOf is the part of the list that begins at offset.
 func partOf(all []HeldServer, offset int) (c changes) {
-	c.Pager = pager{Limit: perPage, link: "changes?offset="}
+	c.Pager = pager{Limit: perPage, link: "changes"}
 	for _, server := range all {
 		c.Pager.Total += len(server.Reports)
 	}

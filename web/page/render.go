@@ -68,7 +68,7 @@ var functions = template.FuncMap{
 // pager are the parts of a list, for the component of that name.
 type pager struct {
 	Offset, Limit, Total int
-	link                 string // path and query, up to the offset
+	link                 string // path and query, without the offset
 }
 
 func (p pager) First() int { return p.Offset + 1 }
@@ -79,14 +79,22 @@ func (p pager) Before() string {
 	if p.Offset <= 0 {
 		return ""
 	}
-	return p.link + strconv.Itoa(max(0, p.Offset-p.Limit))
+	return p.at(max(0, p.Offset-p.Limit))
 }
 
 func (p pager) After() string {
 	if p.Offset+p.Limit >= p.Total {
 		return ""
 	}
-	return p.link + strconv.Itoa(p.Offset+p.Limit)
+	return p.at(p.Offset + p.Limit)
+}
+
+func (p pager) at(offset int) string {
+	sign := "?"
+	if strings.Contains(p.link, "?") {
+		sign = "&"
+	}
+	return p.link + sign + "offset=" + strconv.Itoa(offset)
 }
 
 // dict is a map of pairs, as what a component takes.

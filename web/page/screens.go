@@ -5,7 +5,7 @@ var screens = []*screen{
 	overviewScreen,
 	serversScreen,
 	catalogueScreen, searchScreen, callScreen, resultScreen,
-	liveScreen, liveEvents,
+	liveScreen,
 	changesScreen,
 	accessScreen,
 	connectScreen,

@@ -381,7 +381,7 @@ func TestAPanicInACallOfThePageEndsNothingElse(t *testing.T) {
 		panic("a hook of somebody")
 	}))
 	me := owner(t, p, url)
-	got := me.do("/ui/call?name=shop_hat", map[string][]string{"mode": {"json"}, "json": {`{"size":1}`}, "do": {"confirmed"}})
+	got := me.do("/ui/catalogue?name=shop_hat", map[string][]string{"mode": {"json"}, "json": {`{"size":1}`}, "do": {"confirmed"}})
 	await.True(t, func() bool {
 		return strings.Contains(me.do("/ui/"+got.header.Get("Location"), nil).body, "internal error")
 	})

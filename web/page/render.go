@@ -30,7 +30,7 @@ const swapHeader = "Toolfinch-Swap"
 // most programs never are.
 var parsed = sync.OnceValue(func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html", "templates/tools.html"))
+	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html", "templates/tools.html", "templates/call.html"))
 	files, _ := templateFiles.ReadDir("templates") // it is embedded
 	for _, file := range files {
 		if shared.Lookup(file.Name()) == nil {

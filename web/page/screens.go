@@ -4,7 +4,7 @@ package page
 var screens = []*screen{
 	overviewScreen,
 	serversScreen,
-	catalogueScreen, searchScreen, callScreen, resultScreen,
+	catalogueScreen, searchScreen, resultScreen,
 	liveScreen,
 	changesScreen,
 	accessScreen,

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -141,7 +142,7 @@ func doCall(q *request) (answer, error) {
 		if one == nil {
 			return answer{data: l}, err
 		}
-		return answer{to: c.Here + "&run=" + one.ID + "#run"}, nil
+		return answer{to: c.Here + "&run=" + one.ID}, nil
 	default:
 		return answer{}, refusef(http.StatusBadRequest, "this page does not do %q", rawjson.Clip(do, 40))
 	}
@@ -294,6 +295,11 @@ func (one *run) state() string {
 		return "tool_error"
 	}
 	return "success"
+}
+
+// Calm reports whether no answer of a person was wrong: the keys go to what came of the call then.
+func (r *ran) Calm() bool {
+	return !slices.ContainsFunc(r.Asks, func(a *asking) bool { return a.Form != nil && a.Form.faulty() })
 }
 
 // Ended reports whether there is nothing more to come.

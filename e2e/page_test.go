@@ -298,7 +298,7 @@ func disabledAndEnabled(t *testing.T, w watched) {
 // that is not loaded again.
 func aLogin(t *testing.T, w watched) {
 	list, tab := w.in(t), w.in(t)
-	list.open("")
+	list.open("servers")
 	list.wait("table.list tr", "needs login")
 	tab.open("servers?name=guarded")
 	tab.wait("#server .badge", "needs login")
@@ -314,7 +314,7 @@ func aLogin(t *testing.T, w watched) {
 	tab.open("servers?name=guarded")
 	tab.wait("#server .badge", "ready")
 	tab.wait("#server dd", "logged in at "+w.as.Issuer)
-	list.wait(".chip", "ready guarded")
+	list.wait(`tr:has(a[href$="name=guarded"]) .badge`, "ready")
 	tab.click("#logout")
 	tab.wait(".note.good", "logged out of guarded")
 }

@@ -72,10 +72,10 @@ func tools(t *testing.T, w watched) {
 			t.Errorf("a refresh beside a search: %s", got)
 		}
 		tab.open("")
-		tab.wait("#chips a", "memory")
+		tab.wait("#trouble a", "gone")
 		if lost := evaluate[[]string](tab, `(async () => { `+swap+`
 			const part = document.getElementById("overview"), lost = [], all = () => [...part.querySelectorAll("a, summary")];
-			part.firstElementChild.insertAdjacentHTML("beforebegin", "<a href='servers?name=memory'>the same link elsewhere</a>");
+			part.firstElementChild.insertAdjacentHTML("beforebegin", "<a href='servers?name=gone'>the same link elsewhere</a>");
 			for (let i = 1; i < all().length; i++) {
 				const was = all()[i], text = was.textContent;
 				was.focus();

@@ -83,22 +83,6 @@ func escaped(n *node) *node {
 	return &out
 }
 
-// ResolvedView is what Resolved has of one view, without its name; "" where tool_views
-// lacks it.
-func (c *Config) ResolvedView(name string) string {
-	value := rawjson.Member(rawjson.Member(c.ResolvedJSON(), viewBlock), name)
-	if !rawjson.IsObject(value) {
-		return ""
-	}
-	var b strings.Builder
-	for name, value := range rawjson.Members(value) {
-		for _, line := range yamlLines([]string{name}, value, "", "  ") {
-			b.WriteString(line + "\n")
-		}
-	}
-	return b.String()
-}
-
 // Masked is a text of the configuration, or of a file that it names, with secrets masked as
 // Resolved masks them.
 func (c *Config) Masked(text string) string { return c.secrets.prose(text) }

@@ -43,19 +43,14 @@ func TestPageAccess(t *testing.T) {
 	const hello = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"t","version":"1"}}}`
 
 	t.Run("views", func(t *testing.T) {
-		owner.pressed("g", "a")
+		owner.open("access")
 		owner.wait("h1", "Access")
 		owner.wait("main p", "proves it with an API key")
 		owner.wait("td", "What echoes")
 		owner.accessible()
 		owner.fits()
 		owner.looks("access")
-		owner.click(`a[href="access?view=small"]`)
-		owner.wait("dd", "at most 3 tools")
-		owner.wait("pre", "include_all: true")
-		owner.accessible()
-		owner.fits()
-		owner.looks("access-view")
+		owner.wait("td .tag", "gated: at most 3 tools")
 	})
 	t.Run("a question to the policies", func(t *testing.T) {
 		owner.open("access")
@@ -129,13 +124,12 @@ func TestPageAccess(t *testing.T) {
 		if status != http.StatusForbidden {
 			t.Errorf("a key makes a key: %d", status)
 		}
-		tab.open("access?view=small")
-		tab.wait("h1", "small")
-		if html := tab.html(); strings.Contains(html, "delete_entities") || strings.Contains(html, "include_all") {
-			t.Error("who is not the owner sees a tool that is not for it, or the configuration")
+		tab.click(`a[href="catalogue?view=small"]`)
+		tab.wait("h1", "Catalogue")
+		if html := tab.html(); strings.Contains(html, "delete_entities") {
+			t.Error("who is not the owner sees a tool that is not for it")
 		}
 		tab.open("live")
-		tab.wait("#live-state", "following")
 		tab.wait("#done tr", "memory.read_graph")
 		for _, hidden := range []string{"key|root", "everything.echo", "delete_entities", "nothing"} {
 			if rows := tab.text("#done"); strings.Contains(rows, hidden) {

@@ -4,8 +4,6 @@ package e2e_test
 
 import (
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
@@ -17,7 +15,6 @@ import (
 
 // tools is what people do with tools on the page.
 func tools(t *testing.T, w watched) {
-	h := w.house
 	open := func(t *testing.T, path string) *tab {
 		tab := w.in(t)
 		tab.open(path)
@@ -36,8 +33,6 @@ func tools(t *testing.T, w watched) {
 		tab.wait("td a", "memory_read_graph")
 		tab.wait("#told[role=status]", "results")
 		tab.wait("#found tbody tr:first-child td a", "memory_") // not what was found for its first letters
-		tab.pressed(kb.ArrowDown, kb.Enter)
-		tab.wait("h1", "memory_")
 	})
 	t.Run("the catalogue without script", func(t *testing.T) {
 		tab := open(t, "")
@@ -59,7 +54,7 @@ func tools(t *testing.T, w watched) {
 		tab.wait("#found .empty", "Nothing passes these filters")
 		tab.open("catalogue?kind=prompt")
 		tab.click("td a")
-		tab.wait("h2", "Arguments")
+		tab.wait("button.first", "Get")
 		tab.open("catalogue?kind=resource")
 		tab.wait("td a", "demo://")
 		tab.open("catalogue?kind=template")
@@ -77,10 +72,10 @@ func tools(t *testing.T, w watched) {
 			t.Errorf("a refresh beside a search: %s", got)
 		}
 		tab.open("")
-		tab.wait("#chips a", "memory")
+		tab.wait("#trouble a", "gone")
 		if lost := evaluate[[]string](tab, `(async () => { `+swap+`
 			const part = document.getElementById("overview"), lost = [], all = () => [...part.querySelectorAll("a, summary")];
-			part.firstElementChild.insertAdjacentHTML("beforebegin", "<a href='servers?name=memory'>the same link elsewhere</a>");
+			part.firstElementChild.insertAdjacentHTML("beforebegin", "<a href='servers?name=gone'>the same link elsewhere</a>");
 			for (let i = 1; i < all().length; i++) {
 				const was = all()[i], text = was.textContent;
 				was.focus();
@@ -92,25 +87,23 @@ func tools(t *testing.T, w watched) {
 			t.Errorf("the focus jumps: %q", lost)
 		}
 	})
-	t.Run("one tool, with its schema", func(t *testing.T) {
+	t.Run("one tool, with its form", func(t *testing.T) {
 		tab := open(t, "catalogue?name=memory_create_entities")
-		tab.wait(".schema code", "entityType")
+		tab.wait("#form legend", "entities")
 		tab.wait("dd", "it is as it was approved")
 		tab.wait("dd", "first listed")
 		tab.wait("#own pre", `"name": "create_entities"`)
 		tab.accessible()
 		tab.fits()
 		tab.looks("tool")
-		tab.click("a.button:not(.first)")
+		tab.click("dd a[href^=search]")
 		tab.wait(".hits b", "memory_create_entities")
+		tab.run(chromedp.Click(chromedp.CSS(".hits summary")))
+		tab.click(`.hits a.button`)
+		tab.wait("#form button.first", "Call")
 	})
 	t.Run("a call by keyboard alone, with faults at the fields", func(t *testing.T) {
-		tab := open(t, "")
-		tab.pressed("g", "t")
-		tab.wait("h1", "Call")
-		tab.searches("everything_get-sum")
-		tab.pressed(kb.Enter)
-		tab.wait("h1", "everything_get-sum")
+		tab := open(t, "catalogue?name=everything_get-sum")
 		tab.accessible()
 		tab.fits()
 		tab.looks("call")
@@ -134,7 +127,7 @@ func tools(t *testing.T, w watched) {
 	t.Run("a call without script: nested lists, then JSON, and what is destructive", func(t *testing.T) {
 		tab := open(t, "")
 		tab.noScript()
-		tab.open("call?name=memory_create_entities")
+		tab.open("catalogue?name=memory_create_entities")
 		tab.click("[value='add:/entities']")
 		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/entities/0/name']"), "Ada"), chromedp.SetValue(chromedp.CSS("[id='a/entities/0/entityType']"), "person"))
 		tab.click("[value='add:/entities/0/observations']")
@@ -152,10 +145,8 @@ func tools(t *testing.T, w watched) {
 		tab.click("[value=form]")
 		tab.click("button.first")
 		tab.wait(".badge", "success")
-		tab.wait("table.grid td", "Ada")
-		tab.wait("h3", "entities")
-		tab.looks("table")
-		tab.open("call?name=memory_delete_entities")
+		tab.wait(".part pre", `"name": "Ada"`)
+		tab.open("catalogue?name=memory_delete_entities")
 		tab.click("[value='add:/entityNames']")
 		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/entityNames/0']"), "Ada"))
 		tab.click("button.first")
@@ -165,39 +156,35 @@ func tools(t *testing.T, w watched) {
 		tab.wait(".badge", "success")
 	})
 	t.Run("results: images, links, resources", func(t *testing.T) {
-		tab := open(t, "call?name=everything_get-tiny-image")
+		tab := open(t, "catalogue?name=everything_get-tiny-image")
 		tab.click("button.first")
 		tab.wait(".badge", "success")
 		if width := evaluate[int](tab, "document.querySelector('.shown').naturalWidth"); width == 0 {
 			t.Error("the image is not shown")
 		}
 		tab.looks("image")
-		tab.open("call?name=everything_get-resource-links")
+		tab.open("catalogue?name=everything_get-resource-links")
 		tab.click("button.first")
 		tab.wait(".part code", "demo://")
-		tab.open("call?name=everything_get-structured-content")
+		tab.open("catalogue?name=everything_get-structured-content")
 		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/location']"), "0"))
 		tab.click("button.first")
-		tab.wait(".grid th", "temperature")
-		tab.open("call?kind=prompt&name=everything_simple-prompt")
+		tab.wait(".part pre", `"temperature"`)
+		tab.open("catalogue?kind=prompt&name=everything_simple-prompt")
 		tab.click("button.first")
 		tab.wait(".part .dim", "user")
 		tab.open("catalogue?kind=resource")
 		tab.click("td a")
-		tab.click("a.button.first")
-		tab.click("button.first")
+		tab.click("#form button.first")
 		tab.wait(".badge", "success")
 		tab.open("catalogue?kind=template")
 		tab.click("td a")
-		tab.click("a.button.first")
 		const uri = "demo://resource/dynamic/text/1"
 		tab.run(chromedp.SetValue(chromedp.CSS("#uri"), uri))
 		tab.click("button.first")
 		tab.wait(".badge", "success")
-		tab.click("p.acts a.button")
-		tab.wait("label[for=uri]", "URI")
 		if got := evaluate[string](tab, `document.getElementById("uri").value`); got != uri {
-			t.Errorf("called again: the URI is %q", got)
+			t.Errorf("once it was read, the URI is %q", got)
 		}
 	})
 	for _, script := range []bool{true, false} {
@@ -206,9 +193,9 @@ func tools(t *testing.T, w watched) {
 			if !script {
 				tab.noScript()
 			}
-			tab.open("call?name=everything_trigger-elicitation-request")
+			tab.open("catalogue?name=everything_trigger-elicitation-request")
 			tab.click("button.first")
-			tab.wait("h2", "The server asks you")
+			tab.wait("h3", "The server asks you")
 			if script {
 				tab.accessible()
 				tab.fits()
@@ -222,23 +209,15 @@ func tools(t *testing.T, w watched) {
 			tab.click(".ask button.first")
 			tab.wait(".badge", "success")
 			tab.wait(".part pre", "ada@example.org")
-			tab.open("call?name=everything_trigger-sampling-request")
-			tab.run(chromedp.SetValue(chromedp.CSS("[id='a/prompt']"), "Who was Ada?"))
-			tab.click("button.first")
-			tab.wait("h2", "what a model would answer")
-			tab.looks("sampling")
-			tab.run(chromedp.SetValue(chromedp.CSS(".ask textarea"), "A countess <script>alert(1)</script>"))
-			tab.click(".ask button.first")
-			tab.wait(".part pre", "A countess <script>alert(1)</script>")
 		})
 	}
 	t.Run("a server asks to have a page opened", func(t *testing.T) {
 		tab := open(t, "")
 		ask := func(url string) {
-			tab.open("call?name=everything_trigger-url-elicitation")
+			tab.open("catalogue?name=everything_trigger-url-elicitation")
 			tab.run(chromedp.SetValue(chromedp.CSS("[id='a/url']"), url), chromedp.SetValue(chromedp.CSS("[id='a/message']"), "Please sign."), chromedp.SetValue(chromedp.CSS("[id='a/elicitationId']"), "sign"))
 			tab.click("form#form button.first")
-			tab.wait("h2", "The server asks you to open a page")
+			tab.wait("h3", "The server asks you to open a page")
 			tab.wait(".ask .foreign", "Please sign.")
 		}
 		ask("https://example.com/sign?who=ada")
@@ -257,18 +236,14 @@ func tools(t *testing.T, w watched) {
 		tab.wait(".part pre", "declin")
 	})
 	t.Run("a long call is watched, and cancelled", func(t *testing.T) {
-		tab := open(t, "call?name=everything_trigger-long-running-operation")
+		tab := open(t, "catalogue?name=everything_trigger-long-running-operation")
 		tab.run(chromedp.SetValue(chromedp.CSS("[id='a/duration']"), "600"), chromedp.SetValue(chromedp.CSS("[id='a/steps']"), "1200"))
 		tab.click("button.first")
 		tab.wait(".badge", "running")
 		tab.wait(".notes li", "of 1200")
 		tab.looks("running")
-		tab.click("button.danger")
-		tab.wait(".badge", "cancelled")
-		tab.open("call")
-		tab.wait(".rows b", "everything_trigger-long-running-operation")
-		tab.accessible()
-		tab.looks("calls")
+		tab.click("#run button.danger")
+		tab.wait("#run .badge", "cancelled")
 	})
 	t.Run("what a hostile server sends is text", func(t *testing.T) {
 		tab := open(t, "")
@@ -288,7 +263,7 @@ func tools(t *testing.T, w watched) {
 			tab.open(path)
 			harmless()
 		}
-		for _, path := range []string{"call?name=hostile_paint", "call?kind=prompt&name=hostile_greet", "call?kind=resource&name=javascript:window.hacked=1"} {
+		for _, path := range []string{"catalogue?name=hostile_paint", "catalogue?kind=prompt&name=hostile_greet", "catalogue?kind=resource&name=javascript:window.hacked=1"} {
 			tab.open(path)
 			harmless()
 			tab.fits()
@@ -298,10 +273,10 @@ func tools(t *testing.T, w watched) {
 			harmless()
 			tab.fits()
 		}
-		tab.open("call?name=hostile_paint")
+		tab.open("catalogue?name=hostile_paint")
 		tab.click("form#form button.first")
 		tab.wait(".part .dim", "it is no PNG, JPEG, GIF or WebP")
-		tab.wait(".grid td .hidden-char", "U+202E")
+		tab.wait(".part pre .hidden-char", "U+202E")
 		tab.wait(".part a[rel~=noreferrer]", "https://icons.example/x")
 		tab.looks("hostile-result")
 	})
@@ -310,7 +285,7 @@ func tools(t *testing.T, w watched) {
 		tab := open(t, "search")
 		tab.typed("list the files of a folder")
 		tab.wait(".hits b", "files_list_directory")
-		tab.wait(".key span", "meaning")
+		tab.wait(".key span", "vectors")
 		tab.open(tab.path()) // what comes late after a key counts as a move of the layout
 		tab.accessible()
 		tab.run(chromedp.Click(chromedp.CSS(".hits summary")))
@@ -324,7 +299,7 @@ func tools(t *testing.T, w watched) {
 		const asked = "search?q=keep+in+mind+who+somebody+is+in+the+graph&compare=yes&limit=3"
 		await.Nil(t, func() error { // until the definitions have their vectors
 			tab.open(asked)
-			if why := tab.text("#hits"); strings.Contains(why, "no vectors") || !strings.Contains(evaluate[string](tab, `document.querySelector("#hits section")?.textContent ?? ""`), "meaning") {
+			if why := tab.text("#hits"); strings.Contains(why, "no vectors") || !strings.Contains(evaluate[string](tab, `document.querySelector("#hits section .key, #hits .why-parts")?.textContent ?? ""`), "vectors") {
 				return fmt.Errorf("by words: %s", why)
 			}
 			return nil
@@ -332,9 +307,9 @@ func tools(t *testing.T, w watched) {
 		tab.wait("#hits section:first-child h2", "default, words and vectors")
 		tab.wait("#hits section:last-child h2", "default, words")
 		tab.lacks("#hits section:last-child h2", "vectors")
-		tab.wait("#hits section:first-child .why-parts th", "meaning")
+		tab.wait("#hits section:first-child .why-parts th", "vectors")
 		tab.wait("#hits section:first-child .why-parts td", "33 × (0.5 × cosine with the query 0.")
-		tab.lacks("#hits section:last-child .why-parts th", "meaning")
+		tab.lacks("#hits section:last-child .why-parts th", "vectors")
 		if evaluate[bool](tab, `(([a, b]) => a.textContent === b.textContent)([...document.querySelectorAll("#hits section ol")])`) {
 			t.Error("both settings rank alike")
 		}
@@ -342,7 +317,7 @@ func tools(t *testing.T, w watched) {
 		tab.fits()
 		tab.looks("compare-hybrid")
 	})
-	t.Run("two settings side by side, without script, and what should have come first", func(t *testing.T) {
+	t.Run("two settings side by side, without script", func(t *testing.T) {
 		tab := open(t, "search?q=add+observations&compare=yes&view2=notes")
 		tab.wait(".hits .tag", "1 place higher")
 		tab.accessible()
@@ -352,16 +327,6 @@ func tools(t *testing.T, w watched) {
 		tab.open("search?q=add+observations&compare=yes&by=words&view2=notes")
 		tab.wait("h2", "notes, words")
 		tab.wait(".hits .tag", "same place")
-		tab.run(chromedp.SetValue(chromedp.CSS("#tool"), "memory.add_observations"))
-		tab.click(".prefer button")
-		tab.wait(".note.good", "toolfinch eval --queries")
-		file := filepath.Join(h.home, "data", "queries.jsonl")
-		if text, err := os.ReadFile(file); err != nil || string(text) != `{"query":"add observations","relevant":["memory:add_observations"]}`+"\n" {
-			t.Errorf("noted: %s, %v", text, err)
-		}
-		if out, err := h.output(t, "eval", "--queries", file); err != nil || !strings.Contains(string(out), "queries") {
-			t.Errorf("eval: %s: %v", out, err)
-		}
 	})
 }
 
@@ -385,9 +350,9 @@ func (b *tab) typed(text string) {
 	}
 }
 
-// searches goes to the search by its key, and types.
+// searches types into the search.
 func (b *tab) searches(text string) {
 	b.t.Helper()
-	b.pressed("/", kb.Backspace) // the key comes with a character here, which a real keyboard's does not once its key is taken
+	b.run(chromedp.Focus(chromedp.CSS("input[type=search]")))
 	b.typed(text)
 }

@@ -1,7 +1,9 @@
 package index
 
 import (
+	"cmp"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -37,16 +39,25 @@ type Explanation struct {
 	Deprecated float64
 }
 
-// Boost is a part of a score beside words and vectors, with the reason for it.
-type Boost struct {
+// Part is a part of a score, with the reason for it. One without a name says more of the
+// part before.
+type Part struct {
 	Name   string
 	Value  float64
 	Reason string
 }
 
-// Boosts are those of the score, without what adds nothing.
-func (e *Explanation) Boosts() (all []Boost) {
-	for _, one := range []Boost{
+// Parts are those of the score, without what adds nothing; vectors are among them in a hybrid search.
+func (e *Explanation) Parts(hybrid bool) []Part {
+	all := []Part{{"words", e.Words, "by field: " + shares(e.Fields)}, {Reason: "by word:  " + shares(e.Terms)}}
+	if hybrid {
+		how := fmt.Sprintf("%d × (%.1f × cosine with the query %.3f + %.1f × that with its nearest clause %.3f)", weightVectors, 1-weightClause, e.Query, weightClause, e.Clause)
+		if e.Estimated {
+			how = "guessed: not embedded yet"
+		}
+		all = append(all, Part{"vectors", e.Vectors, how})
+	}
+	for _, one := range []Part{
 		{"name", e.Exact, "the query is its name"},
 		{"coverage", e.Coverage, "serves clauses that the hits above serve less"},
 		{"twins", e.Twins, "hits above are nearly the same tool"},
@@ -60,9 +71,16 @@ func (e *Explanation) Boosts() (all []Boost) {
 	return all
 }
 
-// Fusion says how Vectors is made of Query and Clause.
-func (e *Explanation) Fusion() string {
-	return fmt.Sprintf("%d × (%.1f × cosine with the query %.3f + %.1f × that with its nearest clause %.3f)", weightVectors, 1-weightClause, e.Query, weightClause, e.Clause)
+// shares says what makes up a score, the most first.
+func shares(parts map[string]float64) string {
+	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b))
+	})
+	out := make([]string, len(names))
+	for i, name := range names {
+		out[i] = fmt.Sprintf("%s %.2f", name, parts[name])
+	}
+	return cmp.Or(strings.Join(out, ", "), "-")
 }
 
 // explain fills in, for the hits, what the search has noted on its way.

@@ -61,7 +61,6 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	for _, v := range p.now.Load().views {
 		v.live.EndStreams()
 	}
-	p.desk.page().EndStreams()
 	err := server.Shutdown(ctx)
 	if err != nil {
 		err = p.cut(server)

@@ -132,12 +132,11 @@ func (h rest) searchMetrics() []telemetry.Family {
 	return []telemetry.Family{one("toolfinch_embedder_up", "Whether queries are embedded, so that search goes by meaning, too. 0 also where words alone are meant to decide.", false, up), failed}
 }
 
-// dropMetrics are about what was watched in vain.
+// dropMetrics are about what nobody took.
 func (h rest) dropMetrics() []telemetry.Family {
-	dropped := telemetry.Family{Name: "toolfinch_dropped_total", Help: "What nobody took in time since the start: lines of the log, spans that were not delivered, operations for who watches them live.", Counter: true, Labels: []string{"what"}}
+	dropped := telemetry.Family{Name: "toolfinch_dropped_total", Help: "What nobody took in time since the start: lines of the log, and spans that were not delivered.", Counter: true, Labels: []string{"what"}}
 	add(&dropped, h.logLost(), "log_lines")
 	add(&dropped, h.traces.Lost(), "spans")
-	add(&dropped, h.observer.feed.Dropped(), "operations")
 	return []telemetry.Family{dropped}
 }
 

@@ -56,8 +56,7 @@ func WithView(name string) Option { return func(o *options) { o.only = name } }
 // WithVaultKey sets the key of the vault (vault.TakeKey), in place of a keyring or a file.
 func WithVaultKey(key string) Option { return func(o *options) { o.vaultKey = key } }
 
-// WithConnector sets what writes toolfinch into the files of MCP clients when the owner
-// asks for it on the page. By default nothing does.
+// WithConnector sets what knows the files of MCP clients, for the page.
 func WithConnector(c page.Connector) Option { return func(o *options) { o.connector = c } }
 
 // WithTraces has requests, and what they cause, make spans. The proxy does not close t. By

@@ -76,10 +76,10 @@ func beyond(listen string) bool {
 // glance is the view as the page shows it.
 func (v *View) glance(root bool) page.Shown {
 	s := page.Shown{
-		Name: v.name, Path: "/mcp/" + v.name, Description: v.settings.Description, Root: root, Exposure: v.shown.Mode, ProxyTool: v.settings.ProxyTool,
+		Name: v.name, Path: "/mcp/" + v.name, Description: v.settings.Description, Root: root, Exposure: v.shown.Mode,
 		Tools: v.catalog.Len(), Tokens: v.catalog.ListingCost(), Prompts: len(v.catalog.Items(tool.KindPrompt)),
 		Resources: len(v.catalog.Items(tool.KindResource)) + len(v.catalog.Items(tool.KindTemplate)),
-		Servers:   v.upstreams, ReadOnly: v.settings.Allow == view.AllowReadOnly,
+		ReadOnly:  v.settings.Allow == view.AllowReadOnly,
 	}
 	if root {
 		s.Path = "/mcp"
@@ -88,24 +88,6 @@ func (v *View) glance(root bool) page.Shown {
 		s.Gated = &page.Budget{Tools: g.MaxTools, Tokens: g.MaxTokens}
 	}
 	return s
-}
-
-const maxAbout = 160 // bytes of a description at a glance
-
-// ShownTools are the tools of a view that who asks may use.
-func (h paged) ShownTools(ctx context.Context, name string) (tools []page.ShownTool, settings string, err error) {
-	v, err := h.view(ctx, name)
-	if err != nil {
-		return nil, "", err
-	}
-	for _, t := range v.Tools() {
-		about, _, _ := strings.Cut(strings.TrimSpace(t.Def.Description), "\n")
-		tools = append(tools, page.ShownTool{Name: t.Name, ID: t.Def.ID.String(), About: rawjson.Clip(about, maxAbout), Level: inbound.LevelOf(t.Def)})
-	}
-	if h.owner(ctx) {
-		settings = h.now.Load().config.ResolvedView(name)
-	}
-	return tools, settings, nil
 }
 
 // Ask asks the policies about something of a view.

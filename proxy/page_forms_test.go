@@ -45,7 +45,7 @@ func TestWhatIsTypedComesBackAsItIs(t *testing.T) {
 	config := configOf(t, []*script{s})
 	p, at := withPage(t, config)
 	me := owner(t, p, at)
-	const tool = "/ui/call?name=shop_hat"
+	const tool = "/ui/catalogue?name=shop_hat"
 	form, _ := filled(me.do(tool, nil).body)
 	for name := range form {
 		switch {
@@ -66,17 +66,12 @@ func TestWhatIsTypedComesBackAsItIs(t *testing.T) {
 		return got
 	}
 	again("add:/many")
-	const roots = "file:///a\r\nfile:///b"
 	form.Set("a/many/0", typed)
-	form.Set("roots", roots)
 	if shown := again("call").body; !strings.Contains(shown, "it is required") || !strings.Contains(shown, `U+200C</span>خواهم`) {
 		t.Errorf("the form with a fault is:\n%s", shown)
 	}
 	again("json")
 	again("form")
-	if got := form.Get("roots"); got != roots {
-		t.Errorf("the roots became %q", got)
-	}
 	form.Set("a/size", "1")
 	got := again("call")
 	await.True(t, func() bool { return len(s.got("tools/call")) == 1 })
@@ -146,7 +141,7 @@ func TestAToolOfAnyNameIsDecided(t *testing.T) {
 func TestAFormOfThePageIsBounded(t *testing.T) {
 	p, at := withPage(t, configOf(t, []*script{shop(t, "shop", "hat")}))
 	me := owner(t, p, at)
-	for _, path := range []string{"/ui/call?name=shop_hat", "/ui/login"} {
+	for _, path := range []string{"/ui/catalogue?name=shop_hat", "/ui/login"} {
 		form := url.Values{"do": {"json"}, "mode": {"json"}, "json": {`{"colour":"` + strings.Repeat("x", 4<<20) + `"}`}}
 		got := me.do(path, form)
 		if got.status != http.StatusRequestEntityTooLarge && got.status != http.StatusForbidden {

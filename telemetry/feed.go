@@ -16,23 +16,19 @@ const (
 	kept        = 1000 // finished operations
 	maxInFlight = 1000 // of those that run, so many are shown
 	minutes     = 60   // that are counted
-	subscribers = 64   // at once
-	roomOf      = 256  // operations that wait for a subscriber
 )
 
 // Feed is what the proxy does now and did last: the operations in flight, the last 1,000
 // finished ones, and counts of the last hour. Its methods are safe for concurrent use, and
 // none of them waits.
 type Feed struct {
-	mu          sync.Mutex // guards all below; held for look-ups and copies of pointers only
-	last        [kept]*Operation
-	next        int // where the next one goes in last
-	inFlight    map[*Running]struct{}
-	begun       int64 // operations, since the start
-	running     int   // operations in flight, those that are not in inFlight among them
-	counts      [minutes]Minute
-	subscribers map[*Subscription]struct{}
-	dropped     int64 // operations that subscribers lost, since the start
+	mu       sync.Mutex // guards all below; held for look-ups and copies of pointers only
+	last     [kept]*Operation
+	next     int // where the next one goes in last
+	inFlight map[*Running]struct{}
+	begun    int64 // operations, since the start
+	running  int   // operations in flight, those that are not in inFlight among them
+	counts   [minutes]Minute
 }
 
 // Minute counts the operations that finished within one minute; those within others
@@ -53,7 +49,7 @@ func (m Minute) Failed() (n int) {
 
 // NewFeed returns an empty feed.
 func NewFeed() *Feed {
-	return &Feed{inFlight: map[*Running]struct{}{}, subscribers: map[*Subscription]struct{}{}}
+	return &Feed{inFlight: map[*Running]struct{}{}}
 }
 
 // Begin begins an operation; its Time is now unless it is set. Stages that are started with
@@ -87,14 +83,6 @@ func (f *Feed) finished(r *Running) {
 	f.next = (f.next + 1) % kept
 	if o.Depth == 0 {
 		f.count(o.Time.Add(o.Duration), o.Outcome)
-	}
-	for s := range f.subscribers {
-		select {
-		case s.operations <- o:
-		default:
-			s.dropped++
-			f.dropped++
-		}
 	}
 }
 
@@ -171,50 +159,4 @@ func (f *Feed) Hour(now time.Time) []Minute {
 		}
 	}
 	return all
-}
-
-// Subscription hears of finished operations until it is closed.
-type Subscription struct {
-	feed       *Feed
-	operations chan *Operation
-	dropped    int // guarded by the feed's lock
-}
-
-// Subscribe returns a subscription to the operations that finish from now on; ok is false
-// where there are too many (64). Whoever reads slowly loses operations and delays nobody.
-func (f *Feed) Subscribe() (s *Subscription, ok bool) {
-	s = &Subscription{feed: f, operations: make(chan *Operation, roomOf)}
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	if len(f.subscribers) >= subscribers {
-		return nil, false
-	}
-	f.subscribers[s] = struct{}{}
-	return s, true
-}
-
-// Operations are those that finish, in that order. The channel is never closed.
-func (s *Subscription) Operations() <-chan *Operation { return s.operations }
-
-// Dropped returns how many operations were lost since it was asked last.
-func (s *Subscription) Dropped() int {
-	s.feed.mu.Lock()
-	defer s.feed.mu.Unlock()
-	n := s.dropped
-	s.dropped = 0
-	return n
-}
-
-// Dropped returns how many operations all subscribers have lost since the start.
-func (f *Feed) Dropped() int64 {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.dropped
-}
-
-// Close ends the subscription. It may be called twice.
-func (s *Subscription) Close() {
-	s.feed.mu.Lock()
-	defer s.feed.mu.Unlock()
-	delete(s.feed.subscribers, s)
 }

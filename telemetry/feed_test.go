@@ -162,43 +162,6 @@ func TestInFlightIsWhatRuns(t *testing.T) {
 	}
 }
 
-func TestASlowSubscriberDelaysNobody(t *testing.T) {
-	f := telemetry.NewFeed()
-	s, ok := f.Subscribe()
-	if !ok {
-		t.Fatal("no subscription")
-	}
-	for i := range 300 {
-		call(f, fmt.Sprint(i), trust.Success)
-	}
-	if first := <-s.Operations(); first.Name != "0" {
-		t.Errorf("the first is %s", first.Name)
-	}
-	if n := s.Dropped(); n != 44 {
-		t.Errorf("%d dropped", n)
-	}
-	if n := s.Dropped(); n != 0 {
-		t.Errorf("%d dropped since", n)
-	}
-	if n := f.Dropped(); n != 44 {
-		t.Errorf("%d dropped in all", n)
-	}
-	s.Close()
-	s.Close()
-	call(f, "later", trust.Success)
-	if n := s.Dropped(); n != 0 {
-		t.Error("a closed subscription hears of operations")
-	}
-	for range 64 {
-		if _, ok := f.Subscribe(); !ok {
-			t.Fatal("not as many subscriptions as there may be")
-		}
-	}
-	if _, ok := f.Subscribe(); ok {
-		t.Error("subscriptions have no bound")
-	}
-}
-
 // BenchmarkOperation is what watching adds to a call with an upstream's answer.
 func BenchmarkOperation(b *testing.B) {
 	f := telemetry.NewFeed()

@@ -1,14 +1,11 @@
 package main
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"regexp"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -144,30 +141,13 @@ func printExplained(w io.Writer, found retrieve.Found) error {
 			mark = "  [deprecated]"
 		}
 		fmt.Fprintf(w, "\n%d. %s  %.3f%s\n", i+1, hit.Def.ID, hit.Score, mark)
-		fmt.Fprintf(w, "   words    %+8.3f  by field: %s\n", why.Words, shares(why.Fields))
-		fmt.Fprintf(w, "   %-8s %8s  by word:  %s\n", "", "", shares(why.Terms))
-		switch {
-		case !found.Hybrid:
-		case why.Estimated:
-			fmt.Fprintf(w, "   vectors  %+8.3f  guessed: not embedded yet\n", why.Vectors)
-		default:
-			fmt.Fprintf(w, "   vectors  %+8.3f  %s\n", why.Vectors, why.Fusion())
-		}
-		for _, boost := range why.Boosts() {
-			fmt.Fprintf(w, "   %-8s %+8.3f  %s\n", boost.Name, boost.Value, boost.Reason)
+		for _, part := range why.Parts(found.Hybrid) {
+			value := ""
+			if part.Name != "" {
+				value = fmt.Sprintf("%+.3f", part.Value)
+			}
+			fmt.Fprintf(w, "   %-8s %8s  %s\n", part.Name, value, part.Reason)
 		}
 	}
 	return nil
-}
-
-// shares prints what makes up a score, the most first.
-func shares(parts map[string]float64) string {
-	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b))
-	})
-	out := make([]string, len(names))
-	for i, name := range names {
-		out[i] = fmt.Sprintf("%s %.2f", name, parts[name])
-	}
-	return cmp.Or(strings.Join(out, ", "), "-")
 }

@@ -3,9 +3,6 @@ package main
 import (
 	"bytes"
 	"cmp"
-	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"net"
@@ -18,7 +15,7 @@ import (
 	"toolfinch/web/page"
 )
 
-// connector is connect for the page of a toolfinch that serves HTTP.
+// connector says what connect would write, for the page of a toolfinch that serves HTTP.
 type connector struct {
 	*settings
 	url   string // where clients call it
@@ -35,7 +32,7 @@ func newConnector(config *configs.Config, at net.Addr) connector {
 }
 
 func (c connector) flags(how page.Connection) connectFlags {
-	f := connectFlags{view: how.View, only: how.Only, undo: how.Undo}
+	f := connectFlags{view: how.View}
 	if how.HTTP {
 		f.http = c.url
 	}
@@ -49,7 +46,7 @@ func (c connector) Clients() (all []page.Client) {
 		return nil // there is no home directory
 	}
 	for _, r := range rows {
-		all = append(all, page.Client{ID: r.Client, Name: r.Name, File: r.File, Found: r.Found, Connected: r.Connected, Problem: r.Problem, CanEdit: clients.Find(r.Client).CanEdit()})
+		all = append(all, page.Client{ID: r.Client, Name: r.Name, File: r.File, Found: r.Found, Connected: r.Connected, Problem: r.Problem})
 	}
 	rank := func(one page.Client) int {
 		switch {
@@ -78,16 +75,15 @@ func (c connector) file(how page.Connection) (clients.File, error) {
 	return one.File(system(), false)
 }
 
-// Entry is a client's file that has toolfinch alone.
-func (c connector) Entry(how page.Connection) (text string, notes []string, err error) {
+// Entry is a client's file that has toolfinch alone, and the command that writes it.
+func (c connector) Entry(how page.Connection) (e page.Entry, err error) {
 	file, err := c.file(how)
 	if err != nil {
-		return "", nil, err
+		return e, err
 	}
-	f := c.flags(how)
-	entry, err := c.entry(f)
+	entry, err := c.entry(c.flags(how))
 	if err != nil {
-		return "", nil, err
+		return e, err
 	}
 	config := ""
 	if entry.Command != "" {
@@ -96,9 +92,27 @@ func (c connector) Entry(how page.Connection) (text string, notes []string, err 
 	var said bytes.Buffer
 	alone := &change{Edit: clients.Edit{File: file}}
 	if err := alone.connect(&said, entry, config, false); err != nil {
-		return "", nil, forPage(err)
+		return e, forPage(err)
 	}
-	return string(alone.After), c.notes(&said, how), nil
+	e.Text, e.Notes = string(alone.After), c.notes(&said, how)
+	if file.Client.CanEdit() {
+		e.Command = c.command(how)
+	}
+	return e, nil
+}
+
+// command is the command line that writes an entry.
+func (c connector) command(how page.Connection) string {
+	line := "toolfinch connect " + how.Client
+	if how.HTTP {
+		line += " --http " + c.url
+	} else {
+		line += fmt.Sprintf(" --config %q", c.config)
+	}
+	if how.View != "" {
+		line += " --view " + how.View
+	}
+	return line
 }
 
 // notes are what connect says beside.
@@ -110,64 +124,6 @@ func (c connector) notes(said *bytes.Buffer, how page.Connection) (notes []strin
 		notes = append(notes, "This toolfinch wants credentials: the client logs in by itself, or needs the header Authorization with an API key beside the URL.")
 	}
 	return notes
-}
-
-// plan is a change with what to show of it.
-func (c connector) plan(how page.Connection) (*change, page.Edit, error) {
-	file, err := c.file(how)
-	if err == nil && !file.Client.CanEdit() {
-		err = fmt.Errorf("%s %w", file.Client.Name, clients.ErrNoEdit)
-	}
-	if err != nil {
-		return nil, page.Edit{}, err
-	}
-	var said, shown bytes.Buffer
-	made, err := c.planConnect(&said, file, c.flags(how))
-	if err != nil {
-		return nil, page.Edit{}, forPage(err)
-	}
-	sum := sha256.New()
-	for _, part := range [][]byte{[]byte(made.File.Path), made.Before, made.After} {
-		fmt.Fprintf(sum, "%d %t ", len(part), part == nil)
-		sum.Write(part)
-	}
-	e := page.Edit{Nothing: made.nothing(), Digest: hex.EncodeToString(sum.Sum(nil))}
-	if how.Undo {
-		said.Reset()
-	}
-	for line := range strings.Lines(said.String()) {
-		e.Notes = append(e.Notes, strings.TrimSpace(line))
-	}
-	made.print(&shown)
-	for line := range strings.Lines(shown.String()) {
-		line = strings.TrimSuffix(line, "\n")
-		sign, text := "", line
-		for _, one := range []string{"+", "-"} {
-			if rest, ok := strings.CutPrefix(line, one+" "); ok {
-				sign, text = one, rest
-			}
-		}
-		e.Lines = append(e.Lines, page.EditLine{Sign: sign, Text: text})
-	}
-	return made, e, nil
-}
-
-// Plan says what would be changed.
-func (c connector) Plan(how page.Connection) (page.Edit, error) {
-	_, e, err := c.plan(how)
-	return e, err
-}
-
-// Connect makes the change that a plan with the digest has shown.
-func (c connector) Connect(_ context.Context, how page.Connection, digest string) (string, error) {
-	made, e, err := c.plan(how)
-	switch {
-	case err != nil:
-		return "", err
-	case e.Digest != digest:
-		return "", errors.New("something has changed since this was shown: look at it once more")
-	}
-	return made.done(c.flags(how))
 }
 
 // forPage is an error without what a command line says of flags.

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"net/http"
-	"slices"
 	"strings"
 
 	"toolfinch/limit"
@@ -16,25 +15,17 @@ import (
 // Shown is a view of the configuration.
 type Shown struct {
 	Name, Path, Description string
-	Root                    bool     // it is what clients get who name none
-	Exposure                string   // how its tools reach clients
-	Tools                   int      // those that who asks may use, as the rest
-	Tokens                  int      // that listing them all would cost
-	Prompts, Resources      int      // templates among them
-	Servers                 []string // whose tools it has
-	Gated                   *Budget  // nil: what is found may be called
-	ProxyTool               string   // "" for none
-	ReadOnly                bool     // allow: read_only
+	Root                    bool    // it is what clients get who name none
+	Exposure                string  // how its tools reach clients
+	Tools                   int     // those that who asks may use, as the rest
+	Tokens                  int     // that listing them all would cost
+	Prompts, Resources      int     // templates among them
+	Gated                   *Budget // nil: what is found may be called
+	ReadOnly                bool    // allow: read_only
 }
 
 // Budget is what may be provisioned in a gated view at once; 0 is no bound.
 type Budget struct{ Tools, Tokens int }
-
-// ShownTool is a tool of a view, at a glance.
-type ShownTool struct {
-	Name, ID, About string
-	Level           inbound.Level // how much it changes
-}
 
 // Access is who may do what. But for the views, what stands here is for the owner alone.
 type Access struct {
@@ -64,9 +55,6 @@ type Rate struct {
 // House of who may do what.
 type guarding interface {
 	Access(ctx context.Context) (Access, error)
-	// ShownTools are the tools of a view, and how it is configured, as YAML without secrets:
-	// that is for the owner, and "" where it is not in the configuration.
-	ShownTools(ctx context.Context, view string) (tools []ShownTool, settings string, err error)
 	// Ask asks the policies. The error is a *trust.FieldError, or of the view.
 	Ask(ctx context.Context, q policy.Question) (policy.Verdict, error)
 	// MakeKey makes an API key and returns its text, which nobody gets again. Revoke revokes
@@ -75,17 +63,13 @@ type guarding interface {
 	Revoke(ctx context.Context, name string) error
 }
 
-var accessScreen = &screen{Path: "access", title: "Access", Menu: "Access", Key: "a", file: "access.html", show: showAccess, do: doAccess}
+var accessScreen = &screen{Path: "access", title: "Access", Menu: "Access", file: "access.html", show: showAccess, do: doAccess}
 
 // access is what the template shows.
 type access struct {
 	Access
 	Owner      bool
 	Me         *trust.Principal // who asks, where it is not the owner
-	One        *Shown
-	ShownTools []ShownTool
-	More       int // tools that are not shown
-	Settings   string
 	Question   policy.Question
 	Asked      bool
 	Verdict    policy.Verdict
@@ -97,16 +81,6 @@ type access struct {
 	Transports []string
 	Kinds      []string
 }
-
-func (a access) Title() string {
-	if a.One == nil {
-		return ""
-	}
-	return a.One.Name
-}
-
-// maxShownTools is how many tools of a view are shown at a glance; the catalogue has all.
-const maxShownTools = 60
 
 var transports = []string{trust.TransportHTTP, trust.TransportSSE, trust.TransportStdio, trust.TransportREST, trust.TransportUI}
 
@@ -124,28 +98,10 @@ func showAccess(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	values := q.URL.Query()
-	if name := values.Get("view"); name != "" {
-		return a.oneView(q, name)
-	}
-	if values.Has("about") && a.Owner {
+	if q.URL.Query().Has("about") && a.Owner {
 		a.ask(q)
 	}
 	return a, nil
-}
-
-func (a access) oneView(q *request, name string) (any, error) {
-	at := slices.IndexFunc(a.Views, func(v Shown) bool { return v.Name == name })
-	if at < 0 {
-		return nil, refusef(http.StatusNotFound, "there is no such view")
-	}
-	a.One = &a.Views[at]
-	var err error
-	a.ShownTools, a.Settings, err = q.server.House.ShownTools(q.Context(), name)
-	if n := len(a.ShownTools); n > maxShownTools {
-		a.ShownTools, a.More = a.ShownTools[:maxShownTools], n-maxShownTools
-	}
-	return a, err
 }
 
 // ask answers the question of the query.

@@ -21,10 +21,8 @@ func TestTheTemplateOfAccess(t *testing.T) {
 			Keys: []trust.Key{{Name: "k", Expires: time.Now(), Scopes: []string{"s"}}}, KeyViews: []string{"v"}, Rates: []Rate{{"10 a minute", 3}},
 		},
 	}
-	one := full
-	one.One, one.ShownTools, one.More, one.Settings = &one.Views[0], []ShownTool{{Name: "t", ID: "a.t", Level: inbound.Read}}, 3, "a: b"
 	for name, data := range map[string]access{
-		"full": full, "a view": one, "open": {Owner: true, Access: Access{Open: true, Mode: inbound.None}}, "nothing": {Owner: true},
+		"full": full, "open": {Owner: true, Access: Access{Open: true, Mode: inbound.None}}, "nothing": {Owner: true},
 		"a key": {Me: &trust.Principal{ID: "key|k", Scopes: []string{"s"}, Groups: []string{"g"}, View: "v"}},
 	} {
 		if err := parsed()["access.html"].ExecuteTemplate(io.Discard, "main", frame{Screen: accessScreen, Data: data}); err != nil {

@@ -3,7 +3,6 @@ package page
 import (
 	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"net/http"
 	"net/url"
@@ -47,18 +46,11 @@ type stocking interface {
 	Stocks(ctx context.Context) []Stock
 	// Pin says how a definition was approved; ok is false where nothing is.
 	Pin(ctx context.Context, id tool.ID) (pin Pin, ok bool)
-	// Barred are those who may not use a tool of a view, of all who are known: the bearers
-	// of keys, and nobody in particular. For the owner; nil where there are no policies.
-	Barred(ctx context.Context, view string, t *tool.Tool) []string
-	// Prefer adds to a file of queries for toolfinch eval that a query should have found a
-	// tool first. Only the owner may. It returns where the file is, and whether it has
-	// said so before.
-	Prefer(ctx context.Context, query string, id tool.ID) (file string, known bool, err error)
 	// Operation is the call that was made with an ID of a request; nil for none.
 	Operation(request string) *telemetry.Operation
 }
 
-var catalogueScreen = &screen{Path: "catalogue", title: "Catalogue", Menu: "Catalogue", Key: "c", file: "catalogue.html", show: showCatalogue}
+var catalogueScreen = &screen{Path: "catalogue", title: "Catalogue", Menu: "Catalogue", file: "catalogue.html", script: "call.js", show: showCatalogue, do: doCall}
 
 // stockOf returns what who asks has of the view that the request names, and the names of all.
 func stockOf(q *request, name string) (Stock, []string, error) {
@@ -131,6 +123,15 @@ type kindCount struct {
 	Link  string
 }
 
+// Reload has browsers without script look at a call again, unless somebody is asked, who may
+// be writing.
+func (l listing) Reload() int {
+	if l.One == nil || l.One.Call == nil || l.One.Call.Run == nil || l.One.Call.Run.Ended() || len(l.One.Call.Run.Asks) > 0 {
+		return 0
+	}
+	return 2
+}
+
 func (l listing) Title() string {
 	if l.One == nil {
 		return ""
@@ -165,7 +166,7 @@ func hintsOf(a tool.Annotations) (hints []string) {
 // perPage is how many lines a part of the catalogue has.
 const perPage = 50
 
-// named are the parts of a query in an address, without the empty ones.
+// address is a path with the parts of a query in an address, without the empty ones.
 func address(path string, pairs ...string) string {
 	values := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -179,21 +180,24 @@ func address(path string, pairs ...string) string {
 	return path + "?" + values.Encode()
 }
 
-func showCatalogue(q *request) (any, error) {
+func showCatalogue(q *request) (any, error) { return catalogueOf(q) }
+
+// catalogueOf is what the request names: a part of the catalogue, or one definition.
+func catalogueOf(q *request) (l listing, err error) {
 	in := q.URL.Query()
 	stock, views, err := stockOf(q, in.Get("view"))
 	if err != nil {
-		return nil, err
+		return l, err
 	}
-	l := listing{Stock: stock, Views: views, Kind: in.Get("kind"), Query: strings.TrimSpace(rawjson.Clip(in.Get("q"), 400)), Server: in.Get("server"), Tag: in.Get("tag"), Is: in.Get("is"),
+	l = listing{Stock: stock, Views: views, Kind: in.Get("kind"), Query: strings.TrimSpace(rawjson.Clip(in.Get("q"), 400)), Server: in.Get("server"), Tag: in.Get("tag"), Is: in.Get("is"),
 		Hints: append(slices.Clone(hintNames), heldHint)}
 	kind, known := kindOf(l.Kind)
 	if !known {
-		return nil, refusef(http.StatusNotFound, "there is nothing of the kind %q", rawjson.Clip(l.Kind, 40))
+		return l, refusef(http.StatusNotFound, "there is nothing of the kind %q", rawjson.Clip(l.Kind, 40))
 	}
 	l.Kind = kindNamed(kind)
 	if name := in.Get("name"); name != "" {
-		l.One, err = define(q, stock, kind, name)
+		l.One, err = l.define(q, kind, name)
 		return l, err
 	}
 	for _, s := range stock.Catalog.Servers() {
@@ -288,7 +292,7 @@ func (l *listing) fill(tools []*tool.Tool, held []retrieve.Held, kind tool.Kind,
 	from, _ := strconv.Atoi(offset)
 	from = max(0, min(from, len(all)-1))
 	link := address("catalogue", "view", l.named(), "kind", l.Kind, "q", l.Query, "server", l.Server, "tag", l.Tag, "is", l.Is)
-	l.Pager = pager{Offset: from, Limit: perPage, Total: len(all), link: link + "&offset="}
+	l.Pager = pager{Offset: from, Limit: perPage, Total: len(all), link: link}
 	for _, t := range all[from:min(from+perPage, len(all))] {
 		l.Items = append(l.Items, l.line(t, why[t]))
 	}
@@ -319,36 +323,16 @@ func (l *listing) line(t *tool.Tool, held string) item {
 // definition is what the page of one tool, prompt or resource shows.
 type definition struct {
 	item
-	Def           *tool.Def // whole
-	Clipped       bool      // clients are sent a shorter description
-	Input, Output *param
-	Listed        string // as clients are sent it
-	Own           string // as its server sent it; "" where that is the same
-	Facts         []string
-	Pin           *Pin
-	Changes       []change
-	Past          []past // the latest first
-	Barred        []string
-	Policies      bool // there are policies, and the owner asks
-	Call, Find    string
-	Ask           string // asks policies about somebody; "" for what is held
-	Size          int    // bytes
-}
-
-// change is a field of a definition that is not as it was.
-type change struct{ Field, Before, After string }
-
-// past is what once became of a definition, with what came in the place of what.
-type past struct {
-	store.Past
-	Changes []change
-}
-
-func changesOf(h pins.Held) (all []change) {
-	for _, c := range h.Changes() {
-		all = append(all, change{c.Field, shownChange(c.Before), shownChange(c.After)})
-	}
-	return all
+	Def     *tool.Def // whole
+	Clipped bool      // clients are sent a shorter description
+	Listed  string    // as clients are sent it
+	Own     string    // as its server sent it; "" where that is the same
+	Facts   []string
+	Pin     *Pin
+	Call    *calling // nil: it is held
+	Find    string   // searches for it
+	Ask     string   // asks policies about somebody; "" for what is held, and for others than the owner
+	Size    int      // bytes
 }
 
 // maxShown bounds the texts of one element.
@@ -373,12 +357,16 @@ func lookUp(s Stock, kind tool.Kind, name string) (t *tool.Tool, held string) {
 	return nil, ""
 }
 
-func define(q *request, stock Stock, kind tool.Kind, name string) (*definition, error) {
+func (l listing) define(q *request, kind tool.Kind, name string) (*definition, error) {
+	stock := l.Stock
 	t, held := lookUp(stock, kind, name)
 	if t == nil {
-		return nil, refusef(http.StatusNotFound, "there is no %s %q in the view %s", kindNamed(kind), rawjson.Clip(name, 128), stock.View)
+		near := ""
+		if names := stock.Catalog.Nearest(name, 3); kind == tool.KindTool && len(names) > 0 {
+			near = "; nearest: " + strings.Join(names, ", ")
+		}
+		return nil, refusef(http.StatusNotFound, "there is no %s %q in the view %s%s", l.Kind, rawjson.Clip(name, 128), stock.View, near)
 	}
-	l := listing{Stock: stock, Kind: kindNamed(kind)}
 	d := &definition{item: l.line(t, held), Def: t.Def.Full(), Clipped: t.Def.Whole != nil, Size: len(t.Def.Raw)}
 	d.Listed = rawjson.Clip(indented(t.Listed()), maxShown)
 	sent := t.Def.AsSent()
@@ -388,9 +376,7 @@ func define(q *request, stock Stock, kind tool.Kind, name string) (*definition, 
 	switch kind {
 	case tool.KindTool:
 		d.Hints = hintsOf(t.Def.Annotations)
-		d.Input, d.Output = readSchema(t.Def.InputSchema), outputOf(t.Def.OutputSchema)
 	case tool.KindPrompt:
-		d.Input = readSchema(promptSchema(t.Def))
 	default:
 		if typ := rawjson.Text(member(t.Def.Raw, "mimeType")); typ != "" {
 			d.Facts = append(d.Facts, typ)
@@ -400,8 +386,17 @@ func define(q *request, stock Stock, kind tool.Kind, name string) (*definition, 
 		}
 	}
 	if held == "" {
-		d.Call = address("call", "view", l.named(), "kind", d.Kind, "name", d.Name)
-		d.Ask = address("access", "of", l.named(), "kind", searchedAs(d.Kind), "about", d.Name, "transport", trust.TransportHTTP) + "#ask"
+		d.Call = newCalling(stock, t, d.Link)
+		if q.owner() {
+			d.Ask = address("access", "of", l.named(), "kind", searchedAs(d.Kind), "about", d.Name, "transport", trust.TransportHTTP) + "#ask"
+		}
+		if id := q.URL.Query().Get("run"); id != "" {
+			one := q.server.runs.find(q.session, id)
+			if one == nil || one.Of != t.Def.ID {
+				return nil, errNoRun
+			}
+			d.Call.show(one)
+		}
 		text := d.Def.Title
 		if d.Summary != "" {
 			text = d.Summary
@@ -410,26 +405,9 @@ func define(q *request, stock Stock, kind tool.Kind, name string) (*definition, 
 	}
 	if pin, ok := q.server.House.Pin(q.Context(), t.Def.ID); ok {
 		d.Pin = &pin
-		whole := q.owner() || bytes.Equal(sent, t.Def.Full().Raw)
-		if !whole {
-			pin.Past = nil
+		if !q.owner() && !bytes.Equal(sent, t.Def.Full().Raw) {
+			pin.Past = nil // it tells of what the view hides
 		}
-		if pin.Held != nil && !pin.Held.New() && whole {
-			d.Changes = changesOf(*pin.Held)
-		}
-		next := sent
-		for _, p := range pin.Past {
-			one := past{Past: p}
-			if p.Was != nil {
-				one.Changes = changesOf(pins.Held{ID: t.Def.ID, Approved: p.Was, Raw: next})
-				next = p.Was
-			}
-			d.Past = append(d.Past, one)
-		}
-	}
-	if q.owner() {
-		d.Barred = q.server.House.Barred(q.Context(), stock.View, t)
-		d.Policies = d.Barred != nil
 	}
 	return d, nil
 }
@@ -442,19 +420,4 @@ func searchedAs(kind string) string {
 		return "resource"
 	}
 	return kind
-}
-
-func shownChange(value json.RawMessage) string {
-	if text := rawjson.Text(value); text != "" {
-		return rawjson.Clip(text, 4000)
-	}
-	return rawjson.Clip(indented(value), 4000)
-}
-
-// outputOf is what an output schema describes, nil where there is none.
-func outputOf(schema json.RawMessage) *param {
-	if schema == nil {
-		return nil
-	}
-	return readSchema(schema)
 }

@@ -42,7 +42,7 @@ type deciding interface {
 // ErrNotShown is wrapped by the error for a definition that is not held as it was shown.
 var ErrNotShown = errors.New("it is not what you have seen: it changed again, or was decided elsewhere. Nothing was decided; look once more")
 
-var changesScreen = &screen{Path: "changes", title: "Changes", Menu: "Changes", Key: "h", file: "changes.html", show: showChanges, do: doChanges}
+var changesScreen = &screen{Path: "changes", title: "Changes", Menu: "Changes", file: "changes.html", show: showChanges, do: doChanges}
 
 // changes is what the template shows.
 type changes struct {
@@ -140,7 +140,7 @@ func showChanges(q *request) (any, error) {
 
 // partOf is the part of the list that begins at offset.
 func partOf(all []HeldServer, offset int) (c changes) {
-	c.Pager = pager{Limit: perPage, link: "changes?offset="}
+	c.Pager = pager{Limit: perPage, link: "changes"}
 	for _, server := range all {
 		c.Pager.Total += len(server.Reports)
 	}

@@ -43,21 +43,19 @@ type param struct {
 	Name  string // the member, or the number of an item
 	Depth int
 
-	Title, About string
-	Type         string // in words
-	Kind         fieldKind
-	Input        string // the type of the HTML input; "textarea" where a text may have lines
-	Required     bool
-	Nullable     bool
-	Default      string // JSON
-	Examples     string // JSON, one line
-	Bounds       string // in words
-	Options      []choice
-	Fields       []*param // of an object
-	Element      *param   // of a list, for those who read: what its items are
-	prefix       string   // of the IDs of inputs, where a page has several forms
-	whole        bool     // an integer
-	item         func(n int) *param
+	About    string
+	Type     string // in words
+	Kind     fieldKind
+	Input    string // the type of the HTML input; "textarea" where a text may have lines
+	Required bool
+	Nullable bool
+	Default  string // JSON
+	Bounds   string // in words
+	Options  []choice
+	Fields   []*param // of an object
+	prefix   string   // of the IDs of inputs, where a page has several forms
+	whole    bool     // an integer
+	item     func(n int) *param
 
 	form // what was filled in
 }
@@ -223,13 +221,9 @@ func (r *reader) read(schema json.RawMessage, f *param) *param {
 	if one := r.nullable(schema); one != nil {
 		schema, f.Nullable = one, true
 	}
-	text := func(name string) string { return rawjson.Text(member(schema, name)) }
-	f.Title, f.About = text("title"), text("description")
+	f.About = rawjson.Text(member(schema, "description"))
 	if value := member(schema, "default"); value != nil && string(value) != "null" {
 		f.Default = string(compact(value))
-	}
-	if value := member(schema, "examples"); value != nil {
-		f.Examples = rawjson.Clip(string(compact(value)), 200)
 	}
 	f.Bounds = boundsOf(schema)
 	typ, several := typeOf(schema)
@@ -311,8 +305,7 @@ func (r *reader) array(schema json.RawMessage, f *param) {
 		f.Type = "some of " + strconv.Itoa(len(element.Options))
 		return
 	}
-	f.Kind, f.Element = kindList, element
-	element.Name = "each"
+	f.Kind = kindList
 }
 
 func (r *reader) object(schema json.RawMessage, f *param) {
@@ -531,23 +524,6 @@ func boundsOf(schema json.RawMessage) string {
 	}
 	return strings.Join(words, ", ")
 }
-
-// rows are the fields below this one, in the order in which they are read.
-func (f *param) rows() (all []*param) {
-	for _, one := range f.Fields {
-		all = append(append(all, one), one.rows()...)
-	}
-	if f.Element != nil && (len(f.Element.Fields) > 0 || f.Element.Element != nil || f.Element.Options != nil || f.Element.About != "") {
-		all = append(append(all, f.Element), f.Element.rows()...)
-	}
-	return all
-}
-
-// Rows are the fields as a table shows them; nil for none.
-func (f *param) Rows() []*param { return f.rows() }
-
-// Indent is how deep a row of the table stands.
-func (f *param) Indent() int { return min(f.Depth, maxDepth) }
 
 // ID is that of the HTML input.
 func (f *param) ID() string { return f.prefix + "a" + f.Path }

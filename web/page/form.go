@@ -311,8 +311,7 @@ func (f *param) Shown() template.HTML {
 	}
 	return kept("\n" + f.Value)
 }
-func (c calling) Shown() template.HTML { return kept("\n" + keptJSON(c.JSON)) }
-func (v *asking) Shown() template.HTML { return kept("\n" + v.Value) }
+func (c *calling) Shown() template.HTML { return kept("\n" + keptJSON(c.JSON)) }
 
 // Item reports whether the field is an item of a list.
 func (f *param) Item() bool { return f.isItem() }

@@ -1,10 +1,7 @@
 package page
 
 import (
-	"bytes"
 	"context"
-	"errors"
-	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -23,50 +20,33 @@ type watching interface {
 	Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Operation, bool)
 }
 
-var (
-	liveScreen = &screen{Path: "live", title: "Live", Menu: "Live", Key: "l", file: "live.html", script: "live.js", show: showLive}
-	liveEvents = &screen{Path: "live/events", title: "Live", file: "live.html", raw: streamLive}
-)
+var liveScreen = &screen{Path: "live", title: "Live", Menu: "Live", file: "live.html", show: showLive}
 
-// Bounds of what is shown. static/live.js keeps twice as many rows.
-const (
-	maxDone    = 100
-	maxRunning = 50
-)
+// maxRunning is how many operations that run are shown.
+const maxRunning = 50
 
-// filter is which operations somebody wants to see. All of it is in the query of the screen
-// and of its stream.
+// filter is which operations somebody wants to see, as the query of the screen says.
 type filter struct {
-	Server, Tool, Client, Text string
-	Outcome                    string // one of trust's, or unsuccessful
+	Server, Text string
+	Outcome      string // one of trust's, or unsuccessful
 }
 
 // unsuccessful are all outcomes but trust.Success.
 const unsuccessful = "unsuccessful"
 
 func filterOf(values url.Values) filter {
-	return filter{Server: values.Get("server"), Tool: values.Get("tool"), Client: values.Get("client"), Text: values.Get("q"), Outcome: values.Get("outcome")}
+	return filter{Server: values.Get("server"), Text: values.Get("q"), Outcome: values.Get("outcome")}
 }
 
-// Query is the query that has the filter, "" for one that takes everything.
-func (f filter) Query() string {
-	values := url.Values{}
-	for name, value := range map[string]string{"server": f.Server, "tool": f.Tool, "client": f.Client, "q": f.Text, "outcome": f.Outcome} {
-		if value != "" {
-			values.Set(name, value)
-		}
-	}
-	if len(values) == 0 {
-		return ""
-	}
-	return "?" + values.Encode()
+// Link is the address of the screen with the filter.
+func (f filter) Link() string {
+	return address("live", "server", f.Server, "q", f.Text, "outcome", f.Outcome)
 }
+
+// Active reports whether it leaves something out.
+func (f filter) Active() bool { return f != filter{} }
 
 func (f filter) takes(o *telemetry.Operation) bool {
-	has := func(want string, texts ...string) bool {
-		want = strings.ToLower(strings.TrimSpace(want))
-		return want == "" || slices.ContainsFunc(texts, func(text string) bool { return strings.Contains(strings.ToLower(text), want) })
-	}
 	switch {
 	case f.Server != "" && f.Server != o.Server:
 		return false
@@ -75,7 +55,10 @@ func (f filter) takes(o *telemetry.Operation) bool {
 	case f.Outcome != "" && f.Outcome != unsuccessful && f.Outcome != o.Outcome:
 		return false
 	}
-	return has(f.Tool, o.Tool, o.Name) && has(f.Client, o.Client) && has(f.Text, o.Kind, o.Tool, o.Name, o.Client, o.Principal, o.View, o.Session, o.Reason, o.Said)
+	want := strings.ToLower(strings.TrimSpace(f.Text))
+	return slices.ContainsFunc([]string{o.Kind, o.Tool, o.Name, o.Client, o.Principal, o.View, o.Session, o.Reason, o.Said}, func(text string) bool {
+		return strings.Contains(strings.ToLower(text), want)
+	})
 }
 
 // operation is one as the templates show it.
@@ -209,11 +192,8 @@ func showLive(q *request) (any, error) {
 	l.Servers = q.server.House.Servers(q.Context())
 	offset, _ := strconv.Atoi(values.Get("offset"))
 	all := q.done(l.Filter)
-	l.Pager = pager{Offset: min(max(offset, 0), len(all)), Limit: maxDone, Total: len(all), link: "live" + l.Filter.Query()}
-	if l.Pager.link += "?offset="; l.Filter.Query() != "" {
-		l.Pager.link = "live" + l.Filter.Query() + "&offset="
-	}
-	l.Done = all[l.Pager.Offset:min(l.Pager.Offset+maxDone, len(all))]
+	l.Pager = pager{Offset: min(max(offset, 0), len(all)), Limit: perPage, Total: len(all), link: l.Filter.Link()}
+	l.Done = all[l.Pager.Offset:l.Pager.Last()]
 	l.Running, l.More = q.running(l.Filter)
 	return l, nil
 }
@@ -271,162 +251,4 @@ func (q *request) operation(n int64) *operation {
 		}
 	}
 	return nil
-}
-
-// Bounds of streams.
-const (
-	maxStreams  = 4 // of a session: browsers have six connections for all tabs
-	maxBatch    = 50
-	beat        = 15 * time.Second // something is written at least so often
-	writeWithin = 10 * time.Second // a browser that reads nothing for so long is gone
-	lookEvery   = time.Second      // at what runs
-)
-
-// streamLive tells of operations as they finish and of those that run, as rows. It begins
-// with the last ones, so that nothing is lost between the page and the stream, or two streams.
-func streamLive(q *request) {
-	s := q.server
-	if q.session.streams.Add(1) > maxStreams {
-		q.session.streams.Add(-1)
-		http.Error(q.w, "too many tabs of this session follow", http.StatusTooManyRequests)
-		return
-	}
-	defer q.session.streams.Add(-1)
-	calls, ok := s.House.Feed().Subscribe()
-	if !ok {
-		http.Error(q.w, "too many browsers follow", http.StatusServiceUnavailable)
-		return
-	}
-	defer calls.Close()
-	trust.Lasts(q.Context())
-	q.w.Header().Set("Content-Type", "text/event-stream")
-	q.w.Header().Set("X-Accel-Buffering", "no")
-	if q.Method == http.MethodHead { // it asks whether there would be one
-		return
-	}
-	out := &events{w: q.w, control: http.NewResponseController(q.w)}
-	defer func() { _ = out.control.SetWriteDeadline(time.Time{}) }()
-	err := out.follow(q, calls)
-	if err != nil && q.Context().Err() == nil && !errors.Is(err, errClosing) {
-		s.Log.Debug("page: a stream has ended", "error", err)
-	}
-}
-
-// events is an event stream.
-type events struct {
-	w       http.ResponseWriter
-	control *http.ResponseController
-	last    time.Time // something was written
-}
-
-var errClosing = errors.New("toolfinch ends")
-
-func (e *events) follow(q *request, calls *telemetry.Subscription) error {
-	f, ctx := filterOf(q.URL.Query()), q.Context()
-	last := q.done(f)
-	last = last[:min(maxDone, len(last))]
-	slices.Reverse(last)
-	if err := e.write("", nil); err != nil { // that it is open
-		return err
-	}
-	if err := e.rows(q, "calls", last); err != nil {
-		return err
-	}
-	look := time.NewTicker(lookEvery)
-	defer look.Stop()
-	shown := ""
-	for {
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-q.server.closing:
-			return errClosing
-		case o := <-calls.Operations():
-			if err := e.rows(q, "calls", q.batch(f, o, calls)); err != nil {
-				return err
-			}
-		case <-look.C:
-			q.server.sessions.use(q.session)
-			if n := calls.Dropped(); n > 0 {
-				if err := e.write("dropped", []byte(strconv.Itoa(n))); err != nil {
-					return err
-				}
-			}
-			running, more := q.running(f)
-			html, err := q.rows(running, more)
-			switch {
-			case err != nil:
-				return err
-			case string(html) != shown:
-				shown = string(html)
-				err = e.write("running", html)
-			case time.Since(e.last) >= beat:
-				err = e.write("", nil)
-			}
-			if err != nil {
-				return err
-			}
-		}
-	}
-}
-
-// batch are an operation that has finished and those after it that wait already, the first
-// first.
-func (q *request) batch(f filter, first *telemetry.Operation, calls *telemetry.Subscription) (all []operation) {
-	o := first
-	for {
-		if one, ok := q.sees(o, f); ok {
-			all = append(all, operation{Operation: one})
-		}
-		if len(all) == maxBatch {
-			return all
-		}
-		select {
-		case o = <-calls.Operations():
-		default:
-			return all
-		}
-	}
-}
-
-// rows renders operations as rows of the table.
-func (q *request) rows(all []operation, more int) ([]byte, error) {
-	var b bytes.Buffer
-	err := parsed()[liveScreen.file].ExecuteTemplate(&b, "live-rows", map[string]any{"All": all, "More": more, "Owner": q.owner()})
-	return revealed(b.Bytes()), err
-}
-
-func (e *events) rows(q *request, event string, all []operation) error {
-	if len(all) == 0 {
-		return nil
-	}
-	html, err := q.rows(all, 0)
-	if err != nil {
-		return err
-	}
-	return e.write(event, html)
-}
-
-// write sends an event; one without a name is a comment. A line break would end a line of
-// it: there are none in rows but those of names, which mean nothing.
-func (e *events) write(event string, data []byte) error {
-	var b bytes.Buffer
-	if event == "" {
-		b.WriteString(":\n\n")
-	} else {
-		b.WriteString("event: " + event + "\ndata: ")
-		b.Write(bytes.Map(func(r rune) rune {
-			if r == '\n' || r == '\r' {
-				return ' '
-			}
-			return r
-		}, data))
-		b.WriteString("\n\n")
-	}
-	e.last = time.Now()
-	_ = e.control.SetWriteDeadline(e.last.Add(writeWithin))
-	if _, err := e.w.Write(b.Bytes()); err != nil {
-		return err
-	}
-	return e.control.Flush()
 }

@@ -3,7 +3,6 @@ package page
 import (
 	"net/http"
 	"strings"
-	"time"
 
 	"toolfinch/trust"
 	"toolfinch/trust/inbound"
@@ -107,35 +106,4 @@ func (s *Server) logout(q *request) {
 	}
 	http.SetCookie(q.w, &http.Cookie{Name: s.sessions.cookie, MaxAge: -1, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: sourceOf(q).Secure})
 	redirect(q.w, "login")
-}
-
-// themes are how the page may look: as the system does, light, or dark.
-var themes = []string{"auto", "light", "dark"}
-
-const (
-	themeCookie = "toolfinch-theme"
-	aYear       = 365 * 24 * time.Hour
-)
-
-// theme keeps how the page is to look, in a cookie: without script, and nothing flickers.
-func (s *Server) theme(q *request) {
-	wanted := q.PostFormValue("theme")
-	for _, theme := range themes {
-		if q.Method == http.MethodPost && theme == wanted {
-			http.SetCookie(q.w, &http.Cookie{Name: themeCookie, Value: theme, MaxAge: int(aYear / time.Second), HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: sourceOf(q).Secure})
-		}
-	}
-	to := q.PostFormValue("to")
-	name, _, _ := strings.Cut(to, "?")
-	if s.screens[name] == nil {
-		to = ""
-	}
-	redirect(q.w, to)
-}
-
-func themeOf(r *http.Request) string {
-	if c, err := r.Cookie(themeCookie); err == nil && (c.Value == "light" || c.Value == "dark") {
-		return c.Value
-	}
-	return themes[0]
 }

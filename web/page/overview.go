@@ -43,7 +43,7 @@ type summing interface {
 	Hour(ctx context.Context) []Minute
 }
 
-var overviewScreen = &screen{Path: "", title: "Overview", Menu: "Overview", Key: "o", file: "overview.html", show: showOverview}
+var overviewScreen = &screen{Path: "", title: "Overview", Menu: "Overview", file: "overview.html", show: showOverview}
 
 // overview is what the template shows.
 type overview struct {

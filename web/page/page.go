@@ -14,7 +14,6 @@ import (
 	"net/http"
 	"runtime/debug"
 	"strings"
-	"sync"
 	"time"
 
 	"toolfinch/printable"
@@ -73,14 +72,12 @@ type Server struct {
 	reports  perMinute // violations of the policy
 	refused  perMinute // links
 	cross    *http.CrossOriginProtection
-	closing  chan struct{} // closed by EndStreams
-	ending   sync.Once
 	runs     *runs
 }
 
 // New returns a server whose sessions and links last as long as it does.
 func New(o Options) *Server {
-	s := &Server{Options: o, screens: map[string]*screen{}, sessions: newSessions(time.Now), files: embedded(), cross: http.NewCrossOriginProtection(), closing: make(chan struct{}), runs: newRuns()}
+	s := &Server{Options: o, screens: map[string]*screen{}, sessions: newSessions(time.Now), files: embedded(), cross: http.NewCrossOriginProtection(), runs: newRuns()}
 	for _, host := range o.Hosts {
 		for _, scheme := range []string{"http://", "https://"} {
 			// A reverse proxy may have named itself in Host. What is no origin is nobody's.
@@ -92,9 +89,6 @@ func New(o Options) *Server {
 	}
 	return s
 }
-
-// EndStreams ends the event streams that are open, as at shutdown; others end at once.
-func (s *Server) EndStreams() { s.ending.Do(func() { close(s.closing) }) }
 
 // Close ends the calls that people made, and waits for them. Nothing is called after it.
 func (s *Server) Close() { s.runs.close() }
@@ -174,8 +168,6 @@ func (s *Server) doors(path string) func(*request) {
 		return s.login
 	case "logout":
 		return s.logout
-	case "theme":
-		return s.theme
 	}
 	return nil
 }
@@ -185,7 +177,6 @@ type screen struct {
 	Path   string // under Path; "" for the first
 	title  string
 	Menu   string // its name in the menu; "" for none
-	Key    string // the letter that leads there, after g
 	file   string // the template, which defines main
 	script string // an ES module in static, beside those that all have; "" for none
 	// show returns what the template shows.
@@ -193,7 +184,7 @@ type screen struct {
 	// do does what a form asks for; nil where there is none. What it did is shown after a
 	// redirect, unless the answer has something to show at once.
 	do func(q *request) (answer, error)
-	// raw serves GET by itself, as streams and downloads; nil for the template.
+	// raw serves GET by itself, as downloads; nil for the template.
 	raw func(q *request)
 }
 

@@ -2,11 +2,8 @@ package page
 
 import (
 	"cmp"
-	"errors"
 	"fmt"
-	"maps"
 	"math"
-	"net/http"
 	"slices"
 	"strconv"
 	"strings"
@@ -18,7 +15,7 @@ import (
 	"toolfinch/tool"
 )
 
-var searchScreen = &screen{Path: "search", title: "Search", Menu: "Search", Key: "f", file: "playground.html", show: showSearch, do: doSearch}
+var searchScreen = &screen{Path: "search", title: "Search", Menu: "Search", file: "playground.html", show: showSearch}
 
 // playground is what the template shows.
 type playground struct {
@@ -29,9 +26,7 @@ type playground struct {
 	A, B        setting
 	Compare     bool
 	Results     []*ranked
-	Owner       bool
 	Embeds      bool
-	Here        string // path and query
 }
 
 // setting is one way to search.
@@ -62,10 +57,9 @@ type hit struct {
 	Summary string
 	Score   string
 	Link    string
-	Call    string
 	Beside  string // where the other setting has it; "" where there is no other
 	Bars    []scoreBar
-	Parts   []part
+	Parts   []index.Part
 }
 
 // scoreBar is one part of the bar of a score; x and width are of barWidth.
@@ -74,13 +68,10 @@ type scoreBar struct {
 	X, Width    float64
 }
 
-// part is one line of what a score is made of.
-type part struct{ Name, Value, What string }
-
 const barWidth = 200
 
 // scoreParts are the parts of a bar, in order, by their names in the stylesheet and on the page.
-var scoreParts = []string{"words", "meaning", "name", "coverage", "use"}
+var scoreParts = []string{"words", "vectors", "name", "coverage", "use"}
 
 // Key are the parts that a bar of the results has.
 func (p playground) Key() (parts []string) {
@@ -120,8 +111,8 @@ func showSearch(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := playground{Query: rawjson.Clip(in.Get("q"), maxQuery), Views: views, Kind: in.Get("kind"), Kinds: searchKinds, Owner: q.owner(), Embeds: stock.Embeds,
-		A: setting{stock.View, in.Get("by") == "words"}, Compare: in.Get("compare") != "", Here: "search" + query(q)}
+	p := playground{Query: rawjson.Clip(in.Get("q"), maxQuery), Views: views, Kind: in.Get("kind"), Kinds: searchKinds, Embeds: stock.Embeds,
+		A: setting{stock.View, in.Get("by") == "words"}, Compare: in.Get("compare") != ""}
 	p.Limit, _ = strconv.Atoi(in.Get("limit"))
 	p.Limit = min(max(cmp.Or(p.Limit, fewHits), 1), maxHits)
 	var kinds []tool.Kind
@@ -181,9 +172,8 @@ func rank(q *request, s Stock, by setting, ask retrieve.Query) *ranked {
 	for i, h := range found.Hits {
 		one := hit{Place: i + 1, ID: h.Def.ID, Name: h.Name, Summary: retrieve.FirstSentence(h.Def.Description), Score: fmt.Sprintf("%.3f", h.Score)}
 		one.Link = address("catalogue", "view", named, "kind", kindNamed(h.Def.ID.Kind), "name", h.Name)
-		one.Call = address("call", "view", named, "kind", kindNamed(h.Def.ID.Kind), "name", h.Name)
 		if h.Why != nil {
-			one.Bars, one.Parts = barsOf(h.Why, most), partsOf(h.Why, found.Hybrid)
+			one.Bars, one.Parts = barsOf(h.Why, most), h.Why.Parts(found.Hybrid)
 		}
 		r.Hits = append(r.Hits, one)
 	}
@@ -216,43 +206,6 @@ func barsOf(why *index.Explanation, most float64) (bars []scoreBar) {
 	return bars
 }
 
-// partsOf are the lines of search --explain.
-func partsOf(why *index.Explanation, hybrid bool) (parts []part) {
-	add := func(name string, value float64, what string) {
-		parts = append(parts, part{name, fmt.Sprintf("%+.3f", value), what})
-	}
-	add("words", why.Words, "by field: "+shares(why.Fields))
-	parts = append(parts, part{What: "by word: " + shares(why.Terms)})
-	switch {
-	case !hybrid:
-	case why.Estimated:
-		add("meaning", why.Vectors, "guessed: not embedded yet")
-	default:
-		add("meaning", why.Vectors, why.Fusion())
-	}
-	for _, boost := range why.Boosts() {
-		add(boost.Name, boost.Value, boost.Reason)
-	}
-	return parts
-}
-
-// shares says what makes up a score, the most first.
-func shares(parts map[string]float64) string {
-	const shown = 12
-	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b))
-	})
-	out := make([]string, 0, shown)
-	for i, name := range names {
-		if i == shown {
-			out = append(out, "...")
-			break
-		}
-		out = append(out, fmt.Sprintf("%s %.2f", name, parts[name]))
-	}
-	return cmp.Or(strings.Join(out, ", "), "nothing")
-}
-
 // beside says of each hit of two settings where the other one has it.
 func beside(a, b *ranked) {
 	places := func(r *ranked) map[tool.ID]int {
@@ -277,41 +230,4 @@ func beside(a, b *ranked) {
 			}
 		}
 	}
-}
-
-// doSearch takes down that a query should have found a tool first.
-func doSearch(q *request) (answer, error) {
-	to := answer{to: "search" + query(q)}
-	if !q.owner() {
-		return to, errOwner
-	}
-	if do := q.PostForm.Get("do"); do != "prefer" {
-		return to, refusef(http.StatusBadRequest, "this page does not do %q", rawjson.Clip(do, 40))
-	}
-	text, name := strings.TrimSpace(q.URL.Query().Get("q")), strings.TrimSpace(q.PostForm.Get("tool"))
-	if text == "" || name == "" {
-		return to, errors.New("there is no query, or no tool, to note")
-	}
-	stock, _, err := stockOf(q, cmp.Or(q.PostForm.Get("in"), q.URL.Query().Get("view")))
-	if err != nil {
-		return to, err
-	}
-	t, err := stock.Catalog.Find(name)
-	if err != nil {
-		near := ""
-		if names := stock.Catalog.Nearest(name, 3); len(names) > 0 {
-			near = "; nearest: " + strings.Join(names, ", ")
-		}
-		return to, fmt.Errorf("there is no tool %q%s", rawjson.Clip(name, 128), near)
-	}
-	file, known, err := q.server.House.Prefer(q.Context(), rawjson.Clip(text, maxQuery), t.Def.ID)
-	if err != nil {
-		return to, err
-	}
-	done := "noted in " + file + ": this query should find " + t.Def.ID.String() + "."
-	if known {
-		done = file + " says so already."
-	}
-	q.say(good, done+" Measure it with: toolfinch eval --queries "+file)
-	return to, nil
 }

@@ -30,7 +30,7 @@ const swapHeader = "Toolfinch-Swap"
 // most programs never are.
 var parsed = sync.OnceValue(func() map[string]*template.Template {
 	all := map[string]*template.Template{}
-	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html", "templates/tools.html"))
+	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html", "templates/tools.html", "templates/call.html"))
 	files, _ := templateFiles.ReadDir("templates") // it is embedded
 	for _, file := range files {
 		if shared.Lookup(file.Name()) == nil {
@@ -68,7 +68,7 @@ var functions = template.FuncMap{
 // pager are the parts of a list, for the component of that name.
 type pager struct {
 	Offset, Limit, Total int
-	link                 string // path and query, up to the offset
+	link                 string // path and query, without the offset
 }
 
 func (p pager) First() int { return p.Offset + 1 }
@@ -79,14 +79,22 @@ func (p pager) Before() string {
 	if p.Offset <= 0 {
 		return ""
 	}
-	return p.link + strconv.Itoa(max(0, p.Offset-p.Limit))
+	return p.at(max(0, p.Offset-p.Limit))
 }
 
 func (p pager) After() string {
 	if p.Offset+p.Limit >= p.Total {
 		return ""
 	}
-	return p.link + strconv.Itoa(p.Offset+p.Limit)
+	return p.at(p.Offset + p.Limit)
+}
+
+func (p pager) at(offset int) string {
+	sign := "?"
+	if strings.Contains(p.link, "?") {
+		sign = "&"
+	}
+	return p.link + sign + "offset=" + strconv.Itoa(offset)
 }
 
 // dict is a map of pairs, as what a component takes.
@@ -233,8 +241,6 @@ type frame struct {
 	Menu    []*screen
 	Static  string // where the files are
 	Script  string
-	Theme   string
-	Themes  []string
 	Here    string // path and query
 	Version string
 	Who     string // "" for the owner
@@ -247,7 +253,7 @@ type frame struct {
 
 // render answers with a screen.
 func (s *Server) render(q *request, v *screen, status int, data any) {
-	f := frame{Screen: v, Title: v.title, Static: s.files.base(), Script: v.script, Theme: themeOf(q.Request), Themes: themes, Version: s.Version, In: q.session != nil, Data: data}
+	f := frame{Screen: v, Title: v.title, Static: s.files.base(), Script: v.script, Version: s.Version, In: q.session != nil, Data: data}
 	f.Here = strings.TrimPrefix(q.URL.Path, Path) + query(q)
 	if d, ok := data.(door); ok {
 		f.Goes = d.In

@@ -49,10 +49,10 @@ func TestPartsOfAList(t *testing.T) {
 		first, last   int
 		before, after string
 	}{
-		{pager{0, 50, 120, "list?offset="}, 1, 50, "", "list?offset=50"},
-		{pager{50, 50, 120, "list?offset="}, 51, 100, "list?offset=0", "list?offset=100"},
-		{pager{100, 50, 120, "list?offset="}, 101, 120, "list?offset=50", ""},
-		{pager{20, 50, 120, "list?offset="}, 21, 70, "list?offset=0", "list?offset=70"},
+		{pager{0, 50, 120, "list"}, 1, 50, "", "list?offset=50"},
+		{pager{50, 50, 120, "list"}, 51, 100, "list?offset=0", "list?offset=100"},
+		{pager{100, 50, 120, "list"}, 101, 120, "list?offset=50", ""},
+		{pager{20, 50, 120, "list"}, 21, 70, "list?offset=0", "list?offset=70"},
 	} {
 		if p := test.p; p.First() != test.first || p.Last() != test.last || p.Before() != test.before || p.After() != test.after {
 			t.Errorf("%+v: %d to %d, before %q, after %q", p, p.First(), p.Last(), p.Before(), p.After())

@@ -21,8 +21,6 @@ type block struct {
 	Role   string // of a message of a prompt
 	Kind   string // of the block, as the server says
 	Text   string
-	JSON   bool         // Text is JSON, indented
-	Same   bool         // Text says what the structured content says
 	Image  template.URL // of what is an image
 	URI    string
 	Link   string // URI, where it is one that may be followed
@@ -33,30 +31,19 @@ type block struct {
 	Why    string // it is not shown, because
 }
 
-// grid is structured content as a table.
-type grid struct {
-	Title string
-	Head  []string // nil: rows are names and values
-	Rows  [][]string
-	More  int // rows that are left out
-}
-
 // Bounds of what is shown of a result.
 const (
-	maxBlocks  = 100
-	maxText    = 128 << 10
-	maxImage   = 8 << 20
-	maxRows    = 200
-	maxColumns = 20
-	maxCell    = 400
-	maxGrids   = 20
+	maxBlocks = 100
+	maxText   = 128 << 10
+	maxImage  = 8 << 20
 )
 
 // images are the types that are shown, as http.DetectContentType finds them. SVG is none:
 // it is a document, and whoever copies it out of the page has its scripts.
 var images = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// blocksOf are the parts of a result of any kind.
+// blocksOf are the parts of a result of any kind; the structured content is one, unless a
+// text says the same.
 func blocksOf(kind tool.Kind, result tool.Result) (all []block, more int) {
 	raw := json.RawMessage(result)
 	structured := member(raw, "structuredContent")
@@ -65,10 +52,17 @@ func blocksOf(kind tool.Kind, result tool.Result) (all []block, more int) {
 			more++
 			return
 		}
-		all = append(all, blockOf(content, role, structured, len(all)))
+		all = append(all, blockOf(content, role, len(all)))
 	}
+	said := structured == nil
 	for _, one := range contentsOf(kind, raw) {
 		take(one.content, one.role)
+		said = said || says(json.RawMessage(rawjson.Text(member(one.content, "text"))), structured)
+	}
+	if !said {
+		b := block{Kind: "structured content"}
+		b.say(string(structured))
+		all = append(all, b)
 	}
 	return all, more
 }
@@ -100,12 +94,12 @@ func contentsOf(kind tool.Kind, result json.RawMessage) (all []content) {
 	return all
 }
 
-func blockOf(raw json.RawMessage, role string, structured json.RawMessage, number int) block {
+func blockOf(raw json.RawMessage, role string, number int) block {
 	text := func(name string) string { return rawjson.Text(member(raw, name)) }
 	b := block{Number: number, Role: role, Kind: text("type"), Type: rawjson.Clip(text("mimeType"), 100)}
 	switch b.Kind {
 	case "text":
-		b.say(text("text"), structured)
+		b.say(text("text"))
 	case "image", "audio":
 		b.data(text("data"), b.Kind == "image")
 	case "resource_link":
@@ -117,11 +111,11 @@ func blockOf(raw json.RawMessage, role string, structured json.RawMessage, numbe
 		if blob := member(of, "blob"); blob != nil {
 			b.data(rawjson.Text(blob), true)
 		} else {
-			b.say(rawjson.Text(member(of, "text")), nil)
+			b.say(rawjson.Text(member(of, "text")))
 		}
 	default:
 		b.Kind = rawjson.Clip(b.Kind, 40)
-		b.say(string(raw), nil)
+		b.say(string(raw))
 	}
 	b.Link = followed(b.URI)
 	return b
@@ -137,11 +131,10 @@ func followed(uri string) string {
 }
 
 // say shows text: indented where it is JSON.
-func (b *block) say(text string, structured json.RawMessage) {
+func (b *block) say(text string) {
 	b.Text = text
 	if trimmed := strings.TrimSpace(text); len(trimmed) > 1 && len(trimmed) < maxText && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid([]byte(trimmed)) {
-		b.JSON, b.Text = true, indented(json.RawMessage(trimmed))
-		b.Same = says(json.RawMessage(trimmed), structured)
+		b.Text = indented(json.RawMessage(trimmed))
 	}
 	if len(b.Text) > maxText {
 		b.More = len(b.Text) - maxText
@@ -151,8 +144,8 @@ func (b *block) say(text string, structured json.RawMessage) {
 
 // says reports whether a text is structured content, or the only member of it.
 func says(text, structured json.RawMessage) bool {
-	if structured == nil || equal(structured, text) {
-		return structured != nil
+	if equal(structured, text) {
+		return true
 	}
 	members, only := 0, structured
 	if rawjson.IsObject(structured) {
@@ -194,87 +187,8 @@ func decoded(text string) ([]byte, bool) {
 	return nil, false
 }
 
-// gridsOf are the tables of structured content: an array of objects is one, and so is an
-// object with what else is in it.
-func gridsOf(value json.RawMessage) []grid {
-	switch {
-	case isTable(value):
-		return []grid{tableOf("", value)}
-	case rawjson.IsObject(value):
-		var facts grid
-		var tables []grid
-		for name, one := range rawjson.Members(value) {
-			switch {
-			case isTable(one) && len(tables) < maxGrids:
-				tables = append(tables, tableOf(rawjson.Clip(name, 200), one))
-			case len(facts.Rows) >= maxRows:
-				facts.More++
-			default:
-				facts.Rows = append(facts.Rows, []string{rawjson.Clip(name, 200), cell(one)})
-			}
-		}
-		if facts.Rows != nil {
-			tables = slices.Insert(tables, 0, facts)
-		}
-		return tables
-	case value != nil:
-		return []grid{{Rows: [][]string{{"value", cell(value)}}}}
-	}
-	return nil
-}
-
-// isTable reports whether a value is an array of objects, and has some.
-func isTable(value json.RawMessage) bool {
-	some := false
-	for one := range rawjson.Elements(list(value)) {
-		if !rawjson.IsObject(one) {
-			return false
-		}
-		some = true
-	}
-	return some
-}
-
-func tableOf(title string, value json.RawMessage) grid {
-	t := grid{Title: title}
-	for one := range rawjson.Elements(value) {
-		if len(t.Rows) >= maxRows {
-			t.More++
-			continue
-		}
-		row := make([]string, len(t.Head), len(t.Head)+4)
-		for name, of := range rawjson.Members(one) {
-			at := slices.Index(t.Head, name)
-			if at < 0 {
-				if len(t.Head) >= maxColumns {
-					continue
-				}
-				at = len(t.Head)
-				t.Head, row = append(t.Head, name), append(row, "")
-			}
-			row[at] = cell(of)
-		}
-		t.Rows = append(t.Rows, row)
-	}
-	for i, name := range t.Head {
-		t.Head[i] = rawjson.Clip(name, 100)
-	}
-	for i, row := range t.Rows {
-		t.Rows[i] = append(row, make([]string, len(t.Head)-len(row))...)
-	}
-	return t
-}
-
-func cell(value json.RawMessage) string {
-	text := rawjson.Text(value)
-	if text == "" {
-		text = string(compact(value))
-	}
-	return rawjson.Clip(text, maxCell)
-}
-
 // resultScreen gives results away as they came: all of one, or what a block has.
-var resultScreen = &screen{Path: "result", title: "Result", file: "call.html", raw: serveResult}
+var resultScreen = &screen{Path: "result", title: "Result", file: "catalogue.html", raw: serveResult}
 
 func serveResult(q *request) {
 	one := q.server.runs.find(q.session, q.URL.Query().Get("run"))
@@ -282,11 +196,7 @@ func serveResult(q *request) {
 		http.Error(q.w, "there is no such result", http.StatusNotFound)
 		return
 	}
-	result := one.answer()
-	if _, _, gone := one.waiting(); gone {
-		http.Error(q.w, "this result is not kept any more", http.StatusGone)
-		return
-	}
+	result := one.result
 	if result == nil {
 		http.Error(q.w, "there is no such result", http.StatusNotFound)
 		return
@@ -294,7 +204,7 @@ func serveResult(q *request) {
 	body, typ, name := []byte(result), "application/json", "result.json"
 	if at := q.URL.Query().Get("block"); at != "" {
 		n, err := strconv.Atoi(at)
-		all := contentsOf(one.Tool.Def.ID.Kind, json.RawMessage(result))
+		all := contentsOf(one.Of.Kind, json.RawMessage(result))
 		if err != nil || n < 0 || n >= len(all) {
 			http.Error(q.w, "there is no such part", http.StatusNotFound)
 			return

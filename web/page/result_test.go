@@ -1,11 +1,9 @@
 package page
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 
-	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 
@@ -18,10 +16,11 @@ func TestBlocksOfResults(t *testing.T) {
 		kind         tool.Kind
 		holds        func(b block) bool
 	}{
-		{name: "text", result: `{"content":[{"type":"text","text":"<b>"}]}`, holds: func(b block) bool { return b.Text == "<b>" && !b.JSON }},
-		{name: "text that is JSON", result: `{"content":[{"type":"text","text":"{\"a\":1}"}]}`, holds: func(b block) bool { return b.JSON && strings.Contains(b.Text, "\n") && !b.Same }},
-		{name: "text that is the structured content", result: `{"content":[{"type":"text","text":"{\"b\":2,\"a\":1}"}],"structuredContent":{"a":1,"b":2}}`, holds: func(b block) bool { return b.Same }},
-		{name: "text that is all that the structured content has", result: `{"content":[{"type":"text","text":"[1]"}],"structuredContent":{"result":[1]}}`, holds: func(b block) bool { return b.Same }},
+		{name: "text", result: `{"content":[{"type":"text","text":"<b>"}]}`, holds: func(b block) bool { return b.Text == "<b>" }},
+		{name: "text that is JSON", result: `{"content":[{"type":"text","text":"{\"a\":1}"}]}`, holds: func(b block) bool { return strings.Contains(b.Text, "\n") }},
+		{name: "text that is the structured content", result: `{"content":[{"type":"text","text":"{\"b\":2,\"a\":1}"}],"structuredContent":{"a":1,"b":2}}`, holds: func(b block) bool { return b.Kind == "text" }},
+		{name: "text that is all that the structured content has", result: `{"content":[{"type":"text","text":"[1]"}],"structuredContent":{"result":[1]}}`, holds: func(b block) bool { return b.Kind == "text" }},
+		{name: "structured content alone", result: `{"content":[],"structuredContent":{"a":1}}`, holds: func(b block) bool { return b.Text == "{\n  \"a\": 1\n}" }},
 		{name: "an image", result: `{"content":[{"type":"image","mimeType":"image/gif","data":"` + pixel + `"}]}`, holds: func(b block) bool {
 			return strings.HasPrefix(string(b.Image), "data:image/gif;base64,") && b.Size == 37
 		}},
@@ -42,23 +41,5 @@ func TestBlocksOfResults(t *testing.T) {
 				t.Errorf("%+v, and %d more", all, more)
 			}
 		})
-	}
-}
-
-func TestStructuredContentAsTables(t *testing.T) {
-	for _, test := range []struct{ content, want string }{
-		{`[{"a":1,"b":"x"},{"b":[2],"c":null}]`, `[{"Title":"","Head":["a","b","c"],"Rows":[["1","x",""],["","[2]","null"]],"More":0}]`},
-		{`{"n":1,"items":[{"a":1}],"of":{"x":2}}`, `[{"Title":"","Head":null,"Rows":[["n","1"],["of","{\"x\":2}"]],"More":0},{"Title":"items","Head":["a"],"Rows":[["1"]],"More":0}]`},
-		{`{}`, `null`},
-		{`[]`, `[{"Title":"","Head":null,"Rows":[["value","[]"]],"More":0}]`},
-		{`"x"`, `[{"Title":"","Head":null,"Rows":[["value","x"]],"More":0}]`},
-	} {
-		if got := string(rawjson.Of(gridsOf(json.RawMessage(test.content)))); got != test.want {
-			t.Errorf("%s:\ngot  %s\nwant %s", test.content, got, test.want)
-		}
-	}
-	long := gridsOf(json.RawMessage("[" + strings.TrimSuffix(strings.Repeat(`{"a":1},`, maxRows+5), ",") + "]"))
-	if len(long) != 1 || len(long[0].Rows) != maxRows || long[0].More != 5 {
-		t.Errorf("a long table has %d rows and %d more", len(long[0].Rows), long[0].More)
 	}
 }

@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"toolfinch/rawjson"
-	"toolfinch/retrieve"
 	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/trust"
@@ -34,14 +33,12 @@ type runs struct {
 	life context.Context
 	end  context.CancelFunc
 
-	mu    sync.Mutex          // guards what follows; held for look-ups only
-	of    map[*session][]*run // the oldest first
-	order []*run              // that have ended, the oldest first
-	kept  int                 // bytes of arguments, and of the results of those in order
+	mu  sync.Mutex // guards all; held for look-ups only
+	all []*run     // the oldest first
 }
 
 func newRuns() *runs {
-	r := &runs{of: map[*session][]*run{}}
+	r := &runs{}
 	r.life, r.end = context.WithCancel(context.Background())
 	return r
 }
@@ -52,24 +49,20 @@ func (r *runs) close() {
 	r.work.Wait()
 }
 
-// run is one call. What has started keeps of Stock and Tool what is shown of them: the
-// catalog of a view that is served no more is let go.
+// run is one call.
 type run struct {
 	ID        string
-	Stock     Stock
-	Tool      *tool.Tool
-	Kind      string
-	Name      string          // of what was called: of a template, if it was read from one
-	Of        tool.ID         // likewise
-	Target    string          // the URI of a resource; else the name
-	Arguments json.RawMessage // guarded by mu once it has started: see sent
-	Roots     string          // as they were typed in
+	Of        tool.ID // the definition whose form was filled in
+	Target    string  // the URI of a resource; else the name
+	Arguments json.RawMessage
 	Started   time.Time
 
-	cancel context.CancelCauseFunc
-	done   chan struct{} // closed when it has ended; result, err, took and operation are set then
+	session *session
+	handler tool.Handler
+	cancel  context.CancelCauseFunc
+	done    chan struct{} // closed when it has ended; what follows is set then
 
-	result    tool.Result // guarded by mu once done is closed: see answer
+	result    tool.Result
 	err       error
 	took      time.Duration
 	operation *telemetry.Operation
@@ -78,20 +71,13 @@ type run struct {
 	asks  []*ask     // that wait for an answer
 	asked int
 	notes []string
-	gone  bool // its arguments and result were dropped
 }
 
 // ask is something that a server wants to know meanwhile.
 type ask struct {
 	ID     int
-	Method string
 	Params json.RawMessage
-	reply  chan reply // has room for one
-}
-
-type reply struct {
-	result json.RawMessage
-	err    error
+	reply  chan json.RawMessage // has room for one
 }
 
 // errCancelled is why a call ends that somebody cancelled on the page.
@@ -115,134 +101,100 @@ func (r *runs) start(q *request, one *run, operation func(request string) *telem
 			end()
 		}
 	}
-	handler := one.handler()
-	one.Stock, one.Tool = Stock{View: one.Stock.View, Root: one.Stock.Root}, &tool.Tool{Name: one.Tool.Name, Def: one.Tool.Def}
-	one.ID, one.Started, one.cancel, one.done = strings.ToLower(rand.Text()[:12]), time.Now(), cancel, make(chan struct{})
-	if err := r.add(q.session, one); err != nil {
+	one.session, one.ID, one.Started, one.cancel, one.done = q.session, strings.ToLower(rand.Text()[:12]), time.Now(), cancel, make(chan struct{})
+	if err := r.add(one); err != nil {
 		finish()
 		return err
 	}
-	owner, session := q.owner(), q.session
+	owner := q.owner()
 	r.work.Go(func() {
 		defer finish()
-		one.make(ctx, handler, owner, session)
+		one.make(ctx, owner)
 		one.operation = operation(string(one.request()))
 		close(one.done)
-		r.keep(session, one)
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		r.makeRoom(one)
 	})
 	return nil
 }
 
-// add takes a run in, and forgets the oldest of its session that has ended.
-func (r *runs) add(s *session, one *run) error {
+// add takes a run in.
+func (r *runs) add(one *run) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	s := one.session
 	if r.life.Err() != nil || s.life.Err() != nil {
 		return errors.New("the session has ended")
 	}
-	all := r.of[s]
-	running := 0
-	for _, other := range all {
-		if !other.ended() {
-			running++
-		}
-	}
-	if running >= maxCalls {
+	if running := r.count(func(other *run) bool { return other.session == s && !other.ended() }); running >= maxCalls {
 		return fmt.Errorf("%d calls of yours run already: wait for one, or cancel it", running)
 	}
-	if all == nil {
+	if r.count(func(other *run) bool { return other.session == s }) == 0 {
 		context.AfterFunc(s.life, func() { r.forget(s) })
 	}
-	for len(all) >= maxRuns {
-		at := slices.IndexFunc(all, (*run).ended)
-		r.drop(all[at])
-		all = slices.Delete(all, at, at+1)
-		r.of[s] = all
+	r.all = append(r.all, one)
+	if r.makeRoom(one); r.kept() > maxKept {
+		r.all = r.all[:len(r.all)-1]
+		return errors.New("the arguments of the calls that run take too much memory: wait for one, or cancel it")
 	}
-	for r.kept += one.weight(); r.kept > maxKept; {
-		if len(r.order) == 0 {
-			r.kept -= one.weight()
-			return errors.New("the arguments of the calls that run take too much memory: wait for one, or cancel it")
-		}
-		r.drop(r.order[0])
-	}
-	r.of[s] = append(all, one)
 	return nil
 }
 
-// weight is how many bytes are kept of a run.
-func (one *run) weight() int { return len(one.Arguments) + len(one.result) }
+// makeRoom forgets the oldest calls that have ended, but for one, until what is kept is
+// within its bounds; the caller holds the lock.
+func (r *runs) makeRoom(one *run) {
+	ofSession := func(other *run) bool { return other.session == one.session }
+	forget := func(of func(*run) bool) bool {
+		at := slices.IndexFunc(r.all, func(other *run) bool { return other != one && of(other) && other.ended() })
+		if at >= 0 {
+			r.all = slices.Delete(r.all, at, at+1)
+		}
+		return at >= 0
+	}
+	for more := true; more && r.count(ofSession) > maxRuns; {
+		more = forget(ofSession)
+	}
+	for more := true; more && r.kept() > maxKept; {
+		more = forget(func(*run) bool { return true })
+	}
+}
+
+func (r *runs) count(of func(*run) bool) (n int) {
+	for _, one := range r.all {
+		if of(one) {
+			n++
+		}
+	}
+	return n
+}
+
+// kept is how many bytes all arguments and results take; the caller holds the lock.
+func (r *runs) kept() (n int) {
+	for _, one := range r.all {
+		if n += len(one.Arguments); one.ended() {
+			n += len(one.result)
+		}
+	}
+	return n
+}
 
 // forget forgets the calls of a session that has ended.
 func (r *runs) forget(s *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	for _, one := range r.of[s] {
-		r.drop(one)
-	}
-	delete(r.of, s)
-}
-
-// drop drops the arguments and the result of a run that is in order; the caller holds the
-// lock.
-func (r *runs) drop(one *run) {
-	at := slices.Index(r.order, one)
-	if at < 0 {
-		return
-	}
-	r.order = slices.Delete(r.order, at, at+1)
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	r.kept -= one.weight()
-	one.gone, one.result, one.Arguments = true, nil, nil
-}
-
-// sent are the arguments of a run; nil where they are not kept any more.
-func (one *run) sent() json.RawMessage {
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	return one.Arguments
-}
-
-// answer is the result of a run that has ended; nil where there is none any more.
-func (one *run) answer() tool.Result {
-	one.mu.Lock()
-	defer one.mu.Unlock()
-	return one.result
-}
-
-// keep keeps the result of a run, in the place of the oldest ones; none of a run that its
-// session has no more.
-func (r *runs) keep(s *session, one *run) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if !slices.Contains(r.of[s], one) {
-		r.kept -= len(one.Arguments)
-		return
-	}
-	r.order = append(r.order, one)
-	for r.kept += len(one.result); r.kept > maxKept && len(r.order) > 1; {
-		r.drop(r.order[0])
-	}
-}
-
-// all are the runs of a session, the latest first.
-func (r *runs) all(s *session) []*run {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	all := slices.Clone(r.of[s])
-	slices.Reverse(all)
-	return all
+	r.all = slices.DeleteFunc(r.all, func(one *run) bool { return one.session == s })
 }
 
 // find returns a run of a session, nil for none.
 func (r *runs) find(s *session, id string) *run {
-	for _, one := range r.all(s) {
-		if one.ID == id {
-			return one
-		}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	at := slices.IndexFunc(r.all, func(one *run) bool { return one.session == s && one.ID == id })
+	if at < 0 {
+		return nil
 	}
-	return nil
+	return r.all[at]
 }
 
 func (one *run) ended() bool {
@@ -260,48 +212,23 @@ func (one *run) request() json.RawMessage { return rawjson.Quote("page-" + one.I
 // clientName is what the page calls itself as a client.
 const clientName = "toolfinch page"
 
-// handler is what makes the call.
-func (one *run) handler() tool.Handler {
-	stock, t, target, arguments := one.Stock, one.Tool, one.Target, one.Arguments
-	if t.Def.ID.Kind == tool.KindTool {
-		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-			return stock.Retriever.Execute(ctx, call, t.Name, arguments)
-		}
-	}
-	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		return t.Handler(ctx, retrieve.CallOf(call, t, target, arguments))
-	}
-}
-
 // make makes the call.
-func (one *run) make(ctx context.Context, handler tool.Handler, owner bool, s *session) {
+func (one *run) make(ctx context.Context, owner bool) {
 	call := &tool.Call{
 		Name: one.Target, Principal: trust.NameOf(ctx), Request: one.request(), Local: owner, Notify: one.note,
 		Params: json.RawMessage(`{"_meta":{"progressToken":1}}`),
-		Client: &tool.Client{Name: clientName, Program: clientName, Key: one.key(s), Capabilities: json.RawMessage(`{"elicitation":{"form":{},"url":{}},"sampling":{}` + one.declared() + `}`), Ask: one.ask},
+		Client: &tool.Client{
+			Name: clientName, Program: clientName, Key: "page " + trust.Digest(string(one.session.id[:])),
+			Capabilities: json.RawMessage(`{"elicitation":{"form":{},"url":{}}}`), Ask: one.ask,
+		},
 	}
 	start := time.Now()
-	one.result, one.err = tool.Safely(ctx, handler, call)
+	one.result, one.err = tool.Safely(ctx, one.handler, call)
 	one.took = time.Since(start)
+	one.handler = nil // it has the catalog of a whole view
 	if one.err != nil && ctx.Err() != nil {
 		one.err = context.Cause(ctx)
 	}
-}
-
-// key is that of the client: a server may keep what it was told of roots.
-func (one *run) key(s *session) string {
-	key := "page " + trust.Digest(string(s.id[:]))
-	if one.Roots != "" {
-		key += " " + trust.Digest(one.Roots)
-	}
-	return key
-}
-
-func (one *run) declared() string {
-	if one.Roots == "" {
-		return ""
-	}
-	return `,"roots":{}`
 }
 
 // note takes down what a server says while it works.
@@ -333,12 +260,9 @@ func (one *run) note(method string, params json.RawMessage) {
 	one.notes = append(one.notes, rawjson.Clip(text, 500))
 }
 
-// ask has somebody answer what a server asks. Roots are those that were typed in.
+// ask has somebody answer what a server asks.
 func (one *run) ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-	switch {
-	case method == "roots/list" && one.Roots != "":
-		return rootsOf(one.Roots), nil
-	case method != "elicitation/create" && method != "sampling/createMessage":
+	if method != "elicitation/create" {
 		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the page does not answer " + rawjson.Clip(method, 64)}
 	}
 	one.mu.Lock()
@@ -347,13 +271,13 @@ func (one *run) ask(ctx context.Context, method string, params json.RawMessage) 
 		return nil, &tool.RPCError{Code: tool.CodeInternal, Message: "too much is asked at once"}
 	}
 	one.asked++
-	a := &ask{ID: one.asked, Method: method, Params: params, reply: make(chan reply, 1)}
+	a := &ask{ID: one.asked, Params: params, reply: make(chan json.RawMessage, 1)}
 	one.asks = append(one.asks, a)
 	one.mu.Unlock()
 	defer one.take(a.ID)
 	select {
-	case r := <-a.reply:
-		return r.result, r.err
+	case answer := <-a.reply:
+		return answer, nil
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -373,23 +297,8 @@ func (one *run) take(id int) *ask {
 }
 
 // waiting are what is asked now, and what was said so far.
-func (one *run) waiting() (asks []*ask, notes []string, gone bool) {
+func (one *run) waiting() (asks []*ask, notes []string) {
 	one.mu.Lock()
 	defer one.mu.Unlock()
-	return slices.Clone(one.asks), slices.Clone(one.notes), one.gone
-}
-
-// rootsOf are the roots of lines of URIs.
-func rootsOf(lines string) json.RawMessage {
-	var all []json.RawMessage
-	for line := range strings.Lines(lines) {
-		if uri := strings.TrimSpace(line); uri != "" {
-			var root rawjson.Object
-			root.AddText("uri", uri)
-			all = append(all, root.JSON())
-		}
-	}
-	var out rawjson.Object
-	out.Add("roots", rawjson.Array(all))
-	return out.JSON()
+	return slices.Clone(one.asks), slices.Clone(one.notes)
 }

@@ -18,12 +18,12 @@ import (
 )
 
 // called starts a call of what a handler does, in a session.
-func called(r *runs, s *session, roots string, handler tool.Handler) (*run, error) {
-	return calledWith(r, s, roots, handler, nil)
+func called(r *runs, s *session, handler tool.Handler) (*run, error) {
+	return calledWith(r, s, handler, nil)
 }
 
-func calledWith(r *runs, s *session, roots string, handler tool.Handler, arguments json.RawMessage) (*run, error) {
-	one := &run{Arguments: arguments, Stock: Stock{Catalog: &retrieve.Catalog{}}, Kind: "prompt", Target: "greet", Roots: roots, Tool: &tool.Tool{Name: "greet", Def: &tool.Def{ID: tool.ID{Server: "s", Kind: tool.KindPrompt, Name: "greet"}}, Handler: handler}}
+func calledWith(r *runs, s *session, handler tool.Handler, arguments json.RawMessage) (*run, error) {
+	one := &run{Arguments: arguments, Target: "greet", Of: tool.ID{Server: "s", Kind: tool.KindPrompt, Name: "greet"}, handler: handler}
 	q := &request{Request: httptest.NewRequest("POST", "/ui/call", nil), session: s}
 	return one, r.start(q, one, func(string) *telemetry.Operation { return nil })
 }
@@ -58,35 +58,31 @@ func TestACallAsks(t *testing.T) {
 	r, sessions := newRuns(), newSessions(time.Now)
 	defer r.close()
 	s := someone(sessions)
-	one := must.Get(called(r, s, "file:///a\n", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		roots, err := call.Client.Ask(ctx, "roots/list", nil)
-		if err != nil {
-			return nil, err
-		}
+	one := must.Get(called(r, s, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		if _, err := call.Client.Ask(ctx, "tasks/run", nil); err == nil {
 			return nil, errors.New("anything is answered")
 		}
 		call.Notify("notifications/progress", json.RawMessage(`{"progress":1,"total":2,"message":"half"}`))
 		name, err := call.Client.Ask(ctx, "elicitation/create", json.RawMessage(`{"message":"who?"}`))
-		return tool.Result(string(roots) + string(name)), err
+		return tool.Result(name), err
 	}))(t)
 	var asks []*ask
 	await.Nil(t, func() error {
-		if asks, _, _ = one.waiting(); len(asks) == 0 {
+		if asks, _ = one.waiting(); len(asks) == 0 {
 			return errors.New("nothing is asked")
 		}
 		return nil
 	})
-	if _, notes, _ := one.waiting(); len(notes) != 1 || notes[0] != "1 of 2: half" {
+	if _, notes := one.waiting(); len(notes) != 1 || notes[0] != "1 of 2: half" {
 		t.Errorf("progress: %q", notes)
 	}
 	a := one.take(asks[0].ID)
 	if a == nil || one.take(asks[0].ID) != nil {
 		t.Fatal("an answer is taken twice")
 	}
-	a.reply <- reply{result: json.RawMessage(`{"action":"decline"}`)}
+	a.reply <- json.RawMessage(`{"action":"decline"}`)
 	ended(t, one)
-	if one.err != nil || string(one.result) != `{"roots":[{"uri":"file:///a"}]}{"action":"decline"}` {
+	if one.err != nil || string(one.result) != `{"action":"decline"}` {
 		t.Errorf("%s, %v", one.result, one.err)
 	}
 }
@@ -95,8 +91,8 @@ func TestACallAsks(t *testing.T) {
 func TestCallsEnd(t *testing.T) {
 	r, sessions := newRuns(), newSessions(time.Now)
 	first := someone(sessions)
-	one := must.Get(called(r, first, "", untilTheEnd))(t)
-	cancelled := must.Get(called(r, first, "", untilTheEnd))(t)
+	one := must.Get(called(r, first, untilTheEnd))(t)
+	cancelled := must.Get(called(r, first, untilTheEnd))(t)
 	cancelled.cancel(errCancelled)
 	ended(t, cancelled)
 	if !errors.Is(cancelled.err, errCancelled) || one.ended() {
@@ -113,11 +109,11 @@ func TestCallsEnd(t *testing.T) {
 		}
 		return nil
 	})
-	if _, err := called(r, first, "", untilTheEnd); err == nil {
+	if _, err := called(r, first, untilTheEnd); err == nil {
 		t.Error("a session that has ended calls")
 	}
 	second := someone(sessions)
-	last := must.Get(called(r, second, "", untilTheEnd))(t)
+	last := must.Get(called(r, second, untilTheEnd))(t)
 	r.close()
 	if !last.ended() {
 		t.Error("a call outlives the server")
@@ -130,24 +126,19 @@ func TestCallsAreBounded(t *testing.T) {
 	defer r.close()
 	s := someone(sessions)
 	for i := range maxRuns + 3 {
-		one := must.Get(called(r, s, "", func(context.Context, *tool.Call) (tool.Result, error) { return tool.TextResult(fmt.Sprint(i)), nil }))(t)
+		one := must.Get(called(r, s, func(context.Context, *tool.Call) (tool.Result, error) { return tool.TextResult(fmt.Sprint(i)), nil }))(t)
 		ended(t, one)
 	}
-	if n := len(r.all(s)); n != maxRuns {
+	if n := len(r.all); n != maxRuns {
 		t.Errorf("%d calls are kept", n)
 	}
 	for range maxCalls {
-		if _, err := called(r, s, "", untilTheEnd); err != nil {
+		if _, err := called(r, s, untilTheEnd); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if _, err := called(r, s, "", untilTheEnd); err == nil || !strings.Contains(err.Error(), "cancel it") {
+	if _, err := called(r, s, untilTheEnd); err == nil || !strings.Contains(err.Error(), "cancel it") {
 		t.Errorf("one more: %v", err)
-	}
-	for _, one := range r.all(s) { // a catalog holds the index of a whole view
-		if one.Stock.Catalog != nil || one.Stock.Retriever != nil || one.Tool.Handler != nil {
-			t.Fatalf("a call keeps the view that it was made in: %+v", one)
-		}
 	}
 }
 
@@ -157,9 +148,9 @@ func TestArgumentsAreBounded(t *testing.T) {
 	defer r.close()
 	s := someone(sessions)
 	call := func(handler tool.Handler) (*run, error) {
-		return calledWith(r, s, "", handler, json.RawMessage(strings.Repeat(" ", maxKept/2-1)))
+		return calledWith(r, s, handler, json.RawMessage(strings.Repeat(" ", maxKept/2-1)))
 	}
-	at := func() int { r.mu.Lock(); defer r.mu.Unlock(); return r.kept }
+	at := func() int { r.mu.Lock(); defer r.mu.Unlock(); return r.kept() }
 	var all []*run
 	for range 3 {
 		one := must.Get(call(func(context.Context, *tool.Call) (tool.Result, error) { return tool.Result("{}"), nil }))(t)
@@ -167,8 +158,8 @@ func TestArgumentsAreBounded(t *testing.T) {
 		all = append(all, one)
 		await.True(t, func() bool { return at() <= maxKept })
 	}
-	if all[0].sent() != nil || all[2].sent() == nil {
-		t.Error("the arguments that are kept are not those of the last calls")
+	if r.find(s, all[0].ID) != nil || r.find(s, all[2].ID) == nil {
+		t.Error("the calls that are kept are not the last ones")
 	}
 	for range 2 {
 		if _, err := call(untilTheEnd); err != nil {
@@ -204,28 +195,5 @@ func BenchmarkCatalogue(b *testing.B) {
 				must.Do(b, parsed()[catalogueScreen.file].ExecuteTemplate(&out, "main", frame{Data: l}))
 			}
 		})
-	}
-}
-
-// Results that are not kept any more take no memory.
-func TestResultsThatAreDroppedAreGone(t *testing.T) {
-	r := newRuns()
-	defer r.close()
-	var all []*run
-	of := &session{}
-	for range 3 {
-		one := &run{result: tool.Result(make([]byte, maxKept/2))}
-		all = append(all, one)
-		r.of[of] = all
-		r.keep(of, one)
-	}
-	for i, one := range all {
-		if gone := one.answer() == nil; gone != (i == 0) {
-			t.Errorf("that result %d is gone is %t", i, gone)
-		}
-	}
-	r.forget(of)
-	if r.keep(of, all[2]); r.kept != 0 || len(r.order) != 0 {
-		t.Errorf("of a session that has ended %d bytes of %d results are kept", r.kept, len(r.order))
 	}
 }

@@ -4,8 +4,8 @@ package page
 var screens = []*screen{
 	overviewScreen,
 	serversScreen,
-	catalogueScreen, searchScreen, callScreen, resultScreen,
-	liveScreen, liveEvents,
+	catalogueScreen, searchScreen, resultScreen,
+	liveScreen,
 	changesScreen,
 	accessScreen,
 	connectScreen,

@@ -74,7 +74,7 @@ type fleet interface {
 	LogOut(ctx context.Context, name string) error
 }
 
-var serversScreen = &screen{Path: "servers", title: "Servers", Menu: "Servers", Key: "s", file: "servers.html", show: showServers, do: doServers}
+var serversScreen = &screen{Path: "servers", title: "Servers", Menu: "Servers", file: "servers.html", show: showServers, do: doServers}
 
 // servers is what the template shows: all, or one.
 type servers struct {

@@ -9,7 +9,6 @@ import (
 	"slices"
 	"strings"
 	"sync"
-	"sync/atomic"
 	"time"
 
 	"toolfinch/trust/inbound"
@@ -47,8 +46,6 @@ type session struct {
 	holder string          // the principal of the bearer, "" for the owner
 	life   context.Context // ends with the session
 	end    context.CancelFunc
-
-	streams atomic.Int32 // that are open
 
 	used    time.Time // guarded by sessions.mu, as are the flashes
 	flashes []flash
@@ -188,13 +185,6 @@ func (s *sessions) of(r *http.Request) *session {
 		one.used = s.now()
 	}
 	return one
-}
-
-// use notes that a session is used, though it asks for nothing new.
-func (s *sessions) use(one *session) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	one.used = s.now()
 }
 
 // end ends a session.

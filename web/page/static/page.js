@@ -1,5 +1,5 @@
 // What every screen has beside its HTML, none of which needs it: parts that are fetched
-// again, forms that answer while one types, keys, copying.
+// again, forms that answer while one types, copying.
 import { swap } from "./swap.js";
 
 // data-refresh="SECONDS" on an element with an id: it is fetched again while it is looked at,
@@ -59,33 +59,3 @@ document.addEventListener("click", async (event) => {
   button.textContent = "Copied";
   setTimeout(() => (button.textContent = "Copy"), 1500);
 });
-
-// Keys: / goes to the search, g and a letter to a screen, arrows through lists of links
-// (.rows, and the first link of each row of table.list), Escape out of a field.
-// There is no hurry between g and the letter: some people press keys slowly.
-let going = false;
-addEventListener("keydown", (event) => {
-  const typing = event.target.closest("input, textarea, select, [contenteditable]");
-  if (event.key === "Escape" && typing) return typing.blur();
-  if (event.ctrlKey || event.metaKey || event.altKey) return;
-  if (event.key === "ArrowDown" || event.key === "ArrowUp") return move(event, typing);
-  if (typing) return;
-  if (event.key === "/") {
-    const search = document.querySelector("[data-search], main input[type=search]");
-    if (search) search.focus(), search.select(), event.preventDefault();
-    return;
-  }
-  if (going) document.querySelector(`[data-key="${CSS.escape(event.key)}"]`)?.click();
-  going = !going && event.key === "g";
-});
-
-function move(event, typing) {
-  if (typing && typing.type !== "search") return;
-  const links = [...document.querySelectorAll(".rows a.row, table.list td:first-child a")].filter((link) => link.offsetParent);
-  const at = links.indexOf(document.activeElement);
-  if (!links.length || (at < 0 && !typing && document.activeElement !== document.body && !document.activeElement.matches("main"))) return;
-  const to = at < 0 ? (event.key === "ArrowDown" ? 0 : -1) : at + (event.key === "ArrowDown" ? 1 : -1);
-  event.preventDefault();
-  if (to >= 0) links[Math.min(to, links.length - 1)].focus();
-  else document.querySelector("[data-search], main input[type=search]")?.focus();
-}

@@ -34,12 +34,6 @@ func WithChallenge(ctx context.Context, challenge func(*ScopeError) string) cont
 	return context.WithValue(ctx, challengeKey{}, challenge)
 }
 
-// Challenges reports whether the HTTP request of a context was let in by its scopes.
-func Challenges(ctx context.Context) bool {
-	_, ok := ctx.Value(challengeKey{}).(func(*ScopeError) string)
-	return ok
-}
-
 // Challenge is the value of WWW-Authenticate for the answer, with status 403, to the HTTP
 // request of a context; "" where it was not let in by its scopes.
 func Challenge(ctx context.Context, e *ScopeError) string {

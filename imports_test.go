@@ -62,7 +62,7 @@ var only = map[string][]string{
 	"github.com/sashabaranov/go-openai":      {"embed"},
 	"database/sql":                           {"store", "store/storetest", "demo"},
 	"modernc.org/sqlite":                     {"store", "demo"},
-	"net/http":                               {"trust/discovery", "trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxytool/client", "proxy", "web", "web/page", "cluster", "embed", "embed/models", "demo", "registry", "telemetry", "cmd/toolfinch", "internal/authserver", "internal/collector", "internal/fetch", "internal/pipes"},
+	"net/http":                               {"trust/discovery", "trust/inbound", "wire", "upstream", "upstream/conn", "trust/login", "register", "transport", "proxytool", "proxytool/client", "proxy", "web", "web/page", "embed", "embed/models", "demo", "registry", "telemetry", "cmd/toolfinch", "internal/authserver", "internal/collector", "internal/fetch", "internal/pipes"},
 	"toolfinch/cmd":                          {},
 	"toolfinch/internal/await":               {"store/storetest"},     // tests only
 	"toolfinch/internal/authserver":          {},                      // tests only

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"toolfinch/e2e/agents"
+	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
 	"toolfinch/tool"
 )
@@ -646,6 +647,16 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 		}
 	}
 	seen := 0 // bytes of the log
+	// notes waits until a note says that an edit is taken: one edit may be read, and logged, twice.
+	notes := func(t *testing.T, name, want string) {
+		t.Helper()
+		await.Nil(t, func() error {
+			if got := note(name); !strings.Contains(got, want) {
+				return fmt.Errorf("%s is answered %s", name, got)
+			}
+			return nil
+		})
+	}
 
 	for _, step := range []struct {
 		name string
@@ -654,6 +665,7 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 		{"a new view is served", func(t *testing.T) {
 			h.edit(t, "toolfinch.yaml", "  small:\n", "  fresh:\n    tools: {everything: {echo: {name: say}}}\n  small:\n")
 			seen = log.wait(t, seen, reloaded)
+			await.True(t, func() bool { return postTo(t, url+"/fresh") != http.StatusNotFound })
 			if got := ask2026(t, url+"/fresh", nil, "say", map[string]any{"message": "fresh"}).text(); got != "Echo: fresh" {
 				t.Errorf("the new view answers %q", got)
 			}
@@ -692,9 +704,7 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 		{"an edited hook is used", func(t *testing.T) {
 			h.edit(t, "hooks/knowledge.star", `"noted by "`, `"heard from "`)
 			seen = log.wait(t, seen, reloaded)
-			if got := note("with the hook edited"); !strings.Contains(got, "heard from nobody") {
-				t.Errorf("the hook makes it %s", got)
-			}
+			notes(t, "with the hook edited", "heard from nobody")
 			stay(t, all...)
 		}},
 		{"a mistake in a hook is refused", func(t *testing.T) {
@@ -709,12 +719,13 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 		{"a changed server is started anew, and no other", func(t *testing.T) {
 			h.edit(t, "toolfinch.yaml", "/../memory.jsonl", "/../other.jsonl")
 			seen = log.wait(t, seen, reloaded)
-			if got := note("in the other memory"); !strings.Contains(got, "in the other memory") {
-				t.Errorf("the session of before is answered %s", got)
-			}
-			if text, err := os.ReadFile(filepath.Join(h.home, "other.jsonl")); err != nil || !strings.Contains(string(text), "in the other memory") {
-				t.Errorf("the other memory has %q, %v", text, err)
-			}
+			await.Nil(t, func() error {
+				notes(t, "in the other memory", "in the other memory")
+				if text, err := os.ReadFile(filepath.Join(h.home, "other.jsonl")); err != nil || !strings.Contains(string(text), "in the other memory") {
+					return fmt.Errorf("the other memory has %q, %w", text, err)
+				}
+				return nil
+			})
 			stay(t, "server-filesystem", "server-everything", "notion")
 			noneLeft(t, before["server-memory"])
 			if now := runningBelow(pid, "server-memory"); len(now) != len(before["server-memory"]) {
@@ -742,9 +753,7 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 		{"a view that is no more is not served", func(t *testing.T) {
 			h.edit(t, "toolfinch.yaml", "  fresh:\n    tools: {everything: {echo: {name: say}}}\n", "")
 			seen = log.wait(t, seen, reloaded)
-			if got := postTo(t, url+"/fresh"); got != http.StatusNotFound {
-				t.Errorf("status %d, want 404", got)
-			}
+			await.True(t, func() bool { return postTo(t, url+"/fresh") == http.StatusNotFound })
 			note("at the end")
 		}},
 	} {

@@ -80,6 +80,7 @@ func FuzzWeightsHeader(f *testing.F) {
 	f.Add([]byte(`{"a":{"dtype":"I64","shape":[9223372036854775807,2],"data_offsets":[0,8]}}`), int64(8))
 	f.Add([]byte(`{"a":{"data_offsets":[-9223372036854775808,9223372036854775807]}}`), int64(8))
 	f.Add([]byte(`{"a":null}`), int64(0))
+	f.Add([]byte(`{"a":{"dtype":"F32","shape":[2,3],"data_offsets":[0,25]}}`), int64(48))
 	f.Fuzz(func(t *testing.T, header []byte, size int64) {
 		tensors, _, err := parseHeader(header, max(size, 0))
 		if err != nil {

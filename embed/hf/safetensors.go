@@ -103,7 +103,7 @@ func parseHeader(header []byte, size int64) (_ map[string]tensor, metadata json.
 		if from < 0 || to < from || to > size {
 			return nil, nil, fmt.Errorf("tensor %q lies at %d to %d of %d bytes; the file is cut short or damaged", name, from, to, size)
 		}
-		if width, known := widths[t.Type]; known && t.length() != (to-from)/width {
+		if width, known := widths[t.Type]; known && (t.length() < 0 || t.length()*width != to-from) {
 			return nil, nil, fmt.Errorf("tensor %q: shape %v does not fit its %d bytes of %s", name, t.Shape, to-from, t.Type)
 		}
 		tensors[name] = t

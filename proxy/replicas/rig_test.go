@@ -44,7 +44,7 @@ func (r *rows) do(f func()) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.away {
-		return errors.New("db.internal: the database is away")
+		return &store.Away{Err: errors.New("db.internal refuses connections")}
 	}
 	f()
 	return nil

@@ -52,6 +52,7 @@ type Sessions struct {
 	idle    time.Duration
 	log     *slog.Logger
 	wake    chan struct{} // holds one signal: there is something to store
+	taking  chan struct{} // holds a value for each session that is being taken over
 
 	taken, lost atomic.Int64 // as of Count
 
@@ -74,13 +75,15 @@ type served struct {
 const (
 	// maxInitialize bounds the messages, in bytes, with which sessions can be stored again.
 	maxInitialize = 16 << 10
+	// maxTaking bounds the sessions that are being taken over.
+	maxTaking = 1_000
 	// maxGone bounds the sessions whose rows are yet to be removed; others are swept.
 	maxGone = 50_000
 )
 
 // NewSessions returns the sessions of a replica: none. One that nobody uses ends after idle. Run stores what changes.
 func NewSessions(replica string, rows Rows, idle time.Duration, log *slog.Logger) *Sessions {
-	return &Sessions{replica: replica, rows: rows, idle: idle, log: log, wake: make(chan struct{}, 1), here: map[[32]byte]*served{}, gone: map[[32]byte]bool{}}
+	return &Sessions{replica: replica, rows: rows, idle: idle, log: log, wake: make(chan struct{}, 1), taking: make(chan struct{}, maxTaking), here: map[[32]byte]*served{}, gone: map[[32]byte]bool{}}
 }
 
 // Count returns how many sessions are here, and how many since the start were taken over from another replica, and by
@@ -207,9 +210,9 @@ func (v *View) Take(ctx context.Context, id string, open func(initialize []byte,
 	if ended {
 		return transport.ErrNoSession
 	}
-	ctx, cancel := context.WithTimeout(ctx, leeway.Of(storeWithin))
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(patience))
 	defer cancel()
-	row, found, err := s.rows.Take(ctx, hash, v.name, trust.NameOf(ctx), s.replica)
+	row, found, err := s.take(ctx, hash, v.name)
 	switch {
 	case err != nil: // it may name hosts
 		s.log.Log(context.WithoutCancel(ctx), store.Level(err), "a session cannot be looked up", "view", v.name, "error", err)
@@ -237,6 +240,28 @@ func (v *View) Take(ctx context.Context, id string, open func(initialize []byte,
 	return nil
 }
 
+// take has the store make this replica the one that serves a session. A store that is away is waited for, longer than
+// a restart takes, while not too many requests wait so.
+func (s *Sessions) take(ctx context.Context, hash [32]byte, view string) (row store.Session, found bool, err error) {
+	select {
+	case s.taking <- struct{}{}:
+		defer func() { <-s.taking }()
+	default:
+		return row, false, errors.New("too many sessions are being looked up")
+	}
+	for {
+		row, found, err = s.rows.Take(ctx, hash, view, trust.NameOf(ctx), s.replica)
+		if !store.Passes(err) {
+			return row, found, err
+		}
+		select {
+		case <-time.After(takeAgain):
+		case <-ctx.Done():
+			return row, found, err
+		}
+	}
+}
+
 var errUnknownNow = errors.New("whether another replica has this session is not known now: the store cannot be read")
 
 // Taken hears that another replica has taken a session over: it is not here any more.
@@ -259,8 +284,9 @@ const (
 	storeEvery = 50 * time.Millisecond
 	// keepEvery is how often it is said that the sessions here are there.
 	keepEvery = 30 * time.Second
-	// againAfter is how long a store that failed is left alone, and patience how long one is waited for at the end.
-	againAfter, patience = time.Second, 10 * time.Second
+	// againAfter is how long a store that failed is left alone, and takeAgain likewise where a client waits. patience is
+	// how long one that is away is waited for.
+	againAfter, takeAgain, patience = time.Second, 200 * time.Millisecond, 10 * time.Second
 	// sweepAfter is added to how long a session may be idle before it is removed that no replica
 	// keeps any more.
 	sweepAfter = 4 * keepEvery

@@ -2,14 +2,21 @@ package replicas_test
 
 import (
 	"bufio"
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
+	"testing/synctest"
+	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/proxy/replicas"
 	"toolfinch/rawjson"
+	"toolfinch/store"
+	"toolfinch/transport"
 )
 
 // expect fails a test where an answer lacks a part.
@@ -141,7 +148,7 @@ func TestACallInFlightIsAnsweredWhereItIs(t *testing.T) {
 	}
 }
 
-// While the store is away, sessions go on where they are, and one that is not here is not said to be unknown.
+// While the store is away, sessions go on where they are, and one that is not here is waited for.
 func TestSessionsWithoutTheStore(t *testing.T) {
 	rows, all := start(t, 2)
 	alice := all[0].connect("alice")
@@ -149,13 +156,28 @@ func TestSessionsWithoutTheStore(t *testing.T) {
 	bob := all[0].connect("bob") // is stored later
 	expect(t, alice.call(all[0], "echo", `{}`), "replica-0")
 	expect(t, bob.call(all[0], "echo", `{}`), "replica-0")
-	answer := alice.post(all[1], request(1, "echo", `{}`))
-	if text := alice.read(answer); answer.StatusCode != http.StatusServiceUnavailable || answer.Header.Get("Retry-After") == "" || strings.Contains(text, "db.internal") {
-		t.Errorf("a session that may be another's: %s %s", answer.Status, text)
-	}
+	waiting := make(chan string, 1)
+	go func() { waiting <- alice.call(all[1], "echo", `{}`) }()
 	rows.lose(false)
+	expect(t, await.Value(t, waiting), "replica-1")
 	await.True(t, func() bool { return len(rows.sessions()) == 2 })
 	expect(t, bob.call(all[1], "echo", `{}`), "replica-1")
+}
+
+// A session that is not here while the store is away for long is not said to be unknown; nor is it said where the store is.
+func TestASessionIsNotUnknownWhileTheStoreIsAway(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := &rows{all: map[[32]byte]store.Session{}, away: true}
+		view := replicas.NewSessions("a", all, time.Hour, slog.New(slog.DiscardHandler)).View("ops", nil)
+		err := view.Take(t.Context(), "some", nil)
+		if err == nil || errors.Is(err, transport.ErrNoSession) || strings.Contains(err.Error(), "db.internal") {
+			t.Errorf("while it is away: %v", err)
+		}
+		all.lose(false)
+		if err := view.Take(t.Context(), "some", nil); !errors.Is(err, transport.ErrNoSession) {
+			t.Errorf("after it: %v", err)
+		}
+	})
 }
 
 // A row that is lost is written again; what is stored is stored once.

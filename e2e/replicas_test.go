@@ -242,7 +242,7 @@ func (d change) costs(f failure) bool {
 	const balancer = "Bad Gateway"
 	const noticed = 5 * time.Second
 	asked := strings.Contains(f.what, "_ask ")
-	if asked && f.end.After(d.from) && f.began.Before(d.to.Add(noticed)) && says("the client is gone", "continues no call", "may or may not have happened") {
+	if asked && f.end.After(d.from) && f.began.Before(d.to.Add(noticed)) && says("the client gave no answer", "continues no call", "may or may not have happened") {
 		return true
 	}
 	if !d.killed {

@@ -150,13 +150,25 @@ func (l *connector) isClosed() bool {
 
 // close ends the connection for good.
 func (l *connector) close() {
-	l.mu.Lock()
-	c := l.now
-	l.now, l.closed = nil, true
-	l.mu.Unlock()
-	if c != nil {
+	if c := l.leave(); c != nil {
 		c.Close()
 	}
+}
+
+// finish is close once no call is in flight, as of connection.finish.
+func (l *connector) finish() {
+	if c := l.leave(); c != nil {
+		c.finish(ErrClosed)
+	}
+}
+
+// leave makes no connection any more, and returns the one that there is, nil for none.
+func (l *connector) leave() *connection {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	c := l.now
+	l.now, l.closed = nil, true
+	return c
 }
 
 // swap makes c the connection in place of old, unless something has taken its

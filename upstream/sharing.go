@@ -339,8 +339,8 @@ func (h *sharing) sweep() {
 	}
 }
 
-// drop closes the connections beside the main one that out holds for, without
-// waiting.
+// drop ends the connections beside the main one that out holds for, each when its calls in flight have
+// ended, without waiting.
 func (h *sharing) drop(out func(*slot) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -351,12 +351,12 @@ func (h *sharing) drop(out func(*slot) bool) {
 		if !out(one) {
 			return false
 		}
-		h.server.work.Go(one.close)
+		h.server.work.Go(one.finish)
 		return true
 	})
 }
 
-// forget gives up what belongs to a client.
+// forget gives up what belongs to a client, whose calls in flight go on.
 func (h *sharing) forget(key string) {
 	h.mu.Lock()
 	if h.main.held && h.main.client == key {

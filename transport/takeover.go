@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"time"
 
+	"toolfinch/trust"
 	"toolfinch/wire"
 )
 
@@ -32,7 +33,7 @@ func (s *Streamable) Take(ctx context.Context, id string) error {
 	if s.sessions == nil {
 		return ErrNoSession
 	}
-	_, err, _ := s.taking.Do(id, func() (any, error) {
+	_, err, _ := s.taking.Do(trust.NameOf(ctx)+"\x00"+id, func() (any, error) { // what somebody else is answered holds for them
 		if s.find(id) != nil { // whoever was faster, and may be another principal
 			return nil, nil
 		}

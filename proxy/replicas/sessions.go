@@ -52,13 +52,13 @@ type Sessions struct {
 	idle    time.Duration
 	log     *slog.Logger
 	wake    chan struct{} // holds one signal: there is something to store
-	taking  chan struct{} // holds a value for each session that is being taken over
 
 	taken, lost atomic.Int64 // as of Count
 
-	mu   sync.Mutex // guards what follows; held for look-ups only
-	here map[[32]byte]*served
-	gone map[[32]byte]bool // sessions that have ended, and are still stored
+	mu     sync.Mutex // guards what follows; held for look-ups only
+	here   map[[32]byte]*served
+	gone   map[[32]byte]bool // sessions that have ended, and are still stored
+	taking map[string]int    // how many sessions are looked up for a party, and in all for ""
 }
 
 // served is a session of this replica.
@@ -75,15 +75,16 @@ type served struct {
 const (
 	// maxInitialize bounds the messages, in bytes, with which sessions can be stored again.
 	maxInitialize = 16 << 10
-	// maxTaking bounds the sessions that are being taken over.
-	maxTaking = 1_000
+	// maxTaking bounds the sessions that are looked up at a time, and maxTakingOf those for one party: an ID that
+	// somebody made up costs the database a question.
+	maxTaking, maxTakingOf = 1_000, 100
 	// maxGone bounds the sessions whose rows are yet to be removed; others are swept.
 	maxGone = 50_000
 )
 
 // NewSessions returns the sessions of a replica: none. One that nobody uses ends after idle. Run stores what changes.
 func NewSessions(replica string, rows Rows, idle time.Duration, log *slog.Logger) *Sessions {
-	return &Sessions{replica: replica, rows: rows, idle: idle, log: log, wake: make(chan struct{}, 1), taking: make(chan struct{}, maxTaking), here: map[[32]byte]*served{}, gone: map[[32]byte]bool{}}
+	return &Sessions{replica: replica, rows: rows, idle: idle, log: log, wake: make(chan struct{}, 1), taking: map[string]int{}, here: map[[32]byte]*served{}, gone: map[[32]byte]bool{}}
 }
 
 // Count returns how many sessions are here, and how many since the start were taken over from another replica, and by
@@ -243,12 +244,19 @@ func (v *View) Take(ctx context.Context, id string, open func(initialize []byte,
 // take has the store make this replica the one that serves a session. A store that is away is waited for, longer than
 // a restart takes, while not too many requests wait so.
 func (s *Sessions) take(ctx context.Context, hash [32]byte, view string) (row store.Session, found bool, err error) {
-	select {
-	case s.taking <- struct{}{}:
-		defer func() { <-s.taking }()
-	default:
+	from, _ := trust.SourceOf(ctx)
+	party := "of " + trust.NameOf(ctx) + "\x00" + from.Address
+	s.mu.Lock()
+	full := s.taking[""] >= maxTaking || s.taking[party] >= maxTakingOf
+	if !full {
+		s.taking[""]++
+		s.taking[party]++
+	}
+	s.mu.Unlock()
+	if full {
 		return row, false, errors.New("too many sessions are being looked up")
 	}
+	defer s.lookedUp(party)
 	for {
 		row, found, err = s.rows.Take(ctx, hash, view, trust.NameOf(ctx), s.replica)
 		if !store.Passes(err) {
@@ -259,6 +267,16 @@ func (s *Sessions) take(ctx context.Context, hash [32]byte, view string) (row st
 		case <-ctx.Done():
 			return row, found, err
 		}
+	}
+}
+
+// lookedUp counts a session out that was looked up for a party.
+func (s *Sessions) lookedUp(party string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.taking[""]--
+	if s.taking[party]--; s.taking[party] == 0 {
+		delete(s.taking, party)
 	}
 }
 

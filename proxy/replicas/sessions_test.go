@@ -2,6 +2,8 @@ package replicas_test
 
 import (
 	"bufio"
+	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -17,6 +19,7 @@ import (
 	"toolfinch/rawjson"
 	"toolfinch/store"
 	"toolfinch/transport"
+	"toolfinch/trust"
 )
 
 // expect fails a test where an answer lacks a part.
@@ -176,6 +179,34 @@ func TestASessionIsNotUnknownWhileTheStoreIsAway(t *testing.T) {
 		all.lose(false)
 		if err := view.Take(t.Context(), "some", nil); !errors.Is(err, transport.ErrNoSession) {
 			t.Errorf("after it: %v", err)
+		}
+	})
+}
+
+// Whoever makes IDs up while the store is away has a share of the requests that wait for it.
+func TestWhoMakesIDsUpKeepsNobodyFromTheStore(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := &rows{all: map[[32]byte]store.Session{}, away: true}
+		view := replicas.NewSessions("a", all, time.Hour, slog.New(slog.DiscardHandler)).View("ops", nil)
+		as := func(who string) context.Context { return trust.WithPrincipal(t.Context(), &trust.Principal{ID: who}) }
+		var asking sync.WaitGroup
+		waits := func(who string) bool {
+			answered := make(chan error, 1)
+			asking.Go(func() { answered <- view.Take(as(who), rand.Text(), nil) })
+			synctest.Wait()
+			return len(answered) == 0
+		}
+		n := 0
+		for waits("mallory") {
+			n++
+		}
+		if n != 100 || !waits("alice") {
+			t.Errorf("mallory has %d requests that wait, and alice none", n)
+		}
+		all.lose(false)
+		asking.Wait()
+		if !errors.Is(view.Take(as("mallory"), "some", nil), transport.ErrNoSession) {
+			t.Error("what was looked up counts still")
 		}
 	})
 }

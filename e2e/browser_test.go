@@ -15,6 +15,7 @@ import (
 	"sync"
 	"testing"
 
+	"github.com/chromedp/cdproto"
 	"github.com/chromedp/cdproto/cdp"
 	"github.com/chromedp/cdproto/emulation"
 	"github.com/chromedp/cdproto/log"
@@ -155,19 +156,27 @@ func (b *tab) run(actions ...chromedp.Action[chromedp.Void]) {
 	within(b, "an action", func() (struct{}, error) { return struct{}{}, chromedp.Do(b, actions...) })
 }
 
-// within is what happens in the tab, which is waited for as long as anything is: a deadline would be the tab's.
+// within is what happens in the tab, which is waited for as long as anything is: a deadline would be the tab's. It is
+// done again where its element went with a page that has loaded itself anew.
 func within[T any](b *tab, what string, do func() (T, error)) (value T) {
 	b.t.Helper()
 	done := make(chan error, 1)
 	go func() {
 		var err error
-		value, err = do()
+		for value, err = do(); gone(err); value, err = do() {
+		}
 		done <- err
 	}()
 	if err := await.Value(b.t, done); err != nil {
 		b.t.Fatalf("in the browser: %s: %v", what, err)
 	}
 	return value
+}
+
+// gone reports whether an element is not there any more.
+func gone(err error) bool {
+	var refused *cdproto.Error
+	return errors.As(err, &refused) && strings.Contains(refused.Message, "node with given id")
 }
 
 // command sends a command of the protocol.

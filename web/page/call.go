@@ -40,6 +40,7 @@ type calling struct {
 type ran struct {
 	*run
 	Here    string // path and query of the page that shows it
+	Ended   bool   // when the page was made: a call may end while it is
 	State   string // of the badge: an outcome, or what it waits for
 	Asks    []*asking
 	Notes   []string
@@ -99,12 +100,14 @@ func (c *calling) show(one *run) {
 	if !c.Form.fill(arguments) && !rawjson.IsEmpty(arguments) {
 		c.Raw, c.JSON = true, indented(arguments)
 	}
+	r := &ran{run: one, Here: c.Here + "&run=" + one.ID, Ended: one.ended()}
 	asks, notes := one.waiting()
-	r := &ran{run: one, Here: c.Here + "&run=" + one.ID, State: one.state(), Notes: notes}
+	r.Notes = notes
 	for _, a := range asks {
 		r.Asks = append(r.Asks, askingOf(a))
 	}
-	if one.ended() {
+	r.State = r.state()
+	if r.Ended {
 		r.finished()
 	}
 	c.Run = r
@@ -280,18 +283,17 @@ func settle(one *run, q *request) {
 var errNoRun = &problem{http.StatusNotFound, "there is no such call: it was of another session, or is not kept any more"}
 
 // state is what a badge says of a call.
-func (one *run) state() string {
+func (r *ran) state() string {
 	switch {
-	case !one.ended():
-		if asks, _ := one.waiting(); len(asks) > 0 {
-			return "asks you"
-		}
+	case !r.Ended && len(r.Asks) > 0:
+		return "asks you"
+	case !r.Ended:
 		return "running"
-	case one.operation != nil:
-		return one.operation.Outcome
-	case one.err != nil:
+	case r.operation != nil:
+		return r.operation.Outcome
+	case r.err != nil:
 		return "failed"
-	case one.result.Failed():
+	case r.result.Failed():
 		return "tool_error"
 	}
 	return "success"
@@ -301,9 +303,6 @@ func (one *run) state() string {
 func (r *ran) Calm() bool {
 	return !slices.ContainsFunc(r.Asks, func(a *asking) bool { return a.Form != nil && a.Form.faulty() })
 }
-
-// Ended reports whether there is nothing more to come.
-func (r *ran) Ended() bool { return r.ended() }
 
 // finished adds what came of it.
 func (r *ran) finished() {

@@ -126,7 +126,7 @@ type kindCount struct {
 // Reload has browsers without script look at a call again, unless somebody is asked, who may
 // be writing.
 func (l listing) Reload() int {
-	if l.One == nil || l.One.Call == nil || l.One.Call.Run == nil || l.One.Call.Run.Ended() || len(l.One.Call.Run.Asks) > 0 {
+	if l.One == nil || l.One.Call == nil || l.One.Call.Run == nil || l.One.Call.Run.Ended || len(l.One.Call.Run.Asks) > 0 {
 		return 0
 	}
 	return 2

@@ -87,6 +87,26 @@ func TestACallAsks(t *testing.T) {
 	}
 }
 
+// What is shown of a call is of one moment: where it ends while its page is made, the page says that it runs, and is
+// loaded again.
+func TestACallEndsWhileItIsShown(t *testing.T) {
+	r, sessions := newRuns(), newSessions(time.Now)
+	defer r.close()
+	one := must.Get(called(r, someone(sessions), untilTheEnd))(t)
+	c := &calling{Kind: "tool", Form: readSchema(json.RawMessage(`{"type":"object"}`))}
+	c.show(one)
+	one.cancel(errCancelled)
+	ended(t, one)
+	shown := listing{One: &definition{Call: c}}
+	if c.Run.Ended || c.Run.State != "running" || shown.Reload() == 0 {
+		t.Errorf("it is shown as %s, ended %t, and loaded again after %d s", c.Run.State, c.Run.Ended, shown.Reload())
+	}
+	c.show(one)
+	if !c.Run.Ended || c.Run.State == "running" || shown.Reload() != 0 {
+		t.Errorf("once it has ended, it is shown as %s, ended %t, and loaded again after %d s", c.Run.State, c.Run.Ended, shown.Reload())
+	}
+}
+
 // Calls end with their session, and all of them with the server.
 func TestCallsEnd(t *testing.T) {
 	r, sessions := newRuns(), newSessions(time.Now)

@@ -242,7 +242,7 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name: "direct_below",
-		doc: "with `routing_type` `AUTO` a client is listed all tools, and need not search, while their definitions cost fewer tokens together; " +
+		doc: "with `routing_type` `AUTO` a client is listed all tools, beside `retrieve_tools`, while their definitions cost fewer tokens together; " +
 			"decided when a session begins, which keeps its list until that costs four times as much; `0`: never. Views have their own",
 		value: in(func(c *Config) *int { return &c.DirectBelow }).is(directBelow, DefaultDirectBelow),
 	},

@@ -29,8 +29,8 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 	},
 	{
 		name: "exposure_mode", without: "the top level's `default_exposure`",
-		doc: "`direct` lists the tools as they are; `retrieve` offers `retrieve_tools`; `search` offers `NAME_search_tools`, `NAME_describe_tool` and `NAME_call_tool`; " +
-			"`search_per_server` three such for each server; `auto` is `direct` while the definitions cost up to `direct_below` tokens, else `retrieve`",
+		doc: "`direct` lists the tools as they are; `retrieve` offers `retrieve_tools` and `call_tool`; `search` offers `NAME_search_tools`, `NAME_describe_tool` and `NAME_call_tool`; " +
+			"`search_per_server` three such for each server; `auto` lists all tools while their definitions cost up to `direct_below` tokens, else it is `retrieve`. All but `direct` list `retrieve_tools`",
 		value: in(func(v *view.Settings) *view.Exposure { return &v.Exposure }).is(choice[view.Exposure]{words: view.Exposures}, view.ExposureAuto),
 	},
 	{

@@ -8,6 +8,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,7 +51,7 @@ func TestGettingStarted(t *testing.T) {
 	ran := 0
 	for _, block := range regexp.MustCompile(`(?m)(?:^    .*\n)+`).FindAllString(string(page), -1) {
 		block = strings.ReplaceAll("\n"+block, "\n    ", "\n")[1:]
-		if strings.HasPrefix(block, "mcp_servers:") {
+		if strings.Contains(block, "mcp_servers:") {
 			if err := os.WriteFile(filepath.Join(dir, "toolfinch.yaml"), []byte(block), 0o600); err != nil {
 				t.Fatal(err)
 			}
@@ -81,6 +82,24 @@ func TestGettingStarted(t *testing.T) {
 	}
 	if ran < 10 {
 		t.Errorf("only %d commands ran: the test reads past them", ran)
+	}
+	// What an agent meets then: it retrieves, is listed what was found, and calls it.
+	c := newSDKClient(t, env)
+	parameters := house{home: home, env: env, config: filepath.Join(dir, "toolfinch.yaml")}.stdio(t)
+	parameters["cwd"] = dir
+	c.do(t, "connect", parameters, nil)
+	if got := names(c.list(t)); !slices.Equal(got, []string{"retrieve_tools", "call_tool"}) {
+		t.Errorf("an agent is listed %q at the start", got)
+	}
+	c.retrieve(t, map[string]any{"query": "write text to a file"})
+	var after []listed
+	c.do(t, "relisted", nil, &after)
+	if got := names(after); !slices.Contains(got, "files_write_file") {
+		t.Errorf("an agent that has found files_write_file is listed %q", got)
+	}
+	c.call(t, "files_write_file", map[string]any{"path": "found.txt", "content": "found"})
+	if got, err := os.ReadFile(filepath.Join(dir, "found.txt")); string(got) != "found" {
+		t.Errorf("the file that the agent writes has %q, %v", got, err)
 	}
 }
 

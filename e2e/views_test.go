@@ -255,7 +255,7 @@ func (c viewClient) hits(t *testing.T, tool string, arguments any) (names []stri
 }
 
 func (c viewClient) search(t *testing.T) {
-	c.listedAs(t, "notion_search_tools", "notion_describe_tool", "notion_call_tool")
+	c.listedAs(t, "notion_search_tools", "notion_describe_tool", "notion_call_tool", "retrieve_tools")
 	pages := c.hits(t, "notion_search_tools", map[string]any{})
 	for _, name := range []string{"search_notion", "notion_API-post-page", "notion_API-retrieve-a-page"} {
 		if !slices.Contains(pages, name) {
@@ -317,7 +317,7 @@ func (c viewClient) all(t *testing.T) {
 }
 
 func (c viewClient) composite(t *testing.T) {
-	search := c.listedAs(t, "search_everywhere")["search_everywhere"].definition(t)
+	search := c.listedAs(t, "retrieve_tools", "search_everywhere")["search_everywhere"].definition(t)
 	if got := search.InputSchema.Required; search.Title != "Search everywhere" || !slices.Equal(got, []string{"query", "folder"}) || search.InputSchema.Properties["query"].Description != "A word" {
 		t.Errorf("it is listed as %+v", search)
 	}
@@ -371,7 +371,7 @@ func (h house) remember(t *testing.T, name string, observations ...string) {
 }
 
 func (c viewClient) custom(t *testing.T) {
-	search := c.listedAs(t, "contextual_search")["contextual_search"].definition(t)
+	search := c.listedAs(t, "retrieve_tools", "contextual_search")["contextual_search"].definition(t)
 	if limit := search.InputSchema.Properties["limit"]; search.Title != "Contextual search" || limit.Type != "integer" || limit.Default != 3.0 ||
 		!slices.Equal(search.InputSchema.Required, []string{"topic", "folder"}) {
 		t.Errorf("it is listed as %+v", search)
@@ -514,7 +514,7 @@ func (c viewClient) guarded(t *testing.T) {
 }
 
 func (c viewClient) byServer(t *testing.T) {
-	c.listedAs(t, "files_search_tools", "files_describe_tool", "files_call_tool", "memory_search_tools", "memory_describe_tool", "memory_call_tool")
+	c.listedAs(t, "files_search_tools", "files_describe_tool", "files_call_tool", "memory_search_tools", "memory_describe_tool", "memory_call_tool", "retrieve_tools")
 	if got := c.hits(t, "memory_search_tools", map[string]any{"query": "read the whole graph", "limit": 1}); !slices.Equal(got, []string{"memory_read_graph"}) {
 		t.Errorf("memory has %q", got)
 	}
@@ -531,11 +531,11 @@ func (c viewClient) byServer(t *testing.T) {
 	c.refuses(t, "files_call_tool", map[string]any{"name": "memory_read_graph", "arguments": map[string]any{}}, "unknown tool")
 	c.refuses(t, "files_describe_tool", map[string]any{"name": "memory_read_graph"}, "unknown tool")
 	c.refuses(t, "files_call_tool", map[string]any{"name": "files_directory_tree", "arguments": map[string]any{"path": path}}, "unknown tool")
-	c.outside(t, "everything_echo", "files_directory_tree", "retrieve_tools", "everything_search_tools")
+	c.outside(t, "everything_echo", "files_directory_tree", "call_tool", "everything_search_tools")
 }
 
 func (c viewClient) small(t *testing.T) {
-	c.listedAs(t, "everything_echo", "everything_get-sum")
+	c.listedAs(t, "retrieve_tools", "everything_echo", "everything_get-sum")
 	if got := c.call(t, "everything_echo", map[string]any{"message": "small"}).text(); got != "Echo: small" {
 		t.Errorf("it answered %q", got)
 	}

@@ -233,25 +233,28 @@ func (v *View) expose(next plan) (intro string) {
 	if v.lists {
 		v.shown.ListsWait = listsWait
 	}
+	beside := v.retriever.Beside()
 	var searches []string
 	for _, one := range v.searches {
 		searches = append(searches, retrieve.SearchName(one.prefix))
 		v.shown.Search = append(v.shown.Search, one.of.retriever.SearchTools(one.prefix, one.server, one.about)...)
 	}
-	switch exposure {
+	switch exposure { // retrieve_tools is listed in all but the first
 	case view.ExposureDirect:
 		v.shown.Direct = func(bool) bool { return true }
 		v.shown.ListsWait, v.shown.SearchTool = listsWait, ""
 	case view.ExposureSearch:
+		v.shown.Search = append(v.shown.Search, beside)
 		intro = "Find tools with " + strings.Join(searches, ", ") + "."
 	case view.ExposureSearchPerServer:
-		v.shown.SearchTool = ""
+		v.shown.Search, v.shown.SearchTool = append(v.shown.Search, beside), ""
 		intro = "Each server has tools that find, describe and call its own."
 	default:
 		v.shown.Search = append(v.retriever.MetaTools(), v.shown.Search...)
 		intro = next.offer.Intro()
 		if exposure == view.ExposureAuto && next.below > 0 {
 			v.directBelow(next.below)
+			v.shown.Beside = []*tool.Tool{beside}
 			intro = next.offer.AutoIntro()
 		}
 	}

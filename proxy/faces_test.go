@@ -148,10 +148,10 @@ func TestAClientIsListedAllToolsWhileTheyCostLittle(t *testing.T) {
 		modern.hears("notifications/tools/list_changed", listening)
 	}
 
-	lists(small, "shop_hat")
-	lists(modern, "shop_hat")
+	lists(small, "retrieve_tools", "shop_hat")
+	lists(modern, "retrieve_tools", "shop_hat")
 	if got := small.ask("tools/call", toolCall("retrieve_tools", `{"query":"sells a hat"}`)); failed(got) || !strings.Contains(string(got.Result), "shop_hat") {
-		t.Errorf("retrieve_tools, which is not listed, answers %s", got.raw)
+		t.Errorf("retrieve_tools answers %s", got.raw)
 	}
 	if got := small.ask("tools/call", toolCall("call_tool", `{"name":"shop_hat","arguments":{"size":1}}`)); failed(got) {
 		t.Errorf("call_tool, which is not listed, answers %s", got.raw)
@@ -159,8 +159,8 @@ func TestAClientIsListedAllToolsWhileTheyCostLittle(t *testing.T) {
 	listening = (&meeting{rawClient: modern}).listen(`{"toolsListChanged":true}`)
 
 	become(items(10)) // more than a new session is listed
-	lists(small, shopping(items(10))...)
-	lists(modern, shopping(items(10))...)
+	lists(small, append([]string{"retrieve_tools"}, shopping(items(10))...)...)
+	lists(modern, append([]string{"retrieve_tools"}, shopping(items(10))...)...)
 	large := viewClient(t, p, url, "auto", false)
 	lists(large, searched...)
 
@@ -169,8 +169,8 @@ func TestAClientIsListedAllToolsWhileTheyCostLittle(t *testing.T) {
 	if got := large.got("notifications/tools/list_changed"); len(got) > 0 {
 		t.Errorf("a session heard of a list that did not change for it: %s", got[0].raw)
 	}
-	lists(small, "shop_hat")
-	lists(modern, "shop_hat")
+	lists(small, "retrieve_tools", "shop_hat")
+	lists(modern, "retrieve_tools", "shop_hat")
 
 	become(items(60)) // more than anybody is listed
 	lists(small, searched...)
@@ -183,7 +183,7 @@ func TestAClientIsListedAllToolsWhileTheyCostLittle(t *testing.T) {
 // direct_below is for routing_type AUTO: the others say how tools reach clients.
 func TestOtherRoutingNeverListsAllTools(t *testing.T) {
 	for routing, want := range map[configs.Routing][]string{
-		configs.RoutingAuto: {"shop_hat"}, configs.RoutingDynamic: {"retrieve_tools"}, configs.RoutingCallTool: {"retrieve_tools", "call_tool"},
+		configs.RoutingAuto: {"retrieve_tools", "shop_hat"}, configs.RoutingDynamic: {"retrieve_tools"}, configs.RoutingCallTool: {"retrieve_tools", "call_tool"},
 	} {
 		auto := everything("auto", view.ExposureAuto)
 		auto.DirectBelow = 300
@@ -207,7 +207,7 @@ func TestAnAutoViewDoesNotWaitForAServerThatIsGone(t *testing.T) {
 	auto := everything("auto", view.ExposureAuto)
 	auto.DirectBelow = 300
 	p, url := openViews(t, "", configOf(t, []*script{up, gone}, auto))
-	if got := viewClient(t, p, url, "auto", true).listed(); !slices.Equal(got, []string{"shop_hat"}) {
+	if got := viewClient(t, p, url, "auto", true).listed(); !slices.Equal(got, []string{"retrieve_tools", "shop_hat"}) {
 		t.Errorf("tools/list has %v, want those of the other server", got)
 	}
 }

@@ -433,7 +433,7 @@ func TestListsOfGatedViews(t *testing.T) {
 		gated(view.Default, view.ExposureRetrieve, ample), gated("auto", view.ExposureAuto, ample),
 		gated("find", view.ExposureSearch, ample), gated("each", view.ExposureSearchPerServer, ample)))
 	trio := func(prefix string) []string {
-		return []string{prefix + "_search_tools", prefix + "_describe_tool", prefix + "_call_tool"}
+		return []string{prefix + "_search_tools", prefix + "_describe_tool", prefix + "_call_tool", "retrieve_tools"}
 	}
 	for name, before := range map[string][]string{view.Default: nil, "auto": nil, "find": trio("find"), "each": trio("shop")} {
 		for _, modern := range []bool{false, true} {

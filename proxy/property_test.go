@@ -584,7 +584,7 @@ func (w *world) list(v *customer, there, callable []offer) {
 	for _, one := range there {
 		whole[one.name] = one.definition
 	}
-	wantMeta := map[string][]string{"find": {"retrieve_tools", "call_tool"}, "few": {"few_search_tools", "few_describe_tool", "few_call_tool"}, "gated": provisioning}[v.view]
+	wantMeta := map[string][]string{"find": {"retrieve_tools", "call_tool"}, "few": {"few_search_tools", "few_describe_tool", "few_call_tool", "retrieve_tools"}, "gated": provisioning}[v.view]
 	switch {
 	case v.view == "all":
 		most = len(whole)

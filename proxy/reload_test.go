@@ -244,9 +244,9 @@ func TestAnotherExposureIsShownToSessionsThatStay(t *testing.T) {
 		exposure view.Exposure
 		want     []string
 	}{
-		{view.ExposureSearch, []string{"x_search_tools", "x_describe_tool", "x_call_tool"}},
-		{view.ExposureSearchPerServer, []string{"shop_search_tools", "shop_describe_tool", "shop_call_tool"}},
-		{view.ExposureAuto, []string{"shop_hat"}},
+		{view.ExposureSearch, []string{"x_search_tools", "x_describe_tool", "x_call_tool", "retrieve_tools"}},
+		{view.ExposureSearchPerServer, []string{"shop_search_tools", "shop_describe_tool", "shop_call_tool", "retrieve_tools"}},
+		{view.ExposureAuto, []string{"retrieve_tools", "shop_hat"}},
 		{view.ExposureRetrieve, []string{"retrieve_tools", "call_tool"}},
 		{view.ExposureDirect, []string{"shop_hat"}},
 	} {

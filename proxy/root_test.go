@@ -250,10 +250,10 @@ func TestTheRootListsTheViewsTogether(t *testing.T) {
 		want  []string
 	}{
 		"direct":                      {[]view.Settings{hats}, []string{"shop_hat"}},
-		"direct and small":            {[]view.Settings{hats, auto}, []string{"shop_hat", "shop_scarf"}},
-		"search":                      {[]view.Settings{coats}, find},
-		"search and direct":           {[]view.Settings{coats, hats}, append(slices.Clone(find), "shop_hat")},
-		"search twice":                {[]view.Settings{coats, each}, append(slices.Clone(find), "shop_search_tools", "shop_describe_tool", "shop_call_tool")},
+		"direct and small":            {[]view.Settings{hats, auto}, []string{"retrieve_tools", "shop_hat", "shop_scarf"}},
+		"search":                      {[]view.Settings{coats}, append(slices.Clone(find), "retrieve_tools")},
+		"search and direct":           {[]view.Settings{coats, hats}, append(slices.Clone(find), "retrieve_tools", "shop_hat")},
+		"search twice":                {[]view.Settings{coats, each}, append(slices.Clone(find), "shop_search_tools", "shop_describe_tool", "shop_call_tool", "retrieve_tools")},
 		"retrieve, search and direct": {[]view.Settings{shoes, coats, hats}, append(append([]string{"retrieve_tools", "call_tool"}, find...), "shop_hat")},
 		"small and search":            {[]view.Settings{auto, coats}, append([]string{"retrieve_tools", "call_tool"}, find...)},
 		"nothing":                     {nil, nil},

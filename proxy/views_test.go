@@ -612,7 +612,7 @@ func TestAMetaToolThatIsNotOfferedSaysWhichSettingOffersIt(t *testing.T) {
 	for name, absent := range map[string][]string{
 		"default": slices.Concat(gating, others, []string{"found_search_tools"}),
 		"direct":  slices.Concat(gating, others, []string{"retrieve_tools", "call_tool", "found_call_tool", "found_search_tools"}),
-		"found":   slices.Concat(gating, others, []string{"retrieve_tools", "call_tool"}),
+		"found":   slices.Concat(gating, others, []string{"call_tool"}),
 		"gated":   slices.Concat(others, []string{"found_search_tools"}),
 	} {
 		c := viewClient(t, p, url, name, false)

@@ -220,7 +220,7 @@ func seenOf(v *Served) *seen {
 	}
 	now.lists[tool.KindTool] = v.mode() + fingerprint(slices.Concat(v.Search, v.Meta, v.Pinned()))
 	if v.Direct != nil && !v.gated() {
-		now.all = v.mode() + fingerprint(slices.Concat(v.Meta, v.Tools()))
+		now.all = v.mode() + fingerprint(slices.Concat(v.Beside, v.Meta, v.Tools()))
 	}
 	return now
 }

@@ -35,7 +35,7 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 // the pinned, provisioned and registered ones.
 func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered Set) []*tool.Tool {
 	if l.listsAll(s, served) {
-		return slices.Concat(served.Meta, served.Tools())
+		return slices.Concat(served.Beside, served.Meta, served.Tools())
 	}
 	pinned := served.Pinned()
 	tools := slices.Concat(served.Search, served.Meta, pinned)

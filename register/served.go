@@ -62,9 +62,9 @@ type Served struct {
 	Direct func(until bool) bool
 	// ListsWait is how long lists of tools wait for what is starting (see Started).
 	ListsWait time.Duration
-	// Search are the meta-tools of clients that are not listed every tool, Meta those
-	// of all clients.
-	Search, Meta []*tool.Tool
+	// Search are the meta-tools of clients that are not listed every tool, Beside what is listed
+	// of them to those that are, and Meta the meta-tools of all clients.
+	Search, Beside, Meta []*tool.Tool
 	// Unlisted are meta-tools that answer when they are called, and are not listed.
 	Unlisted []*tool.Tool
 	// Granted, if set, says that tools must be provisioned before they are called, and

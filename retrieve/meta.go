@@ -95,6 +95,14 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
 }
 
+// Beside is retrieve_tools with a short definition, about 50 tokens: for lists in which it stands beside all tools, or
+// beside other tools that find some.
+func (r *Retriever) Beside() *tool.Tool {
+	return meta(RetrieveTools, "Find tools by what they do, in plain English.",
+		`{"type":"object","properties":{"query":{"type":"string"}},"required":["query"]}`,
+		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
+}
+
 func (r *Retriever) callTool(most Kind, name, description, annotations, server string) *tool.Tool {
 	return meta(name, description, `{"type":"object","properties":{`+
 		`"name":{"type":"string","description":"Name or uri found, or server.tool"},`+
@@ -123,16 +131,20 @@ func meta(name, description, input, annotations string, handler tool.Handler) *t
 
 // Intro tells clients how to use the meta-tools; it is for Instructions.
 func (o Offer) Intro() string {
-	const intro = "This server finds tools for you instead of listing them all. Say what you need to retrieve_tools; "
-	if o.Call {
-		return intro + "then call what it found by its name, or through call_tool when it is not in your list."
-	}
-	return intro + "then call what it found by its name."
+	return "This server finds tools for you instead of listing them all: " + o.steps()
 }
 
 // AutoIntro is Intro for views that may list all tools instead.
 func (o Offer) AutoIntro() string {
-	return "Call tools that are listed by their names. If retrieve_tools is listed: " + o.Intro()
+	return "Call tools that are listed by their names. For what is not, " + o.steps()
+}
+
+func (o Offer) steps() string {
+	const steps = "say what you need to retrieve_tools; then call what it found by its name"
+	if o.Call {
+		return steps + ", or through call_tool when it is not in your list."
+	}
+	return steps + "."
 }
 
 // Instructions returns the instructions for clients: how to use this server (intro),

@@ -262,6 +262,10 @@ func TestMetaToolsAreSmallAndStayLoaded(t *testing.T) {
 			t.Errorf("instructions of %d bytes: %s", len(text), text)
 		}
 	}
+	r, _ := newRetriever(t, Settings{})
+	if n := tool.CountTokens(r.Beside().Listed()); n > 80 { // 31 tools cost some 5,300
+		t.Errorf("retrieve_tools costs %d tokens beside other tools, want at most 80", n)
+	}
 }
 
 func TestACatalogFollowsChangesAndTheOneBeforeStays(t *testing.T) {

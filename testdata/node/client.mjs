@@ -44,9 +44,9 @@ async function first(list) {
 
 const operations = {
   // It leaves what it was connected to.
-  async connect({ command, args, env, url, sse }) {
+  async connect({ command, args, env, cwd, url, sse }) {
     const transport = command
-      ? new StdioClientTransport({ command, args, env, stderr: 'inherit' })
+      ? new StdioClientTransport({ command, args, env, cwd, stderr: 'inherit' })
       : sse ? new SSEClientTransport(new URL(sse)) : new StreamableHTTPClientTransport(new URL(url));
     await operations.close();
     client = fresh();

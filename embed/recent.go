@@ -1,9 +1,9 @@
 package embed
 
 import (
-	"container/list"
 	"context"
-	"sync"
+
+	lru "github.com/hashicorp/golang-lru/v2"
 )
 
 // recentSize is how many queries are remembered: 3 MB at 1,536 dimensions.
@@ -13,20 +13,13 @@ const recentSize = 512
 // ones. It is safe for concurrent use.
 type Recent struct {
 	embedder Embedder
-
-	mu     sync.Mutex // guards the two below; never held while a query is embedded
-	byText map[string]*list.Element
-	order  *list.List // of recentQuery, the last used first
-}
-
-type recentQuery struct {
-	text   string
-	vector []float32
+	vectors  *lru.Cache[string, []float32] // by text
 }
 
 // NewRecent returns a Recent that remembers nothing yet.
 func NewRecent(embedder Embedder) *Recent {
-	return &Recent{embedder: embedder, byText: make(map[string]*list.Element), order: list.New()}
+	vectors, _ := lru.New[string, []float32](recentSize) // it fails for sizes below 1 alone
+	return &Recent{embedder, vectors}
 }
 
 // Embed returns the vectors of the texts of a query, in order; they must not be
@@ -36,7 +29,9 @@ func (r *Recent) Embed(ctx context.Context, texts []string) ([][]float32, error)
 	out := make([][]float32, len(texts))
 	var missing []string
 	for i, text := range texts {
-		if out[i] = r.find(text); out[i] == nil {
+		if vector, ok := r.vectors.Get(text); ok {
+			out[i] = vector
+		} else {
 			missing = append(missing, text)
 		}
 	}
@@ -51,33 +46,9 @@ func (r *Recent) Embed(ctx context.Context, texts []string) ([][]float32, error)
 	for i, text := range texts {
 		if out[i] == nil {
 			out[i] = vectors[next]
-			r.remember(text, vectors[next])
+			r.vectors.Add(text, vectors[next])
 			next++
 		}
 	}
 	return out, nil
-}
-
-func (r *Recent) find(text string) []float32 {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	element := r.byText[text]
-	if element == nil {
-		return nil
-	}
-	r.order.MoveToFront(element)
-	return element.Value.(recentQuery).vector
-}
-
-func (r *Recent) remember(text string, vector []float32) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.byText[text] != nil { // another caller was faster
-		return
-	}
-	r.byText[text] = r.order.PushFront(recentQuery{text, vector})
-	if r.order.Len() > recentSize {
-		oldest := r.order.Remove(r.order.Back()).(recentQuery)
-		delete(r.byText, oldest.text)
-	}
 }

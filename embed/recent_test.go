@@ -36,8 +36,8 @@ func TestRecent(t *testing.T) {
 	if want := []string{"one more", texts[1]}; !slices.Equal(embedder.texts()[recentSize:], want) {
 		t.Errorf("embedded %v, want %v", embedder.texts()[recentSize:], want)
 	}
-	if n := len(recent.byText); n != recentSize || recent.order.Len() != recentSize {
-		t.Errorf("%d and %d are remembered", n, recent.order.Len())
+	if n := recent.vectors.Len(); n != recentSize {
+		t.Errorf("%d are remembered", n)
 	}
 }
 
@@ -84,7 +84,7 @@ func TestRecentConcurrently(t *testing.T) {
 		})
 	}
 	all.Wait()
-	if len(recent.byText) != recentSize || recent.order.Len() != recentSize {
-		t.Errorf("%d and %d are remembered", len(recent.byText), recent.order.Len())
+	if recent.vectors.Len() != recentSize {
+		t.Errorf("%d are remembered", recent.vectors.Len())
 	}
 }

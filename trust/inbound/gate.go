@@ -15,6 +15,7 @@ import (
 	"strings"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
 	"toolfinch/limit"
@@ -46,8 +47,8 @@ type Gate struct {
 	Options
 	issuers  []*issuer
 	keys     *keys
-	verified *recent[[32]byte, *verified]
-	failures *recent[string, *rate.Limiter] // by address
+	verified *lru.Cache[[32]byte, *verified]
+	failures *lru.Cache[string, *rate.Limiter] // by address
 	failing  *limit.Limit
 	waiting  *limit.Limit // of requests for an issuer
 	counts   counts
@@ -76,15 +77,21 @@ func New(options Options) *Gate {
 	if g.now == nil {
 		g.now = time.Now
 	}
-	g.keys = &keys{store: options.Store, heard: options.Heard, log: options.Log, now: g.now, recent: newRecent[[32]byte, knownKey](maxKeysKnown), used: map[[32]byte]time.Time{}, again: make(chan struct{}, 1)}
-	g.verified = newRecent[[32]byte, *verified](maxVerified)
-	g.failures = newRecent[string, *rate.Limiter](maxAddresses)
+	g.keys = &keys{store: options.Store, heard: options.Heard, log: options.Log, now: g.now, recent: latest[[32]byte, knownKey](maxKeysKnown), used: map[[32]byte]time.Time{}, again: make(chan struct{}, 1)}
+	g.verified = latest[[32]byte, *verified](maxVerified)
+	g.failures = latest[string, *rate.Limiter](maxAddresses)
 	g.failing = limit.New("failed_credentials", failuresAtOnce, "credentials of this address were refused", "send others later")
 	g.waiting = limit.New("issuer_requests", maxWaiting, "requests wait for an identity provider", "send fewer at once")
 	for _, settings := range options.Issuers {
 		g.issuers = append(g.issuers, newIssuer(settings, options.Log, g.now, g.waiting))
 	}
 	return g
+}
+
+// latest keeps the values that were put or taken last, so many at most.
+func latest[K comparable, V any](most int) *lru.Cache[K, V] {
+	cache, _ := lru.New[K, V](most) // it fails for sizes below 1 alone
+	return cache
 }
 
 var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
@@ -276,7 +283,7 @@ func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 	isKey := g.Settings.Keys && strings.HasPrefix(token, keyPrefix)
 	good := isKey && g.keys.good(hash)
 	if !isKey {
-		v, ok := g.verified.get(hash)
+		v, ok := g.verified.Get(hash)
 		if ok && g.now().Before(v.until) {
 			return v, nil
 		}
@@ -288,7 +295,13 @@ func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 		jwt, signed = read(token)
 	}
 	from, _ := trust.SourceOf(r.Context())
-	failures := g.failures.getOr(from.Address, func() *rate.Limiter { return rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce) })
+	failures, found := g.failures.Get(from.Address)
+	if !found {
+		failures = rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce)
+		if first, there, _ := g.failures.PeekOrAdd(from.Address, failures); there {
+			failures = first
+		}
+	}
 	if !good && !signed && failures.TokensAt(g.now()) < 1 {
 		return nil, g.tooMany()
 	}
@@ -304,9 +317,9 @@ func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 	}
 	switch {
 	case refused == nil && !isKey:
-		g.verified.put(hash, v)
+		g.verified.Add(hash, v)
 	case refused != nil && refused.status == http.StatusUnauthorized:
-		g.verified.drop(hash)
+		g.verified.Remove(hash)
 		if !failures.AllowN(g.now(), 1) {
 			return nil, g.tooMany()
 		}

@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
 	"toolfinch/internal/leeway"
 	"toolfinch/trust"
 )
@@ -50,7 +52,7 @@ type keys struct {
 	heard  func() bool // as of Options
 	log    *slog.Logger
 	now    func() time.Time
-	recent *recent[[32]byte, knownKey]
+	recent *lru.Cache[[32]byte, knownKey]
 	forgot atomic.Int64              // how often some were made or revoked
 	told   atomic.Pointer[time.Time] // when all of that was heard of, to keyFresh; nil: never
 	all    atomic.Int64              // forgot when all keys were learned last: what is known from before was revoked
@@ -82,7 +84,7 @@ func (k *keys) find(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 // look proves a key.
 func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refusal) {
 	now, forgot := k.now(), k.forgot.Load()
-	known, ok := k.recent.get(hash)
+	known, ok := k.recent.Get(hash)
 	if fresh, stale := k.age(known, now); !ok || !fresh {
 		asking, cancel := ctx, context.CancelFunc(func() {})
 		if ok && !stale {
@@ -96,7 +98,7 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 			return nil, unavailable("API keys cannot be checked now")
 		case err == nil:
 			known = know(key, now, forgot)
-			k.recent.put(hash, known)
+			k.recent.Add(hash, known)
 		}
 	}
 	switch {
@@ -143,7 +145,7 @@ func (k *keys) learn(ctx context.Context) error {
 	now, forgot := k.now(), k.forgot.Load()
 	all, err := k.store.All(ctx)
 	for _, key := range all[:min(len(all), maxKeysKnown/2)] {
-		k.recent.put(key.Hash, know(&key, now, forgot))
+		k.recent.Add(key.Hash, know(&key, now, forgot))
 	}
 	if err == nil && len(all) <= maxKeysKnown/2 {
 		k.all.Store(forgot)
@@ -163,7 +165,7 @@ func (g *Gate) Forget() {
 
 // good reports whether a key was known when the store was looked at last.
 func (k *keys) good(hash [32]byte) bool {
-	known, ok := k.recent.get(hash)
+	known, ok := k.recent.Get(hash)
 	return ok && known.key != nil
 }
 

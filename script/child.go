@@ -183,7 +183,7 @@ func watchMemory(most int64) {
 func (r *run) source(source string) (json.RawMessage, error) {
 	var out json.RawMessage
 	err := r.protect(func() error {
-		_, program, err := compile(scriptName, []byte(source), scriptNames)
+		program, err := compile(scriptName, []byte(source), scriptNames)
 		if err == nil {
 			err = r.alive() // compiling looks at no time
 		}

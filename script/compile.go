@@ -12,17 +12,16 @@ import (
 	"go.starlark.net/syntax"
 )
 
-// compile compiles one file, and returns what it was parsed to as well. names are its
-// predeclared names.
-func compile(name string, source []byte, names starlark.StringDict) (*syntax.File, *starlark.Program, error) {
+// compile compiles one file. names are its predeclared names.
+func compile(name string, source []byte, names starlark.StringDict) (*starlark.Program, error) {
 	if len(source) > maxSource {
 		err := limitError("%d bytes of source", maxSource)
-		return nil, nil, &Error{File: name, Message: err.Error(), Err: err}
+		return nil, &Error{File: name, Message: err.Error(), Err: err}
 	}
 	options := &syntax.FileOptions{Set: true, TopLevelControl: true, GlobalReassign: true}
-	file, program, err := starlark.SourceProgramOptions(options, name, source, names.Has)
+	_, program, err := starlark.SourceProgramOptions(options, name, source, names.Has)
 	if err == nil {
-		return file, program, nil
+		return program, nil
 	}
 	at, message := syntax.Position{}, err.Error()
 	var wrong syntax.Error
@@ -33,7 +32,7 @@ func compile(name string, source []byte, names starlark.StringDict) (*syntax.Fil
 	case errors.As(err, &unresolved) && len(unresolved) > 0:
 		at, message = unresolved[0].Pos, unresolved[0].Msg
 	}
-	return nil, nil, &Error{File: name, Line: int(at.Line), Message: shorten(message) + hint(source, int(at.Line), message, names), Err: err}
+	return nil, &Error{File: name, Line: int(at.Line), Message: shorten(message) + hint(source, int(at.Line), message, names), Err: err}
 }
 
 const (

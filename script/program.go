@@ -31,7 +31,6 @@ type Program struct {
 	name    string              // base name
 	files   []string            // absolute paths
 	globals starlark.StringDict // frozen
-	returns map[placed][]literal
 	count   counter
 	now     func() time.Time
 }
@@ -113,11 +112,10 @@ func (l *loader) module(thread *starlark.Thread, name string) (starlark.StringDi
 	if err != nil {
 		return nil, &Error{File: path.Base(name), Message: "cannot be read: " + withoutPath(err), Err: err}
 	}
-	file, program, err := compile(path.Base(name), source, moduleNames)
+	program, err := compile(path.Base(name), source, moduleNames)
 	if err != nil {
 		return nil, err
 	}
-	l.program.noteReturns(file)
 	globals, err := program.Init(thread, moduleNames)
 	if err != nil {
 		return nil, err

@@ -301,9 +301,6 @@ func (h *hooks) function(name string, configured *Hook) (*script.Function, error
 	if required > len(takes) || 1+len(function.Params) < len(takes) {
 		return nil, fmt.Errorf("%s does not take (%s), which %s is called with", configured.Function, strings.Join(takes, ", "), name)
 	}
-	if line := function.Returns("abort", "args", "result"); line > 0 {
-		return nil, &script.Error{File: filepath.Base(configured.Module), Line: line, Message: fmt.Sprintf(`%s returns {"abort": ...}, which is how a command answers: %s`, configured.Function, instead)}
-	}
 	return function, nil
 }
 

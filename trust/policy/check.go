@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/types"
 	internal "github.com/cedar-policy/cedar-go/x/exp/ast"
 
@@ -50,6 +52,7 @@ func (c *checker) check() {
 	c.scope(c.policy.Resource, "resource", whatTypes)
 	for _, condition := range c.policy.Conditions {
 		c.walk(condition.Body)
+		c.claims(condition.Body)
 	}
 }
 
@@ -129,14 +132,41 @@ func (c *checker) asked(of internal.IsNode, attribute string) bool {
 	switch path + "." + attribute {
 	case "context." + attributeArgs:
 		r.args = true
-	case "context." + attributeClient:
-		r.client = true
 	case "context." + attributeVia:
 		r.transport = true
 	case "principal." + attributeScopes:
 		r.scopes = true
 	}
 	return path == "context.client"
+}
+
+// claims notes each comparison of what a client says of itself in a condition. What it is
+// compared with must be known of the one who asks: else a client, which can have any name,
+// could be of any number of classes (see Policies.Class).
+func (c *checker) claims(n internal.IsNode) {
+	if !asksClient(n) {
+		return
+	}
+	switch n := n.(type) {
+	case internal.NodeTypeAnd:
+		c.claims(n.Left)
+		c.claims(n.Right)
+	case internal.NodeTypeOr:
+		c.claims(n.Left)
+		c.claims(n.Right)
+	case internal.NodeTypeNot:
+		c.claims(n.Arg)
+	case internal.NodeTypeIfThenElse:
+		c.claims(n.If)
+		c.claims(n.Then)
+		c.claims(n.Else)
+	default:
+		if asksWhat(n) {
+			c.fail(attributeClient, "policy: context.client is compared with what is asked for", `compare it with text: context.client.name like "claude*"`)
+			return
+		}
+		c.policies.claims = append(c.policies.claims, rule{Policy: cedar.NewPolicyFromAST(ast.Permit().When(ast.Node{Node: internal.NewNode(n)}))})
+	}
 }
 
 // named looks at what a policy names.

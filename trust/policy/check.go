@@ -134,17 +134,16 @@ func (c *checker) asked(of internal.IsNode, attribute string) bool {
 		r.args = true
 	case "context." + attributeVia:
 		r.transport = true
-	case "principal." + attributeScopes:
-		r.scopes = true
 	}
 	return path == "context.client"
 }
 
-// claims notes each comparison of what a client says of itself in a condition. What it is
-// compared with must be known of the one who asks: else a client, which can have any name,
-// could be of any number of classes (see Policies.Class).
+// claims notes each comparison of what a client says of itself, or of its scopes, in a
+// condition. What a client says is compared with nothing that is asked for: a client can
+// have any name, and so could be of any number of classes (see Policies.Class).
 func (c *checker) claims(n internal.IsNode) {
-	if !asksClient(n) {
+	ofClient := asks(n, isClient)
+	if !ofClient && !asks(n, isScopes) {
 		return
 	}
 	switch n := n.(type) {
@@ -161,8 +160,12 @@ func (c *checker) claims(n internal.IsNode) {
 		c.claims(n.Then)
 		c.claims(n.Else)
 	default:
-		if asksWhat(n) {
+		switch asked := asksWhat(n); {
+		case asked && ofClient:
 			c.fail(attributeClient, "policy: context.client is compared with what is asked for", `compare it with text: context.client.name like "claude*"`)
+			return
+		case asked:
+			c.policies.reads.scopes = true
 			return
 		}
 		c.policies.claims = append(c.policies.claims, rule{Policy: cedar.NewPolicyFromAST(ast.Permit().When(ast.Node{Node: internal.NewNode(n)}))})

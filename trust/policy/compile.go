@@ -183,10 +183,9 @@ func asksTool(n internal.IsNode) bool {
 	})
 }
 
-// asksClient reports whether a condition asks for what a client says of itself.
-func asksClient(n internal.IsNode) bool {
-	return asks(n, func(of, attribute string) bool { return of == "context" && attribute == attributeClient })
-}
+// isClient is for what a client says of itself, isScopes for what its token was granted.
+func isClient(of, attribute string) bool { return of == "context" && attribute == attributeClient }
+func isScopes(of, attribute string) bool { return of == "principal" && attribute == attributeScopes }
 
 // asksWhat reports whether a condition asks for anything but who asks, by what program and
 // over which transport.

@@ -73,7 +73,7 @@ type Policies struct {
 	things   []types.EntityUID // tools and what is like them that policies name
 	named    []Named
 	reads    reads
-	claims   rules               // each comparison of what a client says of itself, as a permit of its own
+	claims   rules               // each comparison of what a client says of itself or was granted, as a permit of its own
 	members  map[string][]string // of arguments that policies ask for, by their folds
 }
 
@@ -91,7 +91,8 @@ func (p *Policies) Named() []Named {
 	return p.named
 }
 
-// reads is what the conditions of policies ask for.
+// reads is what the conditions of policies ask for: of scopes whether they are compared with
+// what is asked for.
 type reads struct{ args, scopes, transport bool }
 
 // rules are compiled policies. Their IDs are their places in the slice.
@@ -350,9 +351,9 @@ func contextOf(r Request, arguments types.Value) types.Record {
 }
 
 // Class is equal for parties whom the policies cannot tell apart, whatever they want to
-// do. It is "" where there are no policies. Of what a client says of itself it has only
-// which comparisons of the policies hold: a client that has a thousand names is of as
-// many classes as the policies make of them.
+// do. It is "" where there are no policies. Of what a client says of itself, and of its
+// scopes, it has only which comparisons of the policies hold: a client with a thousand
+// names is of as many classes as the policies make of them.
 func (p *Policies) Class(party trust.Party) string {
 	if p == nil {
 		return ""
@@ -376,8 +377,8 @@ func (p *Policies) Class(party trust.Party) string {
 	return string(known.JSON())
 }
 
-// claimed are the comparisons of what a client says of itself that hold, and after them
-// those that cannot be evaluated.
+// claimed are those of claims that hold for a party, and after them those that cannot be
+// evaluated.
 func (p *Policies) claimed(party trust.Party) []string {
 	_, why := p.claims.ask(Request{Party: party}, types.Record{})
 	claimed := make([]string, 0, len(why.Reasons)+len(why.Errors))

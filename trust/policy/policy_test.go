@@ -373,6 +373,21 @@ func TestNamesOfClientsMakeNoClasses(t *testing.T) {
 	}
 }
 
+// Whoever asks for fewer scopes, or for more that no policy knows, makes no class of each.
+func TestScopesThatNoPolicyKnowsMakeNoClasses(t *testing.T) {
+	granted := func(scopes ...string) trust.Party {
+		return trust.Party{Principal: &trust.Principal{ID: "https://idp|alice", Scopes: scopes}, Transport: "http"}
+	}
+	p := compile(t, `permit (principal, action, resource) when { principal.scopes.contains("read") || principal.scopes.containsAny(["write", "admin"]) };`)
+	if p.Class(granted("read", "a")) != p.Class(granted("b", "c", "read")) || p.Class(granted("read")) == p.Class(granted("read", "admin")) || p.Class(granted("read")) == p.Class(granted()) {
+		t.Error("the classes of scopes are not those that the policies make")
+	}
+	p = compile(t, `permit (principal, action, resource) when { principal.scopes.contains(resource.server) };`)
+	if p.Class(granted("files")) == p.Class(granted("github")) || p.Class(granted("a", "b")) != p.Class(granted("b", "a")) {
+		t.Error("scopes that are compared with a server do not make classes")
+	}
+}
+
 func BenchmarkDecide(b *testing.B) {
 	one := `permit (principal in Group::"dev", action, resource) when { context.readOnly || resource.server == "files" };`
 	arguments := one + `forbid (principal, action == Action::"call", resource) when { context.args has path && context.args.path like "/etc/*" };`

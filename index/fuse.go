@@ -75,11 +75,11 @@ func (r *ranking) estimate() {
 
 // eachSlot calls do with the documents that are looked for and may be found.
 func (r *ranking) eachSlot(do func(doc, slot int)) {
-	tools, others := slices.Contains(r.groups, groupTools), slices.Contains(r.groups, groupOthers)
+	tools, others, allowed := slices.Contains(r.groups, groupTools), slices.Contains(r.groups, groupOthers), r.allowed
 	for i, p := range r.x.pieces {
 		from := r.x.from[i]
 		for number, at := range p.places() {
-			if at.there && (at.other && others || !at.other && tools) && (p.gone == nil || p.docs[number] != nil) && r.may(from+number) {
+			if at.there && (at.other && others || !at.other && tools) && (p.gone == nil || p.docs[number] != nil) && (allowed == nil || allowed.has[from+number]) {
 				do(from+number, int(at.slot))
 			}
 		}

@@ -73,13 +73,13 @@ func (r *ranking) estimate() {
 	})
 }
 
-// eachSlot calls do with the documents that are looked for.
+// eachSlot calls do with the documents that are looked for and may be found.
 func (r *ranking) eachSlot(do func(doc, slot int)) {
-	tools, others := slices.Contains(r.groups, groupTools), slices.Contains(r.groups, groupOthers)
+	tools, others, allowed := slices.Contains(r.groups, groupTools), slices.Contains(r.groups, groupOthers), r.allowed
 	for i, p := range r.x.pieces {
 		from := r.x.from[i]
 		for number, at := range p.places() {
-			if at.there && (at.other && others || !at.other && tools) && (p.gone == nil || p.docs[number] != nil) {
+			if at.there && (at.other && others || !at.other && tools) && (p.gone == nil || p.docs[number] != nil) && (allowed == nil || allowed.has[from+number]) {
 				do(from+number, int(at.slot))
 			}
 		}
@@ -100,7 +100,7 @@ func (r *ranking) fused(doc int) float64 {
 
 // sharpen makes the score of a document exact, before anything is added to it.
 func (r *ranking) sharpen(doc int) {
-	if r.slack == 0 || r.sharp[doc] {
+	if r.slack == 0 || r.sharp[doc] || !r.may(doc) {
 		return
 	}
 	r.sharp[doc] = true

@@ -197,7 +197,11 @@ func (r *ranking) exact(text string) error {
 		return nil
 	}
 	r.levels = make(map[int]int)
-	err := r.postings(r.grouped(fieldNames), name, func(doc, level int) { r.levels[doc] = level })
+	err := r.postings(r.grouped(fieldNames), name, func(doc, level int) {
+		if r.may(doc) {
+			r.levels[doc] = level
+		}
+	})
 	if err != nil || len(r.levels) == 0 {
 		return err
 	}

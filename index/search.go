@@ -20,8 +20,8 @@ type Query struct {
 	// Kinds are the kinds to search; nil for tools. A word's rarity is counted among
 	// tools if tools are searched, and among prompts and resources if these are.
 	Kinds []tool.Kind
-	// Among, if set, is what may be found, a part of the snapshot that is searched. Words
-	// count as rare as they are in the whole.
+	// Among, if set, is what may be found, a part of the snapshot that is searched. The rest
+	// is left out before anything is ranked; but words count as rare as they are in the whole.
 	Among *Subset
 
 	// Vectors are those of QueryTexts(Text), in order. Without them words
@@ -107,6 +107,7 @@ type ranking struct {
 	ctx      context.Context
 	x        *Snapshot
 	groups   []string // of the documents that are looked for
+	allowed  *Subset  // which of them may be found; nil: all
 	total    int      // number of documents in groups
 	terms    []term
 	concepts int                // in terms
@@ -143,6 +144,7 @@ func (r *ranking) search(q Query) (Result, error) {
 	if len(r.terms) == 0 {
 		r.resembling(squeeze(text))
 	}
+	r.leaveOut()
 	hybrid := len(q.Vectors) > 0 && r.x.index.vectors.len() > 0
 	if hybrid || q.Explain {
 		r.words = append(room(r.x.end), r.scores...)
@@ -322,14 +324,22 @@ func (r *ranking) only(q Query) error {
 			return err
 		}
 	}
-	if q.Among != nil {
-		for doc, has := range q.Among.has {
-			if !has {
-				r.scores[doc] = 0
-			}
+	return nil
+}
+
+// may reports whether a document may be found.
+func (r *ranking) may(doc int) bool { return r.allowed == nil || r.allowed.has[doc] }
+
+// leaveOut leaves out what may not be found, before anything else is measured against it.
+func (r *ranking) leaveOut() {
+	if r.allowed == nil {
+		return
+	}
+	for doc, has := range r.allowed.has {
+		if !has {
+			r.scores[doc] = 0
 		}
 	}
-	return nil
 }
 
 // onlyThose leaves the scores of those documents that keep is called with.

@@ -60,7 +60,7 @@ func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
 	if q.Limit < 1 || s.live == 0 {
 		return Result{}, nil
 	}
-	r := &ranking{ctx: ctx, x: s, rarities: map[string]float64{}}
+	r := &ranking{ctx: ctx, x: s, allowed: q.Among, rarities: map[string]float64{}}
 	found, err := r.search(q)
 	if err != nil {
 		return Result{}, fmt.Errorf("index: search: %w", err)

@@ -37,6 +37,9 @@ func (e *exhaustive) search(q Query, among map[string]bool) []candidate {
 	asked := parse(q.Text)
 	var all []candidate
 	for name, counts := range e.counts {
+		if among != nil && !among[name] { // measured against nothing that may be found
+			continue
+		}
 		var sum float64
 		clauses := make([]float64, asked.clauses)
 		words := map[string]float64{} // by concept
@@ -85,7 +88,7 @@ func (e *exhaustive) search(q Query, among map[string]bool) []candidate {
 			c.Score += weightPrior * q.Prior[c.Name] * top
 		}
 		c.Score = round(c.Score)
-		if c.Score > 0 && (q.Server == "" || e.docs[c.Name].Def.ID.Server == q.Server) && (among == nil || among[c.Name]) {
+		if c.Score > 0 && (q.Server == "" || e.docs[c.Name].Def.ID.Server == q.Server) {
 			found = append(found, c)
 		}
 	}
@@ -213,6 +216,7 @@ func TestASearchPassesOverNothing(t *testing.T) {
 					}
 				}
 				q.Among = x.snapshot().Subset(slices.Collect(maps.Keys(among)))
+				fallthrough
 			case 2:
 				q.Prior = map[string]float64{}
 				for _, name := range slices.Sorted(maps.Keys(tools)) {

@@ -189,53 +189,34 @@ func (s *views) unlisted(name string) func(*tool.Def) tool.Handler {
 }
 
 // parts are what parties have of a view, each made when it is first asked for. Parties
-// whom no policy tells apart have the same.
+// whom no policy tells apart have the same. Nobody brings more of them about than the
+// policies tell apart (see policy.Policies.Class).
 type parts struct {
-	most int
+	most int // are kept
 	make func(party trust.Party, class string) *View
 
-	mu      sync.Mutex // guards what follows; held for look-ups only
-	byClass map[string]*part
-	clock   int64
-}
-
-type part struct {
-	made func() *View
-	used int64
+	mu      sync.Mutex // guards byClass; held for look-ups only
+	byClass map[string]func() *View
 }
 
 // Bounds of the parts that are kept of one view, and of the tools in them together.
 const (
 	maxParts      = 256
-	minParts      = 8
 	maxPartsTools = 400_000
 )
 
 func (p *parts) of(party trust.Party, class string) *View {
 	p.mu.Lock()
-	p.clock++
-	one := p.byClass[class]
-	if one == nil {
+	made := p.byClass[class]
+	if made == nil {
 		if len(p.byClass) >= p.most {
-			p.forget()
+			clear(p.byClass)
 		}
-		one = &part{made: sync.OnceValue(func() *View { return p.make(party, class) })}
-		p.byClass[class] = one
+		made = sync.OnceValue(func() *View { return p.make(party, class) })
+		p.byClass[class] = made
 	}
-	one.used = p.clock
 	p.mu.Unlock()
-	return one.made()
-}
-
-// forget forgets the part that was used longest ago; the caller holds the lock.
-func (p *parts) forget() {
-	oldest := ""
-	for class, one := range p.byClass {
-		if first := p.byClass[oldest]; first == nil || one.used < first.used {
-			oldest = class
-		}
-	}
-	delete(p.byClass, oldest)
+	return made()
 }
 
 // as is what a party has of the view: the view itself without policies.
@@ -264,8 +245,8 @@ func (s *views) divide(config *configs.Config, next plan) {
 		return
 	}
 	next.View.parts = &parts{
-		most:    min(maxParts, max(minParts, maxPartsTools/(1+next.catalog.Len()))),
-		byClass: map[string]*part{},
+		most:    min(maxParts, 1+maxPartsTools/(1+next.catalog.Len())),
+		byClass: map[string]func() *View{},
 		make:    func(party trust.Party, class string) *View { return s.partOf(config, next, party, class) },
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"testing"
 
+	"toolfinch/proxy"
 	"toolfinch/trust/policy"
 	"toolfinch/trust/rate"
 	"toolfinch/view"
@@ -137,6 +138,26 @@ func TestPartsAreMadeWhileServersChange(t *testing.T) {
 	}
 	close(stop)
 	coming.Wait()
+}
+
+// A client is named as it likes: three hundred names cost the catalogs that the policy makes of them, which are
+// two, and each name is listed what the policy leaves it.
+func TestNamesOfClientsMakeNoCatalogs(t *testing.T) {
+	up := newScript(t, "up", false, false)
+	up.list("tools", `{"name":"a","inputSchema":{"type":"object"}}`, `{"name":"b","inputSchema":{"type":"object"}}`)
+	config := configOf(t, []*script{up}, everything(view.Default, view.ExposureDirect))
+	config.Policies = policies(t, `permit (principal, action, resource); forbid (principal, action, resource == Tool::"up.b") when { context.client.name like "agent 7*" };`)
+	p, url := openViews(t, "", config)
+	for n := range 300 {
+		name := fmt.Sprint("agent ", n)
+		got := newClientAt(t, p, url+"/mcp", kind{name: name}, `{}`, reply).ask("tools/list", `{}`)
+		if lists := strings.Contains(got.raw, `"up_b"`); failed(got) || lists == strings.HasPrefix(name, "agent 7") {
+			t.Errorf("%s: %s", name, got.raw)
+		}
+	}
+	if n := proxy.PartsOf(p.Views()[0]); n != 2 {
+		t.Errorf("300 names of clients have made %d catalogs, want 2", n)
+	}
 }
 
 // What was provisioned before a policy hid it is neither told nor counted: it can be asked

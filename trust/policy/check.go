@@ -7,6 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/cedar-policy/cedar-go"
+	"github.com/cedar-policy/cedar-go/ast"
 	"github.com/cedar-policy/cedar-go/types"
 	internal "github.com/cedar-policy/cedar-go/x/exp/ast"
 
@@ -50,6 +52,7 @@ func (c *checker) check() {
 	c.scope(c.policy.Resource, "resource", whatTypes)
 	for _, condition := range c.policy.Conditions {
 		c.walk(condition.Body)
+		c.claims(condition.Body)
 	}
 }
 
@@ -129,14 +132,44 @@ func (c *checker) asked(of internal.IsNode, attribute string) bool {
 	switch path + "." + attribute {
 	case "context." + attributeArgs:
 		r.args = true
-	case "context." + attributeClient:
-		r.client = true
 	case "context." + attributeVia:
 		r.transport = true
-	case "principal." + attributeScopes:
-		r.scopes = true
 	}
 	return path == "context.client"
+}
+
+// claims notes each comparison of what a client says of itself, or of its scopes, in a
+// condition. What a client says is compared with nothing that is asked for: a client can
+// have any name, and so could be of any number of classes (see Policies.Class).
+func (c *checker) claims(n internal.IsNode) {
+	ofClient := asks(n, isClient)
+	if !ofClient && !asks(n, isScopes) {
+		return
+	}
+	switch n := n.(type) {
+	case internal.NodeTypeAnd:
+		c.claims(n.Left)
+		c.claims(n.Right)
+	case internal.NodeTypeOr:
+		c.claims(n.Left)
+		c.claims(n.Right)
+	case internal.NodeTypeNot:
+		c.claims(n.Arg)
+	case internal.NodeTypeIfThenElse:
+		c.claims(n.If)
+		c.claims(n.Then)
+		c.claims(n.Else)
+	default:
+		switch asked := asksWhat(n); {
+		case asked && ofClient:
+			c.fail(attributeClient, "policy: context.client is compared with what is asked for", `compare it with text: context.client.name like "claude*"`)
+			return
+		case asked:
+			c.policies.reads.scopes = true
+			return
+		}
+		c.policies.claims = append(c.policies.claims, rule{Policy: cedar.NewPolicyFromAST(ast.Permit().When(ast.Node{Node: internal.NewNode(n)}))})
+	}
 }
 
 // named looks at what a policy names.

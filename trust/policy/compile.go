@@ -183,6 +183,24 @@ func asksTool(n internal.IsNode) bool {
 	})
 }
 
+// isClient is for what a client says of itself, isScopes for what its token was granted.
+func isClient(of, attribute string) bool { return of == "context" && attribute == attributeClient }
+func isScopes(of, attribute string) bool { return of == "principal" && attribute == attributeScopes }
+
+// asksWhat reports whether a condition asks for anything but who asks, by what program and
+// over which transport.
+func asksWhat(n internal.IsNode) bool {
+	found := asks(n, func(of, attribute string) bool {
+		return of == "context" && attribute != attributeClient && attribute != attributeVia
+	})
+	internal.Inspect(internal.NewNode(n), func(n internal.IsNode) bool {
+		variable, is := n.(internal.NodeTypeVariable)
+		found = found || is && (variable.Name == "action" || variable.Name == "resource")
+		return !found
+	})
+	return found
+}
+
 // asks reports whether a condition asks for an attribute of a variable.
 func asks(n internal.IsNode, is func(of, attribute string) bool) bool {
 	found := false

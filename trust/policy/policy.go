@@ -73,6 +73,7 @@ type Policies struct {
 	things   []types.EntityUID // tools and what is like them that policies name
 	named    []Named
 	reads    reads
+	claims   rules               // each comparison of what a client says of itself or was granted, as a permit of its own
 	members  map[string][]string // of arguments that policies ask for, by their folds
 }
 
@@ -90,8 +91,9 @@ func (p *Policies) Named() []Named {
 	return p.named
 }
 
-// reads is what the conditions of policies ask for.
-type reads struct{ args, scopes, client, transport bool }
+// reads is what the conditions of policies ask for: of scopes whether they are compared with
+// what is asked for.
+type reads struct{ args, scopes, transport bool }
 
 // rules are compiled policies. Their IDs are their places in the slice.
 type rules []rule
@@ -232,13 +234,18 @@ func (r rules) decide(request Request, arguments types.Value) Decision {
 	return decided
 }
 
-// decideOne judges a request by its ID alone.
-func (r rules) decideOne(request Request, arguments types.Value) Decision {
+// ask asks the library about a request, by its ID alone.
+func (r rules) ask(request Request, arguments types.Value) (cedar.Decision, cedar.Diagnostic) {
 	known := entitiesOf(request)
-	allowed, why := cedar.Authorize(r, known, cedar.Request{
+	return cedar.Authorize(r, known, cedar.Request{
 		Principal: known.user.UID, Action: types.NewEntityUID(typeAction, types.String(request.Action)), Resource: known.resource.UID,
 		Context: contextOf(request, arguments),
 	})
+}
+
+// decideOne judges a request by its ID alone.
+func (r rules) decideOne(request Request, arguments types.Value) Decision {
+	allowed, why := r.ask(request, arguments)
 	d := Decision{Allow: allowed == cedar.Allow}
 	for _, failed := range why.Errors {
 		one := r.by(failed.PolicyID).By
@@ -344,7 +351,9 @@ func contextOf(r Request, arguments types.Value) types.Record {
 }
 
 // Class is equal for parties whom the policies cannot tell apart, whatever they want to
-// do. It is "" where there are no policies.
+// do. It is "" where there are no policies. Of what a client says of itself, and of its
+// scopes, it has only which comparisons of the policies hold: a client with a thousand
+// names is of as many classes as the policies make of them.
 func (p *Policies) Class(party trust.Party) string {
 	if p == nil {
 		return ""
@@ -354,19 +363,32 @@ func (p *Policies) Class(party trust.Party) string {
 		known.AddText("user", user)
 	}
 	if who := party.Principal; who != nil {
-		known.Add("groups", rawjson.Of(slices.DeleteFunc(slices.Clone(who.Groups), func(group string) bool { return !p.groups[group] })))
+		known.Add("groups", rawjson.Of(slices.DeleteFunc(slices.Sorted(slices.Values(who.Groups)), func(group string) bool { return !p.groups[group] })))
 		if p.reads.scopes {
-			known.Add("scopes", rawjson.Of(who.Scopes))
+			known.Add("scopes", rawjson.Of(slices.Sorted(slices.Values(who.Scopes))))
 		}
 	}
-	if p.reads.client {
-		known.AddText("client", party.Client)
-		known.AddText("version", party.Version)
+	if len(p.claims) > 0 {
+		known.Add("claims", rawjson.Of(p.claimed(party)))
 	}
 	if p.reads.transport {
 		known.AddText("transport", party.Transport)
 	}
 	return string(known.JSON())
+}
+
+// claimed are those of claims that hold for a party, and after them those that cannot be
+// evaluated.
+func (p *Policies) claimed(party trust.Party) []string {
+	_, why := p.claims.ask(Request{Party: party}, types.Record{})
+	claimed := make([]string, 0, len(why.Reasons)+len(why.Errors))
+	for _, holds := range why.Reasons {
+		claimed = append(claimed, string(holds.PolicyID))
+	}
+	for _, failed := range why.Errors {
+		claimed = append(claimed, "!"+string(failed.PolicyID))
+	}
+	return claimed
 }
 
 // DeniedError is the error of a use that policies deny. Its text, which models read, does

@@ -3,6 +3,7 @@ package policy
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"reflect"
 	"slices"
 	"strings"
@@ -278,8 +279,8 @@ func TestClass(t *testing.T) {
 	}
 	for condition, other := range map[string]trust.Party{
 		`principal.scopes.contains("other")`: {Principal: carol.Principal, Transport: "http", Client: "claude-code", Version: "2.1.0"},
-		`context.client.name == "x"`:         {Principal: alice.Principal, Transport: "http", Client: "codex", Version: "2.1.0"},
-		`context.client.version == "1"`:      {Principal: alice.Principal, Transport: "http", Client: "claude-code", Version: "2.1.1"},
+		`context.client.name == "codex"`:     {Principal: alice.Principal, Transport: "http", Client: "codex", Version: "2.1.0"},
+		`context.client.version == "2.1.1"`:  {Principal: alice.Principal, Transport: "http", Client: "claude-code", Version: "2.1.1"},
 		`context.transport == "stdio"`:       {Principal: alice.Principal, Transport: "rest", Client: "claude-code", Version: "2.1.0"},
 	} {
 		one := trust.Party{Principal: alice.Principal, Transport: "http", Client: "claude-code", Version: "2.1.0"}
@@ -327,6 +328,63 @@ forbid (principal, action, resource);`), Question{Action: "search"}, `denied: se
 	}
 	if got, _ := (Question{}).Ask(compile(t, asksPath), request); got.Allow || len(got.Failed) != 1 || !strings.Contains(got.String(), "\nteam.cedar:1 permits nothing: ") {
 		t.Errorf("a permit that cannot be evaluated: %s", got)
+	}
+}
+
+// What a client says of itself tells parties apart by what the policies compare it with, and by nothing else:
+// whoever has a thousand names is of as many classes as if it had the few that policies know.
+func TestNamesOfClientsMakeNoClasses(t *testing.T) {
+	named := func(name, version string) trust.Party {
+		return trust.Party{Principal: alice.Principal, Transport: "http", Client: name, Version: version}
+	}
+	for condition, want := range map[string]int{ // classes
+		`context.client.name == "evil"`:                                                            2,
+		`context.client.name != "evil" && resource.name == "a"`:                                    2,
+		`context.client.name like "evil*" || context.client.name like "e*" && !context.readOnly`:   3,
+		`["evil", "worse"].contains(context.client.name)`:                                          2,
+		`if context.client.name == "evil" then resource.server == "a" else resource.server == "b"`: 2,
+		`decimal(context.client.version).lessThan(decimal("2.0"))`:                                 3, // one cannot be evaluated
+		`context.client == {"name": "evil", "version": "1.0"}`:                                     2,
+		`context.client has name && context.client has version`:                                    1,
+		`context.transport == "http"`:                                                              1,
+	} {
+		p := compile(t, `permit (principal, action, resource) when { `+condition+` };`)
+		classes := map[string]bool{}
+		for i := range 300 {
+			classes[p.Class(named(fmt.Sprint("client ", i), "x"))] = true
+		}
+		for _, name := range []string{"evil", "evil 2", "everybody", "worse"} {
+			for _, version := range []string{"1.0", "3.0", "x"} {
+				classes[p.Class(named(name, version))] = true
+			}
+		}
+		if len(classes) != want {
+			t.Errorf("%s: %d classes, want %d", condition, len(classes), want)
+		}
+	}
+	for _, condition := range []string{
+		`context.client.name == resource.server`, `resource.name like "a*" && context.client.name == context.args.name`,
+		`resource.name == (if context.client.name == "evil" then "a" else "b")`, `context.client.version == "1" && [context.client.name].contains(resource.name)`,
+	} {
+		_, wrong := Compile([]Text{{Cedar: `permit (principal, action, resource) when { ` + condition + ` };`, File: "team.cedar", Line: 1, Column: 1}})
+		if len(wrong) != 1 || !strings.Contains(wrong[0].Error(), `context.client is compared with what is asked for (compare it with text`) {
+			t.Errorf("%s: %v", condition, wrong)
+		}
+	}
+}
+
+// Whoever asks for fewer scopes, or for more that no policy knows, makes no class of each.
+func TestScopesThatNoPolicyKnowsMakeNoClasses(t *testing.T) {
+	granted := func(scopes ...string) trust.Party {
+		return trust.Party{Principal: &trust.Principal{ID: "https://idp|alice", Scopes: scopes}, Transport: "http"}
+	}
+	p := compile(t, `permit (principal, action, resource) when { principal.scopes.contains("read") || principal.scopes.containsAny(["write", "admin"]) };`)
+	if p.Class(granted("read", "a")) != p.Class(granted("b", "c", "read")) || p.Class(granted("read")) == p.Class(granted("read", "admin")) || p.Class(granted("read")) == p.Class(granted()) {
+		t.Error("the classes of scopes are not those that the policies make")
+	}
+	p = compile(t, `permit (principal, action, resource) when { principal.scopes.contains(resource.server) };`)
+	if p.Class(granted("files")) == p.Class(granted("github")) || p.Class(granted("a", "b")) != p.Class(granted("b", "a")) {
+		t.Error("scopes that are compared with a server do not make classes")
 	}
 }
 

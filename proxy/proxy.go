@@ -156,7 +156,6 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 	if config.Learn {
 		all.memory = retrieve.NewMemory(beside.uses, func(retrieve.Use) {})
 	}
-	all.reports = &reports{work: make(chan struct{}, 1)}
 	all.segments = &segments{store: db, log: o.log, catalogs: all.catalogs, done: o.idle, work: make(chan struct{}, 1)}
 	all.stored = all.segments.recall(ctx)
 	all.now.Store(&served{config: config, ready: make(chan struct{})})
@@ -202,7 +201,6 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { p.embedder.run(life); return nil })
 	g.Go(func() error { p.segments.run(life); return nil })
 	if p.first.Transport != configs.TransportStdio {
-		g.Go(func() error { paged{rest{p}}.readAhead(life); return nil })
 	}
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
 	g.Go(func() error { p.desk.entrance.Run(life); return nil })

@@ -34,22 +34,6 @@ func WithAudit(log *audit.Log, settings audit.Settings) Option {
 	}
 }
 
-// record takes an event down.
-func (a auditor) record(ctx context.Context, e trust.Event) {
-	if a.log != nil {
-		a.log.Record(ctx, e)
-	}
-}
-
-// admit returns once there is room for a line. The error says that calls are not made
-// while there is none.
-func (a auditor) admit(ctx context.Context) error {
-	if a.log == nil {
-		return nil
-	}
-	return a.log.Admit(ctx)
-}
-
 // add writes down a call with what came of it, which finish adds.
 func (a auditor) add(ctx context.Context, s subject, call *tool.Call, finish func(*audit.Line)) {
 	if a.log != nil {
@@ -78,7 +62,7 @@ func (a auditor) begins(ctx context.Context, def *tool.Def) error {
 	line := a.line(ctx, b.about, b.call)
 	b.id = rand.Text()[:16]
 	line.Call, line.Outcome = b.id, trust.Begun
-	return a.log.Write(ctx, line)
+	return a.log.Write(line)
 }
 
 // note writes down a call that was not made.
@@ -130,7 +114,7 @@ func (a auditor) spawned(server string, s *upstream.Settings, pid int) {
 	if a.log == nil {
 		return
 	}
-	a.record(context.Background(), trust.Event{Kind: trust.EventSpawn, Server: server, Details: map[string]string{
+	a.log.Record(context.Background(), trust.Event{Kind: trust.EventSpawn, Server: server, Details: map[string]string{
 		"command": filepath.Base(s.Command), "arguments": strconv.Itoa(len(s.Args)), "pid": strconv.Itoa(pid), "sandbox": s.Sandbox.String(),
 	}})
 }
@@ -153,7 +137,7 @@ func (a auditor) loaded(ctx context.Context, before, config *configs.Config, ref
 			e.Details[name] = changes
 		}
 	}
-	a.record(ctx, e)
+	a.log.Record(ctx, e)
 }
 
 // changesOf says which servers and views another configuration adds (+), changes (~) and

@@ -212,7 +212,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	})
 	if p.audit.log != nil {
 		g.Go(func() error { p.audit.log.Run(life); return nil })
-		p.audit.record(life, trust.Event{Kind: trust.EventStart, Details: map[string]string{"version": p.version}})
+		p.audit.log.Record(life, trust.Event{Kind: trust.EventStart, Details: map[string]string{"version": p.version}})
 		p.audit.loaded(life, nil, p.first, nil)
 	}
 	g.Go(func() error {
@@ -243,7 +243,7 @@ func (p *Proxy) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(closeWithin))
 		defer cancel()
 		err = errors.Join(p.closeAll(ctx), p.store.Close())
-		p.audit.record(ctx, trust.Event{Kind: trust.EventStop})
+		p.audit.log.Record(ctx, trust.Event{Kind: trust.EventStop})
 		err = errors.Join(err, p.audit.log.Close())
 	})
 	return err

@@ -226,7 +226,7 @@ func (h rest) Decide(ctx context.Context, approve, reject []pins.Report) error {
 
 // Observe has what a request does that is no call of a tool observed; done says how it went.
 func (h rest) Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ context.Context, done func(error), err error) {
-	if err := h.audit.admit(ctx); err != nil {
+	if err := h.audit.log.Admit(); err != nil {
 		return ctx, nil, &web.Unavailable{Err: err}
 	}
 	about := subject{kind: e.Kind, view: e.View}
@@ -238,7 +238,7 @@ func (h rest) Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ co
 			e.Outcome, e.Reason = trust.Failed, err.Error()
 		}
 		h.observer.finished(ctx, running.End(e.Outcome, e.Reason, 0))
-		h.audit.record(ctx, e)
+		h.audit.log.Record(ctx, e)
 	}, nil
 }
 

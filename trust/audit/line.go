@@ -119,7 +119,6 @@ func clipped(texts []string) []string {
 
 // encode returns the line with its line break.
 func (l *Line) encode() ([]byte, error) {
-	l.bound()
 	body, err := json.Marshal(l)
 	if err != nil {
 		return nil, err

@@ -7,13 +7,9 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strconv"
-	"strings"
 
 	"toolfinch/configs"
-	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
@@ -120,7 +116,7 @@ func (a auditor) spawned(server string, s *upstream.Settings, pid int) {
 }
 
 // loaded writes down the configuration that is served from now on, or why it is not.
-func (a auditor) loaded(ctx context.Context, before, config *configs.Config, refusal error) {
+func (a auditor) loaded(ctx context.Context, config *configs.Config, refusal error) {
 	if a.log == nil {
 		return
 	}
@@ -132,52 +128,5 @@ func (a auditor) loaded(ctx context.Context, before, config *configs.Config, ref
 	if refusal != nil {
 		e.Outcome, e.Reason = trust.Failed, refusal.Error()
 	}
-	if before != nil {
-		for name, changes := range changesOf(before, config) {
-			e.Details[name] = changes
-		}
-	}
 	a.log.Record(ctx, e)
-}
-
-// changesOf says which servers and views another configuration adds (+), changes (~) and
-// removes (-).
-func changesOf(before, after *configs.Config) map[string]string {
-	changes := map[string]string{}
-	for what, named := range map[string]func(*configs.Config) map[string]any{
-		"servers": func(c *configs.Config) map[string]any {
-			named := map[string]any{}
-			for _, s := range c.Servers {
-				named[s.Name] = s
-			}
-			return named
-		},
-		"views": func(c *configs.Config) map[string]any {
-			named := map[string]any{}
-			for _, v := range c.Views {
-				named[v.Name] = v
-			}
-			return named
-		},
-	} {
-		old, now := named(before), named(after)
-		var list []string
-		for name, settings := range now {
-			if was, known := old[name]; !known {
-				list = append(list, "+"+name)
-			} else if !reflect.DeepEqual(was, settings) {
-				list = append(list, "~"+name)
-			}
-		}
-		for name := range old {
-			if _, stays := now[name]; !stays {
-				list = append(list, "-"+name)
-			}
-		}
-		slices.Sort(list)
-		if len(list) > 0 {
-			changes[what] = rawjson.Head(strings.Join(list, " "), 400)
-		}
-	}
-	return changes
 }

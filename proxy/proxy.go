@@ -213,7 +213,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	if p.audit.log != nil {
 		g.Go(func() error { p.audit.log.Run(life); return nil })
 		p.audit.log.Record(life, trust.Event{Kind: trust.EventStart, Details: map[string]string{"version": p.version}})
-		p.audit.loaded(life, nil, p.first, nil)
+		p.audit.loaded(life, p.first, nil)
 	}
 	g.Go(func() error {
 		defer end()

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"toolfinch/printable"
@@ -151,10 +152,8 @@ func ClientOf(named string) *Client {
 	if named == "" {
 		return nil
 	}
-	for i := len(named) - 1; i > 0; i-- {
-		if named[i] == ' ' {
-			return &Client{Name: named[:i], Version: named[i+1:]}
-		}
+	if i := strings.LastIndexByte(named, ' '); i > 0 {
+		return &Client{Name: named[:i], Version: named[i+1:]}
 	}
 	return &Client{Name: named}
 }

@@ -41,11 +41,6 @@ var auditKeys = section[audit.Settings]{keys: keys{
 		doc:   "whether the content of results is written, in the same way",
 		value: in(func(a *audit.Settings) *bool { return &a.Results }).is(boolean{}),
 	},
-	{
-		name:  "full",
-		doc:   "when lines cannot be written: `wait`: calls wait, and are refused while the disk is full; `drop`: calls go on, and lines that are lost are counted",
-		value: in(func(a *audit.Settings) *audit.Full { return &a.Full }).is(choice[audit.Full]{words: []audit.Full{audit.FullWait, audit.FullDrop}}, audit.FullWait),
-	},
 }}
 
 // auditKind is true, false, a file or a mapping; nil when nothing is written.

@@ -9,7 +9,7 @@ import (
 )
 
 func TestAuditIsOffOnAFileOrAMapping(t *testing.T) {
-	usual := audit.Settings{MaxSize: audit.DefaultMaxSize, MaxAge: audit.DefaultMaxAge, Keep: audit.DefaultKeep, Arguments: audit.ArgumentsDigest, Full: audit.FullWait}
+	usual := audit.Settings{MaxSize: audit.DefaultMaxSize, MaxAge: audit.DefaultMaxAge, Keep: audit.DefaultKeep, Arguments: audit.ArgumentsDigest}
 	for text, want := range map[string]func(dir string, s *audit.Settings) bool{ // false: off
 		"":                 func(string, *audit.Settings) bool { return false },
 		"audit:":           func(string, *audit.Settings) bool { return false },
@@ -17,8 +17,8 @@ func TestAuditIsOffOnAFileOrAMapping(t *testing.T) {
 		"audit: true":      func(string, *audit.Settings) bool { return true },
 		"audit: {}":        func(string, *audit.Settings) bool { return true },
 		"audit: log/a.log": func(dir string, s *audit.Settings) bool { s.File = filepath.Join(dir, "log", "a.log"); return true },
-		"audit: {file: b.jsonl, max_size: 1MB, max_age: 1h, keep: 0, arguments: full, results: true, full: drop}": func(dir string, s *audit.Settings) bool {
-			*s = audit.Settings{File: filepath.Join(dir, "b.jsonl"), MaxSize: 1_000_000, MaxAge: time.Hour, Arguments: audit.ArgumentsFull, Results: true, Full: audit.FullDrop}
+		"audit: {file: b.jsonl, max_size: 1MB, max_age: 1h, keep: 0, arguments: full, results: true}": func(dir string, s *audit.Settings) bool {
+			*s = audit.Settings{File: filepath.Join(dir, "b.jsonl"), MaxSize: 1_000_000, MaxAge: time.Hour, Arguments: audit.ArgumentsFull, Results: true}
 			return true
 		},
 	} {

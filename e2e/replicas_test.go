@@ -360,11 +360,12 @@ func TestReplicasUnderChaos(t *testing.T) {
 	end := time.Now().Add(lasts)
 	for round := 0; round == 0 || time.Now().Before(end); round++ {
 		drained, killed := f.replicas[round%3], f.replicas[(round+1)%3]
-		database.Restart(t) // what is provisioned meanwhile is stored when it answers, which a drain waits for
+		database.Restart(t)
 		wanted := fmt.Sprintf("up%d_echo", round%upstreams)
-		if _, err := gated.call(t.Context(), "provision_tools", "", map[string]any{"tool_ids": []string{wanted}}); err != nil {
-			t.Errorf("%s is provisioned with %v", wanted, err)
-		}
+		await.Nil(t, func() error { // refused until the replica has its database again
+			_, err := gated.call(t.Context(), "provision_tools", "", map[string]any{"tool_ids": []string{wanted}})
+			return err
+		})
 		c.change(drained.end, false)
 		c.progress(100)
 		c.change(drained.start, false)

@@ -25,6 +25,8 @@ var (
 	ErrNotGated = errors.New("this view is not gated: every tool can be called")
 	// ErrSessionEnded is wrapped if the owner is a session that has ended.
 	ErrSessionEnded = errors.New("the session has ended")
+	// ErrNotStored is wrapped by the error of a change that could not be stored.
+	ErrNotStored = errors.New("provisioned tools cannot be stored now: nothing was changed; ask again later")
 )
 
 // Catalog is the tools behind the gate at one time.
@@ -162,6 +164,13 @@ func (r refusal) Error() string {
 }
 
 func (r refusal) Unwrap() error { return ErrNotProvisioned }
+
+// unstored is ErrNotStored because of an error of the store, whose words are not for clients.
+type unstored struct{ cause error }
+
+func (u unstored) Error() string { return ErrNotStored.Error() }
+
+func (u unstored) Unwrap() []error { return []error{ErrNotStored, u.cause} }
 
 // IsProvisioned reports whether owner may call the tool now: it is provisioned or
 // pinned, or nothing is gated. The catalog need not have it.

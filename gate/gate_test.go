@@ -13,7 +13,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"testing/synctest"
 	"time"
 
 	"toolfinch/internal/await"
@@ -397,19 +396,44 @@ func TestWhatTheStoreHadIsProvisioned(t *testing.T) {
 	}
 }
 
-func TestASetThatCannotBeWrittenHolds(t *testing.T) {
-	g, source := gated(t, Options{Store: keep(func(context.Context, string, []tool.Provisioned) error { return errors.New("disk full") }, nil)}, Budget{})
-	var log bytes.Buffer
-	g.log = slog.New(slog.NewTextHandler(&log, nil))
-	provision(t, g, tool.Anonymous, 0, "srv_a")
-	if !g.IsProvisioned(tool.Anonymous, pick(source, "srv_a")[0].Def.ID) || !strings.Contains(log.String(), "disk full") {
-		t.Errorf("log = %s", log.String())
-	}
-	source.open("s")
-	log.Reset()
-	provision(t, g, "session s", 0, "srv_a")
-	if log.Len() > 0 {
-		t.Errorf("the set of a session was to be written: %s", log.String())
+// What cannot be stored is refused, and changes nothing, but for sessions: their sets are never stored.
+func TestWhatCannotBeStoredIsRefused(t *testing.T) {
+	for name, read := range map[string]Read{
+		"one process":     nil,
+		"other processes": func(context.Context, string) ([]tool.Provisioned, error) { return nil, errors.New("away") },
+	} {
+		away := false
+		g, source := gated(t, Options{Read: read, Store: keep(func(context.Context, string, []tool.Provisioned) error {
+			if away {
+				return errors.New("the disk of db.internal is full")
+			}
+			return nil
+		}, nil)}, Budget{})
+		var log bytes.Buffer
+		g.log = slog.New(slog.NewTextHandler(&log, nil))
+		provision(t, g, tool.Anonymous, 0, "srv_a")
+		away = true
+		_, provisioned := g.Provision(t.Context(), tool.Anonymous, Request{Tools: pick(source, "srv_b")})
+		_, unprovisioned := g.Unprovision(t.Context(), tool.Anonymous, nil)
+		for _, err := range []error{provisioned, unprovisioned} {
+			if !errors.Is(err, ErrNotStored) || strings.Contains(err.Error(), "db.internal") {
+				t.Errorf("%s: the error is %v", name, err)
+			}
+		}
+		if got := has(g, tool.Anonymous); got != "srv_a" || !strings.Contains(log.String(), "db.internal") {
+			t.Errorf("%s: provisioned are %q; the log has %s", name, got, log.String())
+		}
+		source.open("s")
+		log.Reset()
+		provision(t, g, "session s", 0, "srv_a")
+		if log.Len() > 0 {
+			t.Errorf("%s: the set of a session was to be written: %s", name, log.String())
+		}
+		away = false
+		provision(t, g, tool.Anonymous, 0, "srv_b")
+		if got := has(g, tool.Anonymous); got != "srv_a srv_b" {
+			t.Errorf("%s: provisioned are %q", name, got)
+		}
 	}
 }
 
@@ -795,61 +819,6 @@ func TestASetIsRecalled(t *testing.T) {
 	}
 }
 
-// What could not be stored is not taken away because the store has not got it: it is stored
-// when the store is read.
-func TestASetThatCouldNotBeWrittenIsNotRecalled(t *testing.T) {
-	away := true
-	db := keep(func(context.Context, string, []tool.Provisioned) error {
-		if away {
-			return errors.New("away")
-		}
-		return nil
-	}, nil)
-	g, source := gated(t, Options{Store: db}, Budget{MaxTools: 5, MaxTokens: 100})
-	recall := func(want string) {
-		t.Helper()
-		if err := g.Recall(t.Context(), "ann", func(context.Context, string) ([]tool.Provisioned, error) { return db.of("ann"), nil }); err != nil {
-			t.Fatal(err)
-		}
-		if got := has(g, "ann"); got != want {
-			t.Errorf("ann has %q, want %q", got, want)
-		}
-		if stored := len(db.of("ann")); !away && stored != len(strings.Fields(want)) {
-			t.Errorf("%d tools are stored, want %q", stored, want)
-		}
-	}
-	elsewhere := func(names ...string) { // another process stores
-		db.all["ann"] = nil
-		for _, id := range ids(source, names...) {
-			db.all["ann"] = append(db.all["ann"], tool.Provisioned{Owner: "ann", ID: id, Tokens: each})
-		}
-	}
-	provision(t, g, "ann", 0, "srv_a")
-	recall("srv_a")
-	away = false
-	recall("srv_a")
-	away = true
-	if _, err := g.Unprovision(t.Context(), "ann", nil); err != nil {
-		t.Fatal(err)
-	}
-	recall("")
-	away = false
-	recall("")
-	elsewhere("srv_b", "srv_c")
-	recall("srv_b srv_c")
-
-	// What was changed here meanwhile is brought into what others have changed.
-	away = true
-	provision(t, g, "ann", 0, "srv_d")
-	if _, err := g.Unprovision(t.Context(), "ann", ids(source, "srv_b")); err != nil {
-		t.Fatal(err)
-	}
-	elsewhere("srv_b", "srv_e") // srv_c was given back there
-	recall("srv_c srv_d")
-	away = false
-	recall("srv_e srv_d")
-}
-
 // Who has provisioned something over another process calls it over this one, which has not heard of it.
 func TestWhatAnotherProcessHasProvisionedIsAdmitted(t *testing.T) {
 	db := keep(func(context.Context, string, []tool.Provisioned) error { return nil }, nil)
@@ -896,33 +865,4 @@ func TestTwoProcessesProvisionForOneOwner(t *testing.T) {
 	if got := has(one, "ann"); got != "srv_b srv_c srv_d" || source.told[len(source.told)-1] != "ann" {
 		t.Errorf("the first, which was told so, knows %q; told were %v", got, source.told)
 	}
-}
-
-// It is stored without anybody changing something, once the store can be written.
-func TestASetThatCouldNotBeWrittenIsWrittenAgain(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		began := time.Now()
-		stored := map[string]int{}
-		g, _ := gated(t, Options{Store: keep(func(_ context.Context, owner string, set []tool.Provisioned) error {
-			if time.Since(began) < time.Minute {
-				return errors.New("away")
-			}
-			stored[owner] = len(set)
-			return nil
-		}, nil)}, Budget{MaxTools: 5, MaxTokens: 100})
-		ctx, cancel := context.WithCancel(t.Context())
-		defer cancel()
-		go g.Run(ctx)
-		provision(t, g, "ann", 0, "srv_a")
-		provision(t, g, "ben", 0, "srv_a", "srv_b")
-		provision(t, g, "cid", 0, "srv_a")
-		if _, err := g.Unprovision(t.Context(), "cid", nil); err != nil {
-			t.Fatal(err)
-		}
-		time.Sleep(time.Minute + writeAgainAfter)
-		synctest.Wait()
-		if want := map[string]int{"ann": 1, "ben": 2}; !maps.Equal(stored, want) {
-			t.Errorf("stored: %v, want %v", stored, want)
-		}
-	})
 }

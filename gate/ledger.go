@@ -1,8 +1,6 @@
 package gate
 
 import (
-	"maps"
-	"slices"
 	"sync"
 	"time"
 
@@ -22,14 +20,13 @@ func NewLimit() *limit.Limit {
 
 // ledger holds the sets of all owners. What it hands out is never changed.
 type ledger struct {
-	wake  chan struct{} // holds one signal: due is earlier than it was, or something could not be stored
+	wake  chan struct{} // holds one signal: due is earlier than it was
 	limit *limit.Limit  // of owners that are no sessions
 
 	mu       sync.Mutex // guards what follows, and the accounts; held for look-ups and assignments only
 	accounts map[string]*account
-	due      time.Time      // when to look for tools that have ended; zero: not at all
-	uses     uint64         // counts look-ups and changes
-	unstored map[string]set // the sets that owners had before those that could not be stored; at most maxOwners
+	due      time.Time // when to look for tools that have ended; zero: not at all
+	uses     uint64    // counts look-ups and changes
 }
 
 // account is the set of one owner, which is never empty.
@@ -39,7 +36,7 @@ type account struct {
 }
 
 func newLedger(limit *limit.Limit) *ledger {
-	return &ledger{wake: make(chan struct{}, 1), limit: limit, accounts: map[string]*account{}, unstored: map[string]set{}}
+	return &ledger{wake: make(chan struct{}, 1), limit: limit, accounts: map[string]*account{}}
 }
 
 // of returns the set of an owner, with the tools whose time has come. It counts as
@@ -86,55 +83,10 @@ func (l *ledger) put(owner string, all set) {
 		return
 	}
 	l.due = first
-	l.wakeUp()
-}
-
-func (l *ledger) wakeUp() {
 	select {
 	case l.wake <- struct{}{}:
 	default:
 	}
-}
-
-// stored notes that the store has the set of an owner.
-func (l *ledger) stored(owner string) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	delete(l.unstored, owner)
-}
-
-// notYetStored notes that a change of the set of an owner, which was before, could not be stored.
-func (l *ledger) notYetStored(owner string, before set) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if _, waits := l.unstored[owner]; !waits && len(l.unstored) < maxOwners {
-		l.unstored[owner] = before
-		l.wakeUp()
-	}
-}
-
-// unstoredSince returns the set that an owner had before the changes that are not stored, and false if
-// all are.
-func (l *ledger) unstoredSince(owner string) (before set, is bool) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	before, is = l.unstored[owner]
-	return before, is
-}
-
-// notStored are the owners whose sets could not be stored.
-func (l *ledger) notStored() []string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Collect(maps.Keys(l.unstored))
-}
-
-// isStored reports whether the store has the set of an owner, as far as is known.
-func (l *ledger) isStored(owner string) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	_, waits := l.unstored[owner]
-	return !waits
 }
 
 // owners are those who have a set, without sessions.

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"hash/maphash"
-	"log/slog"
 	"time"
 
 	"toolfinch/internal/leeway"
@@ -39,15 +38,12 @@ type Outcome struct {
 // storeTimeout bounds how long a changed set may take to be written.
 const storeTimeout = 10 * time.Second
 
-// writeAgainAfter is between two attempts to store what could not be stored.
-const writeAgainAfter = 15 * time.Second
-
 // turnTimeout bounds how long the program's own changes wait for their turn.
 const turnTimeout = time.Second
 
 // Provision provisions tools for owner within the budget. Tools that are
 // provisioned already cost nothing again. It tells the owner's clients, see
-// Clients. Errors are *BudgetError, ErrNotGated, ErrSessionEnded, tool.ErrNotFound
+// Clients. Errors are *BudgetError, ErrNotGated, ErrSessionEnded, ErrNotStored, tool.ErrNotFound
 // for a tool that is not in the catalog, and the reason why ctx ended; after an
 // error nothing has changed. Of more than 10,000 owners, the one that used its
 // tools longest ago loses them.
@@ -66,7 +62,7 @@ func (g *Gate) Provision(ctx context.Context, owner string, r Request) (Outcome,
 		return next, err
 	})
 	if err != nil {
-		g.relistIf(ctx, owner, changed)
+		g.refused(ctx, owner, changed, err)
 		return Outcome{}, err
 	}
 	done.Kept = append(pinned, done.Kept...)
@@ -115,11 +111,20 @@ func (g *Gate) Unprovision(ctx context.Context, owner string, ids []tool.ID) (re
 		return next, nil
 	})
 	if err != nil {
-		g.relistIf(ctx, owner, changed)
+		g.refused(ctx, owner, changed, err)
 		return nil, err
 	}
 	g.clients.Relist(ctx, owner, "")
 	return removed, nil
+}
+
+// refused logs why a change could not be stored, and tells the clients of an owner of what other
+// processes have changed.
+func (g *Gate) refused(ctx context.Context, owner string, changed bool, err error) {
+	if why, is := errors.AsType[unstored](err); is {
+		g.log.Warn("provisioned tools cannot be stored: what was asked for was refused", "error", why.cause)
+	}
+	g.relistIf(ctx, owner, changed)
 }
 
 // relistIf tells the clients of an owner of what other processes have changed, if they have.
@@ -131,8 +136,7 @@ func (g *Gate) relistIf(ctx context.Context, owner string, changed bool) {
 
 // Recall makes what the store has of an owner, whom another process has provisioned
 // something or taken it away, the owner's set; read reads it. It tells the owner's
-// clients. Changes that could not be stored are brought into what is stored now. Sets of sessions are
-// never stored.
+// clients. Sets of sessions are never stored.
 func (g *Gate) Recall(ctx context.Context, owner string, read Read) error {
 	if _, ofSession := tool.SessionOf(owner); ofSession {
 		return nil
@@ -151,9 +155,6 @@ func (g *Gate) recallOne(ctx context.Context, owner string, read Read) (changed 
 		return false, err
 	}
 	defer end()
-	if !g.ledger.isStored(owner) {
-		return g.apply(ctx, owner, unchanged)
-	}
 	stored, err := read(ctx, owner)
 	if err != nil {
 		return false, err
@@ -175,8 +176,6 @@ func storedOf(owner string, stored []tool.Provisioned) (all set) {
 	}
 	return all
 }
-
-func unchanged(all set) (set, error) { return all, nil }
 
 // Owners are those who have something provisioned, without sessions.
 func (g *Gate) Owners() []string { return g.ledger.owners() }
@@ -224,76 +223,39 @@ func (g *Gate) change(ctx context.Context, owner string, terms Terms, f func(set
 // errSame says that there is nothing to store.
 var errSame = errors.New("the set is the same")
 
-// apply replaces the set of an owner that is no session by what f makes of it: of what is stored now, for
-// other processes change it, too; and where the store fails, of what is known here. What cannot be
-// stored holds here, and is brought into what is stored then as soon as that can be. The turn is held.
+// apply replaces the set of an owner that is no session by what f makes of what is stored now, for
+// other processes change it, too. A set that cannot be stored is not changed. The turn is held.
 func (g *Gate) apply(ctx context.Context, owner string, f func(set) (set, error)) (changed bool, err error) {
 	before := g.ledger.of(owner)
-	base, waits := g.ledger.unstoredSince(owner)
-	next, err := f(before)
+	next, refused := f(before)
 	switch {
-	case err == nil && !waits && g.read == nil && next.same(before): // nobody else changes it
+	case refused == nil && g.read == nil && next.same(before): // as if nobody else changed it
 		return false, nil
-	case g.store == nil && err != nil:
-		return false, err
+	case g.store == nil && refused != nil:
+		return false, refused
 	case g.store == nil:
 		g.ledger.put(owner, next)
 		return true, nil
 	}
-	var from set
-	var refused error
+	refused = nil
 	storing, cancel := context.WithTimeout(ctx, leeway.Of(storeTimeout))
 	defer cancel()
 	err = g.store.Change(storing, owner, func(all []tool.Provisioned) ([]tool.Provisioned, error) {
 		stored := storedOf(owner, all)
-		from = stored
-		if waits {
-			from = stored.changedAs(base, before)
+		if next, refused = f(stored); refused != nil {
+			next = stored
+			return nil, refused
 		}
-		if next, refused = f(from); refused == nil && next.same(stored) {
+		if next.same(stored) {
 			return nil, errSame
 		}
-		return next, refused
+		return next, nil
 	})
-	switch {
-	case refused != nil && waits: // what waits goes on waiting
-		return false, refused
-	case refused != nil:
-		next = from
-	case err == nil, errors.Is(err, errSame):
-		g.ledger.stored(owner)
-	default:
-		if next, refused = f(before); refused != nil || next.same(before) {
-			return false, refused
-		}
-		level := slog.LevelWarn
-		if waits {
-			level = slog.LevelDebug // it was said
-		}
-		g.log.Log(ctx, level, "provisioned tools are not stored: they are lost if the program ends before they can be", "error", err)
-		g.ledger.notYetStored(owner, before)
+	if err != nil && refused == nil && !errors.Is(err, errSame) {
+		return false, unstored{err}
 	}
 	g.ledger.put(owner, next)
 	return !next.same(before), refused
-}
-
-// writeAgain stores the sets that could not be stored, until one still cannot be.
-func (g *Gate) writeAgain(ctx context.Context) {
-	for _, owner := range g.ledger.notStored() {
-		end, err := g.turn(ctx, owner)
-		if err != nil {
-			return
-		}
-		changed := false
-		if !g.ledger.isStored(owner) {
-			changed, _ = g.apply(context.WithoutCancel(ctx), owner, unchanged)
-		}
-		end()
-		g.relistIf(ctx, owner, changed)
-		if !g.ledger.isStored(owner) {
-			return
-		}
-	}
 }
 
 // makeRoom takes the tools from owners who used theirs longest ago, while there are
@@ -325,24 +287,17 @@ func (g *Gate) clear(ctx context.Context, owner string, f func(set) (set, error)
 	return err == nil
 }
 
-// Run tells clients when the time of their tools has come, and stores what could not be stored
-// before, until ctx ends. Calls do not depend on it.
+// Run tells clients when the time of their tools has come, until ctx ends. Calls do not
+// depend on it.
 func (g *Gate) Run(ctx context.Context) {
 	timer := time.NewTimer(0)
 	defer timer.Stop()
-	var again <-chan time.Time // while something is not stored
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-g.ledger.wake:
 		case <-timer.C:
-		case <-again:
-			again = nil
-			g.writeAgain(ctx)
-		}
-		if again == nil && len(g.ledger.notStored()) > 0 {
-			again = time.After(writeAgainAfter)
 		}
 		owners, due := g.ledger.next(time.Now())
 		for _, owner := range owners {

@@ -128,28 +128,6 @@ func (s set) without(ids []tool.ID) (next, removed set) {
 	return next, removed
 }
 
-// changedAs is s, changed as before was changed to become after. What was taken away from s meanwhile, and
-// was not renewed, stays away.
-func (s set) changedAs(before, after set) (next set) {
-	for _, p := range s {
-		at, had := after.index(p.ID), before.index(p.ID)
-		switch {
-		case at < 0 && had >= 0: // taken away
-			continue
-		case at >= 0 && (had < 0 || !after[at].Until.Equal(before[had].Until)):
-			p.Until = after[at].Until
-		}
-		next = append(next, p)
-	}
-	for _, p := range after {
-		had := before.index(p.ID)
-		if (had < 0 || !p.Until.Equal(before[had].Until)) && next.index(p.ID) < 0 {
-			next = append(next, p)
-		}
-	}
-	return next
-}
-
 // only returns the present tools, nil if there are none.
 func (s set) only(is present) set {
 	var all set

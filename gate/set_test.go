@@ -165,23 +165,3 @@ func TestSetsEnd(t *testing.T) {
 		t.Errorf("first of what lasts = %v", got)
 	}
 }
-
-// What was changed here and could not be stored is brought into what others have changed meanwhile.
-func TestAChangeIsBroughtIntoAnother(t *testing.T) {
-	soon, late := time.Now().Add(time.Minute), time.Now().Add(time.Hour)
-	for name, c := range map[string]struct{ stored, before, after, want set }{
-		"nothing":                      {setOf("a:1", soon), setOf("a:1", soon), setOf("a:1", soon), setOf("a:1", soon)},
-		"one more here":                {setOf("a:1", soon), setOf("a:1", soon), setOf("a:1 b:1", soon), setOf("a:1 b:1", soon)},
-		"one more on both sides":       {setOf("a:1 c:1", soon), setOf("a:1", soon), setOf("a:1 b:1", soon), setOf("a:1 c:1 b:1", soon)},
-		"the same on both sides":       {setOf("a:1 b:1", soon), setOf("a:1", soon), setOf("a:1 b:1", soon), setOf("a:1 b:1", soon)},
-		"taken away here":              {setOf("a:1 b:1", soon), setOf("a:1 b:1", soon), setOf("b:1", soon), setOf("b:1", soon)},
-		"taken away there":             {setOf("b:1", soon), setOf("a:1 b:1", soon), setOf("a:1 b:1", soon), setOf("b:1", soon)},
-		"renewed here":                 {setOf("a:1", soon), setOf("a:1", soon), setOf("a:1", late), setOf("a:1", late)},
-		"renewed here, and over there": {nil, setOf("a:1", soon), setOf("a:1", late), setOf("a:1", late)},
-		"renewed there":                {setOf("a:1", late), setOf("a:1", soon), setOf("a:1", soon), setOf("a:1", late)},
-	} {
-		if got := c.stored.changedAs(c.before, c.after); !got.same(c.want) {
-			t.Errorf("%s: %v, want %v", name, got, c.want)
-		}
-	}
-}

@@ -7,13 +7,9 @@ import (
 	"encoding/hex"
 	"os"
 	"path/filepath"
-	"reflect"
-	"slices"
 	"strconv"
-	"strings"
 
 	"toolfinch/configs"
-	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/trust"
 	"toolfinch/trust/audit"
@@ -32,22 +28,6 @@ func WithAudit(log *audit.Log, settings audit.Settings) Option {
 	return func(o *options) {
 		o.audit = auditor{log, settings}
 	}
-}
-
-// record takes an event down.
-func (a auditor) record(ctx context.Context, e trust.Event) {
-	if a.log != nil {
-		a.log.Record(ctx, e)
-	}
-}
-
-// admit returns once there is room for a line. The error says that calls are not made
-// while there is none.
-func (a auditor) admit(ctx context.Context) error {
-	if a.log == nil {
-		return nil
-	}
-	return a.log.Admit(ctx)
 }
 
 // add writes down a call with what came of it, which finish adds.
@@ -78,7 +58,7 @@ func (a auditor) begins(ctx context.Context, def *tool.Def) error {
 	line := a.line(ctx, b.about, b.call)
 	b.id = rand.Text()[:16]
 	line.Call, line.Outcome = b.id, trust.Begun
-	return a.log.Write(ctx, line)
+	return a.log.Write(line)
 }
 
 // note writes down a call that was not made.
@@ -130,13 +110,13 @@ func (a auditor) spawned(server string, s *upstream.Settings, pid int) {
 	if a.log == nil {
 		return
 	}
-	a.record(context.Background(), trust.Event{Kind: trust.EventSpawn, Server: server, Details: map[string]string{
+	a.log.Record(context.Background(), trust.Event{Kind: trust.EventSpawn, Server: server, Details: map[string]string{
 		"command": filepath.Base(s.Command), "arguments": strconv.Itoa(len(s.Args)), "pid": strconv.Itoa(pid), "sandbox": s.Sandbox.String(),
 	}})
 }
 
 // loaded writes down the configuration that is served from now on, or why it is not.
-func (a auditor) loaded(ctx context.Context, before, config *configs.Config, refusal error) {
+func (a auditor) loaded(ctx context.Context, config *configs.Config, refusal error) {
 	if a.log == nil {
 		return
 	}
@@ -148,52 +128,5 @@ func (a auditor) loaded(ctx context.Context, before, config *configs.Config, ref
 	if refusal != nil {
 		e.Outcome, e.Reason = trust.Failed, refusal.Error()
 	}
-	if before != nil {
-		for name, changes := range changesOf(before, config) {
-			e.Details[name] = changes
-		}
-	}
-	a.record(ctx, e)
-}
-
-// changesOf says which servers and views another configuration adds (+), changes (~) and
-// removes (-).
-func changesOf(before, after *configs.Config) map[string]string {
-	changes := map[string]string{}
-	for what, named := range map[string]func(*configs.Config) map[string]any{
-		"servers": func(c *configs.Config) map[string]any {
-			named := map[string]any{}
-			for _, s := range c.Servers {
-				named[s.Name] = s
-			}
-			return named
-		},
-		"views": func(c *configs.Config) map[string]any {
-			named := map[string]any{}
-			for _, v := range c.Views {
-				named[v.Name] = v
-			}
-			return named
-		},
-	} {
-		old, now := named(before), named(after)
-		var list []string
-		for name, settings := range now {
-			if was, known := old[name]; !known {
-				list = append(list, "+"+name)
-			} else if !reflect.DeepEqual(was, settings) {
-				list = append(list, "~"+name)
-			}
-		}
-		for name := range old {
-			if _, stays := now[name]; !stays {
-				list = append(list, "-"+name)
-			}
-		}
-		slices.Sort(list)
-		if len(list) > 0 {
-			changes[what] = rawjson.Head(strings.Join(list, " "), 400)
-		}
-	}
-	return changes
+	a.log.Record(ctx, e)
 }

@@ -31,7 +31,7 @@ func (k *knowledge) follow(ctx context.Context, config *configs.Config, server s
 	}
 	now, before := storedOf(listed.Upstream), k.said[server]
 	now.defs = k.defsOf(listed.Defs, before)
-	now.unpinned = heldBy(config.Changes[server], listed.Unpinned)
+	now.unpinned = heldBy(config, listed.Unpinned)
 	if before != nil {
 		now.cache, now.faults = before.cache, before.faults
 	}

@@ -22,10 +22,10 @@ import (
 // A held definition stays what the views are compiled of, so that their settings are
 // checked as if it were not; its handler refuses, and no catalog has it.
 
-// heldBy are those of definitions that differ from what is approved that a mode holds.
-func heldBy(mode pins.Mode, unpinned []store.Unpinned) (held []pins.Held) {
+// heldBy returns those of unapproved definitions that a configuration holds.
+func heldBy(config *configs.Config, unpinned []store.Unpinned) (held []pins.Held) {
 	for _, u := range unpinned {
-		if h := pins.Held(u); !mode.Approves(h) {
+		if h := pins.Held(u); !config.Changes[h.ID.Server].Approves(h) {
 			held = append(held, h)
 		}
 	}

@@ -217,7 +217,7 @@ func approver(t testing.TB, config *configs.Config) (reports func() []pins.Repor
 	}
 	t.Cleanup(func() { db.Close() })
 	reports = func() []pins.Report {
-		all, err := proxy.ReadPins(t.Context(), db, config)
+		all, err := proxy.ReadPins(t.Context(), db, config, nil)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -208,7 +208,7 @@ func (k *knowledge) learn(ctx context.Context, config *configs.Config, change up
 	if k.readOnly {
 		diff := countOf(change.Defs)
 		diff.Held = k.compare(ctx, mode, change, before)
-		now.unpinned = heldBy(mode, diff.Held)
+		now.unpinned = heldBy(config, diff.Held)
 		return diff, nil
 	}
 	diff, err := k.store.PutServer(ctx, store.Upstream{
@@ -224,7 +224,7 @@ func (k *knowledge) learn(ctx context.Context, config *configs.Config, change up
 	if err != nil {
 		unpinned = k.compare(ctx, mode, change, before)
 	}
-	now.unpinned = heldBy(mode, unpinned)
+	now.unpinned = heldBy(config, unpinned)
 	k.tellPins(ctx, change.Server, before, now, diff.Baseline)
 	told := slices.DeleteFunc(slices.Clone(diff.Changed), func(name string) bool { // the others, where changes are allowed
 		return slices.ContainsFunc(now.unpinned, func(h pins.Held) bool { return h.ID.Kind == tool.KindTool && h.ID.Name == name })

@@ -148,7 +148,6 @@ func (l *loop) wake() {
 	wake(l.count.work)
 	wake(l.embedder.work)
 	wake(l.segments.work)
-	wake(l.reports.work)
 }
 
 // wake tells whoever waits on c that there is work; once is enough.

@@ -186,8 +186,6 @@ func (h rest) auditMetrics() []telemetry.Family {
 	counts := h.audit.log.Counts()
 	return []telemetry.Family{
 		one("toolfinch_audit_lines_total", "Lines that the audit log has written since the start.", true, counts.Written),
-		one("toolfinch_audit_queue", "Lines that wait to be written.", false, counts.Queue),
-		one("toolfinch_audit_waits_total", "Calls that waited for room in the audit log since the start.", true, counts.Waited),
 		one("toolfinch_audit_errors_total", "Writes of the audit log that failed since the start.", true, counts.Failed),
 		one("toolfinch_audit_lost_total", "Lines that were lost because they could not be written, since the start.", true, counts.Lost),
 	}

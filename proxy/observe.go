@@ -112,7 +112,7 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 		outer := ctx
 		ctx, running := o.feed.Begin(ctx, s.operation(ctx, call))
 		noteLine(ctx)
-		if err := o.audit.admit(outer); err != nil {
+		if err := o.audit.log.Admit(); err != nil {
 			o.finished(ctx, running.End(trust.Failed, err.Error(), 0))
 			return nil, err
 		}
@@ -174,7 +174,7 @@ func (o *observer) record(ctx context.Context, e trust.Event) {
 		return
 	}
 	o.logEvent(ctx, e)
-	o.audit.record(ctx, e)
+	o.audit.log.Record(ctx, e)
 }
 
 // spawned takes down the process of a server.

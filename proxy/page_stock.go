@@ -5,10 +5,7 @@ import (
 	"slices"
 
 	"toolfinch/embed"
-	"toolfinch/store"
 	"toolfinch/telemetry"
-	"toolfinch/tool"
-	"toolfinch/trust/pins"
 	"toolfinch/web/page"
 )
 
@@ -25,35 +22,6 @@ func (h paged) Stocks(ctx context.Context) (all []page.Stock) {
 		}
 	}
 	return all
-}
-
-// Pin says how a definition was approved.
-func (h paged) Pin(ctx context.Context, id tool.ID) (pin page.Pin, ok bool) {
-	config := h.now.Load().config
-	mode, ok := config.Changes[id.Server]
-	if !store.Pinned(id.Kind) || !slices.Contains(serversOf(config), id.Server) { // a view's own tools have no server
-		return pin, false
-	}
-	if !ok {
-		mode = pins.Review
-	}
-	pin.Mode = string(mode)
-	unpinned, err := h.store.Pins().Unpinned(ctx)
-	if err != nil {
-		return pin, false
-	}
-	if pin.Listed, err = h.store.Pins().Listed(ctx, id); err != nil {
-		return pin, false
-	}
-	if pin.Past, err = h.store.Pins().History(ctx, id); err != nil {
-		return pin, false
-	}
-	at := slices.IndexFunc(unpinned, func(u store.Unpinned) bool { return u.ID == id })
-	if at >= 0 {
-		held := pins.Held(unpinned[at])
-		pin.Held = &held
-	}
-	return pin, true
 }
 
 // Operation is the call that was made with an ID of a request.

@@ -156,7 +156,6 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 	if config.Learn {
 		all.memory = retrieve.NewMemory(beside.uses, func(retrieve.Use) {})
 	}
-	all.reports = &reports{work: make(chan struct{}, 1)}
 	all.segments = &segments{store: db, log: o.log, catalogs: all.catalogs, done: o.idle, work: make(chan struct{}, 1)}
 	all.stored = all.segments.recall(ctx)
 	all.now.Store(&served{config: config, ready: make(chan struct{})})
@@ -202,7 +201,6 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { p.embedder.run(life); return nil })
 	g.Go(func() error { p.segments.run(life); return nil })
 	if p.first.Transport != configs.TransportStdio {
-		g.Go(func() error { paged{rest{p}}.readAhead(life); return nil })
 	}
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
 	g.Go(func() error { p.desk.entrance.Run(life); return nil })
@@ -214,8 +212,8 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	})
 	if p.audit.log != nil {
 		g.Go(func() error { p.audit.log.Run(life); return nil })
-		p.audit.record(life, trust.Event{Kind: trust.EventStart, Details: map[string]string{"version": p.version}})
-		p.audit.loaded(life, nil, p.first, nil)
+		p.audit.log.Record(life, trust.Event{Kind: trust.EventStart, Details: map[string]string{"version": p.version}})
+		p.audit.loaded(life, p.first, nil)
 	}
 	g.Go(func() error {
 		defer end()
@@ -245,7 +243,7 @@ func (p *Proxy) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(closeWithin))
 		defer cancel()
 		err = errors.Join(p.closeAll(ctx), p.store.Close())
-		p.audit.record(ctx, trust.Event{Kind: trust.EventStop})
+		p.audit.log.Record(ctx, trust.Event{Kind: trust.EventStop})
 		err = errors.Join(err, p.audit.log.Close())
 	})
 	return err

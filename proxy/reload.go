@@ -22,9 +22,8 @@ import (
 func (p *Proxy) Reload(ctx context.Context, config *configs.Config) error {
 	var err error
 	if ended := p.loop.do(ctx, func(ctx context.Context) {
-		before := p.now.Load().config
 		err = p.loop.reload(ctx, config)
-		p.audit.loaded(ctx, before, config, err)
+		p.audit.loaded(ctx, config, err)
 	}); ended != nil {
 		return fmt.Errorf("reload: %w", ended)
 	}

@@ -145,38 +145,69 @@ func (h rest) reindex(ctx context.Context) []web.Reindexed {
 	return reindexed
 }
 
-// Held is what waits for approval of what the maker of the request of ctx may use.
-func (h rest) Held(ctx context.Context, view web.View, of func(server string) bool) ([]pins.Report, error) {
-	all, err := h.pins(ctx, view, of)
+// Held returns the definitions of some servers that wait for approval, and that the maker of
+// the request of ctx may use.
+func (h rest) Held(ctx context.Context, of func(server string) bool) ([]pins.Report, error) {
+	all, err := h.pins(ctx, of)
 	return all.Reports, err
 }
 
-func (h rest) pins(ctx context.Context, view web.View, of func(server string) bool) (Pins, error) {
-	if _, err := h.reachable(view.Name); err != nil {
-		return Pins{}, err
-	}
-	party, ofClient := trust.PartyOf(ctx)
+func (h rest) pins(ctx context.Context, of func(server string) bool) (Pins, error) {
 	now := h.now.Load()
-	return readPins(ctx, h.store, now.config, func(id tool.ID, raw json.RawMessage) bool {
-		switch {
-		case !h.serves(id.Server) || !of(id.Server):
-			return false
-		case id.Kind == tool.KindInstructions || !ofClient || now.config.Policies == nil:
-			return true
-		}
-		def, err := tool.ParseKind(id.Kind, id.Server, raw)
-		return err == nil && now.mayAll(party, def)
+	may := now.mayDecide(ctx)
+	return ReadPins(ctx, h.store, now.config, func(id tool.ID, raw json.RawMessage) bool {
+		return h.serves(id.Server) && of(id.Server) && may(id, raw)
 	})
 }
 
-// Decide approves and rejects, and returns once that is served.
-func (h rest) Decide(ctx context.Context, view web.View, approve, reject []pins.Report) error {
-	all, err := h.pins(ctx, view, func(string) bool { return true })
-	if err != nil {
-		return err
+// mayDecide returns whether the maker of the request of ctx may use a definition, or the
+// instructions of a server, in every view that has the server.
+func (s *served) mayDecide(ctx context.Context) func(tool.ID, json.RawMessage) bool {
+	party, ofClient := trust.PartyOf(ctx)
+	return func(id tool.ID, raw json.RawMessage) bool {
+		if id.Kind == tool.KindInstructions || !ofClient || s.config.Policies == nil {
+			return true
+		}
+		def, err := tool.ParseKind(id.Kind, id.Server, raw)
+		return err == nil && s.mayAll(party, def)
 	}
-	if slices.ContainsFunc(slices.Concat(approve, reject), func(r pins.Report) bool { return all.partial[r.ID.Server] }) {
+}
+
+// mayWhole returns an error unless the maker of the request of ctx may use everything that the
+// servers of reports list, and what is approved of it.
+func (h rest) mayWhole(ctx context.Context, reports []pins.Report) error {
+	may := h.now.Load().mayDecide(ctx)
+	decided := map[string]bool{}
+	for _, r := range reports {
+		decided[r.ID.Server] = true
+	}
+	whole := true
+	for server := range decided {
+		listed, err := h.store.Listed(ctx, server)
+		if err != nil {
+			return err
+		}
+		if listed == nil {
+			return fmt.Errorf("%w: %q", web.ErrNoServer, server) // it has just left
+		}
+		for _, def := range listed.Defs {
+			whole = whole && may(def.ID, def.Raw)
+		}
+		for _, u := range listed.Unpinned {
+			whole = whole && (u.Approved == nil || may(u.ID, u.Approved))
+		}
+		whole = whole && h.serves(server)
+	}
+	if !whole {
 		return fmt.Errorf("of its server there is more than you may use: %w", web.ErrOwner)
+	}
+	return nil
+}
+
+// Decide approves and rejects, and returns once that is served.
+func (h rest) Decide(ctx context.Context, approve, reject []pins.Report) error {
+	if err := h.mayWhole(ctx, slices.Concat(approve, reject)); err != nil {
+		return err
 	}
 	for i, reports := range [][]pins.Report{approve, reject} {
 		if len(reports) == 0 {
@@ -195,7 +226,7 @@ func (h rest) Decide(ctx context.Context, view web.View, approve, reject []pins.
 
 // Observe has what a request does that is no call of a tool observed; done says how it went.
 func (h rest) Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ context.Context, done func(error), err error) {
-	if err := h.audit.admit(ctx); err != nil {
+	if err := h.audit.log.Admit(); err != nil {
 		return ctx, nil, &web.Unavailable{Err: err}
 	}
 	about := subject{kind: e.Kind, view: e.View}
@@ -207,7 +238,7 @@ func (h rest) Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ co
 			e.Outcome, e.Reason = trust.Failed, err.Error()
 		}
 		h.observer.finished(ctx, running.End(e.Outcome, e.Reason, 0))
-		h.audit.record(ctx, e)
+		h.audit.log.Record(ctx, e)
 	}, nil
 }
 

@@ -89,7 +89,6 @@ type views struct {
 	tokens   map[string]int   // counts of definitions that the store knew
 	embedder *embedder
 	segments *segments
-	reports  *reports
 	stored   *index.Stored // what the indexes of views begin with; nil once all that is known can be found
 	partial  bool          // not all that is known can be found yet
 	limits   *rate.Limits  // of the calls of clients

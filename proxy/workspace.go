@@ -150,25 +150,21 @@ func (w *Workspace) Unlisted() []string {
 
 // Held is what waits for approval; nothing where the store cannot be read.
 func (w *Workspace) Held(ctx context.Context) []pins.Report {
-	all, _ := ReadPins(ctx, w.stored, w.first)
+	all, _ := ReadPins(ctx, w.stored, w.first, nil)
 	return all.Reports
 }
 
 // Warnings are what there is to warn of in the definitions of all servers, approved or
 // not.
 func (w *Workspace) Warnings() map[tool.ID][]pins.Warning {
-	var all []pins.Definition
+	all := map[tool.ID][]pins.Warning{}
 	for server, said := range w.known.said {
 		for _, def := range said.defs {
-			if store.Pinned(def.ID.Kind) {
-				all = append(all, pins.Definition{ID: def.ID, Raw: def.Raw})
-			}
+			warn(all, def.ID, def.Raw)
 		}
-		if said.instructions != "" {
-			all = append(all, pins.Definition{ID: instructionsID(server), Raw: json.RawMessage(said.instructions)})
-		}
+		warn(all, instructionsID(server), json.RawMessage(said.instructions))
 	}
-	return pins.Warn(all, nil)
+	return all
 }
 
 // Embed gives every tool its vector and makes searches hybrid, where the

@@ -379,7 +379,7 @@ func answered(value any, err error) (tool.Result, error) {
 func refused(err error) (tool.Result, error) {
 	var request *args.Error
 	var budget *gate.BudgetError
-	if errors.As(err, &request) || errors.As(err, &budget) || errors.Is(err, ErrNotGated) {
+	if errors.As(err, &request) || errors.As(err, &budget) || errors.Is(err, ErrNotGated) || errors.Is(err, gate.ErrNotStored) {
 		return tool.ErrorResult(err.Error()), nil
 	}
 	return nil, err

@@ -13,14 +13,14 @@ import (
 
 // stored are the tables of both databases, those first that others refer to. What belongs
 // to replicas that run is not among them.
-var stored = []string{"servers", "tools", "pins", "baselines", "history", "decisions", "tokens", "clients", "spaces", "vectors", "learned", "called",
+var stored = []string{"servers", "tools", "pins", "baselines", "decisions", "tokens", "clients", "spaces", "vectors", "learned", "called",
 	"outputs", "provisions", "savings", "vault", "keys", "segments"}
 
 // numbered are the tables whose column id grows by itself.
-var numbered = []string{"history", "spaces", "outputs", "provisions"}
+var numbered = []string{"spaces", "outputs", "provisions"}
 
 // optional are the columns that may be NULL.
-var optional = map[string]bool{"servers.info": true, "servers.approved_info": true, "servers.capabilities": true, "pins.raw": true, "history.raw": true}
+var optional = map[string]bool{"servers.info": true, "servers.approved_info": true, "servers.capabilities": true, "pins.raw": true}
 
 // Rows says how many rows a table has.
 type Rows struct {

@@ -167,7 +167,7 @@ func fileURI(path string) string {
 // fit together, a schema that is not ours.
 func check(ctx context.Context, db *sql.DB) error {
 	var verdict string
-	if err := db.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
+	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&verdict); err != nil {
 		return err
 	}
 	if verdict != "ok" {

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"toolfinch/tool"
 )
@@ -263,40 +262,26 @@ func UnpinnedText(server, instructions string, approved []byte) Unpinned {
 	return Unpinned{ID: id, Hash: hashOf([]byte(instructions)), Raw: json.RawMessage(instructions), Approved: approved}
 }
 
-// Gone returns what was approved of a server and is not listed any more.
-func (p *Pins) Gone(ctx context.Context, server string) ([]Unpinned, error) {
-	all, err := collect(ctx, p.database, func(rows *sql.Rows, u *Unpinned) error {
-		u.ID.Server = server
-		var raw []byte
-		err := rows.Scan(&u.ID.Kind, &u.ID.Name, &raw)
-		u.Approved = raw
-		return err
-	}, `SELECT p.kind, p.name, p.raw FROM pins p LEFT JOIN tools t ON t.server = p.server AND t.kind = p.kind AND t.name = p.name
-		WHERE p.server = $1 AND p.kind <> 'instructions' AND p.raw IS NOT NULL AND t.name IS NULL ORDER BY p.kind, p.name`, server)
-	return all, failed("read what "+server+" had", err)
-}
-
 // ErrStale is wrapped by the error of Approve and Reject where a server has listed
 // something else than was decided about.
 var ErrStale = errors.New("it has changed again")
 
 // Approve makes what is listed what is approved, if that still has the hash that u
-// says; else nothing is. by is who decides, "" for the owner.
-func (p *Pins) Approve(ctx context.Context, all []Unpinned, by string) error {
-	return p.decide(ctx, PastApproved, all, by, func(ctx context.Context, tx *txn, u Unpinned) error { return approve(ctx, tx, u) })
+// says; else nothing is.
+func (p *Pins) Approve(ctx context.Context, all []Unpinned) error {
+	return p.decide(ctx, "approved", all, func(ctx context.Context, tx *txn, u Unpinned) error { return approve(ctx, tx, u) })
 }
 
 // Reject stores the mark in Rejected with each, if what is listed still has the hash
-// that u says; else nothing is stored. by is who decides, "" for the owner.
-func (p *Pins) Reject(ctx context.Context, all []Unpinned, by string) error {
-	return p.decide(ctx, PastRejected, all, by, func(ctx context.Context, tx *txn, u Unpinned) error {
+// that u says; else nothing is stored.
+func (p *Pins) Reject(ctx context.Context, all []Unpinned) error {
+	return p.decide(ctx, "rejected", all, func(ctx context.Context, tx *txn, u Unpinned) error {
 		_, err := tx.ExecContext(ctx, rejectListed, u.ID.Server, u.ID.Kind, u.ID.Name, u.Rejected)
 		return err
 	})
 }
 
-func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, by string, do func(context.Context, *txn, Unpinned) error) error {
-	now := time.Now().UnixMilli()
+func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, do func(context.Context, *txn, Unpinned) error) error {
 	err := p.write(ctx, func(ctx context.Context, tx *txn) error {
 		listed := map[string]map[tool.ID]string{} // hashes by server
 		for _, u := range all {
@@ -317,17 +302,11 @@ func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, by strin
 			if err := do(ctx, tx, u); err != nil {
 				return err
 			}
-			if _, err := tx.ExecContext(ctx, addPast, u.ID.Server, u.ID.Kind, u.ID.Name, now, what, by); err != nil {
-				return err
-			}
 		}
 		for server := range listed {
 			left, err := unpinnedOf(ctx, tx, server)
 			if err == nil && len(left) == 0 {
 				_, err = tx.ExecContext(ctx, allApproved, server)
-			}
-			if err == nil {
-				err = forget(ctx, tx, server)
 			}
 			if err != nil {
 				return err
@@ -337,20 +316,6 @@ func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, by strin
 		return err
 	})
 	return failed("store what is "+what, err)
-}
-
-// Listed returns since when a server has something of that name in its list, whatever it
-// changed of it; the zero time where it has not.
-func (p *Pins) Listed(ctx context.Context, id tool.ID) (time.Time, error) {
-	var first int64
-	err := p.row(ctx, []any{&first}, `SELECT first_seen FROM tools WHERE server = $1 AND kind = $2 AND name = $3`, id.Server, id.Kind, id.Name)
-	switch {
-	case errors.Is(err, sql.ErrNoRows):
-		return time.Time{}, nil
-	case err != nil:
-		return time.Time{}, fmt.Errorf("store: read since when %s is listed: %w", id, err)
-	}
-	return time.UnixMilli(first).UTC(), nil
 }
 
 // Decisions counts the calls of Approve and Reject of all processes: when it has grown,

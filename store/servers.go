@@ -81,22 +81,17 @@ func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, r
 }
 
 func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Diff, error) {
-	now := srv.UpdatedAt.UnixMilli()
 	_, err := tx.ExecContext(ctx, `
 		INSERT INTO servers (name, era, info, instructions, capabilities, interactive, checked, left_out, mended, updated_at) VALUES ($1, $2, $3, $4, $5, $6, TRUE, $7, $8, $9)
 		ON CONFLICT (name) DO UPDATE SET era = excluded.era, info = excluded.info, instructions = excluded.instructions,
 			capabilities = excluded.capabilities, interactive = excluded.interactive, checked = TRUE, left_out = excluded.left_out, mended = excluded.mended,
 			updated_at = excluded.updated_at`,
-		srv.Name, srv.Era, []byte(srv.Info), srv.Instructions, []byte(srv.Capabilities), srv.Interactive, srv.LeftOut, srv.Mended, now)
+		srv.Name, srv.Era, []byte(srv.Info), srv.Instructions, []byte(srv.Capabilities), srv.Interactive, srv.LeftOut, srv.Mended, srv.UpdatedAt.UnixMilli())
 	if err != nil {
 		return Diff{}, err
 	}
 	old, err := listedBefore(ctx, tx, srv.Name)
 	if err != nil {
-		return Diff{}, err
-	}
-	// What was seen again, with most lists everything, is one statement.
-	if _, err := tx.ExecContext(ctx, `UPDATE tools SET last_seen = $1 WHERE server = $2`, now, srv.Name); err != nil {
 		return Diff{}, err
 	}
 	move, err := tx.PrepareContext(ctx, `UPDATE tools SET position = $1 WHERE server = $2 AND kind = $3 AND name = $4`)
@@ -114,21 +109,6 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 		return Diff{}, err
 	}
 	defer keep.Close()
-	past, err := tx.PrepareContext(ctx, addPastListed)
-	if err != nil {
-		return Diff{}, err
-	}
-	defer past.Close()
-	// end keeps what is no longer listed as it was.
-	end := func(key defKey, what string) error {
-		if Pinned(key.kind) {
-			if _, err := past.ExecContext(ctx, srv.Name, key.kind, key.name, now, what); err != nil {
-				return err
-			}
-		}
-		_, err := keep.ExecContext(ctx, srv.Name, key.kind, key.name)
-		return err
-	}
 
 	var diff Diff
 	var added []int   // of defs
@@ -146,7 +126,7 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 			added = append(added, i)
 		case was.hash != def.Hash:
 			gone = append(gone, was.hash)
-			if err = end(key, PastChanged); err == nil {
+			if _, err = keep.ExecContext(ctx, srv.Name, key.kind, key.name); err == nil {
 				_, err = change.ExecContext(ctx, i, def.Hash, []byte(def.Raw), srv.Name, key.kind, key.name)
 			}
 		case was.position != i:
@@ -165,7 +145,7 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 		}
 		diff.Total++
 	}
-	if err := addTools(ctx, tx, srv.Name, defs, added, now); err != nil {
+	if err := addTools(ctx, tx, srv.Name, defs, added); err != nil {
 		return Diff{}, err
 	}
 	for key, was := range old {
@@ -173,7 +153,7 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 			continue
 		}
 		gone = append(gone, was.hash)
-		err := end(key, PastRemoved)
+		_, err := keep.ExecContext(ctx, srv.Name, key.kind, key.name)
 		if err == nil {
 			_, err = tx.ExecContext(ctx, `DELETE FROM tools WHERE server = $1 AND kind = $2 AND name = $3`, srv.Name, key.kind, key.name)
 		}
@@ -185,9 +165,6 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 		}
 	}
 	if len(gone) > 0 {
-		if err := forget(ctx, tx, srv.Name); err != nil {
-			return Diff{}, err
-		}
 		if err := dropTokens(ctx, tx, gone...); err != nil {
 			return Diff{}, err
 		}
@@ -205,11 +182,11 @@ type defKey struct {
 }
 
 // addTools stores those of defs that are new.
-func addTools(ctx context.Context, tx *txn, server string, defs []*tool.Def, added []int, now int64) error {
+func addTools(ctx context.Context, tx *txn, server string, defs []*tool.Def, added []int) error {
 	if len(added) == 0 {
 		return nil
 	}
-	columns := []string{"server", "kind", "name", "position", "hash", "first_seen", "last_seen", "raw"}
+	columns := []string{"server", "kind", "name", "position", "hash", "raw"}
 	return tx.insert(ctx, "tools", columns, func() ([]any, error) {
 		if len(added) == 0 {
 			return nil, nil
@@ -217,7 +194,7 @@ func addTools(ctx context.Context, tx *txn, server string, defs []*tool.Def, add
 		i := added[0]
 		added = added[1:]
 		def := defs[i]
-		return []any{server, string(def.ID.Kind), def.ID.Name, int64(i), def.Hash, now, now, []byte(def.Raw)}, nil
+		return []any{server, string(def.ID.Kind), def.ID.Name, int64(i), def.Hash, []byte(def.Raw)}, nil
 	})
 }
 

@@ -94,7 +94,7 @@ func (s *server) problem(op operation, err error) *problem {
 		return &problem{status: http.StatusForbidden, detail: lacks.Error(), lacks: lacks}
 	case errors.As(err, &away):
 		return &problem{status: http.StatusServiceUnavailable, detail: away.Brief()}
-	case errors.As(err, new(*Unavailable)):
+	case errors.As(err, new(*Unavailable)), errors.Is(err, gate.ErrNotStored):
 		return answer(http.StatusServiceUnavailable, err)
 	case errors.As(err, &failed) && failures[failed.Failure] != 0:
 		return answer(failures[failed.Failure], failed)

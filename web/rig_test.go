@@ -207,7 +207,7 @@ func (r *rig) Reconnect(ctx context.Context, name string) (web.Upstream, error) 
 	return web.Upstream{}, web.ErrNoServer
 }
 
-func (r *rig) Held(_ context.Context, _ web.View, of func(string) bool) ([]pins.Report, error) {
+func (r *rig) Held(_ context.Context, of func(string) bool) ([]pins.Report, error) {
 	held := func(server, name string) pins.Report {
 		return pins.Report{Held: pins.Held{ID: tool.ID{Server: server, Name: name}, Hash: "h-" + name, Raw: json.RawMessage(`{"name":"` + name + `"}`)}}
 	}
@@ -215,7 +215,7 @@ func (r *rig) Held(_ context.Context, _ web.View, of func(string) bool) ([]pins.
 	return slices.DeleteFunc(all, func(r pins.Report) bool { return !of(r.ID.Server) }), nil
 }
 
-func (r *rig) Decide(_ context.Context, _ web.View, approve, _ []pins.Report) error {
+func (r *rig) Decide(_ context.Context, approve, _ []pins.Report) error {
 	if len(approve) > 0 && approve[0].ID.Name == "gone" {
 		return fmt.Errorf("%w: look at it once more", web.ErrStale)
 	}
@@ -276,10 +276,10 @@ func (fire) Observe(context.Context, trust.Event, *tool.Call) (context.Context, 
 	panic("secret of the house")
 }
 func (fire) Permit(context.Context, inbound.Level, string) error { return nil }
-func (fire) Held(context.Context, web.View, func(string) bool) ([]pins.Report, error) {
+func (fire) Held(context.Context, func(string) bool) ([]pins.Report, error) {
 	return nil, errors.New("secret of the house")
 }
-func (fire) Decide(context.Context, web.View, []pins.Report, []pins.Report) error {
+func (fire) Decide(context.Context, []pins.Report, []pins.Report) error {
 	return errors.New("secret of the house")
 }
 func (fire) Reindex(context.Context) []web.Reindexed { panic("secret of the house") }

@@ -46,13 +46,13 @@ type House interface {
 	// Reindex lists all servers anew, in parallel, and returns one row for each, in
 	// configured order.
 	Reindex(ctx context.Context) []Reindexed
-	// Held returns what waits for approval, or was rejected, by server, of those servers of
-	// a view that of takes, and of that what the maker of the request of ctx may use.
-	Held(ctx context.Context, view View, of func(server string) bool) ([]pins.Report, error)
+	// Held returns the definitions of servers that of takes which wait for approval, or were
+	// rejected, by server: those that the maker of the request of ctx may use.
+	Held(ctx context.Context, of func(server string) bool) ([]pins.Report, error)
 	// Decide approves and rejects what Held returned, each list all or nothing. The error wraps
 	// ErrStale where a server has listed something else since, and ErrOwner where the maker
 	// of the request may not use all that a server has.
-	Decide(ctx context.Context, view View, approve, reject []pins.Report) error
+	Decide(ctx context.Context, approve, reject []pins.Report) error
 	// Observe has what a request does that is no call of a tool taken down. The context is
 	// for what is done; done is called once, with its error. After an error nothing is to be done.
 	Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ context.Context, done func(error), err error)

@@ -38,8 +38,8 @@ prompt, search, login, session, process and change of the configuration.`,
 // auditFilter are the flags that say which lines are shown.
 type auditFilter struct {
 	audit.Filter
-	since, until string
-	asJSON       bool
+	since  string
+	asJSON bool
 }
 
 func (f *auditFilter) flags(cmd *cobra.Command) {
@@ -47,25 +47,9 @@ func (f *auditFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.Event, "event", "", "tool.call, login, ...; * stands for anything, here and in the others")
 	flags.StringVar(&f.Outcome, "outcome", "", "begun, success, tool_error, denied, failed, cancelled or timeout")
 	flags.StringVar(&f.Principal, "principal", "", "who caused it, such as 'key|ci'")
-	flags.StringVar(&f.Client, "client", "", "the name of the client")
-	flags.StringVar(&f.Session, "session", "", "the session, as lines have it")
-	flags.StringVar(&f.View, "view", "", "the view")
-	flags.StringVar(&f.Server, "server", "", "the server")
 	flags.StringVar(&f.Tool, "tool", "", "the tool: its ID, or what it was called by")
 	flags.StringVar(&f.since, "since", "", "how long ago, like 90m or 7d, or a `TIME` like 2026-11-01 or 2026-11-01T12:00:00Z")
-	flags.StringVar(&f.until, "until", "", "likewise; lines before that")
 	flags.BoolVar(&f.asJSON, "json", false, "print the lines as they are")
-}
-
-// read works the times out.
-func (f *auditFilter) read(now time.Time) (err error) {
-	if f.Since, err = moment(f.since, now); err != nil {
-		return &exitError{exitUsage, fmt.Errorf("--since: %w", err)}
-	}
-	if f.Until, err = moment(f.until, now); err != nil {
-		return &exitError{exitUsage, fmt.Errorf("--until: %w", err)}
-	}
-	return nil
 }
 
 // moment reads a time: how long ago, a day of this time zone, or a time of RFC 3339.
@@ -91,11 +75,11 @@ func moment(text string, now time.Time) (time.Time, error) {
 }
 
 // open reads the filters, and returns where the log is and what shows its lines.
-func (f *auditFilter) open(cmd *cobra.Command, s *settings) (*audit.Settings, *auditLines, error) {
-	if err := f.read(time.Now()); err != nil {
-		return nil, nil, err
+func (f *auditFilter) open(cmd *cobra.Command, s *settings) (settings *audit.Settings, _ *auditLines, err error) {
+	if f.Since, err = moment(f.since, time.Now()); err != nil {
+		return nil, nil, &exitError{exitUsage, fmt.Errorf("--since: %w", err)}
 	}
-	_, settings, err := s.auditSettings(cmd)
+	settings, err = s.auditSettings(cmd)
 	return settings, &auditLines{out: cmd.OutOrStdout(), asJSON: f.asJSON}, err
 }
 
@@ -233,16 +217,16 @@ func (a *auditLines) print() error {
 }
 
 // auditSettings reads what the configuration says of the audit log.
-func (s *settings) auditSettings(cmd *cobra.Command) (*configs.Config, *audit.Settings, error) {
+func (s *settings) auditSettings(cmd *cobra.Command) (*audit.Settings, error) {
 	config, err := s.read(cmd, nil)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	settings := config.AuditLog()
 	if settings == nil {
-		return nil, nil, errors.New("there is no audit log: audit: true in the configuration has it written")
+		return nil, errors.New("there is no audit log: audit: true in the configuration has it written")
 	}
-	return config, settings, nil
+	return settings, nil
 }
 
 // openAudit opens the audit log of a configuration, nil where it has none.

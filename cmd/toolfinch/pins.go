@@ -154,7 +154,7 @@ its server changes it again. Approving it later is possible.`
 // withPins reads what is held for do.
 func (s *settings) withPins(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Pins, proxy.Pins) error) error {
 	return s.withStore(cmd, writes, func(ctx context.Context, config *configs.Config, db *store.Store) error {
-		all, err := proxy.ReadPins(ctx, db, config)
+		all, err := proxy.ReadPins(ctx, db, config, nil)
 		if err != nil {
 			return err
 		}
@@ -180,22 +180,11 @@ func (s *settings) listPins(cmd *cobra.Command, asJSON bool) error {
 			return err
 		}
 		for _, server := range slices.Sorted(maps.Keys(all.Versions)) {
-			if versions := changedVersion(all, server); versions != "" {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s went from %s\n", server, versions)
-			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s went from %s\n", server, all.Versions[server])
 		}
 		_, err := fmt.Fprintln(cmd.ErrOrStderr(), "See what changed: toolfinch pins diff. Approve it: toolfinch pins approve SERVER")
 		return err
 	})
-}
-
-// changedVersion is "1.2 to 1.3" where the version is not the one whose definitions were
-// approved, else "".
-func changedVersion(all proxy.Pins, server string) string {
-	if v := all.Versions[server]; v[0] != "" && v[1] != "" && v[0] != v[1] {
-		return v[0] + " to " + v[1]
-	}
-	return ""
 }
 
 // pinName is the name within its server, with its kind unless it is a tool.
@@ -258,7 +247,7 @@ func printDiffs(w io.Writer, all proxy.Pins, chosen []pins.Report) error {
 		if r.ID.Server != server {
 			server = r.ID.Server
 			fmt.Fprint(&out, on.paint(bold, server))
-			if versions := changedVersion(all, server); versions != "" {
+			if versions := all.Versions[server]; versions != "" {
 				fmt.Fprintf(&out, " (%s)", versions)
 			}
 			out.WriteString("\n")

@@ -56,15 +56,22 @@ toolfinch validate checks them.`,
 				if len(processes) > 0 {
 					source = liveStates(rows, processes)
 				}
-				held, err := proxy.ReadPins(ctx, db, config)
+				held, err := proxy.ReadPins(ctx, db, config, nil)
 				if err != nil {
 					return err
 				}
 				for i := range rows {
-					rows[i].takePins(held, long)
+					rows[i].takeHeld(held)
 					rows[i].takeReplicas(replicas)
 				}
 				if long {
+					warnings, err := proxy.Warnings(ctx, db, config)
+					if err != nil {
+						return err
+					}
+					for i := range rows {
+						rows[i].Warnings = warningsOf(warnings, rows[i].Name)
+					}
 					if err := started(rows, config); err != nil {
 						return err
 					}
@@ -189,15 +196,12 @@ func configuredRow(s upstream.Settings) serverRow {
 	return row
 }
 
-// takePins takes in what is held of the server, and what is to be warned of.
-func (r *serverRow) takePins(all proxy.Pins, long bool) {
+// takeHeld counts the definitions of the server that wait for approval.
+func (r *serverRow) takeHeld(all proxy.Pins) {
 	for _, report := range all.Reports {
 		if report.ID.Server == r.Name && !report.WasRejected() {
 			r.Held++
 		}
-	}
-	if long {
-		r.Warnings = warningsOf(all.Warnings, r.Name)
 	}
 }
 

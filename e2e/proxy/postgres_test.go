@@ -70,12 +70,13 @@ func TestPostgresIsAwayWhileAProxyServes(t *testing.T) {
 			r.works("in the first moment")
 			r.readiness("degraded")
 			r.works("away")
-			r.provision("away", "shop_coat") // in this process
+			wants(t, "provisioning away", r.rest("POST", "/api/tools/provision?view=gated", `{"tool_ids":["shop_coat"]}`), 503, "PostgreSQL")
 			s.sells("hat", "coat", "cap")
 
 			fault.end(t)
 			r.readiness("ready")
 			r.works("after")
+			r.provision("after", "shop_coat")
 			stored(t, config, 3)
 		})
 	}

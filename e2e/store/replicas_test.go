@@ -130,7 +130,7 @@ func TestChangesAreNotified(t *testing.T) {
 		{"a changed definition", list(y, x2), server},
 		{"it is approved", func(ctx context.Context) error {
 			all, err := s.Pins().Unpinned(ctx)
-			return errors.Join(err, s.Pins().Approve(ctx, all, ""))
+			return errors.Join(err, s.Pins().Approve(ctx, all))
 		}, server},
 		{"a tool is gone", list(x2), server},
 		{"it asks clients", func(ctx context.Context) error { return s.Asks(ctx, "a") }, server},

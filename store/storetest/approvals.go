@@ -69,7 +69,7 @@ var approvals = []promise{
 		} {
 			for _, step := range test.steps {
 				if step.approve {
-					Must(t, s.Pins().Approve(t.Context(), unpinned(t, s), ""))
+					Must(t, s.Pins().Approve(t.Context(), unpinned(t, s)))
 				} else {
 					step.srv.Name = "s"
 					if got := said(List(t, s, step.srv, step.review, Defs(t, "s", step.defs...)...).Held); !slices.Equal(got, step.want) {
@@ -137,7 +137,7 @@ var approvals = []promise{
 		list(`{"version":"2"}`, `{"name":"a","v":2}`, `{"name":"b"}`)
 		shown := unpinned(t, deciding)
 		list(`{"version":"3"}`, `{"name":"a","v":3}`, `{"name":"b"}`)
-		if err := deciding.Pins().Approve(t.Context(), shown, ""); !errors.Is(err, store.ErrStale) || !strings.Contains(err.Error(), "s.a") {
+		if err := deciding.Pins().Approve(t.Context(), shown); !errors.Is(err, store.ErrStale) || !strings.Contains(err.Error(), "s.a") {
 			t.Errorf("approved what was not shown: %v", err)
 		}
 		if got := unpinned(t, serving); len(got) != 2 {
@@ -145,7 +145,7 @@ var approvals = []promise{
 		}
 		before, err := serving.Pins().Decisions(t.Context())
 		shown[1].Rejected = "mark"
-		Must(t, err, deciding.Pins().Reject(t.Context(), shown[1:], ""))
+		Must(t, err, deciding.Pins().Reject(t.Context(), shown[1:]))
 		if after, err := serving.Pins().Decisions(t.Context()); err != nil || after != before+1 {
 			t.Errorf("the other process sees %d decisions, %v, want %d", after, err, before+1)
 		}
@@ -153,7 +153,7 @@ var approvals = []promise{
 			t.Errorf("rejected: %q", got)
 		}
 		approvedAs(`{"version":"1"}`)
-		Must(t, deciding.Pins().Approve(t.Context(), unpinned(t, deciding), ""))
+		Must(t, deciding.Pins().Approve(t.Context(), unpinned(t, deciding)))
 		if got := said(unpinned(t, serving)); len(got) > 0 {
 			t.Errorf("after all was approved: %q", got)
 		}
@@ -173,7 +173,7 @@ var approvals = []promise{
 			return patiently(func() error {
 				shown, err := s.Pins().Unpinned(t.Context())
 				if err == nil {
-					err = s.Pins().Approve(t.Context(), shown, "")
+					err = s.Pins().Approve(t.Context(), shown)
 				}
 				return err
 			})
@@ -220,12 +220,17 @@ var approvals = []promise{
 		s := p.open(t)
 		List(t, s, store.Upstream{Name: "s"}, Strict, Defs(t, "s", `{"name":"a"}`, `{"name":"b"}`)...)
 		List(t, s, store.Upstream{Name: "s"}, Strict, Def(t, "s", `{"name":"b"}`))
-		if gone, err := s.Pins().Gone(t.Context(), "s"); err != nil || len(gone) != 1 || string(gone[0].Approved) != `{"name":"a"}` {
-			t.Errorf("%q, %v", said(gone), err)
+		if held := List(t, s, store.Upstream{Name: "s"}, Strict, Defs(t, "s", `{"name":"a"}`, `{"name":"b"}`)...).Held; len(held) > 0 {
+			t.Errorf("what came back unchanged is held: %q", said(held))
+		}
+		List(t, s, store.Upstream{Name: "s"}, Strict, Def(t, "s", `{"name":"b"}`))
+		held := List(t, s, store.Upstream{Name: "s"}, Strict, Defs(t, "s", `{"name":"a","v":2}`, `{"name":"b"}`)...).Held
+		if len(held) != 1 || string(held[0].Approved) != `{"name":"a"}` {
+			t.Errorf("what came back as something else is %q", said(held))
 		}
 		keepServers(t, s)
-		if gone, err := s.Pins().Gone(t.Context(), "s"); err != nil || len(gone) != 0 {
-			t.Errorf("of a forgotten server: %q, %v", said(gone), err)
+		if held := List(t, s, store.Upstream{Name: "s"}, Strict, Def(t, "s", `{"name":"a","v":2}`)).Held; len(held) > 0 {
+			t.Errorf("of a forgotten server: %q", said(held))
 		}
 	}},
 	{"where changes are allowed, a server that lists ever new names leaves nothing behind", func(t *testing.T, p place) {
@@ -236,61 +241,6 @@ var approvals = []promise{
 		}
 		if left := p.sql(t, `SELECT count(*) FROM pins`); left != 2 {
 			t.Errorf("%d are approved, want one tool and the instructions", left)
-		}
-		if gone, err := s.Pins().Gone(t.Context(), "s"); err != nil || len(gone) > 0 {
-			t.Errorf("gone are %v, %v", gone, err)
-		}
-	}},
-	{"a definition knows since when it is listed", func(t *testing.T, p place) {
-		s := p.open(t)
-		for day, raw := range []string{`{"name":"a"}`, `{"name":"a"}`, `{"name":"a","v":2}`} {
-			List(t, s, store.Upstream{Name: "s", UpdatedAt: noon.AddDate(0, 0, day)}, nil, Def(t, "s", raw))
-			if first, err := s.Pins().Listed(t.Context(), tool.ID{Server: "s", Name: "a"}); err != nil || !first.Equal(noon) {
-				t.Errorf("after %d days: first seen %v, %v", day, first, err)
-			}
-			if last := p.sql(t, `SELECT last_seen FROM tools`); last != noon.AddDate(0, 0, day).UnixMilli() {
-				t.Errorf("after %d days: last seen at %d", day, last)
-			}
-		}
-		if first, err := s.Pins().Listed(t.Context(), tool.ID{Server: "s", Name: "b"}); err != nil || !first.IsZero() {
-			t.Errorf("what is not listed was first seen %v, %v", first, err)
-		}
-	}},
-	{"what becomes of a definition is kept, the latest first, with what was listed until then", func(t *testing.T, p place) {
-		s := p.open(t)
-		const other, most = `{"name":"b"}`, 20
-		put := func(raws ...string) { List(t, s, store.Upstream{Name: "s"}, Strict, Defs(t, "s", raws...)...) }
-		version := func(n int) string { return fmt.Sprintf(`{"name":"a","description":"%d"}`, n) }
-		past := func(name string) (all []string) {
-			t.Helper()
-			events, err := s.Pins().History(t.Context(), tool.ID{Server: "s", Name: name})
-			Must(t, err)
-			for _, e := range events {
-				if e.At.IsZero() {
-					t.Errorf("%s at no time", e.What)
-				}
-				all = append(all, e.What+" "+e.By+" "+string(e.Was))
-			}
-			return all
-		}
-		put(version(1), other)
-		put(version(2), other)
-		held := unpinned(t, s)
-		Must(t, s.Pins().Reject(t.Context(), held, "key|ci"), s.Pins().Approve(t.Context(), held, ""))
-		put(other)
-		put(version(3), other)
-		want := []string{"removed  " + version(2), "approved  ", "rejected key|ci ", "changed  " + version(1)}
-		if got := past("a"); !slices.Equal(got, want) {
-			t.Errorf("the history has\n%q, want\n%q", got, want)
-		}
-		if got := past("b"); len(got) > 0 {
-			t.Errorf("what was never changed has the history %q", got)
-		}
-		for n := range most + 5 {
-			put(version(4+n), other)
-		}
-		if got := past("a"); len(got) != most || got[0] != "changed  "+version(most+7) {
-			t.Errorf("a server that changes its mind has %d events, the last is %q", len(got), got[0])
 		}
 	}},
 }

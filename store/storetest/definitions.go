@@ -242,7 +242,7 @@ var definitions = []promise{
 							}),
 							patiently(func() error { return s.Usage().ChangeProvisions(t.Context(), "v", "o", more) }),
 							patiently(func() error { return s.PutVectors(t.Context(), "m", map[store.Key][]float32{{byte(i)}: {1}}) }),
-							patiently(func() error { return s.Pins().Approve(t.Context(), nil, "") }))
+							patiently(func() error { return s.Pins().Approve(t.Context(), nil) }))
 						if err != nil {
 							t.Error(err)
 						}
@@ -310,7 +310,7 @@ func writes(ctx context.Context, s *store.Store, def *tool.Def) map[string]error
 	all["PutTokens"] = s.PutTokens(ctx, map[string]int{def.Hash: 1})
 	all["PutVectors"] = s.PutVectors(ctx, "m", map[store.Key][]float32{{1}: {1}})
 	all["PutSegment"] = s.PutSegment(ctx, store.Segment{Key: store.Key{1}, Data: []byte{1}})
-	all["Pins.Approve"] = s.Pins().Approve(ctx, nil, "")
+	all["Pins.Approve"] = s.Pins().Approve(ctx, nil)
 	all["Usage.PutClient"] = s.Usage().PutClient(ctx, "agent 1", tool.RelistsAlways)
 	all["Usage.PutCalled"] = s.Usage().PutCalled(ctx, "v", tool.Caller{Client: "c"}, []tool.Called{{Name: "x"}})
 	all["Usage.PutLearned"] = s.Usage().PutLearned(ctx, used("q", "s", "t", 1, noon))
@@ -337,9 +337,7 @@ func reads(ctx context.Context, s *store.Store) map[string]error {
 	_, all["Vectors"] = s.Vectors(ctx, "m", []store.Key{{1}})
 	all["Segments"] = s.Segments(ctx, nil, func(store.Segment) {})
 	_, all["Pins.Unpinned"] = s.Pins().Unpinned(ctx)
-	_, all["Pins.Gone"] = s.Pins().Gone(ctx, "s")
 	_, all["Pins.Decisions"] = s.Pins().Decisions(ctx)
-	_, all["Pins.History"] = s.Pins().History(ctx, tool.ID{Server: "s", Name: "t"})
 	_, all["Usage.Clients"] = s.Usage().Clients(ctx)
 	_, all["Usage.Called"] = s.Usage().Called(ctx, "v")
 	_, all["Usage.Learned"] = s.Usage().Learned(ctx)
@@ -376,5 +374,5 @@ func Fill(t testing.TB, s *store.Store) {
 		s.Sealed().Put(ctx, vault.Row{Name: "secret/A", Sealed: []byte{0, 1}, At: noon}),
 		s.Keys().Add(ctx, trust.Key{Name: "k", Hash: name("key"), Created: noon, Scopes: []string{"read"}}),
 		s.PutSegment(ctx, store.Segment{Key: store.Key{3}, Docs: 1, Data: []byte{9}}),
-		s.Pins().Approve(ctx, held, ""))
+		s.Pins().Approve(ctx, held))
 }

@@ -27,7 +27,6 @@ type Settings struct {
 	// cut at 4 KiB.
 	Arguments Arguments
 	Results   bool
-	Full      Full
 }
 
 // Arguments says what is written of arguments.
@@ -37,18 +36,6 @@ type Arguments string
 const (
 	ArgumentsDigest Arguments = "digest" // SHA-256
 	ArgumentsFull   Arguments = "full"   // and their content
-)
-
-// Full says what is done when there is no room for more lines.
-type Full string
-
-// What is done when there is no room.
-const (
-	// FullWait has whoever causes a line wait; where the file cannot be written, it is
-	// refused.
-	FullWait Full = "wait"
-	// FullDrop counts the line, which is lost.
-	FullDrop Full = "drop"
 )
 
 // Defaults of Settings.
@@ -73,26 +60,20 @@ type Log struct {
 	failing atomic.Pointer[error] // why the last write failed
 
 	mu      sync.Mutex // guards what follows; never held over I/O
-	pending []Line
-	room    chan struct{} // closed when pending was taken
+	pending []Line     // not written yet: others are being written, or they cannot be
 	closed  bool
-	wake    chan struct{}
 
-	written, waited, failed, lost atomic.Int64
-	unreported                    atomic.Int64 // of lost: not yet said in the log
+	written, failed, lost atomic.Int64
+	unreported            atomic.Int64 // of lost: not yet said in the log
 }
 
-// queue is how many lines may wait to be written before calls wait, too. Calls that
-// are under way then still add theirs.
-const queue = 4096
+// maxPending bounds the lines of calls that were under way when the log could not be written any more.
+const maxPending = 65_536
 
 // Open opens a log, which is made where there is none (mode 0600), with its folder. clean, which may be
-// nil, masks secrets in contents. Nothing is written before Run or Flush.
+// nil, masks secrets in contents.
 func Open(s Settings, clean func([]byte) []byte, log *slog.Logger) (*Log, error) {
-	l := &Log{
-		settings: s, log: log, clean: clean, file: &file{settings: s, log: log},
-		room: make(chan struct{}), wake: make(chan struct{}, 1),
-	}
+	l := &Log{settings: s, log: log, clean: clean, file: &file{settings: s, log: log}}
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	err := os.MkdirAll(filepath.Dir(s.File), 0o700)
@@ -115,107 +96,84 @@ func (l *Log) Name(replica string) {
 	l.file.replica = replica
 }
 
-// Admit waits until there is room for what a call will add. The error wraps
-// ErrUnavailable where nothing can be written, or is why ctx ended. A nil Log admits
-// everything.
-func (l *Log) Admit(ctx context.Context) error {
-	if l == nil || l.settings.Full == FullDrop {
+// Admit returns an error, which wraps ErrUnavailable, while nothing can be written. A nil Log
+// admits everything.
+func (l *Log) Admit() error {
+	if l == nil {
 		return nil
 	}
-	for waited := false; ; waited = true {
-		if why := l.failing.Load(); why != nil {
-			return fmt.Errorf("%w (%w): nothing is done until it can be again", ErrUnavailable, *why)
-		}
-		l.mu.Lock()
-		full, room := len(l.pending) >= queue && !l.closed, l.room
-		l.mu.Unlock()
-		if !full {
-			return nil
-		}
-		if !waited {
-			l.waited.Add(1)
-		}
-		select {
-		case <-room:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-	}
-}
-
-// Add has a line written soon. It does not wait: call Admit before what the line is
-// about. A nil Log drops it.
-func (l *Log) Add(line Line) {
-	if l == nil {
-		return
-	}
-	if line.Time.IsZero() {
-		line.Time = time.Now()
-	}
-	l.mu.Lock()
-	if l.settings.Full == FullDrop && len(l.pending) >= queue || len(l.pending) >= 16*queue {
-		l.mu.Unlock()
-		l.lost.Add(1)
-		l.unreported.Add(1)
-		return
-	}
-	l.pending = append(l.pending, line)
-	n := len(l.pending)
-	l.mu.Unlock()
-	if n == 1 || n == queue/2 {
-		select {
-		case l.wake <- struct{}{}:
-		default:
-		}
-	}
-}
-
-// Write has a line in the file before what it is about is done. The error is that of Admit, or says that the line
-// could not be written, where nothing may be done that is not. A nil Log drops it.
-func (l *Log) Write(ctx context.Context, line Line) error {
-	if err := l.Admit(ctx); l == nil || err != nil {
-		return err
-	}
-	l.Add(line)
-	if err := l.Flush(); err != nil && l.settings.Full != FullDrop {
-		return fmt.Errorf("%w (%w): nothing is done until it can be again", ErrUnavailable, plain(err))
+	if why := l.failing.Load(); why != nil {
+		return unavailable(*why)
 	}
 	return nil
 }
 
-// Note has a line written about what was not done. Where there is no room it is counted as lost: it
-// takes none of what is done. A nil Log drops it.
-func (l *Log) Note(line Line) {
+func unavailable(why error) error {
+	return fmt.Errorf("%w (%w): nothing is done until it can be again", ErrUnavailable, why)
+}
+
+// Write writes a line before what it is about is done, which must not be done after an
+// error. A nil Log drops it.
+func (l *Log) Write(line Line) error {
+	if err := l.Admit(); l == nil || err != nil {
+		return err
+	}
+	l.put(line)
+	if err := l.Flush(); err != nil {
+		return unavailable(plain(err))
+	}
+	return nil
+}
+
+// Add writes a line about what was done. A line that cannot be written is kept until it can
+// be: call Admit before what the line is about. A nil Log drops it.
+func (l *Log) Add(line Line) {
 	if l == nil {
 		return
 	}
+	l.put(line)
+	if l.failing.Load() == nil {
+		_ = l.Flush() // which says so
+	}
+}
+
+// put adds a line to those that are to be written.
+func (l *Log) put(line Line) {
+	if line.Time.IsZero() {
+		line.Time = time.Now()
+	}
 	line.bound()
 	l.mu.Lock()
-	full := len(l.pending) >= queue
-	l.mu.Unlock()
-	if full {
-		l.lost.Add(1)
-		l.unreported.Add(1)
+	defer l.mu.Unlock()
+	if l.closed || len(l.pending) >= maxPending {
+		l.loses()
+		return
+	}
+	l.pending = append(l.pending, line)
+}
+
+// Note writes a line about what was not done. While nothing can be written it is counted as
+// lost. A nil Log drops it.
+func (l *Log) Note(line Line) {
+	if l != nil && l.failing.Load() != nil {
+		l.loses()
 		return
 	}
 	l.Add(line)
 }
 
-// patience bounds how long Record waits for room.
-const patience = 5 * time.Second
+func (l *Log) loses() {
+	l.lost.Add(1)
+	l.unreported.Add(1)
+}
 
-// Record writes an event down; it is a trust.Record. Where there is no room it waits
-// up to 5 s. A nil Log drops it.
+// Record writes an event down; it is a trust.Record. A nil Log drops it.
 func (l *Log) Record(ctx context.Context, e trust.Event) {
 	if l == nil {
 		return
 	}
 	line := lineOf(e)
 	l.About(ctx, &line)
-	line.Time = time.Now()
-	waits, cancel := context.WithTimeout(ctx, patience)
-	defer cancel()
-	_ = l.Admit(waits) // what has happened is written down in any case
 	l.Add(line)
 }
 
@@ -229,61 +187,34 @@ func (l *Log) About(ctx context.Context, line *Line) {
 	}
 }
 
-// Run writes until ctx ends, and what there is then.
+// Run has what was written on the disk, and tries again what could not be written, until ctx
+// ends.
 func (l *Log) Run(ctx context.Context) {
-	var sync <-chan time.Time // nil: all that was written is on the disk
+	tick := time.NewTicker(syncEvery)
+	defer tick.Stop()
 	for {
 		select {
-		case <-l.wake:
-			gather := time.NewTimer(linger)
-			select {
-			case <-gather.C:
-			case <-l.wake: // there are many
-			case <-ctx.Done():
+		case <-tick.C:
+			if l.Flush() == nil {
+				l.sync()
 			}
-			gather.Stop()
-			l.persist(ctx)
-			if sync == nil {
-				sync = time.After(syncEvery)
-			}
-		case <-sync:
-			sync = nil
-			l.sync()
 		case <-ctx.Done():
-			_ = l.Flush()
 			return
 		}
 	}
 }
-
-// linger is how long a line may wait for others that are written with it: locks, checks of
-// the file and the write cost more than a line.
-const linger = 5 * time.Millisecond
 
 // syncEvery is how long a line that was written may not be on the disk.
 const syncEvery = time.Second
 
-// persist writes what is pending, again and again until it can be or ctx ends.
-func (l *Log) persist(ctx context.Context) {
-	const least, most = 100 * time.Millisecond, 3 * time.Second
-	for pause := least; l.Flush() != nil; pause = min(2*pause, most) {
-		select {
-		case <-time.After(pause):
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// Flush writes what is pending. After an error it stays pending.
+// Flush writes what is pending, together: who waits for writing meanwhile adds to the next
+// lines. After an error it stays pending.
 func (l *Log) Flush() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
 	l.mu.Lock()
 	batch := l.pending
 	l.pending = nil
-	close(l.room)
-	l.room = make(chan struct{})
 	l.mu.Unlock()
 	if lost := l.unreported.Swap(0); lost > 0 {
 		batch = append(batch, Line{Time: time.Now(), Event: trust.EventLost, Outcome: trust.Failed, Details: map[string]string{"lines": fmt.Sprint(lost)}})
@@ -311,11 +242,7 @@ func (l *Log) fails(err error) {
 	l.failed.Add(1)
 	short := plain(err)
 	if l.failing.Swap(&short) == nil {
-		effect := "calls are refused until it can be"
-		if l.settings.Full == FullDrop {
-			effect = "what does not fit the queue is lost"
-		}
-		l.log.Error("the audit log cannot be written: "+effect, "file", l.settings.File, "error", err)
+		l.log.Error("the audit log cannot be written: calls are refused until it can be", "file", l.settings.File, "error", err)
 	}
 }
 
@@ -362,14 +289,10 @@ func (l *Log) Close() error {
 
 // Counts are what metrics say of a log.
 type Counts struct {
-	Written, Waited, Failed, Lost int64 // lines, calls that waited, writes that failed, lines, since the start
-	Queue                         int64 // lines that wait now
+	Written, Failed, Lost int64 // lines, writes that failed, lines, since the start
 }
 
 // Counts returns what happened since Open.
 func (l *Log) Counts() Counts {
-	l.mu.Lock()
-	n := len(l.pending)
-	l.mu.Unlock()
-	return Counts{Written: l.written.Load(), Waited: l.waited.Load(), Failed: l.failed.Load(), Lost: l.lost.Load(), Queue: int64(n)}
+	return Counts{Written: l.written.Load(), Failed: l.failed.Load(), Lost: l.lost.Load()}
 }

@@ -2,6 +2,7 @@ package audit
 
 import (
 	"encoding/json"
+	"strings"
 	"time"
 
 	"toolfinch/printable"
@@ -119,7 +120,6 @@ func clipped(texts []string) []string {
 
 // encode returns the line with its line break.
 func (l *Line) encode() ([]byte, error) {
-	l.bound()
 	body, err := json.Marshal(l)
 	if err != nil {
 		return nil, err
@@ -152,10 +152,8 @@ func ClientOf(named string) *Client {
 	if named == "" {
 		return nil
 	}
-	for i := len(named) - 1; i > 0; i-- {
-		if named[i] == ' ' {
-			return &Client{Name: named[:i], Version: named[i+1:]}
-		}
+	if i := strings.LastIndexByte(named, ' '); i > 0 {
+		return &Client{Name: named[:i], Version: named[i+1:]}
 	}
 	return &Client{Name: named}
 }

@@ -18,29 +18,18 @@ import (
 // Filter says which lines are wanted. Texts are compared whole and without regard to
 // case, * stands for anything; "" is any. The zero Filter wants all.
 type Filter struct {
-	Principal, Client, Session, View, Server, Tool, Event, Outcome string
-	Since, Until                                                   time.Time
+	Principal, Tool, Event, Outcome string
+	Since                           time.Time
 }
 
 // Wants reports whether a line passes. Tool is the ID of a tool or what it was called by.
 func (f *Filter) Wants(l *Line) bool {
-	principal, client := "", ""
+	principal := ""
 	if l.Principal != nil {
 		principal = l.Principal.ID
 	}
-	if l.Client != nil {
-		client = l.Client.Name
-	}
-	for _, one := range []struct{ want, is string }{
-		{f.Principal, principal}, {f.Client, client}, {f.Session, l.Session}, {f.View, l.View}, {f.Server, l.Server},
-		{f.Event, l.Event}, {f.Outcome, l.Outcome},
-	} {
-		if !matches(one.want, one.is) {
-			return false
-		}
-	}
-	return (matches(f.Tool, l.Tool) || matches(f.Tool, l.Name)) &&
-		(f.Since.IsZero() || !l.Time.Before(f.Since)) && (f.Until.IsZero() || l.Time.Before(f.Until))
+	return matches(f.Principal, principal) && (matches(f.Tool, l.Tool) || matches(f.Tool, l.Name)) &&
+		matches(f.Event, l.Event) && matches(f.Outcome, l.Outcome) && !l.Time.Before(f.Since)
 }
 
 func matches(want, is string) bool {

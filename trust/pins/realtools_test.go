@@ -17,7 +17,13 @@ func TestPublishedServers(t *testing.T) {
 	if len(files) == 0 {
 		t.Skip("the definitions of real servers are not beside the repository (shared/realtools)")
 	}
-	var all []Definition
+	definitions := 0
+	honest := func(server string, kind tool.Kind, raw json.RawMessage) {
+		definitions++
+		for _, warning := range Warn(kind, raw) {
+			t.Error(server, string(raw), warning)
+		}
+	}
 	for _, file := range files {
 		data := must.Get(os.ReadFile(file))(t)
 		var recorded struct {
@@ -27,16 +33,10 @@ func TestPublishedServers(t *testing.T) {
 		if err := json.Unmarshal(data, &recorded); err != nil {
 			t.Fatal(file, err)
 		}
-		server := filepath.Base(file)
-		all = append(all, Definition{tool.ID{Server: server, Kind: tool.KindInstructions, Name: "instructions"}, json.RawMessage(recorded.Instructions)})
+		honest(filepath.Base(file), tool.KindInstructions, json.RawMessage(recorded.Instructions))
 		for _, raw := range recorded.Tools {
-			def := must.Get(tool.ParseDef(server, raw))(t)
-			all = append(all, Definition{def.ID, def.Raw})
+			honest(filepath.Base(file), tool.KindTool, raw)
 		}
 	}
-	warnings := Warn(all, nil)
-	for id, of := range warnings {
-		t.Error(id, of)
-	}
-	t.Logf("%d of %d definitions of %d servers have warnings", len(warnings), len(all), len(files))
+	t.Logf("%d definitions of %d servers", definitions, len(files))
 }

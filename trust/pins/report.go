@@ -5,24 +5,18 @@ import (
 	"encoding/json"
 	"slices"
 	"strings"
-
-	"toolfinch/tool"
 )
 
 // Report is what is to be known of a held definition before it is approved.
 type Report struct {
 	Held
-	From     *tool.ID // what it was called before, if it looks renamed
 	Warnings []Warning
 }
 
 // What says what happened to it, in a few words.
 func (r Report) What() string {
 	text := "new"
-	switch {
-	case r.From != nil:
-		text = "renamed from " + Visible(r.From.Name)
-	case !r.New():
+	if !r.New() {
 		text = "changed: " + r.fields()
 	}
 	if r.WasRejected() {
@@ -44,17 +38,12 @@ func (r Report) fields() string {
 	return strings.Join(names, ", ")
 }
 
-// Reports says of what is held what its owner should know. gone is what was approved and
-// is not listed any more, and warnings are those of Warn. What has warnings comes first
-// within a server.
-func Reports(held, gone []Held, warnings map[tool.ID][]Warning) []Report {
-	from := Renames(held, gone)
+// Reports returns a report of each held definition, by server. Within a server, those with
+// warnings come first.
+func Reports(held []Held) []Report {
 	reports := make([]Report, len(held))
 	for i, h := range held {
-		reports[i] = Report{Held: h, Warnings: warnings[h.ID]}
-		if was, renamed := from[h.ID]; renamed {
-			reports[i].From = &was
-		}
+		reports[i] = Report{Held: h, Warnings: Warn(h.ID.Kind, h.Raw)}
 	}
 	slices.SortStableFunc(reports, func(a, b Report) int {
 		return cmp.Or(cmp.Compare(a.ID.Server, b.ID.Server), cmp.Compare(len(b.Warnings), len(a.Warnings)))
@@ -82,15 +71,11 @@ func (r Report) MarshalJSON() ([]byte, error) {
 		Canonical string    `json:"canonical_hash"`
 		New       bool      `json:"new"`
 		Rejected  bool      `json:"rejected"`
-		Renamed   string    `json:"renamed_from,omitempty"`
 		Warnings  []warning `json:"warnings,omitempty"`
 		Changes   []change  `json:"changes"`
 	}{
 		ID: r.ID.String(), Server: r.ID.Server, Kind: r.ID.Kind.String(), Name: r.ID.Name, Hash: r.Hash, Canonical: r.Mark(),
 		New: r.New(), Rejected: r.WasRejected(), Changes: []change{},
-	}
-	if r.From != nil {
-		out.Renamed = r.From.Name
 	}
 	for _, w := range r.Warnings {
 		out.Warnings = append(out.Warnings, warning(w))

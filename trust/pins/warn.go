@@ -1,7 +1,6 @@
 package pins
 
 import (
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
 	"encoding/json"
@@ -10,7 +9,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"unicode"
 	"unicode/utf8"
 
@@ -35,40 +33,22 @@ const (
 	HiddenText  WarningKind = "hidden text"       // characters that nobody sees, or that show others elsewhere
 	ToTheModel  WarningKind = "speaks to a model" // it is told to ignore, conceal or read something
 	Encoded     WarningKind = "encoded command"   // text that decodes to what a shell runs
-	Shadows     WarningKind = "shadows a tool"    // of another server
 	maxWarnings             = 10                  // of one definition
 	maxShown                = 160                 // bytes of an excerpt
 )
 
-// Definition is one of those that Warn looks at.
-type Definition struct {
-	ID  tool.ID
-	Raw json.RawMessage // of instructions their text
+// Warn returns what there is to warn of in a definition, or in the text of a server's
+// instructions. It asks nobody: it knows a few signs that honest definitions have not, and
+// finds nothing in most that are not honest.
+func Warn(kind tool.Kind, raw json.RawMessage) []Warning {
+	found := textWarnings(textOf(kind, raw))
+	return found[:min(len(found), maxWarnings)]
 }
 
-// Warn looks at definitions of all servers, approved or not, at those that of takes (nil:
-// all) beside the others, and returns what there is to warn of. It asks nobody: it knows a
-// few signs that honest definitions have not, and finds nothing in most that are not honest.
-func Warn(all []Definition, of func(tool.ID) bool) map[tool.ID][]Warning {
-	others := neighbours(all)
-	warnings := map[tool.ID][]Warning{}
-	for _, d := range all {
-		if of != nil && !of(d.ID) {
-			continue
-		}
-		found := append(textWarnings(textOf(d, true)), others.warnings(d, textOf(d, false))...)
-		if len(found) > 0 {
-			warnings[d.ID] = found[:min(len(found), maxWarnings)]
-		}
-	}
-	return warnings
-}
-
-// textOf is all that a definition says, one text a line; with names those of members,
-// too.
-func textOf(d Definition, names bool) string {
-	if d.ID.Kind == tool.KindInstructions {
-		return string(d.Raw)
+// textOf is all that a definition says, one text a line, with the names of members.
+func textOf(kind tool.Kind, raw json.RawMessage) string {
+	if kind == tool.KindInstructions {
+		return string(raw)
 	}
 	var out strings.Builder
 	var walk func(raw json.RawMessage)
@@ -81,9 +61,7 @@ func textOf(d Definition, names bool) string {
 				if name == "icons" || name == "$ref" {
 					continue
 				}
-				if names {
-					out.WriteString(name + "\n")
-				}
+				out.WriteString(name + "\n")
 				walk(value)
 			}
 		case '[':
@@ -92,39 +70,12 @@ func textOf(d Definition, names bool) string {
 			}
 		}
 	}
-	walk(d.Raw)
+	walk(raw)
 	return out.String()
 }
 
-// looked has what textWarnings found in texts, by their hash: a person looks at the same
-// definitions again and again, and each takes 0.1 ms.
-var looked struct {
-	sync.Mutex // guards found; held for look-ups only
-	found      map[[sha256.Size]byte][]Warning
-}
-
-const maxLooked = 20_000 // texts; then all are forgotten
-
-// textWarnings looks at a text alone.
+// textWarnings looks at a text.
 func textWarnings(text string) []Warning {
-	hash := sha256.Sum256([]byte(text))
-	looked.Lock()
-	found, known := looked.found[hash]
-	looked.Unlock()
-	if known {
-		return slices.Clone(found)
-	}
-	found = lookAt(text)
-	looked.Lock()
-	defer looked.Unlock()
-	if looked.found == nil || len(looked.found) >= maxLooked {
-		looked.found = map[[sha256.Size]byte][]Warning{}
-	}
-	looked.found[hash] = slices.Clone(found)
-	return found
-}
-
-func lookAt(text string) []Warning {
 	found := hidden(text)
 	plain := text
 	if len(found) > 0 { // what is hidden speaks, too, and may stand between letters

@@ -1,7 +1,6 @@
 package page
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"net/http"
@@ -9,15 +8,12 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"time"
 
 	"toolfinch/rawjson"
 	"toolfinch/retrieve"
-	"toolfinch/store"
 	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/trust"
-	"toolfinch/trust/pins"
 )
 
 // Stock is what somebody has of a view.
@@ -29,14 +25,6 @@ type Stock struct {
 	Embeds    bool // an embedder is configured, so that vectors rank, too
 }
 
-// Pin is what is known of how a definition was approved.
-type Pin struct {
-	Mode   string     // what becomes of what its server changes
-	Held   *pins.Held // nil: it is listed as it was approved
-	Listed time.Time  // when its server listed the name first
-	Past   []store.Past
-}
-
 // ErrNoView is wrapped by the error for a name that no view has, for who asks.
 var ErrNoView = errors.New("there is no such view")
 
@@ -44,8 +32,6 @@ var ErrNoView = errors.New("there is no such view")
 type stocking interface {
 	// Stocks are the views that who asks may use, that of clients that name none first.
 	Stocks(ctx context.Context) []Stock
-	// Pin says how a definition was approved; ok is false where nothing is.
-	Pin(ctx context.Context, id tool.ID) (pin Pin, ok bool)
 	// Operation is the call that was made with an ID of a request; nil for none.
 	Operation(request string) *telemetry.Operation
 }
@@ -328,7 +314,6 @@ type definition struct {
 	Listed  string    // as clients are sent it
 	Own     string    // as its server sent it; "" where that is the same
 	Facts   []string
-	Pin     *Pin
 	Call    *calling // nil: it is held
 	Find    string   // searches for it
 	Ask     string   // asks policies about somebody; "" for what is held, and for others than the owner
@@ -402,12 +387,6 @@ func (l listing) define(q *request, kind tool.Kind, name string) (*definition, e
 			text = d.Summary
 		}
 		d.Find = address("search", "view", l.named(), "kind", searchedAs(d.Kind), "q", rawjson.Clip(text, 200))
-	}
-	if pin, ok := q.server.House.Pin(q.Context(), t.Def.ID); ok {
-		d.Pin = &pin
-		if !q.owner() && !bytes.Equal(sent, t.Def.Full().Raw) {
-			pin.Past = nil // it tells of what the view hides
-		}
 	}
 	return d, nil
 }

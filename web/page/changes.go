@@ -25,7 +25,7 @@ type Choice struct {
 type HeldServer struct {
 	Name     string
 	Mode     pins.Mode // what becomes of definitions that it changes
-	From, To string    // its version when all was approved, and now; "" where they are the same
+	Versions string    // "1.2 to 1.3": its version when all was approved, and now; "" where they are the same
 	Reports  []pins.Report
 }
 
@@ -85,10 +85,7 @@ func (h held) Label() string {
 
 // Word says what happened to it.
 func (h held) Word() string {
-	switch {
-	case h.From != nil:
-		return "renamed"
-	case h.New():
+	if h.New() {
 		return "new"
 	}
 	return "changed"

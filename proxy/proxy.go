@@ -200,8 +200,6 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { p.desk.counter.run(life); return nil })
 	g.Go(func() error { p.embedder.run(life); return nil })
 	g.Go(func() error { p.segments.run(life); return nil })
-	if p.first.Transport != configs.TransportStdio {
-	}
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
 	g.Go(func() error { p.desk.entrance.Run(life); return nil })
 	g.Go(func() error { p.desk.meter.Run(life, p.store.Usage()); return nil })

@@ -379,31 +379,33 @@ func (f *edit) put(v any, path ...string) error {
 // set changes the value at path, or removes it when value is nil, and makes sure
 // that nothing else has become another.
 func (f *edit) set(value json.RawMessage, path ...string) (err error) {
-	var made [][]byte
+	var edited []byte
 	switch {
 	case !f.isJSON:
-		made = editYAML(f.data, path, value)
+		edited = editYAML(f.data, path, value)
+	case value == nil:
+		edited, err = clients.RemoveJSON(f.data, path)
 	default:
-		var edited []byte
-		if value == nil {
-			edited, err = clients.RemoveJSON(f.data, path)
-		} else {
-			edited, err = clients.SetJSON(f.data, path, value)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), err)
-		}
-		made = append(made, edited)
+		edited, err = clients.SetJSON(f.data, path, value)
 	}
-	for _, data := range made {
-		tree, err := f.treeOf(data)
-		got := valueAt(tree, path)
-		if err == nil && (got == nil) == (value == nil) && clients.SameJSON(got, value) && clients.SameJSON(f.tree, tree, path...) {
-			f.data, f.tree = data, tree
-			return nil
-		}
+	if err == nil {
+		err = f.take(edited, value, path)
 	}
-	return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), errByHand)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), err)
+	}
+	return nil
+}
+
+// take makes an edited content the file's, unless it is not what the edit was to make.
+func (f *edit) take(edited []byte, value json.RawMessage, path []string) error {
+	tree, err := f.treeOf(edited)
+	got := valueAt(tree, path)
+	if err != nil || edited == nil || (got == nil) != (value == nil) || !clients.SameJSON(got, value) || !clients.SameJSON(f.tree, tree, path...) {
+		return errByHand
+	}
+	f.data, f.tree = edited, tree
+	return nil
 }
 
 // save writes the file after an edit that did not fail, unless it would not load

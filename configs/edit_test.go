@@ -134,8 +134,6 @@ func TestEditsThatAreRefused(t *testing.T) {
 		{"taken", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "b", Command: "x"}) }, `c.yaml has a server "b" already`},
 		{"unknown", "c.yaml", file, func(p string) error { return RemoveServer(p, "git.hb") }, `c.yaml has no server "git.hb" (did you mean "git.hub"?)`},
 		{"unknown to switch", "c.yaml", file, func(p string) error { _, err := SetEnabled(p, "zzz", true); return err }, `c.yaml has no server "zzz"`},
-		{"unknown view", "c.yaml", file, func(p string) error { return RemoveView(p, "v") }, `c.yaml has no view "v"`},
-		{"a server unknown to a view", "c.yaml", file, func(p string) error { return AddView(p, "v", NewView{Tools: []string{"git.hob.x"}}) }, `c.yaml has no server "git"`},
 		{"nothing to start", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x"}) }, "nothing was written: "},
 		{"both", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x", Command: "x", URL: "http://x"}) }, `nothing was written: server "x" has both command and url (keep one)`},
 		{"a name that is none", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "-x", Command: "x"}) }, "nothing was written: illegal server name"},
@@ -185,50 +183,6 @@ func TestEditsOfAFileThatDoesNotLoad(t *testing.T) {
 	must.Do(t, removeB(path))
 	if got, want := must.Read(t, path), "mcp_servers:\n  a: {commnd: a}\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestViewsAreWritten(t *testing.T) {
-	const file = "mcp_servers:\n  git: {command: g}\n  git.hub: {command: g} # the hub\n"
-	path := must.Write(t, filepath.Join(t.TempDir(), "c.yaml"), file)
-	must.Do(t, AddView(path, "code", NewView{
-		Description: "Code: search it", Exposure: "search",
-		Tools: []string{"git.hub.search_code", "git.hub.issue_*", "git.log", "git.log"},
-	}))
-	want := file + `
-tool_views:
-  code:
-    description: "Code: search it"
-    exposure_mode: search
-    tools:
-      git.hub:
-        search_code: {}
-        "issue_*": {}
-      git:
-        log: {}
-`
-	if got := must.Read(t, path); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	must.Do(t, AddView(path, "all", NewView{IncludeAll: true, Exclude: []string{"git.*"}}))
-	if got, more := must.Read(t, path), want+"  all:\n    include_all: true\n    exclude: [\"git.*\"]\n"; got != more {
-		t.Errorf("got\n%s\nwant\n%s", got, more)
-	}
-	c, err := loadAll(Options{Path: path, Env: environ()})
-	if err != nil || len(c.Views) != 2 || c.Views[0].Name != "code" || len(c.Views[0].Tools) != 2 || !c.Views[1].IncludeAll {
-		t.Errorf("loaded as %+v, %v", c, err)
-	}
-	if err := AddView(path, "all", NewView{IncludeAll: true}); err == nil {
-		t.Error("a view was written twice")
-	}
-	if err := AddView(path, "odd", NewView{IncludeAll: true, Exposure: "sideways"}); err == nil || !strings.Contains(err.Error(), "exposure_mode") {
-		t.Errorf("an exposure that is none: %v", err)
-	}
-	for _, name := range []string{"all", "code"} {
-		must.Do(t, RemoveView(path, name))
-	}
-	if got := must.Read(t, path); got != file+"\ntool_views:\n" {
-		t.Errorf("all removed:\n%s", got)
 	}
 }
 
@@ -299,7 +253,6 @@ func TestTheExampleCanBeEdited(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 	must.Do(t, RemoveServer(path, "tickets"))
-	must.Do(t, AddView(path, "v", NewView{Tools: []string{"files.read_*"}}))
 	c, err := loadAll(Options{Path: path, Env: environ()})
 	if err != nil || len(c.Servers) != 1 {
 		t.Fatalf("%+v, %v", c, err)

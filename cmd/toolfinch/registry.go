@@ -33,9 +33,9 @@ const registryTime = time.Minute
 // registryFlags are what the commands below registry are asked for.
 type registryFlags struct {
 	at, version, kind, as string
-	set, env              []string
+	set                   []string
 	limit                 int
-	dryRun, asJSON        bool
+	asJSON                bool
 }
 
 func newRegistry(s *settings) *cobra.Command {
@@ -105,7 +105,7 @@ func newRegistryAdd(s *settings, f *registryFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a server of the registry to the configuration",
-		Long: `Add writes a server of the registry into the configuration, as server add does. Of
+		Long: `Add writes a server of the registry into the configuration, as servers add does. Of
 several packages it takes the first whose program is on this machine; npm is started
 with npx, pypi with uvx, oci with docker, nuget with dnx. Without any configuration it
 makes ./toolfinch.yaml.
@@ -118,9 +118,9 @@ A package is refused when its publisher would start anything besides it: with op
 npx, uvx or docker, or with variables such as NODE_OPTIONS and PATH. All that is written
 is shown.`,
 		Annotations: map[string]string{whenInterrupted: "nothing was written"},
-		Example: `  toolfinch registry add io.modelcontextprotocol.anonymous/brave-search --dry-run
+		Example: `  toolfinch registry add io.modelcontextprotocol.anonymous/brave-search
   toolfinch registry add io.github.modelcontextprotocol/filesystem --as files --set target_dir=/srv/docs
-  toolfinch registry add io.github.example/weather-mcp --env 'WEATHER_API_KEY=${MY_WEATHER_KEY}'`,
+  toolfinch registry add io.github.example/weather-mcp --set 'WEATHER_API_KEY=${MY_WEATHER_KEY}'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.ask(cmd, func(ctx context.Context, r *registry.Registry) error {
@@ -135,8 +135,6 @@ is shown.`,
 	f.choosing(cmd)
 	cmd.Flags().StringVar(&f.as, "as", "", "the server's `NAME` in the configuration (default: the last part of its name in the registry)")
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "what the server needs, `NAME=VALUE`; may be repeated")
-	cmd.Flags().StringArrayVar(&f.env, "env", nil, "the same, for a variable of the environment, `NAME=VALUE`")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be added and write nothing")
 	return cmd
 }
 
@@ -438,7 +436,7 @@ func (s *settings) addListing(cmd *cobra.Command, f *registryFlags, l registry.L
 	if l.Status == "deleted" {
 		return fmt.Errorf("%s is deleted from the registry: %s", l.Name, cmp.Or(l.StatusMessage, "no reason is given"))
 	}
-	given, err := repeated(slices.Concat(f.set, f.env))
+	given, err := repeated(f.set)
 	if err != nil {
 		return err
 	}
@@ -452,17 +450,14 @@ func (s *settings) addListing(cmd *cobra.Command, f *registryFlags, l registry.L
 	}
 	out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	printStatus(notes, l)
-	server, verb := chosen.plan.Server, "would add"
-	if !f.dryRun {
-		if err := configs.AddServerUnset(path, server); err != nil {
-			if taken, ok := errors.AsType[*configs.NameError](err); ok && taken.Taken {
-				return &exitError{exitUsage, fmt.Errorf("%w: choose another name with --as", err)}
-			}
-			return editError(err)
+	server := chosen.plan.Server
+	if err := configs.AddServerUnset(path, server); err != nil {
+		if taken, ok := errors.AsType[*configs.NameError](err); ok && taken.Taken {
+			return &exitError{exitUsage, fmt.Errorf("%w: choose another name with --as", err)}
 		}
-		verb = "added"
+		return editError(err)
 	}
-	fmt.Fprintf(out, "%s server %q to %s: ", verb, server.Name, shown(path))
+	fmt.Fprintf(out, "added server %q to %s: ", server.Name, shown(path))
 	chosen.print(out)
 	if unset := configs.Unset(textsOf(server)...); len(unset) > 0 {
 		fmt.Fprintf(notes, "%s not set here: toolfinch leaves %q out where that is so\n", isOrAre(unset), server.Name)
@@ -527,7 +522,7 @@ func repeated(given []string) (map[string][]string, error) {
 	for _, pair := range given {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return nil, &exitError{exitUsage, errors.New("--set and --env take NAME=VALUE")}
+			return nil, &exitError{exitUsage, errors.New("--set takes NAME=VALUE")}
 		}
 		all[name] = append(all[name], value)
 	}

@@ -37,8 +37,6 @@ func (s *settings) completions(root *cobra.Command) {
 		"eval --queries":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"eval --misses":     cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"eval --embedder":   fixed(eval.Embedders...),
-		"status --key-file": cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"status --view":     nil, // of another machine
 		"query":             s.completeQueries,
 		"package":           fixed("npm", "pypi", "oci", "nuget", "remote"),
 		"savings --since":   fixed("1d", "7d", "30d", "90d"),

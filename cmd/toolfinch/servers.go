@@ -388,3 +388,20 @@ func printLong(w io.Writer, rows []serverRow) error {
 	}
 	return nil
 }
+
+// replicasOf are the replicas that are there; none where the store is one process's.
+func replicasOf(ctx context.Context, db *store.Store) ([]store.Replica, error) {
+	if all := db.Replicas(); all != nil {
+		return all.All(ctx)
+	}
+	return nil, nil
+}
+
+// takeReplicas takes over who leads a server.
+func (r *serverRow) takeReplicas(all []store.Replica) {
+	for _, one := range all {
+		if slices.Contains(one.Leads, r.Name) {
+			r.Leader = one.Name
+		}
+	}
+}

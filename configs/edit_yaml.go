@@ -198,6 +198,8 @@ func (y *yamlText) change(m *ast.MappingNode, path []string, value json.RawMessa
 		return y.change(below, path[1:], value, false, limit)
 	case below != nil && m.IsFlowStyle:
 		return y.addInBraces(below, path[1:], value), true
+	case below != nil && y.hasComment(y.offset(below.Start.Position), y.offset(below.End.Position)):
+		return "", false // it would go with the braces
 	case below != nil || v.Value.Type() == ast.NullType && !m.IsFlowStyle:
 		return y.fill(v, path[1:], value, limit), true
 	}

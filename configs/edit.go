@@ -16,19 +16,9 @@ import (
 	"toolfinch/rawjson"
 )
 
-// NewView is a view to be written into a file.
-type NewView struct {
-	Description string   `json:"description,omitempty"`
-	Exposure    string   `json:"exposure_mode,omitempty"` // "" for the default
-	Tools       []string `json:"-"`                       // globs over server.tool, of servers in the file
-	IncludeAll  bool     `json:"include_all,omitempty"`
-	Exclude     []string `json:"exclude,omitempty"` // globs over server.tool
-}
-
-// NameError says that a name is not in a file, or that it is there already.
+// NameError says that a server is not in a file, or that it is there already.
 type NameError struct {
 	File  string // base name
-	Kind  string // "server" or "view"
 	Name  string
 	Taken bool   // it is there already
 	Near  string // a name that is there and may have been meant
@@ -37,9 +27,9 @@ type NameError struct {
 // Error returns one line.
 func (e *NameError) Error() string {
 	if e.Taken {
-		return fmt.Sprintf("%s has a %s %q already", e.File, e.Kind, e.Name)
+		return fmt.Sprintf("%s has a server %q already", e.File, e.Name)
 	}
-	text := fmt.Sprintf("%s has no %s %q", e.File, e.Kind, e.Name)
+	text := fmt.Sprintf("%s has no server %q", e.File, e.Name)
 	if e.Near != "" {
 		text += fmt.Sprintf(" (did you mean %q?)", e.Near)
 	}
@@ -117,7 +107,7 @@ func addServer(path string, s clients.Server, unset bool) error {
 	}
 	f.unset = unset
 	if f.block(s.Name) != "" {
-		return &NameError{File: f.name, Kind: "server", Name: s.Name, Taken: true}
+		return &NameError{File: f.name, Name: s.Name, Taken: true}
 	}
 	block := serverBlocks[0]
 	for _, other := range serverBlocks[1:] {
@@ -185,29 +175,10 @@ func openServer(path, name string) (*edit, string, error) {
 	}
 	block := f.block(name)
 	if block == "" {
-		return nil, "", f.unknown("server", name, f.serverNames())
+		near, _ := closest(name, f.serverNames())
+		return nil, "", &NameError{File: f.name, Name: name, Near: near}
 	}
 	return f, block, nil
-}
-
-// AddView writes a view into the file, behind those that are there. A taken name
-// is a *NameError, and so is a server in Tools that the file does not have.
-func AddView(path, name string, v NewView) error {
-	f, err := openEdit(path)
-	if err != nil {
-		return err
-	}
-	if f.value(viewBlock, name) != nil {
-		return &NameError{File: f.name, Kind: "view", Name: name, Taken: true}
-	}
-	tools, err := f.tools(v.Tools)
-	if err != nil {
-		return err
-	}
-	return f.save(f.put(struct {
-		NewView
-		Tools json.RawMessage `json:"tools,omitempty"`
-	}{v, tools}, viewBlock, name))
 }
 
 // ViewNames returns the names of the views in the file, in file order.
@@ -217,51 +188,6 @@ func ViewNames(path string) ([]string, error) {
 		return nil, err
 	}
 	return f.names(viewBlock), nil
-}
-
-// RemoveView takes a view out of the file, with the comments directly above it.
-// An unknown name is a *NameError.
-func RemoveView(path, name string) error {
-	f, err := openEdit(path)
-	if err != nil {
-		return err
-	}
-	if f.value(viewBlock, name) == nil {
-		return f.unknown("view", name, f.names(viewBlock))
-	}
-	return f.save(f.set(nil, viewBlock, name))
-}
-
-// tools groups globs by their server, in the order in which they are given; nil for
-// none. Names of servers may have dots: the longest that fits is meant.
-func (f *edit) tools(patterns []string) (json.RawMessage, error) {
-	var servers []string
-	globs := map[string]*rawjson.Object{}
-	names := f.serverNames()
-	for _, pattern := range patterns {
-		server := ""
-		for _, name := range names {
-			if strings.HasPrefix(pattern, name+".") && len(name) > len(server) && len(pattern) > len(name)+1 {
-				server = name
-			}
-		}
-		if server == "" {
-			name, _, _ := strings.Cut(pattern, ".")
-			return nil, f.unknown("server", name, names)
-		}
-		if globs[server] == nil {
-			servers, globs[server] = append(servers, server), &rawjson.Object{}
-		}
-		globs[server].Add(pattern[len(server)+1:], json.RawMessage("{}"))
-	}
-	var all rawjson.Object
-	for _, server := range servers {
-		all.Add(server, rawjson.Unique(globs[server].JSON()))
-	}
-	if all.Empty() {
-		return nil, nil
-	}
-	return all.JSON(), nil
 }
 
 // edit is a file on its way from what it was to what it will be.
@@ -303,7 +229,7 @@ func editOf(path string, data []byte) (*edit, error) {
 func newEdit(path string) (*edit, error) {
 	f, err := editOf(path, nil)
 	if err == nil && !f.isJSON {
-		f.data = []byte("# " + f.name + " of toolfinch. Every key there is: toolfinch init config\n")
+		f.data = []byte("# " + f.name + " of toolfinch. Every key there is: toolfinch init --config all.yaml\n")
 	}
 	return f, err
 }
@@ -328,11 +254,6 @@ func isBlank(data []byte) bool {
 		}
 	}
 	return true
-}
-
-func (f *edit) unknown(kind, name string, names []string) error {
-	near, _ := closest(name, names)
-	return &NameError{File: f.name, Kind: kind, Name: name, Near: near}
 }
 
 // value returns what stands at path, nil for nothing.
@@ -379,31 +300,33 @@ func (f *edit) put(v any, path ...string) error {
 // set changes the value at path, or removes it when value is nil, and makes sure
 // that nothing else has become another.
 func (f *edit) set(value json.RawMessage, path ...string) (err error) {
-	var made [][]byte
+	var edited []byte
 	switch {
 	case !f.isJSON:
-		made = editYAML(f.data, path, value)
+		edited = editYAML(f.data, path, value)
+	case value == nil:
+		edited, err = clients.RemoveJSON(f.data, path)
 	default:
-		var edited []byte
-		if value == nil {
-			edited, err = clients.RemoveJSON(f.data, path)
-		} else {
-			edited, err = clients.SetJSON(f.data, path, value)
-		}
-		if err != nil {
-			return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), err)
-		}
-		made = append(made, edited)
+		edited, err = clients.SetJSON(f.data, path, value)
 	}
-	for _, data := range made {
-		tree, err := f.treeOf(data)
-		got := valueAt(tree, path)
-		if err == nil && (got == nil) == (value == nil) && clients.SameJSON(got, value) && clients.SameJSON(f.tree, tree, path...) {
-			f.data, f.tree = data, tree
-			return nil
-		}
+	if err == nil {
+		err = f.take(edited, value, path)
 	}
-	return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), errByHand)
+	if err != nil {
+		return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), err)
+	}
+	return nil
+}
+
+// take makes an edited content the file's, unless it is not what the edit was to make.
+func (f *edit) take(edited []byte, value json.RawMessage, path []string) error {
+	tree, err := f.treeOf(edited)
+	got := valueAt(tree, path)
+	if err != nil || edited == nil || (got == nil) != (value == nil) || !clients.SameJSON(got, value) || !clients.SameJSON(f.tree, tree, path...) {
+		return errByHand
+	}
+	f.data, f.tree = edited, tree
+	return nil
 }
 
 // save writes the file after an edit that did not fail, unless it would not load

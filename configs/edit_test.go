@@ -59,7 +59,7 @@ top_k: 7
 		{"switch off in braces", "c.yaml", "mcp_servers:\n  b: {command: b} # b\n", disable, "mcp_servers:\n  b: {command: b, enabled: false} # b\n"},
 		{"comments of the next stay", "c.yaml", "mcp_servers:\n    b:\n        command: b\n    # of c\n    c:\n        command: c\n", removeB, "mcp_servers:\n    # of c\n    c:\n        command: c\n"},
 		{"comments apart stay behind the last", "c.yaml", "mcp_servers:\n  a: {command: a}\n\n  # a heading\n\n  # of b\n  b: {command: b}\n", removeB, "mcp_servers:\n  a: {command: a}\n\n  # a heading\n"},
-		{"comments apart stay", "c.yaml", "mcp_servers:\n  a: {command: a}\n\n  # a heading\n\n  # of b\n  b: {command: b}\n  c: {command: c}\n", removeB, "mcp_servers:\n  a: {command: a}\n\n  # a heading\n  c: {command: c}\n"},
+		{"comments apart stay", "c.yaml", "mcp_servers:\n  a: {command: a}\n\n  # a heading\n\n  # of b\n  b: {command: b}\n  c: {command: c}\n", removeB, "mcp_servers:\n  a: {command: a}\n\n  # a heading\n\n  c: {command: c}\n"},
 		{"comments below the last stay", "c.yaml", "mcp_servers:\n  a: {command: a}\n\n  b: {command: b}\n\n  # not for now:\n  # c:\n  #   command: c\n", removeB, "mcp_servers:\n  a: {command: a}\n\n  # not for now:\n  # c:\n  #   command: c\n"},
 		{"a comment that could be of the new one", "c.yaml", "mcp_servers:\n  a: {command: a}\n  # b: {command: b}\n", addNew, "mcp_servers:\n  a: {command: a}\n  # b: {command: b}\n\n  new:\n    command: npx\n    args: [\"-y\", x]\n"},
 		{"indentation is the file's", "c.yaml", "mcp_servers:\n    a:\n        command: a\n", addNew, "mcp_servers:\n    a:\n        command: a\n    new:\n        command: npx\n        args: [\"-y\", x]\n"},
@@ -76,9 +76,12 @@ top_k: 7
 		{"null", "c.yaml", "mcp_servers: ~\ntop_k: 7\n", addNew, "mcp_servers:\n  new:\n    command: npx\n    args: [\"-y\", x]\ntop_k: 7\n"},
 		{"empty braces", "c.yaml", "mcp_servers: {} # none\ntop_k: 7\n", addNew, "mcp_servers: # none\n  new:\n    command: npx\n    args: [\"-y\", x]\ntop_k: 7\n"},
 		{"braces", "c.yaml", "mcp_servers: {a: {command: a}}\n", addNew, "mcp_servers: {a: {command: a}, new: {command: npx, args: [\"-y\", x]}}\n"},
-		{"braces over lines", "c.yaml", "mcp_servers: {\n  a: {command: ä},\n  b: {command: b}\n  }\ntop_k:   7\n", addNew, "mcp_servers: {a: {command: ä}, b: {command: b}, new: {command: npx, args: [\"-y\", x]}}\ntop_k: 7\n"},
-		{"out of braces, the last", "c.yaml", "mcp_servers: { a: {command: ä}, b: {command: b} }\n", removeB, "mcp_servers: {a: {command: ä}}\n"},
-		{"out of braces, the first", "c.yaml", "mcp_servers: { b: {command: b}, a: {command: a} }\n", removeB, "mcp_servers: {a: {command: a}}\n"},
+		{"braces over lines", "c.yaml", "mcp_servers: {\n  a: {command: ä},\n  b: {command: b}\n  }\ntop_k:   7\n", addNew, "mcp_servers: {\n  a: {command: ä},\n  b: {command: b}, new: {command: npx, args: [\"-y\", x]}\n  }\ntop_k:   7\n"},
+		{"comments in braces over lines", "c.yaml", "mcp_servers: {\n  a: {command: a}, # a\n  b: {command: b} # b\n  }\n", addNew, "mcp_servers: {\n  a: {command: a}, # a\n  b: {command: b} # b\n  , new: {command: npx, args: [\"-y\", x]}}\n"},
+		{"the only one, below a heading", "c.yaml", "mcp_servers:\n  # a heading\n\n  b: {command: b}\n", removeB, "mcp_servers:\n  # a heading\n"},
+		{"the only one, above what is switched off", "c.yaml", "mcp_servers:\n  b: {command: b}\n  # c: {command: c}\n", removeB, "mcp_servers:\n  # c: {command: c}\n"},
+		{"out of braces, the last", "c.yaml", "mcp_servers: { a: {command: ä}, b: {command: b} }\n", removeB, "mcp_servers: { a: {command: ä} }\n"},
+		{"out of braces, the first", "c.yaml", "mcp_servers: { b: {command: b}, a: {command: a} }\n", removeB, "mcp_servers: { a: {command: a} }\n"},
 		{"out of braces, the only one", "c.yaml", "mcp_servers: {b: {command: b}}\n", removeB, "mcp_servers: {}\n"},
 		{"clients' key", "c.yaml", "mcpServers:\n  a: {command: a}\n", addNew, "mcpServers:\n  a: {command: a}\n  new:\n    command: npx\n    args: [\"-y\", x]\n"},
 		{"an anchor", "c.yaml", "x-base: &base\n  env: {A: b}\nmcp_servers: &all\n  b:\n    <<: *base\n    command: b\n", disable, "x-base: &base\n  env: {A: b}\nmcp_servers: &all\n  b:\n    <<: *base\n    command: b\n    enabled: false\n"},
@@ -131,8 +134,6 @@ func TestEditsThatAreRefused(t *testing.T) {
 		{"taken", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "b", Command: "x"}) }, `c.yaml has a server "b" already`},
 		{"unknown", "c.yaml", file, func(p string) error { return RemoveServer(p, "git.hb") }, `c.yaml has no server "git.hb" (did you mean "git.hub"?)`},
 		{"unknown to switch", "c.yaml", file, func(p string) error { _, err := SetEnabled(p, "zzz", true); return err }, `c.yaml has no server "zzz"`},
-		{"unknown view", "c.yaml", file, func(p string) error { return RemoveView(p, "v") }, `c.yaml has no view "v"`},
-		{"a server unknown to a view", "c.yaml", file, func(p string) error { return AddView(p, "v", NewView{Tools: []string{"git.hob.x"}}) }, `c.yaml has no server "git"`},
 		{"nothing to start", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x"}) }, "nothing was written: "},
 		{"both", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x", Command: "x", URL: "http://x"}) }, `nothing was written: server "x" has both command and url (keep one)`},
 		{"a name that is none", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "-x", Command: "x"}) }, "nothing was written: illegal server name"},
@@ -142,12 +143,11 @@ func TestEditsThatAreRefused(t *testing.T) {
 		{"not UTF-8", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x", Command: "\xff"}) }, "c.yaml: mcp_servers.x: the text is not UTF-8"},
 		{"broken YAML", "c.yaml", "mcp_servers: [", addNew, "c.yaml:1:"},
 		{"broken JSON", "c.json", "{\"mcp_servers\": {", addNew, "c.json:1:"},
+		{"comments beside one in braces", "c.yaml", "mcp_servers: {\n  a: {command: a}, # a\n  b: {command: b} # b\n  }\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
+		{"a comment in empty braces", "c.yaml", "mcp_servers: { # none\n  }\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
 		{"a list", "c.yaml", "- a\n", addNew, "c.yaml:1:1: the file must be a mapping"},
 		{"a block that is none", "c.yaml", "mcp_servers: 5\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
-		{"comments in braces over lines", "c.yaml", "mcp_servers: {\n  a: {command: a}, # a\n  b: {command: b} # b\n  }\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
 		{"an alias", "c.yaml", "x-all: &all\n  b: {command: b}\nmcp_servers: *all\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
-		{"the only one, below a heading", "c.yaml", "mcp_servers:\n  # a heading\n\n  b: {command: b}\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
-		{"the only one, above what is switched off", "c.yaml", "mcp_servers:\n  b: {command: b}\n  # c: {command: c}\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
 		{"merged", "c.yaml", "x-all: &all\n  b: {command: b}\nmcp_servers:\n  <<: *all\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
 		{"the anchor of another", "c.yaml", "mcp_servers:\n  b: &b\n    command: b\n  c: *b\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
 		{"what another is like", "c.yaml", "mcp_servers:\n  b: &b\n    command: b\n  c: *b\n", disable, "c.yaml: mcp_servers.b.enabled: " + errByHand.Error()},
@@ -184,50 +184,6 @@ func TestEditsOfAFileThatDoesNotLoad(t *testing.T) {
 	must.Do(t, removeB(path))
 	if got, want := must.Read(t, path), "mcp_servers:\n  a: {commnd: a}\n"; got != want {
 		t.Errorf("got %q, want %q", got, want)
-	}
-}
-
-func TestViewsAreWritten(t *testing.T) {
-	const file = "mcp_servers:\n  git: {command: g}\n  git.hub: {command: g} # the hub\n"
-	path := must.Write(t, filepath.Join(t.TempDir(), "c.yaml"), file)
-	must.Do(t, AddView(path, "code", NewView{
-		Description: "Code: search it", Exposure: "search",
-		Tools: []string{"git.hub.search_code", "git.hub.issue_*", "git.log", "git.log"},
-	}))
-	want := file + `
-tool_views:
-  code:
-    description: "Code: search it"
-    exposure_mode: search
-    tools:
-      git.hub:
-        search_code: {}
-        "issue_*": {}
-      git:
-        log: {}
-`
-	if got := must.Read(t, path); got != want {
-		t.Errorf("got\n%s\nwant\n%s", got, want)
-	}
-	must.Do(t, AddView(path, "all", NewView{IncludeAll: true, Exclude: []string{"git.*"}}))
-	if got, more := must.Read(t, path), want+"  all:\n    include_all: true\n    exclude: [\"git.*\"]\n"; got != more {
-		t.Errorf("got\n%s\nwant\n%s", got, more)
-	}
-	c, err := loadAll(Options{Path: path, Env: environ()})
-	if err != nil || len(c.Views) != 2 || c.Views[0].Name != "code" || len(c.Views[0].Tools) != 2 || !c.Views[1].IncludeAll {
-		t.Errorf("loaded as %+v, %v", c, err)
-	}
-	if err := AddView(path, "all", NewView{IncludeAll: true}); err == nil {
-		t.Error("a view was written twice")
-	}
-	if err := AddView(path, "odd", NewView{IncludeAll: true, Exposure: "sideways"}); err == nil || !strings.Contains(err.Error(), "exposure_mode") {
-		t.Errorf("an exposure that is none: %v", err)
-	}
-	for _, name := range []string{"all", "code"} {
-		must.Do(t, RemoveView(path, name))
-	}
-	if got := must.Read(t, path); got != file+"\ntool_views:\n" {
-		t.Errorf("all removed:\n%s", got)
 	}
 }
 
@@ -298,7 +254,6 @@ func TestTheExampleCanBeEdited(t *testing.T) {
 		t.Errorf("got\n%s", got)
 	}
 	must.Do(t, RemoveServer(path, "tickets"))
-	must.Do(t, AddView(path, "v", NewView{Tools: []string{"files.read_*"}}))
 	c, err := loadAll(Options{Path: path, Env: environ()})
 	if err != nil || len(c.Servers) != 1 {
 		t.Fatalf("%+v, %v", c, err)

@@ -1,93 +1,63 @@
 package configs
 
 import (
-	"bytes"
 	"encoding/json"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
-	"unicode"
+	"unicode/utf8"
 
 	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
 	"toolfinch/rawjson"
 )
 
-// editYAML sets the value at path in the tree of the document, or removes it when
-// value is nil, and returns the documents that this may make, the best one first. The
-// caller checks them: printing a tree does not always give back what was read.
-func editYAML(data []byte, path []string, value json.RawMessage) (candidates [][]byte) {
+// editYAML sets the value at path in the document, or removes it when value is nil. It
+// changes the text at the places of the parser's tokens and leaves every other byte. It
+// returns nil for what it cannot edit. The caller checks what was made.
+func editYAML(data []byte, path []string, value json.RawMessage) (edited []byte) {
 	defer func() {
 		if recover() != nil { // another's code, over any input at all
-			candidates = nil
+			edited = nil
 		}
 	}()
-	rest, hasBOM := strings.CutPrefix(string(data), "\ufeff")
-	text := strings.ReplaceAll(rest, "\r\n", "\n")
-	file, err := parser.ParseBytes([]byte(text), parser.ParseComments, parser.AllowDuplicateMapKey())
+	text, hasBOM := strings.CutPrefix(string(data), "\ufeff")
+	hasCRLF := strings.Contains(text, "\r\n")
+	if text = strings.ReplaceAll(text, "\r\n", "\n"); text != "" && !strings.HasSuffix(text, "\n") {
+		text += "\n"
+	}
+	tokens := lexer.Tokenize(text)
+	file, err := parser.Parse(tokens, 0, parser.AllowDuplicateMapKey())
 	if err != nil {
 		return nil
 	}
-	var out []string
-	was := file.String()
+	ok := true
 	switch root := yamlRoot(file); {
 	case root != nil:
-		e := yamlEdit{lines: strings.Split(text, "\n"), unit: stepOf(root)}
-		if !e.change(root, path, value, true) {
-			return nil
-		}
-		out = rebased(text, was, file.String())
+		y := newYAMLText(text, tokens, root)
+		text, ok = y.change(root, path, value, true, y.end)
 	case isBlank(data) && value != nil:
 		if text != "" {
 			text = strings.TrimRight(text, "\n") + "\n\n"
 		}
-		out = []string{text + strings.Join(yamlLines(path, value, "", "  "), "\n") + "\n"}
+		text += yamlBlock(path, value, "", "  ")
+	default:
+		return nil
 	}
-	for _, text := range out {
-		if strings.Contains(rest, "\r\n") {
-			text = strings.ReplaceAll(text, "\n", "\r\n")
-		}
-		if hasBOM {
-			text = "\ufeff" + text
-		}
-		candidates = append(candidates, []byte(text))
+	if !ok {
+		return nil
 	}
-	return candidates
-}
-
-// rebased applies the difference between two prints of a tree to the text that the
-// tree was read from. If printing changed the number of lines, the change is before the
-// edited place or behind it, so both are returned. The last candidate is the print
-// itself, if it has all comments.
-func rebased(text, was, is string) []string {
-	body := strings.TrimRight(text, "\n")
-	end := text[len(body):]
-	old := strings.Split(body, "\n")
-	a := strings.Split(strings.TrimRight(was, "\n"), "\n")
-	b := strings.Split(strings.TrimRight(is, "\n"), "\n")
-	from, to := 0, 0
-	for from < min(len(a), len(b)) && a[from] == b[from] {
-		from++
+	if hasCRLF {
+		text = strings.ReplaceAll(text, "\n", "\r\n")
 	}
-	for to < min(len(a), len(b))-from && a[len(a)-1-to] == b[len(b)-1-to] {
-		to++
+	if hasBOM {
+		text = "\ufeff" + text
 	}
-	if end == "" {
-		end = "\n"
-	}
-	var out []string
-	for _, shift := range []int{0, len(old) - len(a)} {
-		if begin, behind := from+shift, len(a)-to+shift; begin >= 0 && behind <= len(old) {
-			lines := slices.Concat(old[:begin], b[from:len(b)-to], old[behind:])
-			out = append(out, strings.Join(lines, "\n")+end)
-		}
-	}
-	if strings.Count(was, "#") == strings.Count(text, "#") {
-		out = append(out, strings.Join(b, "\n")+end)
-	}
-	return out
+	return []byte(text)
 }
 
 // yamlRoot returns the outermost mapping, nil when there is none.
@@ -112,150 +82,231 @@ func mappingOf(n ast.Node) *ast.MappingNode {
 	return nil
 }
 
-func columnOf(v *ast.MappingValueNode) int { return v.Key.GetToken().Position.Column }
+// yamlText is a document and where its lines and comments are. Lines and columns count
+// from 1, columns in characters.
+type yamlText struct {
+	text     string
+	starts   []int          // offsets of the lines; the last one is the length of the text
+	comments []*token.Token // in the order of the text
+	alone    map[int]int    // by line: the column of a comment that has the line to itself
+	end      int            // the line behind the root mapping and the comments below it
+	unit     string         // one step of indentation
+}
 
-// stepOf is one step of indentation: that of the first mapping below m.
-func stepOf(m *ast.MappingNode) string {
-	for _, v := range m.Values {
-		if below := mappingOf(v.Value); below != nil && !below.IsFlowStyle && len(below.Values) > 0 && columnOf(below.Values[0]) > columnOf(v) {
-			return strings.Repeat(" ", columnOf(below.Values[0])-columnOf(v))
+func newYAMLText(text string, tokens token.Tokens, root *ast.MappingNode) *yamlText {
+	y := &yamlText{text: text, starts: []int{0}, alone: map[int]int{}, unit: "  "}
+	for line := range strings.Lines(text) {
+		y.starts = append(y.starts, y.starts[len(y.starts)-1]+len(line))
+	}
+	y.end = len(y.starts)
+	first := keyPlace(root.Values[0])
+	for _, tk := range tokens {
+		at := tk.Position
+		switch tk.Type {
+		case token.CommentType:
+			y.comments = append(y.comments, tk)
+			if strings.TrimSpace(y.text[y.starts[at.Line-1]:y.offset(at)]) == "" {
+				y.alone[at.Line] = at.Column
+			}
+		case token.DocumentEndType, token.DocumentHeaderType:
+			if at.Line > first.Line {
+				y.end = min(y.end, at.Line)
+			}
 		}
 	}
-	return "  "
+	for _, v := range root.Values {
+		if below := mappingOf(v.Value); below != nil && !below.IsFlowStyle && len(below.Values) > 0 {
+			if step := keyPlace(below.Values[0]).Column - keyPlace(v).Column; step > 0 {
+				y.unit = strings.Repeat(" ", step)
+				break
+			}
+		}
+	}
+	return y
 }
 
-// yamlEdit is one edit of a tree.
-type yamlEdit struct {
-	lines []string // of the document
-	unit  string   // one step of indentation
+func keyPlace(v *ast.MappingValueNode) *token.Position { return v.Key.GetToken().Position }
+
+// offset returns where a place is in the text, in bytes.
+func (y *yamlText) offset(at *token.Position) int {
+	offset := y.starts[at.Line-1]
+	for range at.Column - 1 {
+		_, size := utf8.DecodeRuneInString(y.text[offset:])
+		offset += size
+	}
+	return offset
 }
 
-// change sets or removes the value at path below m, and reports whether it could.
-func (e yamlEdit) change(m *ast.MappingNode, path []string, value json.RawMessage, root bool) bool {
+func (y *yamlText) isBlank(line int) bool {
+	return line > 0 && line < len(y.starts) && strings.TrimSpace(y.text[y.starts[line-1]:y.starts[line]]) == ""
+}
+
+// splice returns the text with other text between two offsets.
+func (y *yamlText) splice(from, to int, text string) string {
+	return y.text[:from] + text + y.text[to:]
+}
+
+// behind returns the line behind the content that ends before the line limit, and behind
+// the comments below it that are indented by more than column.
+func (y *yamlText) behind(line, column, limit int) int {
+	end := limit
+	for end-1 > line && (y.isBlank(end-1) || y.alone[end-1] > 0) {
+		end--
+	}
+	for next := end; next < limit && (y.isBlank(next) || y.alone[next] > column); next++ {
+		if !y.isBlank(next) {
+			end = next + 1
+		}
+	}
+	return end
+}
+
+// lead returns the first line of an entry, with the comments directly above it.
+func (y *yamlText) lead(v *ast.MappingValueNode) int {
+	at := keyPlace(v)
+	line := at.Line
+	for y.alone[line-1] > 0 && y.alone[line-1] <= at.Column {
+		line--
+	}
+	return line
+}
+
+// change sets or removes the value at path below m, whose lines end before limit.
+func (y *yamlText) change(m *ast.MappingNode, path []string, value json.RawMessage, isRoot bool, limit int) (string, bool) {
 	i := slices.IndexFunc(m.Values, func(v *ast.MappingValueNode) bool { return yamlKey(v.Key) == path[0] })
 	switch {
 	case i < 0 && value == nil:
-		return false // it is there only by << or an alias
+		return "", false // it is there only by << or an alias
+	case i < 0 && m.IsFlowStyle:
+		return y.addInBraces(m, path, value), true
 	case i < 0:
-		last := m.Values[len(m.Values)-1]
-		apart := !m.IsFlowStyle && (root || last.FootComment != nil || len(m.Values) > 1 && e.isApart(last)) && (len(path) > 1 || value[0] == '{')
-		added := e.parse(path, value, m.IsFlowStyle, apart, columnOf(last)-1)
-		m.Values = append(m.Values, added...)
-		return added != nil
-	case len(path) == 1 && value == nil:
-		return remove(m, i, root)
+		return y.add(m, path, value, isRoot, limit), true
+	case len(path) == 1 && value == nil && m.IsFlowStyle:
+		return y.removeFromBraces(m, i)
+	}
+	if i+1 < len(m.Values) {
+		limit = keyPlace(m.Values[i+1]).Line
 	}
 	v := m.Values[i]
 	below := mappingOf(v.Value)
-	_, scalar := v.Value.(ast.ScalarNode)
 	switch {
-	case len(path) == 1 && !scalar:
-		return false
+	case len(path) == 1 && value == nil:
+		return y.remove(m, i, limit), true
 	case len(path) == 1:
-		comment := v.Value.GetComment()
-		added := e.parse(path, value, true, false, 0)
-		if added == nil || v.Replace(added[0].Value) != nil {
-			return false
-		}
-		return comment == nil || v.Value.SetComment(comment) == nil
+		return y.replace(v.Value, value)
 	case below != nil && len(below.Values) > 0:
-		ok := e.change(below, path[1:], value, false)
-		if len(below.Values) == 0 && !below.IsFlowStyle {
-			key := v.Key.GetToken()
-			v.Value = ast.Null(&token.Token{Type: token.ImplicitNullType, Position: key.Position, Prev: key})
-		}
-		return ok
-	case below == nil && v.Value.Type() != ast.NullType:
-		return false
+		return y.change(below, path[1:], value, false, limit)
+	case below != nil && m.IsFlowStyle:
+		return y.addInBraces(below, path[1:], value), true
+	case below != nil && y.hasComment(y.offset(below.Start.Position), y.offset(below.End.Position)):
+		return "", false // it would go with the braces
+	case below != nil || v.Value.Type() == ast.NullType && !m.IsFlowStyle:
+		return y.fill(v, path[1:], value, limit), true
 	}
-	// Nothing is there yet.
-	added := e.parse(path[1:], value, m.IsFlowStyle, false, columnOf(v)-1+len(e.unit))
-	if added == nil {
-		return false
-	}
-	comment := v.Value.GetComment()
-	filled := ast.Mapping(added[0].Start, m.IsFlowStyle, added...)
-	v.Value = filled
-	return comment == nil || v.Key.SetComment(comment) == nil
+	return "", false
 }
 
-// remove removes an entry and the comments directly above it. Comments that an empty
-// line separates from it, and those below it, stay, above the next entry or behind the last. It reports false where
-// there is neither.
-func remove(m *ast.MappingNode, i int, root bool) bool {
-	gone := m.Values[i]
-	m.Values = slices.Delete(m.Values, i, i+1)
-	var kept []*ast.CommentNode
-	if gone.Comment != nil {
-		kept = gone.Comment.Comments
-		for line := gone.Key.GetToken().Position.Line - 1; len(kept) > 0 && kept[len(kept)-1].Token.Position.Line == line; line-- {
-			kept = kept[:len(kept)-1]
-		}
+// add writes an entry behind the last one of m. An empty line comes before it at the
+// root, behind a comment that could be taken for its own, and where one stands before the last entry.
+func (y *yamlText) add(m *ast.MappingNode, path []string, value json.RawMessage, isRoot bool, limit int) string {
+	last := m.Values[len(m.Values)-1]
+	at := keyPlace(last)
+	line := y.behind(at.Line, at.Column-1, limit)
+	text := yamlBlock(path, value, strings.Repeat(" ", at.Column-1), y.unit)
+	isApart := isRoot || y.alone[line-1] == at.Column || len(m.Values) > 1 && y.isBlank(y.lead(last)-1)
+	if isApart && (len(path) > 1 || value[0] == '{') {
+		text = "\n" + text
 	}
-	if gone.FootComment != nil {
-		for _, comment := range gone.FootComment.Comments {
-			if comment.Token.Position.Column <= columnOf(gone) { // else it is within the entry
-				kept = append(kept, comment)
-			}
-		}
+	return y.splice(y.starts[line-1], y.starts[line-1], text)
+}
+
+// addInBraces writes an entry before the closing brace of m.
+func (y *yamlText) addInBraces(m *ast.MappingNode, path []string, value json.RawMessage) string {
+	text := quotedYAML(path[0]) + ": " + flowYAML(nested(path[1:], value))
+	end := y.offset(m.End.Position)
+	last := len(strings.TrimRight(y.text[:end], " \n"))
+	if y.hasComment(last-1, end) {
+		last = end
 	}
-	group := func(more *ast.CommentGroupNode) *ast.CommentGroupNode {
-		if len(kept) == 0 {
-			return more
-		}
-		if more != nil {
-			kept = slices.Concat(kept, more.Comments)
-		}
-		return &ast.CommentGroupNode{BaseNode: &ast.BaseNode{}, Comments: kept}
+	switch y.text[last-1] {
+	case '{':
+	case ',':
+		text = " " + text
+	default:
+		text = ", " + text
 	}
+	return y.splice(last, last, text)
+}
+
+// hasComment reports whether a comment begins between two offsets, or goes through from.
+func (y *yamlText) hasComment(from, to int) bool {
+	return slices.ContainsFunc(y.comments, func(tk *token.Token) bool {
+		return y.offset(tk.Position) < to && y.starts[tk.Position.Line] > from
+	})
+}
+
+// remove takes an entry out, with the comments directly above it, and one of the empty
+// lines around it.
+func (y *yamlText) remove(m *ast.MappingNode, i, limit int) string {
+	v := m.Values[i]
+	at := keyPlace(v)
+	from, to := y.lead(v), y.behind(at.Line, at.Column, limit)
+	switch isFirst := i == 0 && len(m.Values) > 1 && !y.isBlank(from-1); {
+	case y.isBlank(to) && (isFirst || y.isBlank(from-1)):
+		to++
+	case to == len(y.starts) && y.isBlank(from-1):
+		from--
+	}
+	return y.splice(y.starts[from-1], y.starts[to-1], "")
+}
+
+// removeFromBraces takes an entry out with its comma. Comments beside it are left alone.
+func (y *yamlText) removeFromBraces(m *ast.MappingNode, i int) (string, bool) {
+	from, to := y.offset(keyPlace(m.Values[i])), y.offset(m.End.Position)
 	switch {
-	case len(m.Values) == 0:
-		return len(kept) == 0
-	case i == len(m.Values):
-		m.Values[i-1].FootComment = group(m.Values[i-1].FootComment)
-	case i < len(m.Values):
-		next := m.Values[i]
-		next.Comment = group(next.Comment)
-		if i == 0 && !root { // no empty line below the key
-			first := next.Key.GetToken()
-			if next.Comment != nil {
-				first = next.Comment.Comments[0].Token
-			}
-			first.Prev = nil
-		}
+	case i+1 < len(m.Values):
+		to = y.offset(keyPlace(m.Values[i+1]))
+	case i == 0:
+		from = y.offset(m.Start.Position) + 1
+	default:
+		from = strings.LastIndexByte(y.text[:from], ',')
+		to = len(strings.TrimRight(y.text[:to], " \n"))
 	}
-	return true
+	if from < 0 || y.hasComment(from, to) {
+		return "", false
+	}
+	return y.splice(from, to, ""), true
 }
 
-// parse makes entries of a mapping, to stand behind so many columns.
-func (e yamlEdit) parse(path []string, value json.RawMessage, flow, apart bool, columns int) []*ast.MappingValueNode {
-	text := "{" + quotedYAML(path[0]) + ": " + flowYAML(nested(path[1:], value)) + "}"
-	if !flow {
-		// An empty line is kept between two entries.
-		text = "before: 1\n" + strings.Join(yamlLines(path, value, "", e.unit), "\n")
-		if apart {
-			text = strings.Replace(text, "\n", "\n\n", 1)
-		}
+// replace writes another value in place of a plain or quoted one on one line.
+func (y *yamlText) replace(was ast.Node, value json.RawMessage) (string, bool) {
+	tk := was.GetToken()
+	text := strings.TrimSpace(tk.Origin)
+	from := y.offset(tk.Position)
+	if _, isScalar := was.(ast.ScalarNode); !isScalar || text == "" || !strings.HasPrefix(y.text[from:], text) {
+		return "", false
 	}
-	file, err := parser.ParseBytes([]byte(text), 0)
-	if err != nil {
-		return nil
-	}
-	m := yamlRoot(file)
-	if !flow {
-		m.AddColumn(columns)
-		return m.Values[1:]
-	}
-	return m.Values
+	return y.splice(from, from+len(text), flowYAML(value)), true
 }
 
-// isApart reports whether an empty line stands before the entry.
-func (e yamlEdit) isApart(v *ast.MappingValueNode) bool {
-	line := v.Key.GetToken().Position.Line
-	if v.Comment != nil {
-		line = v.Comment.Comments[0].Token.Position.Line
+// fill writes the first entry under a key that has nothing or empty braces.
+func (y *yamlText) fill(v *ast.MappingValueNode, path []string, value json.RawMessage, limit int) string {
+	at := keyPlace(v)
+	line := y.behind(at.Line, at.Column, limit)
+	begin := y.starts[line-1]
+	text := yamlBlock(path, value, strings.Repeat(" ", at.Column-1)+y.unit, y.unit)
+	from, to := begin, begin
+	if below := mappingOf(v.Value); below != nil {
+		from, to = y.offset(below.Start.Position), y.offset(below.End.Position)+1
+	} else if tk := v.Value.GetToken(); tk.Type == token.NullType {
+		from = y.offset(tk.Position)
+		to = from + len(strings.TrimSpace(tk.Origin))
 	}
-	return line > 1 && strings.TrimSpace(e.lines[line-2]) == ""
+	before, between := y.text[:from], y.text[to:begin]
+	if from < begin {
+		before = strings.TrimRight(before, " ")
+	}
+	return before + between + text + y.text[begin:]
 }
 
 // yamlKey is the text of a key.
@@ -269,23 +320,23 @@ func yamlKey(key ast.MapKeyNode) string {
 // nested is value under the rest of a path.
 func nested(path []string, value json.RawMessage) json.RawMessage {
 	for _, key := range slices.Backward(path) {
-		value = json.RawMessage("{" + quoted(key) + ":" + string(value) + "}")
+		value = json.RawMessage("{" + string(rawjson.Quote(key)) + ":" + string(value) + "}")
 	}
 	return value
 }
 
-// yamlLines writes a value under a path: mappings over lines, all else on one.
-func yamlLines(path []string, value json.RawMessage, indent, unit string) []string {
+// yamlBlock writes a value under a path: mappings over lines, all else on one.
+func yamlBlock(path []string, value json.RawMessage, indent, unit string) string {
 	value = nested(path[1:], value)
 	begin := indent + quotedYAML(path[0]) + ":"
 	if value[0] != '{' || string(value) == "{}" {
-		return []string{begin + " " + flowYAML(value)}
+		return begin + " " + flowYAML(value) + "\n"
 	}
-	lines := []string{begin}
+	text := begin + "\n"
 	for name, v := range rawjson.Members(value) {
-		lines = append(lines, yamlLines([]string{name}, v, indent+unit, unit)...)
+		text += yamlBlock([]string{name}, v, indent+unit, unit)
 	}
-	return lines
+	return text
 }
 
 // flowYAML is a value on one line.
@@ -320,23 +371,5 @@ func quotedYAML(s string) string {
 	if len(s) < 200 && plainText.MatchString(s) && !slices.Contains(notText, strings.ToLower(s)) {
 		return s
 	}
-	return quoted(s)
-}
-
-// quoted is s in double quotes: as JSON has it, YAML has it too. What cannot be
-// seen is written by number.
-func quoted(s string) string {
-	var out bytes.Buffer
-	for _, r := range string(rawjson.Quote(s)) {
-		if unicode.IsPrint(r) || r > 0xffff {
-			out.WriteRune(r)
-			continue
-		}
-		const hex = "0123456789abcdef"
-		out.WriteString(`\u`)
-		for shift := 12; shift >= 0; shift -= 4 {
-			out.WriteByte(hex[r>>shift&15])
-		}
-	}
-	return out.String()
+	return strconv.Quote(s) // YAML has all escapes of Go
 }

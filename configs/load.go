@@ -180,16 +180,6 @@ func storeName(path string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
-// DefaultDataDir returns the folder of the store of a configuration without data_dir;
-// path is the absolute path of its file.
-func DefaultDataDir(path string) (string, error) {
-	dir, err := UserDataDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, storeName(path)), nil
-}
-
 // source is a file and who named it.
 type source struct {
 	path  string // absolute
@@ -263,7 +253,7 @@ func noConfig(looked []string) error {
   toolfinch setup                           takes over the servers of your MCP clients, and connects the clients
   toolfinch demo                            shows what it does, without a configuration
   toolfinch import                          takes over the servers of other clients
-  toolfinch server add NAME -- COMMAND...   makes a toolfinch.yaml with one server
+  toolfinch servers add NAME -- COMMAND...  makes a toolfinch.yaml with one server
   toolfinch init                            writes a toolfinch.yaml with every key explained
 
 Or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do`,

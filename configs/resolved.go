@@ -27,9 +27,7 @@ func (c *Config) Resolved() string {
 		b.WriteString("# left out: " + broken.Message + "\n")
 	}
 	for name, value := range rawjson.Members(c.ResolvedJSON()) {
-		for _, line := range yamlLines([]string{name}, value, "", "  ") {
-			b.WriteString(line + "\n")
-		}
+		b.WriteString(yamlBlock([]string{name}, value, "", "  "))
 	}
 	return b.String()
 }

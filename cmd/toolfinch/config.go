@@ -12,12 +12,11 @@ func newConfig(s *settings) *cobra.Command {
 	var resolved, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Print the configuration as it is understood, or where it is",
+		Short: "Print the configuration as it is understood",
 		Long: `Config --resolved prints the whole configuration as serve would take it: variables
 replaced, defaults filled in, environment and flags applied, paths absolute. Secrets
-are masked as ***. Nothing is started.`,
+are masked as ***. The first line is the path of its file. Nothing is started.`,
 		Example: `  toolfinch config --resolved
-  toolfinch config path
   toolfinch config schema > toolfinch.schema.json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !resolved {
@@ -36,20 +35,6 @@ are masked as ***. Nothing is started.`,
 	}
 	cmd.Flags().BoolVar(&resolved, "resolved", false, "print the configuration with defaults and variables filled in, secrets masked")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	path := &cobra.Command{
-		Use:     "path",
-		Short:   "Print the path of the configuration file that is used",
-		Example: "  $EDITOR \"$(toolfinch config path)\"",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			path, err := configs.Find(configs.Options{Path: s.config}) // one that does not load is to be edited, too
-			if err != nil {
-				return err
-			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), path)
-			return err
-		},
-	}
 	schema := &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration, for editors",
@@ -63,7 +48,7 @@ a YAML file, or under "$schema" in JSON.`,
 			return printJSON(cmd.OutOrStdout(), configs.Schema())
 		},
 	}
-	cmd.AddCommand(path, schema)
+	cmd.AddCommand(schema)
 	return cmd
 }
 

@@ -67,7 +67,7 @@ func (g greeting) print(w io.Writer) {
 			t.add("", base+"/mcp/"+url.PathEscape(name), "the view "+name)
 		}
 		if more := len(g.views) - maxGreeted; more > 0 {
-			t.add("", fmt.Sprintf("and %d more views", more), "toolfinch view list")
+			t.add("", fmt.Sprintf("and %d more views", more), "toolfinch config --resolved")
 		}
 	} else {
 		t.add("serves", "standard input and output", g.root)

@@ -43,17 +43,6 @@ const pythonLines = `tool_views:
 
 func newInit(s *settings) *cobra.Command {
 	var force, python bool
-	config := func(cmd *cobra.Command, _ []string) error {
-		path := s.config
-		if path == "" {
-			path = "toolfinch.yaml"
-		}
-		if err := writeNew(path, configs.Example(), force); err != nil {
-			return err
-		}
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: every key with its default; only mcp_servers is needed\n", path)
-		return err
-	}
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Write a commented configuration, or an example of hooks",
@@ -61,7 +50,17 @@ func newInit(s *settings) *cobra.Command {
 the file named by --config. Init hooks writes hooks/example.star beside the
 configuration, and with --python hooks/example.py. A file that is there is not overwritten without --force.`,
 		Example: "  toolfinch init\n  toolfinch init hooks",
-		RunE:    config,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			path := s.config
+			if path == "" {
+				path = "toolfinch.yaml"
+			}
+			if err := writeNew(path, configs.Example(), force); err != nil {
+				return err
+			}
+			_, err := fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: every key with its default; only mcp_servers is needed\n", path)
+			return err
+		},
 	}
 	cmd.PersistentFlags().BoolVar(&force, "force", false, "overwrite a file that is there")
 	hooks := &cobra.Command{
@@ -90,13 +89,7 @@ hooks/example.py, which has a custom tool as well, and is run by python3.`,
 		},
 	}
 	hooks.Flags().BoolVar(&python, "python", false, "write it in Python")
-	cmd.AddCommand(&cobra.Command{
-		Use:     "config",
-		Short:   "Write a commented configuration with every key",
-		Example: "  toolfinch init config --config ~/toolfinch.yaml",
-		Args:    cobra.NoArgs,
-		RunE:    config,
-	}, hooks)
+	cmd.AddCommand(hooks)
 	return cmd
 }
 

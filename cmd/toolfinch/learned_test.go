@@ -3,7 +3,6 @@ package main
 import (
 	"bytes"
 	"encoding/json"
-	"io"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -50,11 +49,6 @@ func TestLearnedIsListedAndForgotten(t *testing.T) {
 $`)
 	if got := toolfinch("learned"); !want.MatchString(got) {
 		t.Errorf("learned:\n%s", got)
-	}
-
-	var completed bytes.Buffer
-	if code := run([]string{"__complete", "--config", config, "--data-dir", data, "learned", "forget", "--query", "what t"}, strings.NewReader(""), &completed, io.Discard); code != exitOK || completed.String() != "what time is it\n:4\n" {
-		t.Errorf("exit code %d, completed:\n%s", code, &completed)
 	}
 
 	var out struct {

@@ -211,8 +211,8 @@ flags, arguments or configuration, 3 nothing runs that could be asked (status, u
 		root.AddCommand(commands...)
 	}
 	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
-	group("Configure", newServer(s), newRegistry(s), newView(s), newConfig(s), newSecret(s), newPolicy(s), newValidate(s), newModel(s), newKey(s))
-	group("Use", newStatus(s), newUI(s), newServers(s), newReplicas(s), newTools(s), newSearch(s), newSchema(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newStore(s), newClean(), newHealth(s))
+	group("Configure", newServers(s), newRegistry(s), newConfig(s), newSecret(s), newPolicy(s), newValidate(s), newModel(s), newKey(s))
+	group("Use", newStatus(s), newUI(s), newTools(s), newSearch(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newStore(s), newHealth(s))
 	group("Measure", newSavings(s), newLearned(s), newEval(s))
 	root.AddCommand(newDemoServer(), newVersion())
 	s.completions(root)
@@ -266,9 +266,8 @@ var otherNames = map[string][]string{
 	"ui":          {"web", "dashboard", "open", "page"},
 	"status":      {"ps", "top", "monitor", "watch"},
 	"servers":     {"list", "ls"},
-	"tools":       {"list", "ls"},
+	"tools":       {"list", "ls", "describe", "inspect", "info", "schema"},
 	"search":      {"find", "query", "retrieve"},
-	"schema":      {"describe", "inspect", "info"},
 	"call":        {"exec", "execute", "invoke"},
 	"reindex":     {"index", "refresh", "sync", "update"},
 	"validate":    {"check", "doctor", "lint", "test"},
@@ -277,10 +276,10 @@ var otherNames = map[string][]string{
 	"login":       {"auth", "authenticate", "signin"},
 	"logout":      {"signout"},
 	"init":        {"new", "create"},
-	"server add":  {"install"},
+	"servers add": {"install"},
 	"registry":    {"browse", "marketplace", "catalog"},
 	"savings":     {"stats", "usage"},
-	"config path": {"where"},
+	"config":      {"where"},
 	"audit read":  {"log", "logs", "tail", "grep"},
 	"model rm":    {"delete"},
 	"pins":        {"held", "approvals", "quarantine", "review"},

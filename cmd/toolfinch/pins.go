@@ -37,15 +37,8 @@ optional parameters pass, approve_all_first holds the first list, too.`,
   toolfinch pins approve github`,
 		RunE: func(cmd *cobra.Command, _ []string) error { return s.listPins(cmd, asJSON) },
 	}
-	list := &cobra.Command{
-		Use: "list", Short: "List what is held", Args: cobra.NoArgs,
-		Example: "  toolfinch pins list --json",
-		RunE:    func(cmd *cobra.Command, _ []string) error { return s.listPins(cmd, asJSON) },
-	}
-	for _, one := range []*cobra.Command{cmd, list} {
-		one.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	}
-	cmd.AddCommand(list, newPinsDiff(s), newPinsDecide(s, true), newPinsDecide(s, false))
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	cmd.AddCommand(newPinsDiff(s), newPinsDecide(s, true), newPinsDecide(s, false))
 	return cmd
 }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -17,7 +16,6 @@ import (
 	"unicode"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"toolfinch/configs"
 	"toolfinch/rawjson"
@@ -33,9 +31,9 @@ const registryTime = time.Minute
 // registryFlags are what the commands below registry are asked for.
 type registryFlags struct {
 	at, version, kind, as string
-	set, env              []string
+	set                   []string
 	limit                 int
-	dryRun, asJSON        bool
+	asJSON                bool
 }
 
 func newRegistry(s *settings) *cobra.Command {
@@ -105,22 +103,20 @@ func newRegistryAdd(s *settings, f *registryFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a server of the registry to the configuration",
-		Long: `Add writes a server of the registry into the configuration, as server add does. Of
+		Long: `Add writes a server of the registry into the configuration, as servers add does. Of
 several packages it takes the first whose program is on this machine; npm is started
 with npx, pypi with uvx, oci with docker, nuget with dnx. Without any configuration it
 makes ./toolfinch.yaml.
 
-What the server needs from you is asked for on a terminal, or given with --set; else
-the configuration gets a variable of the environment, ${NAME}, and add says which.
-Secrets are never asked for, and written only if they are given.
+What the server needs from you is given with --set; else the configuration gets a
+variable of the environment, ${NAME}, and add says which.
 
 A package is refused when its publisher would start anything besides it: with options of
 npx, uvx or docker, or with variables such as NODE_OPTIONS and PATH. All that is written
 is shown.`,
-		Annotations: map[string]string{whenInterrupted: "nothing was written"},
-		Example: `  toolfinch registry add io.modelcontextprotocol.anonymous/brave-search --dry-run
+		Example: `  toolfinch registry add io.modelcontextprotocol.anonymous/brave-search
   toolfinch registry add io.github.modelcontextprotocol/filesystem --as files --set target_dir=/srv/docs
-  toolfinch registry add io.github.example/weather-mcp --env 'WEATHER_API_KEY=${MY_WEATHER_KEY}'`,
+  toolfinch registry add io.github.example/weather-mcp --set 'WEATHER_API_KEY=${MY_WEATHER_KEY}'`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return f.ask(cmd, func(ctx context.Context, r *registry.Registry) error {
@@ -135,8 +131,6 @@ is shown.`,
 	f.choosing(cmd)
 	cmd.Flags().StringVar(&f.as, "as", "", "the server's `NAME` in the configuration (default: the last part of its name in the registry)")
 	cmd.Flags().StringArrayVar(&f.set, "set", nil, "what the server needs, `NAME=VALUE`; may be repeated")
-	cmd.Flags().StringArrayVar(&f.env, "env", nil, "the same, for a variable of the environment, `NAME=VALUE`")
-	cmd.Flags().BoolVar(&f.dryRun, "dry-run", false, "show what would be added and write nothing")
 	return cmd
 }
 
@@ -438,7 +432,7 @@ func (s *settings) addListing(cmd *cobra.Command, f *registryFlags, l registry.L
 	if l.Status == "deleted" {
 		return fmt.Errorf("%s is deleted from the registry: %s", l.Name, cmp.Or(l.StatusMessage, "no reason is given"))
 	}
-	given, err := repeated(slices.Concat(f.set, f.env))
+	given, err := repeated(f.set)
 	if err != nil {
 		return err
 	}
@@ -446,23 +440,20 @@ func (s *settings) addListing(cmd *cobra.Command, f *registryFlags, l registry.L
 	if err != nil {
 		return err
 	}
-	chosen, err := f.choose(cmd, l, given)
+	chosen, err := f.choose(l, given)
 	if err != nil {
 		return err
 	}
 	out, notes := cmd.OutOrStdout(), cmd.ErrOrStderr()
 	printStatus(notes, l)
-	server, verb := chosen.plan.Server, "would add"
-	if !f.dryRun {
-		if err := configs.AddServerUnset(path, server); err != nil {
-			if taken, ok := errors.AsType[*configs.NameError](err); ok && taken.Taken {
-				return &exitError{exitUsage, fmt.Errorf("%w: choose another name with --as", err)}
-			}
-			return editError(err)
+	server := chosen.plan.Server
+	if err := configs.AddServerUnset(path, server); err != nil {
+		if taken, ok := errors.AsType[*configs.NameError](err); ok && taken.Taken {
+			return &exitError{exitUsage, fmt.Errorf("%w: choose another name with --as", err)}
 		}
-		verb = "added"
+		return editError(err)
 	}
-	fmt.Fprintf(out, "%s server %q to %s: ", verb, server.Name, shown(path))
+	fmt.Fprintf(out, "added server %q to %s: ", server.Name, shown(path))
 	chosen.print(out)
 	if unset := configs.Unset(textsOf(server)...); len(unset) > 0 {
 		fmt.Fprintf(notes, "%s not set here: toolfinch leaves %q out where that is so\n", isOrAre(unset), server.Name)
@@ -470,8 +461,8 @@ func (s *settings) addListing(cmd *cobra.Command, f *registryFlags, l registry.L
 	return nil
 }
 
-// choose returns the offer to take, with what is given and what is asked for.
-func (f *registryFlags) choose(cmd *cobra.Command, l registry.Listing, given map[string][]string) (offer, error) {
+// choose returns the offer to take, with what is given.
+func (f *registryFlags) choose(l registry.Listing, given map[string][]string) (offer, error) {
 	offers, err := f.offers(l)
 	if err != nil {
 		return offer{}, err
@@ -481,44 +472,10 @@ func (f *registryFlags) choose(cmd *cobra.Command, l registry.Listing, given map
 		return offer{}, fmt.Errorf("%s cannot be added: %s", l.Name, offers[0].Problem)
 	}
 	chosen, err := f.offer(l, offers[at].way, given)
-	if err == nil {
-		err = askFor(cmd, chosen.Needs, given)
-	}
-	if err == nil {
-		chosen, err = f.offer(l, chosen.way, given)
-	}
 	if err == nil && chosen.Problem != "" {
 		err = fmt.Errorf("%s cannot be added so: %s", l.Name, chosen.Problem)
 	}
 	return chosen, err
-}
-
-// askFor asks at a terminal for what is needed and no secret, and adds it to what is
-// given. An empty answer is none.
-func askFor(cmd *cobra.Command, needs []registry.Need, given map[string][]string) error {
-	in, ok := cmd.InOrStdin().(*os.File)
-	if !ok || !term.IsTerminal(int(in.Fd())) {
-		return nil
-	}
-	lines := bufio.NewReader(in)
-	for _, need := range needs {
-		if need.Variable == "" || need.Secret {
-			continue
-		}
-		about := need.About
-		if len(need.Choices) > 0 {
-			about += " (" + strings.Join(need.Choices, ", ") + ")"
-		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %s\n  value, or nothing for ${%s}: ", need.Name, about, need.Variable)
-		text, err := readLine(cmd.Context(), lines)
-		if err != nil {
-			return err
-		}
-		if text != "" {
-			given[need.Name] = []string{text}
-		}
-	}
-	return nil
 }
 
 // repeated reads values by name. Messages never repeat them.
@@ -527,7 +484,7 @@ func repeated(given []string) (map[string][]string, error) {
 	for _, pair := range given {
 		name, value, ok := strings.Cut(pair, "=")
 		if !ok || name == "" {
-			return nil, &exitError{exitUsage, errors.New("--set and --env take NAME=VALUE")}
+			return nil, &exitError{exitUsage, errors.New("--set takes NAME=VALUE")}
 		}
 		all[name] = append(all[name], value)
 	}

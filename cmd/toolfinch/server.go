@@ -16,17 +16,6 @@ import (
 	"toolfinch/configs"
 )
 
-func newServer(s *settings) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "server",
-		Short: "Add, remove and switch the servers of the configuration",
-		Long: `Server edits the configuration file in place: comments, order and layout
-stay as they are. A change after which the file would not load is not written.`,
-	}
-	cmd.AddCommand(newServerAdd(s), newServerRemove(s), newServerSwitch(s, true), newServerSwitch(s, false))
-	return cmd
-}
-
 func newServerAdd(s *settings) *cobra.Command {
 	var env, headers []string
 	var server clients.Server
@@ -36,9 +25,9 @@ func newServerAdd(s *settings) *cobra.Command {
 		Long: `Add writes a server into the configuration, behind those that are there. Without
 any configuration it makes ./toolfinch.yaml. Texts are written as they are given:
 '${NAME}' is a variable of the environment, $${ stands for ${ itself.`,
-		Example: `  toolfinch server add files -- npx -y @modelcontextprotocol/server-filesystem .
-  toolfinch server add github --url https://mcp.example.com/mcp --header 'Authorization=Bearer ${GITHUB_TOKEN}'
-  toolfinch server add notion --env 'TOKEN=${NOTION_TOKEN}' --disabled -- npx -y notion-mcp`,
+		Example: `  toolfinch servers add files -- npx -y @modelcontextprotocol/server-filesystem .
+  toolfinch servers add github --url https://mcp.example.com/mcp --header 'Authorization=Bearer ${GITHUB_TOKEN}'
+  toolfinch servers add notion --env 'TOKEN=${NOTION_TOKEN}' --disabled -- npx -y notion-mcp`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			command := args[1:]
@@ -89,7 +78,7 @@ func newServerRemove(s *settings) *cobra.Command {
 	})
 	cmd.Short = "Remove a server from the configuration"
 	cmd.Long = `Remove takes a server out of the configuration, with the comments directly above it.`
-	cmd.Example = "  toolfinch server remove github"
+	cmd.Example = "  toolfinch servers remove github"
 	return cmd
 }
 
@@ -106,7 +95,7 @@ func newServerSwitch(s *settings, on bool) *cobra.Command {
 		return fmt.Sprintf("%sd server %q in %s", verb, name, shown(path)), err
 	})
 	cmd.Short = short
-	cmd.Example = "  toolfinch server " + verb + " github"
+	cmd.Example = "  toolfinch servers " + verb + " github"
 	return cmd
 }
 

@@ -27,8 +27,9 @@ import (
 func newServers(s *settings) *cobra.Command {
 	var asJSON, long bool
 	cmd := &cobra.Command{
-		Use:   "servers",
-		Short: "List the configured servers and what is known of them",
+		Use:     "servers",
+		Aliases: []string{"server"},
+		Short:   "List the configured servers, add and remove them",
 		Long: `Servers lists every configured server, with what it had when it was listed last. If a
 toolfinch runs with this configuration, over stdio or HTTP, it is asked for the state of
 each server now. RESOURCES counts resource templates too, FAULTS, shown where there are any, malformed
@@ -36,11 +37,13 @@ definitions, which clients would refuse the whole list for, and those that are h
 (toolfinch pins). With --long it shows what there is to warn of in definitions, and how each server is
 started: the program, relative paths made absolute, its folder, the variables it gets and
 names, never their values. Nothing is connected: toolfinch reindex asks all servers anew,
-toolfinch validate checks them.`,
+toolfinch validate checks them.
+
+Add, remove, enable and disable edit the configuration file in place: comments, order
+and layout stay as they are. A change after which the file would not load is not written.`,
 		Example: `  toolfinch servers
   toolfinch servers --long
   toolfinch servers --json | jq -r '.servers[] | select(.enabled) | .name'`,
-		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withStore(cmd, false, func(ctx context.Context, config *configs.Config, db *store.Store) error {
 				rows, err := serverRows(ctx, config, db)
@@ -91,6 +94,7 @@ toolfinch validate checks them.`,
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "show how each server is started")
+	cmd.AddCommand(newServerAdd(s), newServerRemove(s), newServerSwitch(s, true), newServerSwitch(s, false))
 	return cmd
 }
 
@@ -387,4 +391,21 @@ func printLong(w io.Writer, rows []serverRow) error {
 		}
 	}
 	return nil
+}
+
+// replicasOf are the replicas that are there; none where the store is one process's.
+func replicasOf(ctx context.Context, db *store.Store) ([]store.Replica, error) {
+	if all := db.Replicas(); all != nil {
+		return all.All(ctx)
+	}
+	return nil, nil
+}
+
+// takeReplicas takes over who leads a server.
+func (r *serverRow) takeReplicas(all []store.Replica) {
+	for _, one := range all {
+		if slices.Contains(one.Leads, r.Name) {
+			r.Leader = one.Name
+		}
+	}
 }

@@ -30,9 +30,9 @@ const (
 
 // statusFlags say whom status asks, and how it shows the answer.
 type statusFlags struct {
-	url, view, keyFile, keyEnv string
-	watch, asJSON              bool
-	interval                   time.Duration
+	url, keyEnv   string
+	watch, asJSON bool
+	interval      time.Duration
 }
 
 func newStatus(s *settings) *cobra.Command {
@@ -47,7 +47,7 @@ connected, the calls that run, and the last errors with their reasons. --watch s
 again and again until Ctrl-C.
 
 --url asks one on another machine, over its REST API: it tells what the owner of the key
-may see, of one view (--view, else the one at /mcp). The key is read from a file or a
+may see, of the view whose URL it is, else of the one at /mcp. The key is read from a
 variable of the environment, because other programs can see a command line.
 
 Exit codes: 0 one runs, 3 none does.`,
@@ -87,9 +87,7 @@ Exit codes: 0 one runs, 3 none does.`,
 	flags.DurationVar(&f.interval, "interval", watchEvery, "how often to show it; it is watched then")
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object; one a line with --watch")
 	flags.StringVar(&f.url, "url", "", "ask the toolfinch at this `URL`")
-	flags.StringVar(&f.view, "view", "", "of the toolfinch at --url, the view to ask for")
-	flags.StringVar(&f.keyFile, "key-file", "", "a `FILE` with the API key or access token for --url")
-	flags.StringVar(&f.keyEnv, "key-env", "", "the `NAME` of a variable with it")
+	flags.StringVar(&f.keyEnv, "key-env", "", "the `NAME` of a variable with the API key or access token for --url")
 	return cmd
 }
 
@@ -102,12 +100,9 @@ type found struct {
 
 // statusOf returns what asks for the status that the flags name.
 func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Context) (found, error), error) {
-	usage := func(text string) error { return &exitError{exitUsage, errors.New(text)} }
 	switch {
-	case f.url == "" && (f.keyFile != "" || f.keyEnv != "" || f.view != ""):
-		return nil, usage("--key-file, --key-env and --view are for --url")
-	case f.keyFile != "" && f.keyEnv != "":
-		return nil, usage("--key-file and --key-env both say where the key is: leave out one")
+	case f.url == "" && f.keyEnv != "":
+		return nil, &exitError{exitUsage, errors.New("--key-env is for --url")}
 	case f.url != "":
 		return remoteStatus(cmd, f)
 	}
@@ -152,10 +147,10 @@ func remoteStatus(cmd *cobra.Command, f statusFlags) (func(context.Context) (fou
 	if view, err = url.PathUnescape(strings.TrimPrefix(view, "/")); err != nil {
 		return nil, &exitError{exitUsage, fmt.Errorf("--url: %w", err)}
 	}
-	if view = cmp.Or(f.view, view); view != "" {
+	if view != "" {
 		at.RawQuery = url.Values{"view": {view}}.Encode()
 	}
-	key, err := readKey(f)
+	key, err := readKey(f.keyEnv)
 	if err != nil {
 		return nil, err
 	}
@@ -209,7 +204,7 @@ func refusedStatus(response *http.Response, data []byte, keyed bool) error {
 	advice := ""
 	switch code := response.StatusCode; {
 	case code == http.StatusUnauthorized && !keyed:
-		advice = "; give a key: --key-file or --key-env (toolfinch key create makes one)"
+		advice = "; give a key: --key-env (toolfinch key create makes one)"
 	case code == http.StatusNotFound && rawjson.Text(rawjson.Member(data, "detail")) == "":
 		advice = "; is that a toolfinch, of this version or a later one, and not with rest_api: false?"
 	case code == http.StatusOK:
@@ -218,24 +213,14 @@ func refusedStatus(response *http.Response, data []byte, keyed bool) error {
 	return fmt.Errorf("%s answers with HTTP status %s: %s%s", response.Request.URL.Redacted(), response.Status, cmp.Or(strings.TrimSpace(printable.Line(reason)), "nothing that says more"), advice)
 }
 
-// readKey reads the key that the flags name, "" for none.
-func readKey(f statusFlags) (string, error) {
-	key, from := "", ""
-	switch {
-	case f.keyEnv != "":
-		key, from = os.Getenv(f.keyEnv), "the variable "+f.keyEnv
-	case f.keyFile != "":
-		data, err := os.ReadFile(f.keyFile)
-		if err != nil {
-			return "", &exitError{exitUsage, fmt.Errorf("--key-file: %w", err)}
-		}
-		key, from = string(data), f.keyFile
-	default:
+// readKey reads the key in a variable of the environment, "" for none.
+func readKey(variable string) (string, error) {
+	if variable == "" {
 		return "", nil
 	}
-	key = strings.TrimSpace(key)
+	key := strings.TrimSpace(os.Getenv(variable))
 	if key == "" || strings.ContainsFunc(key, func(r rune) bool { return r <= ' ' || r > '~' }) {
-		return "", &exitError{exitUsage, fmt.Errorf("there is no key in %s", from)}
+		return "", &exitError{exitUsage, fmt.Errorf("there is no key in the variable %s", variable)}
 	}
 	return key, nil
 }

@@ -114,8 +114,6 @@ func TestStatusAtAURL(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	key := filepath.Join(t.TempDir(), "key")
-	must.Do(t, os.WriteFile(key, []byte("s3cr3t\n"), 0o600))
 	t.Setenv("STATUS_KEY", "s3cr3t")
 	t.Setenv("STATUS_BAD_KEY", "two words")
 	for _, test := range []struct {
@@ -123,22 +121,20 @@ func TestStatusAtAURL(t *testing.T) {
 		code int
 		want string
 	}{
-		{"--url " + server.URL + "/at --key-file " + key, exitOK, "toolfinch 9.9 | 127.0.0.1:"},
-		{"--url " + server.URL + "/at/ --key-env STATUS_KEY --view small", exitOK, "view small"},
+		{"--url " + server.URL + "/at --key-env STATUS_KEY", exitOK, "toolfinch 9.9 | 127.0.0.1:"},
+		{"--url " + server.URL + "/at/mcp/small/ --key-env STATUS_KEY", exitOK, "view small"},
 		{"--url " + server.URL + "/at/mcp/other --key-env STATUS_KEY", exitOK, "view other"},
 		{"--url " + server.URL + "/at/mcp --key-env STATUS_KEY --json", exitOK, `"version": "9.9"`},
-		{"--url " + server.URL + "/at", exitFailed, `401 Unauthorized: no [31mcredentials; give a key: --key-file or --key-env`},
-		{"--url " + server.URL + "/at --view moved --key-env STATUS_KEY", exitFailed, "302 Found"},
-		{"--url " + server.URL + "/at --view none --key-env STATUS_KEY", exitFailed, "is that a toolfinch, of this version or a later one"},
-		{"--url " + server.URL + "/at --view page --key-env STATUS_KEY", exitFailed, "is that a toolfinch?"},
+		{"--url " + server.URL + "/at", exitFailed, `401 Unauthorized: no [31mcredentials; give a key: --key-env`},
+		{"--url " + server.URL + "/at/mcp/moved --key-env STATUS_KEY", exitFailed, "302 Found"},
+		{"--url " + server.URL + "/at/mcp/none --key-env STATUS_KEY", exitFailed, "is that a toolfinch, of this version or a later one"},
+		{"--url " + server.URL + "/at/mcp/page --key-env STATUS_KEY", exitFailed, "is that a toolfinch?"},
 		{"--url http://127.0.0.1:1", exitNotRunning, "is toolfinch serve running there?"},
 		{"--url ftp://x", exitUsage, "--url must be like https://"},
 		{"--url https://user:pass@x", exitUsage, "--url must be like https://"},
 		{"--url " + server.URL + " --key-env STATUS_NO_KEY", exitUsage, "there is no key in the variable STATUS_NO_KEY"},
 		{"--url " + server.URL + " --key-env STATUS_BAD_KEY", exitUsage, "there is no key in the variable STATUS_BAD_KEY"},
-		{"--url " + server.URL + " --key-file /no/such", exitUsage, "--key-file: "},
-		{"--url " + server.URL + " --key-file a --key-env b", exitUsage, "leave out one"},
-		{"--key-env STATUS_KEY", exitUsage, "are for --url"},
+		{"--key-env STATUS_KEY", exitUsage, "--key-env is for --url"},
 		{"--watch --interval 1ms --url " + server.URL, exitUsage, "--interval must be at least"},
 	} {
 		var out, problems strings.Builder

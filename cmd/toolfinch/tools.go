@@ -2,6 +2,10 @@ package main
 
 import (
 	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -13,18 +17,28 @@ func newTools(s *settings) *cobra.Command {
 	var server, view string
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "tools",
-		Short: "List the tools that clients can find",
+		Use:   "tools [SERVER.TOOL]",
+		Short: "List the tools that clients can find, or show one",
 		Long: `Tools lists the tools of a view: the name that clients see, the tool's ID, which
-configuration and commands use, and the first sentence of its description. What is
-printed is what the store knows; only a server that was never listed is connected.`,
+configuration and commands use, and the first sentence of its description. A tool that
+is named, by its ID or by the name that clients see, is shown whole: what it does and
+changes, its arguments as toolfinch call takes them, its structured result; with --json
+its definition as clients see it. What is printed is what the store knows; only a
+server that was never listed is connected.`,
 		Example: `  toolfinch tools
   toolfinch tools --server github
   toolfinch tools --view redis-expert
+  toolfinch tools github.search_code
   toolfinch tools --json | jq -r '.[].id'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 1 && server != "" {
+				return &exitError{exitUsage, errors.New("name a tool or --server, not both\nSee: toolfinch tools --help")}
+			}
 			return s.withView(cmd, view, func(d *desk) error {
+				if len(args) == 1 {
+					return d.showTool(args[0], asJSON)
+				}
 				tools, failed, err := d.tools(server)
 				if err != nil {
 					return err
@@ -38,9 +52,22 @@ printed is what the store knows; only a server that was never listed is connecte
 		},
 	}
 	cmd.Flags().StringVar(&server, "server", "", "list the tools of this server only")
-	cmd.Flags().StringVar(&view, "view", "", "the view to list (default: that of clients that name none)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array with the whole definitions")
+	cmd.Flags().StringVar(&view, "view", "", "the view to look in (default: that of clients that name none)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array with the whole definitions, or the definition of the tool")
 	return cmd
+}
+
+// showTool prints the definition of a tool as clients see it.
+func (d *desk) showTool(name string, asJSON bool) error {
+	t, err := d.find(name)
+	if err != nil {
+		return err
+	}
+	out := d.cmd.OutOrStdout()
+	if asJSON {
+		return printJSON(out, t.Listed())
+	}
+	return printTool(out, t)
 }
 
 func toolTable(tools []*tool.Tool) *table {
@@ -72,4 +99,53 @@ func toolRows(tools []*tool.Tool) []toolRow {
 		}
 	}
 	return rows
+}
+
+// printTool prints a definition for people.
+func printTool(w io.Writer, t *tool.Tool) error {
+	title := ""
+	if t.Def.Title != "" && t.Def.Title != t.Def.ID.Name {
+		title = ": " + oneLine(t.Def.Title)
+	}
+	fmt.Fprintf(w, "%s%s\n", t.Def.ID, title)
+	fmt.Fprintf(w, "clients see %s; %s\n\n", t.Name, effects(t.Def))
+	if about := strings.TrimSpace(t.Def.Description); about != "" {
+		fmt.Fprintf(w, "%s\n\n", about)
+	}
+	noFlags := func(string) bool { return false }
+	if err := printFlags(w, t, toolFlags(t.Def.InputSchema, noFlags)); err != nil {
+		return err
+	}
+	results := &table{indent: "  "}
+	for _, f := range toolFlags(t.Def.OutputSchema, noFlags) {
+		results.add(f.argument, f.shape.kind(), f.about)
+	}
+	if len(results.rows) == 0 {
+		return nil
+	}
+	fmt.Fprintln(w, "\nStructured result:")
+	return results.print(w)
+}
+
+// effects is what a tool says that it does to the world.
+func effects(def *tool.Def) string {
+	var words []string
+	if deprecated(def) {
+		words = append(words, "deprecated")
+	}
+	hints := def.Annotations
+	switch {
+	case rawjson.Member(def.Raw, "annotations") == nil:
+		words = append(words, "does not say whether it changes anything")
+	case hints.ReadOnly:
+		words = append(words, "only reads")
+	case hints.Destructive:
+		words = append(words, "may change and delete")
+	default:
+		words = append(words, "adds, and deletes nothing")
+	}
+	if hints.Idempotent && !hints.ReadOnly {
+		words = append(words, "a second call with the same arguments changes nothing")
+	}
+	return strings.Join(words, "; ")
 }

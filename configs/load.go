@@ -180,6 +180,16 @@ func storeName(path string) string {
 	return hex.EncodeToString(sum[:4])
 }
 
+// DefaultDataDir returns the folder of the store of a configuration without data_dir;
+// path is the absolute path of its file.
+func DefaultDataDir(path string) (string, error) {
+	dir, err := UserDataDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, storeName(path)), nil
+}
+
 // source is a file and who named it.
 type source struct {
 	path  string // absolute

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -239,14 +240,44 @@ func TestADatabaseIsCheckedWhereItMayHaveChanged(t *testing.T) {
 	}
 }
 
-// Whoever tidies up sees in the folder of a store which configuration it is for.
-func TestAStoreNamesItsConfiguration(t *testing.T) {
-	dir := t.TempDir()
+func TestFolders(t *testing.T) {
+	base := t.TempDir()
+	if folders, err := store.Folders(filepath.Join(base, "none")); len(folders) != 0 || err != nil {
+		t.Fatalf("got %v, %v of a folder that is not there", folders, err)
+	}
+	a, b := Open(t, filepath.Join(base, "a")), Open(t, filepath.Join(base, "b"))
+	Must(t, a.MadeFor("/home/ada/toolfinch.yaml"), a.MadeFor("/home/ada/toolfinch.yaml"))
+	if err := store.Remove(t.Context(), filepath.Join(base, "a")); !errors.Is(err, store.ErrInUse) {
+		t.Errorf("got %v, want ErrInUse", err)
+	}
+	Must(t, a.Close(), b.Close(), os.Mkdir(filepath.Join(base, "c"), 0o700))
+	write(t, filepath.Join(base, "b", "mine.txt"), nil)
+	folders, err := store.Folders(base)
+	if err != nil || len(folders) != 2 {
+		t.Fatalf("got %+v, %v", folders, err)
+	}
+	for i, want := range []string{"/home/ada/toolfinch.yaml", ""} {
+		if f := folders[i]; f.Configuration != want || f.Bytes == 0 || f.Written.IsZero() {
+			t.Errorf("got %+v, want a store of %q", f, want)
+		}
+		Must(t, store.Remove(t.Context(), folders[i].Path))
+	}
+	if _, err := os.Stat(filepath.Join(base, "a")); !errors.Is(err, fs.ErrNotExist) {
+		t.Errorf("a is still there: %v", err)
+	}
+	if left, err := os.ReadDir(filepath.Join(base, "b")); err != nil || len(left) != 1 || left[0].Name() != "mine.txt" {
+		t.Errorf("of b is left %v, %v", left, err)
+	}
+}
+
+func TestRemoveTakesTheLocksWithIt(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
 	s := Open(t, dir)
-	Must(t, s.MadeFor("/home/ada/toolfinch.yaml"), s.MadeFor("/home/ada/toolfinch.yaml"), s.Close())
-	text, err := os.ReadFile(filepath.Join(dir, "configuration"))
-	if err != nil || string(text) != "/home/ada/toolfinch.yaml\n" {
-		t.Errorf("got %q, %v", text, err)
+	v, err := vault.Open(s.Sealed(), vault.Options{Locks: s.Sealed().Locks(), KeyDir: t.TempDir(), Log: slog.New(slog.DiscardHandler)})
+	Must(t, err)
+	Must(t, v.Locked(t.Context(), "login/a", func(context.Context) error { return nil }), s.Close(), store.Remove(t.Context(), dir))
+	if left, err := os.ReadDir(dir); err == nil {
+		t.Errorf("left behind: %v", left)
 	}
 }
 

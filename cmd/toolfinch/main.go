@@ -212,7 +212,7 @@ flags, arguments or configuration, 3 nothing runs that could be asked (status, u
 	}
 	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
 	group("Configure", newServers(s), newRegistry(s), newConfig(s), newSecret(s), newPolicy(s), newValidate(s), newModel(s), newKey(s))
-	group("Use", newStatus(s), newUI(s), newTools(s), newSearch(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newStore(s), newHealth(s))
+	group("Use", newStatus(s), newUI(s), newTools(s), newSearch(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newStore(s), newClean(), newHealth(s))
 	group("Measure", newSavings(s), newLearned(s), newEval(s))
 	root.AddCommand(newDemoServer(), newVersion())
 	s.completions(root)

@@ -1,0 +1,138 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/dustin/go-humanize"
+	"github.com/spf13/cobra"
+
+	"toolfinch/configs"
+	"toolfinch/store"
+)
+
+func newClean() *cobra.Command {
+	var yes, asJSON bool
+	cmd := &cobra.Command{
+		Use:   "clean",
+		Short: "Remove what was stored for configurations that are gone",
+		Long: `Every configuration without data_dir has a store of its own in the user's data folder.
+Clean lists the stores of configurations that are not there any more, and removes them
+with --yes: what their servers offered, vectors, what was learned, savings; and the cache of
+the vectors that eval made of files. A store whose configuration is not known, because an
+older version made it, is listed and never removed.`,
+		Example: `  toolfinch clean
+  toolfinch clean --yes`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			rows, err := uselessStores()
+			if err != nil {
+				return err
+			}
+			var failed error
+			if yes {
+				failed = removeStores(cmd.Context(), rows)
+			}
+			t := &table{head: []string{"STATE", "SIZE", "WRITTEN", "CONFIGURATION", "STORE"}, whole: true}
+			left := 0
+			for _, row := range rows {
+				configuration := row.Configuration
+				if configuration == "" {
+					configuration = "-"
+				}
+				if row.State == storeGone || row.State == storeCache {
+					left++
+				}
+				t.add(row.State, humanize.Bytes(uint64(row.Bytes)), row.Written.Format(time.DateOnly), configuration, row.Folder)
+			}
+			if err := show(cmd, asJSON, map[string]any{"stores": rows}, t, "nothing to clean: every store belongs to a configuration that is there"); err != nil {
+				return err
+			}
+			if left > 0 && !yes && !asJSON {
+				fmt.Fprintf(cmd.ErrOrStderr(), "toolfinch clean --yes removes %s\n", plural(left, "store"))
+			}
+			return failed
+		},
+	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "remove them")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// The states of a store that clean lists.
+const (
+	storeGone    = "gone"    // its configuration is
+	storeUnknown = "unknown" // whose it is
+	storeCache   = "cache"   // of eval
+	storeRemoved = "removed"
+)
+
+// storeRow is a store that no configuration is known to use.
+type storeRow struct {
+	State         string    `json:"state"`
+	Configuration string    `json:"configuration,omitempty"` // "" of an unknown one
+	Folder        string    `json:"folder"`
+	Bytes         int64     `json:"bytes"`
+	Written       time.Time `json:"written"`
+}
+
+// uselessStores returns the stores in the user's data folder whose configuration is
+// gone or unknown.
+func uselessStores() ([]storeRow, error) {
+	base, err := configs.UserDataDir()
+	if err != nil {
+		return nil, err
+	}
+	folders, err := store.Folders(base)
+	if err != nil {
+		return nil, err
+	}
+	rows := []storeRow{}
+	caches, err := store.Folders(filepath.Dir(evalCache()))
+	if err != nil {
+		return nil, err
+	}
+	for _, f := range caches {
+		if f.Path == evalCache() {
+			rows = append(rows, storeRow{State: storeCache, Folder: f.Path, Bytes: f.Bytes, Written: f.Written})
+		}
+	}
+	for _, f := range folders {
+		row := storeRow{State: storeGone, Configuration: f.Configuration, Folder: f.Path, Bytes: f.Bytes, Written: f.Written}
+		if f.Configuration == "" {
+			row.State = storeUnknown
+			rows = append(rows, row)
+			continue
+		}
+		// A folder that data_dir names may have been used by several configurations.
+		if own, err := configs.DefaultDataDir(f.Configuration); err != nil || own != f.Path {
+			continue
+		}
+		if _, err := os.Stat(f.Configuration); errors.Is(err, fs.ErrNotExist) {
+			rows = append(rows, row)
+		}
+	}
+	return rows, nil
+}
+
+// removeStores removes the stores of configurations that are gone, and the cache.
+func removeStores(ctx context.Context, rows []storeRow) error {
+	var failed []error
+	for i, row := range rows {
+		if row.State != storeGone && row.State != storeCache {
+			continue
+		}
+		askLive(ctx, row.Folder, "") // removes the sockets of processes that have crashed
+		if err := store.Remove(ctx, row.Folder); err != nil {
+			failed = append(failed, fmt.Errorf("%s was not removed: %w", row.Folder, err))
+			continue
+		}
+		rows[i].State = storeRemoved
+	}
+	return errors.Join(failed...)
+}

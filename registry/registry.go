@@ -4,7 +4,6 @@
 package registry
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -14,7 +13,6 @@ import (
 	"net/http"
 	"net/url"
 	"path"
-	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -32,8 +30,6 @@ const (
 	maxBody      = 8 << 20 // bytes of an answer
 	maxPages     = 10
 	pageSize     = 100 // servers; the most that the official registry gives
-	maxTries     = 3
-	maxWait      = 10 * time.Second // between two tries
 	maxRedirects = 5
 	oneRequest   = 20 * time.Second
 )
@@ -42,8 +38,6 @@ const (
 type Registry struct {
 	base   *url.URL
 	client *http.Client
-	// Pause is the wait before a request is made again, doubled each time; 500 ms.
-	Pause time.Duration
 }
 
 var apiVersion = regexp.MustCompile(`^v[0-9.]+$`)
@@ -67,7 +61,7 @@ func New(base string) (*Registry, error) {
 		}
 		return nil
 	}}
-	return &Registry{base: u, client: client, Pause: 500 * time.Millisecond}, nil
+	return &Registry{u, client}, nil
 }
 
 // Listing is one version of a server as a registry has it.
@@ -246,44 +240,11 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// get asks for a resource, and again where that may help.
+// get asks for a resource. It asks once: who waits for the answer is told when to try again.
 func (r *Registry) get(ctx context.Context, at *url.URL, params url.Values, into any) error {
 	where := *at
 	where.RawQuery = params.Encode()
-	for try := 1; ; try++ {
-		err := r.once(ctx, where.String(), into)
-		wait, again := r.again(err, try)
-		if !again {
-			return err
-		}
-		select {
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		case <-time.After(wait):
-		}
-	}
-}
-
-// again says whether a request that failed is made another time, and after which wait.
-func (r *Registry) again(err error, try int) (wait time.Duration, again bool) {
-	if err == nil || try == maxTries {
-		return 0, false
-	}
-	wait = r.Pause << (try - 1)
-	if status, ok := errors.AsType[*StatusError](err); ok {
-		switch status.Code {
-		case http.StatusTooManyRequests, http.StatusBadGateway, http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			wait = max(wait, status.Wait)
-			return wait, wait <= maxWait
-		}
-		return 0, false
-	}
-	failed, ok := errors.AsType[*net.OpError](err)
-	return wait, ok && failed.Op != "dial" && !errors.Is(err, context.Canceled)
-}
-
-func (r *Registry) once(ctx context.Context, where string, into any) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where, nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, where.String(), nil)
 	if err != nil {
 		return err
 	}
@@ -326,35 +287,13 @@ func (r *Registry) failed(ctx context.Context, err error) error {
 
 // inWords says what of an answer is not as documented, without the words of Go.
 func inWords(err error) error {
-	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
-	if !ok {
-		if _, ok := errors.AsType[*json.SyntaxError](err); ok {
-			return errors.New("it is not JSON")
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Errorf("it is of type %s", wrong.Value)
 		}
-		return err
+		return fmt.Errorf("%q is of type %s", strings.ToLower(wrong.Field), wrong.Value)
 	}
-	names := strings.Split(strings.ReplaceAll(wrong.Field, "URL", "Url"), ".")
-	for i, name := range names {
-		if name != "" {
-			names[i] = strings.ToLower(name[:1]) + name[1:]
-		}
-	}
-	where := "it"
-	if field := strings.Join(names, "."); field != "" {
-		where = strconv.Quote(field)
-	}
-	is, _, _ := strings.Cut(wrong.Value, " ") // "number 5"
-	is = map[string]string{"string": "a text", "array": "a list", "object": "an object", "bool": "true or false"}[is]
-	want := "an object"
-	switch wrong.Type.Kind() {
-	case reflect.String:
-		want = "a text"
-	case reflect.Slice:
-		want = "a list"
-	case reflect.Bool:
-		want = "true or false"
-	}
-	return fmt.Errorf("%s is %s, not %s", where, cmp.Or(is, "a number"), want)
+	return errors.New("it is not JSON")
 }
 
 // statusError takes the server's words from where the API's document has them, and from

@@ -90,8 +90,6 @@ func tools(t *testing.T, w watched) {
 	t.Run("one tool, with its form", func(t *testing.T) {
 		tab := open(t, "catalogue?name=memory_create_entities")
 		tab.wait("#form legend", "entities")
-		tab.wait("dd", "it is as it was approved")
-		tab.wait("dd", "first listed")
 		tab.wait("#own pre", `"name": "create_entities"`)
 		tab.accessible()
 		tab.fits()

@@ -184,9 +184,10 @@ const written = "="
 // goroutine and one batch of work. Terms are numbered, because counting in slices is
 // several times faster than in maps.
 type analyzer struct {
-	known map[string]word
-	ids   map[string]int // numbers of terms
-	terms []string       // terms by number
+	pieces map[string][]word // of documents, by the text between white space; nil for a query
+	known  map[string]word
+	ids    map[string]int // numbers of terms
+	terms  []string       // terms by number
 
 	times, total []float64 // scratch of counts, by number; zero between uses
 }
@@ -201,9 +202,33 @@ func newAnalyzer() *analyzer {
 	return &analyzer{known: make(map[string]word), ids: make(map[string]int)}
 }
 
-// each calls emit with the words of text.
+// each calls emit with the words of text. No word goes over white space, so what is between is analysed
+// once in a batch of documents, however often it stands there.
 func (a *analyzer) each(text string, emit func(word)) {
-	for _, token := range english.Analyze([]byte(text)) {
+	if a.pieces == nil {
+		for _, w := range a.words(text) {
+			emit(w)
+		}
+		return
+	}
+	for piece := range strings.FieldsSeq(text) {
+		words, known := a.pieces[piece]
+		if !known {
+			words = a.words(piece)
+			if len(piece) <= maxWord {
+				a.pieces[strings.Clone(piece)] = words
+			}
+		}
+		for _, w := range words {
+			emit(w)
+		}
+	}
+}
+
+func (a *analyzer) words(text string) []word {
+	tokens := english.Analyze([]byte(text))
+	words := make([]word, len(tokens))
+	for i, token := range tokens {
 		w, known := a.known[string(token.Term)]
 		if !known {
 			lower := string(token.Term)
@@ -214,8 +239,9 @@ func (a *analyzer) each(text string, emit func(word)) {
 			}
 			a.known[lower] = w
 		}
-		emit(w)
+		words[i] = w
 	}
+	return words
 }
 
 func (a *analyzer) number(term string) int {

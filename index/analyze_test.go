@@ -42,6 +42,28 @@ func TestWordsOfText(t *testing.T) {
 	}
 }
 
+// A text is analysed piece by piece, each once: the words are those of the whole text.
+func TestPiecesOfATextHaveItsWords(t *testing.T) {
+	long := strings.Repeat("x", maxWord)
+	a := newAnalyzer()
+	a.pieces = map[string][]word{}
+	for _, text := range []string{
+		"the user's file, don't fetch it; the user' s file, 's", "getURLs\u00a0getURLs\u2003getURLs(getURLs)", "a\u0301 b \u0301c d\u00b4e", long + "1 " + long + " " + long,
+		"搜索引擎 搜索 引擎", "tabs\tand\r\nlines\x0b\x0c\u0085\u2028here", "broken \xff\xfe and \ufffd \xe2\x80 here",
+	} {
+		for range 2 { // what is kept is the same
+			var got, want []string
+			a.each(text, func(w word) { got = append(got, a.terms[w.written]) })
+			for _, token := range english.Analyze([]byte(text)) {
+				want = append(want, written+string(token.Term))
+			}
+			if !slices.Equal(got, want) {
+				t.Errorf("words of %q: %q, want %q", text, got, want)
+			}
+		}
+	}
+}
+
 func TestClauses(t *testing.T) {
 	for _, test := range []struct {
 		text string

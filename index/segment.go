@@ -76,6 +76,7 @@ func newPiece(ctx context.Context, docs []*entry) (*piece, error) {
 	all := make([]api.Document, len(docs))
 	prints := make([]print, len(docs))
 	a := newAnalyzer()
+	a.pieces = map[string][]word{}
 	for i, e := range docs {
 		if err := ctx.Err(); err != nil {
 			return nil, err

@@ -145,6 +145,7 @@ func TestEditsThatAreRefused(t *testing.T) {
 		{"broken JSON", "c.json", "{\"mcp_servers\": {", addNew, "c.json:1:"},
 		{"comments beside one in braces", "c.yaml", "mcp_servers: {\n  a: {command: a}, # a\n  b: {command: b} # b\n  }\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
 		{"a comment in empty braces", "c.yaml", "mcp_servers: { # none\n  }\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
+		{"line ends of two kinds", "c.yaml", "mcp_servers:\r\n  b:\n    command: b\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
 		{"a list", "c.yaml", "- a\n", addNew, "c.yaml:1:1: the file must be a mapping"},
 		{"a block that is none", "c.yaml", "mcp_servers: 5\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
 		{"an alias", "c.yaml", "x-all: &all\n  b: {command: b}\nmcp_servers: *all\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},

@@ -27,6 +27,9 @@ func editYAML(data []byte, path []string, value json.RawMessage) (edited []byte)
 	}()
 	text, hasBOM := strings.CutPrefix(string(data), "\ufeff")
 	hasCRLF := strings.Contains(text, "\r\n")
+	if hasCRLF && strings.Count(text, "\r\n") != strings.Count(text, "\n") {
+		return nil // its line ends differ, and would all be made alike
+	}
 	if text = strings.ReplaceAll(text, "\r\n", "\n"); text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
 	}

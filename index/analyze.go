@@ -180,6 +180,9 @@ func stem(word string) string {
 // above its relatives.
 const written = "="
 
+// maxKnownPieces bounds the pieces of text that an analyzer keeps: a server may list ever new ones.
+const maxKnownPieces = 100_000
+
 // analyzer turns text into terms. It remembers what a word became, so it is for one
 // goroutine and one batch of work. Terms are numbered, because counting in slices is
 // several times faster than in maps.
@@ -215,7 +218,7 @@ func (a *analyzer) each(text string, emit func(word)) {
 		words, known := a.pieces[piece]
 		if !known {
 			words = a.words(piece)
-			if len(piece) <= maxWord {
+			if len(piece) <= maxWord && len(a.pieces) < maxKnownPieces {
 				a.pieces[strings.Clone(piece)] = words
 			}
 		}

@@ -95,7 +95,7 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
 }
 
-// Beside is retrieve_tools with a short definition, about 50 tokens: for lists in which it stands beside all tools, or
+// Beside is retrieve_tools with a definition of 65 tokens: for lists in which it stands beside all tools, or
 // beside other tools that find some.
 func (r *Retriever) Beside() *tool.Tool {
 	return meta(RetrieveTools, "Find tools by what they do, in plain English.",

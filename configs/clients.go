@@ -1,7 +1,7 @@
 package configs
 
 import (
-	"toolfinch/clients"
+	"toolfinch/configs/clients"
 )
 
 // Client is what the configuration says of a client.

@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/view"
 )
 

@@ -17,7 +17,6 @@ import (
 	"time"
 
 	"toolfinch/embed"
-	"toolfinch/python"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/leaks"
@@ -26,6 +25,7 @@ import (
 	"toolfinch/trust/rate"
 	"toolfinch/upstream"
 	"toolfinch/view"
+	"toolfinch/view/python"
 )
 
 // Config is a configuration that has been checked. Every field is filled in; top

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/clients"
+	"toolfinch/configs/clients"
 )
 
 // A dialect is how the files of one program write a server; the zero dialect is how ours

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/clients"
+	"toolfinch/configs/clients"
 	"toolfinch/internal/must"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/upstream"
 )
 

@@ -12,8 +12,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"toolfinch/clients"
-	"toolfinch/rawjson"
+	"toolfinch/configs/clients"
+	"toolfinch/internal/rawjson"
 )
 
 // NameError says that a server is not in a file, or that it is there already.

@@ -13,7 +13,7 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/clients"
+	"toolfinch/configs/clients"
 	"toolfinch/internal/must"
 )
 

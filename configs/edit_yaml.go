@@ -13,7 +13,7 @@ import (
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // editYAML sets the value at path in the document, or removes it when value is nil. It

@@ -10,7 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/clients"
+	"toolfinch/configs/clients"
 	"toolfinch/embed"
 )
 

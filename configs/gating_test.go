@@ -9,7 +9,7 @@ import (
 	"testing"
 	"time"
 
-	"toolfinch/clients"
+	"toolfinch/configs/clients"
 	"toolfinch/internal/must"
 	"toolfinch/view"
 )

@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"toolfinch/nearest"
+	"toolfinch/internal/nearest"
 )
 
 // didYouMean is the hint for a word that is none of the valid ones: the nearest

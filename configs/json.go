@@ -11,7 +11,7 @@ import (
 
 	"github.com/tailscale/hujson"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // maxJSONDepth bounds nesting: the JSON parser recurses, and a stack that overflows

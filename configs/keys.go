@@ -14,12 +14,12 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/embed/models"
-	"toolfinch/python"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/leaks"
 	"toolfinch/trust/rate"
 	"toolfinch/view"
+	"toolfinch/view/python"
 )
 
 // top describes all keys of the top level but the servers.

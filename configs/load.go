@@ -15,7 +15,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/trust/vault"
+	"toolfinch/store/vault"
 )
 
 // Options say where to look. The zero value is that of a plain command line.

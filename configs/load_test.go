@@ -19,10 +19,10 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/internal/must"
-	"toolfinch/python"
 	"toolfinch/trust/leaks"
 	"toolfinch/upstream"
 	"toolfinch/view"
+	"toolfinch/view/python"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")

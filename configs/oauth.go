@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/trust/login"
+	"toolfinch/upstream/login"
 )
 
 // oauthKind is how to log in to a server: a word, or what differs from automatic.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/trust/login"
+	"toolfinch/upstream/login"
 )
 
 func TestOAuth(t *testing.T) {

@@ -7,9 +7,9 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/identity"
 	"toolfinch/internal/must"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/policy"
 )
 
@@ -35,7 +35,7 @@ func TestPolicies(t *testing.T) {
 		"rules/team.cedar": "permit (principal, action, resource);",
 	}))(t)
 	may := func(name string) bool {
-		return c.Policies.Decide(policy.Request{Party: trust.Party{}, Action: policy.ActionCall, ID: tool.ID{Server: "a", Name: name}}).Allow
+		return c.Policies.Decide(policy.Request{Party: identity.Party{}, Action: policy.ActionCall, ID: tool.ID{Server: "a", Name: name}}).Allow
 	}
 	if may("x") || !may("y") {
 		t.Errorf("x is allowed: %v, y: %v", may("x"), may("y"))

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"toolfinch/python"
+	"toolfinch/view/python"
 )
 
 // pythonKind is the interpreter of hooks and custom tools in Python: its program, or a

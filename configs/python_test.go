@@ -6,8 +6,8 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/python"
 	"toolfinch/view"
+	"toolfinch/view/python"
 )
 
 // A dotted path is Python, a colon behind a file is Starlark: nothing is both.

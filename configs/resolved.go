@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/trust/pins"
 	"toolfinch/view"
 )

@@ -1,7 +1,7 @@
 package configs
 
 import (
-	"toolfinch/trust/sandbox"
+	"toolfinch/upstream/sandbox"
 )
 
 // sandboxKind is what the process of a server may touch: a word, the command in front, or rules.

@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/trust/sandbox"
+	"toolfinch/upstream/sandbox"
 )
 
 func TestSandboxes(t *testing.T) {

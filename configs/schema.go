@@ -9,7 +9,7 @@ import (
 	"strings"
 	"unicode"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // schema is a JSON Schema of draft 7, the one that editors know best.

@@ -14,10 +14,10 @@ import (
 	"unicode/utf8"
 
 	"toolfinch/trust/leaks"
-	"toolfinch/trust/login"
 	"toolfinch/trust/pins"
-	"toolfinch/trust/sandbox"
 	"toolfinch/upstream"
+	"toolfinch/upstream/login"
+	"toolfinch/upstream/sandbox"
 	"toolfinch/view"
 )
 

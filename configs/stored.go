@@ -11,8 +11,8 @@ import (
 	"runtime"
 	"strings"
 
-	"toolfinch/nearest"
-	"toolfinch/trust/vault"
+	"toolfinch/internal/nearest"
+	"toolfinch/store/vault"
 )
 
 // secretPrefix begins the name of a variable that is a stored secret: ${secret:NAME}.

@@ -12,7 +12,7 @@ import (
 
 	"toolfinch/internal/must"
 	"toolfinch/store"
-	"toolfinch/trust/vault"
+	"toolfinch/store/vault"
 )
 
 // storedKey is that of the vaults in these tests.

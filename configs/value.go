@@ -8,7 +8,7 @@ import (
 	"regexp"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/view"
 )
 

@@ -12,10 +12,10 @@ import (
 	"time"
 
 	"toolfinch/internal/must"
-	"toolfinch/output"
 	"toolfinch/retrieve"
 	"toolfinch/trust/leaks"
 	"toolfinch/view"
+	"toolfinch/view/output"
 )
 
 // starlark is a module with whatever functions: configs only asks whether the

@@ -12,11 +12,11 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/configs/clients"
 	"toolfinch/e2e/agents"
-	"toolfinch/group"
 	"toolfinch/internal/await"
+	"toolfinch/internal/group"
 )
 
 // Real agents pass on the variables that connect names to them.

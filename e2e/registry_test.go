@@ -14,8 +14,8 @@ import (
 
 	"github.com/goccy/go-yaml"
 
-	"toolfinch/rawjson"
-	"toolfinch/schema"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/schema"
 )
 
 // testRegistry is a registry that follows the document of the official one's API. It

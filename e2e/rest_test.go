@@ -17,7 +17,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // What the pages on REST and the proxy tool show of a configuration loads.

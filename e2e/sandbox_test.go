@@ -12,7 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"toolfinch/trust/sandbox"
+	"toolfinch/upstream/sandbox"
 )
 
 // Published servers that are told to leave their folder, or to connect somewhere, cannot.

@@ -17,7 +17,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
-	"toolfinch/web"
+	"toolfinch/proxy/web"
 )
 
 // A published server is killed while status is watched, and comes back; a client is

@@ -17,8 +17,8 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolfinch/internal/await"
-	"toolfinch/rawjson"
-	"toolfinch/web"
+	"toolfinch/internal/rawjson"
+	"toolfinch/proxy/web"
 )
 
 // openTerminal returns the two ends of a pseudo-terminal of 100 columns: what a program has,

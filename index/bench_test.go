@@ -12,7 +12,7 @@ import (
 	"testing"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // signs are what is seen of an answer: how far its first hit stands out, and whether the answer and the

@@ -9,7 +9,7 @@ import (
 
 	api "github.com/blevesearch/bleve_index_api"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"unicode"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // posting is a document of a segment and how often it has a term. A segment has fewer than

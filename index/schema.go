@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
-	"toolfinch/rawjson"
-	"toolfinch/telemetry"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
 )
 

@@ -10,8 +10,8 @@ import (
 	"strconv"
 
 	"toolfinch/configs"
+	"toolfinch/internal/identity"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/upstream"
 )
@@ -52,12 +52,12 @@ type beginningKey struct{}
 // it is not to be sent.
 func (a auditor) begins(ctx context.Context, def *tool.Def) error {
 	b, _ := ctx.Value(beginningKey{}).(*beginning)
-	if b == nil || b.id != "" || b.about.kind != trust.EventCall || def.Annotations.ReadOnly {
+	if b == nil || b.id != "" || b.about.kind != identity.EventCall || def.Annotations.ReadOnly {
 		return nil
 	}
 	line := a.line(ctx, b.about, b.call)
 	b.id = rand.Text()[:16]
-	line.Call, line.Outcome = b.id, trust.Begun
+	line.Call, line.Outcome = b.id, identity.Begun
 	return a.log.Write(line)
 }
 
@@ -88,7 +88,7 @@ func (a auditor) line(ctx context.Context, s subject, call *tool.Call) audit.Lin
 	if c := call.Client; c != nil {
 		line.Client, line.Era = audit.ClientOf(c.Name), eraOf(c)
 	}
-	line.Name, line.Depth, line.Session, line.Request = call.Name, call.Depth, trust.Digest(call.Session), string(call.Request)
+	line.Name, line.Depth, line.Session, line.Request = call.Name, call.Depth, identity.Digest(call.Session), string(call.Request)
 	if call.Local {
 		line.Transport = transportCommand
 	}
@@ -110,7 +110,7 @@ func (a auditor) spawned(server string, s *upstream.Settings, pid int) {
 	if a.log == nil {
 		return
 	}
-	a.log.Record(context.Background(), trust.Event{Kind: trust.EventSpawn, Server: server, Details: map[string]string{
+	a.log.Record(context.Background(), identity.Event{Kind: identity.EventSpawn, Server: server, Details: map[string]string{
 		"command": filepath.Base(s.Command), "arguments": strconv.Itoa(len(s.Args)), "pid": strconv.Itoa(pid), "sandbox": s.Sandbox.String(),
 	}})
 }
@@ -120,13 +120,13 @@ func (a auditor) loaded(ctx context.Context, config *configs.Config, refusal err
 	if a.log == nil {
 		return
 	}
-	e := trust.Event{Kind: trust.EventConfig, Details: map[string]string{"file": filepath.Base(config.Path)}}
+	e := identity.Event{Kind: identity.EventConfig, Details: map[string]string{"file": filepath.Base(config.Path)}}
 	if text, err := os.ReadFile(config.Path); err == nil {
 		sum := sha256.Sum256(text)
 		e.Details["sha256"] = hex.EncodeToString(sum[:])
 	}
 	if refusal != nil {
-		e.Outcome, e.Reason = trust.Failed, refusal.Error()
+		e.Outcome, e.Reason = identity.Failed, refusal.Error()
 	}
 	a.log.Record(ctx, e)
 }

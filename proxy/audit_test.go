@@ -14,9 +14,9 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/telemetry"
 	"toolfinch/proxy"
-	"toolfinch/telemetry"
-	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/view"
 )
@@ -41,7 +41,7 @@ func audited(t testing.TB, config *configs.Config, change func(*audit.Settings))
 		await.True(t, func() bool {
 			lines = nil
 			err := audit.Scan([]string{settings.File}, audit.Filter{}, func(l *audit.Line, _ []byte) error {
-				if l.Event != trust.EventBaseline { // at some time after the start
+				if l.Event != identity.EventBaseline { // at some time after the start
 					lines = append(lines, *l)
 				}
 				return nil
@@ -226,7 +226,7 @@ func TestNothingIsCalledThatCannotBeWrittenDown(t *testing.T) {
 	}) {
 		counted[o.Kind]++
 	}
-	if want := map[string]int{trust.EventCall: 3, trust.EventRetrieve: 1, trust.EventRead: 1}; !maps.Equal(counted, want) {
+	if want := map[string]int{identity.EventCall: 3, identity.EventRetrieve: 1, identity.EventRead: 1}; !maps.Equal(counted, want) {
 		t.Errorf("refused calls are counted %v, want %v", counted, want)
 	}
 	if n := calls(); n != before || len(up.got("resources/read")) > 0 {
@@ -278,7 +278,7 @@ func TestADenialNamesItsPolicy(t *testing.T) {
 		"by its argument": {func() { c.ask("tools/call", toolCall("shop_look", `{"size":9}`)) }, "small"},
 	} {
 		step.do()
-		if l := since(1)[0]; l.Outcome != trust.Denied || l.Server != "shop" || l.Decision == nil || l.Decision.Allow || l.Decision.Policy != step.policy {
+		if l := since(1)[0]; l.Outcome != identity.Denied || l.Server != "shop" || l.Decision == nil || l.Decision.Allow || l.Decision.Policy != step.policy {
 			t.Errorf("%s: %s %+v", name, inShort(l), l.Decision)
 		}
 	}
@@ -307,7 +307,7 @@ func TestACallThatMayChangeSomethingIsWrittenDownBefore(t *testing.T) {
 		file <- path
 		c.ask("tools/call", toolCall(tool, `{}`))
 		lines := since(map[string]int{"shop_burn": 2, "both": 3}[tool])
-		if lines[0].Outcome != trust.Begun || lines[0].Tool != "shop.burn" || lines[0].Call == "" || lines[1].Call != lines[0].Call || lines[1].Outcome != trust.Success {
+		if lines[0].Outcome != identity.Begun || lines[0].Tool != "shop.burn" || lines[0].Call == "" || lines[1].Call != lines[0].Call || lines[1].Outcome != identity.Success {
 			t.Errorf("%s: %+v", name, lines)
 		}
 		if text := <-seen; !strings.Contains(text, `"call":"`+lines[0].Call+`"`) {
@@ -315,7 +315,7 @@ func TestACallThatMayChangeSomethingIsWrittenDownBefore(t *testing.T) {
 		}
 	}
 	c.ask("tools/call", toolCall("shop_burn", `{"size":9}`))
-	if l := since(1)[0]; l.Outcome != trust.Denied || l.Call != "" { // it was never to be sent
+	if l := since(1)[0]; l.Outcome != identity.Denied || l.Call != "" { // it was never to be sent
 		t.Errorf("what a policy forbids: %+v", l)
 	}
 }

@@ -6,9 +6,9 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/internal/identity"
 	"toolfinch/register"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/upstream"
 )
 
@@ -68,9 +68,9 @@ func (b behind) Ended(session string, was register.Connected) {
 	b.pool().Forget(session)
 	b.of.desk.meter.Ended(session)
 	b.of.gate.Drop(session)
-	ctx := trust.WithSource(context.Background(), trust.Source{Transport: was.Transport})
-	b.of.desk.views.observer.record(ctx, trust.Event{
-		Kind: trust.EventSession, View: b.of.view, Session: session, Client: was.Client, Principal: was.Principal, Took: time.Since(was.Since),
+	ctx := identity.WithSource(context.Background(), identity.Source{Transport: was.Transport})
+	b.of.desk.views.observer.record(ctx, identity.Event{
+		Kind: identity.EventSession, View: b.of.view, Session: session, Client: was.Client, Principal: was.Principal, Took: time.Since(was.Since),
 	})
 }
 

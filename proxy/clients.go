@@ -1,8 +1,8 @@
 package proxy
 
 import (
-	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/configs/clients"
 	"toolfinch/register"
 )
 

@@ -15,9 +15,9 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/index"
+	"toolfinch/proxy/web"
 	"toolfinch/retrieve"
 	"toolfinch/store"
-	"toolfinch/web"
 )
 
 const (

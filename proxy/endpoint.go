@@ -4,19 +4,19 @@ import (
 	"context"
 	"sync"
 
-	"toolfinch/gate"
-	"toolfinch/hook"
-	"toolfinch/limit"
+	"toolfinch/internal/hook"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/limit"
 	"toolfinch/proxy/replicas"
+	"toolfinch/proxy/savings"
+	"toolfinch/proxy/web/page"
 	"toolfinch/register"
+	"toolfinch/register/transport"
 	"toolfinch/retrieve"
-	"toolfinch/savings"
+	"toolfinch/retrieve/gate"
 	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/transport"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
-	"toolfinch/web/page"
 )
 
 // desk is what the live servers of all views share.
@@ -111,9 +111,9 @@ func (e *endpoint) now() *View {
 }
 
 // shown returns what tells the live server what it serves.
-func (e *endpoint) shown() func(trust.Party) *register.Served {
+func (e *endpoint) shown() func(identity.Party) *register.Served {
 	nothing := &register.Served{Source: e.root}
-	return func(party trust.Party) *register.Served {
+	return func(party identity.Party) *register.Served {
 		if v := e.now().as(party); v.shown.Source != nil {
 			return &v.shown
 		}

@@ -15,10 +15,10 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/proxy"
-	scripts "toolfinch/script"
 	"toolfinch/tool"
 	"toolfinch/upstream"
 	"toolfinch/view"
+	scripts "toolfinch/view/script"
 )
 
 // A program that embeds toolfinch opens a proxy, runs it, and serves its handler. The

@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"toolfinch/configs"
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 )
@@ -151,7 +151,7 @@ func versionOf(info json.RawMessage) string {
 // as an event.
 func (k *knowledge) tellPins(ctx context.Context, server string, before, now *said, baseline bool) {
 	if baseline {
-		k.record.Event(ctx, trust.Event{Kind: trust.EventBaseline, Server: server, Details: map[string]string{"definitions": fmt.Sprint(len(now.defs)), "version": now.version}})
+		k.record.Event(ctx, identity.Event{Kind: identity.EventBaseline, Server: server, Details: map[string]string{"definitions": fmt.Sprint(len(now.defs)), "version": now.version}})
 	}
 	var names []string
 	changed := 0
@@ -159,7 +159,7 @@ func (k *knowledge) tellPins(ctx context.Context, server string, before, now *sa
 		if h.WasRejected() || before != nil && slices.ContainsFunc(before.unpinned, func(b pins.Held) bool { return b.ID == h.ID && b.Hash == h.Hash }) {
 			continue
 		}
-		k.record.Event(ctx, trust.Event{Kind: trust.EventHeld, Server: server, Tool: h.ID.String(), DefHash: h.Hash, Reason: h.Why()})
+		k.record.Event(ctx, identity.Event{Kind: identity.EventHeld, Server: server, Tool: h.ID.String(), DefHash: h.Hash, Reason: h.Why()})
 		if names = append(names, h.ID.Name); !h.New() {
 			changed++
 		}

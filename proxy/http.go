@@ -16,10 +16,10 @@ import (
 	"time"
 
 	"toolfinch/configs"
-	"toolfinch/transport"
+	"toolfinch/proxy/web"
+	"toolfinch/proxy/web/page"
+	"toolfinch/register/transport"
 	"toolfinch/trust/inbound"
-	"toolfinch/web"
-	"toolfinch/web/page"
 )
 
 // ServeStdio serves one client on in and out until it closes in.

@@ -11,12 +11,12 @@ import (
 	"time"
 
 	"toolfinch/configs"
-	"toolfinch/rawjson"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 	"toolfinch/view"
@@ -30,7 +30,7 @@ type knowledge struct {
 	readOnly bool // what is learned is not written to the store
 	shared   bool // replicas with other servers may use the store
 	log      *slog.Logger
-	record   trust.Record
+	record   identity.Record
 	said     map[string]*said     // by server
 	heard    map[string]bool      // the servers that were listed, or have failed, since Open
 	began    map[string]time.Time // when servers that were never listed were met

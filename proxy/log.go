@@ -11,18 +11,18 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"toolfinch/printable"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/telemetry"
 	"toolfinch/register"
-	"toolfinch/telemetry"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/leaks"
 )
 
 // messages are what the log says of finished operations, by their kind.
 var messages = map[string]string{
-	trust.EventCall: "tool called", trust.EventRead: "resource read", trust.EventPrompt: "prompt fetched", trust.EventRetrieve: "tools searched",
+	identity.EventCall: "tool called", identity.EventRead: "resource read", identity.EventPrompt: "prompt fetched", identity.EventRetrieve: "tools searched",
 }
 
 // logged logs a finished operation, in one line without arguments and results.
@@ -80,21 +80,21 @@ func contentOf(value []byte) string {
 
 // eventLines are what the log says of events that nobody else logs, by their kind.
 var eventLines = map[string]string{
-	trust.EventSessionOn: "session began", trust.EventSession: "session ended", trust.EventRefused: "request refused",
+	identity.EventSessionOn: "session began", identity.EventSession: "session ended", identity.EventRefused: "request refused",
 }
 
 // logEvent logs an event that is no operation.
-func (o *observer) logEvent(ctx context.Context, e trust.Event) {
+func (o *observer) logEvent(ctx context.Context, e identity.Event) {
 	message := eventLines[e.Kind]
 	if message == "" || !o.log.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
 	who := e.Principal
 	if who == "" {
-		who = trust.NameOf(ctx)
+		who = identity.NameOf(ctx)
 	}
-	line := lineFor(e.View, trust.Digest(e.Session), e.Client, who)
-	if from, ok := trust.SourceOf(ctx); ok {
+	line := lineFor(e.View, identity.Digest(e.Session), e.Client, who)
+	if from, ok := identity.SourceOf(ctx); ok {
 		line.text("transport", from.Transport)
 		line.text("address", from.Address)
 	}
@@ -107,13 +107,13 @@ func (o *observer) logEvent(ctx context.Context, e trust.Event) {
 }
 
 // Registered takes down that what a client is listed has changed.
-func (b behind) Registered(session, client string, party trust.Party, change register.Change) {
+func (b behind) Registered(session, client string, party identity.Party, change register.Change) {
 	o := b.of.desk.views.observer
 	o.metrics.Registered(b.of.view)
 	if !o.log.Enabled(context.Background(), slog.LevelInfo) {
 		return
 	}
-	line := lineFor(b.of.view, trust.Digest(session), client, "")
+	line := lineFor(b.of.view, identity.Digest(session), client, "")
 	if party.Principal != nil {
 		line.text("principal", party.Principal.ID)
 	}
@@ -146,8 +146,8 @@ func newStrangers() *strangers {
 }
 
 // admits reports whether an event has a line; e is given the count of those that had none.
-func (s *strangers) admits(e *trust.Event) bool {
-	if e.Kind != trust.EventRefused || e.Principal != "" {
+func (s *strangers) admits(e *identity.Event) bool {
+	if e.Kind != identity.EventRefused || e.Principal != "" {
 		return true
 	}
 	if !s.limit.Allow() {

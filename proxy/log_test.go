@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/identity"
 	"toolfinch/proxy"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 	"toolfinch/view"
 )
@@ -78,12 +78,12 @@ func TestLinesOfSessions(t *testing.T) {
 	if got := status(t, http.MethodPost, c.url, "", "Authorization", "Bearer hunter2"); got != http.StatusUnauthorized {
 		t.Fatalf("a stranger is answered %d", got)
 	}
-	who := map[string]string{"view": view.Default, "client": "raw 1", "principal": "key|laptop", "session": trust.Digest(c.id), "transport": "http"}
+	who := map[string]string{"view": view.Default, "client": "raw 1", "principal": "key|laptop", "session": identity.Digest(c.id), "transport": "http"}
 	for message, keys := range map[string]map[string]string{
 		"session began":    {"address": "127.0.0.1"},
 		"tools registered": {"added": "..."},
 		"session ended":    {"took": "..."},
-		"request refused":  {"view": view.Default, "transport": "http", "address": "127.0.0.1", "outcome": trust.Denied, "reason": "..."},
+		"request refused":  {"view": view.Default, "transport": "http", "address": "127.0.0.1", "outcome": identity.Denied, "reason": "..."},
 	} {
 		if message != "request refused" {
 			maps.Copy(keys, who)

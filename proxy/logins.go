@@ -15,8 +15,8 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/store"
-	"toolfinch/trust/login"
-	"toolfinch/trust/vault"
+	"toolfinch/store/vault"
+	"toolfinch/upstream/login"
 )
 
 // callbackPath is where browsers come back to after a login, on our own listener.

@@ -9,7 +9,7 @@ import (
 	"testing"
 
 	"toolfinch/store"
-	"toolfinch/trust/vault"
+	"toolfinch/store/vault"
 )
 
 // What clients are told of a vault names neither hosts nor paths; callers still know the error.

@@ -8,10 +8,10 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/limit"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/limit"
+	"toolfinch/internal/telemetry"
 	"toolfinch/store"
-	"toolfinch/telemetry"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 	"toolfinch/upstream"
 )
@@ -20,12 +20,12 @@ import (
 // shown views, servers and tools that it may use alone.
 func (h rest) Metrics(ctx context.Context) ([]byte, error) {
 	now, only := h.now.Load(), h.only
-	if p := trust.PrincipalOf(ctx); p != nil && p.View != "" {
+	if p := identity.PrincipalOf(ctx); p != nil && p.View != "" {
 		only = p.View
 	}
 	views := slices.DeleteFunc(slices.Clone(now.views), func(v *View) bool { return only != "" && v.name != only })
 	var shows func(view, server, tool string) bool
-	if _, ofClient := trust.PartyOf(ctx); only != "" || ofClient && now.config.Policies != nil {
+	if _, ofClient := identity.PartyOf(ctx); only != "" || ofClient && now.config.Policies != nil {
 		shows = func(view, server, name string) bool {
 			return (view == "" || only == "" || view == only) && (server == "" || slices.ContainsFunc(views, func(v *View) bool { return v.of(ctx).counts(server, name) }))
 		}

@@ -10,13 +10,13 @@ import (
 	"sync/atomic"
 	"time"
 
-	"toolfinch/gate"
-	"toolfinch/printable"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/telemetry"
+	"toolfinch/proxy/savings"
 	"toolfinch/retrieve"
-	"toolfinch/savings"
-	"toolfinch/telemetry"
+	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/upstream"
 )
@@ -58,17 +58,17 @@ func subjectOf(view string, t *tool.Tool) subject {
 func eventOf(kind tool.Kind) string {
 	switch kind {
 	case tool.KindPrompt:
-		return trust.EventPrompt
+		return identity.EventPrompt
 	case tool.KindResource, tool.KindTemplate:
-		return trust.EventRead
+		return identity.EventRead
 	}
-	return trust.EventCall
+	return identity.EventCall
 }
 
 // operation is a call as it begins.
 func (s subject) operation(ctx context.Context, call *tool.Call) telemetry.Operation {
 	o := telemetry.Operation{
-		Kind: s.kind, View: s.view, Name: printable.URI(call.Name), Meta: s.meta, Principal: cmp.Or(call.Principal, trust.NameOf(ctx)), Session: trust.Digest(call.Session),
+		Kind: s.kind, View: s.view, Name: printable.URI(call.Name), Meta: s.meta, Principal: cmp.Or(call.Principal, identity.NameOf(ctx)), Session: identity.Digest(call.Session),
 		Request: string(call.Request), Depth: call.Depth, BytesIn: len(call.Arguments),
 	}
 	if s.tool != nil {
@@ -80,7 +80,7 @@ func (s subject) operation(ctx context.Context, call *tool.Call) telemetry.Opera
 	if c := call.Client; c != nil {
 		o.Client, o.Era = c.Name, eraOf(c)
 	}
-	if from, ok := trust.SourceOf(ctx); ok {
+	if from, ok := identity.SourceOf(ctx); ok {
 		o.Transport = from.Transport
 	} else if call.Local {
 		o.Transport = transportCommand
@@ -113,10 +113,10 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 		ctx, running := o.feed.Begin(ctx, s.operation(ctx, call))
 		noteLine(ctx)
 		if err := o.audit.log.Admit(); err != nil {
-			o.finished(ctx, running.End(trust.Failed, err.Error(), 0))
+			o.finished(ctx, running.End(identity.Failed, err.Error(), 0))
 			return nil, err
 		}
-		inner, decided := trust.WithDecision(ctx)
+		inner, decided := identity.WithDecision(ctx)
 		var begun *beginning
 		if o.audit.log != nil {
 			begun = &beginning{about: s, call: call}
@@ -127,9 +127,9 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 			outcome, reason := outcomeOf(outer, result, err)
 			switch {
 			case !ended:
-				outcome, reason = trust.Failed, "panic"
-			case decided.Made && !decided.Allow && outcome != trust.Success:
-				outcome = trust.Denied
+				outcome, reason = identity.Failed, "panic"
+			case decided.Made && !decided.Allow && outcome != identity.Success:
+				outcome = identity.Denied
 			}
 			if decided.Made {
 				s.decision = &audit.Decision{Allow: decided.Allow, Policy: decided.Policy}
@@ -157,8 +157,8 @@ func (o *observer) note(ctx context.Context, s subject, call *tool.Call, name, r
 	began := s.operation(ctx, call)
 	began.Name = printable.URI(name)
 	_, running := o.feed.Begin(ctx, began)
-	o.finished(ctx, running.End(trust.Denied, reason, 0))
-	o.audit.note(ctx, s, call, func(line *audit.Line) { line.Name, line.Outcome, line.Reason = name, trust.Denied, reason })
+	o.finished(ctx, running.End(identity.Denied, reason, 0))
+	o.audit.note(ctx, s, call, func(line *audit.Line) { line.Name, line.Outcome, line.Reason = name, identity.Denied, reason })
 }
 
 // finished tells those of a finished operation who are not told by the feed.
@@ -168,7 +168,7 @@ func (o *observer) finished(ctx context.Context, done *telemetry.Operation) {
 }
 
 // record takes down an event that is no operation.
-func (o *observer) record(ctx context.Context, e trust.Event) {
+func (o *observer) record(ctx context.Context, e identity.Event) {
 	o.metrics.Event(e)
 	if !o.strangers.admits(&e) {
 		return
@@ -191,29 +191,29 @@ func outcomeOf(ctx context.Context, result tool.Result, err error) (outcome, rea
 	}
 	switch {
 	case result.Failed():
-		return trust.ToolError, ""
+		return identity.ToolError, ""
 	case !result.Complete():
-		return trust.Success, "not complete: the client is asked, or told of a task"
+		return identity.Success, "not complete: the client is asked, or told of a task"
 	}
-	return trust.Success, ""
+	return identity.Success, ""
 }
 
 func outcomeOfError(ctx context.Context, err error) (outcome, reason string) {
 	var rpc *tool.RPCError
-	var lacks *trust.ScopeError
+	var lacks *identity.ScopeError
 	switch {
 	case errors.As(err, &lacks):
-		return trust.Denied, err.Error()
+		return identity.Denied, err.Error()
 	case errors.Is(err, tool.ErrNotFound), errors.Is(err, gate.ErrNotProvisioned):
-		return trust.Denied, err.Error()
+		return identity.Denied, err.Error()
 	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		return trust.Timeout, upstream.Reason(err)
+		return identity.Timeout, upstream.Reason(err)
 	case ctx.Err() != nil:
-		return trust.Cancelled, upstream.Reason(err)
+		return identity.Cancelled, upstream.Reason(err)
 	case errors.As(err, &rpc):
-		return trust.Failed, "error " + strconv.Itoa(rpc.Code)
+		return identity.Failed, "error " + strconv.Itoa(rpc.Code)
 	}
-	return trust.Failed, upstream.Reason(err)
+	return identity.Failed, upstream.Reason(err)
 }
 
 // say notes what the JSON-RPC error that ends a call says.
@@ -249,9 +249,9 @@ func (o *observer) aroundAll(v *View, tools []*tool.Tool) []*tool.Tool {
 // tool is no operation of its own where that is one.
 func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
 	of := func(call *tool.Call) subject {
-		s := subject{kind: trust.EventCall, view: v.name, meta: true}
+		s := subject{kind: identity.EventCall, view: v.name, meta: true}
 		if v.kindOf(call) == savings.Search {
-			s.kind = trust.EventRetrieve
+			s.kind = identity.EventRetrieve
 		}
 		return s
 	}
@@ -291,9 +291,9 @@ func (v *View) passesOn(call *tool.Call) bool {
 func (v *View) refused(o *observer) func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
 	return func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
 		noteLine(ctx)
-		s := subject{kind: trust.EventCall, view: v.name}
+		s := subject{kind: identity.EventCall, view: v.name}
 		if t != nil {
-			s = subject{kind: trust.EventCall, view: v.name, tool: t}
+			s = subject{kind: identity.EventCall, view: v.name, tool: t}
 		} else {
 			v.revealed(ctx, call, name, &s)
 		}
@@ -324,5 +324,5 @@ func (b behind) Unknown(ctx context.Context, call *tool.Call) {
 
 // Began takes down a session.
 func (b behind) Began(ctx context.Context, session, client string) {
-	b.of.desk.views.observer.record(ctx, trust.Event{Kind: trust.EventSessionOn, View: b.of.view, Session: session, Client: client})
+	b.of.desk.views.observer.record(ctx, identity.Event{Kind: identity.EventSessionOn, View: b.of.view, Session: session, Client: client})
 }

@@ -13,11 +13,11 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/telemetry"
 	"toolfinch/proxy"
-	hooks "toolfinch/script"
-	"toolfinch/telemetry"
 	"toolfinch/tool"
 	"toolfinch/view"
+	hooks "toolfinch/view/script"
 )
 
 func stagesOf(o *telemetry.Operation) string {

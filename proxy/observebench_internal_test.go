@@ -5,9 +5,9 @@ import (
 	"log/slog"
 	"testing"
 
-	"toolfinch/telemetry"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // BenchmarkObserver is what the observer adds to a call: without a log, with one as text, and
@@ -18,15 +18,15 @@ func BenchmarkObserver(b *testing.B) {
 	} {
 		b.Run(name, func(b *testing.B) {
 			o := newObserver(auditor{}, log)
-			s := subject{kind: trust.EventCall, view: "default", tool: &tool.Tool{Def: &tool.Def{ID: tool.ID{Server: "up0", Name: "echo"}}}}
+			s := subject{kind: identity.EventCall, view: "default", tool: &tool.Tool{Def: &tool.Def{ID: tool.ID{Server: "up0", Name: "echo"}}}}
 			call := &tool.Call{Name: "up0_echo", Arguments: []byte(`{"text":"x"}`), Request: []byte("17"), Session: "0123456789abcdef0123456789abcdef", Client: &tool.Client{Name: "agent 1.0"}}
-			ctx := trust.WithSource(b.Context(), trust.Source{Address: "127.0.0.1", Transport: "http"})
+			ctx := identity.WithSource(b.Context(), identity.Source{Address: "127.0.0.1", Transport: "http"})
 			b.ReportAllocs()
 			for b.Loop() {
 				ctx, running := o.feed.Begin(ctx, s.operation(ctx, call))
 				_, end := telemetry.Start(ctx, telemetry.StageUpstream, "up0.echo")
 				end(nil)
-				o.finished(ctx, running.End(trust.Success, "", 100))
+				o.finished(ctx, running.End(identity.Success, "", 100))
 			}
 		})
 	}

@@ -3,11 +3,11 @@ package proxy
 import (
 	"log/slog"
 
-	"toolfinch/telemetry"
+	"toolfinch/internal/telemetry"
+	"toolfinch/proxy/web/page"
 	"toolfinch/upstream"
 	"toolfinch/upstream/conn"
 	"toolfinch/view"
-	"toolfinch/web/page"
 )
 
 // Option changes what Open opens.

@@ -10,18 +10,18 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/configs/clients"
+	"toolfinch/internal/identity"
 	"toolfinch/internal/leeway"
-	"toolfinch/rawjson"
-	"toolfinch/savings"
+	"toolfinch/internal/rawjson"
+	"toolfinch/proxy/savings"
+	"toolfinch/proxy/web/page"
 	"toolfinch/store"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
-	"toolfinch/trust/login"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
-	"toolfinch/web/page"
+	"toolfinch/upstream/login"
 )
 
 // paged is the proxy as the page knows it. Who asks is in the context: the owner where it
@@ -50,14 +50,14 @@ func (h paged) On() bool { return h.now.Load().config.UI }
 
 // owner reports whether the owner asks.
 func (h paged) owner(ctx context.Context) bool {
-	_, ofClient := trust.PartyOf(ctx)
+	_, ofClient := identity.PartyOf(ctx)
 	return !ofClient
 }
 
 // view returns what who asks has of the view of that name; "" is the one that it may use
 // where it may use one alone, else that of clients that name none.
 func (h paged) view(ctx context.Context, name string) (*View, error) {
-	if p := trust.PrincipalOf(ctx); p != nil && p.View != "" {
+	if p := identity.PrincipalOf(ctx); p != nil && p.View != "" {
 		if name = cmp.Or(name, p.View); name != p.View {
 			return nil, fmt.Errorf("%w: %q", ErrNoView, name)
 		}
@@ -290,7 +290,7 @@ func (h paged) principalOf(ctx context.Context, server string) (principal string
 	if h.owner(ctx) {
 		return "", !perUser
 	}
-	return trust.NameOf(ctx), perUser
+	return identity.NameOf(ctx), perUser
 }
 
 // loginOf says how it stands with the login to a server; nil where that needs none.

@@ -11,14 +11,14 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
+	"toolfinch/proxy/web/page"
 	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/policy"
 	"toolfinch/view"
-	"toolfinch/web/page"
 )
 
 // Access is who may do what; of others than the owner the views alone.
@@ -100,14 +100,14 @@ func (h paged) Ask(ctx context.Context, q policy.Question) (policy.Verdict, erro
 }
 
 // MakeKey makes an API key.
-func (h paged) MakeKey(ctx context.Context, wanted inbound.KeyRequest) (text string, key trust.Key, err error) {
+func (h paged) MakeKey(ctx context.Context, wanted inbound.KeyRequest) (text string, key identity.Key, err error) {
 	text, key, err = wanted.Make(h.first.Auth, h.now.Load().config.ViewNames(), time.Now())
 	if err != nil {
 		return "", key, err
 	}
 	switch err := h.store.Keys().Add(ctx, key); {
 	case errors.Is(err, store.ErrKeyExists):
-		return "", key, &trust.FieldError{Text: fmt.Sprintf("there is a key %q: choose another name, or revoke it first", key.Name)}
+		return "", key, &identity.FieldError{Text: fmt.Sprintf("there is a key %q: choose another name, or revoke it first", key.Name)}
 	case err != nil:
 		return "", key, err
 	}
@@ -124,6 +124,6 @@ func (h paged) Revoke(ctx context.Context, name string) error {
 	if !was {
 		return fmt.Errorf("there is no key %q", cmp.Or(rawjson.Clip(name, maxShownName), "of that name"))
 	}
-	h.observer.record(ctx, trust.Key{Name: name}.Event("revoked"))
+	h.observer.record(ctx, identity.Key{Name: name}.Event("revoked"))
 	return nil
 }

@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"slices"
 
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
+	"toolfinch/proxy/web"
+	"toolfinch/proxy/web/page"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
-	"toolfinch/web"
-	"toolfinch/web/page"
 )
 
 // pins returns the held definitions that the maker of the request of ctx may see: all for the

@@ -4,8 +4,8 @@ import (
 	"context"
 	"slices"
 
-	"toolfinch/telemetry"
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/telemetry"
 )
 
 // Sees returns what who asks may know of an operation, as the status over REST tells it. The
@@ -17,7 +17,7 @@ func (h paged) Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Oper
 		return seen, true
 	}
 	v := h.usable(ctx, o.View)
-	if v == nil || o.Principal == "" || o.Principal != trust.NameOf(ctx) {
+	if v == nil || o.Principal == "" || o.Principal != identity.NameOf(ctx) {
 		return seen, false
 	}
 	switch offered := v.offers(o); {
@@ -52,9 +52,9 @@ func (v *View) offers(o *telemetry.Operation) (known bool) {
 	switch {
 	case o.Server == "":
 		return false // a name that somebody tried, or a search
-	case o.Kind == trust.EventPrompt:
+	case o.Kind == identity.EventPrompt:
 		_, known = v.catalog.Prompt(o.Name)
-	case o.Kind == trust.EventRead:
+	case o.Kind == identity.EventRead:
 		_, known = v.catalog.Resource(o.Name)
 	default:
 		_, err := v.catalog.Find(o.Tool)

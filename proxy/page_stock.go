@@ -5,8 +5,8 @@ import (
 	"slices"
 
 	"toolfinch/embed"
-	"toolfinch/telemetry"
-	"toolfinch/web/page"
+	"toolfinch/internal/telemetry"
+	"toolfinch/proxy/web/page"
 )
 
 // Stocks are the views that who asks may use.

@@ -15,13 +15,13 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/identity"
 	"toolfinch/proxy"
-	hooks "toolfinch/script"
 	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 	"toolfinch/view"
+	hooks "toolfinch/view/script"
 )
 
 // visitor is who looks at the page, with what a browser sends. It follows no redirects.
@@ -424,7 +424,7 @@ func keyOfView(t *testing.T, config *configs.Config, name, of string, scopes ...
 	t.Helper()
 	text, hash := inbound.NewKey()
 	keyStore(t, config, func(db *store.Store) error {
-		return db.Keys().Add(t.Context(), trust.Key{Name: name, Hash: hash, View: of, Scopes: scopes, Created: time.Now()})
+		return db.Keys().Add(t.Context(), identity.Key{Name: name, Hash: hash, View: of, Scopes: scopes, Created: time.Now()})
 	})
 	return text
 }

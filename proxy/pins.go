@@ -6,9 +6,9 @@ import (
 	"slices"
 
 	"toolfinch/configs"
+	"toolfinch/internal/identity"
 	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/pins"
 )
 
@@ -86,21 +86,21 @@ func warn(to map[tool.ID][]pins.Warning, id tool.ID, raw json.RawMessage) {
 
 // Decide approves or rejects what was reported, all or nothing: store.ErrStale is wrapped
 // by the error where a server has listed something else since. record hears of each.
-func Decide(ctx context.Context, stored *store.Pins, approve bool, reports []pins.Report, record trust.Record) error {
+func Decide(ctx context.Context, stored *store.Pins, approve bool, reports []pins.Report, record identity.Record) error {
 	decided := make([]store.Unpinned, len(reports))
 	for i, r := range reports {
 		decided[i] = store.Unpinned(r.Held)
 		decided[i].Rejected = r.Mark()
 	}
-	decide, kind := stored.Reject, trust.EventRejected
+	decide, kind := stored.Reject, identity.EventRejected
 	if approve {
-		decide, kind = stored.Approve, trust.EventApproved
+		decide, kind = stored.Approve, identity.EventApproved
 	}
 	if err := decide(ctx, decided); err != nil {
 		return err
 	}
 	for _, r := range reports {
-		record.Event(ctx, trust.Event{Kind: kind, Server: r.ID.Server, Tool: r.ID.String(), DefHash: r.Hash})
+		record.Event(ctx, identity.Event{Kind: kind, Server: r.ID.Server, Tool: r.ID.String(), DefHash: r.Hash})
 	}
 	return nil
 }

@@ -11,13 +11,13 @@ import (
 	"sync"
 
 	"toolfinch/configs"
-	"toolfinch/nearest"
-	"toolfinch/output"
+	"toolfinch/internal/nearest"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 	"toolfinch/upstream"
 	"toolfinch/view"
+	"toolfinch/view/output"
 )
 
 // plan is a view of a configuration on its way to be served. Only its catalog can

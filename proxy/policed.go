@@ -9,10 +9,10 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/telemetry"
 	"toolfinch/retrieve"
-	"toolfinch/telemetry"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/policy"
 	"toolfinch/trust/rate"
 	"toolfinch/view"
@@ -52,7 +52,7 @@ func (p *police) around(t *tool.Tool, next tool.Handler) tool.Handler {
 // admit lets a call through that policies allow and limits bear. The error is a
 // *policy.DeniedError or a *rate.Error. The calls of the program's own user pass.
 func (p *police) admit(ctx context.Context, t *tool.Tool, call *tool.Call) (end func(), err error) {
-	party, ofClient := trust.PartyOf(ctx)
+	party, ofClient := identity.PartyOf(ctx)
 	if call.Local && !ofClient {
 		return func() {}, nil
 	}
@@ -65,7 +65,7 @@ func (p *police) admit(ctx context.Context, t *tool.Tool, call *tool.Call) (end 
 				break
 			}
 		}
-		trust.Decide(ctx, decided.Trusted())
+		identity.Decide(ctx, decided.Trusted())
 		if !decided.Allow {
 			p.denials.count(decided)
 			return nil, &policy.DeniedError{Name: call.Name, Decision: decided}
@@ -73,7 +73,7 @@ func (p *police) admit(ctx context.Context, t *tool.Tool, call *tool.Call) (end 
 	}
 	end, err = p.limits.Begin(rate.Call{Principal: policy.UserOf(party), Server: t.Def.ID.Server, ID: t.Def.ID.String()}, time.Now())
 	if err != nil {
-		trust.Decide(ctx, trust.Decision{Policy: err.Error()})
+		identity.Decide(ctx, identity.Decision{Policy: err.Error()})
 		return nil, err
 	}
 	return end, nil
@@ -91,7 +91,7 @@ func (p *police) viewsWith(server string) []string {
 }
 
 // mayAll reports whether a party may use a definition in every view that has its server: to approve it concerns all.
-func (s *served) mayAll(party trust.Party, def *tool.Def) bool {
+func (s *served) mayAll(party identity.Party, def *tool.Def) bool {
 	return !slices.ContainsFunc(s.views, func(in *View) bool {
 		p := in.police
 		together := p != nil && p.serving != nil // whose views are asked themselves
@@ -100,12 +100,12 @@ func (s *served) mayAll(party trust.Party, def *tool.Def) bool {
 }
 
 // mayServer reports whether something of a server may be allowed that is not known yet, of one of the kinds, or of any.
-func (p *police) mayServer(party trust.Party, server string, kinds ...tool.Kind) bool {
+func (p *police) mayServer(party identity.Party, server string, kinds ...tool.Kind) bool {
 	return slices.ContainsFunc(p.viewsWith(server), func(view string) bool { return p.policies.MayServer(party, server, view, kinds...) })
 }
 
 // request is a request to use what is defined, of a view.
-func (p *police) request(party trust.Party, def *tool.Def, view string) policy.Request {
+func (p *police) request(party identity.Party, def *tool.Def, view string) policy.Request {
 	r := policy.Request{Party: party, Action: policy.ActionOf(def.ID.Kind), ID: def.ID, View: view, Annotations: def.Annotations}
 	if def.ID.Kind != tool.KindTool {
 		r.Annotations = tool.Annotations{ReadOnly: true}
@@ -193,7 +193,7 @@ func (s *views) unlisted(name string) func(*tool.Def) tool.Handler {
 // policies tell apart (see policy.Policies.Class).
 type parts struct {
 	most int // are kept
-	make func(party trust.Party, class string) *View
+	make func(party identity.Party, class string) *View
 
 	mu      sync.Mutex // guards byClass; held for look-ups only
 	byClass map[string]func() *View
@@ -205,7 +205,7 @@ const (
 	maxPartsTools = 400_000
 )
 
-func (p *parts) of(party trust.Party, class string) *View {
+func (p *parts) of(party identity.Party, class string) *View {
 	p.mu.Lock()
 	made := p.byClass[class]
 	if made == nil {
@@ -220,7 +220,7 @@ func (p *parts) of(party trust.Party, class string) *View {
 }
 
 // as is what a party has of the view: the view itself without policies.
-func (v *View) as(party trust.Party) *View {
+func (v *View) as(party identity.Party) *View {
 	switch {
 	case v.whole != nil:
 		return v.whole.as(party)
@@ -233,7 +233,7 @@ func (v *View) as(party trust.Party) *View {
 // of is what the party that makes the request of a context has of the view; the program's
 // own user has all of it.
 func (v *View) of(ctx context.Context) *View {
-	if party, ok := trust.PartyOf(ctx); ok {
+	if party, ok := identity.PartyOf(ctx); ok {
 		return v.as(party)
 	}
 	return v
@@ -247,13 +247,13 @@ func (s *views) divide(config *configs.Config, next plan) {
 	next.View.parts = &parts{
 		most:    min(maxParts, 1+maxPartsTools/(1+next.catalog.Len())),
 		byClass: map[string]func() *View{},
-		make:    func(party trust.Party, class string) *View { return s.partOf(config, next, party, class) },
+		make:    func(party identity.Party, class string) *View { return s.partOf(config, next, party, class) },
 	}
 }
 
 // partOf makes what a party has of a view: a view like it, of a catalog that lacks the
 // rest. What it answers follows from what it has, as with any view.
-func (s *views) partOf(config *configs.Config, whole plan, party trust.Party, class string) *View {
+func (s *views) partOf(config *configs.Config, whole plan, party identity.Party, class string) *View {
 	v, p := *whole.View, whole.police
 	next := whole
 	next.View, v.whole, v.parts = &v, whole.View, nil
@@ -309,16 +309,16 @@ func (s *views) partOf(config *configs.Config, whole plan, party trust.Party, cl
 }
 
 // hears returns what reports whether a party has something of a server; nil: each has.
-func (v *View) hears(server string) func(trust.Party) bool {
+func (v *View) hears(server string) func(identity.Party) bool {
 	if v.parts == nil {
 		return nil
 	}
-	return func(party trust.Party) bool { return v.as(party).has(server) }
+	return func(party identity.Party) bool { return v.as(party).has(server) }
 }
 
 // Request is a request of a party to use something of the view: to call a tool, get a
 // prompt, read a resource.
-func (v *View) Request(party trust.Party, t *tool.Tool) policy.Request {
+func (v *View) Request(party identity.Party, t *tool.Tool) policy.Request {
 	return v.police.request(party, t.Def, cmp.Or(t.View, v.name))
 }
 
@@ -344,7 +344,7 @@ func (v *View) hidden(ctx context.Context, call *tool.Call, name string) (t *too
 			}
 		}
 	}
-	party, _ := trust.PartyOf(ctx)
+	party, _ := identity.PartyOf(ctx)
 	request := v.Request(party, t)
 	request.Arguments = call.Arguments
 	if decided = v.police.policies.Decide(request); decided.Allow {

@@ -19,21 +19,21 @@ import (
 	"golang.org/x/sync/singleflight"
 
 	"toolfinch/configs"
-	"toolfinch/gate"
+	"toolfinch/internal/identity"
 	"toolfinch/internal/leeway"
-	"toolfinch/output"
-	"toolfinch/python"
+	"toolfinch/proxy/savings"
 	"toolfinch/register"
+	"toolfinch/register/transport"
 	"toolfinch/retrieve"
-	"toolfinch/savings"
-	"toolfinch/script"
+	"toolfinch/retrieve/gate"
 	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/transport"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/rate"
 	"toolfinch/upstream"
+	"toolfinch/view/output"
+	"toolfinch/view/python"
+	"toolfinch/view/script"
 )
 
 // Proxy is one configured toolfinch: Open, Run, Close.
@@ -210,7 +210,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	})
 	if p.audit.log != nil {
 		g.Go(func() error { p.audit.log.Run(life); return nil })
-		p.audit.log.Record(life, trust.Event{Kind: trust.EventStart, Details: map[string]string{"version": p.version}})
+		p.audit.log.Record(life, identity.Event{Kind: identity.EventStart, Details: map[string]string{"version": p.version}})
 		p.audit.loaded(life, p.first, nil)
 	}
 	g.Go(func() error {
@@ -241,7 +241,7 @@ func (p *Proxy) Close() error {
 		ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(closeWithin))
 		defer cancel()
 		err = errors.Join(p.closeAll(ctx), p.store.Close())
-		p.audit.log.Record(ctx, trust.Event{Kind: trust.EventStop})
+		p.audit.log.Record(ctx, identity.Event{Kind: identity.EventStop})
 		err = errors.Join(err, p.audit.log.Close())
 	})
 	return err

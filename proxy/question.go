@@ -4,12 +4,12 @@ import (
 	"fmt"
 	"strings"
 
+	"toolfinch/internal/identity"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/policy"
 )
 
-// Ask asks policies about something of the view. The error is a *trust.FieldError.
+// Ask asks policies about something of the view. The error is a *identity.FieldError.
 func (v *View) Ask(policies *policy.Policies, q policy.Question) (policy.Verdict, error) {
 	t, err := v.asked(q)
 	if err != nil {
@@ -34,15 +34,15 @@ func (v *View) asked(q policy.Question) (*tool.Tool, error) {
 		if near := v.Nearest(q.Tool, 3); len(near) > 0 {
 			hint = "nearest: " + strings.Join(near, ", ") + "; " + hint
 		}
-		return nil, &trust.FieldError{Text: fmt.Sprintf("the view knows no tool %q (%s)", q.Tool, hint)}
+		return nil, &identity.FieldError{Text: fmt.Sprintf("the view knows no tool %q (%s)", q.Tool, hint)}
 	case q.Prompt != "":
 		if t, ok := v.Prompt(q.Prompt); ok {
 			return t, nil
 		}
-		return nil, &trust.FieldError{Text: fmt.Sprintf("the view knows no prompt %q", q.Prompt)}
+		return nil, &identity.FieldError{Text: fmt.Sprintf("the view knows no prompt %q", q.Prompt)}
 	}
 	if t, ok := v.Resource(q.Resource); ok {
 		return t, nil
 	}
-	return nil, &trust.FieldError{Text: fmt.Sprintf("no server of the view has the resource %q", q.Resource)}
+	return nil, &identity.FieldError{Text: fmt.Sprintf("no server of the view has the resource %q", q.Resource)}
 }

@@ -9,14 +9,14 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/identity"
+	"toolfinch/proxy/web"
 	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 	"toolfinch/view"
-	"toolfinch/web"
 )
 
 // rest is the proxy as the REST API knows it.
@@ -163,7 +163,7 @@ func (h rest) pins(ctx context.Context, of func(server string) bool) (Pins, erro
 // mayDecide returns whether the maker of the request of ctx may use a definition, or the
 // instructions of a server, in every view that has the server.
 func (s *served) mayDecide(ctx context.Context) func(tool.ID, json.RawMessage) bool {
-	party, ofClient := trust.PartyOf(ctx)
+	party, ofClient := identity.PartyOf(ctx)
 	return func(id tool.ID, raw json.RawMessage) bool {
 		if id.Kind == tool.KindInstructions || !ofClient || s.config.Policies == nil {
 			return true
@@ -225,7 +225,7 @@ func (h rest) Decide(ctx context.Context, approve, reject []pins.Report) error {
 }
 
 // Observe has what a request does that is no call of a tool observed; done says how it went.
-func (h rest) Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ context.Context, done func(error), err error) {
+func (h rest) Observe(ctx context.Context, e identity.Event, call *tool.Call) (_ context.Context, done func(error), err error) {
 	if err := h.audit.log.Admit(); err != nil {
 		return ctx, nil, &web.Unavailable{Err: err}
 	}
@@ -234,8 +234,8 @@ func (h rest) Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ co
 	began.Name, began.Meta = e.Tool, e.Tool != ""
 	ctx, running := h.observer.feed.Begin(ctx, began)
 	return ctx, func(err error) {
-		if e.Outcome = trust.Success; err != nil {
-			e.Outcome, e.Reason = trust.Failed, err.Error()
+		if e.Outcome = identity.Success; err != nil {
+			e.Outcome, e.Reason = identity.Failed, err.Error()
 		}
 		h.observer.finished(ctx, running.End(e.Outcome, e.Reason, 0))
 		h.audit.log.Record(ctx, e)
@@ -245,7 +245,7 @@ func (h rest) Observe(ctx context.Context, e trust.Event, call *tool.Call) (_ co
 // Permit reports whether who makes a request may do what changes servers. What becomes
 // of their definitions nobody decides who could be the model that reads them.
 func (h rest) Permit(ctx context.Context, level inbound.Level, operation string) error {
-	auth, who := h.first.Auth, trust.PrincipalOf(ctx)
+	auth, who := h.first.Auth, identity.PrincipalOf(ctx)
 	if level == inbound.Destructive {
 		switch {
 		case auth.Mode != inbound.Proof || who == nil:

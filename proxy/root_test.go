@@ -15,10 +15,10 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/proxy"
-	starlark "toolfinch/script"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/view"
+	starlark "toolfinch/view/script"
 )
 
 // default_view says what is served where no view is named.

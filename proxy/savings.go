@@ -4,10 +4,10 @@ import (
 	"context"
 	"strings"
 
+	"toolfinch/internal/rawjson"
+	"toolfinch/proxy/savings"
 	"toolfinch/proxytool"
-	"toolfinch/rawjson"
 	"toolfinch/retrieve"
-	"toolfinch/savings"
 	"toolfinch/store"
 	"toolfinch/tool"
 )

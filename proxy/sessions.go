@@ -8,11 +8,11 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/configs"
+	"toolfinch/internal/identity"
 	"toolfinch/proxy/replicas"
 	"toolfinch/register"
 	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // newSessions returns the sessions of clients over HTTP as other replicas may take them over; nil where there are none.
@@ -68,7 +68,7 @@ func (p *Proxy) withSession(api http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(mcp.HeaderSessionID)
-		if v, err := p.View(r.URL.Query().Get("view")); err == nil && id != "" && trust.NameOf(r.Context()) == "" && !v.live.Knows(id) {
+		if v, err := p.View(r.URL.Query().Get("view")); err == nil && id != "" && identity.NameOf(r.Context()) == "" && !v.live.Knows(id) {
 			_ = v.http.Take(r.Context(), id) // the API says that it does not know the session
 		}
 		api.ServeHTTP(w, r)

@@ -8,12 +8,12 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
-	"toolfinch/trust/login"
 	"toolfinch/upstream"
+	"toolfinch/upstream/login"
 )
 
 // started waits until no server of the view is starting for the first time, or until

@@ -7,14 +7,14 @@ import (
 	"sort"
 	"time"
 
+	"toolfinch/internal/identity"
+	"toolfinch/internal/telemetry"
 	"toolfinch/proxy/replicas"
+	"toolfinch/proxy/savings"
+	"toolfinch/proxy/web"
 	"toolfinch/register"
-	"toolfinch/savings"
 	"toolfinch/store"
-	"toolfinch/telemetry"
-	"toolfinch/trust"
 	"toolfinch/upstream"
-	"toolfinch/web"
 )
 
 // Bounds of the lists of a status.
@@ -52,10 +52,10 @@ func (h rest) Status(ctx context.Context, view web.View) web.Status {
 	if v, err := h.reachable(view.Name); err == nil { // else it went meanwhile
 		seen = []*View{v.of(ctx)}
 	}
-	own := trust.NameOf(ctx)
+	own := identity.NameOf(ctx)
 	status := h.status(ctx, seen, func(principal string) bool { return principal == own })
 	for i := range status.Errors {
-		if one := &status.Errors[i]; one.Outcome == trust.Denied { // of what policies hide a name tells no more than of what is not there
+		if one := &status.Errors[i]; one.Outcome == identity.Denied { // of what policies hide a name tells no more than of what is not there
 			one.Server, one.Tool, one.Said = "", "", ""
 		}
 	}
@@ -180,7 +180,7 @@ func (p *Proxy) addCalls(status *web.Status, sees func(*telemetry.Operation) boo
 		}
 	}
 	for _, o := range p.Feed().Recent(maxShownErrors, func(o *telemetry.Operation) bool {
-		return o.Depth == 0 && o.Outcome != trust.Success && o.Outcome != trust.Cancelled && sees(o)
+		return o.Depth == 0 && o.Outcome != identity.Success && o.Outcome != identity.Cancelled && sees(o)
 	}) {
 		status.Errors = append(status.Errors, callStatus(o))
 	}
@@ -189,7 +189,7 @@ func (p *Proxy) addCalls(status *web.Status, sees func(*telemetry.Operation) boo
 		last := web.LastCalls{Minutes: minutes}
 		for _, m := range hour[len(hour)-minutes:] {
 			last.Calls += m.All
-			last.Failed += m.Failed() - m.Outcomes[trust.Cancelled]
+			last.Failed += m.Failed() - m.Outcomes[identity.Cancelled]
 		}
 		status.Calls.Last = append(status.Calls.Last, last)
 	}

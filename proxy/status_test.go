@@ -7,10 +7,10 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/identity"
 	"toolfinch/proxy"
-	"toolfinch/trust"
+	"toolfinch/proxy/web"
 	"toolfinch/view"
-	"toolfinch/web"
 )
 
 // What is served tells everybody of its servers, sessions and calls what is theirs: the
@@ -47,7 +47,7 @@ func TestAStatusIsTheCallers(t *testing.T) {
 		modern.ask("tools/call", toolCall("open_a", `{}`))
 	}
 	for _, s := range p.Status(t.Context()).Sessions.Shown[:1] { // the last that came
-		if s.Era != "2026-07-28" || s.View != "all" || s.Transport != trust.TransportHTTP || s.Since.IsZero() {
+		if s.Era != "2026-07-28" || s.View != "all" || s.Transport != identity.TransportHTTP || s.Since.IsZero() {
 			t.Errorf("a client without a session is %+v", s)
 		}
 	}
@@ -82,7 +82,7 @@ func TestAStatusIsTheCallers(t *testing.T) {
 			t.Errorf("%q is told that %d calls failed, of everybody", test.user, failed)
 		}
 		for _, one := range status.Errors {
-			if (one.Outcome == trust.Failed) != (one.Said == "not today") {
+			if (one.Outcome == identity.Failed) != (one.Said == "not today") {
 				t.Errorf("%q is told of %s that its server said %q", test.user, one.Name, one.Said)
 			}
 		}
@@ -113,7 +113,7 @@ func toldOf(s web.Status) string {
 	}
 	told += "; errors"
 	for _, one := range s.Errors {
-		if one.Outcome != trust.Failed {
+		if one.Outcome != identity.Failed {
 			told += " " + one.Outcome
 		}
 		told += " " + cmp.Or(one.Tool, one.Server+one.Name)

@@ -17,11 +17,11 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/internal/collector"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/telemetry"
 	"toolfinch/proxy"
-	hooks "toolfinch/script"
-	"toolfinch/telemetry"
-	"toolfinch/trust"
 	"toolfinch/view"
+	hooks "toolfinch/view/script"
 )
 
 // traced is a proxy with traces, in front of one server.
@@ -196,7 +196,7 @@ func (tr *traced) wantDescribed(t *testing.T, served, asked collector.Span, meth
 	}
 	session := ""
 	if !tr.client.modern && !tr.client.stdio {
-		session = trust.Digest(tr.id) // the ID itself would let its reader into the session
+		session = identity.Digest(tr.id) // the ID itself would let its reader into the session
 	}
 	if got := served.Attributes["mcp.session.id"]; !tr.client.stdio && got != session {
 		t.Errorf("the session is %q, want %q", got, session)
@@ -457,7 +457,7 @@ func TestSpansOfStages(t *testing.T) {
 			t.Errorf("%s: %s", test.name, got.raw)
 		}
 		root := spans[slices.IndexFunc(spans, func(s collector.Span) bool { return s.Kind == "SERVER" })]
-		wantAttributes(t, root, map[string]string{"toolfinch.view": view.Default, "toolfinch.outcome": trust.Success})
+		wantAttributes(t, root, map[string]string{"toolfinch.view": view.Default, "toolfinch.outcome": identity.Success})
 		if test.name == "call_tool" {
 			wantAttributes(t, root, map[string]string{"toolfinch.tool": "shop.look", "gen_ai.tool.name": "call_tool"})
 		}

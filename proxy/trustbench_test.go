@@ -18,9 +18,9 @@ import (
 	"github.com/go-jose/go-jose/v4/jwt"
 
 	"toolfinch/configs"
+	"toolfinch/internal/identity"
 	"toolfinch/proxy"
 	"toolfinch/store"
-	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/leaks"
@@ -137,7 +137,7 @@ func benchKey(b *testing.B, config *configs.Config) string {
 		b.Fatal(err)
 	}
 	text, hash := inbound.NewKey()
-	if err := db.Keys().Add(b.Context(), trust.Key{Name: "bench", Hash: hash, Created: time.Now()}); err != nil {
+	if err := db.Keys().Add(b.Context(), identity.Key{Name: "bench", Hash: hash, Created: time.Now()}); err != nil {
 		b.Fatal(err)
 	}
 	if err := db.Close(); err != nil {

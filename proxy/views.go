@@ -11,20 +11,20 @@ import (
 	"time"
 
 	"toolfinch/configs"
-	"toolfinch/gate"
 	"toolfinch/index"
-	"toolfinch/nearest"
-	"toolfinch/output"
-	"toolfinch/python"
-	"toolfinch/rawjson"
+	"toolfinch/internal/nearest"
+	"toolfinch/internal/rawjson"
+	"toolfinch/proxy/web"
 	"toolfinch/register"
 	"toolfinch/retrieve"
-	"toolfinch/script"
+	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 	"toolfinch/trust/rate"
 	"toolfinch/upstream"
 	"toolfinch/view"
-	"toolfinch/web"
+	"toolfinch/view/output"
+	"toolfinch/view/python"
+	"toolfinch/view/script"
 )
 
 // ErrNoView is wrapped by the error for a name that no view has.

@@ -16,10 +16,10 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/proxy"
-	starlark "toolfinch/script"
 	"toolfinch/tool"
 	"toolfinch/upstream"
 	"toolfinch/view"
+	starlark "toolfinch/view/script"
 )
 
 // caseless is a server in Go, whose JSON library does not look at the case of

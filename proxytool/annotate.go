@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strconv"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // Label says, in the annotations of a content item, where the item comes from.

@@ -18,8 +18,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 	"github.com/yosida95/uritemplate/v3"
 
-	"toolfinch/nearest"
-	"toolfinch/rawjson"
+	"toolfinch/internal/nearest"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 )

@@ -17,8 +17,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/internal/must"
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxytool"
-	"toolfinch/rawjson"
 )
 
 // library is an ordinary server of everything, with the proxy tool.

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool/args"
 )
 

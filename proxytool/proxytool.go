@@ -12,8 +12,8 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 )

@@ -12,8 +12,8 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxytool"
-	"toolfinch/rawjson"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 )

@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxytool"
-	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 

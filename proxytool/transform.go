@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

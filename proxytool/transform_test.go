@@ -8,8 +8,8 @@ import (
 	"testing"
 
 	"toolfinch/internal/must"
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxytool"
-	"toolfinch/rawjson"
 )
 
 func TestRoundTrips(t *testing.T) {

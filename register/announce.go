@@ -7,8 +7,8 @@ import (
 	"sync"
 	"weak"
 
+	"toolfinch/internal/identity"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // When says when found tools are registered for a client.
@@ -41,7 +41,7 @@ func (l *Live) when(v *Served, client string) When {
 // and reports by name what is registered now, and whether the client has been listed all
 // of that.
 func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool) (now map[string]bool, relisted bool) {
-	party, _ := trust.PartyOf(ctx)
+	party, _ := identity.PartyOf(ctx)
 	served := l.served(party)
 	now = map[string]bool{}
 	for _, t := range served.Pinned() {

@@ -16,12 +16,12 @@ import (
 	"testing/synctest"
 
 	waits "toolfinch/internal/await"
+	"toolfinch/internal/identity"
 	"toolfinch/internal/pipes"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/wire"
+	"toolfinch/register/transport"
 	"toolfinch/tool"
-	"toolfinch/transport"
-	"toolfinch/trust"
-	"toolfinch/wire"
 )
 
 // everything is a client that can be asked anything.
@@ -240,7 +240,7 @@ func asker(t testing.TB, live *Live) {
 
 func addTool(t testing.TB, live *Live, name string, handler tool.Handler) {
 	t.Helper()
-	live.served(trust.Party{}).Source.(catalog)[name] = newTool(t, name, handler)
+	live.served(identity.Party{}).Source.(catalog)[name] = newTool(t, name, handler)
 }
 
 // odd are parameters with everything a typed structure would lose.

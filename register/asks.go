@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 
-	"toolfinch/rawjson"
-	"toolfinch/telemetry"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/telemetry"
+	"toolfinch/internal/wire"
 	"toolfinch/tool"
-	"toolfinch/wire"
 )
 
 var errClientGone = errors.New("the client is gone")

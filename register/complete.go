@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

@@ -3,7 +3,7 @@ package register
 import (
 	"time"
 
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
 )
 
 // Connected is a client that is there: a session of the legacy era, or an event stream of
@@ -32,7 +32,7 @@ func (s *session) connected() Connected {
 	return Connected{Client: s.described().Name, Principal: s.principal, Transport: s.by().Transport, Since: s.since}
 }
 
-func principalOf(p trust.Party) string {
+func principalOf(p identity.Party) string {
 	if p.Principal == nil {
 		return ""
 	}

@@ -16,9 +16,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"toolfinch/gate"
+	"toolfinch/internal/identity"
+	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // shelf is a Source whose tools change.
@@ -132,7 +132,7 @@ func pick(source *shelf, names ...string) []*tool.Tool {
 // provision must succeed.
 func provision(t testing.TB, live gatedLive, owner string, ttl time.Duration, names ...string) gate.Outcome {
 	t.Helper()
-	done, err := live.gate.Provision(t.Context(), owner, gate.Request{Tools: pick(live.served(trust.Party{}).Source.(*shelf), names...), TTL: ttl})
+	done, err := live.gate.Provision(t.Context(), owner, gate.Request{Tools: pick(live.served(identity.Party{}).Source.(*shelf), names...), TTL: ttl})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +223,7 @@ func TestAGatedSession(t *testing.T) {
 	if got := listed(t, connect(t, p.url, "other").messages(list)[0]); len(got) != 3 {
 		t.Errorf("another session is listed %v", got)
 	}
-	if got, _ := live.Register(t.Context(), &tool.Call{Session: p.session}, pick(live.served(trust.Party{}).Source.(*shelf), "srv_e")); len(got) != 1 || !got["srv_pin"] {
+	if got, _ := live.Register(t.Context(), &tool.Call{Session: p.session}, pick(live.served(identity.Party{}).Source.(*shelf), "srv_e")); len(got) != 1 || !got["srv_pin"] {
 		t.Errorf("registered %v", got)
 	}
 	live.Forget(p.session)

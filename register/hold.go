@@ -9,8 +9,8 @@ import (
 	"time"
 
 	"toolfinch/internal/leeway"
-	"toolfinch/rawjson"
-	"toolfinch/telemetry"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
 )
 

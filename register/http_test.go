@@ -9,8 +9,8 @@ import (
 	"sync"
 	"testing"
 
+	"toolfinch/internal/identity"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // Intermediaries route by the headers, so they must say what the body says.
@@ -23,7 +23,7 @@ func TestHeadersThatMirrorTheRequest(t *testing.T) {
 		{tool.KindPrompt, "p", `{"name":"p"}`},
 		{tool.KindResource, "x:é", `{"uri":"x:é"}`},
 	} {
-		addItem(t, live, item.kind, item.name, item.raw, live.served(trust.Party{}).Source.(catalog)["srv_t001"].Handler)
+		addItem(t, live, item.kind, item.name, item.raw, live.served(identity.Party{}).Source.(catalog)["srv_t001"].Handler)
 	}
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: `{}`}
 	base64Name := "=?base64?" + base64.StdEncoding.EncodeToString([]byte("x:é")) + "?="

@@ -7,9 +7,9 @@ import (
 	"strconv"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/wire"
 	"toolfinch/tool"
-	"toolfinch/wire"
 )
 
 // listTools answers tools/list. s is nil for a 2026-07-28 client.

@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // addItem adds a prompt, resource or template under an exposed name.
@@ -23,7 +23,7 @@ func addItem(t testing.TB, live *Live, kind tool.Kind, name, raw string, handler
 	if err != nil {
 		t.Fatal(err)
 	}
-	live.served(trust.Party{}).Source.(catalog)[name] = &tool.Tool{Name: name, Def: def, Handler: handler}
+	live.served(identity.Party{}).Source.(catalog)[name] = &tool.Tool{Name: name, Def: def, Handler: handler}
 }
 
 func request(id int, method, params string) string {
@@ -113,7 +113,7 @@ func TestLongListsComeInPages(t *testing.T) {
 func TestModernListsSayHowLongTheyHold(t *testing.T) {
 	newcomers(t, `{}`, setup{}, func(t *testing.T, live *Live, n *newcomer) {
 		addItem(t, live, tool.KindPrompt, "p", `{"name":"p"}`, nil)
-		show(live, func(v *Served) { v.Source = cacheable{live.served(trust.Party{}).Source.(catalog)} })
+		show(live, func(v *Served) { v.Source = cacheable{live.served(identity.Party{}).Source.(catalog)} })
 		for method, want := range map[string]string{
 			"tools/list":               `"cacheScope":"private","ttlMs":5000`,
 			"prompts/list":             `"cacheScope":"public","ttlMs":1500`,
@@ -364,7 +364,7 @@ func TestHeadersThatMirrorArguments(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	live.served(trust.Party{}).Source.(catalog)["srv_routed"] = &tool.Tool{Name: "srv_routed", Def: def, Handler: func(context.Context, *tool.Call) (tool.Result, error) {
+	live.served(identity.Party{}).Source.(catalog)["srv_routed"] = &tool.Tool{Name: "srv_routed", Def: def, Handler: func(context.Context, *tool.Call) (tool.Result, error) {
 		return tool.TextResult("routed"), nil
 	}}
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: `{}`}

@@ -11,10 +11,10 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/wire"
 	"toolfinch/tool"
-	"toolfinch/trust"
-	"toolfinch/wire"
 )
 
 // Notifications of what changed.
@@ -63,7 +63,7 @@ type listener struct {
 	wants  map[string]bool // by notification
 	queued chan missed
 	shown  shown // what its principal has provisioned, as far as it knows
-	party  trust.Party
+	party  identity.Party
 	since  time.Time
 	told   atomic.Pointer[seen] // what it was told of last
 	direct atomic.Bool          // whether it was listed every tool then; not where togetherIn
@@ -107,7 +107,7 @@ func (t *listener) tagged(params json.RawMessage) json.RawMessage {
 // listen answers subscriptions/listen, which lasts until the client ends it. owner is
 // the owner of the client's requests.
 func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, owner string) (tool.Result, error) {
-	party, _ := trust.PartyOf(ctx)
+	party, _ := identity.PartyOf(ctx)
 	var params struct {
 		Notifications mcp.SubscriptionFilter `json:"notifications"`
 	}

@@ -14,11 +14,11 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"toolfinch/hook"
-	"toolfinch/rawjson"
+	"toolfinch/internal/hook"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/wire"
 	"toolfinch/tool"
-	"toolfinch/trust"
-	"toolfinch/wire"
 )
 
 // Options of a Live.
@@ -68,7 +68,7 @@ type Observer interface {
 	// nil where that is an error of the protocol. It must not change either.
 	Calling(call *tool.Call) (answered func(tool.Result))
 	// Registered hears that the tools of a session have changed, whose client is told so now.
-	Registered(session, client string, party trust.Party, change Change)
+	Registered(session, client string, party identity.Party, change Change)
 	// Unknown hears of a call of a name that nothing has.
 	Unknown(ctx context.Context, call *tool.Call)
 	// Began hears of a session whose client ("name version") has introduced itself.
@@ -96,7 +96,7 @@ type Live struct {
 
 	upstreams Upstreams
 	observer  Observer
-	served    func(trust.Party) *Served
+	served    func(identity.Party) *Served
 	announced announced
 	log       *slog.Logger
 	mcp       *server.MCPServer
@@ -107,7 +107,7 @@ type Live struct {
 
 // New makes a server of what served returns for a party, which is asked once for each
 // request and must not block. Whoever changes that calls Sync.
-func New(options Options, served func(trust.Party) *Served, log *slog.Logger) *Live {
+func New(options Options, served func(identity.Party) *Served, log *slog.Logger) *Live {
 	l := &Live{
 		upstreams: options.Upstreams, observer: options.Observer,
 		subscriptions: options.Subscriptions, served: served, replicated: options.Replicated, log: log,
@@ -156,9 +156,9 @@ func (nothing) Calling(*tool.Call) func(tool.Result)  { return func(tool.Result)
 func (nothing) Unknown(context.Context, *tool.Call)   {}
 func (nothing) Began(context.Context, string, string) {}
 
-func (nothing) Registered(string, string, trust.Party, Change) {}
-func (nothing) Ended(string, Connected)                        {}
-func (nothing) Changed(string)                                 {}
+func (nothing) Registered(string, string, identity.Party, Change) {}
+func (nothing) Ended(string, Connected)                           {}
+func (nothing) Changed(string)                                    {}
 
 // newMCP returns the library's server around l.
 func (l *Live) newMCP(version string) *server.MCPServer {

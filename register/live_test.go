@@ -17,11 +17,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"toolfinch/internal/identity"
 	"toolfinch/internal/leeway"
 	"toolfinch/internal/pipes"
+	"toolfinch/register/transport"
 	"toolfinch/tool"
-	"toolfinch/transport"
-	"toolfinch/trust"
 )
 
 // catalog is a Source of tools that answer with a fixed result.
@@ -137,7 +137,7 @@ func serveStreamable(t testing.TB, live *Live, limits transport.Limits) string {
 func byHeader(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if name := r.Header.Get("X-User"); name != "" {
-			r = r.WithContext(trust.WithPrincipal(r.Context(), &trust.Principal{ID: name}))
+			r = r.WithContext(identity.WithPrincipal(r.Context(), &identity.Principal{ID: name}))
 		}
 		next.ServeHTTP(w, r)
 	})
@@ -353,14 +353,14 @@ func TestNobodyIsWaitedForInVainMoreThanTwice(t *testing.T) {
 			waits time.Duration
 		}{{listed, holdGrace}, {never, leeway.Of(holdCap)}, {listed, holdGrace}, {never, leeway.Of(holdCap)}, {never, 0}, {listed, 0}} {
 			start := time.Now()
-			live.hold(t.Context(), live.served(trust.Party{}), "agent 1", step.asks)
+			live.hold(t.Context(), live.served(identity.Party{}), "agent 1", step.asks)
 			if took := time.Since(start); took != step.waits {
 				t.Errorf("waited %s, want %s", took, step.waits)
 			}
 		}
 		show(live, func(v *Served) { v.Awaits = func(client string) bool { return client == "patient 1" } })
 		start := time.Now()
-		if relisted := live.hold(t.Context(), live.served(trust.Party{}), "patient 1", listed); !relisted || time.Since(start) != 0 {
+		if relisted := live.hold(t.Context(), live.served(identity.Party{}), "patient 1", listed); !relisted || time.Since(start) != 0 {
 			t.Errorf("a client that takes lists in first was left %s", time.Since(start))
 		}
 		if want := []tool.Relists{tool.RelistsAlways, tool.RelistsMostly, tool.RelistsNever, tool.RelistsAlways}; !slices.Equal(told, want) {
@@ -398,7 +398,7 @@ func TestAListThatIsStaleCountsForNothing(t *testing.T) {
 
 func TestConcurrentRetrievalsLoseNoRegistration(t *testing.T) {
 	live := newLive(t, setup{Relists: map[string]tool.Relists{"many 1": tool.RelistsNever}})
-	face := *live.served(trust.Party{})
+	face := *live.served(identity.Party{})
 	face.MaxRegistered = 300
 	offer(live, face)
 	p := connect(t, serveHTTP(t, live), "many")
@@ -551,7 +551,7 @@ func TestACallThatHangsAtTheEnd(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				live := newLive(t, setup{})
 				started := make(chan bool)
-				live.served(trust.Party{}).Source.(catalog)["srv_wait"] = newTool(t, "srv_wait", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
+				live.served(identity.Party{}).Source.(catalog)["srv_wait"] = newTool(t, "srv_wait", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
 					close(started)
 					<-ctx.Done()
 					return nil, ctx.Err()
@@ -582,7 +582,7 @@ func TestACallThatHangsAtTheEnd(t *testing.T) {
 func TestCancellationReachesTheHandler(t *testing.T) {
 	live := newLive(t, setup{})
 	started, cancelled := make(chan bool), make(chan bool)
-	live.served(trust.Party{}).Source.(catalog)["srv_wait"] = newTool(t, "srv_wait", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
+	live.served(identity.Party{}).Source.(catalog)["srv_wait"] = newTool(t, "srv_wait", func(ctx context.Context, _ *tool.Call) (tool.Result, error) {
 		close(started)
 		<-ctx.Done()
 		close(cancelled)

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"sync"
 
-	"toolfinch/hook"
-	"toolfinch/trust"
+	"toolfinch/internal/hook"
+	"toolfinch/internal/identity"
 )
 
 // notifier runs the owner's shell hook after list_changed, one run at a time.
@@ -115,5 +115,5 @@ func (n *notifier) exec(ctx context.Context, p notice) {
 		n.log.Warn("the list_changed hook failed", "error", err, "output", string(output))
 		return
 	}
-	n.log.Info("the list_changed hook ran", "session", trust.Digest(p.session), "output", string(output))
+	n.log.Info("the list_changed hook ran", "session", identity.Digest(p.session), "output", string(output))
 }

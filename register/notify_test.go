@@ -8,8 +8,8 @@ import (
 	"sync"
 	"testing"
 
-	"toolfinch/hook"
 	waits "toolfinch/internal/await"
+	"toolfinch/internal/hook"
 	"toolfinch/tool"
 )
 

@@ -13,11 +13,11 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/limit"
-	"toolfinch/rawjson"
-	"toolfinch/telemetry"
+	"toolfinch/internal/limit"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/telemetry"
+	"toolfinch/internal/wire"
 	"toolfinch/tool"
-	"toolfinch/wire"
 )
 
 // A 2026-07-28 client cannot be sent requests: it gets an input_required result

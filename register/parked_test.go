@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/wire"
 	"toolfinch/tool"
-	"toolfinch/wire"
 )
 
 // newcomer is a 2026-07-28 client: every request says all of it.

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"testing/synctest"
 
+	"toolfinch/internal/identity"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // A conversation that is gone on with has a new session: its agent lets its model call
@@ -167,7 +167,7 @@ func TestTheFirstListSettles(t *testing.T) {
 // and costs none of its own.
 func TestWhatWasUsedIsRegisteredWhenTheListChangesAnyway(t *testing.T) {
 	live := newLive(t, setup{})
-	source := live.served(trust.Party{}).Source.(catalog)
+	source := live.served(identity.Party{}).Source.(catalog)
 	show(live, func(v *Served) {
 		v.Recall = 5
 		v.Register = func(string) When { return WhenUsed }

@@ -10,10 +10,10 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/wire"
 	"toolfinch/tool"
-	"toolfinch/trust"
-	"toolfinch/wire"
 )
 
 // serve is mcp-go's handler of the stub: the answer goes out raw.
@@ -30,9 +30,9 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 	call := l.callOf(ctx, x, s, modern)
 	party := partyOf(ctx, call.Client)
 	served := l.servedTo(s, party)
-	result, err := l.handle(trust.WithParty(ctx, party), served, x, s, call, modern)
+	result, err := l.handle(identity.WithParty(ctx, party), served, x, s, call, modern)
 	if modern && err == nil {
-		result = l.cached(served, result, x, trust.NameOf(ctx))
+		result = l.cached(served, result, x, identity.NameOf(ctx))
 	}
 	l.answer(x, json.RawMessage(result), err, modern)
 	return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
@@ -120,10 +120,10 @@ func (l *Live) callOf(ctx context.Context, x *wire.Exchange, s *session, modern 
 	}
 	if x.Header != nil {
 		call.Header = x.Header.Get
-	} else if from, _ := trust.SourceOf(ctx); from.Transport == trust.TransportSSE {
+	} else if from, _ := identity.SourceOf(ctx); from.Transport == identity.TransportSSE {
 		call.Header = func(string) string { return "" } // it came over HTTP, which its headers are not kept of
 	}
-	call.Principal = trust.NameOf(ctx)
+	call.Principal = identity.NameOf(ctx)
 	call.Notify = x.Notify
 	if call.Client != nil {
 		call.Notify = leveled(call.Client, x.Notify)
@@ -132,9 +132,9 @@ func (l *Live) callOf(ctx context.Context, x *wire.Exchange, s *session, modern 
 }
 
 // partyOf is who makes a request with a client, which may be nil.
-func partyOf(ctx context.Context, client *tool.Client) trust.Party {
-	from, _ := trust.SourceOf(ctx)
-	p := trust.Party{Principal: trust.PrincipalOf(ctx), Transport: from.Transport}
+func partyOf(ctx context.Context, client *tool.Client) identity.Party {
+	from, _ := identity.SourceOf(ctx)
+	p := identity.Party{Principal: identity.PrincipalOf(ctx), Transport: from.Transport}
 	if client != nil {
 		p.Client, p.Version = client.Program, client.Version
 	}
@@ -142,7 +142,7 @@ func partyOf(ctx context.Context, client *tool.Client) trust.Party {
 }
 
 // servedTo is what is served to the party that makes a request in a session; nil: in none.
-func (l *Live) servedTo(s *session, party trust.Party) *Served {
+func (l *Live) servedTo(s *session, party identity.Party) *Served {
 	served := l.served(party)
 	if s != nil {
 		s.mu.Lock()

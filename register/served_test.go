@@ -9,8 +9,8 @@ import (
 	"testing"
 	"weak"
 
+	"toolfinch/internal/identity"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // shows are what Lives serve in tests, by *Live.
@@ -105,7 +105,7 @@ func (h heard) Listed(session, client string, tools []*tool.Tool) {
 	}
 }
 
-func (h heard) Registered(string, string, trust.Party, Change) {}
+func (h heard) Registered(string, string, identity.Party, Change) {}
 
 func (h heard) Calling(call *tool.Call) func(tool.Result) { return nothing{}.Calling(call) }
 
@@ -118,7 +118,7 @@ func serve(s setup, first Served, log *slog.Logger) *Live {
 	now.Store(&first)
 	live := New(Options{
 		Relists: s.Relists, Called: s.Known, Subscriptions: s.Subscriptions, Upstreams: heard{s}, Observer: heard{s},
-	}, func(trust.Party) *Served { return now.Load() }, log)
+	}, func(identity.Party) *Served { return now.Load() }, log)
 	shows.Store(live, now)
 	return live
 }

@@ -13,10 +13,10 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/wire"
 	"toolfinch/tool"
-	"toolfinch/trust"
-	"toolfinch/wire"
 )
 
 // session is one legacy-era client. A 2026-07-28 client has none: its list is
@@ -39,7 +39,7 @@ type session struct {
 	recalled     bool            // set has what the client called in sessions before
 	called       bool            // the client has called a tool
 	used         []*tool.Tool    // called, and registered once the list changes anyway
-	party        trust.Party     // of the last request
+	party        identity.Party  // of the last request
 	client       string          // "name version", "" until initialize
 	program      string          // the name in it
 	version      string          // and the version
@@ -72,7 +72,7 @@ func (s *session) initialize(name, version string, message []byte) {
 }
 
 // by is who made the last request.
-func (s *session) by() trust.Party {
+func (s *session) by() identity.Party {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.party

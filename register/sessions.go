@@ -10,9 +10,9 @@ import (
 
 	"github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/internal/identity"
+	"toolfinch/internal/wire"
 	"toolfinch/tool"
-	"toolfinch/trust"
-	"toolfinch/wire"
 )
 
 // sessions are the legacy-era clients of one Live. Live embeds it: packages transport
@@ -166,7 +166,7 @@ func (all *sessions) send(id string, message []byte) bool {
 // is severe enough by its own level. A session that set none gets what a server
 // says to it alone. hears, if set, reports whether a party may hear of it. asked says that clients have set the server's level; such a
 // message is not for a session that set none.
-func (all *sessions) Log(session string, hears func(trust.Party) bool, asked bool, params json.RawMessage) {
+func (all *sessions) Log(session string, hears func(identity.Party) bool, asked bool, params json.RawMessage) {
 	for _, s := range all.everySession() {
 		if session != "" && s.id != session || hears != nil && !hears(s.by()) {
 			continue

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

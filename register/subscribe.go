@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"toolfinch/internal/leeway"
-	"toolfinch/limit"
+	"toolfinch/internal/limit"
 	"toolfinch/tool"
 )
 

@@ -14,9 +14,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // followed is an upstream that can be subscribed to.
@@ -65,7 +65,7 @@ func resources(t testing.TB, live *Live) {
 	for _, uri := range []string{"x:r", "x:s"} {
 		addItem(t, live, tool.KindResource, "srv+"+uri, fmt.Sprintf(`{"uri":%q}`, uri), nil)
 	}
-	show(live, func(v *Served) { v.Source = exposing{live.served(trust.Party{}).Source.(catalog)} })
+	show(live, func(v *Served) { v.Source = exposing{live.served(identity.Party{}).Source.(catalog)} })
 }
 
 const updated = "notifications/resources/updated"
@@ -153,7 +153,7 @@ func TestEveryoneHearsOfAResourceByTheNameTheyGaveIt(t *testing.T) {
 	var upstream *followed
 	transports(t, `{}`, setup{follows: &upstream}, func(t *testing.T, live *Live, c *conversation) {
 		resources(t, live)
-		items := live.served(trust.Party{}).Source.(exposing).catalog
+		items := live.served(identity.Party{}).Source.(exposing).catalog
 		items["x:r"] = items["srv+x:r"]
 		messages := c.listen()
 		await(t, c.post(subscribe(1, "x:r")), `"id":1`)

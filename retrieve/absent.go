@@ -7,8 +7,8 @@ import (
 	"time"
 
 	"toolfinch/index"
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 )
 
 // Absent is a server that cannot be called now, and why.

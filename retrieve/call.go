@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync"
 
-	"toolfinch/gate"
-	"toolfinch/printable"
-	"toolfinch/rawjson"
-	"toolfinch/schema"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/schema"
+	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 )

@@ -11,8 +11,8 @@ import (
 	"slices"
 	"sync"
 
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 )

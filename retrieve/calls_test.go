@@ -11,8 +11,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"toolfinch/gate"
 	"toolfinch/internal/await"
+	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 )
 

@@ -15,9 +15,9 @@ import (
 	"sync"
 
 	"toolfinch/index"
-	"toolfinch/nearest"
-	"toolfinch/schema"
-	"toolfinch/telemetry"
+	"toolfinch/internal/nearest"
+	"toolfinch/internal/schema"
+	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
 )
 

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"toolfinch/embed"
-	"toolfinch/gate"
+	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 )
 

@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 
-	"toolfinch/gate"
+	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 	"toolfinch/trust/policy"

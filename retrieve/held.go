@@ -4,8 +4,8 @@ import (
 	"fmt"
 	"slices"
 
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

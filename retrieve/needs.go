@@ -9,8 +9,8 @@ import (
 	"sync"
 
 	"toolfinch/index"
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 )

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/gate"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
+	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 )

@@ -11,8 +11,8 @@ import (
 	"testing"
 	"time"
 
-	"toolfinch/gate"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
+	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 )
 

@@ -14,7 +14,7 @@ import (
 	"github.com/yosida95/uritemplate/v3"
 
 	"toolfinch/index"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

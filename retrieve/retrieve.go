@@ -9,12 +9,12 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/gate"
 	"toolfinch/index"
-	"toolfinch/telemetry"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/telemetry"
+	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
-	"toolfinch/trust"
 )
 
 // Bounds of retrieve_tools' limit, and its default.
@@ -292,7 +292,7 @@ func (s *searcher) doubt(q Query, found *Found) {
 
 // query returns the query for the index and, if it has no vectors, the reason.
 func (s *searcher) query(ctx context.Context, q Query) (query index.Query, reason string, err error) {
-	query = index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: s.prior(trust.NameOf(ctx), q.Text), Explain: q.Explain}
+	query = index.Query{Text: q.Text, Server: q.Server, Limit: q.Limit, Kinds: q.Kinds, Prior: s.prior(identity.NameOf(ctx), q.Text), Explain: q.Explain}
 	if !q.Words {
 		query.Vectors, reason = s.vectors.of(ctx, q.Text, s.timeout, s.catalog.Embedded() > 0)
 	}

@@ -9,7 +9,7 @@ import (
 	"regexp"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 )

@@ -8,8 +8,8 @@ import (
 	"strconv"
 	"strings"
 
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 )
 
 // Bounds of a signature. A brief one is a line among many; its reader asks for more.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

@@ -8,7 +8,7 @@ import (
 	"unique"
 
 	"toolfinch/index"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

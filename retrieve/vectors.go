@@ -14,7 +14,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/index"
-	"toolfinch/telemetry"
+	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
 )
 

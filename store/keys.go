@@ -8,7 +8,7 @@ import (
 	"fmt"
 	"time"
 
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
 )
 
 // Keys are the API keys.
@@ -34,7 +34,7 @@ const (
 var ErrKeyExists = errors.New("there is a key of this name already")
 
 // Add stores an API key. More than 10,000 are an error.
-func (k *Keys) Add(ctx context.Context, key trust.Key) error {
+func (k *Keys) Add(ctx context.Context, key identity.Key) error {
 	scopes, err := json.Marshal(key.Scopes)
 	if err != nil {
 		return fmt.Errorf("store: add key: %w", err)
@@ -67,10 +67,10 @@ func (k *Keys) Revoke(ctx context.Context, name string) (bool, error) {
 }
 
 // All returns all API keys, by name.
-func (k *Keys) All(ctx context.Context) ([]trust.Key, error) { return k.find(ctx, selectKeys) }
+func (k *Keys) All(ctx context.Context) ([]identity.Key, error) { return k.find(ctx, selectKeys) }
 
 // Find returns the API key with a hash, nil where there is none. It may have expired.
-func (k *Keys) Find(ctx context.Context, hash [32]byte) (*trust.Key, error) {
+func (k *Keys) Find(ctx context.Context, hash [32]byte) (*identity.Key, error) {
 	keys, err := k.find(ctx, selectKey, hash[:])
 	if err != nil || len(keys) == 0 {
 		return nil, err
@@ -78,8 +78,8 @@ func (k *Keys) Find(ctx context.Context, hash [32]byte) (*trust.Key, error) {
 	return &keys[0], nil
 }
 
-func (k *Keys) find(ctx context.Context, query string, args ...any) ([]trust.Key, error) {
-	all, err := collect(ctx, k.database, func(rows *sql.Rows, key *trust.Key) error {
+func (k *Keys) find(ctx context.Context, query string, args ...any) ([]identity.Key, error) {
+	all, err := collect(ctx, k.database, func(rows *sql.Rows, key *identity.Key) error {
 		var hash, scopes, groups []byte
 		var created, expires, used int64
 		err := rows.Scan(&key.Name, &hash, &key.View, &scopes, &groups, &created, &expires, &used)

@@ -10,7 +10,7 @@ import (
 	"path/filepath"
 	"time"
 
-	"toolfinch/trust/vault"
+	"toolfinch/store/vault"
 )
 
 // Sealed are the rows of the vault: secrets and logins.

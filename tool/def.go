@@ -9,7 +9,7 @@ import (
 	"errors"
 	"fmt"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // Def is what a tool, a prompt, a resource or a resource template says of

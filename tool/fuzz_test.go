@@ -7,7 +7,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // A definition that is taken in is one that is taken in again as it is.

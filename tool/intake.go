@@ -13,7 +13,7 @@ import (
 	"time"
 	"unicode/utf8"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // Official clients refuse a whole list for one definition without the shape that

@@ -8,8 +8,8 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/rawjson"
-	"toolfinch/schema"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/schema"
 )
 
 // legacyOutput reports whether clients of revisions up to 2025-11-25 take an

@@ -9,7 +9,7 @@ import (
 	"runtime/debug"
 	"sync"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // Progress reports the calls inside a call to the client as one count, because their

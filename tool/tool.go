@@ -10,7 +10,7 @@ import (
 	"fmt"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // ErrNotFound is returned when no tool has the name or ID asked for.

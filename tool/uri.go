@@ -5,7 +5,7 @@ import (
 	"strings"
 	"unicode"
 
-	"toolfinch/printable"
+	"toolfinch/internal/printable"
 )
 
 // NormalURI returns the URI in the form in which equivalent URIs are equal

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
 )

@@ -8,8 +8,8 @@ import (
 	"fmt"
 
 	"toolfinch/tool"
-	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
+	"toolfinch/upstream/login"
 )
 
 // delivery is one request of a call on its way to a server and back.

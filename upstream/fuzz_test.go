@@ -4,7 +4,7 @@ import (
 	"encoding/json"
 	"testing"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
 )

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"toolfinch/tool"
-	"toolfinch/trust/login"
+	"toolfinch/upstream/login"
 )
 
 // State is the health of a server: what the last exchange with it said.

@@ -14,7 +14,7 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
 )

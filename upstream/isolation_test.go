@@ -22,8 +22,8 @@ import (
 	"toolfinch/internal/await"
 	"toolfinch/internal/pipes"
 	"toolfinch/tool"
-	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
+	"toolfinch/upstream/login"
 )
 
 func TestServerInfoIsKeptAsItWasSent(t *testing.T) {

@@ -8,7 +8,7 @@ import (
 	"time"
 
 	"toolfinch/internal/leeway"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

@@ -8,11 +8,11 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/internal/identity"
 	"toolfinch/internal/leeway"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
-	"toolfinch/trust"
-	"toolfinch/trust/login"
+	"toolfinch/upstream/login"
 )
 
 // beginWithin bounds how long a call waits to learn where its login goes on.
@@ -89,14 +89,14 @@ func (d *delivery) needsLogin(c *connection, needed *login.Needed) error {
 // ofOwner reports whether the owner of this process makes the call, as far as that can be
 // known: a command, the parent process, or who proves nothing on this machine.
 func (d *delivery) ofOwner() bool {
-	if _, ofClient := trust.PartyOf(d.call.ctx); d.call.Local && !ofClient {
+	if _, ofClient := identity.PartyOf(d.call.ctx); d.call.Local && !ofClient {
 		return true
 	}
 	if d.call.Principal != "" {
 		return false
 	}
-	from, _ := trust.SourceOf(d.call.ctx)
-	if from.Transport == trust.TransportStdio {
+	from, _ := identity.SourceOf(d.call.ctx)
+	if from.Transport == identity.TransportStdio {
 		return true
 	}
 	address, err := netip.ParseAddr(from.Address)

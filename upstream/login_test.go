@@ -13,10 +13,10 @@ import (
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
-	"toolfinch/rawjson"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
-	"toolfinch/trust"
-	"toolfinch/trust/login"
+	"toolfinch/upstream/login"
 )
 
 // guarded is a pool with one server that wants logins, which is a server of the Go SDK.
@@ -63,14 +63,14 @@ func (g *guarded) logIn(t *testing.T, principal, user string) {
 
 func (g *guarded) whoami(t *testing.T, call *tool.Call) (string, error) {
 	t.Helper()
-	return g.from(t, trust.Source{Transport: trust.TransportStdio}, call)
+	return g.from(t, identity.Source{Transport: identity.TransportStdio}, call)
 }
 
 // from is a call that comes from there.
-func (g *guarded) from(t *testing.T, source trust.Source, call *tool.Call) (string, error) {
+func (g *guarded) from(t *testing.T, source identity.Source, call *tool.Call) (string, error) {
 	t.Helper()
 	call.Arguments = json.RawMessage(`{}`)
-	result, err := g.pool.Call(trust.WithSource(t.Context(), source), def("notes", "whoami"), call)
+	result, err := g.pool.Call(identity.WithSource(t.Context(), source), def("notes", "whoami"), call)
 	return string(result), err
 }
 
@@ -98,20 +98,20 @@ func TestAServerThatWantsALoginIsNotAskedAgain(t *testing.T) {
 				t.Errorf("the call: %s, %v", result, err)
 			}
 			// All would be who logs in, so somebody who is not the owner is not told where.
-			remote, local := trust.Source{Transport: trust.TransportHTTP, Address: "192.0.2.1"}, trust.Source{Transport: trust.TransportREST, Address: "127.0.0.1"}
+			remote, local := identity.Source{Transport: identity.TransportHTTP, Address: "192.0.2.1"}, identity.Source{Transport: identity.TransportREST, Address: "127.0.0.1"}
 			for _, one := range []struct {
 				name  string
-				from  trust.Source
+				from  identity.Source
 				call  *tool.Call
 				owner bool
 			}{
 				{"who has proved to be somebody", local, &tool.Call{Principal: "key|ci"}, false},
 				{"nobody, elsewhere", remote, &tool.Call{}, false},
 				{"nobody, elsewhere, whose client opens pages", remote, &tool.Call{Client: browses("c", modern)}, false},
-				{"nobody, from an address that is not known", trust.Source{Transport: trust.TransportHTTP}, &tool.Call{}, false},
+				{"nobody, from an address that is not known", identity.Source{Transport: identity.TransportHTTP}, &tool.Call{}, false},
 				{"nobody, on this machine", local, &tool.Call{}, true},
-				{"a command", trust.Source{Transport: "command"}, &tool.Call{Local: true}, true},
-				{"nobody, on this machine, by IPv6", trust.Source{Transport: trust.TransportHTTP, Address: "::1"}, &tool.Call{}, true},
+				{"a command", identity.Source{Transport: "command"}, &tool.Call{Local: true}, true},
+				{"nobody, on this machine, by IPv6", identity.Source{Transport: identity.TransportHTTP, Address: "::1"}, &tool.Call{}, true},
 			} {
 				if _, err := g.from(t, one.from, one.call); !errors.As(err, new(*login.Needed)) || strings.Contains(err.Error(), g.as.Issuer) != one.owner {
 					t.Errorf("the call of %s: %v", one.name, err)
@@ -262,7 +262,7 @@ func TestACallThatIsMadeAgainElsewhereWaitsForTheLogin(t *testing.T) {
 			into := make(chan struct{}, 1)
 			other := g.beside(looking{g.vault, into})
 			call := func(pool *Pool, params string) string {
-				result, err := pool.Call(trust.WithSource(t.Context(), trust.Source{Transport: trust.TransportStdio}), def("notes", "whoami"),
+				result, err := pool.Call(identity.WithSource(t.Context(), identity.Source{Transport: identity.TransportStdio}), def("notes", "whoami"),
 					&tool.Call{Client: browses("a", true), Arguments: json.RawMessage(`{}`), Params: json.RawMessage(params)})
 				if err != nil {
 					return err.Error()

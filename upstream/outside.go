@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"toolfinch/tool"
-	"toolfinch/trust/login"
+	"toolfinch/upstream/login"
 )
 
 // What this package says of a server passes through here: log lines, errors,

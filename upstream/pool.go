@@ -16,11 +16,11 @@ import (
 	"time"
 
 	"toolfinch/internal/leeway"
-	"toolfinch/limit"
-	"toolfinch/telemetry"
+	"toolfinch/internal/limit"
+	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
-	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
+	"toolfinch/upstream/login"
 )
 
 // Errors that callers may tell apart. They come wrapped in an *Error. Where

@@ -9,7 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

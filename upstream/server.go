@@ -8,11 +8,11 @@ import (
 	"sync/atomic"
 	"time"
 
-	"toolfinch/limit"
-	"toolfinch/telemetry"
+	"toolfinch/internal/limit"
+	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
-	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
+	"toolfinch/upstream/login"
 )
 
 // server is one configured server: its parts, and what is asked of it.

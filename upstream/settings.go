@@ -6,9 +6,9 @@ import (
 	"slices"
 	"time"
 
-	"toolfinch/trust/login"
-	"toolfinch/trust/sandbox"
 	"toolfinch/upstream/conn"
+	"toolfinch/upstream/login"
+	"toolfinch/upstream/sandbox"
 )
 
 // Settings says how to reach one MCP server: a command to start, or a URL.

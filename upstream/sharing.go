@@ -7,7 +7,7 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
-	"toolfinch/limit"
+	"toolfinch/internal/limit"
 	"toolfinch/tool"
 )
 

@@ -11,8 +11,8 @@ import (
 	"time"
 
 	"toolfinch/tool"
-	"toolfinch/trust/login"
 	"toolfinch/upstream/conn"
+	"toolfinch/upstream/login"
 )
 
 // debounce is how long list_changed has to be quiet before the server is listed,

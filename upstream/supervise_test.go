@@ -17,7 +17,7 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/internal/pipes"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // lister is a legacy HTTP server whose tools/list is answered with what is in

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"sync"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

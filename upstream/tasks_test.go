@@ -9,7 +9,7 @@ import (
 	"sync"
 	"testing"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"toolfinch/internal/leeway"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

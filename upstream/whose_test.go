@@ -13,7 +13,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/pipes"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
 )

@@ -14,8 +14,8 @@ import (
 	"testing"
 
 	"toolfinch/internal/must"
-	"toolfinch/rawjson"
-	"toolfinch/schema"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/schema"
 	"toolfinch/tool"
 )
 

@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"toolfinch/script"
 	"toolfinch/tool"
+	"toolfinch/view/script"
 )
 
 func TestAViewSeesWhatStandsUnderTheServer(t *testing.T) {

@@ -13,9 +13,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"toolfinch/rawjson"
-	"toolfinch/script"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
+	"toolfinch/view/script"
 )
 
 func TestInputsTakeTheirPlacesInArguments(t *testing.T) {

@@ -10,11 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/python"
-	"toolfinch/rawjson"
-	"toolfinch/schema"
-	"toolfinch/script"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/schema"
 	"toolfinch/tool"
+	"toolfinch/view/python"
+	"toolfinch/view/script"
 )
 
 // custom is a tool written in Starlark or Python, ready to run.

@@ -10,8 +10,8 @@ import (
 	"sync"
 	"testing"
 
-	"toolfinch/script"
 	"toolfinch/tool"
+	"toolfinch/view/script"
 )
 
 // customOf is the custom tool that the function f of a module makes.

@@ -14,8 +14,8 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/must"
-	"toolfinch/script"
 	"toolfinch/tool"
+	"toolfinch/view/script"
 )
 
 // block is a fenced block of the documentation: its language, the name of the

@@ -10,12 +10,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"toolfinch/hook"
-	"toolfinch/python"
-	"toolfinch/rawjson"
-	"toolfinch/script"
-	"toolfinch/telemetry"
+	"toolfinch/internal/hook"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
+	"toolfinch/view/python"
+	"toolfinch/view/script"
 )
 
 // The events that hooks are run at; also the names of their settings.

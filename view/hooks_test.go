@@ -12,8 +12,8 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/must"
-	"toolfinch/script"
 	"toolfinch/tool"
+	"toolfinch/view/script"
 )
 
 // hookCase is said by hooks of all kinds in one way: a body of a Starlark function,

@@ -13,9 +13,9 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/must"
-	"toolfinch/nearest"
-	"toolfinch/script"
+	"toolfinch/internal/nearest"
 	"toolfinch/tool"
+	"toolfinch/view/script"
 )
 
 // upstreamTool is a tool of an upstream with the handler of the test.

@@ -7,8 +7,8 @@ import (
 	"fmt"
 	"strings"
 
-	"toolfinch/rawjson"
-	"toolfinch/schema"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/schema"
 )
 
 // inputs are the parameters of a composite or custom tool.

@@ -9,10 +9,10 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"toolfinch/python"
-	"toolfinch/rawjson"
-	"toolfinch/script"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
+	"toolfinch/view/python"
+	"toolfinch/view/script"
 )
 
 // errNoPython is for who compiles views without Env.Python.

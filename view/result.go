@@ -4,8 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

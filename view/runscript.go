@@ -6,7 +6,7 @@ import (
 	"errors"
 	"fmt"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

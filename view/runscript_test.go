@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/script"
 	"toolfinch/tool"
+	"toolfinch/view/script"
 )
 
 // runScriptIn is run_script of a view that has these tools.

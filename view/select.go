@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"toolfinch/nearest"
+	"toolfinch/internal/nearest"
 	"toolfinch/tool"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/must"
-	"toolfinch/nearest"
+	"toolfinch/internal/nearest"
 	"toolfinch/tool"
 )
 

@@ -7,7 +7,7 @@ import (
 	"strconv"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // usedSteps returns the steps whose results are in a template. Inputs and steps that

@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // token is what has a meaning in the texts of a template: an escaped brace, a

@@ -6,9 +6,9 @@ import (
 	"log/slog"
 	"slices"
 
-	"toolfinch/python"
-	"toolfinch/script"
 	"toolfinch/tool"
+	"toolfinch/view/python"
+	"toolfinch/view/script"
 )
 
 // Upstream is what one upstream brings to views: its tools, prompts and resources.

@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
-	"toolfinch/printable"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/printable"
 	"toolfinch/proxy"
-	"toolfinch/trust"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/leaks"
 )
@@ -205,9 +205,9 @@ func (a *auditLines) print() error {
 	}
 	t.paint = func(row, column int) string {
 		switch outcome := t.rows[row][2]; {
-		case column != 2 || outcome == trust.Success:
+		case column != 2 || outcome == identity.Success:
 			return ""
-		case outcome == trust.Denied || outcome == trust.Failed:
+		case outcome == identity.Denied || outcome == identity.Failed:
 			return red
 		}
 		return yellow
@@ -255,7 +255,7 @@ func audited(config *configs.Config, log *slog.Logger) ([]proxy.Option, error) {
 
 // record has the audit log say what a command of the owner did. That it cannot be said
 // is an error, after the fact.
-func record(ctx context.Context, config *configs.Config, events ...trust.Event) error {
+func record(ctx context.Context, config *configs.Config, events ...identity.Event) error {
 	log, err := openAudit(config, slog.New(slog.DiscardHandler))
 	if log == nil || err != nil {
 		return err
@@ -269,7 +269,7 @@ func record(ctx context.Context, config *configs.Config, events ...trust.Event) 
 // byCommand is a context of what a command of the owner does.
 func byCommand(ctx context.Context) context.Context {
 	if u, err := user.Current(); err == nil {
-		ctx = trust.WithPrincipal(ctx, &trust.Principal{ID: "local|" + u.Username})
+		ctx = identity.WithPrincipal(ctx, &identity.Principal{ID: "local|" + u.Username})
 	}
-	return trust.WithSource(ctx, trust.Source{Transport: "command"})
+	return identity.WithSource(ctx, identity.Source{Transport: "command"})
 }

@@ -12,8 +12,8 @@ import (
 	"strconv"
 	"strings"
 
-	"toolfinch/nearest"
-	"toolfinch/rawjson"
+	"toolfinch/internal/nearest"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

@@ -11,8 +11,8 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/configs/clients"
 	"toolfinch/embed"
 	"toolfinch/embed/models"
 	"toolfinch/proxy"

@@ -13,9 +13,9 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/embed/models"
-	"toolfinch/eval"
 	"toolfinch/internal/leeway"
 	"toolfinch/retrieve"
+	"toolfinch/retrieve/eval"
 	"toolfinch/tool"
 )
 

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/configs/clients"
 )
 
 func TestPreviewShowsTheLinesThatChange(t *testing.T) {

@@ -9,7 +9,7 @@ import (
 	"unicode/utf16"
 	"unicode/utf8"
 
-	"toolfinch/printable"
+	"toolfinch/internal/printable"
 )
 
 // console is a stream that people may read: everything that commands print passes

@@ -6,7 +6,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/must"
-	"toolfinch/printable"
+	"toolfinch/internal/printable"
 )
 
 // unseen are characters that steer terminals, turn text around, or are not seen.

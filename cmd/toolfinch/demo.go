@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
-	"toolfinch/demo"
+	"toolfinch/internal/demo"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
 )

@@ -13,7 +13,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/embed"
-	"toolfinch/nearest"
+	"toolfinch/internal/nearest"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/tool"

@@ -13,7 +13,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/embed"
-	"toolfinch/eval"
+	"toolfinch/retrieve/eval"
 	"toolfinch/store"
 )
 

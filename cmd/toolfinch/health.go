@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/internal/leeway"
-	"toolfinch/printable"
+	"toolfinch/internal/printable"
 )
 
 // healthWithin bounds the wait for an answer.

@@ -14,8 +14,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/configs/clients"
 )
 
 func newImport(s *settings) *cobra.Command {

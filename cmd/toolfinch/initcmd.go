@@ -9,8 +9,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/configs/clients"
 )
 
 //go:embed inithooks.star

@@ -7,8 +7,8 @@ import (
 	"testing"
 
 	"toolfinch/internal/must"
-	"toolfinch/rawjson"
-	"toolfinch/script"
+	"toolfinch/internal/rawjson"
+	"toolfinch/view/script"
 )
 
 // The example of hooks runs as it is written: arguments stay, keys in results

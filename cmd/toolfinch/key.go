@@ -10,8 +10,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
+	"toolfinch/internal/identity"
 	"toolfinch/store"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 )
 
@@ -152,7 +152,7 @@ func newKeyRevoke(s *settings) *cobra.Command {
 					return fmt.Errorf("there is no key %q: toolfinch key list shows those there are", args[0])
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "revoked %s\n", args[0])
-				return record(cmd.Context(), config, trust.Key{Name: args[0]}.Event("revoked"))
+				return record(cmd.Context(), config, identity.Key{Name: args[0]}.Event("revoked"))
 			})
 		},
 	}

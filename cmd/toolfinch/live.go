@@ -24,10 +24,10 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/leeway"
-	"toolfinch/printable"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxy"
-	"toolfinch/rawjson"
-	"toolfinch/web"
+	"toolfinch/proxy/web"
 )
 
 // running is a toolfinch that runs, as it says itself. It answers other commands of its

@@ -15,7 +15,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/must"
-	"toolfinch/web"
+	"toolfinch/proxy/web"
 )
 
 // Only its user opens the socket of a toolfinch, at no moment anyone else: whatever the umask

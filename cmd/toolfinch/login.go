@@ -15,10 +15,10 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
-	"toolfinch/nearest"
+	"toolfinch/internal/nearest"
 	"toolfinch/proxy"
-	"toolfinch/trust/login"
 	"toolfinch/upstream"
+	"toolfinch/upstream/login"
 )
 
 func newLogin(s *settings) *cobra.Command {

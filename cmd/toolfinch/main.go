@@ -25,7 +25,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"toolfinch/configs"
-	"toolfinch/trust/vault"
+	"toolfinch/store/vault"
 )
 
 // Exit codes. They are part of what users script against.

@@ -14,7 +14,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/embed/hf"
 	"toolfinch/embed/models"
-	"toolfinch/nearest"
+	"toolfinch/internal/nearest"
 )
 
 func newModel(s *settings) *cobra.Command {

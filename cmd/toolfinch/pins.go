@@ -13,7 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
-	"toolfinch/printable"
+	"toolfinch/internal/printable"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/tool"

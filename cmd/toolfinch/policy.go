@@ -6,7 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
 	"toolfinch/trust/policy"
 )
 
@@ -62,7 +62,7 @@ Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not loa
 	flags.StringArrayVar(&q.Groups, "group", nil, "a group of the principal; may be repeated")
 	flags.StringArrayVar(&q.Scopes, "scope", nil, "a scope of the principal; may be repeated")
 	flags.StringVar(&q.Client, "client", "", "name of the client program, and its version after a space")
-	flags.StringVar(&q.Transport, "transport", trust.TransportHTTP, "stdio, http, sse, rest or ui")
+	flags.StringVar(&q.Transport, "transport", identity.TransportHTTP, "stdio, http, sse, rest or ui")
 	flags.StringVar(&q.Tool, "tool", "", "the tool, as clients call it or server.tool")
 	flags.StringVar(&q.Prompt, "prompt", "", "the prompt, as clients call it")
 	flags.StringVar(&q.Resource, "resource", "", "the URI of the resource")
@@ -77,12 +77,12 @@ Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not loa
 
 // flagError is the error for a flag that is wrong.
 func flagError(err error) error {
-	wrong, ok := errors.AsType[*trust.FieldError](err)
+	wrong, ok := errors.AsType[*identity.FieldError](err)
 	if !ok {
 		return err
 	}
 	if wrong.Field != "" {
-		err = &trust.FieldError{Field: "--" + wrong.Field, Text: wrong.Text}
+		err = &identity.FieldError{Field: "--" + wrong.Field, Text: wrong.Text}
 	}
 	return &exitError{exitUsage, err}
 }

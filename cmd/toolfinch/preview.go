@@ -4,9 +4,9 @@ import (
 	"fmt"
 	"strings"
 
-	"toolfinch/clients"
 	"toolfinch/configs"
-	"toolfinch/rawjson"
+	"toolfinch/configs/clients"
+	"toolfinch/internal/rawjson"
 )
 
 // preview shows what changes in a file: the lines that go and the lines that

@@ -18,8 +18,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
-	"toolfinch/rawjson"
-	"toolfinch/registry"
+	"toolfinch/configs/registry"
+	"toolfinch/internal/rawjson"
 )
 
 // registryVariable names the registry in place of the official one.

@@ -16,7 +16,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
-	"toolfinch/savings"
+	"toolfinch/proxy/savings"
 	"toolfinch/store"
 )
 

@@ -10,7 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 )

@@ -15,10 +15,10 @@ import (
 	"golang.org/x/term"
 
 	"toolfinch/configs"
-	"toolfinch/nearest"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/nearest"
 	"toolfinch/store"
-	"toolfinch/trust"
-	"toolfinch/trust/vault"
+	"toolfinch/store/vault"
 )
 
 func newSecret(s *settings) *cobra.Command {
@@ -200,7 +200,7 @@ func (s *settings) recordSecret(cmd *cobra.Command, name, change string) error {
 	if err != nil {
 		return nil
 	}
-	return record(cmd.Context(), config, trust.Event{Kind: trust.EventSecret, Tool: name, Details: map[string]string{"change": change}})
+	return record(cmd.Context(), config, identity.Event{Kind: identity.EventSecret, Tool: name, Details: map[string]string{"change": change}})
 }
 
 func secretRow(name string) (string, error) {

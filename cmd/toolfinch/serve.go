@@ -21,8 +21,8 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/leeway"
+	"toolfinch/internal/telemetry"
 	"toolfinch/proxy"
-	"toolfinch/telemetry"
 	"toolfinch/trust/inbound"
 )
 

@@ -12,8 +12,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/configs/clients"
 )
 
 func newServerAdd(s *settings) *cobra.Command {

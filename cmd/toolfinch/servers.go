@@ -16,8 +16,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/configs/clients"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/tool"

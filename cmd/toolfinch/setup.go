@@ -15,8 +15,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/configs/clients"
 	"toolfinch/embed"
 	"toolfinch/embed/models"
 )

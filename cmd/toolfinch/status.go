@@ -17,9 +17,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
-	"toolfinch/printable"
-	"toolfinch/rawjson"
-	"toolfinch/web"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
+	"toolfinch/proxy/web"
 )
 
 // Bounds of status --watch.

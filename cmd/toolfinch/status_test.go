@@ -11,9 +11,9 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/identity"
 	"toolfinch/internal/must"
-	"toolfinch/trust"
-	"toolfinch/web"
+	"toolfinch/proxy/web"
 )
 
 var update = flag.Bool("update", false, "write the golden files anew")
@@ -41,8 +41,8 @@ func busy() web.Status {
 			server("fresh", "pending", 2*time.Second, 0, 0, ""),
 		},
 		Sessions: web.SessionsStatus{All: 12},
-		Calls:    web.CallsStatus{InFlight: 2, Shown: []web.CallStatus{call(trust.EventCall, "files.read_file", 65*time.Second, "", ""), call(trust.EventRead, "files.file:///a", time.Second, "", "")}, Last: []web.LastCalls{{Minutes: 5, Calls: 12, Failed: 1}, {Minutes: 60, Calls: 1300, Failed: 17}}},
-		Errors:   []web.CallStatus{said(call(trust.EventCall, "files.stat", time.Second, trust.Failed, "error -32000"), "no\x1b[2J such\nfile"), call(trust.EventCall, "github.search", time.Second, trust.Timeout, "timed out after 60s"), call(trust.EventCall, "files.write_file", time.Hour, trust.ToolError, "")},
+		Calls:    web.CallsStatus{InFlight: 2, Shown: []web.CallStatus{call(identity.EventCall, "files.read_file", 65*time.Second, "", ""), call(identity.EventRead, "files.file:///a", time.Second, "", "")}, Last: []web.LastCalls{{Minutes: 5, Calls: 12, Failed: 1}, {Minutes: 60, Calls: 1300, Failed: 17}}},
+		Errors:   []web.CallStatus{said(call(identity.EventCall, "files.stat", time.Second, identity.Failed, "error -32000"), "no\x1b[2J such\nfile"), call(identity.EventCall, "github.search", time.Second, identity.Timeout, "timed out after 60s"), call(identity.EventCall, "files.write_file", time.Hour, identity.ToolError, "")},
 		Tokens:   web.TokensStatus{Read: 1000, AllListed: 8000},
 		Search:   web.SearchStatus{Model: "all-MiniLM-L6-v2", Indexed: 1204, Embedded: 700},
 		Limits:   []web.LimitStatus{{Name: "sessions", Used: 12, Max: 1000, Hits: 3}},
@@ -57,7 +57,7 @@ func busy() web.Status {
 	s.Servers[0].PID, s.Servers[0].Stderr = 4712, []string{"is well"}
 	s.Servers[2].Stderr = []string{"one", "two", "reading the \x1b]0;x\a settings", "the database", "cannot \x1b[31mfind\u202e the", ""}
 	for range 12 {
-		s.Sessions.Shown = append(s.Sessions.Shown, web.SessionStatus{View: "default", Client: "claude-code 2.1", Era: "legacy", Principal: "key|ci", Transport: trust.TransportHTTP, Since: now.Add(-time.Hour)})
+		s.Sessions.Shown = append(s.Sessions.Shown, web.SessionStatus{View: "default", Client: "claude-code 2.1", Era: "legacy", Principal: "key|ci", Transport: identity.TransportHTTP, Since: now.Add(-time.Hour)})
 	}
 	return s
 }

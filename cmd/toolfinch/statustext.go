@@ -11,9 +11,9 @@ import (
 
 	"github.com/dustin/go-humanize"
 
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
+	"toolfinch/proxy/web"
 	"toolfinch/upstream"
-	"toolfinch/web"
 )
 
 // Bounds of what status shows as text; --json has more.
@@ -303,7 +303,7 @@ func errorTable(s web.Status) *table {
 	t := &table{head: []string{"LAST ERRORS", "AGO", "OUTCOME", "CLIENT", "REASON"}}
 	for _, one := range s.Errors[:min(len(s.Errors), textErrors)] {
 		reason := one.Reason
-		if one.Outcome == trust.ToolError {
+		if one.Outcome == identity.ToolError {
 			reason = cmp.Or(reason, "the tool says so in its answer")
 		}
 		if one.Said != "" {
@@ -326,9 +326,9 @@ func limitTable(s web.Status) *table {
 func calledAs(c web.CallStatus) string {
 	called := cmp.Or(c.Tool, c.Name)
 	switch c.Kind {
-	case trust.EventRead:
+	case identity.EventRead:
 		return "read " + called
-	case trust.EventPrompt:
+	case identity.EventPrompt:
 		return "prompt " + called
 	}
 	return called

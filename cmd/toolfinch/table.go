@@ -12,7 +12,7 @@ import (
 	"golang.org/x/term"
 	"golang.org/x/text/width"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // screen is what is known of where output goes. The zero screen is a file or a

@@ -9,7 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

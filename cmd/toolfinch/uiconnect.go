@@ -9,10 +9,10 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/clients"
 	"toolfinch/configs"
+	"toolfinch/configs/clients"
+	"toolfinch/proxy/web/page"
 	"toolfinch/trust/inbound"
-	"toolfinch/web/page"
 )
 
 // connector says what connect would write, for the page of a toolfinch that serves HTTP.

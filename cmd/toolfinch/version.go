@@ -15,8 +15,8 @@ import (
 // -ldflags "-X main.version=v1.2.3 -X main.commit=0123abcd -X main.date=2026-11-23T14:35:29Z".
 var version, commit, date string
 
-// identity is which program this is.
-type identity struct {
+// build is which program this is.
+type build struct {
 	Version  string `json:"version"`            // of the release, or what Go makes of the commit; "dev" if neither is known
 	Commit   string `json:"commit,omitempty"`   // whole
 	Date     string `json:"date,omitempty"`     // of the commit, as RFC 3339 has it
@@ -25,17 +25,17 @@ type identity struct {
 	Platform string `json:"platform"` // as linux/amd64
 }
 
-// built is the identity of this program.
-func built() identity {
+// built is the build of this program.
+func built() build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
 		info = &debug.BuildInfo{GoVersion: runtime.Version()}
 	}
-	return identityOf(info, version, commit, date)
+	return buildOf(info, version, commit, date)
 }
 
-// identityOf reads the build information; what the linker was given goes first.
-func identityOf(info *debug.BuildInfo, version, commit, date string) identity {
+// buildOf reads the build information; what the linker was given goes first.
+func buildOf(info *debug.BuildInfo, version, commit, date string) build {
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
@@ -44,7 +44,7 @@ func identityOf(info *debug.BuildInfo, version, commit, date string) identity {
 	if module == "(devel)" { // a build outside of version control, or one that was told not to ask it
 		module = ""
 	}
-	return identity{
+	return build{
 		Version:  cmp.Or(version, module, "dev"),
 		Commit:   cmp.Or(commit, settings["vcs.revision"]),
 		Date:     cmp.Or(date, settings["vcs.time"]),
@@ -55,7 +55,7 @@ func identityOf(info *debug.BuildInfo, version, commit, date string) identity {
 }
 
 // String is the line that `toolfinch version` prints, without the name.
-func (id identity) String() string {
+func (id build) String() string {
 	var known []string
 	if id.Commit != "" {
 		text := "commit " + id.Commit[:min(len(id.Commit), 12)]

@@ -31,7 +31,7 @@ func TestIdentity(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			info := &debug.BuildInfo{GoVersion: "go1.26.8", Main: debug.Module{Version: test.module}, Settings: test.settings}
-			if got := identityOf(info, test.version, test.commit, test.date).String(); got != test.want {
+			if got := buildOf(info, test.version, test.commit, test.date).String(); got != test.want {
 				t.Errorf("%s, want %s", got, test.want)
 			}
 		})

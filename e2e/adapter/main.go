@@ -22,8 +22,8 @@ import (
 	"toolfinch/embed"
 	"toolfinch/embed/hf"
 	"toolfinch/embed/models"
-	"toolfinch/eval"
 	"toolfinch/index"
+	"toolfinch/retrieve/eval"
 	"toolfinch/store"
 	"toolfinch/tool"
 )

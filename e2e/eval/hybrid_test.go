@@ -14,7 +14,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/embed/models"
-	"toolfinch/eval"
+	"toolfinch/retrieve/eval"
 )
 
 // vectorsInMemory are kept for one run.

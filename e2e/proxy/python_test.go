@@ -9,8 +9,8 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
-	"toolfinch/python"
 	"toolfinch/view"
+	"toolfinch/view/python"
 )
 
 // module writes a module of Python.

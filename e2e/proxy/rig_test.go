@@ -29,9 +29,9 @@ import (
 	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
+	"toolfinch/internal/identity"
 	"toolfinch/proxy"
 	"toolfinch/store"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
@@ -276,7 +276,7 @@ func keysOf(t testing.TB, config *configs.Config, names ...string) map[string]st
 		for _, name := range names {
 			text, hash := inbound.NewKey()
 			keys[name] = text
-			err = errors.Join(err, db.Keys().Add(t.Context(), trust.Key{Name: name, Hash: hash, Created: time.Now()}))
+			err = errors.Join(err, db.Keys().Add(t.Context(), identity.Key{Name: name, Hash: hash, Created: time.Now()}))
 		}
 		return err
 	})

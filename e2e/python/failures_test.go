@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
-	"toolfinch/python"
+	"toolfinch/view/python"
 )
 
 // A function that waits stalls nobody: async ones give way, plain ones have a thread.

@@ -13,10 +13,10 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
-	"toolfinch/python"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/view"
+	"toolfinch/view/python"
 )
 
 // upstreamTool is a tool of a server.

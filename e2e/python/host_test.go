@@ -22,7 +22,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/leeway"
-	"toolfinch/python"
+	"toolfinch/view/python"
 )
 
 // needPython skips the test, or fails it where everything must run, without Python.

@@ -12,7 +12,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/schema"
+	"toolfinch/internal/schema"
 )
 
 // sets are the catalogues, by the number of their tools: files of recorded servers. Each

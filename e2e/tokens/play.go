@@ -13,7 +13,7 @@ import (
 	"time"
 
 	"toolfinch/e2e/agents"
-	"toolfinch/group"
+	"toolfinch/internal/group"
 )
 
 // cell is what is measured once.

@@ -12,7 +12,7 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/store"
 	"toolfinch/tool"
 )

@@ -20,13 +20,13 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/replicas"
-	"toolfinch/rawjson"
 	"toolfinch/register"
+	"toolfinch/register/transport"
 	"toolfinch/store"
 	"toolfinch/tool"
-	"toolfinch/transport"
-	"toolfinch/trust"
 )
 
 // rows are the rows of sessions in memory.
@@ -182,7 +182,7 @@ func newReplica(t testing.TB, id string, all *rows) *replica {
 	mux := http.NewServeMux()
 	for _, name := range []string{"ops", "other"} { // two views; the tests look at the first
 		var view *replicas.View
-		live := register.New(register.Options{Version: "1", Observer: changes{&view}, Replicated: true}, func(trust.Party) *register.Served { return served }, log)
+		live := register.New(register.Options{Version: "1", Observer: changes{&view}, Replicated: true}, func(identity.Party) *register.Served { return served }, log)
 		view = r.sessions.View(name, having{live})
 		served := transport.NewStreamable(live, transport.NewClients(transport.Limits{}), view, log)
 		view.Serve(served)
@@ -212,15 +212,15 @@ func newReplica(t testing.TB, id string, all *rows) *replica {
 // changes has the rows follow sessions.
 type changes struct{ view **replicas.View }
 
-func (c changes) Changed(session string)                                { (*c.view).Changed(session) }
-func (changes) Relists(string, tool.Relists)                            {}
-func (changes) Called(tool.Caller, []tool.Called)                       {}
-func (changes) Listed(string, string, []*tool.Tool)                     {}
-func (changes) Calling(*tool.Call) func(tool.Result)                    { return func(tool.Result) {} }
-func (changes) Unknown(context.Context, *tool.Call)                     {}
-func (changes) Began(context.Context, string, string)                   {}
-func (changes) Registered(string, string, trust.Party, register.Change) {}
-func (changes) Ended(string, register.Connected)                        {}
+func (c changes) Changed(session string)                                   { (*c.view).Changed(session) }
+func (changes) Relists(string, tool.Relists)                               {}
+func (changes) Called(tool.Caller, []tool.Called)                          {}
+func (changes) Listed(string, string, []*tool.Tool)                        {}
+func (changes) Calling(*tool.Call) func(tool.Result)                       { return func(tool.Result) {} }
+func (changes) Unknown(context.Context, *tool.Call)                        {}
+func (changes) Began(context.Context, string, string)                      {}
+func (changes) Registered(string, string, identity.Party, register.Change) {}
+func (changes) Ended(string, register.Connected)                           {}
 
 // having is what sessions have.
 type having struct{ live *register.Live }
@@ -283,7 +283,7 @@ func who(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := r.Context()
 		if name := r.Header.Get("X-User"); name != "" {
-			ctx = trust.WithPrincipal(ctx, &trust.Principal{ID: name})
+			ctx = identity.WithPrincipal(ctx, &identity.Principal{ID: name})
 		}
 		next.ServeHTTP(w, r.WithContext(ctx))
 	})

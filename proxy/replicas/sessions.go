@@ -11,10 +11,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"toolfinch/internal/identity"
 	"toolfinch/internal/leeway"
+	"toolfinch/register/transport"
 	"toolfinch/store"
-	"toolfinch/transport"
-	"toolfinch/trust"
 )
 
 // Rows are the sessions of all replicas, as they are stored. The replica of a row is the one that serves the
@@ -124,7 +124,7 @@ func hashOf(id string) [32]byte { return sha256.Sum256([]byte(id)) }
 // Opened is that of transport.Sessions.
 func (v *View) Opened(ctx context.Context, id string, initialize []byte) {
 	s := v.all
-	one := &served{id: id, view: v, initialize: append([]byte(nil), initialize...), principal: trust.NameOf(ctx)}
+	one := &served{id: id, view: v, initialize: append([]byte(nil), initialize...), principal: identity.NameOf(ctx)}
 	hash := hashOf(id)
 	s.mu.Lock()
 	s.here[hash] = one
@@ -236,7 +236,7 @@ func (v *View) Take(ctx context.Context, id string, open func(initialize []byte,
 		return fmt.Errorf("the session of another replica cannot be taken over: %w", err)
 	}
 	s.taken.Add(1)
-	s.log.Info("a session was taken over", "session", trust.Digest(id), "view", v.name, "from", row.Replica)
+	s.log.Info("a session was taken over", "session", identity.Digest(id), "view", v.name, "from", row.Replica)
 	s.signal()
 	return nil
 }
@@ -244,8 +244,8 @@ func (v *View) Take(ctx context.Context, id string, open func(initialize []byte,
 // take has the store make this replica the one that serves a session. A store that is away is waited for, longer than
 // a restart takes, while not too many requests wait so.
 func (s *Sessions) take(ctx context.Context, hash [32]byte, view string) (row store.Session, found bool, err error) {
-	from, _ := trust.SourceOf(ctx)
-	party := "of " + trust.NameOf(ctx) + "\x00" + from.Address
+	from, _ := identity.SourceOf(ctx)
+	party := "of " + identity.NameOf(ctx) + "\x00" + from.Address
 	s.mu.Lock()
 	full := s.taking[""] >= maxTaking || s.taking[party] >= maxTakingOf
 	if !full {
@@ -258,7 +258,7 @@ func (s *Sessions) take(ctx context.Context, hash [32]byte, view string) (row st
 	}
 	defer s.lookedUp(party)
 	for {
-		row, found, err = s.rows.Take(ctx, hash, view, trust.NameOf(ctx), s.replica)
+		row, found, err = s.rows.Take(ctx, hash, view, identity.NameOf(ctx), s.replica)
 		if !store.Passes(err) {
 			return row, found, err
 		}
@@ -292,7 +292,7 @@ func (s *Sessions) Taken(hash [32]byte) {
 	s.mu.Unlock()
 	if one != nil && !one.restoring && one.view.local.Load().Drop(one.id) {
 		s.lost.Add(1)
-		s.log.Info("another replica has taken a session over", "session", trust.Digest(one.id), "view", one.view.name)
+		s.log.Info("another replica has taken a session over", "session", identity.Digest(one.id), "view", one.view.name)
 	}
 }
 

@@ -15,11 +15,11 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/replicas"
-	"toolfinch/rawjson"
+	"toolfinch/register/transport"
 	"toolfinch/store"
-	"toolfinch/transport"
-	"toolfinch/trust"
 )
 
 // expect fails a test where an answer lacks a part.
@@ -188,7 +188,9 @@ func TestWhoMakesIDsUpKeepsNobodyFromTheStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := &rows{all: map[[32]byte]store.Session{}, away: true}
 		view := replicas.NewSessions("a", all, time.Hour, slog.New(slog.DiscardHandler)).View("ops", nil)
-		as := func(who string) context.Context { return trust.WithPrincipal(t.Context(), &trust.Principal{ID: who}) }
+		as := func(who string) context.Context {
+			return identity.WithPrincipal(t.Context(), &identity.Principal{ID: who})
+		}
 		var asking sync.WaitGroup
 		waits := func(who string) bool {
 			answered := make(chan error, 1)

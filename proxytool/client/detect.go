@@ -9,8 +9,8 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxytool"
-	"toolfinch/rawjson"
 )
 
 // maxPages bounds a list that its server ends nowhere.

@@ -10,8 +10,8 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxytool"
-	"toolfinch/rawjson"
 	"toolfinch/tool"
 )
 

@@ -12,9 +12,9 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxytool"
 	proxyclient "toolfinch/proxytool/client"
-	"toolfinch/rawjson"
 )
 
 // session is what mcp-go's client and ours have in common.

@@ -16,12 +16,12 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/configs"
-	"toolfinch/demo"
 	"toolfinch/internal/await"
+	"toolfinch/internal/demo"
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxy"
 	"toolfinch/proxytool"
 	proxyclient "toolfinch/proxytool/client"
-	"toolfinch/rawjson"
 )
 
 // newToolfinch runs a toolfinch with a proxy tool in front of the house and two

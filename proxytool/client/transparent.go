@@ -10,8 +10,8 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxytool"
-	"toolfinch/rawjson"
 )
 
 // ListTools lists all tools, following pages from the cursor of the request on,

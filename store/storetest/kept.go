@@ -8,9 +8,9 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/identity"
 	"toolfinch/store"
-	"toolfinch/trust"
-	"toolfinch/trust/vault"
+	"toolfinch/store/vault"
 )
 
 // kept are the promises about large results, secrets, API keys, and what was computed or written of tools.
@@ -136,10 +136,10 @@ var kept = []promise{
 	{"API keys are shared between processes at once", func(t *testing.T, p place) {
 		running, command := p.open(t), p.open(t)
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		ci := trust.Key{Name: "ci", Hash: name("one"), View: "github", Scopes: []string{"mcp:read"}, Groups: []string{"bots"}, Created: now, Expires: now.Add(time.Hour)}
-		ops := trust.Key{Name: "ops", Hash: name("two"), Created: now}
+		ci := identity.Key{Name: "ci", Hash: name("one"), View: "github", Scopes: []string{"mcp:read"}, Groups: []string{"bots"}, Created: now, Expires: now.Add(time.Hour)}
+		ops := identity.Key{Name: "ops", Hash: name("two"), Created: now}
 		Must(t, command.Keys().Add(t.Context(), ops), command.Keys().Add(t.Context(), ci))
-		if err := command.Keys().Add(t.Context(), trust.Key{Name: "ci", Hash: name("three")}); !errors.Is(err, store.ErrKeyExists) {
+		if err := command.Keys().Add(t.Context(), identity.Key{Name: "ci", Hash: name("three")}); !errors.Is(err, store.ErrKeyExists) {
 			t.Errorf("a second key of the same name: %v", err)
 		}
 		if got, err := running.Keys().Find(t.Context(), ci.Hash); err != nil || !reflect.DeepEqual(got, &ci) {
@@ -150,7 +150,7 @@ var kept = []promise{
 		}
 		ci.Used = now.Add(time.Minute)
 		Must(t, running.Keys().Used(t.Context(), map[[32]byte]time.Time{ci.Hash: ci.Used}))
-		if got, err := command.Keys().All(t.Context()); err != nil || !reflect.DeepEqual(got, []trust.Key{ci, ops}) {
+		if got, err := command.Keys().All(t.Context()); err != nil || !reflect.DeepEqual(got, []identity.Key{ci, ops}) {
 			t.Errorf("All = %+v, %v", got, err)
 		}
 		for _, want := range []bool{true, false} {

@@ -17,8 +17,8 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/nearest"
-	"toolfinch/rawjson"
+	"toolfinch/internal/nearest"
+	"toolfinch/internal/rawjson"
 )
 
 // Bounds, in bytes, of what an error repeats.

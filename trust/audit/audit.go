@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
 )
 
 // Settings are what the configuration says of the log.
@@ -167,8 +167,8 @@ func (l *Log) loses() {
 	l.unreported.Add(1)
 }
 
-// Record writes an event down; it is a trust.Record. A nil Log drops it.
-func (l *Log) Record(ctx context.Context, e trust.Event) {
+// Record writes an event down; it is a identity.Record. A nil Log drops it.
+func (l *Log) Record(ctx context.Context, e identity.Event) {
 	if l == nil {
 		return
 	}
@@ -179,10 +179,10 @@ func (l *Log) Record(ctx context.Context, e trust.Event) {
 
 // About adds to a line what the context of its event says.
 func (l *Log) About(ctx context.Context, line *Line) {
-	if p := trust.PrincipalOf(ctx); p != nil && (line.Principal == nil || line.Principal.ID == p.ID) {
+	if p := identity.PrincipalOf(ctx); p != nil && (line.Principal == nil || line.Principal.ID == p.ID) {
 		line.Principal = &Principal{ID: p.ID, Groups: p.Groups}
 	}
-	if from, ok := trust.SourceOf(ctx); ok {
+	if from, ok := identity.SourceOf(ctx); ok {
 		line.SourceIP, line.Transport = from.Address, from.Transport
 	}
 }
@@ -217,7 +217,7 @@ func (l *Log) Flush() error {
 	l.pending = nil
 	l.mu.Unlock()
 	if lost := l.unreported.Swap(0); lost > 0 {
-		batch = append(batch, Line{Time: time.Now(), Event: trust.EventLost, Outcome: trust.Failed, Details: map[string]string{"lines": fmt.Sprint(lost)}})
+		batch = append(batch, Line{Time: time.Now(), Event: identity.EventLost, Outcome: identity.Failed, Details: map[string]string{"lines": fmt.Sprint(lost)}})
 	}
 	if len(batch) == 0 {
 		return nil

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/identity"
 	"toolfinch/internal/must"
-	"toolfinch/rawjson"
-	"toolfinch/trust"
+	"toolfinch/internal/rawjson"
 	"toolfinch/trust/audit"
 )
 
@@ -43,7 +43,7 @@ func written(t testing.TB, s audit.Settings, n int) {
 	t.Helper()
 	l := open(t, s)
 	for i := range n {
-		l.Add(audit.Line{Event: trust.EventCall, Tool: fmt.Sprintf("server.tool_%d", i+1), Outcome: trust.Success})
+		l.Add(audit.Line{Event: identity.EventCall, Tool: fmt.Sprintf("server.tool_%d", i+1), Outcome: identity.Success})
 		must.Do(t, l.Flush())
 	}
 	must.Do(t, l.Close())
@@ -91,7 +91,7 @@ func TestWhatACrashOfAnotherProcessLeavesSpoilsNoLine(t *testing.T) {
 	s := settings(t)
 	l := open(t, s)
 	for n := 1; n < 4; n++ {
-		must.Do(t, l.Write(audit.Line{Event: trust.EventCall, Outcome: trust.Begun}))
+		must.Do(t, l.Write(audit.Line{Event: identity.EventCall, Outcome: identity.Begun}))
 		if lines := read(t, s.File); len(lines) != n {
 			t.Errorf("%d lines of %d", len(lines), n)
 		}
@@ -107,7 +107,7 @@ func TestALogThatIsRemovedIsMadeAnew(t *testing.T) {
 	s := settings(t)
 	l := open(t, s)
 	for range 2 {
-		must.Do(t, l.Write(audit.Line{Event: trust.EventCall, Outcome: trust.Begun}))
+		must.Do(t, l.Write(audit.Line{Event: identity.EventCall, Outcome: identity.Begun}))
 		if n := len(read(t, s.File)); n != 1 {
 			t.Errorf("%d lines, want the one that was just written", n)
 		}
@@ -192,7 +192,7 @@ func TestSeveralWriteOneLog(t *testing.T) {
 		l := open(t, s)
 		all.Go(func() {
 			for range each {
-				l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
+				l.Add(audit.Line{Event: identity.EventCall, Outcome: identity.Success})
 				await.Nil(t, func() error { // a line that waited too long for the others stays
 					err := l.Flush()
 					if err != nil && !strings.Contains(err.Error(), "another process has held the lock") {
@@ -233,7 +233,7 @@ func TestRunWritesAndClosesEverything(t *testing.T) {
 	const calls = 10_000
 	for range calls {
 		must.Do(t, l.Admit())
-		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
+		l.Add(audit.Line{Event: identity.EventCall, Outcome: identity.Success})
 	}
 	stop()
 	if n := len(read(t, s.File)); n != calls {
@@ -268,7 +268,7 @@ func TestWhatCannotBeWrittenIsNotDone(t *testing.T) {
 	defer cancel()
 
 	back := unwritable(t, s.File)
-	l.Add(audit.Line{Event: trust.EventCall, Tool: "a.under_way", Outcome: trust.Success})
+	l.Add(audit.Line{Event: identity.EventCall, Tool: "a.under_way", Outcome: identity.Success})
 	await.True(t, func() bool { return l.Counts().Failed > 0 })
 	err := l.Admit()
 	if !errors.Is(err, audit.ErrUnavailable) || strings.Contains(err.Error(), filepath.Dir(s.File)) {
@@ -291,7 +291,7 @@ func TestWhatMayChangeSomethingIsWrittenBefore(t *testing.T) {
 	}
 	s := settings(t)
 	l := open(t, s)
-	begun := audit.Line{Event: trust.EventCall, Outcome: trust.Begun}
+	begun := audit.Line{Event: identity.EventCall, Outcome: identity.Begun}
 	var all sync.WaitGroup
 	for range 20 {
 		all.Go(func() {
@@ -317,10 +317,10 @@ func TestALineIsOneLineAndBounded(t *testing.T) {
 	s := settings(t)
 	l := open(t, s)
 	long := strings.Repeat("x\n\x1b[31m\u202e\u2028", 10_000)
-	ctx := trust.WithPrincipal(t.Context(), &trust.Principal{ID: "issuer|" + long, Groups: slices.Repeat([]string{long}, 100)})
-	ctx = trust.WithSource(ctx, trust.Source{Address: "192.0.2.1", Transport: "http"})
-	l.Record(ctx, trust.Event{
-		Kind: trust.EventRefused, Client: long + " 1", Session: "the session", View: long, Server: long, Tool: long, Outcome: trust.Denied, Reason: long,
+	ctx := identity.WithPrincipal(t.Context(), &identity.Principal{ID: "issuer|" + long, Groups: slices.Repeat([]string{long}, 100)})
+	ctx = identity.WithSource(ctx, identity.Source{Address: "192.0.2.1", Transport: "http"})
+	l.Record(ctx, identity.Event{
+		Kind: identity.EventRefused, Client: long + " 1", Session: "the session", View: long, Server: long, Tool: long, Outcome: identity.Denied, Reason: long,
 		Details: map[string]string{long: long, "command": "npx"},
 	})
 	must.Do(t, l.Flush())
@@ -332,7 +332,7 @@ func TestALineIsOneLineAndBounded(t *testing.T) {
 	if err := json.Unmarshal([]byte(lines[0]), &line); err != nil {
 		t.Fatal(err)
 	}
-	l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Denied, Decision: &audit.Decision{Policy: long}})
+	l.Add(audit.Line{Event: identity.EventCall, Outcome: identity.Denied, Decision: &audit.Decision{Policy: long}})
 	if err := l.Flush(); err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +346,7 @@ func TestALineIsOneLineAndBounded(t *testing.T) {
 
 // An event names its principal, also where nobody is in the context; groups are those of the same principal only.
 func TestAnEventNamesItsPrincipal(t *testing.T) {
-	alice := trust.WithPrincipal(t.Context(), &trust.Principal{ID: "alice", Groups: []string{"dev"}})
+	alice := identity.WithPrincipal(t.Context(), &identity.Principal{ID: "alice", Groups: []string{"dev"}})
 	for _, test := range []struct {
 		ctx   context.Context
 		event string
@@ -357,7 +357,7 @@ func TestAnEventNamesItsPrincipal(t *testing.T) {
 	} {
 		s := settings(t)
 		l := open(t, s)
-		l.Record(test.ctx, trust.Event{Kind: trust.EventRefused, Principal: test.event})
+		l.Record(test.ctx, identity.Event{Kind: identity.EventRefused, Principal: test.event})
 		must.Do(t, l.Flush())
 		if got := string(rawjson.Member([]byte(linesOf(t, s.File)[0]), "principal")); got != test.want {
 			t.Errorf("%q in the event: %s, not %s", test.event, got, test.want)
@@ -372,19 +372,19 @@ func TestWhatWasNotDoneIsNotKept(t *testing.T) {
 	}
 	s := settings(t)
 	l := open(t, s)
-	l.Note(audit.Line{Event: trust.EventRefused})
+	l.Note(audit.Line{Event: identity.EventRefused})
 	back := unwritable(t, s.File)
 	for range 3 {
-		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
+		l.Add(audit.Line{Event: identity.EventCall, Outcome: identity.Success})
 	}
-	l.Note(audit.Line{Event: trust.EventRefused})
+	l.Note(audit.Line{Event: identity.EventRefused})
 	back()
 	must.Do(t, l.Flush())
 	var got []string
 	for _, line := range read(t, s.File) {
 		got = append(got, strings.TrimSpace(line.Event+" "+line.Details["lines"]))
 	}
-	if want := []string{trust.EventRefused, trust.EventCall, trust.EventCall, trust.EventCall, trust.EventLost + " 1"}; !slices.Equal(got, want) || l.Counts().Lost != 1 {
+	if want := []string{identity.EventRefused, identity.EventCall, identity.EventCall, identity.EventCall, identity.EventLost + " 1"}; !slices.Equal(got, want) || l.Counts().Lost != 1 {
 		t.Errorf("%q, want %q; %+v", got, want, l.Counts())
 	}
 }
@@ -399,7 +399,7 @@ func TestWhatIsKeptIsBounded(t *testing.T) {
 	l := open(t, s)
 	back := unwritable(t, s.File)
 	for range most + 10 {
-		l.Add(audit.Line{Event: trust.EventCall, Outcome: trust.Success})
+		l.Add(audit.Line{Event: identity.EventCall, Outcome: identity.Success})
 	}
 	back()
 	must.Do(t, l.Flush())
@@ -462,7 +462,7 @@ func TestNoLogIsALog(t *testing.T) {
 	var l *audit.Log
 	l.Add(audit.Line{})
 	l.Note(audit.Line{})
-	l.Record(t.Context(), trust.Event{})
+	l.Record(t.Context(), identity.Event{})
 	if err := errors.Join(l.Admit(), l.Close()); err != nil || l.Content([]byte(`{}`)) != nil {
 		t.Error(err)
 	}
@@ -471,8 +471,8 @@ func TestNoLogIsALog(t *testing.T) {
 func TestFilters(t *testing.T) {
 	now := time.Now()
 	line := audit.Line{
-		Time: now, Event: trust.EventCall, Principal: &audit.Principal{ID: "https://idp.example|alice"}, Client: &audit.Client{Name: "Codex"},
-		View: "reader", Server: "github", Tool: "github.create_issue", Name: "gh_create", Outcome: trust.Denied,
+		Time: now, Event: identity.EventCall, Principal: &audit.Principal{ID: "https://idp.example|alice"}, Client: &audit.Client{Name: "Codex"},
+		View: "reader", Server: "github", Tool: "github.create_issue", Name: "gh_create", Outcome: identity.Denied,
 	}
 	for name, test := range map[string]struct {
 		filter audit.Filter
@@ -562,8 +562,8 @@ func BenchmarkCall(b *testing.B) {
 	for b.Loop() {
 		must.Do(b, l.Admit())
 		l.Add(audit.Line{
-			Event: trust.EventCall, Principal: &audit.Principal{ID: "key|ci"}, Client: &audit.Client{Name: "codex", Version: "1"}, View: "default",
-			Server: "github", Tool: "github.create_issue", Name: "github_create_issue", DefHash: strings.Repeat("a", 64), Outcome: trust.Success,
+			Event: identity.EventCall, Principal: &audit.Principal{ID: "key|ci"}, Client: &audit.Client{Name: "codex", Version: "1"}, View: "default",
+			Server: "github", Tool: "github.create_issue", Name: "github_create_issue", DefHash: strings.Repeat("a", 64), Outcome: identity.Success,
 			ArgsSHA256: strings.Repeat("b", 64), BytesIn: 200, BytesOut: 2000, DurationMS: 1.5,
 		})
 	}
@@ -572,6 +572,6 @@ func BenchmarkCall(b *testing.B) {
 func BenchmarkWrite(b *testing.B) {
 	l := open(b, settings(b))
 	for b.Loop() {
-		must.Do(b, l.Write(audit.Line{Event: trust.EventCall, Outcome: trust.Begun}))
+		must.Do(b, l.Write(audit.Line{Event: identity.EventCall, Outcome: identity.Begun}))
 	}
 }

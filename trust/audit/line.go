@@ -5,9 +5,9 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/printable"
-	"toolfinch/rawjson"
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 )
 
 // Line is one event as the log has it.
@@ -19,7 +19,7 @@ type Line struct {
 
 	Event string `json:"event"` // one of trust's kinds
 	// Call is the same in both lines of a call that may change something: the one of before it was sent, whose
-	// Outcome is trust.Begun, and the one of its end.
+	// Outcome is identity.Begun, and the one of its end.
 	Call      string     `json:"call,omitempty"`
 	Principal *Principal `json:"principal,omitempty"`
 	Client    *Client    `json:"client,omitempty"`
@@ -133,13 +133,13 @@ func parse(text []byte) (l Line, ok bool) {
 }
 
 // lineOf is an event as a line.
-func lineOf(e trust.Event) Line {
+func lineOf(e identity.Event) Line {
 	l := Line{
-		Event: e.Kind, Session: trust.Digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,
+		Event: e.Kind, Session: identity.Digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,
 		Outcome: e.Outcome, Reason: e.Reason, Details: e.Details, Client: ClientOf(e.Client), DurationMS: float64(e.Took.Milliseconds()),
 	}
 	if l.Outcome == "" {
-		l.Outcome = trust.Success
+		l.Outcome = identity.Success
 	}
 	if e.Principal != "" {
 		l.Principal = &Principal{ID: e.Principal}

@@ -5,7 +5,7 @@ import (
 	"encoding/json"
 	"regexp"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // Content is the function of that name with what the log was opened with. A nil Log

@@ -9,7 +9,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
 	"toolfinch/trust/inbound"
 )
 
@@ -20,7 +20,7 @@ func BenchmarkEnter(b *testing.B) {
 	key := f.ecKey("one")
 	f.set(func() { f.keys = []jose.JSONWebKey{key} })
 	ring := &keyRing{}
-	api := ring.add(trust.Key{Name: "ci", Scopes: []string{"mcp:read"}})
+	api := ring.add(identity.Key{Name: "ci", Scopes: []string{"mcp:read"}})
 	nobody := inbound.Settings{Mode: inbound.None}
 	proof := inbound.Settings{Mode: inbound.Proof, Keys: true, Resource: resource, Issuers: []inbound.Issuer{{URL: f.url}}, Scopes: scopes}
 	token := func(i int) string {

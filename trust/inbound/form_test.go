@@ -9,8 +9,8 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/identity"
 	"toolfinch/internal/must"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 )
 
@@ -20,7 +20,7 @@ func TestAKeyIsTypedIntoAForm(t *testing.T) {
 	typed := func(key string) (*inbound.Bearer, error) {
 		return d.gate.ByForm(httptest.NewRequest(http.MethodPost, "http://127.0.0.1/ui/login", nil), key)
 	}
-	good := d.keys.add(trust.Key{Name: "ci", Scopes: []string{"mcp:read"}, Expires: d.time.now().Add(time.Hour)})
+	good := d.keys.add(identity.Key{Name: "ci", Scopes: []string{"mcp:read"}, Expires: d.time.now().Add(time.Hour)})
 	b := must.Get(typed(" " + good + "\n"))(t)
 	holds := func(want string, wantGone bool) {
 		t.Helper()
@@ -42,7 +42,7 @@ func TestAKeyIsTypedIntoAForm(t *testing.T) {
 	}
 	for key, words := range map[string]string{
 		"": "begins with tfkey_", "hello": "begins with tfkey_", "tfkey_" + strings.Repeat("a", 20<<10): "begins with tfkey_", "tfkey_" + strings.Repeat("a", 52): "not known",
-		d.keys.add(trust.Key{Name: "none"}): `needs the scope "mcp:read"`,
+		d.keys.add(identity.Key{Name: "none"}): `needs the scope "mcp:read"`,
 	} {
 		if b, err := typed(key); b != nil || err == nil || !strings.Contains(err.Error(), words) {
 			t.Errorf("%.20q: %v, want %q", key, err, words)
@@ -58,7 +58,7 @@ func TestAKeyIsTypedIntoAForm(t *testing.T) {
 	holds("", true)
 
 	off := newDoor(t, inbound.Settings{Mode: inbound.Proof, Issuers: []inbound.Issuer{{URL: "https://idp.example.com"}}})
-	text := off.keys.add(trust.Key{Name: "ci"})
+	text := off.keys.add(identity.Key{Name: "ci"})
 	if _, err := off.gate.ByForm(httptest.NewRequest(http.MethodPost, "http://127.0.0.1/", nil), text); err == nil || off.gate.TakesKeys() || !d.gate.TakesKeys() {
 		t.Errorf("a key where none are taken: %v", err)
 	}
@@ -68,11 +68,11 @@ func TestAKeyIsTypedIntoAForm(t *testing.T) {
 func TestWhoComesInAndWhoIsRefusedIsNoted(t *testing.T) {
 	var events []string
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true, Scopes: scopes}, func(o *inbound.Options) {
-		o.Record = func(_ context.Context, e trust.Event) {
+		o.Record = func(_ context.Context, e identity.Event) {
 			events = append(events, strings.Join([]string{e.Kind, e.Outcome, e.Reason, e.View, e.Principal}, " "))
 		}
 	})
-	key, none := d.keys.add(trust.Key{Name: "ci", Scopes: []string{"mcp:read"}}), d.keys.add(trust.Key{Name: "none"})
+	key, none := d.keys.add(identity.Key{Name: "ci", Scopes: []string{"mcp:read"}}), d.keys.add(identity.Key{Name: "none"})
 	byForm := func(key string) {
 		_, _ = d.gate.ByForm(httptest.NewRequest(http.MethodPost, "http://127.0.0.1/ui/login", nil), key)
 	}
@@ -81,7 +81,7 @@ func TestWhoComesInAndWhoIsRefusedIsNoted(t *testing.T) {
 	d.ask("/mcp/reader", "tfkey_"+strings.Repeat("a", 52))
 	d.ask("/mcp", none)
 	byForm("hello")
-	refused := trust.EventRefused + " " + trust.Denied + " "
+	refused := identity.EventRefused + " " + identity.Denied + " "
 	want := []string{refused + string(inbound.UnknownKey) + " reader ", refused + string(inbound.NoScope) + "  key|none", refused + string(inbound.Malformed) + "  "}
 	if !slices.Equal(events, want) {
 		t.Errorf("%q, want %q", events, want)
@@ -107,7 +107,7 @@ func TestWhoIsKnownOfThoseWhoMayAsk(t *testing.T) {
 	} {
 		d := newDoor(t, test.settings)
 		r := httptest.NewRequest(http.MethodGet, "http://127.0.0.1/health", nil)
-		key := d.keys.add(trust.Key{Name: "ci"})
+		key := d.keys.add(identity.Key{Name: "ci"})
 		switch {
 		case test.key:
 			r.Header.Set("Authorization", "Bearer "+key)
@@ -118,7 +118,7 @@ func TestWhoIsKnownOfThoseWhoMayAsk(t *testing.T) {
 		d.gate.Know(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 			asked = true
 			id := ""
-			if p := trust.PrincipalOf(r.Context()); p != nil {
+			if p := identity.PrincipalOf(r.Context()); p != nil {
 				id = p.ID
 			}
 			if id != test.want || d.gate.Strangers(r) != test.wantStranger || r.Header.Get("Authorization") != "" {

@@ -18,8 +18,8 @@ import (
 	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/time/rate"
 
-	"toolfinch/limit"
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/limit"
 )
 
 // Options of a Gate.
@@ -37,7 +37,7 @@ type Options struct {
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, reason string)
 	// Root is the name of the view that is served at the root.
 	Root   func() string
-	Record trust.Record // nil: nobody
+	Record identity.Record // nil: nobody
 	Log    *slog.Logger
 	Now    func() time.Time // nil: the clock of the machine
 }
@@ -169,7 +169,7 @@ type Target struct {
 // the credentials are taken out, so that nobody passes them on.
 func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := trust.WithSource(r.Context(), g.Source(r))
+		ctx := identity.WithSource(r.Context(), g.Source(r))
 		to := target(r)
 		v, refused := g.prove(r.WithContext(ctx), to)
 		if refused == nil && g.Mode == Proof {
@@ -189,22 +189,22 @@ func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.
 		}
 		if len(g.Scopes) > 0 {
 			metadata := g.metadataFor(r, to)
-			ctx = trust.WithChallenge(ctx, func(e *trust.ScopeError) string {
+			ctx = identity.WithChallenge(ctx, func(e *identity.ScopeError) string {
 				g.counts[NoScope].Add(1)
 				return g.challenge(metadata, &refusal{code: "insufficient_scope", scope: strings.Join(e.Ask, " "), words: e.Error()})
 			})
 		}
-		next.ServeHTTP(w, without(r.WithContext(trust.WithPrincipal(ctx, v.principal))))
+		next.ServeHTTP(w, without(r.WithContext(identity.WithPrincipal(ctx, v.principal))))
 	})
 }
 
 // Know is Enter for what everybody may ask: who proves nothing is nobody.
 func (g *Gate) Know(next http.Handler, target func(*http.Request) Target) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx := trust.WithSource(r.Context(), g.Source(r))
+		ctx := identity.WithSource(r.Context(), g.Source(r))
 		if g.Mode != Proof || r.Header.Get("Authorization") != "" {
 			if v, refused := g.prove(r.WithContext(ctx), target(r)); refused == nil {
-				ctx = trust.WithPrincipal(ctx, v.principal)
+				ctx = identity.WithPrincipal(ctx, v.principal)
 			}
 		}
 		next.ServeHTTP(w, without(r.WithContext(ctx)))
@@ -213,7 +213,7 @@ func (g *Gate) Know(next http.Handler, target func(*http.Request) Target) http.H
 
 // Strangers reports whether a request must be told no more than it must know.
 func (g *Gate) Strangers(r *http.Request) bool {
-	return g.Mode == Proof && trust.PrincipalOf(r.Context()) == nil
+	return g.Mode == Proof && identity.PrincipalOf(r.Context()) == nil
 }
 
 // without takes the credentials out of a request.
@@ -294,7 +294,7 @@ func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 	if !isKey {
 		jwt, signed = read(token)
 	}
-	from, _ := trust.SourceOf(r.Context())
+	from, _ := identity.SourceOf(r.Context())
 	failures, found := g.failures.Get(from.Address)
 	if !found {
 		failures = rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce)
@@ -357,8 +357,8 @@ func (g *Gate) fits(r *http.Request, to Target, v *verified) *refusal {
 }
 
 // admit checks that a principal may do something of a level at all.
-func (g *Gate) admit(p *trust.Principal, level Level) *refusal {
-	var lacks *trust.ScopeError
+func (g *Gate) admit(p *identity.Principal, level Level) *refusal {
+	var lacks *identity.ScopeError
 	if !errors.As(g.Scopes.Check(p, level, "this server"), &lacks) {
 		return nil
 	}
@@ -366,10 +366,10 @@ func (g *Gate) admit(p *trust.Principal, level Level) *refusal {
 }
 
 // refuse answers a request that is not let in.
-func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, to Target, p *trust.Principal, why *refusal) {
+func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, to Target, p *identity.Principal, why *refusal) {
 	g.counts[why.reason].Add(1)
 	if why.reason != TooMany {
-		event := trust.Event{Kind: trust.EventRefused, Outcome: trust.Denied, View: to.View, Reason: string(why.reason)}
+		event := identity.Event{Kind: identity.EventRefused, Outcome: identity.Denied, View: to.View, Reason: string(why.reason)}
 		if p != nil {
 			event.Principal = p.ID
 		}
@@ -386,7 +386,7 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, to Target, p *trus
 
 // named is whom a reverse proxy names that is believed. A request that repeats the header
 // is nobody's: a client may have added one. So is one with a name that only this program gives.
-func (g *Gate) named(r *http.Request) *trust.Principal {
+func (g *Gate) named(r *http.Request) *identity.Principal {
 	if g.Header == "" || !g.fromProxy(r) {
 		return nil
 	}
@@ -394,11 +394,11 @@ func (g *Gate) named(r *http.Request) *trust.Principal {
 	if len(values) != 1 || values[0] == "" || len(values[0]) > maxSubject || slices.ContainsFunc(ownNames, func(prefix string) bool { return strings.HasPrefix(values[0], prefix) }) {
 		return nil
 	}
-	return &trust.Principal{ID: values[0]}
+	return &identity.Principal{ID: values[0]}
 }
 
 // ownNames begin the IDs of bearers of API keys and of the owner on stdio.
-var ownNames = []string{keyPrincipal, trust.TransportStdio + "|"}
+var ownNames = []string{keyPrincipal, identity.TransportStdio + "|"}
 
 // remote is the address of the other end of a request's connection; not valid where it has none.
 func remote(r *http.Request) netip.Addr {
@@ -427,15 +427,15 @@ func (g *Gate) fromProxy(r *http.Request) bool {
 const maxHops = 32
 
 // Source is where a request comes from: past the reverse proxies that are believed.
-func (g *Gate) Source(r *http.Request) trust.Source {
-	from := trust.Source{Transport: "http", Secure: r.TLS != nil}
+func (g *Gate) Source(r *http.Request) identity.Source {
+	from := identity.Source{Transport: "http", Secure: r.TLS != nil}
 	switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {
 	case "sse", "message":
 		from.Transport = "sse"
 	case "api", "metrics", "openapi.json":
 		from.Transport = "rest"
 	case "ui":
-		from.Transport = trust.TransportUI
+		from.Transport = identity.TransportUI
 	}
 	address := remote(r)
 	if g.fromProxy(r) {

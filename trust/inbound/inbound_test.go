@@ -17,9 +17,9 @@ import (
 	"github.com/go-jose/go-jose/v4"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/identity"
 	"toolfinch/internal/must"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 )
 
@@ -231,14 +231,14 @@ func TestNobodySaysThatThisIsAnotherServer(t *testing.T) {
 			t.Errorf("Host %s, a token for %s: %d %s %s", test.host, test.aud, got.status, got.body, got.challenge)
 		}
 	}
-	if got := open.ask("/mcp", open.keys.add(trust.Key{Name: "ci"}), "Host", "localhost:9"); got.status != http.StatusOK {
+	if got := open.ask("/mcp", open.keys.add(identity.Key{Name: "ci"}), "Host", "localhost:9"); got.status != http.StatusOK {
 		t.Errorf("an API key: %d %s", got.status, got.body)
 	}
 }
 
 func TestCredentialsAreSentInOneHeader(t *testing.T) {
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true})
-	key := d.keys.add(trust.Key{Name: "ci"})
+	key := d.keys.add(identity.Key{Name: "ci"})
 	if got := d.ask("/mcp", key); got.status != http.StatusOK || !strings.HasPrefix(got.body, "key|ci ") {
 		t.Fatalf("the key: %d %s", got.status, got.body)
 	}
@@ -281,9 +281,9 @@ func TestKeysAreLookedUp(t *testing.T) {
 			t.Errorf("%s: %d %s, want %d %s", what, got.status, got.body, status, words)
 		}
 	}
-	brief := d.keys.add(trust.Key{Name: "brief", Expires: d.time.now().Add(time.Minute)})
-	bound := d.keys.add(trust.Key{Name: "bound", View: "reader", Scopes: []string{"a", "b"}, Groups: []string{"g"}})
-	root := d.keys.add(trust.Key{Name: "root", View: "main"})
+	brief := d.keys.add(identity.Key{Name: "brief", Expires: d.time.now().Add(time.Minute)})
+	bound := d.keys.add(identity.Key{Name: "bound", View: "reader", Scopes: []string{"a", "b"}, Groups: []string{"g"}})
+	root := d.keys.add(identity.Key{Name: "root", View: "main"})
 	wants("a key", "/mcp", brief, 200, "key|brief ")
 	wants("a key of a view", "/mcp/reader", bound, 200, "key|bound groups=g scopes=a,b")
 	for _, path := range []string{"/mcp", "/mcp/main", "/mcp/other", "/sse"} {
@@ -437,7 +437,7 @@ func TestDocumentsOfIssuers(t *testing.T) {
 
 func TestWhoFailsOftenWaits(t *testing.T) {
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true})
-	known, later := d.keys.add(trust.Key{Name: "known"}), d.keys.add(trust.Key{Name: "later"})
+	known, later := d.keys.add(identity.Key{Name: "known"}), d.keys.add(identity.Key{Name: "later"})
 	if got := d.ask("/mcp", known); got.status != http.StatusOK {
 		t.Fatal(got)
 	}
@@ -624,13 +624,13 @@ func TestWhatAScopeAllows(t *testing.T) {
 		{[]string{"other"}, inbound.Write, "mcp:write", "mcp:write"},
 		{nil, inbound.Read, "mcp:read", "mcp:read"},
 	} {
-		err := scopes.Check(&trust.Principal{ID: "i|s", Scopes: test.scopes}, test.level, "calling t")
-		var lacks *trust.ScopeError
+		err := scopes.Check(&identity.Principal{ID: "i|s", Scopes: test.scopes}, test.level, "calling t")
+		var lacks *identity.ScopeError
 		if errors.As(err, &lacks) != (test.needed != "") || lacks != nil && (lacks.Needed != test.needed || strings.Join(lacks.Ask, " ") != test.ask) {
 			t.Errorf("%v, %s: %v", test.scopes, test.level, err)
 		}
 	}
-	writer := &trust.Principal{ID: "i|s", Scopes: []string{"mcp:write"}}
+	writer := &identity.Principal{ID: "i|s", Scopes: []string{"mcp:write"}}
 	if err := scopes[:2].Check(writer, inbound.Destructive, "x"); err != nil {
 		t.Errorf("no scope is for what destroys: %v", err)
 	}
@@ -640,7 +640,7 @@ func TestWhatAScopeAllows(t *testing.T) {
 	if err := scopes.Check(nil, inbound.Destructive, "x"); err != nil {
 		t.Errorf("the owner, on stdio: %v", err)
 	}
-	if err := (inbound.Scopes)(nil).Check(&trust.Principal{}, inbound.Destructive, "x"); err != nil {
+	if err := (inbound.Scopes)(nil).Check(&identity.Principal{}, inbound.Destructive, "x"); err != nil {
 		t.Errorf("without scopes: %v", err)
 	}
 }
@@ -676,8 +676,8 @@ func TestOnlyThisMachineComesInUnasked(t *testing.T) {
 // The time of the last use is noted while the gate runs, at the latest at its end.
 func TestUsesOfKeysAreNoted(t *testing.T) {
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true})
-	key := d.keys.add(trust.Key{Name: "ci"})
-	d.keys.add(trust.Key{Name: "idle"})
+	key := d.keys.add(identity.Key{Name: "ci"})
+	d.keys.add(identity.Key{Name: "idle"})
 	d.ask("/mcp", key)
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
@@ -692,7 +692,7 @@ func TestUsesOfKeysAreNoted(t *testing.T) {
 // A key that nobody has used here counts while the store is away.
 func TestKeysAreKnownFromTheStart(t *testing.T) {
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true}, func(*inbound.Options) {})
-	key := d.keys.add(trust.Key{Name: "ann"})
+	key := d.keys.add(identity.Key{Name: "ann"})
 	ctx, stop := context.WithCancel(t.Context())
 	stop()
 	d.gate.Run(ctx)
@@ -707,7 +707,7 @@ func TestKeysAreKnownFromTheStart(t *testing.T) {
 // store is away, and who was revoked does not.
 func TestKeysAreKnownAgainOnceSomeChange(t *testing.T) {
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true}, func(o *inbound.Options) { o.Heard = func() bool { return false } })
-	idle, revoked := d.keys.add(trust.Key{Name: "idle"}), d.keys.add(trust.Key{Name: "revoked"})
+	idle, revoked := d.keys.add(identity.Key{Name: "idle"}), d.keys.add(identity.Key{Name: "revoked"})
 	ctx, stop := context.WithCancel(t.Context())
 	done := make(chan struct{})
 	go func() { defer close(done); d.gate.Run(ctx) }()
@@ -721,7 +721,7 @@ func TestKeysAreKnownAgainOnceSomeChange(t *testing.T) {
 	}
 	learned(1)
 	d.time.add(10 * time.Minute)
-	late := d.keys.add(trust.Key{Name: "late"})
+	late := d.keys.add(identity.Key{Name: "late"})
 	d.keys.revoke("revoked")
 	d.gate.Forget()
 	learned(2)
@@ -743,7 +743,7 @@ func TestKeysAreKnownAgainOnceSomeChange(t *testing.T) {
 func TestKeysAreKnownUntilTheyChange(t *testing.T) {
 	heard := true
 	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Keys: true}, func(o *inbound.Options) { o.Heard = func() bool { return heard } })
-	key := d.keys.add(trust.Key{Name: "ann"})
+	key := d.keys.add(identity.Key{Name: "ann"})
 	status := func(what string, want int) {
 		t.Helper()
 		if got := d.ask("/mcp", key); got.status != want {
@@ -766,7 +766,7 @@ func TestKeysAreKnownUntilTheyChange(t *testing.T) {
 	status("revoked, and not heard of", 200)
 	d.gate.Forget()
 	status("revoked", 401)
-	key = d.keys.add(trust.Key{Name: "bob"})
+	key = d.keys.add(identity.Key{Name: "bob"})
 	status("made", 200)
 	heard = false
 	d.keys.revoke("bob")

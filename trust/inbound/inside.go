@@ -5,7 +5,7 @@ import (
 	"net/http"
 	"sync"
 
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
 )
 
 // inside are the requests that were let in and are being answered.
@@ -22,7 +22,7 @@ type entered struct {
 }
 
 // stay notes a request, whose context ends with its credentials, until leave. Whether it is
-// an event stream is said by who answers it, with trust.Lasts.
+// an event stream is said by who answers it, with identity.Lasts.
 func (g *Gate) stay(ctx context.Context, v *verified) (_ context.Context, leave func()) {
 	ctx, end := context.WithCancel(ctx)
 	e := &entered{verified: v, end: end}
@@ -37,7 +37,7 @@ func (g *Gate) stay(ctx context.Context, v *verified) (_ context.Context, leave 
 		defer g.inside.mu.Unlock()
 		e.stream = true
 	}
-	return trust.WithLasts(ctx, lasts), func() {
+	return identity.WithLasts(ctx, lasts), func() {
 		end()
 		g.inside.mu.Lock()
 		defer g.inside.mu.Unlock()

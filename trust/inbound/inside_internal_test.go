@@ -10,20 +10,20 @@ import (
 	"testing"
 	"time"
 
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
 )
 
 // oneKey is a store of one key, or of none.
-type oneKey struct{ key *trust.Key }
+type oneKey struct{ key *identity.Key }
 
-func (k *oneKey) All(context.Context) ([]trust.Key, error)           { return nil, nil }
-func (k *oneKey) Find(context.Context, [32]byte) (*trust.Key, error) { return k.key, nil }
-func (k *oneKey) Used(context.Context, map[[32]byte]time.Time) error { return nil }
+func (k *oneKey) All(context.Context) ([]identity.Key, error)           { return nil, nil }
+func (k *oneKey) Find(context.Context, [32]byte) (*identity.Key, error) { return k.key, nil }
+func (k *oneKey) Used(context.Context, map[[32]byte]time.Time) error    { return nil }
 
 // What lasts ends with the credentials that it began with.
 func TestWhatLastsEndsWithItsCredentials(t *testing.T) {
 	text, hash := NewKey()
-	ring, now := &oneKey{&trust.Key{Name: "ci", Hash: hash}}, time.Now()
+	ring, now := &oneKey{&identity.Key{Name: "ci", Hash: hash}}, time.Now()
 	g := New(Options{Settings: Settings{Mode: Proof, Keys: true}, Store: ring, Root: func() string { return "" }, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }})
 	let := g.Enter(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		g.lookAround(t.Context())
@@ -42,7 +42,7 @@ func TestWhatLastsEndsWithItsCredentials(t *testing.T) {
 
 	token := &verified{by: ByToken, ends: now.Add(time.Minute)}
 	stream, leaveStream := g.stay(t.Context(), token)
-	trust.Lasts(stream)
+	identity.Lasts(stream)
 	call, leaveCall := g.stay(t.Context(), token)
 	g.lookAround(t.Context())
 	if stream.Err() != nil {

@@ -16,10 +16,10 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"toolfinch/internal/discovery"
 	"toolfinch/internal/leeway"
-	"toolfinch/limit"
-	"toolfinch/printable"
-	"toolfinch/trust/discovery"
+	"toolfinch/internal/limit"
+	"toolfinch/internal/printable"
 )
 
 const (

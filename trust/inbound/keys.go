@@ -13,16 +13,16 @@ import (
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
+	"toolfinch/internal/identity"
 	"toolfinch/internal/leeway"
-	"toolfinch/trust"
 )
 
 // KeyStore keeps API keys.
 type KeyStore interface {
 	// All returns all keys. Some may have expired.
-	All(ctx context.Context) ([]trust.Key, error)
+	All(ctx context.Context) ([]identity.Key, error)
 	// Find returns the key with a hash, nil where there is none. It may have expired.
-	Find(ctx context.Context, hash [32]byte) (*trust.Key, error)
+	Find(ctx context.Context, hash [32]byte) (*identity.Key, error)
 	// Used notes when keys were used last, by hash.
 	Used(ctx context.Context, used map[[32]byte]time.Time) error
 }
@@ -64,14 +64,14 @@ type keys struct {
 
 // knownKey is a key as it was in the store.
 type knownKey struct {
-	key       *trust.Key       // nil: there was none
-	principal *trust.Principal // nil likewise
+	key       *identity.Key       // nil: there was none
+	principal *identity.Principal // nil likewise
 	at        time.Time
 	forgot    int64 // as of keys, then
 }
 
 // find proves a key that is used.
-func (k *keys) find(ctx context.Context, hash [32]byte) (*trust.Principal, *refusal) {
+func (k *keys) find(ctx context.Context, hash [32]byte) (*identity.Principal, *refusal) {
 	p, refused := k.look(ctx, hash)
 	if refused == nil {
 		k.mu.Lock()
@@ -82,7 +82,7 @@ func (k *keys) find(ctx context.Context, hash [32]byte) (*trust.Principal, *refu
 }
 
 // look proves a key.
-func (k *keys) look(ctx context.Context, hash [32]byte) (*trust.Principal, *refusal) {
+func (k *keys) look(ctx context.Context, hash [32]byte) (*identity.Principal, *refusal) {
 	now, forgot := k.now(), k.forgot.Load()
 	known, ok := k.recent.Get(hash)
 	if fresh, stale := k.age(known, now); !ok || !fresh {
@@ -131,10 +131,10 @@ func (k *keys) age(known knownKey, now time.Time) (fresh, stale bool) {
 }
 
 // know is what is known of a key that the store had at a time; nil for none.
-func know(key *trust.Key, at time.Time, forgot int64) knownKey {
+func know(key *identity.Key, at time.Time, forgot int64) knownKey {
 	known := knownKey{key: key, at: at, forgot: forgot}
 	if key != nil {
-		known.principal = &trust.Principal{ID: keyPrincipal + key.Name, Groups: key.Groups, Scopes: key.Scopes, View: key.View}
+		known.principal = &identity.Principal{ID: keyPrincipal + key.Name, Groups: key.Groups, Scopes: key.Scopes, View: key.View}
 	}
 	return known
 }

@@ -7,8 +7,8 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/nearest"
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/nearest"
 )
 
 // KeyRequest is an API key as somebody wants it.
@@ -20,10 +20,10 @@ type KeyRequest struct {
 }
 
 // Make makes the key: its text, which is not kept, and what is stored of it. views are all
-// that there are. The error is a *trust.FieldError.
-func (k KeyRequest) Make(settings Settings, views []string, now time.Time) (text string, key trust.Key, err error) {
+// that there are. The error is a *identity.FieldError.
+func (k KeyRequest) Make(settings Settings, views []string, now time.Time) (text string, key identity.Key, err error) {
 	if err := CheckKeyName(k.Name); err != nil {
-		return "", key, &trust.FieldError{Text: err.Error()}
+		return "", key, &identity.FieldError{Text: err.Error()}
 	}
 	lasts, err := k.lasts()
 	if err != nil {
@@ -36,7 +36,7 @@ func (k KeyRequest) Make(settings Settings, views []string, now time.Time) (text
 		return "", key, err
 	}
 	text, hash := NewKey()
-	key = trust.Key{Name: k.Name, Hash: hash, View: k.View, Scopes: sortedOnce(k.Scopes), Groups: sortedOnce(k.Groups), Created: now}
+	key = identity.Key{Name: k.Name, Hash: hash, View: k.View, Scopes: sortedOnce(k.Scopes), Groups: sortedOnce(k.Groups), Created: now}
 	if lasts > 0 {
 		key.Expires = now.Add(lasts)
 	}
@@ -55,7 +55,7 @@ func (k KeyRequest) lasts() (lasts time.Duration, err error) {
 	}
 	const most = 100 * 365 * 24 * time.Hour
 	if err != nil || lasts <= 0 || lasts > most {
-		return 0, &trust.FieldError{Field: "expires", Text: fmt.Sprintf(" must be a time like 30d or 12h, not %q", k.Lasts)}
+		return 0, &identity.FieldError{Field: "expires", Text: fmt.Sprintf(" must be a time like 30d or 12h, not %q", k.Lasts)}
 	}
 	return lasts, nil
 }
@@ -66,9 +66,9 @@ func (k KeyRequest) checkView(views []string) error {
 		return nil
 	}
 	if near := nearest.Names(k.View, views, 1, nearest.Loose); len(near) > 0 {
-		return &trust.FieldError{Field: "view", Text: fmt.Sprintf(": there is no view %q; did you mean %s?", k.View, near[0])}
+		return &identity.FieldError{Field: "view", Text: fmt.Sprintf(": there is no view %q; did you mean %s?", k.View, near[0])}
 	}
-	return &trust.FieldError{Field: "view", Text: fmt.Sprintf(": there is no view %q in tool_views", k.View)}
+	return &identity.FieldError{Field: "view", Text: fmt.Sprintf(": there is no view %q in tool_views", k.View)}
 }
 
 // checkScopes refuses scopes that mean nothing, and a key that may nothing.
@@ -78,11 +78,11 @@ func (k KeyRequest) checkScopes(settings Settings) error {
 		known = append(known, scope.Name)
 	}
 	if len(known) > 0 && len(k.Scopes) == 0 {
-		return &trust.FieldError{Field: "scope", Text: " is needed, as the configuration has auth.scopes: " + strings.Join(known, ", ")}
+		return &identity.FieldError{Field: "scope", Text: " is needed, as the configuration has auth.scopes: " + strings.Join(known, ", ")}
 	}
 	for _, scope := range k.Scopes {
 		if len(known) > 0 && !slices.Contains(known, scope) {
-			return &trust.FieldError{Field: "scope", Text: fmt.Sprintf(": auth.scopes has no %q; there are %s", scope, strings.Join(known, ", "))}
+			return &identity.FieldError{Field: "scope", Text: fmt.Sprintf(": auth.scopes has no %q; there are %s", scope, strings.Join(known, ", "))}
 		}
 	}
 	return nil

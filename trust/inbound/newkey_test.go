@@ -10,8 +10,8 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/identity"
 	"toolfinch/tool"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 )
 
@@ -51,7 +51,7 @@ func TestKeysAreMadeAsRequested(t *testing.T) {
 	} {
 		text, key, err := test.request.Make(inbound.Settings{Scopes: test.scopes}, []string{"reader", "writer"}, now)
 		if test.text != "" {
-			var wrong *trust.FieldError
+			var wrong *identity.FieldError
 			if !errors.As(err, &wrong) || wrong.Field != test.field || !strings.Contains(wrong.Text, test.text) || text != "" || key.Hash != [32]byte{} {
 				t.Errorf("%s: %q, %+v", test.name, text, err)
 			}
@@ -116,12 +116,12 @@ func TestScopesGuardTools(t *testing.T) {
 	} {
 		ctx := t.Context()
 		if test.has != nil {
-			ctx = trust.WithPrincipal(ctx, &trust.Principal{ID: "alice", Scopes: test.has})
+			ctx = identity.WithPrincipal(ctx, &identity.Principal{ID: "alice", Scopes: test.has})
 		}
 		called := false
 		guard := test.scopes.Guard(&tool.Tool{Def: &tool.Def{Annotations: test.annotations}})
 		_, err := guard(func(context.Context, *tool.Call) (tool.Result, error) { called = true; return nil, nil })(ctx, &tool.Call{Name: "delete"})
-		var lacks *trust.ScopeError
+		var lacks *identity.ScopeError
 		if called != test.want || called == errors.As(err, &lacks) || lacks != nil && !strings.Contains(lacks.Operation, "delete") {
 			t.Errorf("%+v: called %v, %v", test, called, err)
 		}

@@ -3,8 +3,8 @@ package inbound
 import (
 	"context"
 
+	"toolfinch/internal/identity"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // Guard asks of whoever calls a tool for a scope that allows it, whatever surface the call
@@ -17,8 +17,8 @@ func (s Scopes) Guard(t *tool.Tool) tool.Middleware {
 			return next
 		}
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-			if err := s.Check(trust.PrincipalOf(ctx), level, "calling "+call.Name); err != nil {
-				trust.Decide(ctx, trust.Decision{Policy: "auth.scopes"})
+			if err := s.Check(identity.PrincipalOf(ctx), level, "calling "+call.Name); err != nil {
+				identity.Decide(ctx, identity.Decision{Policy: "auth.scopes"})
 				return nil, err
 			}
 			return next(ctx, call)

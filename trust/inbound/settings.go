@@ -10,8 +10,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 
+	"toolfinch/internal/identity"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // Settings say who may come in.
@@ -124,9 +124,9 @@ func (s Scopes) least(level Level) string {
 func (s Scopes) Have(level Level) bool { return s.least(level) != "" }
 
 // Check reports whether a principal may do an operation of a level: the error is a
-// *trust.ScopeError. Nobody, who came in without a proof, may: whoever asks for proofs lets
+// *identity.ScopeError. Nobody, who came in without a proof, may: whoever asks for proofs lets
 // nobody in.
-func (s Scopes) Check(p *trust.Principal, level Level, operation string) error {
+func (s Scopes) Check(p *identity.Principal, level Level, operation string) error {
 	if len(s) == 0 || p == nil {
 		return nil
 	}
@@ -139,7 +139,7 @@ func (s Scopes) Check(p *trust.Principal, level Level, operation string) error {
 		}
 	}
 	needed := s.least(level)
-	return &trust.ScopeError{
+	return &identity.ScopeError{
 		Operation: operation, Needed: needed, Key: strings.HasPrefix(p.ID, keyPrincipal),
 		Ask: s.names(func(scope Scope) bool { return scope.Name == needed || slices.Contains(p.Scopes, scope.Name) }),
 	}

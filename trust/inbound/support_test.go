@@ -21,8 +21,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
+	"toolfinch/internal/identity"
 	"toolfinch/internal/must"
-	"toolfinch/trust"
 	"toolfinch/trust/inbound"
 )
 
@@ -175,13 +175,13 @@ const resource = "https://tools.example.com/mcp"
 // keyRing keeps API keys in memory.
 type keyRing struct {
 	mu    sync.Mutex // guards what follows
-	keys  map[[32]byte]*trust.Key
+	keys  map[[32]byte]*identity.Key
 	used  map[[32]byte]time.Time
 	err   error
 	reads int // of all
 }
 
-func (k *keyRing) All(context.Context) (all []trust.Key, err error) {
+func (k *keyRing) All(context.Context) (all []identity.Key, err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	for _, key := range k.keys {
@@ -191,7 +191,7 @@ func (k *keyRing) All(context.Context) (all []trust.Key, err error) {
 	return all, k.err
 }
 
-func (k *keyRing) Find(_ context.Context, hash [32]byte) (*trust.Key, error) {
+func (k *keyRing) Find(_ context.Context, hash [32]byte) (*identity.Key, error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	return k.keys[hash], k.err
@@ -204,12 +204,12 @@ func (k *keyRing) Used(_ context.Context, used map[[32]byte]time.Time) error {
 	return k.err
 }
 
-func (k *keyRing) add(key trust.Key) (text string) {
+func (k *keyRing) add(key identity.Key) (text string) {
 	text, key.Hash = inbound.NewKey()
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.keys == nil {
-		k.keys = map[[32]byte]*trust.Key{}
+		k.keys = map[[32]byte]*identity.Key{}
 	}
 	k.keys[key.Hash] = &key
 	return text
@@ -270,11 +270,11 @@ func newDoor(t testing.TB, settings inbound.Settings, change ...func(*inbound.Op
 		if got := r.Header.Get("Authorization"); got != "" {
 			t.Errorf("the handler sees Authorization: %s", got)
 		}
-		p := trust.PrincipalOf(r.Context())
+		p := identity.PrincipalOf(r.Context())
 		if p == nil {
-			p = &trust.Principal{}
+			p = &identity.Principal{}
 		}
-		from, _ := trust.SourceOf(r.Context())
+		from, _ := identity.SourceOf(r.Context())
 		fmt.Fprintf(w, "%s groups=%s scopes=%s from=%s", p.ID, strings.Join(p.Groups, ","), strings.Join(p.Scopes, ","), from.Address)
 	})
 	inPath := func(r *http.Request) inbound.Target { return inbound.Target{View: r.PathValue("view")} }

@@ -12,8 +12,8 @@ import (
 	"github.com/go-jose/go-jose/v4"
 	"github.com/go-jose/go-jose/v4/jwt"
 
-	"toolfinch/limit"
-	"toolfinch/trust"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/limit"
 )
 
 const (
@@ -30,7 +30,7 @@ const (
 
 // verified is what a token proved.
 type verified struct {
-	principal *trust.Principal
+	principal *identity.Principal
 	audience  []string
 	issuer    *issuer
 	until     time.Time // to be verified again
@@ -168,7 +168,7 @@ func (g *Gate) accept(i *issuer, claims map[string]any, by Reason, fresh time.Du
 		scopes = claims["scp"]
 	}
 	v := &verified{
-		principal: &trust.Principal{ID: id, Groups: namesIn(claim(claims, or(i.Claims.Groups, "groups")), false), Scopes: namesIn(scopes, true)},
+		principal: &identity.Principal{ID: id, Groups: namesIn(claim(claims, or(i.Claims.Groups, "groups")), false), Scopes: namesIn(scopes, true)},
 		audience:  namesIn(claims["aud"], false), issuer: i, by: by, until: now.Add(fresh), ends: expires.Add(skew),
 	}
 	if v.ends.Before(v.until) {

@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // Mode is what becomes of an answer with a secret in it.

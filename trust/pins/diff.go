@@ -7,8 +7,8 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

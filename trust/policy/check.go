@@ -12,7 +12,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 	internal "github.com/cedar-policy/cedar-go/x/exp/ast"
 
-	"toolfinch/nearest"
+	"toolfinch/internal/nearest"
 )
 
 // What there is: the types of what policies name, and the attributes of what they ask.

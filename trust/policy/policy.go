@@ -13,10 +13,10 @@ import (
 	"github.com/cedar-policy/cedar-go"
 	"github.com/cedar-policy/cedar-go/types"
 
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // Action is what somebody wants to do.
@@ -52,11 +52,11 @@ const (
 )
 
 // UserOf is the ID of the User that a party is.
-func UserOf(p trust.Party) string {
+func UserOf(p identity.Party) string {
 	switch {
 	case p.Principal != nil:
 		return p.Principal.ID
-	case p.Transport == trust.TransportStdio:
+	case p.Transport == identity.TransportStdio:
 		return Owner
 	}
 	return Anonymous
@@ -121,7 +121,7 @@ func (r rules) by(id cedar.PolicyID) rule {
 
 // Request is what somebody wants to do with what.
 type Request struct {
-	Party  trust.Party
+	Party  identity.Party
 	Action Action
 	// ID is of a tool, prompt, resource or template, in the view View.
 	ID   tool.ID
@@ -169,7 +169,9 @@ func (d Decision) Policy() string {
 }
 
 // Trusted is the decision as the audit log hears it.
-func (d Decision) Trusted() trust.Decision { return trust.Decision{Allow: d.Allow, Policy: d.Policy()} }
+func (d Decision) Trusted() identity.Decision {
+	return identity.Decision{Allow: d.Allow, Policy: d.Policy()}
+}
 
 // Decide decides about a request: nothing is allowed that no policy permits, and what
 // one forbids is not. A forbid that cannot be evaluated, because an argument is missing
@@ -197,7 +199,7 @@ func (p *Policies) May(r Request) bool {
 
 // MayServer reports whether something of a server that is not known yet could be allowed:
 // something of one of the kinds, or of any.
-func (p *Policies) MayServer(party trust.Party, server, view string, kinds ...tool.Kind) bool {
+func (p *Policies) MayServer(party identity.Party, server, view string, kinds ...tool.Kind) bool {
 	if p == nil {
 		return true
 	}
@@ -354,7 +356,7 @@ func contextOf(r Request, arguments types.Value) types.Record {
 // do. It is "" where there are no policies. Of what a client says of itself, and of its
 // scopes, it has only which comparisons of the policies hold: a client with a thousand
 // names is of as many classes as the policies make of them.
-func (p *Policies) Class(party trust.Party) string {
+func (p *Policies) Class(party identity.Party) string {
 	if p == nil {
 		return ""
 	}
@@ -379,7 +381,7 @@ func (p *Policies) Class(party trust.Party) string {
 
 // claimed are those of claims that hold for a party, and after them those that cannot be
 // evaluated.
-func (p *Policies) claimed(party trust.Party) []string {
+func (p *Policies) claimed(party identity.Party) []string {
 	_, why := p.claims.ask(Request{Party: party}, types.Record{})
 	claimed := make([]string, 0, len(why.Reasons)+len(why.Errors))
 	for _, holds := range why.Reasons {

@@ -9,8 +9,8 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/identity"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 func compile(t testing.TB, text string) *Policies {
@@ -25,15 +25,15 @@ func compile(t testing.TB, text string) *Policies {
 var (
 	deleteRepo = tool.ID{Server: "github", Name: "delete_repo"}
 	readFile   = tool.ID{Server: "files", Name: "read_file"}
-	alice      = trust.Party{Principal: &trust.Principal{ID: "https://idp|alice", Groups: []string{"dev"}, Scopes: []string{"mcp:read"}}, Transport: "http"}
-	nobody     = trust.Party{Transport: "http", Client: "claude-code", Version: "2.1.0"}
-	owner      = trust.Party{Transport: "stdio"}
+	alice      = identity.Party{Principal: &identity.Principal{ID: "https://idp|alice", Groups: []string{"dev"}, Scopes: []string{"mcp:read"}}, Transport: "http"}
+	nobody     = identity.Party{Transport: "http", Client: "claude-code", Version: "2.1.0"}
+	owner      = identity.Party{Transport: "stdio"}
 )
 
 const asksPath = `permit (principal, action, resource) when { context.args.path like "/srv/*" };`
 
 func TestDecide(t *testing.T) {
-	call := func(party trust.Party, id tool.ID, arguments string) Request {
+	call := func(party identity.Party, id tool.ID, arguments string) Request {
 		return Request{Party: party, Action: ActionCall, ID: id, View: "reader", Annotations: tool.Annotations{Destructive: true, OpenWorld: true}, Arguments: json.RawMessage(arguments)}
 	}
 	reading := func(equal bool) Request {
@@ -236,18 +236,18 @@ func TestWhatUsesAKind(t *testing.T) {
 func TestWhoAQuestionIsAbout(t *testing.T) {
 	for _, c := range []struct {
 		question Question
-		want     trust.Party
+		want     identity.Party
 		field    string // of the error; "" for none
 	}{
 		{Question{As: "alice", Groups: []string{"dev"}, Scopes: []string{"a"}, Transport: "http", Client: "codex 1 beta"},
-			trust.Party{Principal: &trust.Principal{ID: "alice", Groups: []string{"dev"}, Scopes: []string{"a"}}, Transport: "http", Client: "codex", Version: "1 beta"}, ""},
-		{Question{Transport: "stdio"}, trust.Party{Transport: "stdio"}, ""}, {Question{Transport: "sse"}, trust.Party{Transport: "sse"}, ""},
-		{Question{Transport: "rest"}, trust.Party{Transport: "rest"}, ""}, {Question{Transport: "ui"}, trust.Party{Transport: "ui"}, ""},
-		{Question{Transport: "smtp"}, trust.Party{}, "transport"}, {Question{Transport: "http", Groups: []string{"dev"}}, trust.Party{}, "group"},
-		{Question{Transport: "http", Scopes: []string{"a"}}, trust.Party{}, "scope"},
+			identity.Party{Principal: &identity.Principal{ID: "alice", Groups: []string{"dev"}, Scopes: []string{"a"}}, Transport: "http", Client: "codex", Version: "1 beta"}, ""},
+		{Question{Transport: "stdio"}, identity.Party{Transport: "stdio"}, ""}, {Question{Transport: "sse"}, identity.Party{Transport: "sse"}, ""},
+		{Question{Transport: "rest"}, identity.Party{Transport: "rest"}, ""}, {Question{Transport: "ui"}, identity.Party{Transport: "ui"}, ""},
+		{Question{Transport: "smtp"}, identity.Party{}, "transport"}, {Question{Transport: "http", Groups: []string{"dev"}}, identity.Party{}, "group"},
+		{Question{Transport: "http", Scopes: []string{"a"}}, identity.Party{}, "scope"},
 	} {
 		got, err := c.question.Party()
-		var wrong *trust.FieldError
+		var wrong *identity.FieldError
 		if errors.As(err, &wrong); (err != nil) != (c.field != "") || wrong != nil && wrong.Field != c.field || err == nil && !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%+v: %+v, %v", c.question, got, err)
 		}
@@ -266,24 +266,24 @@ func TestADenialNamesNoPolicy(t *testing.T) {
 func TestClass(t *testing.T) {
 	p := compile(t, `permit (principal in Group::"dev", action, resource); permit (principal == User::"https://idp|bob", action, resource);`)
 	bob, carol, dave := alice, alice, alice
-	bob.Principal = &trust.Principal{ID: "https://idp|bob", Groups: []string{"dev"}}
-	carol.Principal = &trust.Principal{ID: "https://idp|carol", Groups: []string{"choir", "dev"}, Scopes: []string{"other"}}
-	dave.Principal = &trust.Principal{ID: "https://idp|dave"}
+	bob.Principal = &identity.Principal{ID: "https://idp|bob", Groups: []string{"dev"}}
+	carol.Principal = &identity.Principal{ID: "https://idp|carol", Groups: []string{"choir", "dev"}, Scopes: []string{"other"}}
+	dave.Principal = &identity.Principal{ID: "https://idp|dave"}
 	if p.Class(alice) != p.Class(carol) {
 		t.Errorf("%s and %s are not the same", p.Class(alice), p.Class(carol))
 	}
-	for name, other := range map[string]trust.Party{"bob": bob, "dave": dave, "nobody": nobody} {
+	for name, other := range map[string]identity.Party{"bob": bob, "dave": dave, "nobody": nobody} {
 		if p.Class(alice) == p.Class(other) {
 			t.Errorf("alice and %s are both %s", name, p.Class(other))
 		}
 	}
-	for condition, other := range map[string]trust.Party{
+	for condition, other := range map[string]identity.Party{
 		`principal.scopes.contains("other")`: {Principal: carol.Principal, Transport: "http", Client: "claude-code", Version: "2.1.0"},
 		`context.client.name == "codex"`:     {Principal: alice.Principal, Transport: "http", Client: "codex", Version: "2.1.0"},
 		`context.client.version == "2.1.1"`:  {Principal: alice.Principal, Transport: "http", Client: "claude-code", Version: "2.1.1"},
 		`context.transport == "stdio"`:       {Principal: alice.Principal, Transport: "rest", Client: "claude-code", Version: "2.1.0"},
 	} {
-		one := trust.Party{Principal: alice.Principal, Transport: "http", Client: "claude-code", Version: "2.1.0"}
+		one := identity.Party{Principal: alice.Principal, Transport: "http", Client: "claude-code", Version: "2.1.0"}
 		if p.Class(one) != p.Class(other) {
 			t.Errorf("parties differ where no policy asks for %s", condition)
 		}
@@ -302,17 +302,17 @@ func TestVerdict(t *testing.T) {
 		question Question
 		text     string // "" for an error
 		json     string // of by and failed
-		audited  trust.Decision
+		audited  identity.Decision
 	}{
-		{"no policies", nil, Question{}, "allowed: call files.read_file: there are no policies", `"by":[],"failed":[]`, trust.Decision{Allow: true}},
+		{"no policies", nil, Question{}, "allowed: call files.read_file: there are no policies", `"by":[],"failed":[]`, identity.Decision{Allow: true}},
 		{"permitted", compile(t, `@id("all") permit (principal, action, resource);`), Question{}, `allowed: call files.read_file by "all" (team.cedar:1)`,
-			`"by":[{"id":"all","file":"team.cedar","line":1,"effect":"permit"}],"failed":[]`, trust.Decision{Allow: true, Policy: "all"}},
+			`"by":[{"id":"all","file":"team.cedar","line":1,"effect":"permit"}],"failed":[]`, identity.Decision{Allow: true, Policy: "all"}},
 		{"forbidden by two", compile(t, `permit (principal, action, resource); @id("a") forbid (principal, action == Action::"search", resource);
 forbid (principal, action, resource);`), Question{Action: "search"}, `denied: search files.read_file by "a" (team.cedar:1), team.cedar:2`,
-			`"by":[{"id":"a","file":"team.cedar","line":1,"effect":"forbid"},{"id":"team.cedar:2","file":"team.cedar","line":2,"effect":"forbid"}],"failed":[]`, trust.Decision{Policy: "a, team.cedar:2"}},
-		{"not permitted", compile(t, asksPath), Question{Arguments: `{"path":"/etc"}`}, "denied: call files.read_file: no policy permits it", `"by":[],"failed":[]`, trust.Decision{}},
-		{"another action", compile(t, asksPath), Question{Action: "get"}, "", "", trust.Decision{}},
-		{"arguments that are no JSON", compile(t, asksPath), Question{Arguments: `{`}, "", "", trust.Decision{}},
+			`"by":[{"id":"a","file":"team.cedar","line":1,"effect":"forbid"},{"id":"team.cedar:2","file":"team.cedar","line":2,"effect":"forbid"}],"failed":[]`, identity.Decision{Policy: "a, team.cedar:2"}},
+		{"not permitted", compile(t, asksPath), Question{Arguments: `{"path":"/etc"}`}, "denied: call files.read_file: no policy permits it", `"by":[],"failed":[]`, identity.Decision{}},
+		{"another action", compile(t, asksPath), Question{Action: "get"}, "", "", identity.Decision{}},
+		{"arguments that are no JSON", compile(t, asksPath), Question{Arguments: `{`}, "", "", identity.Decision{}},
 	} {
 		got, err := c.question.Ask(c.policies, request)
 		if c.text == "" {
@@ -334,8 +334,8 @@ forbid (principal, action, resource);`), Question{Action: "search"}, `denied: se
 // What a client says of itself tells parties apart by what the policies compare it with, and by nothing else:
 // whoever has a thousand names is of as many classes as if it had the few that policies know.
 func TestNamesOfClientsMakeNoClasses(t *testing.T) {
-	named := func(name, version string) trust.Party {
-		return trust.Party{Principal: alice.Principal, Transport: "http", Client: name, Version: version}
+	named := func(name, version string) identity.Party {
+		return identity.Party{Principal: alice.Principal, Transport: "http", Client: name, Version: version}
 	}
 	for condition, want := range map[string]int{ // classes
 		`context.client.name == "evil"`:                                                            2,
@@ -375,8 +375,8 @@ func TestNamesOfClientsMakeNoClasses(t *testing.T) {
 
 // Whoever asks for fewer scopes, or for more that no policy knows, makes no class of each.
 func TestScopesThatNoPolicyKnowsMakeNoClasses(t *testing.T) {
-	granted := func(scopes ...string) trust.Party {
-		return trust.Party{Principal: &trust.Principal{ID: "https://idp|alice", Scopes: scopes}, Transport: "http"}
+	granted := func(scopes ...string) identity.Party {
+		return identity.Party{Principal: &identity.Principal{ID: "https://idp|alice", Scopes: scopes}, Transport: "http"}
 	}
 	p := compile(t, `permit (principal, action, resource) when { principal.scopes.contains("read") || principal.scopes.containsAny(["write", "admin"]) };`)
 	if p.Class(granted("read", "a")) != p.Class(granted("b", "c", "read")) || p.Class(granted("read")) == p.Class(granted("read", "admin")) || p.Class(granted("read")) == p.Class(granted()) {

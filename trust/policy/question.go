@@ -5,8 +5,8 @@ import (
 	"fmt"
 	"strings"
 
+	"toolfinch/internal/identity"
 	"toolfinch/tool"
-	"toolfinch/trust"
 )
 
 // Question is what a person asks policies: may somebody do something?
@@ -22,38 +22,38 @@ type Question struct {
 	Action                 string // "" is what the kind says; else that, or search
 }
 
-// Party is who the question is about. The error is a *trust.FieldError.
-func (q Question) Party() (trust.Party, error) {
-	party := trust.Party{Transport: q.Transport}
+// Party is who the question is about. The error is a *identity.FieldError.
+func (q Question) Party() (identity.Party, error) {
+	party := identity.Party{Transport: q.Transport}
 	switch q.Transport {
-	case trust.TransportStdio, trust.TransportHTTP, trust.TransportSSE, trust.TransportREST, trust.TransportUI:
+	case identity.TransportStdio, identity.TransportHTTP, identity.TransportSSE, identity.TransportREST, identity.TransportUI:
 	default:
-		return party, &trust.FieldError{Field: "transport", Text: fmt.Sprintf(" is %q: choose stdio, http, sse, rest or ui", q.Transport)}
+		return party, &identity.FieldError{Field: "transport", Text: fmt.Sprintf(" is %q: choose stdio, http, sse, rest or ui", q.Transport)}
 	}
 	party.Client, party.Version, _ = strings.Cut(q.Client, " ")
 	switch {
 	case q.As != "":
-		party.Principal = &trust.Principal{ID: q.As, Groups: q.Groups, Scopes: q.Scopes}
+		party.Principal = &identity.Principal{ID: q.As, Groups: q.Groups, Scopes: q.Scopes}
 	case len(q.Groups) > 0:
-		return party, &trust.FieldError{Field: "group", Text: " is of a principal: say of whom"}
+		return party, &identity.FieldError{Field: "group", Text: " is of a principal: say of whom"}
 	case len(q.Scopes) > 0:
-		return party, &trust.FieldError{Field: "scope", Text: " is of a principal: say of whom"}
+		return party, &identity.FieldError{Field: "scope", Text: " is of a principal: say of whom"}
 	}
 	return party, nil
 }
 
 // Ask completes a request to use something, as its view makes it, and has policies decide.
-// The error is a *trust.FieldError.
+// The error is a *identity.FieldError.
 func (q Question) Ask(p *Policies, r Request) (Verdict, error) {
 	if q.Arguments != "" && !json.Valid([]byte(q.Arguments)) {
-		return Verdict{}, &trust.FieldError{Field: "args", Text: " is no JSON"}
+		return Verdict{}, &identity.FieldError{Field: "args", Text: " is no JSON"}
 	}
 	switch action := Action(q.Action); action {
 	case "", r.Action:
 	case ActionSearch:
 		r.Action = action
 	default:
-		return Verdict{}, &trust.FieldError{Field: "action", Text: fmt.Sprintf(" is %q: here it is %s or search", q.Action, r.Action)}
+		return Verdict{}, &identity.FieldError{Field: "action", Text: fmt.Sprintf(" is %q: here it is %s or search", q.Action, r.Action)}
 	}
 	r.Arguments = json.RawMessage(q.Arguments)
 	return Verdict{Action: r.Action, ID: r.ID, User: UserOf(r.Party), View: r.View, None: p == nil, Decision: p.Decide(r)}, nil

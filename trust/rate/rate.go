@@ -13,7 +13,7 @@ import (
 
 	"golang.org/x/time/rate"
 
-	"toolfinch/limit"
+	"toolfinch/internal/limit"
 )
 
 // Rule bounds the calls that it is about. Those are counted apart for each principal,

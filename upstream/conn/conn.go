@@ -17,10 +17,10 @@ import (
 	"time"
 
 	"toolfinch/internal/leeway"
-	"toolfinch/rawjson"
-	"toolfinch/telemetry"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
-	"toolfinch/trust/sandbox"
+	"toolfinch/upstream/sandbox"
 )
 
 // Era is the kind of protocol that a server speaks: a session with a handshake,

@@ -10,7 +10,7 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/wire"
+	"toolfinch/internal/wire"
 )
 
 // events reads server-sent events.

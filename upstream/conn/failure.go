@@ -7,7 +7,7 @@ import (
 	"io"
 	"net"
 
-	"toolfinch/trust/login"
+	"toolfinch/upstream/login"
 )
 
 // Errors that callers may tell apart.

@@ -17,8 +17,8 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/internal/leeway"
-	"toolfinch/rawjson"
-	"toolfinch/trust/login"
+	"toolfinch/internal/rawjson"
+	"toolfinch/upstream/login"
 )
 
 // sender sends the HTTP requests of a connection.

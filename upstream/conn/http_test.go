@@ -17,7 +17,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/pipes"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 

@@ -12,7 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/internal/leeway"
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 const (

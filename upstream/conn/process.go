@@ -16,8 +16,8 @@ import (
 	"syscall"
 	"time"
 
-	"toolfinch/group"
-	"toolfinch/trust/sandbox"
+	"toolfinch/internal/group"
+	"toolfinch/upstream/sandbox"
 )
 
 // Grace at the end of a child: after stdin is closed, and after SIGTERM.

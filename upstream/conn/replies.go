@@ -9,7 +9,7 @@ import (
 	"sync/atomic"
 	"unicode/utf8"
 
-	"toolfinch/rawjson"
+	"toolfinch/internal/rawjson"
 )
 
 // MaxAnswer is the longest message taken from a server, in bytes.

@@ -10,8 +10,8 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/printable"
-	"toolfinch/rawjson"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 )
 
 // StatusError is an HTTP status that came instead of an answer. To errors.Is it is

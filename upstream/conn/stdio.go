@@ -11,7 +11,7 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/wire"
+	"toolfinch/internal/wire"
 )
 
 // stdio is the channel to a child process: a message a line.

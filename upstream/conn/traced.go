@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"time"
 
-	"toolfinch/telemetry"
+	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
 )
 

@@ -1,0 +1,190 @@
+package clients
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/pelletier/go-toml/v2"
+	"github.com/pelletier/go-toml/v2/unstable"
+
+	"toolfinch/internal/rawjson"
+)
+
+// tomlBlock is the table of servers.
+const tomlBlock = "mcp_servers"
+
+// PlainTOML returns the tables of a file.
+func PlainTOML(data []byte) (map[string]any, error) {
+	var tables map[string]any
+	if err := toml.Unmarshal(bytes.TrimPrefix(data, bom), &tables); err != nil {
+		return nil, tomlError(err)
+	}
+	return tables, nil
+}
+
+// tomlError has the place and the reason; what the library quotes of the file
+// may be a secret.
+func tomlError(err error) error {
+	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
+		line, column := decode.Position()
+		return fmt.Errorf("is not valid TOML: line %d, column %d", line, column)
+	}
+	return errors.New("is not valid TOML")
+}
+
+// tomlSet puts the server in a table of its own: where the old one began, else
+// at the end.
+func tomlSet(data []byte, name string, e Entry) ([]byte, error) {
+	newline := "\n"
+	if bytes.Contains(data, []byte("\r\n")) {
+		newline = "\r\n"
+	}
+	table := []string{fmt.Sprintf("[%s.%s]", tomlBlock, tomlKey(name))}
+	if e.URL != "" {
+		table = append(table, "url = "+tomlText(e.URL))
+	} else {
+		table = append(table, "command = "+tomlText(e.Command), "args = "+tomlList(e.Args))
+		if len(e.Pass) > 0 {
+			table = append(table, "env_vars = "+tomlList(e.Pass))
+		}
+		var values []string
+		for _, name := range slices.Sorted(maps.Keys(e.Values)) {
+			values = append(values, tomlKey(name)+" = "+tomlText(e.Values[name]))
+		}
+		if len(values) > 0 {
+			table = append(table, "env = { "+strings.Join(values, ", ")+" }")
+		}
+	}
+	text := strings.Join(table, newline) + newline
+	lines, tables := tomlTables(data, name)
+	if len(tables) > 0 {
+		for _, t := range slices.Backward(tables) {
+			lines = slices.Delete(lines, t.from, t.to)
+		}
+		lines = slices.Insert(lines, tables[0].from, text)
+	} else {
+		lines = tomlAppend(data, text, newline)
+	}
+	return tomlChecked(data, lines, name, true)
+}
+
+// tomlAppend is the document with text at its end, behind an empty line.
+func tomlAppend(data []byte, text, newline string) []string {
+	before := bytes.TrimRight(data, " \t\r\n")
+	if len(bytes.TrimPrefix(before, bom)) == 0 {
+		return []string{string(data), text}
+	}
+	return []string{string(before), newline, newline, text}
+}
+
+// tomlPutBack appends the tables that the server has in was.
+func tomlPutBack(data, was []byte, name string) ([]byte, error) {
+	lines, tables := tomlTables(was, name)
+	var text strings.Builder
+	for _, t := range tables {
+		text.WriteString(strings.Join(lines[t.from:t.to], ""))
+	}
+	newline := "\n"
+	if bytes.Contains(data, []byte("\r\n")) {
+		newline = "\r\n"
+	}
+	return tomlChecked(data, tomlAppend(data, text.String(), newline), name, true)
+}
+
+// tomlRemove takes out the tables of the server, each with the comments directly
+// above it and one empty line.
+func tomlRemove(data []byte, name string) ([]byte, error) {
+	lines, tables := tomlTables(data, name)
+	for _, t := range slices.Backward(tables) {
+		for t.from > 0 && strings.HasPrefix(strings.TrimSpace(lines[t.from-1]), "#") {
+			t.from--
+		}
+		if t.from > 0 && strings.TrimSpace(lines[t.from-1]) == "" {
+			t.from--
+		}
+		lines = slices.Delete(lines, t.from, t.to)
+	}
+	return tomlChecked(data, lines, name, false)
+}
+
+// lineSpan is a range of lines.
+type lineSpan struct{ from, to int }
+
+// tomlTables returns the lines of the document, and where the tables of the server
+// stand: from the header to the last line that is neither empty nor a comment.
+func tomlTables(data []byte, name string) (lines []string, tables []lineSpan) {
+	headers := map[int]bool{} // lines with a header, and whether it is the server's
+	var p unstable.Parser
+	body := bytes.TrimPrefix(data, bom)
+	for p.Reset(body); p.NextExpression(); {
+		e := p.Expression()
+		if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable {
+			continue
+		}
+		var key []string
+		line := 0
+		for it := e.Key(); it.Next(); {
+			line = bytes.Count(body[:it.Node().Raw.Offset], []byte("\n"))
+			key = append(key, string(it.Node().Data))
+		}
+		headers[line] = len(key) >= 2 && key[0] == tomlBlock && key[1] == name
+	}
+	ours := false
+	for line := range strings.Lines(string(data)) {
+		if is, header := headers[len(lines)]; header {
+			if ours = is; ours {
+				tables = append(tables, lineSpan{from: len(lines)})
+			}
+		}
+		lines = append(lines, line)
+		if text := strings.TrimSpace(line); ours && text != "" && text[0] != '#' {
+			tables[len(tables)-1].to = len(lines)
+		}
+	}
+	return lines, tables
+}
+
+// tomlChecked is the lines as a document, if it differs from before in the one
+// server only, and has it or not.
+func tomlChecked(before []byte, lines []string, name string, has bool) ([]byte, error) {
+	after := []byte(strings.Join(lines, ""))
+	a, err := PlainTOML(before)
+	if err != nil {
+		return nil, err
+	}
+	b, err := PlainTOML(after)
+	servers, _ := b[tomlBlock].(map[string]any)
+	if _, got := servers[name]; err != nil || got != has || !sameBut(a, b, []string{tomlBlock, name}) {
+		return nil, errOthers
+	}
+	return after, nil
+}
+
+var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
+
+// tomlKey is a key, in quotes where it must be.
+func tomlKey(name string) string {
+	if bareKey.MatchString(name) {
+		return name
+	}
+	return tomlText(name)
+}
+
+func tomlList(texts []string) string {
+	quoted := make([]string, len(texts))
+	for i, text := range texts {
+		quoted[i] = tomlText(text)
+	}
+	return "[" + strings.Join(quoted, ", ") + "]"
+}
+
+// tomlText is a basic string. JSON's escapes are TOML's, but for the one
+// character that JSON leaves as it is.
+func tomlText(s string) string {
+	return strings.ReplaceAll(string(rawjson.Quote(s)), "\x7f", `\u007F`)
+}

@@ -1,0 +1,125 @@
+package registry
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
+)
+
+// The bounds of what one listing can make a command print or write.
+const (
+	maxText   = 2000 // bytes of an argument, a header, a URL
+	maxAbout  = 300  // bytes of a description
+	maxWays   = 32
+	maxInputs = 200 // of one way
+)
+
+// Way is one way to start or reach a server.
+type Way struct {
+	Kind string // "npm", "pypi", "oci", "nuget", "mcpb", another type of package, or "remote"
+	At   string // identifier of the package, or URL
+
+	pkg    *pack
+	remote *remote
+}
+
+// document is an answer of the API for one version of a server.
+type document struct {
+	Server struct {
+		Name, Title, Description, Version, WebsiteURL, Status string
+		Repository                                            struct{ URL string }
+		Packages                                              []pack
+		Remotes                                               []remote
+	}
+	Meta struct {
+		Official struct{ Status, StatusMessage string } `json:"io.modelcontextprotocol.registry/official"`
+	} `json:"_meta"`
+}
+
+// pack is a package that has a server in it.
+type pack struct {
+	RegistryType, RegistryBaseURL, Identifier string
+	Version, RuntimeHint                      string
+	Transport                                 struct{ Type, URL string }
+	RuntimeArguments, PackageArguments        []input
+	EnvironmentVariables                      []input
+}
+
+// remote is a server that runs somewhere.
+type remote struct {
+	Type, URL string
+	Headers   []input
+	Variables map[string]input
+}
+
+// input is a text that may need a part from who runs the server. With a value it is that
+// text, in which names in braces stand for variables.
+type input struct {
+	Name, Type, ValueHint            string
+	Description, Format, Placeholder string
+	IsRequired, IsSecret, IsRepeated bool
+	Value, Default                   text
+	Choices                          []text
+	Variables                        map[string]input
+}
+
+// text is a string. Older documents have numbers and booleans in its place.
+type text string
+
+// UnmarshalJSON takes what is no string as it is written; null is "".
+func (t *text) UnmarshalJSON(data []byte) error {
+	switch data[0] {
+	case '"':
+		return json.Unmarshal(data, (*string)(t))
+	case '{', '[':
+		return errors.New("a text is expected, not " + string(data[:1]))
+	case 'n':
+		*t = ""
+	default:
+		*t = text(data)
+	}
+	return nil
+}
+
+// listing reads one answer.
+func listing(raw json.RawMessage) (Listing, error) {
+	var d document
+	if err := json.Unmarshal(raw, &d); err != nil {
+		return Listing{}, fmt.Errorf("a server that cannot be read: %w", inWords(err))
+	}
+	s, official := d.Server, d.Meta.Official
+	if s.Name == "" {
+		return Listing{}, errors.New("a server without a name")
+	}
+	l := Listing{
+		Name: rawjson.Clip(s.Name, maxAbout), Title: about(s.Title), Description: about(s.Description), Version: rawjson.Clip(s.Version, 80),
+		Website: webAddress(s.WebsiteURL), Repository: webAddress(s.Repository.URL),
+		Status: rawjson.Clip(official.Status, 80), StatusMessage: about(official.StatusMessage),
+	}
+	if l.Status == "" {
+		l.Status = rawjson.Clip(s.Status, 80) // where documents of before September 2025 have it
+	}
+	for i := range s.Packages {
+		l.Ways = append(l.Ways, Way{Kind: rawjson.Clip(s.Packages[i].RegistryType, 80), At: rawjson.Clip(s.Packages[i].Identifier, maxAbout), pkg: &s.Packages[i]})
+	}
+	for i := range s.Remotes {
+		l.Ways = append(l.Ways, Way{Kind: KindRemote, At: rawjson.Clip(s.Remotes[i].URL, maxAbout), remote: &s.Remotes[i]})
+	}
+	l.Ways = l.Ways[:min(len(l.Ways), maxWays)]
+	return l, nil
+}
+
+func about(text string) string { return rawjson.Clip(printable.Line(text), maxAbout) }
+
+// webAddress is "" for what is no address that people can open.
+func webAddress(text string) string {
+	u, err := url.Parse(text)
+	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(text) > maxText {
+		return ""
+	}
+	return text
+}

@@ -1,0 +1,229 @@
+package registry
+
+import (
+	"cmp"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+
+	"toolfinch/configs/clients"
+	"toolfinch/internal/rawjson"
+)
+
+// KindRemote is the kind of a server that is reached, not started.
+const KindRemote = "remote"
+
+// Plan is a server as the configuration is to have it.
+type Plan struct {
+	Server clients.Server
+	Needs  []Need // in the order of the registry, each name once
+	Notes  []string
+	// Given are the texts of Server that have given values in them, each as it is with ***
+	// for those.
+	Given map[string]string
+}
+
+// Unsupported says why a way cannot be taken.
+type Unsupported struct{ Reason string }
+
+// Error is the reason.
+func (e *Unsupported) Error() string { return e.Reason }
+
+func unsupported(format string, args ...any) error {
+	return &Unsupported{Reason: fmt.Sprintf(format, args...)}
+}
+
+// runtime is how packages of one type are started.
+type runtime struct {
+	base     string // host of the registry that the program installs from
+	programs map[string]func(p *pack, before, after []string) []string
+	first    string // the program that is used unless the package names another
+	name     *regexp.Regexp
+}
+
+// The programs get no identifier that they could take for a flag, a path or a URL.
+var runtimes = map[string]runtime{
+	"npm": {"registry.npmjs.org", map[string]func(p *pack, before, after []string) []string{
+		"npx": func(p *pack, before, after []string) []string {
+			return slices.Concat([]string{"-y"}, before, []string{at(p, "@")}, after)
+		},
+		"bunx": func(p *pack, before, after []string) []string {
+			return slices.Concat(before, []string{at(p, "@")}, after)
+		},
+	}, "npx", regexp.MustCompile(`^(@[A-Za-z0-9][\w.~-]*/)?[A-Za-z0-9][\w.~-]*$`)},
+	"pypi": {"pypi.org", map[string]func(p *pack, before, after []string) []string{
+		"uvx": func(p *pack, before, after []string) []string {
+			return slices.Concat(before, []string{at(p, "==")}, after)
+		},
+		"pipx": func(p *pack, before, after []string) []string {
+			return slices.Concat([]string{"run"}, before, []string{at(p, "==")}, after)
+		},
+	}, "uvx", regexp.MustCompile(`^[A-Za-z0-9][\w.-]*(\[[\w.,-]+\])?$`)},
+	"oci": {"", map[string]func(p *pack, before, after []string) []string{"docker": containerArgs, "podman": containerArgs}, "docker",
+		regexp.MustCompile(`^[a-z0-9][\w./:@-]*$`)},
+	"nuget": {"api.nuget.org", map[string]func(p *pack, before, after []string) []string{
+		"dnx": func(p *pack, before, after []string) []string {
+			args := slices.Concat([]string{"--yes"}, before, []string{at(p, "@")})
+			if len(after) > 0 {
+				args = append(append(args, "--"), after...)
+			}
+			return args
+		},
+	}, "dnx", regexp.MustCompile(`^[A-Za-z0-9][\w.-]*$`)},
+}
+
+var (
+	versionForm  = regexp.MustCompile(`^[A-Za-z0-9][\w.+!-]*$`)
+	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	headerForm   = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+)
+
+// at is the package in its version.
+func at(p *pack, separator string) string {
+	if p.Version == "" {
+		return p.Identifier
+	}
+	return p.Identifier + separator + p.Version
+}
+
+// containerArgs start a container that ends with its client.
+func containerArgs(p *pack, before, after []string) []string {
+	args := []string{"run", "-i", "--rm"}
+	for _, variable := range p.EnvironmentVariables {
+		args = append(args, "-e", variable.Name)
+	}
+	return slices.Concat(args, before, []string{image(p)}, after)
+}
+
+// image is the name of the image with its registry and its version. Before October 2025
+// documents had these apart.
+func image(p *pack) string {
+	name := p.Identifier
+	if u, err := url.Parse(p.RegistryBaseURL); err == nil && u.Host != "" {
+		if host, _, ok := strings.Cut(name, "/"); !ok || !strings.ContainsAny(host, ".:") && host != "localhost" {
+			name = u.Host + "/" + name
+		}
+	}
+	if p.Version != "" && !strings.ContainsAny(name[strings.LastIndex(name, "/")+1:], ":@") {
+		name += ":" + p.Version
+	}
+	return name
+}
+
+// Plan returns the server of that name as the configuration is to have it. given are
+// values for what it needs, by Need.Name: texts of the configuration, in which ${NAME} is
+// a variable of the environment. An *Unsupported says that this way cannot be taken.
+func (w Way) Plan(name, description string, given map[string][]string) (Plan, error) {
+	f := &filler{prefix: variablePrefix(name), given: given}
+	p := Plan{Server: clients.Server{Name: name, Description: literal(description)}}
+	var err error
+	if w.remote != nil {
+		err = w.reach(&p, f)
+	} else {
+		err = w.start(&p, f)
+	}
+	if err == nil {
+		err = f.unknown()
+	}
+	p.Needs, p.Given, p.Server.Secret = f.needs, f.masked, f.wroteSecret
+	return p, err
+}
+
+func (w Way) start(p *Plan, f *filler) error {
+	pkg := w.pkg
+	kind, known := runtimes[w.Kind]
+	switch base, err := url.Parse(pkg.RegistryBaseURL); {
+	case w.Kind == "mcpb":
+		return unsupported("an MCP bundle is unpacked and started by the client that it is installed in, which toolfinch cannot do")
+	case !known:
+		return unsupported("toolfinch does not know how a package of type %q is started", w.Kind)
+	case !kind.name.MatchString(pkg.Identifier) || len(pkg.Identifier) > maxAbout:
+		return unsupported("%q is not the name of a package of type %s", rawjson.Clip(pkg.Identifier, 80), w.Kind)
+	case pkg.Version != "" && !versionForm.MatchString(pkg.Version) || len(pkg.Version) > maxAbout:
+		return unsupported("%q is not a version", rawjson.Clip(pkg.Version, 80))
+	case kind.base != "" && pkg.RegistryBaseURL != "" && (err != nil || base.Hostname() != kind.base):
+		return unsupported("the package is published at %q, and %s installs from %s: another package may have its name there", rawjson.Clip(pkg.RegistryBaseURL, 80), kind.first, kind.base)
+	case pkg.Transport.Type != "" && pkg.Transport.Type != "stdio":
+		return unsupported("it serves HTTP once somebody has started it: start it, then toolfinch servers add NAME --url URL (the registry has %q)", rawjson.Clip(pkg.Transport.URL, 80))
+	case len(pkg.EnvironmentVariables)+len(pkg.RuntimeArguments)+len(pkg.PackageArguments) > maxInputs:
+		return unsupported("it has more than %d arguments and variables", maxInputs)
+	}
+	// The hint names a program to run, so only known ones are followed.
+	program := cmp.Or(pkg.RuntimeHint, kind.first)
+	if kind.programs[program] == nil {
+		if len(pkg.RuntimeArguments) > 0 {
+			return unsupported("it has arguments for %q, and toolfinch starts packages of type %s with %s only", rawjson.Clip(program, 80), w.Kind, kind.first)
+		}
+		p.Notes = append(p.Notes, fmt.Sprintf("the registry hints at %q to start it; %s is used", rawjson.Clip(program, 80), kind.first))
+		program = kind.first
+	}
+	before, err := f.options(program, pkg.RuntimeArguments)
+	if err != nil {
+		return err
+	}
+	after, err := f.arguments(pkg.PackageArguments)
+	if err != nil {
+		return err
+	}
+	if err := refuseSteering(pkg.EnvironmentVariables); err != nil {
+		return err
+	}
+	if p.Server.Env, err = f.pairs(pkg.EnvironmentVariables, InEnvironment, variableForm); err != nil {
+		return err
+	}
+	if w.Kind == "oci" { // only what is set goes into the container
+		named := *pkg
+		named.EnvironmentVariables = slices.DeleteFunc(slices.Clone(pkg.EnvironmentVariables), func(in input) bool {
+			_, ok := p.Server.Env[in.Name]
+			return !ok
+		})
+		pkg = &named
+	}
+	p.Server.Command, p.Server.Args = program, kind.programs[program](pkg, before, after)
+	if w.Kind == "oci" && len(before) > 0 {
+		p.Notes = append(p.Notes, "its publisher chose options of the container")
+	}
+	return nil
+}
+
+func (w Way) reach(p *Plan, f *filler) error {
+	r := w.remote
+	if r.Type != "streamable-http" && r.Type != "sse" {
+		return unsupported("toolfinch does not know the transport %q", rawjson.Clip(r.Type, 80))
+	}
+	if len(r.Headers)+len(r.Variables) > maxInputs {
+		return unsupported("it has more than %d headers and variables", maxInputs)
+	}
+	where, err := f.texts(input{Value: text(r.URL), IsRequired: true, Variables: r.Variables}, "", InURL)
+	if err != nil {
+		return err
+	}
+	p.Server.URL, p.Server.Transport = where[0], r.Type
+	if u, err := url.Parse(p.Server.URL); !strings.Contains(p.Server.URL, "${") && (err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "") {
+		return unsupported("%q is not the URL of a server", rawjson.Clip(p.Server.URL, 80))
+	} else if err == nil && u.Scheme == "http" && u.Hostname() != "localhost" && u.Hostname() != "127.0.0.1" {
+		p.Notes = append(p.Notes, "nothing is encrypted on the way to it: the URL begins with http:")
+	}
+	p.Server.Headers, err = f.pairs(r.Headers, InHeader, headerForm)
+	return err
+}
+
+// variablePrefix is what the names of variables begin with that stand for what has no
+// name of its own in the environment: a plain HOST or PATH means something else there.
+func variablePrefix(name string) string {
+	return strings.Trim(variableOf(name), "_") + "_"
+}
+
+func variableOf(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z':
+			return r - 'a' + 'A'
+		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+			return r
+		}
+		return '_'
+	}, name)
+}

@@ -1,0 +1,162 @@
+package telemetry
+
+import (
+	"cmp"
+	"context"
+	"slices"
+	"sort"
+	"sync"
+	"time"
+
+	"toolfinch/internal/identity"
+)
+
+// Bounds of a feed.
+const (
+	kept        = 1000 // finished operations
+	maxInFlight = 1000 // of those that run, so many are shown
+	minutes     = 60   // that are counted
+)
+
+// Feed is what the proxy does now and did last: the operations in flight, the last 1,000
+// finished ones, and counts of the last hour. Its methods are safe for concurrent use, and
+// none of them waits.
+type Feed struct {
+	mu       sync.Mutex // guards all below; held for look-ups and copies of pointers only
+	last     [kept]*Operation
+	next     int // where the next one goes in last
+	inFlight map[*Running]struct{}
+	begun    int64 // operations, since the start
+	running  int   // operations in flight, those that are not in inFlight among them
+	counts   [minutes]Minute
+}
+
+// Minute counts the operations that finished within one minute; those within others
+// (Depth above 0) are not counted.
+type Minute struct {
+	Start    time.Time // of the minute
+	All      int
+	Outcomes map[string]int // those that are not identity.Success, by outcome; nil for none
+}
+
+// Failed counts the operations that did not succeed.
+func (m Minute) Failed() (n int) {
+	for _, of := range m.Outcomes {
+		n += of
+	}
+	return n
+}
+
+// NewFeed returns an empty feed.
+func NewFeed() *Feed {
+	return &Feed{inFlight: map[*Running]struct{}{}}
+}
+
+// Begin begins an operation; its Time is now unless it is set. Stages that are started with
+// the returned context are of it.
+func (f *Feed) Begin(ctx context.Context, o Operation) (context.Context, *Running) {
+	if o.Time.IsZero() {
+		o.Time = time.Now()
+	}
+	o.bound()
+	r := &Running{feed: f, parent: runningOf(ctx), Operation: o}
+	ctx = r.beginSpan(ctx)
+	f.mu.Lock()
+	f.begun++
+	r.N = f.begun
+	f.running++
+	if len(f.inFlight) < maxInFlight {
+		f.inFlight[r] = struct{}{}
+	}
+	f.mu.Unlock()
+	return context.WithValue(ctx, runningKey{}, r), r
+}
+
+// finished takes an operation that has ended.
+func (f *Feed) finished(r *Running) {
+	o := &r.Operation
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.running--
+	delete(f.inFlight, r)
+	f.last[f.next] = o
+	f.next = (f.next + 1) % kept
+	if o.Depth == 0 {
+		f.count(o.Time.Add(o.Duration), o.Outcome)
+	}
+}
+
+// count counts one operation; the caller holds the lock.
+func (f *Feed) count(at time.Time, outcome string) {
+	at = at.Truncate(time.Minute)
+	m := &f.counts[at.Unix()/60%minutes]
+	if !m.Start.Equal(at) {
+		*m = Minute{Start: at}
+	}
+	m.All++
+	if outcome != identity.Success {
+		if m.Outcomes == nil {
+			m.Outcomes = map[string]int{}
+		}
+		m.Outcomes[outcome]++
+	}
+}
+
+// Recent returns up to n finished operations that keep accepts (nil: all), the last first.
+func (f *Feed) Recent(n int, keep func(*Operation) bool) []*Operation {
+	var all []*Operation
+	f.mu.Lock()
+	for i := range kept {
+		if o := f.last[(f.next-1-i+2*kept)%kept]; o != nil {
+			all = append(all, o)
+		}
+	}
+	f.mu.Unlock()
+	if keep != nil {
+		all = slices.DeleteFunc(all, func(o *Operation) bool { return !keep(o) })
+	}
+	return all[:min(n, len(all))]
+}
+
+// InFlight returns the operations that run, the oldest first, and how many there are: more
+// than 1,000 are not shown. Their stages are those that have begun.
+func (f *Feed) InFlight() (shown []Operation, all int) {
+	f.mu.Lock()
+	running := make([]*Running, 0, len(f.inFlight))
+	for r := range f.inFlight {
+		running = append(running, r)
+	}
+	all = f.running
+	f.mu.Unlock()
+	shown = make([]Operation, len(running))
+	for i, r := range running {
+		shown[i] = r.snapshot()
+	}
+	sort.Slice(shown, func(i, j int) bool {
+		a, b := &shown[i], &shown[j]
+		return cmp.Or(a.Time.Compare(b.Time), cmp.Compare(a.Depth, b.Depth)) < 0
+	})
+	return shown, all
+}
+
+// Hour returns the counts of the last 60 minutes, the oldest first, each minute once. The
+// last one is that of now, and not over.
+func (f *Feed) Hour(now time.Time) []Minute {
+	all := make([]Minute, minutes)
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for i := range all {
+		at := now.Add(time.Duration(i-minutes+1) * time.Minute).Truncate(time.Minute)
+		all[i].Start = at
+		if m := f.counts[at.Unix()/60%minutes]; m.Start.Equal(at) {
+			all[i].All = m.All
+			for outcome, n := range m.Outcomes {
+				if all[i].Outcomes == nil {
+					all[i].Outcomes = map[string]int{}
+				}
+				all[i].Outcomes[outcome] = n
+			}
+		}
+	}
+	return all
+}

@@ -1,0 +1,29 @@
+package web
+
+import (
+	"strings"
+
+	"toolfinch/internal/rawjson"
+	"toolfinch/tool/args"
+)
+
+// fields reads the fields of the body.
+func (q *request) fields(known ...args.Arg) error {
+	return args.ReadFields(q.Method+" "+rawjson.Clip(q.URL.Path, maxClipped), q.sent, known...)
+}
+
+// number is a query parameter that is a number; without stands for one that is
+// not given.
+func (q *request) number(name string, without, least, most int) (int, error) {
+	if !q.values.Has(name) {
+		return without, nil
+	}
+	n := without
+	err := args.Int(name, &n, least, most).Read(rawjson.Quote(q.values.Get(name)))
+	return n, err
+}
+
+// tags are those of the query, which are repeated or stand between commas.
+func (q *request) tags() []string {
+	return args.Trimmed(strings.Split(strings.Join(q.values["tags"], ","), ","))
+}

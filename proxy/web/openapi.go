@@ -1,0 +1,34 @@
+package web
+
+import (
+	_ "embed"
+	"encoding/json"
+
+	"toolfinch/internal/rawjson"
+)
+
+// openAPIDocument describes what is served; its version is filled in.
+//
+//go:embed openapi.json
+var openAPIDocument []byte
+
+// openAPI answers with the document that describes the API.
+func (s *server) openAPI(version string) func(*request) (any, error) {
+	ready := document{body: openAPIFor(version)}
+	return func(*request) (any, error) { return ready, nil }
+}
+
+func openAPIFor(version string) []byte {
+	text, err := json.Marshal(version)
+	if err != nil {
+		panic("web: the version is no text: " + err.Error())
+	}
+	info, err := rawjson.Set(rawjson.Member(openAPIDocument, "info"), "version", text)
+	if err == nil {
+		info, err = rawjson.Set(openAPIDocument, "info", info)
+	}
+	if err != nil { // the embedded document is an object that has one
+		panic("web: openapi.json: " + err.Error())
+	}
+	return info
+}

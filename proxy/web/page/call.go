@@ -1,0 +1,401 @@
+package page
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/schema"
+	"toolfinch/retrieve"
+	"toolfinch/tool"
+)
+
+// calling is the form that calls a tool, gets a prompt or reads a resource, on its page in
+// the catalogue, and what came of it.
+type calling struct {
+	Kind string
+	Here string // path and query of the page
+
+	Form     *param
+	URI      string // of a template: what is read
+	Raw      bool   // JSON is typed in
+	JSON     string
+	Problems []string // about no field
+	Confirm  string   // why it is asked once more
+	Run      *ran     // nil: nothing was called
+
+	stock Stock
+	tool  *tool.Tool
+}
+
+// ran is a call as it is shown.
+type ran struct {
+	*run
+	Here    string // path and query of the page that shows it
+	Ended   bool   // when the page was made: a call may end while it is
+	State   string // of the badge: an outcome, or what it waits for
+	Asks    []*asking
+	Notes   []string
+	Failed  bool
+	Error   string
+	URLs    []string // that a server wants to be opened first
+	Blocks  []block
+	More    int // blocks that are left out
+	Bytes   int
+	Tokens  int
+	Whole   string // the result as JSON
+	Clipped bool
+	Took    time.Duration
+	Own     time.Duration // toolfinch's part of it
+	N       int64         // of the operation in Live; 0 for none
+}
+
+// asking is what a server asks, as it is shown.
+type asking struct {
+	*ask
+	Message  string
+	Form     *param
+	Problems []string
+	URL      string
+	Link     string
+}
+
+// Bounds of calls: bytes of a result whose tokens are counted, and of a URI that is read.
+const (
+	maxTokened = 1 << 20
+	maxURI     = 8000
+)
+
+// newCalling is the form for a definition, empty.
+func newCalling(stock Stock, t *tool.Tool, here string) *calling {
+	c := &calling{Kind: kindNamed(t.Def.ID.Kind), Here: here, stock: stock, tool: t}
+	switch t.Def.ID.Kind {
+	case tool.KindTool:
+		c.Form = readSchema(t.Def.InputSchema)
+	case tool.KindPrompt:
+		c.Form = readSchema(promptSchema(t.Def))
+	default:
+		c.Form, c.URI = readSchema(json.RawMessage(`{"type":"object","properties":{}}`)), t.Name
+	}
+	return c
+}
+
+// show fills in what was called, and shows what came of it.
+func (c *calling) show(one *run) {
+	arguments := one.Arguments
+	if arguments == nil {
+		arguments = json.RawMessage(`{}`)
+	}
+	if c.Kind == "template" {
+		c.URI = one.Target
+	}
+	if !c.Form.fill(arguments) && !rawjson.IsEmpty(arguments) {
+		c.Raw, c.JSON = true, indented(arguments)
+	}
+	r := &ran{run: one, Here: c.Here + "&run=" + one.ID, Ended: one.ended()}
+	asks, notes := one.waiting()
+	r.Notes = notes
+	for _, a := range asks {
+		r.Asks = append(r.Asks, askingOf(a))
+	}
+	r.State = r.state()
+	if r.Ended {
+		r.finished()
+	}
+	c.Run = r
+}
+
+// doCall does what the form of a definition asks for.
+func doCall(q *request) (answer, error) {
+	l, err := catalogueOf(q)
+	if err != nil {
+		return answer{}, err
+	}
+	if l.One == nil || l.One.Call == nil {
+		return answer{}, refusef(http.StatusBadRequest, "name what is to be called")
+	}
+	c, do := l.One.Call, q.PostForm.Get("do")
+	switch do {
+	case "cancel", "accept", "decline", "dismiss":
+		return l.doRun(q, do)
+	}
+	arguments, whole := c.taken(q.PostForm)
+	switch verb, _, _ := strings.Cut(do, ":"); verb {
+	case "add", "remove":
+		c.Form.edit(do)
+		c.forgive()
+	case "json":
+		c.Raw, c.JSON = true, indented(arguments)
+		c.forgive()
+	case "form":
+		c.Raw = !whole || !c.Form.fill(arguments)
+		if c.Raw {
+			c.Problems = append(c.Problems, "the form cannot have all of this: it stays as JSON")
+		}
+	case "call", "confirmed":
+		one, err := c.called(q, arguments, whole, do == "confirmed")
+		if one == nil {
+			return answer{data: l}, err
+		}
+		return answer{to: c.Here + "&run=" + one.ID}, nil
+	default:
+		return answer{}, refusef(http.StatusBadRequest, "this page does not do %q", rawjson.Clip(do, 40))
+	}
+	return answer{data: l}, nil
+}
+
+// forgive has a form that is not sent yet show no faults of what is missing.
+func (c *calling) forgive() {
+	c.Form.forgive()
+	c.Problems = nil
+}
+
+// taken reads the arguments that were sent, by form or as JSON. whole is false where some
+// of it could not be read.
+func (c *calling) taken(sent url.Values) (arguments json.RawMessage, whole bool) {
+	c.Raw = sent.Get("mode") == "json"
+	if c.Kind == "template" {
+		c.URI = strings.TrimSpace(sent.Get("uri"))
+	}
+	if !c.Raw {
+		arguments = c.Form.take(sent)
+		if arguments == nil {
+			arguments = json.RawMessage(`{}`)
+		}
+		c.Form.open()
+		return arguments, !c.Form.faulty()
+	}
+	c.JSON = sent.Get("json")
+	arguments = json.RawMessage(strings.TrimSpace(c.JSON))
+	if len(arguments) == 0 {
+		arguments = json.RawMessage(`{}`)
+	}
+	if !json.Valid(arguments) || !rawjson.IsObject(arguments) {
+		c.Problems = append(c.Problems, "the arguments are no JSON object: "+jsonFault(string(arguments)))
+		return json.RawMessage(`{}`), false
+	}
+	return arguments, true
+}
+
+// called makes the call, once its arguments fit and whoever asks is sure; nil where the
+// form is to be filled in again.
+func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool) (*run, error) {
+	target, t := c.tool.Name, c.tool
+	handler := func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		return t.Handler(ctx, retrieve.CallOf(call, t, target, arguments))
+	}
+	switch c.Kind {
+	case "tool":
+		misfits, err := c.stock.Retriever.Misfits(q.Context(), t, arguments)
+		if err != nil {
+			return nil, err
+		}
+		if c.Raw {
+			c.Problems = append(c.Problems, misfits...)
+		} else {
+			c.Problems = append(c.Problems, c.Form.blame(misfits)...)
+		}
+		if whole = whole && len(misfits) == 0; whole && !sure && retrieve.KindOf(t.Def.Annotations) == retrieve.KindDestructive {
+			c.Confirm = "Its server does not say that it only reads, or only adds."
+			if t.Def.Annotations.SaysDestructive {
+				c.Confirm = "Its server says that it may delete or overwrite."
+			}
+			return nil, nil
+		}
+		retriever := c.stock.Retriever
+		handler = func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			return retriever.Execute(ctx, call, target, arguments)
+		}
+	case "template", "resource":
+		target, arguments = c.URI, nil
+		of, ok := c.stock.Catalog.Resource(target)
+		if !ok || len(target) > maxURI {
+			c.Problems = append(c.Problems, fmt.Sprintf("no server has %q: fill in what stands in braces", rawjson.Clip(target, 200)))
+			whole = false
+		}
+		t = of
+	}
+	if !whole {
+		c.Form.focusFault()
+		return nil, nil
+	}
+	one := &run{Of: c.tool.Def.ID, Target: target, Arguments: arguments, handler: handler}
+	if err := q.server.runs.start(q, one, q.server.House.Operation); err != nil {
+		c.Problems = append(c.Problems, err.Error())
+		return nil, nil
+	}
+	settle(one, q)
+	return one, nil
+}
+
+// soon is how long settle waits.
+const soon = 500 * time.Millisecond
+
+// doRun answers what a server asks meanwhile, and cancels.
+func (l listing) doRun(q *request, do string) (answer, error) {
+	c := l.One.Call
+	if c.Run == nil {
+		return answer{}, errNoRun
+	}
+	one, to := c.Run.run, answer{to: c.Run.Here}
+	if do == "cancel" {
+		one.cancel(errCancelled)
+		<-one.done
+		return to, nil
+	}
+	n, _ := strconv.Atoi(q.PostForm.Get("ask"))
+	for _, view := range c.Run.Asks {
+		if view.ID != n {
+			continue
+		}
+		reply, fits := view.reply(q, do)
+		if !fits {
+			return answer{data: l}, nil // with what is wrong
+		}
+		if of := one.take(n); of != nil {
+			of.reply <- reply
+			settle(one, q)
+		}
+		return to, nil
+	}
+	return to, errors.New("this is not asked any more")
+}
+
+// settle waits a moment for a call to end before its page is shown.
+func settle(one *run, q *request) {
+	patience := time.NewTimer(soon)
+	defer patience.Stop()
+	select {
+	case <-one.done:
+	case <-patience.C:
+	case <-q.Context().Done():
+	}
+}
+
+var errNoRun = &problem{http.StatusNotFound, "there is no such call: it was of another session, or is not kept any more"}
+
+// state is what a badge says of a call.
+func (r *ran) state() string {
+	switch {
+	case !r.Ended && len(r.Asks) > 0:
+		return "asks you"
+	case !r.Ended:
+		return "running"
+	case r.operation != nil:
+		return r.operation.Outcome
+	case r.err != nil:
+		return "failed"
+	case r.result.Failed():
+		return "tool_error"
+	}
+	return "success"
+}
+
+// Calm reports whether no answer of a person was wrong: the keys go to what came of the call then.
+func (r *ran) Calm() bool {
+	return !slices.ContainsFunc(r.Asks, func(a *asking) bool { return a.Form != nil && a.Form.faulty() })
+}
+
+// finished adds what came of it.
+func (r *ran) finished() {
+	r.Took = r.took
+	if o := r.operation; o != nil {
+		r.Own, r.N = o.Own, o.N
+	}
+	if r.err != nil {
+		r.Error = told(r.err)
+		r.URLs = opened(r.err)
+		return
+	}
+	raw := json.RawMessage(r.result)
+	r.Failed, r.Bytes = r.result.Failed(), len(raw)
+	r.Blocks, r.More = blocksOf(r.Of.Kind, r.result)
+	if r.Bytes <= maxTokened {
+		r.Tokens = tool.CountTokens(raw)
+	}
+	r.Whole = rawjson.Head(string(raw), maxText)
+	r.Clipped = len(raw) > maxText
+}
+
+// opened are the URLs that a server wants to be opened before it is called again.
+func opened(err error) (all []string) {
+	rpc, ok := errors.AsType[*tool.RPCError](err)
+	if !ok || rpc.Code != tool.CodeURLElicitation {
+		return nil
+	}
+	for one := range rawjson.Elements(list(member(rpc.Data, "elicitations"))) {
+		if uri := followed(rawjson.Text(member(one, "url"))); uri != "" && len(all) < maxAsks {
+			all = append(all, uri)
+		}
+	}
+	return all
+}
+
+// askingOf is what a server asks, with an empty form.
+func askingOf(a *ask) *asking {
+	text := func(name string) string { return rawjson.Clip(rawjson.Text(member(a.Params, name)), 8000) }
+	v := &asking{ask: a, Message: text("message")}
+	if text("mode") == "url" {
+		v.URL = text("url")
+		v.Link = followed(v.URL)
+		return v
+	}
+	v.Form = readSchema(member(a.Params, "requestedSchema"))
+	v.Form.each("q" + strconv.Itoa(a.ID) + "-")
+	v.Form.preset()
+	return v
+}
+
+// preset fills in the defaults.
+func (f *param) preset() {
+	for _, one := range f.Fields {
+		if one.Default != "" {
+			one.fill(json.RawMessage(one.Default))
+		}
+	}
+}
+
+// reply is the answer that was sent; fits is false where it is to be filled in again.
+func (v *asking) reply(q *request, do string) (answer json.RawMessage, fits bool) {
+	var result rawjson.Object
+	switch do {
+	case "decline":
+		result.AddText("action", "decline")
+		return result.JSON(), true
+	case "dismiss":
+		result.AddText("action", "cancel")
+		return result.JSON(), true
+	}
+	result.AddText("action", "accept")
+	if v.Form != nil {
+		content := v.Form.take(q.PostForm)
+		if content == nil {
+			content = json.RawMessage(`{}`)
+		}
+		if !v.check(q, content) {
+			return nil, false
+		}
+		result.Add("content", content)
+	}
+	return result.JSON(), true
+}
+
+// check reports whether an answer fits what is asked for.
+func (v *asking) check(q *request, content json.RawMessage) bool {
+	if compiled, err := schema.Compile(member(v.Params, "requestedSchema")); err == nil {
+		misfits, err := compiled.Check(q.Context(), content)
+		if err != nil {
+			misfits = []string{err.Error()}
+		}
+		v.Problems = v.Form.blame(misfits)
+	}
+	return !v.Form.focusFault() && len(v.Problems) == 0
+}

@@ -1,0 +1,402 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/telemetry"
+	"toolfinch/retrieve"
+	"toolfinch/tool"
+)
+
+// Stock is what somebody has of a view.
+type Stock struct {
+	View      string // its name
+	Root      bool   // it is that of clients that name none
+	Catalog   *retrieve.Catalog
+	Retriever *retrieve.Retriever
+	Embeds    bool // an embedder is configured, so that vectors rank, too
+}
+
+// ErrNoView is wrapped by the error for a name that no view has, for who asks.
+var ErrNoView = errors.New("there is no such view")
+
+// House of the catalogue, the search playground and calls.
+type stocking interface {
+	// Stocks are the views that who asks may use, that of clients that name none first.
+	Stocks(ctx context.Context) []Stock
+	// Operation is the call that was made with an ID of a request; nil for none.
+	Operation(request string) *telemetry.Operation
+}
+
+var catalogueScreen = &screen{Path: "catalogue", title: "Catalogue", Menu: "Catalogue", file: "catalogue.html", script: "call.js", show: showCatalogue, do: doCall}
+
+// stockOf returns what who asks has of the view that the request names, and the names of all.
+func stockOf(q *request, name string) (Stock, []string, error) {
+	all := q.server.House.Stocks(q.Context())
+	names := make([]string, len(all))
+	at := -1
+	for i, one := range all {
+		if names[i] = one.View; one.View == name || name == "" && (at < 0 || one.Root) {
+			at = i
+		}
+	}
+	switch {
+	case len(all) == 0:
+		return Stock{}, nil, &problem{http.StatusNotFound, "there is no view that you may use"}
+	case at < 0:
+		return Stock{}, nil, refusef(http.StatusNotFound, "%v: %q", ErrNoView, rawjson.Clip(name, 128))
+	}
+	return all[at], names, nil
+}
+
+// kinds are those of the catalogue, as they are named in addresses.
+var kinds = []kindName{{"tool", "tools", tool.KindTool}, {"prompt", "prompts", tool.KindPrompt}, {"resource", "resources", tool.KindResource}, {"template", "templates", tool.KindTemplate}}
+
+type kindName struct {
+	Name, Plural string
+	kind         tool.Kind
+}
+
+func kindOf(name string) (tool.Kind, bool) {
+	for _, k := range kinds {
+		if k.Name == name {
+			return k.kind, true
+		}
+	}
+	return tool.KindTool, name == ""
+}
+
+// item is one line of the catalogue.
+type item struct {
+	*tool.Tool
+	Kind    string
+	Name    string // what clients call it
+	Summary string
+	Hints   []string
+	Held    string // why it is held; "" for what is not
+	Tokens  int    // of tools
+	Link    string // to its page
+}
+
+// listing is what the template shows of many.
+type listing struct {
+	Stock Stock
+	Views []string
+	Kinds []kindCount
+	Kind  string
+	Query, Server, Tag,
+	Is string
+	Servers  []string
+	Starting []string // those that were never listed
+	Hints    []string
+	Items    []item
+	Pager    pager
+	Tokens   int // of all tools that a client would be listed; 0 while not counted
+	One      *definition
+}
+
+type kindCount struct {
+	kindName
+	Count int
+	Link  string
+}
+
+// Reload has browsers without script look at a call again, unless somebody is asked, who may
+// be writing.
+func (l listing) Reload() int {
+	if l.One == nil || l.One.Call == nil || l.One.Call.Run == nil || l.One.Call.Run.Ended || len(l.One.Call.Run.Asks) > 0 {
+		return 0
+	}
+	return 2
+}
+
+func (l listing) Title() string {
+	if l.One == nil {
+		return ""
+	}
+	return l.One.Name
+}
+
+// hintNames are what one may filter by, beside held.
+var hintNames = []string{"read-only", "writes", "destructive", "idempotent", "open-world", "closed-world"}
+
+const heldHint = "held"
+
+// hintsOf are the annotations of a tool, in words.
+func hintsOf(a tool.Annotations) (hints []string) {
+	switch {
+	case a.ReadOnly:
+		hints = append(hints, "read-only")
+	case a.Destructive:
+		hints = append(hints, "destructive")
+	default:
+		hints = append(hints, "writes")
+	}
+	if a.Idempotent && !a.ReadOnly {
+		hints = append(hints, "idempotent")
+	}
+	if a.OpenWorld {
+		return append(hints, "open-world")
+	}
+	return append(hints, "closed-world")
+}
+
+// perPage is how many lines a part of the catalogue has.
+const perPage = 50
+
+// address is a path with the parts of a query in an address, without the empty ones.
+func address(path string, pairs ...string) string {
+	values := url.Values{}
+	for i := 0; i+1 < len(pairs); i += 2 {
+		if pairs[i+1] != "" {
+			values.Set(pairs[i], pairs[i+1])
+		}
+	}
+	if len(values) == 0 {
+		return path
+	}
+	return path + "?" + values.Encode()
+}
+
+func showCatalogue(q *request) (any, error) { return catalogueOf(q) }
+
+// catalogueOf is what the request names: a part of the catalogue, or one definition.
+func catalogueOf(q *request) (l listing, err error) {
+	in := q.URL.Query()
+	stock, views, err := stockOf(q, in.Get("view"))
+	if err != nil {
+		return l, err
+	}
+	l = listing{Stock: stock, Views: views, Kind: in.Get("kind"), Query: strings.TrimSpace(rawjson.Clip(in.Get("q"), 400)), Server: in.Get("server"), Tag: in.Get("tag"), Is: in.Get("is"),
+		Hints: append(slices.Clone(hintNames), heldHint)}
+	kind, known := kindOf(l.Kind)
+	if !known {
+		return l, refusef(http.StatusNotFound, "there is nothing of the kind %q", rawjson.Clip(l.Kind, 40))
+	}
+	l.Kind = kindNamed(kind)
+	if name := in.Get("name"); name != "" {
+		l.One, err = l.define(q, kind, name)
+		return l, err
+	}
+	for _, s := range stock.Catalog.Servers() {
+		if l.Servers = append(l.Servers, s.Name); s.Tools == nil {
+			l.Starting = append(l.Starting, s.Name)
+		}
+	}
+	held := heldOf(stock)
+	for _, k := range kinds {
+		l.Kinds = append(l.Kinds, kindCount{k, len(itemsOf(stock, k.kind)) + countOf(held, k.kind), address("catalogue", "view", l.named(), "kind", k.Name)})
+	}
+	l.Tokens, _ = stock.Catalog.ListingTokens()
+	l.fill(itemsOf(stock, kind), held, kind, in.Get("offset"))
+	return l, nil
+}
+
+// named is the name of the view in addresses; "" for the first one.
+func (l listing) named() string {
+	if l.Stock.Root {
+		return ""
+	}
+	return l.Stock.View
+}
+
+// Named is named, for templates.
+func (l listing) Named() string { return l.named() }
+
+func kindNamed(kind tool.Kind) string {
+	for _, k := range kinds {
+		if k.kind == kind {
+			return k.Name
+		}
+	}
+	return kinds[0].Name
+}
+
+func itemsOf(s Stock, kind tool.Kind) []*tool.Tool {
+	if kind == tool.KindTool {
+		return s.Catalog.Tools()
+	}
+	return s.Catalog.Items(kind)
+}
+
+func heldOf(s Stock) (all []retrieve.Held) {
+	for _, server := range s.Catalog.Servers() {
+		all = append(all, server.HeldByName()...)
+	}
+	return all
+}
+
+func countOf(held []retrieve.Held, kind tool.Kind) (n int) {
+	for _, h := range held {
+		if h.Def.ID.Kind == kind {
+			n++
+		}
+	}
+	return n
+}
+
+// fill chooses the lines that pass the filters, and of these one part.
+func (l *listing) fill(tools []*tool.Tool, held []retrieve.Held, kind tool.Kind, offset string) {
+	words := strings.Fields(strings.ToLower(l.Query))
+	var tags []string
+	if l.Tag != "" {
+		tags = []string{l.Tag}
+	}
+	tagged := l.Stock.Catalog.Tagged(tags)
+	why := map[*tool.Tool]string{}
+	var all []*tool.Tool
+	pass := func(t *tool.Tool, held bool) bool {
+		switch {
+		case l.Server != "" && t.Def.ID.Server != l.Server, !contains(t, words), !tagged(t):
+			return false
+		case l.Is == heldHint:
+			return held
+		case l.Is == "":
+			return true
+		}
+		return kind == tool.KindTool && slices.Contains(hintsOf(t.Def.Annotations), l.Is)
+	}
+	for _, h := range held {
+		if h.Def.ID.Kind == kind && pass(h.Tool, true) {
+			why[h.Tool] = h.Why
+			all = append(all, h.Tool)
+		}
+	}
+	for _, t := range tools {
+		if pass(t, false) {
+			all = append(all, t)
+		}
+	}
+	from, _ := strconv.Atoi(offset)
+	from = max(0, min(from, len(all)-1))
+	link := address("catalogue", "view", l.named(), "kind", l.Kind, "q", l.Query, "server", l.Server, "tag", l.Tag, "is", l.Is)
+	l.Pager = pager{Offset: from, Limit: perPage, Total: len(all), link: link}
+	for _, t := range all[from:min(from+perPage, len(all))] {
+		l.Items = append(l.Items, l.line(t, why[t]))
+	}
+}
+
+// contains reports whether all words are in what is seen of a tool.
+func contains(t *tool.Tool, words []string) bool {
+	if len(words) == 0 {
+		return true
+	}
+	text := strings.ToLower(t.Name + "\n" + t.Def.ID.String() + "\n" + t.Def.Title + "\n" + t.Def.Full().Description)
+	return !slices.ContainsFunc(words, func(word string) bool { return !strings.Contains(text, word) })
+}
+
+func (l *listing) line(t *tool.Tool, held string) item {
+	one := item{Tool: t, Kind: l.Kind, Name: t.Name, Summary: retrieve.FirstSentence(t.Def.Description), Held: held}
+	if one.Name == "" {
+		one.Name = t.Def.ID.String()
+	}
+	if t.Def.ID.Kind == tool.KindTool {
+		one.Hints = hintsOf(t.Def.Annotations)[:1]
+		one.Tokens = l.Stock.Catalog.Tokens(t)
+	}
+	one.Link = address("catalogue", "view", l.named(), "kind", l.Kind, "name", one.Name)
+	return one
+}
+
+// definition is what the page of one tool, prompt or resource shows.
+type definition struct {
+	item
+	Def     *tool.Def // whole
+	Clipped bool      // clients are sent a shorter description
+	Listed  string    // as clients are sent it
+	Own     string    // as its server sent it; "" where that is the same
+	Facts   []string
+	Call    *calling // nil: it is held
+	Find    string   // searches for it
+	Ask     string   // asks policies about somebody; "" for what is held, and for others than the owner
+	Size    int      // bytes
+}
+
+// maxShown bounds the texts of one element.
+const maxShown = 256 << 10
+
+// lookUp finds what is called or held under a name.
+func lookUp(s Stock, kind tool.Kind, name string) (t *tool.Tool, held string) {
+	for _, h := range heldOf(s) {
+		if h.Def.ID.Kind == kind && (h.Tool.Name == name || h.Def.ID.String() == name) {
+			return h.Tool, h.Why
+		}
+	}
+	if kind == tool.KindTool {
+		t, _ = s.Catalog.Find(name)
+		return t, ""
+	}
+	for _, one := range s.Catalog.Items(kind) {
+		if one.Name == name || one.Def.ID.String() == name {
+			return one, ""
+		}
+	}
+	return nil, ""
+}
+
+func (l listing) define(q *request, kind tool.Kind, name string) (*definition, error) {
+	stock := l.Stock
+	t, held := lookUp(stock, kind, name)
+	if t == nil {
+		near := ""
+		if names := stock.Catalog.Nearest(name, 3); kind == tool.KindTool && len(names) > 0 {
+			near = "; nearest: " + strings.Join(names, ", ")
+		}
+		return nil, refusef(http.StatusNotFound, "there is no %s %q in the view %s%s", l.Kind, rawjson.Clip(name, 128), stock.View, near)
+	}
+	d := &definition{item: l.line(t, held), Def: t.Def.Full(), Clipped: t.Def.Whole != nil, Size: len(t.Def.Raw)}
+	d.Listed = rawjson.Clip(indented(t.Listed()), maxShown)
+	sent := t.Def.AsSent()
+	if own := rawjson.Clip(indented(sent), maxShown); own != d.Listed && q.owner() {
+		d.Own = own // what the view hides is for nobody else
+	}
+	switch kind {
+	case tool.KindTool:
+		d.Hints = hintsOf(t.Def.Annotations)
+	case tool.KindPrompt:
+	default:
+		if typ := rawjson.Text(member(t.Def.Raw, "mimeType")); typ != "" {
+			d.Facts = append(d.Facts, typ)
+		}
+		if size := member(t.Def.Raw, "size"); size != nil {
+			d.Facts = append(d.Facts, rawjson.Clip(string(size), 20)+" bytes")
+		}
+	}
+	if held == "" {
+		d.Call = newCalling(stock, t, d.Link)
+		if q.owner() {
+			d.Ask = address("access", "of", l.named(), "kind", searchedAs(d.Kind), "about", d.Name, "transport", identity.TransportHTTP) + "#ask"
+		}
+		if id := q.URL.Query().Get("run"); id != "" {
+			one := q.server.runs.find(q.session, id)
+			if one == nil || one.Of != t.Def.ID {
+				return nil, errNoRun
+			}
+			d.Call.show(one)
+		}
+		text := d.Def.Title
+		if d.Summary != "" {
+			text = d.Summary
+		}
+		d.Find = address("search", "view", l.named(), "kind", searchedAs(d.Kind), "q", rawjson.Clip(text, 200))
+	}
+	return d, nil
+}
+
+func searchedAs(kind string) string {
+	switch kind {
+	case "tool":
+		return ""
+	case "template":
+		return "resource"
+	}
+	return kind
+}

@@ -1,0 +1,223 @@
+package page
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+
+	"toolfinch/internal/identity"
+	"toolfinch/tool"
+	"toolfinch/trust/pins"
+)
+
+// Choice is a definition that somebody decides, as it was shown.
+type Choice struct {
+	ID   string // server.name
+	Hash string // of pins.Held
+}
+
+// HeldServer is a server of which something waits, or was rejected.
+type HeldServer struct {
+	Name     string
+	Mode     pins.Mode // what becomes of definitions that it changes
+	Versions string    // "1.2 to 1.3": its version when all was approved, and now; "" where they are the same
+	Reports  []pins.Report
+}
+
+// House of the definitions that changed.
+type deciding interface {
+	// Waiting is what is held of what who asks may use, by server. may is why it is not to
+	// decide; nil where it may.
+	Waiting(ctx context.Context) (all []HeldServer, may error, err error)
+	// Decided approves or rejects what was chosen, and returns once that is served. The error
+	// is for who asks; it wraps ErrNotShown where what is held is not what was chosen.
+	Decided(ctx context.Context, approve bool, chosen []Choice) error
+}
+
+// ErrNotShown is wrapped by the error for a definition that is not held as it was shown.
+var ErrNotShown = errors.New("it is not what you have seen: it changed again, or was decided elsewhere. Nothing was decided; look once more")
+
+var changesScreen = &screen{Path: "changes", title: "Changes", Menu: "Changes", file: "changes.html", show: showChanges, do: doChanges}
+
+// changes is what the template shows.
+type changes struct {
+	Servers []heldServer
+	Why     string // who asks may not decide
+	N       int    // definitions that wait
+	Pager   pager  // of them and those that were rejected
+}
+
+// heldServer is a server with what waits, and what was rejected.
+type heldServer struct {
+	HeldServer
+	Waiting, Rejected []held
+	Warned            int  // of those that wait
+	More              bool // others of it wait, in another part of the list
+}
+
+// held is a definition that waits.
+type held struct {
+	pins.Report
+	Fields []field
+}
+
+// Value is what a form sends of it. The ID is escaped: browsers change line breaks, and
+// revealed changes hidden characters.
+func (h held) Value() string { return h.Hash + " " + url.PathEscape(h.ID.String()) }
+
+// Anchor is an id of its part of the document. Servers may have the same definition.
+func (h held) Anchor() string {
+	return "held-" + identity.Digest(strings.Join([]string{h.Hash, string(h.ID.Kind), h.ID.String()}, "\n"))
+}
+
+// Label is its name, with its kind unless it is a tool.
+func (h held) Label() string {
+	if kind := h.ID.Kind.String(); kind != h.ID.Name && kind != "tool" {
+		return h.ID.Name + " (" + kind + ")"
+	}
+	return h.ID.Name
+}
+
+// Word says what happened to it.
+func (h held) Word() string {
+	if h.New() {
+		return "new"
+	}
+	return "changed"
+}
+
+// Whole is the definition as it is listed now, to be read.
+func (h held) Whole() string {
+	if h.ID.Kind == tool.KindInstructions {
+		return string(h.Raw)
+	}
+	return indented(h.Raw)
+}
+
+// field is one member of a definition that differs, side by side. Nothing is hidden in it.
+type field struct {
+	Name          string
+	Before, After []pins.Piece // those with the sign ' ' are in both
+	Was, Is       bool         // it is there
+}
+
+func fieldsOf(r pins.Report) (all []field) {
+	for _, change := range r.Changes() {
+		f := field{Name: change.Field, Was: change.Before != nil, Is: change.After != nil}
+		for _, piece := range change.Words() {
+			if piece.Sign != '+' {
+				f.Before = append(f.Before, piece)
+			}
+			if piece.Sign != '-' {
+				f.After = append(f.After, piece)
+			}
+		}
+		all = append(all, f)
+	}
+	return all
+}
+
+func showChanges(q *request) (any, error) {
+	all, may, err := q.server.House.Waiting(q.Context())
+	if err != nil {
+		return nil, err
+	}
+	offset, _ := strconv.Atoi(q.URL.Query().Get("offset"))
+	c := partOf(all, offset)
+	if may != nil {
+		c.Why = may.Error()
+	}
+	return c, nil
+}
+
+// partOf is the part of the list that begins at offset.
+func partOf(all []HeldServer, offset int) (c changes) {
+	c.Pager = pager{Limit: perPage, link: "changes"}
+	for _, server := range all {
+		c.Pager.Total += len(server.Reports)
+	}
+	c.Pager.Offset = min(max(offset, 0), max(c.Pager.Total-1, 0)/perPage*perPage)
+	n, parts := 0, make([]heldServer, len(all))
+	for _, rejected := range []bool{false, true} { // what waits comes first, whatever was rejected before
+		for i, server := range all {
+			one := &parts[i]
+			one.HeldServer = server
+			for _, r := range server.Reports {
+				if r.WasRejected() != rejected {
+					continue
+				}
+				shown := c.Pager.Offset <= n && n < c.Pager.Last()
+				n++
+				switch {
+				case rejected && shown:
+					one.Rejected = append(one.Rejected, held{r, fieldsOf(r)})
+				case shown:
+					one.Waiting = append(one.Waiting, held{r, fieldsOf(r)})
+					if len(r.Warnings) > 0 {
+						one.Warned++
+					}
+				case !rejected:
+					one.More = true
+				}
+			}
+		}
+		if !rejected {
+			c.N = n
+		}
+	}
+	c.Servers = slices.DeleteFunc(parts, func(one heldServer) bool { return len(one.Waiting)+len(one.Rejected) == 0 })
+	return c
+}
+
+func doChanges(q *request) (answer, error) {
+	// "approve one HASH ID" decides that one, "approve ticked" those that are ticked, and
+	// "approve all" those that were shown.
+	if q.PostForm.Get("do") == "nothing" { // Enter in a box
+		q.say(good, "nothing was decided: press one of the buttons")
+		return answer{}, nil
+	}
+	do, which, _ := strings.Cut(q.PostForm.Get("do"), " ")
+	which, one, _ := strings.Cut(which, " ")
+	if do != "approve" && do != "reject" {
+		return answer{}, refusef(http.StatusBadRequest, "this page approves and rejects")
+	}
+	var values []string
+	switch which {
+	case "one":
+		values = []string{one}
+	case "ticked":
+		values = q.PostForm["tick"]
+		if len(values) == 0 {
+			return answer{}, errors.New("nothing is ticked: nothing was decided")
+		}
+	case "all":
+		values = q.PostForm["shown"]
+	}
+	if len(values) == 0 {
+		return answer{}, refusef(http.StatusBadRequest, "nothing was chosen")
+	}
+	var chosen []Choice
+	for _, value := range values {
+		hash, escaped, _ := strings.Cut(value, " ")
+		id, err := url.PathUnescape(escaped)
+		if err != nil {
+			return answer{}, refusef(http.StatusBadRequest, "what was chosen is not of this page")
+		}
+		chosen = append(chosen, Choice{id, hash})
+	}
+	if err := q.server.House.Decided(q.Context(), do == "approve", chosen); err != nil {
+		return answer{}, err
+	}
+	what := chosen[0].ID
+	if len(chosen) > 1 {
+		what = plural(len(chosen), "definition")
+	}
+	past := map[string]string{"approve": "approved", "reject": "rejected"}[do]
+	q.say(good, fmt.Sprintf("%s: %s", past, what))
+	return answer{to: "changes" + query(q)}, nil
+}

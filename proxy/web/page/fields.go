@@ -1,0 +1,562 @@
+package page
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"toolfinch/internal/rawjson"
+	"toolfinch/tool"
+)
+
+// Bounds of what of a schema is read. What lies beyond is JSON for people.
+const (
+	maxDepth   = 6
+	maxFields  = 1000
+	maxOptions = 200
+	maxCopied  = 16 << 20 // bytes, for references
+	maxHops    = 8        // references in a row
+)
+
+// fieldKind is how a value is filled in.
+type fieldKind string
+
+const (
+	kindText   fieldKind = "text"
+	kindNumber fieldKind = "number"
+	kindBool   fieldKind = "boolean"
+	kindChoice fieldKind = "choice" // one of Options
+	kindChecks fieldKind = "checks" // several of Options
+	kindObject fieldKind = "object" // Fields
+	kindList   fieldKind = "list"   // Items
+	kindJSON   fieldKind = "json"   // whatever else
+)
+
+// param is one value that a JSON Schema describes, as people read it and fill it in.
+type param struct {
+	Path  string // to the value, a JSON Pointer but for hidden characters: see token; "" for the whole
+	Where string // the same without escapes, as errors of package schema have it
+	Name  string // the member, or the number of an item
+	Depth int
+
+	About    string
+	Type     string // in words
+	Kind     fieldKind
+	Input    string // the type of the HTML input; "textarea" where a text may have lines
+	Required bool
+	Nullable bool
+	Default  string // JSON
+	Bounds   string // in words
+	Options  []choice
+	Fields   []*param // of an object
+	prefix   string   // of the IDs of inputs, where a page has several forms
+	whole    bool     // an integer
+	item     func(n int) *param
+
+	form // what was filled in
+}
+
+// choice is a value that a field may have.
+type choice struct {
+	Value json.RawMessage
+	Label string
+	On    bool
+}
+
+// reader reads a schema within the bounds.
+type reader struct {
+	root   json.RawMessage
+	left   int // fields
+	copied int // bytes of what references lead to
+}
+
+// readSchema returns what a schema describes. It is never nil.
+func readSchema(schema json.RawMessage) *param {
+	r := &reader{root: schema, left: maxFields}
+	f := r.read(schema, &param{Required: true})
+	if f.Kind != kindObject { // arguments are an object, whatever a schema says or does not
+		f.Kind, f.Type, f.Required = kindJSON, "object", false
+		if member(schema, "properties") == nil && (schema == nil || closed(schema)) {
+			f.Kind = kindObject
+		}
+	}
+	return f
+}
+
+// closed reports whether a schema of an object without properties allows no others.
+func closed(schema json.RawMessage) bool {
+	more := member(schema, "additionalProperties")
+	return more == nil || string(more) == "false"
+}
+
+// member is a member of what may be no object.
+func member(value json.RawMessage, name string) json.RawMessage {
+	if !rawjson.IsObject(value) {
+		return nil
+	}
+	return rawjson.Member(value, name)
+}
+
+// promptSchema is the schema of a prompt's arguments, which are all text.
+func promptSchema(def *tool.Def) json.RawMessage {
+	var properties, schema rawjson.Object
+	var required []json.RawMessage
+	for argument := range rawjson.Elements(member(def.Raw, "arguments")) {
+		name := rawjson.Text(member(argument, "name"))
+		if name == "" {
+			continue
+		}
+		var one rawjson.Object
+		one.AddText("type", "string")
+		one.AddText("description", rawjson.Text(member(argument, "description")))
+		one.AddText("title", rawjson.Text(member(argument, "title")))
+		properties.Add(name, one.JSON())
+		if string(member(argument, "required")) == "true" {
+			required = append(required, rawjson.Quote(name))
+		}
+	}
+	schema.AddText("type", "object")
+	schema.Add("properties", rawjson.Unique(properties.JSON()))
+	schema.Add("required", rawjson.Array(required))
+	return schema.JSON()
+}
+
+// resolve follows references within the schema. Members beside a reference win.
+func (r *reader) resolve(schema json.RawMessage) json.RawMessage {
+	for range maxHops {
+		ref := rawjson.Text(member(schema, "$ref"))
+		all := slices.Collect(rawjson.Elements(list(member(schema, "allOf"))))
+		var target json.RawMessage
+		switch {
+		case ref != "":
+			if target = r.at(ref); target == nil {
+				return schema
+			}
+		case len(all) == 1 && member(schema, "properties") == nil:
+			target = all[0]
+		default:
+			return schema
+		}
+		if r.copied += len(target) + len(schema); !rawjson.IsObject(target) || r.copied > maxCopied {
+			return schema
+		}
+		var merged rawjson.Object
+		merged.AddAll(target)
+		for name, value := range rawjson.Members(schema) {
+			if name != "$ref" && name != "allOf" {
+				merged.Add(name, value)
+			}
+		}
+		schema = rawjson.Unique(merged.JSON())
+	}
+	return nil
+}
+
+// at returns what a reference leads to, nil where it leads out of the schema.
+func (r *reader) at(ref string) json.RawMessage {
+	pointer, ok := strings.CutPrefix(ref, "#")
+	if !ok || pointer != "" && pointer[0] != '/' {
+		return nil
+	}
+	value := r.root
+	if pointer == "" {
+		return value
+	}
+	for token := range strings.SplitSeq(pointer[1:], "/") {
+		value = member(value, unescaped.Replace(token))
+	}
+	return value
+}
+
+var (
+	unescaped = strings.NewReplacer("~1", "/", "~0", "~")
+	escaped   = strings.NewReplacer("~", "~0", "/", "~1")
+)
+
+// token is a name in a path, which is in the names and IDs of inputs. Hidden characters and
+// blanks are written out: browsers change line breaks, revealed changes the others, and lists
+// of IDs have blanks between.
+func token(name string) string {
+	if name = escaped.Replace(name); !strings.ContainsFunc(name, unfit) {
+		return name
+	}
+	var b strings.Builder
+	for _, r := range name {
+		if unfit(r) {
+			fmt.Fprintf(&b, "~u%x;", r)
+		} else {
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+func unfit(r rune) bool { return hides(r) || unicode.IsControl(r) || unicode.IsSpace(r) }
+
+// list is a value that is a JSON array, nil for others.
+func list(value json.RawMessage) json.RawMessage {
+	if value = bytes.TrimSpace(value); len(value) == 0 || value[0] != '[' {
+		return nil
+	}
+	return value
+}
+
+// read fills a field in by its schema.
+func (r *reader) read(schema json.RawMessage, f *param) *param {
+	r.left--
+	f.Kind, f.Type = kindJSON, "any"
+	if r.left < 0 || f.Depth > maxDepth {
+		f.About = rawjson.Text(member(schema, "description"))
+		return f
+	}
+	if resolved := r.resolve(schema); resolved != nil {
+		schema = resolved
+	} else {
+		return f
+	}
+	if one := r.nullable(schema); one != nil {
+		schema, f.Nullable = one, true
+	}
+	f.About = rawjson.Text(member(schema, "description"))
+	if value := member(schema, "default"); value != nil && string(value) != "null" {
+		f.Default = string(compact(value))
+	}
+	f.Bounds = boundsOf(schema)
+	typ, several := typeOf(schema)
+	if slices.Contains(several, "null") {
+		f.Nullable = true
+		several = slices.DeleteFunc(several, func(s string) bool { return s == "null" })
+		if len(several) == 1 {
+			typ, several = several[0], nil
+		}
+	}
+	if options := optionsOf(schema); options != nil {
+		f.Kind, f.Options = kindChoice, options
+		f.Type = "one of " + strconv.Itoa(len(options))
+		if len(options) == 1 {
+			f.Type = "constant"
+		}
+		return f
+	}
+	if typ == "" && several == nil && member(schema, "properties") != nil {
+		typ = "object"
+	}
+	if typ == "" {
+		switch {
+		case several != nil:
+			f.Type = strings.Join(several, " or ")
+		case member(schema, "anyOf") != nil, member(schema, "oneOf") != nil:
+			f.Type = r.alternatives(schema)
+		}
+		return f
+	}
+	f.Type = typ
+	r.byType(schema, typ, f)
+	return f
+}
+
+// byType fills in what depends on the type.
+func (r *reader) byType(schema json.RawMessage, typ string, f *param) {
+	switch typ {
+	case "string":
+		format := rawjson.Text(member(schema, "format"))
+		f.Kind, f.Input = kindText, inputOf(format)
+		if most, ok := rawjson.Int(member(schema, "maxLength")); f.Input == "" && member(schema, "pattern") == nil && !(ok && most <= 100) && format == "" {
+			f.Input = "textarea"
+		}
+		if f.Input == "" {
+			f.Input = "text"
+		}
+		if format != "" {
+			f.Type = "string, " + rawjson.Clip(format, 40)
+		}
+	case "integer", "number":
+		f.Kind, f.Input, f.whole = kindNumber, "text", typ == "integer"
+	case "boolean":
+		f.Kind = kindBool
+	case "array":
+		r.array(schema, f)
+	case "object":
+		r.object(schema, f)
+	}
+}
+
+func inputOf(format string) string {
+	return map[string]string{"date": "date", "date-time": "datetime-local", "email": "email", "idn-email": "email", "uri": "url", "url": "url", "iri": "url", "password": "password"}[format]
+}
+
+func (r *reader) array(schema json.RawMessage, f *param) {
+	items := member(schema, "items")
+	if !rawjson.IsObject(items) || member(schema, "prefixItems") != nil {
+		return
+	}
+	f.item = func(n int) *param {
+		name := strconv.Itoa(n)
+		return r.read(items, &param{Path: f.Path + "/" + name, Where: f.Where + "/" + name, Name: name, Depth: f.Depth + 1, Required: true})
+	}
+	element := f.item(0)
+	f.Type = "array of " + element.Type
+	if element.Kind == kindChoice && len(element.Options) > 1 && len(element.Options) <= 30 {
+		f.Kind, f.Options, f.item = kindChecks, element.Options, nil
+		f.Type = "some of " + strconv.Itoa(len(element.Options))
+		return
+	}
+	f.Kind = kindList
+}
+
+func (r *reader) object(schema json.RawMessage, f *param) {
+	properties := member(schema, "properties")
+	if !rawjson.IsObject(properties) || rawjson.IsEmpty(properties) {
+		if closed(schema) && properties != nil {
+			f.Kind = kindObject
+		}
+		return
+	}
+	required := map[string]bool{}
+	for name := range rawjson.Elements(list(member(schema, "required"))) {
+		required[rawjson.Text(name)] = true
+	}
+	f.Kind = kindObject
+	for name, property := range rawjson.Members(rawjson.Unique(properties)) {
+		f.Fields = append(f.Fields, r.read(property, &param{
+			Path: f.Path + "/" + token(name), Where: f.Where + "/" + name, Name: name, Depth: f.Depth + 1, Required: required[name],
+		}))
+	}
+}
+
+// nullable returns the schema of what may also be null, nil where there is no such choice.
+func (r *reader) nullable(schema json.RawMessage) json.RawMessage {
+	for _, key := range []string{"anyOf", "oneOf"} {
+		all := slices.Collect(rawjson.Elements(list(member(schema, key))))
+		if len(all) != 2 {
+			continue
+		}
+		for i, one := range all {
+			if rawjson.Text(member(one, "type")) != "null" {
+				continue
+			}
+			other := r.resolve(all[1-i])
+			if !rawjson.IsObject(other) {
+				return nil
+			}
+			var merged rawjson.Object
+			merged.AddAll(other)
+			for name, value := range rawjson.Members(schema) {
+				if name != key {
+					merged.Add(name, value)
+				}
+			}
+			return rawjson.Unique(merged.JSON())
+		}
+	}
+	return nil
+}
+
+// alternatives are the types of what anyOf or oneOf allows.
+func (r *reader) alternatives(schema json.RawMessage) string {
+	var types []string
+	for _, key := range []string{"anyOf", "oneOf"} {
+		for one := range rawjson.Elements(list(member(schema, key))) {
+			typ, _ := typeOf(r.resolve(one))
+			if typ == "" {
+				typ = "any"
+			}
+			if !slices.Contains(types, typ) {
+				types = append(types, typ)
+			}
+		}
+	}
+	return strings.Join(types, " or ")
+}
+
+// typeOf is the type of a schema, or several.
+func typeOf(schema json.RawMessage) (one string, several []string) {
+	value := member(schema, "type")
+	if list(value) == nil {
+		return rawjson.Clip(rawjson.Text(value), 40), nil
+	}
+	for typ := range rawjson.Elements(value) {
+		if len(several) < 8 {
+			several = append(several, rawjson.Clip(rawjson.Text(typ), 40))
+		}
+	}
+	if len(several) == 1 {
+		return several[0], nil
+	}
+	return "", several
+}
+
+// optionsOf are the values that a schema names, nil where it does not, or too many.
+func optionsOf(schema json.RawMessage) (all []choice) {
+	if value := member(schema, "const"); value != nil {
+		return []choice{{Value: value, Label: labelOf(value)}}
+	}
+	if values := list(member(schema, "enum")); values != nil {
+		titles := slices.Collect(rawjson.Elements(list(member(schema, "enumNames"))))
+		for value := range rawjson.Elements(values) {
+			one := choice{Value: value, Label: labelOf(value)}
+			if len(all) < len(titles) {
+				one.Label = titled(rawjson.Text(titles[len(all)]), one.Label)
+			}
+			if all = append(all, one); len(all) > maxOptions {
+				return nil
+			}
+		}
+		return all
+	}
+	for _, key := range []string{"oneOf", "anyOf"} {
+		for one := range rawjson.Elements(list(member(schema, key))) {
+			value := member(one, "const")
+			if value == nil || len(all) >= maxOptions {
+				return nil
+			}
+			all = append(all, choice{Value: value, Label: titled(rawjson.Text(member(one, "title")), labelOf(value))})
+		}
+	}
+	return all
+}
+
+func titled(title, label string) string {
+	if title == "" || title == label {
+		return label
+	}
+	return title + " (" + label + ")"
+}
+
+func labelOf(value json.RawMessage) string {
+	if text := rawjson.Text(value); text != "" {
+		return text
+	}
+	return string(compact(value))
+}
+
+func compact(value json.RawMessage) json.RawMessage {
+	var b bytes.Buffer
+	if json.Compact(&b, value) != nil {
+		return value
+	}
+	return b.Bytes()
+}
+
+// Bounds of what is indented: each level indents all that is within it.
+const (
+	maxNesting     = 200
+	maxIndentation = 8 << 20 // bytes
+)
+
+// indented is JSON as people read it; what is none, or would become much longer, stays as it is.
+func indented(value json.RawMessage) string {
+	var b bytes.Buffer
+	if !indents(value) || json.Indent(&b, value, "", "  ") != nil {
+		return string(value)
+	}
+	return b.String()
+}
+
+// indents reports whether a value stays within the bounds of what is indented.
+func indents(value json.RawMessage) bool {
+	depth, added, quoted := 0, 0, false
+	for i := 0; i < len(value); i++ {
+		switch c := value[i]; {
+		case quoted && c == '\\':
+			i++
+		case c == '"':
+			quoted = !quoted
+		case quoted:
+		case c == '{', c == '[':
+			depth++
+			added += 2 * depth
+		case c == ',':
+			added += 2 * depth
+		case c == '}', c == ']':
+			depth--
+			added += 2 * depth
+		}
+		if depth > maxNesting || added > maxIndentation {
+			return false
+		}
+	}
+	return true
+}
+
+// boundsOf says in words what values a schema allows.
+func boundsOf(schema json.RawMessage) string {
+	var words []string
+	value := func(name string) string {
+		v := member(schema, name)
+		if v == nil || list(v) != nil || rawjson.IsObject(v) {
+			return ""
+		}
+		return rawjson.Clip(string(v), 40)
+	}
+	between := func(least, most, unit string) {
+		low, high := value(least), value(most)
+		switch {
+		case low != "" && high != "":
+			words = append(words, low+" to "+high+unit)
+		case low != "":
+			words = append(words, "at least "+low+unit)
+		case high != "":
+			words = append(words, "at most "+high+unit)
+		}
+	}
+	between("minimum", "maximum", "")
+	if v := value("exclusiveMinimum"); v != "" {
+		words = append(words, "more than "+v)
+	}
+	if v := value("exclusiveMaximum"); v != "" {
+		words = append(words, "less than "+v)
+	}
+	if v := value("multipleOf"); v != "" {
+		words = append(words, "a multiple of "+v)
+	}
+	between("minLength", "maxLength", " characters")
+	between("minItems", "maxItems", " items")
+	if value("uniqueItems") == "true" {
+		words = append(words, "each once")
+	}
+	if v := rawjson.Text(member(schema, "pattern")); v != "" {
+		words = append(words, "matches "+rawjson.Clip(v, 120))
+	}
+	return strings.Join(words, ", ")
+}
+
+// ID is that of the HTML input.
+func (f *param) ID() string { return f.prefix + "a" + f.Path }
+
+// CountName is the name of the input that has the number of a list's items.
+func (f *param) CountName() string { return f.prefix + "n" + f.Path }
+
+// each gives the inputs here and below IDs that begin with a prefix.
+func (f *param) each(prefix string) {
+	f.prefix = prefix
+	if of := f.item; of != nil {
+		f.item = func(n int) *param {
+			one := of(n)
+			one.each(prefix)
+			return one
+		}
+	}
+	for _, one := range slices.Concat(f.Fields, f.Items) {
+		one.each(prefix)
+	}
+}
+
+// Hint is what is to be known of a value beside its description.
+func (f *param) Hint() string {
+	words := []string{f.Type}
+	if f.Bounds != "" {
+		words = append(words, f.Bounds)
+	}
+	if f.Nullable {
+		words = append(words, "or null")
+	}
+	if f.Default != "" && f.Kind != kindObject {
+		words = append(words, fmt.Sprintf("default %s", rawjson.Clip(f.Default, 80)))
+	}
+	return strings.Join(words, ", ")
+}

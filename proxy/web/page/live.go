@@ -1,0 +1,254 @@
+package page
+
+import (
+	"context"
+	"net/url"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"toolfinch/internal/identity"
+	"toolfinch/internal/telemetry"
+)
+
+// House of the operations.
+type watching interface {
+	// Feed has the operations of all clients.
+	Feed() *telemetry.Feed
+	// Sees returns what who asks may know of an operation; false is nothing.
+	Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Operation, bool)
+}
+
+var liveScreen = &screen{Path: "live", title: "Live", Menu: "Live", file: "live.html", show: showLive}
+
+// maxRunning is how many operations that run are shown.
+const maxRunning = 50
+
+// filter is which operations somebody wants to see, as the query of the screen says.
+type filter struct {
+	Server, Text string
+	Outcome      string // one of trust's, or unsuccessful
+}
+
+// unsuccessful are all outcomes but identity.Success.
+const unsuccessful = "unsuccessful"
+
+func filterOf(values url.Values) filter {
+	return filter{Server: values.Get("server"), Text: values.Get("q"), Outcome: values.Get("outcome")}
+}
+
+// Link is the address of the screen with the filter.
+func (f filter) Link() string {
+	return address("live", "server", f.Server, "q", f.Text, "outcome", f.Outcome)
+}
+
+// Active reports whether it leaves something out.
+func (f filter) Active() bool { return f != filter{} }
+
+func (f filter) takes(o *telemetry.Operation) bool {
+	switch {
+	case f.Server != "" && f.Server != o.Server:
+		return false
+	case f.Outcome == unsuccessful && (o.Outcome == identity.Success || o.Outcome == ""):
+		return false
+	case f.Outcome != "" && f.Outcome != unsuccessful && f.Outcome != o.Outcome:
+		return false
+	}
+	want := strings.ToLower(strings.TrimSpace(f.Text))
+	return slices.ContainsFunc([]string{o.Kind, o.Tool, o.Name, o.Client, o.Principal, o.View, o.Session, o.Reason, o.Said}, func(text string) bool {
+		return strings.Contains(strings.ToLower(text), want)
+	})
+}
+
+// operation is one as the templates show it.
+type operation struct {
+	telemetry.Operation
+	Running bool
+}
+
+// Called is what was called, as its server names it where there is one.
+func (o operation) Called() string {
+	if o.Tool != "" {
+		return o.Tool
+	}
+	return o.Name
+}
+
+// What is the kind of the operation, "" for a call.
+func (o operation) What() string {
+	switch o.Kind {
+	case identity.EventRead:
+		return "read"
+	case identity.EventPrompt:
+		return "prompt"
+	case identity.EventRetrieve:
+		return "search"
+	}
+	return ""
+}
+
+// State is the outcome, or that there is none yet.
+func (o operation) State() string {
+	if o.Running {
+		return "running"
+	}
+	return o.Outcome
+}
+
+// Why is why it did not succeed: in words of ours, and in those of who answered.
+func (o operation) Why() string {
+	if o.Reason == "" || o.Said == "" {
+		return o.Reason + o.Said
+	}
+	return o.Reason + ": " + o.Said
+}
+
+// Word is the state as people say it.
+func (o operation) Word() string { return strings.ReplaceAll(o.State(), "_", " ") }
+
+// Lasted is how long it took, or has run.
+func (o operation) Lasted() string {
+	if o.Running {
+		return took(o.Duration.Truncate(time.Second / 10))
+	}
+	return took(o.Duration)
+}
+
+func (o operation) In() string    { return size(o.BytesIn) }
+func (o operation) Out() string   { return size(o.BytesOut) }
+func (o operation) Clock() string { return o.Time.Local().Format("15:04:05.000") }
+func (o operation) Ours() string  { return took(o.Own) }
+
+// stage is one as a bar: x and width are of a thousand.
+type stage struct {
+	telemetry.Stage
+	Inside   int // how many others it lies within
+	X, Width float64
+	Lasted   string
+}
+
+// Bars are the stages of the operation.
+func (o operation) Bars() (bars []stage) {
+	whole := max(o.Duration, time.Nanosecond)
+	for i, s := range o.Stages {
+		ran := s.Duration
+		if ran == telemetry.Unfinished {
+			ran = max(whole-s.Start, 0)
+		}
+		bar := stage{Stage: s, X: 1000 * float64(s.Start) / float64(whole), Width: max(4, 1000*float64(ran)/float64(whole)), Lasted: took(ran)}
+		bar.X = min(bar.X, 1000-4)
+		bar.Width = min(bar.Width, 1000-bar.X)
+		for _, before := range o.Stages[:i] {
+			if before.Duration == telemetry.Unfinished || before.Start+before.Duration > s.Start {
+				bar.Inside++
+			}
+		}
+		bars = append(bars, bar)
+	}
+	return bars
+}
+
+// size is a number of bytes.
+func size(n int) string {
+	switch {
+	case n < 1000:
+		return strconv.Itoa(n) + " B"
+	case n < 1000_000:
+		return strconv.FormatFloat(float64(n)/1000, 'f', 1, 64) + " kB"
+	}
+	return strconv.FormatFloat(float64(n)/1000_000, 'f', 1, 64) + " MB"
+}
+
+// live is what the template shows: all, or one.
+type live struct {
+	Filter        filter
+	Running, Done []operation
+	More          int // operations that run, beside those shown
+	Pager         pager
+	Servers       []Upstream
+	Outcomes      []string
+	Owner         bool
+	One           *operation
+	Gone          bool // the one that was asked for is not kept any more
+}
+
+func (l live) Title() string {
+	if l.One == nil {
+		return ""
+	}
+	return l.One.Called()
+}
+
+func showLive(q *request) (any, error) {
+	values := q.URL.Query()
+	l := live{Filter: filterOf(values), Owner: q.owner(), Outcomes: []string{unsuccessful, identity.Success, identity.ToolError, identity.Denied, identity.Failed, identity.Cancelled, identity.Timeout}}
+	if n, err := strconv.ParseInt(values.Get("n"), 10, 64); err == nil {
+		if l.One = q.operation(n); l.One != nil {
+			return l, nil
+		}
+		l.Gone = true
+	}
+	l.Servers = q.server.House.Servers(q.Context())
+	offset, _ := strconv.Atoi(values.Get("offset"))
+	all := q.done(l.Filter)
+	l.Pager = pager{Offset: min(max(offset, 0), len(all)), Limit: perPage, Total: len(all), link: l.Filter.Link()}
+	l.Done = all[l.Pager.Offset:l.Pager.Last()]
+	l.Running, l.More = q.running(l.Filter)
+	return l, nil
+}
+
+// done are the finished operations that a filter takes and who asks may see, the last first.
+func (q *request) done(f filter) (all []operation) {
+	for _, o := range q.server.House.Feed().Recent(1<<20, nil) {
+		if one, ok := q.sees(o, f); ok {
+			all = append(all, operation{Operation: one})
+		}
+	}
+	return all
+}
+
+func (q *request) sees(o *telemetry.Operation, f filter) (telemetry.Operation, bool) {
+	one, ok := q.server.House.Sees(q.Context(), o)
+	return one, ok && f.takes(&one)
+}
+
+// running are those that run, the oldest first, and how many there are beside. A filter by
+// outcome takes none of them.
+func (q *request) running(f filter) (shown []operation, more int) {
+	all, n := q.server.House.Feed().InFlight()
+	if q.owner() && f == (filter{}) {
+		more = n - len(all)
+	}
+	for i := range all {
+		if one, ok := q.sees(&all[i], f); ok {
+			one.Duration = time.Since(one.Time)
+			shown = append(shown, operation{one, true})
+		}
+	}
+	if len(shown) > maxRunning {
+		shown, more = shown[:maxRunning], more+len(shown)-maxRunning
+	}
+	return shown, more
+}
+
+// operation returns the one with a number, nil where it is not there any more, or is not
+// for who asks.
+func (q *request) operation(n int64) *operation {
+	feed := q.server.House.Feed()
+	running, _ := feed.InFlight() // first: it may end meanwhile
+	for _, o := range feed.Recent(1, func(o *telemetry.Operation) bool { return o.N == n }) {
+		if one, ok := q.sees(o, filter{}); ok {
+			return &operation{Operation: one}
+		}
+	}
+	for i := range running {
+		if running[i].N == n {
+			if one, ok := q.sees(&running[i], filter{}); ok {
+				one.Duration = time.Since(one.Time)
+				return &operation{one, true}
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,233 @@
+package page
+
+import (
+	"cmp"
+	"fmt"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"toolfinch/index"
+	"toolfinch/internal/rawjson"
+	"toolfinch/retrieve"
+	"toolfinch/tool"
+)
+
+var searchScreen = &screen{Path: "search", title: "Search", Menu: "Search", file: "playground.html", show: showSearch}
+
+// playground is what the template shows.
+type playground struct {
+	Query       string
+	Views       []string
+	Kind, Kinds any
+	Limit       int
+	A, B        setting
+	Compare     bool
+	Results     []*ranked
+	Embeds      bool
+}
+
+// setting is one way to search.
+type setting struct {
+	View  string
+	Words bool // words decide alone
+}
+
+// ranked are the hits of one setting.
+type ranked struct {
+	setting
+	Label      string
+	Hits       []hit
+	Reason     string
+	Confidence int // per cent
+	Doubtful   bool
+	Absent     []retrieve.Absent
+	Took       time.Duration
+	Error      string
+	Empty      bool
+}
+
+// hit is one tool that was found, and why.
+type hit struct {
+	Place   int
+	ID      tool.ID
+	Name    string
+	Summary string
+	Score   string
+	Link    string
+	Beside  string // where the other setting has it; "" where there is no other
+	Bars    []scoreBar
+	Parts   []index.Part
+}
+
+// scoreBar is one part of the bar of a score; x and width are of barWidth.
+type scoreBar struct {
+	Class, What string
+	X, Width    float64
+}
+
+const barWidth = 200
+
+// scoreParts are the parts of a bar, in order, by their names in the stylesheet and on the page.
+var scoreParts = []string{"words", "vectors", "name", "coverage", "use"}
+
+// Key are the parts that a bar of the results has.
+func (p playground) Key() (parts []string) {
+	for _, name := range scoreParts {
+		if slices.ContainsFunc(p.Results, func(r *ranked) bool {
+			return slices.ContainsFunc(r.Hits, func(h hit) bool {
+				return slices.ContainsFunc(h.Bars, func(b scoreBar) bool { return b.Class == name })
+			})
+		}) {
+			parts = append(parts, name)
+		}
+	}
+	return parts
+}
+
+// searchKinds are what one may look for.
+var searchKinds = []struct {
+	Name, Label string
+	kinds       []tool.Kind
+}{
+	{"", "tools", nil},
+	{"prompt", "prompts", []tool.Kind{tool.KindPrompt}},
+	{"resource", "resources", []tool.Kind{tool.KindResource, tool.KindTemplate}},
+	{"any", "everything", tool.Kinds},
+}
+
+// Bounds of the hits of one setting.
+const (
+	fewHits  = 10
+	maxHits  = retrieve.MaxLimit
+	maxQuery = 2000 // bytes
+)
+
+func showSearch(q *request) (any, error) {
+	in := q.URL.Query()
+	stock, views, err := stockOf(q, in.Get("view"))
+	if err != nil {
+		return nil, err
+	}
+	p := playground{Query: rawjson.Clip(in.Get("q"), maxQuery), Views: views, Kind: in.Get("kind"), Kinds: searchKinds, Embeds: stock.Embeds,
+		A: setting{stock.View, in.Get("by") == "words"}, Compare: in.Get("compare") != ""}
+	p.Limit, _ = strconv.Atoi(in.Get("limit"))
+	p.Limit = min(max(cmp.Or(p.Limit, fewHits), 1), maxHits)
+	var kinds []tool.Kind
+	for _, k := range searchKinds {
+		if k.Name == in.Get("kind") {
+			kinds = k.kinds
+		}
+	}
+	all := []Stock{stock}
+	other, _, err := stockOf(q, in.Get("view2"))
+	if err != nil {
+		return nil, err
+	}
+	p.B = setting{other.View, in.Get("by2") != "hybrid"}
+	if p.Compare {
+		all = append(all, other)
+	}
+	if strings.TrimSpace(p.Query) == "" {
+		return p, nil
+	}
+	for i, s := range []setting{p.A, p.B}[:len(all)] {
+		p.Results = append(p.Results, rank(q, all[i], s, retrieve.Query{Text: p.Query, Limit: p.Limit, Kinds: kinds}))
+	}
+	if p.Compare {
+		beside(p.Results[0], p.Results[1])
+	}
+	return p, nil
+}
+
+// rank searches with one setting. Nothing is learned from it, and nothing registered.
+func rank(q *request, s Stock, by setting, ask retrieve.Query) *ranked {
+	r := &ranked{setting: by, Label: by.View + ", words and vectors"}
+	if by.Words || !s.Embeds {
+		r.Label = by.View + ", words"
+	}
+	ask.Explain, ask.Words = true, by.Words
+	start := time.Now()
+	found, err := s.Retriever.Search(q.Context(), ask)
+	r.Took = time.Since(start)
+	if err != nil {
+		r.Error = err.Error()
+		return r
+	}
+	r.Confidence, r.Doubtful, r.Absent = int(math.Round(100*found.Confidence)), found.Confidence < retrieve.Confident, found.Absent
+	r.Empty = len(found.Hits) == 0
+	if s.Embeds && !by.Words && !found.Hybrid && !r.Empty {
+		r.Reason = cmp.Or(found.Reason, "no embedder is at work")
+	}
+	named := s.View
+	if s.Root {
+		named = ""
+	}
+	most := 0.0
+	for _, h := range found.Hits {
+		most = max(most, gains(h.Why))
+	}
+	for i, h := range found.Hits {
+		one := hit{Place: i + 1, ID: h.Def.ID, Name: h.Name, Summary: retrieve.FirstSentence(h.Def.Description), Score: fmt.Sprintf("%.3f", h.Score)}
+		one.Link = address("catalogue", "view", named, "kind", kindNamed(h.Def.ID.Kind), "name", h.Name)
+		if h.Why != nil {
+			one.Bars, one.Parts = barsOf(h.Why, most), h.Why.Parts(found.Hybrid)
+		}
+		r.Hits = append(r.Hits, one)
+	}
+	return r
+}
+
+// gains is what of a score is above 0.
+func gains(why *index.Explanation) (sum float64) {
+	if why == nil {
+		return 0
+	}
+	for _, value := range []float64{why.Words, why.Vectors, why.Exact, why.Coverage, why.Prior} {
+		sum += max(value, 0)
+	}
+	return sum
+}
+
+func barsOf(why *index.Explanation, most float64) (bars []scoreBar) {
+	if most <= 0 {
+		return nil
+	}
+	x := 0.0
+	for i, value := range []float64{why.Words, why.Vectors, why.Exact, why.Coverage, why.Prior} {
+		if value > 0 {
+			width := math.Round(barWidth*value/most*10) / 10
+			bars = append(bars, scoreBar{scoreParts[i], fmt.Sprintf("%s %.3f", scoreParts[i], value), x, width})
+			x += width
+		}
+	}
+	return bars
+}
+
+// beside says of each hit of two settings where the other one has it.
+func beside(a, b *ranked) {
+	places := func(r *ranked) map[tool.ID]int {
+		all := map[tool.ID]int{}
+		for _, h := range r.Hits {
+			all[h.ID] = h.Place
+		}
+		return all
+	}
+	inA, inB := places(a), places(b)
+	for of, other := range map[*ranked]map[tool.ID]int{a: inB, b: inA} {
+		for i, h := range of.Hits {
+			switch place := other[h.ID]; {
+			case place == 0:
+				of.Hits[i].Beside = "not in the other"
+			case place == h.Place:
+				of.Hits[i].Beside = "same place"
+			case place > h.Place:
+				of.Hits[i].Beside = fmt.Sprintf("%s higher", plural(place-h.Place, "place"))
+			default:
+				of.Hits[i].Beside = fmt.Sprintf("%s lower", plural(h.Place-place, "place"))
+			}
+		}
+	}
+}

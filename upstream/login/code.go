@@ -1,0 +1,527 @@
+package login
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"toolfinch/internal/discovery"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
+)
+
+// pendingFor is how long a login that was begun may take.
+const pendingFor = 10 * time.Minute
+
+// maxPending bounds the logins that are under way at once.
+const maxPending = 200
+
+// Pending is a login that waits for a person. Any number of callers may share it.
+type Pending struct {
+	account *account
+	ready   chan struct{} // closed when it is known where it goes on, or that it does not
+	done    chan struct{} // closed when it has ended
+	end     context.CancelFunc
+	life    context.Context
+
+	// Set before ready is closed.
+	at       string // URL for the browser
+	userCode string // of the device grant: to type in there
+	id       string
+	state    string
+	verifier string
+	redirect string
+	place    *place
+	client   registered
+	scopes   []string
+	config   oauth2.Config
+	listener *listener
+	every    time.Duration // between questions whether the person has agreed, of the device grant
+
+	once sync.Once // guards the end
+
+	mu     sync.Mutex // guards what follows; never held over I/O
+	err    error      // why it has ended, nil when somebody is logged in
+	status Status
+	told   map[string]bool // see First
+}
+
+// maxTold bounds the keys that First knows of one login.
+const maxTold = 1000
+
+// First reports whether it is called with a key for the first time: false once too many
+// were.
+func (p *Pending) First(key string) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.told[key] || len(p.told) >= maxTold {
+		return false
+	}
+	if p.told == nil {
+		p.told = map[string]bool{}
+	}
+	p.told[key] = true
+	return true
+}
+
+// ID names the login; it tells nothing of it.
+func (p *Pending) ID() string { return p.id }
+
+// URL is where the login goes on, for a browser.
+func (p *Pending) URL() string { return p.at }
+
+// UserCode is what is typed in there; "" unless it is a login of the device grant.
+func (p *Pending) UserCode() string { return p.userCode }
+
+// Done is closed when the login has ended: Err says how.
+func (p *Pending) Done() <-chan struct{} { return p.done }
+
+// Err is why nobody is logged in; nil before the end, and when somebody is.
+func (p *Pending) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.err
+}
+
+// Status is what is known of the login once it has ended well.
+func (p *Pending) Status() Status {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.status
+}
+
+// url is URL once that is known.
+func (p *Pending) url() string {
+	select {
+	case <-p.ready:
+		return p.at
+	default:
+		return ""
+	}
+}
+
+// unreadyFor is how long it is not tried again to begin a login that could not be begun.
+const unreadyFor = 15 * time.Second
+
+// Begin begins a login of a principal, or joins the one that is under way, and returns
+// once it is known where it goes on. ctx bounds that alone.
+func (s *Server) Begin(ctx context.Context, principal string) (*Pending, error) {
+	a := s.account(principal)
+	p, began, err := a.join()
+	if err != nil {
+		return nil, err
+	}
+	if began && !s.logins.spawn(func() { p.run() }) {
+		p.finish(errClosed)
+	}
+	select {
+	case <-p.ready:
+	case <-p.done:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
+	if err := p.Err(); err != nil {
+		return nil, err
+	}
+	return p, nil
+}
+
+// Probe asks the server whether it wants a login, and keeps what it says of that.
+func (s *Server) Probe(ctx context.Context, principal string) (wants bool, err error) {
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
+	if err != nil {
+		return false, errors.New("the configured URL is none")
+	}
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("Accept", "application/json, text/event-stream")
+	response, err := s.client.Do(request)
+	if err != nil {
+		return false, plain(err)
+	}
+	_ = response.Body.Close()
+	if response.StatusCode != http.StatusUnauthorized {
+		return false, nil
+	}
+	a := s.account(principal)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.asked = challengeOf(response)
+	return true, nil
+}
+
+// Obtain gets a token where that needs no person, whatever there was.
+func (s *Server) Obtain(ctx context.Context, principal string) (Status, error) {
+	a := s.account(principal)
+	var c *credential
+	err := s.logins.vault.Locked(ctx, s.row(principal), func(ctx context.Context) (err error) {
+		c, err = a.obtain(ctx, nil)
+		return err
+	})
+	if err != nil {
+		return Status{}, err
+	}
+	a.happened()
+	return c.status(s.name, principal), nil
+}
+
+// Pending returns the login of a principal that is under way, nil for none.
+func (s *Server) Pending(principal string) *Pending {
+	a := s.account(principal)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.pending
+}
+
+// join returns the login that is under way, or a new one.
+func (a *account) join() (p *Pending, began bool, err error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if p := a.pending; p != nil && covers(p.wants(), a.asked.scopes) {
+		return p, false, nil
+	}
+	if a.unready != nil && time.Since(a.unreadyAt) < unreadyFor {
+		return nil, false, a.unready
+	}
+	p = &Pending{account: a, ready: make(chan struct{}), done: make(chan struct{}), id: rand.Text(), state: rand.Text(), verifier: oauth2.GenerateVerifier()}
+	p.life, p.end = context.WithTimeoutCause(a.logins.life, pendingFor, fmt.Errorf("nobody has logged in within %s", pendingFor))
+	if err := a.logins.add(p); err != nil {
+		p.end()
+		return nil, false, err
+	}
+	if old := a.pending; old != nil { // it would not get all that is wanted now
+		a.logins.spawn(func() { old.finish(errors.New("another login, with more scopes, has taken its place")) })
+	}
+	a.pending = p
+	return p, true, nil
+}
+
+// wants are the scopes that the login asks for, as far as they are known.
+func (p *Pending) wants() []string {
+	select {
+	case <-p.ready:
+		return p.scopes
+	default:
+		return p.account.asked.scopes // it reads them itself
+	}
+}
+
+func (l *Logins) add(p *Pending) error {
+	if err := l.under.Take(1); err != nil {
+		return err
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.pending[p.state] = p
+	return nil
+}
+
+// run sees the login through.
+func (p *Pending) run() {
+	err := p.prepare()
+	if err != nil {
+		p.finish(err)
+		return
+	}
+	if p.userCode != "" {
+		p.finish(p.poll())
+		return
+	}
+	<-p.life.Done()
+	p.finish(context.Cause(p.life)) // too late where it has ended well
+}
+
+// prepare finds out where the login goes on.
+func (p *Pending) prepare() (err error) {
+	a := p.account
+	ctx, cancel := context.WithTimeout(p.life, renewWithin)
+	defer cancel()
+	a.mu.Lock()
+	asked := a.asked
+	a.mu.Unlock()
+	if p.place, err = a.discover(ctx, asked); err != nil {
+		return err
+	}
+	if !p.place.found && !asked.refused && !a.settings.Set {
+		return errors.New("it asks for no login, and names no authorization server")
+	}
+	before, err := a.Server.read(ctx, a.principal)
+	if err != nil {
+		return err
+	}
+	var had []string
+	if before != nil && before.Issuer == p.place.meta.Issuer {
+		had = union(before.Scopes, before.Wanted)
+	}
+	p.scopes = a.wanted(p.place, asked, had)
+	if a.settings.Grant == GrantDevice {
+		return p.prepareDevice(ctx, before)
+	}
+	if !discovery.IsWeb(p.place.meta.AuthorizationEndpoint) {
+		return fmt.Errorf("the authorization server %s names no https URL to log in at", p.place.meta.Issuer)
+	}
+	client, known, err := a.configured(p.place.meta, before)
+	if err != nil {
+		return err
+	}
+	if err := p.listen(ctx); err != nil {
+		return err
+	}
+	if !known {
+		if client, err = a.register(ctx, p.place, p.redirect); err != nil {
+			return err
+		}
+	}
+	p.client = client
+	p.config = oauth2.Config{ClientID: client.ID, Scopes: p.scopes, RedirectURL: p.redirect, Endpoint: oauth2.Endpoint{AuthURL: p.place.meta.AuthorizationEndpoint}}
+	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(p.verifier)}
+	if p.place.resource != "" {
+		options = append(options, oauth2.SetAuthURLParam("resource", p.place.resource))
+	}
+	if covers(p.scopes, []string{offline}) { // OpenID Connect 11: it is ignored otherwise
+		options = append(options, oauth2.SetAuthURLParam("prompt", "consent"))
+	}
+	p.at = p.config.AuthCodeURL(p.state, options...)
+	close(p.ready)
+	return nil
+}
+
+// answered takes the authorization server's answer over (RFC 6749 4.1.2, RFC 9207).
+func (p *Pending) answered(ctx context.Context, q url.Values) error {
+	meta := p.place.meta
+	iss := q.Get("iss")
+	switch {
+	case iss == "" && q.Has("iss"), iss != "" && iss != meta.Issuer:
+		return fmt.Errorf("the answer is of %q, not of the authorization server %s: it is not used", rawjson.Clip(iss, 100), meta.Issuer)
+	case iss == "" && meta.IssSupported:
+		return fmt.Errorf("the answer lacks the name of the authorization server %s, which always gives it: it is not used", meta.Issuer)
+	}
+	if code := q.Get("error"); code != "" {
+		return &Refusal{Code: rawjson.Clip(printable.Line(code), 60), Text: rawjson.Clip(printable.Line(q.Get("error_description")), maxWords)}
+	}
+	if q.Get("code") == "" {
+		return errors.New("the answer has no code")
+	}
+	form := url.Values{"grant_type": {string(GrantCode)}, "code": {q.Get("code")}, "redirect_uri": {p.redirect}, "code_verifier": {p.verifier}}
+	if p.place.resource != "" {
+		form.Set("resource", p.place.resource)
+	}
+	t, err := p.account.ask(ctx, meta.TokenEndpoint, p.client, form)
+	if err != nil {
+		if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Code == "invalid_client" && p.client.Redirect != "" {
+			_ = p.account.keepRegistration(ctx, meta.Issuer, p.redirect, nil) // the next login registers anew
+		}
+		return err
+	}
+	return p.keep(ctx, t)
+}
+
+// keep stores what the login has brought.
+func (p *Pending) keep(ctx context.Context, t *oauth2.Token) error {
+	a := p.account
+	c := a.credentialOf(p.place, p.client, p.scopes, t)
+	err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) error {
+		err := a.write(ctx, a.principal, c)
+		if err == nil {
+			a.keep(c)
+		}
+		return err
+	})
+	if err != nil {
+		return wrap("the token cannot be stored", err)
+	}
+	a.rested()
+	p.mu.Lock()
+	p.status = c.status(a.name, a.principal)
+	p.mu.Unlock()
+	a.event(ctx, identity.EventLogin, a.principal, c, nil)
+	a.log.Info("logged in", "principal", a.principal, "issuer", c.Issuer, "scopes", strings.Join(c.may(), " "))
+	return nil
+}
+
+// finish ends the login, once.
+func (p *Pending) finish(err error) {
+	p.once.Do(func() {
+		a := p.account
+		a.logins.mu.Lock()
+		delete(a.logins.pending, p.state)
+		a.logins.mu.Unlock()
+		a.logins.under.Release(1)
+		a.mu.Lock()
+		if a.pending == p {
+			a.pending = nil
+		}
+		select {
+		case <-p.ready:
+		default: // nobody could log in
+			a.unready, a.unreadyAt = err, time.Now()
+		}
+		a.mu.Unlock()
+		p.mu.Lock()
+		p.err = err
+		p.mu.Unlock()
+		p.end()
+		p.listener.release()
+		a.logins.Ended(p.id)
+		if err == nil {
+			a.happened()
+		} else {
+			a.event(context.WithoutCancel(p.life), identity.EventLogin, a.principal, nil, err)
+			a.log.Info("a login has ended without a token", "principal", a.principal, "error", err)
+		}
+		close(p.done)
+		if err != nil {
+			a.logins.failed(p.id)
+		}
+	})
+}
+
+// callbackPath is where a login of this process has the browser sent back to.
+const callbackPath = "/oauth/callback"
+
+// listen chooses the redirect URL, and sees to it that somebody listens there: the one that is
+// configured, the proxy's own, or a port of loopback; where this client is registered
+// already with one that is free, that.
+func (p *Pending) listen(ctx context.Context) error {
+	a := p.account
+	if a.settings.RedirectURL != "" {
+		p.redirect = a.settings.RedirectURL
+		u, err := url.Parse(p.redirect)
+		if err != nil || !discovery.IsLoopback(u.Hostname()) {
+			return err
+		}
+		port, _ := strconv.Atoi(u.Port())
+		if own := originOf(a.logins.callback()); port == 0 || own == origin(u) {
+			return nil // it is served by whoever serves that
+		}
+		p.listener, err = a.logins.listen(port)
+		return err
+	}
+	if own := a.logins.callback(); own != "" {
+		p.redirect = own
+		return nil
+	}
+	var ports []int
+	for redirect := range a.registrations(ctx, p.place.meta.Issuer) {
+		if u, err := url.Parse(redirect); err == nil && u.Hostname() == "127.0.0.1" && u.Path == callbackPath {
+			port, _ := strconv.Atoi(u.Port())
+			ports = append(ports, port)
+		}
+	}
+	var err error
+	for _, port := range append(ports, 0) {
+		if p.listener, err = a.logins.listen(port); err == nil {
+			p.redirect = fmt.Sprintf("http://127.0.0.1:%d%s", p.listener.port, callbackPath)
+			return nil
+		}
+	}
+	return wrap("nothing can listen for the end of the login", err)
+}
+
+// listener waits for browsers at a port of loopback, for as long as a login needs it.
+type listener struct {
+	logins *Logins
+	port   int
+	server *http.Server
+	uses   int // guarded by the lock of the logins
+}
+
+func (l *Logins) listen(port int) (*listener, error) {
+	l.mu.Lock()
+	if one := l.listeners[port]; one != nil && port != 0 {
+		one.uses++
+		l.mu.Unlock()
+		return one, nil
+	}
+	l.mu.Unlock()
+	at, err := net.Listen("tcp", net.JoinHostPort("127.0.0.1", strconv.Itoa(port)))
+	if err != nil {
+		return nil, err
+	}
+	one := &listener{logins: l, port: at.Addr().(*net.TCPAddr).Port, uses: 1}
+	one.server = &http.Server{Handler: l, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 10 * time.Second, MaxHeaderBytes: 64 << 10}
+	l.mu.Lock()
+	l.listeners[one.port] = one
+	l.mu.Unlock()
+	if !l.spawn(func() { _ = one.server.Serve(at) }) {
+		_ = at.Close()
+		return nil, errClosed
+	}
+	return one, nil
+}
+
+// release ends the listener with its last login. Who reads the last page is waited for.
+func (one *listener) release() {
+	if one == nil {
+		return
+	}
+	l := one.logins
+	l.mu.Lock()
+	one.uses--
+	over := one.uses == 0
+	if over {
+		delete(l.listeners, one.port)
+	}
+	l.mu.Unlock()
+	if !over {
+		return
+	}
+	shut := func() {
+		ctx, cancel := context.WithTimeout(context.Background(), 3*time.Second)
+		defer cancel()
+		if one.server.Shutdown(ctx) != nil {
+			_ = one.server.Close()
+		}
+	}
+	if !l.spawn(shut) {
+		_ = one.server.Close()
+	}
+}
+
+// Awaits reports whether a login waits for the browser of a request.
+func (l *Logins) Awaits(r *http.Request) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.pending[r.URL.Query().Get("state")] != nil
+}
+
+// ServeHTTP is where browsers come back to with the answer of an authorization server.
+// Which login it is for only the state says, which nobody can guess.
+func (l *Logins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
+	w.Header().Set("Referrer-Policy", "no-referrer")
+	w.Header().Set("Cache-Control", "no-store")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	q := r.URL.Query()
+	l.mu.Lock()
+	p := l.pending[q.Get("state")]
+	if p != nil {
+		delete(l.pending, p.state) // an answer is used once
+	}
+	l.mu.Unlock()
+	if p == nil || r.Method != http.MethodGet || p.url() == "" {
+		w.WriteHeader(http.StatusNotFound)
+		fmt.Fprintln(w, "No login waits for this. It may have taken too long, or be over: begin it again.")
+		return
+	}
+	ctx, cancel := context.WithTimeout(p.life, renewWithin)
+	defer cancel()
+	if err := p.answered(ctx, q); err != nil {
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, "The login to %s has failed: %s\n", p.account.name, printable.Line(err.Error()))
+		p.finish(err)
+		return
+	}
+	fmt.Fprintf(w, "Logged in to %s. You can close this window.\n", p.account.name)
+	p.finish(nil)
+}

@@ -1,0 +1,210 @@
+package login
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"toolfinch/internal/discovery"
+	"toolfinch/internal/identity"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
+)
+
+// deviceGrant is the device grant by its URN.
+const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
+
+// obtain gets a token where that needs no person, and stores it. before are the scopes
+// that it is to have anyway. The lock of the row is held.
+func (a *account) obtain(ctx context.Context, before []string) (*credential, error) {
+	if err := a.resting(); err != nil {
+		return nil, err
+	}
+	c, err := a.grant(ctx, before)
+	if err != nil {
+		a.rest(err)
+		return nil, err
+	}
+	a.rested()
+	a.event(ctx, identity.EventLogin, a.principal, c, nil)
+	a.mu.Lock()
+	stored := cmp.Or(a.now, &credential{})
+	a.mu.Unlock()
+	if err := a.store(ctx, stored, c); err != nil {
+		a.log.Error("a token could not be stored", "error", err)
+	}
+	return c, nil
+}
+
+func (a *account) grant(ctx context.Context, before []string) (*credential, error) {
+	a.mu.Lock()
+	asked := a.asked
+	a.mu.Unlock()
+	p, err := a.discover(ctx, asked)
+	if err != nil {
+		return nil, err
+	}
+	scopes := a.wanted(p, asked, before)
+	client, known, err := a.configured(p.meta, nil)
+	if err != nil {
+		return nil, err
+	}
+	if !known {
+		return nil, errors.New("oauth.client_id is not set")
+	}
+	form := url.Values{"grant_type": {string(GrantCredentials)}}
+	if len(scopes) > 0 {
+		form.Set("scope", strings.Join(scopes, " "))
+	}
+	if p.resource != "" {
+		form.Set("resource", p.resource)
+	}
+	t, err := a.ask(ctx, p.meta.TokenEndpoint, client, form)
+	if err != nil {
+		return nil, err
+	}
+	return a.credentialOf(p, client, scopes, t), nil
+}
+
+// prepareDevice asks for a code that a person types in elsewhere (RFC 8628).
+func (p *Pending) prepareDevice(ctx context.Context, before *credential) error {
+	a := p.account
+	at := p.place.meta.DeviceAuthorizationEndpoint
+	if at == "" {
+		return fmt.Errorf("the authorization server %s has no device grant", p.place.meta.Issuer)
+	}
+	client, known, err := a.configured(p.place.meta, before)
+	if err == nil && !known {
+		client, err = a.register(ctx, p.place, "http://127.0.0.1"+callbackPath)
+	}
+	if err != nil {
+		return err
+	}
+	p.client = client
+	p.config = oauth2.Config{ClientID: client.ID, Scopes: p.scopes, Endpoint: oauth2.Endpoint{DeviceAuthURL: at}}
+	code, err := p.config.DeviceAuth(context.WithValue(ctx, oauth2.HTTPClient, a.client), p.deviceOptions()...)
+	if err != nil {
+		return plain(err)
+	}
+	p.userCode, p.verifier = code.UserCode, code.DeviceCode
+	if p.at = code.VerificationURIComplete; p.at == "" {
+		p.at = code.VerificationURI
+	}
+	if !discovery.IsWeb(p.at) {
+		return fmt.Errorf("the authorization server %s names no https URL to log in at", p.place.meta.Issuer)
+	}
+	p.every = max(time.Duration(code.Interval)*time.Second, time.Second)
+	if code.Interval == 0 {
+		p.every = 5 * time.Second
+	}
+	close(p.ready)
+	return nil
+}
+
+func (p *Pending) deviceOptions() []oauth2.AuthCodeOption {
+	if p.place.resource == "" {
+		return nil
+	}
+	return []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("resource", p.place.resource)}
+}
+
+// poll asks for the token until the person has agreed.
+func (p *Pending) poll() error {
+	a := p.account
+	for every := p.every; ; {
+		select {
+		case <-p.life.Done():
+			return context.Cause(p.life)
+		case <-time.After(every):
+		}
+		form := url.Values{"grant_type": {deviceGrant}, "device_code": {p.verifier}}
+		if p.place.resource != "" {
+			form.Set("resource", p.place.resource)
+		}
+		t, err := a.ask(p.life, p.place.meta.TokenEndpoint, p.client, form)
+		refusal, refused := errors.AsType[*Refusal](err)
+		switch {
+		case err == nil:
+			return p.keep(p.life, t)
+		case refused && refusal.Code == "authorization_pending":
+		case refused && refusal.Code == "slow_down", !refused:
+			every += 5 * time.Second // RFC 8628 3.5
+		default:
+			return err
+		}
+	}
+}
+
+// Logout forgets a principal's login, and has it revoked (RFC 7009) where the
+// authorization server can. It reports whether there was one, and whether that is revoked;
+// the error is why it could not be.
+func (s *Server) Logout(ctx context.Context, principal string) (was, revoked bool, err error) {
+	a := s.account(principal)
+	var c *credential
+	err = s.logins.vault.Locked(ctx, s.row(principal), func(ctx context.Context) (err error) {
+		if c, err = s.read(ctx, principal); err != nil {
+			return err
+		}
+		err = s.logins.vault.Delete(ctx, s.row(principal))
+		a.keep(nil)
+		return err
+	})
+	a.happened()
+	s.event(ctx, identity.EventLogout, principal, c, err)
+	if err != nil || c == nil {
+		return false, false, err
+	}
+	if c.RevocationURL == "" {
+		return true, false, nil
+	}
+	for _, one := range []struct{ token, hint string }{{c.RefreshToken, "refresh_token"}, {c.AccessToken, "access_token"}} {
+		if one.token == "" {
+			continue
+		}
+		if err := s.revoke(ctx, c, a.secretOf(c.Client), one.token, one.hint); err != nil {
+			return true, false, wrap("the token was not revoked at "+c.Issuer, err)
+		}
+	}
+	return true, true, nil
+}
+
+func (s *Server) revoke(ctx context.Context, c *credential, client registered, token, hint string) error {
+	form := url.Values{"token": {token}, "token_type_hint": {hint}, "client_id": {client.ID}}
+	if client.Method == methodPost {
+		form.Set("client_secret", client.Secret)
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.RevocationURL, strings.NewReader(form.Encode()))
+	if err != nil {
+		return err
+	}
+	request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
+	if client.Method == methodBasic {
+		request.SetBasicAuth(url.QueryEscape(client.ID), url.QueryEscape(client.Secret))
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return plain(err)
+	}
+	defer response.Body.Close()
+	if response.StatusCode == http.StatusOK {
+		return nil
+	}
+	refusal := &Refusal{HTTP: response.StatusCode}
+	var said struct{ Error string }
+	if json.NewDecoder(io.LimitReader(response.Body, discovery.MaxDocument)).Decode(&said) == nil {
+		refusal.Code = rawjson.Clip(printable.Line(said.Error), 60)
+	}
+	if refusal.Code == "unsupported_token_type" { // of access tokens that nobody is asked about: they end by themselves
+		return nil
+	}
+	return refusal
+}

@@ -1,0 +1,205 @@
+// Package sandbox limits what the process of a server may touch: by Landlock, rules that the
+// Linux kernel holds a process and all that it starts to, or by a command that is put in front.
+// It starts nothing itself.
+package sandbox
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+
+	"toolfinch/internal/group"
+)
+
+// Settings say what a process may touch. The zero value is no limit.
+type Settings struct {
+	Wrapper  []string // the command in front, which gets the server's as its last arguments
+	Landlock *Rules   // without a Wrapper
+	Optional bool     // where it cannot be had, the server is started without
+}
+
+// Rules are what Landlock allows. Everything else of files and of TCP is refused.
+type Rules struct {
+	Read  []string `json:"read"`  // files and folders, beside what programs need; nil for all
+	Write []string `json:"write"` // files and folders that may also be changed
+	Ports []int    `json:"ports"` // of TCP that may be connected to; nil for all, with listening
+}
+
+// On reports whether there is a limit.
+func (s Settings) On() bool { return len(s.Wrapper) > 0 || s.Landlock != nil }
+
+// String says for people what the process may touch.
+func (s Settings) String() string {
+	switch {
+	case len(s.Wrapper) > 0:
+		return "what " + strings.Join(s.Wrapper, " ") + " lets it"
+	case s.Landlock != nil:
+		return s.Landlock.String()
+	}
+	return "all that you may"
+}
+
+// String says it in one line.
+func (r Rules) String() string {
+	read, write, ports := "all files", "none", "any port"
+	if r.Read != nil {
+		read = strings.Join(append([]string{"programs"}, r.Read...), ", ")
+	}
+	if len(r.Write) > 0 {
+		write = strings.Join(r.Write, ", ")
+	}
+	if r.Ports != nil {
+		ports = "no port"
+	}
+	if len(r.Ports) > 0 {
+		ports = "TCP port"
+		for i, port := range r.Ports {
+			ports += []string{" ", ", "}[min(i, 1)] + strconv.Itoa(port)
+		}
+	}
+	return fmt.Sprintf("reads %s; writes %s; connects to %s", read, write, ports)
+}
+
+// ErrUnsupported is why this machine cannot limit a process as it is asked to.
+var ErrUnsupported = errors.New("its sandbox cannot be had here")
+
+// The first versions of Landlock's interface with what rules need: Linux 6.2 holds back the
+// shortening of files, too, 6.7 TCP.
+const (
+	abiFiles = 3
+	abiPorts = 4
+)
+
+// Check returns the reason if a process cannot be limited so here, an ErrUnsupported if that is the machine's. It
+// names files without their folders: clients may see it.
+func (s Settings) Check() error {
+	if len(s.Wrapper) > 0 {
+		if _, err := exec.LookPath(s.Wrapper[0]); err != nil {
+			return fmt.Errorf("%w: there is no %s; %s", ErrUnsupported, filepath.Base(s.Wrapper[0]), without)
+		}
+	}
+	if s.Landlock == nil {
+		return nil
+	}
+	needed, linux := abiFiles, "6.2"
+	if s.Landlock.Ports != nil {
+		needed, linux = abiPorts, "6.7"
+	}
+	if abi() < needed {
+		return fmt.Errorf("%w: it needs Landlock of Linux %s or later; %s", ErrUnsupported, linux, without)
+	}
+	for _, path := range s.Landlock.Write {
+		if _, err := os.Stat(path); err != nil {
+			return fmt.Errorf("its sandbox lets it write to %q, which is not there", filepath.Base(path))
+		}
+	}
+	return nil
+}
+
+const without = "sandbox_optional: true starts the server without"
+
+// A program that imports this package becomes the process of a server when it is started with
+// this variable and argument: before its main function runs it takes from itself what the
+// rules do not allow, and runs the server's program in its place.
+const (
+	childVariable = "TOOLFINCH_SANDBOX"
+	childArgument = "run-sandboxed"
+)
+
+// order is what the process is told.
+type order struct {
+	Rules Rules  `json:"rules"`
+	Path  string `json:"path"` // of the program
+}
+
+// Exit codes of a process that could not become the server's.
+const (
+	exitConfine = 126
+	exitExec    = 127
+)
+
+func init() {
+	text := os.Getenv(childVariable)
+	if text == "" || len(os.Args) < 3 || os.Args[1] != childArgument {
+		return
+	}
+	fail := func(code int, what string, err error) {
+		fmt.Fprintf(os.Stderr, "sandbox: %s: %v\n", what, err)
+		os.Exit(code)
+	}
+	runtime.LockOSThread() // some limits are of one thread: the one that becomes the program
+	var o order
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		fail(exitConfine, "its rules", err)
+	}
+	if err := confine(o.Rules.complete(o.Path)); err != nil {
+		fail(exitConfine, "its limits were refused", err)
+	}
+	_ = os.Unsetenv(childVariable)
+	fail(exitExec, "the program was not started", execute(o.Path, os.Args[2:], os.Environ()))
+}
+
+// Command returns what is to be started in the place of a program, whose path, arguments (the
+// first is its name, which is all that a Wrapper hears of it) and environment are given. An error is that of Check.
+func (s Settings) Command(path string, args, env []string) (string, []string, []string, error) {
+	if err := s.Check(); err != nil {
+		return path, args, env, err
+	}
+	switch {
+	case len(s.Wrapper) > 0:
+		wrapper, err := exec.LookPath(s.Wrapper[0])
+		return wrapper, slices.Concat(s.Wrapper, args), env, err
+	case s.Landlock != nil:
+		self, err := group.Self()
+		if err != nil {
+			return path, args, env, fmt.Errorf("%w: %w", ErrUnsupported, err)
+		}
+		text, err := json.Marshal(order{*s.Landlock, path})
+		if err != nil {
+			return path, args, env, err
+		}
+		return self, append([]string{"toolfinch", childArgument}, args...), append(slices.Clone(env), childVariable+"="+string(text)), nil
+	}
+	return path, args, env, nil
+}
+
+// systemFolders are what programs need to run at all.
+var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys", "/run/systemd/resolve"}
+
+// devices may be read and written by every program.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+
+// complete adds what the program needs to be read at all: the system's folders, itself, and its
+// installation, which is where it is or beside bin.
+func (r Rules) complete(program string) Rules {
+	if r.Read == nil {
+		r.Read = []string{"/"}
+		return r
+	}
+	r.Read = slices.Concat(r.Read, systemFolders)
+	home, _ := os.UserHomeDir()
+	for _, file := range []string{program, resolved(program)} {
+		dir := filepath.Dir(file)
+		if above := filepath.Dir(dir); filepath.Base(dir) == "bin" && above != "/" && above != home {
+			dir = above
+		}
+		if r.Read = append(r.Read, file); dir != "/" && dir != home {
+			r.Read = append(r.Read, dir)
+		}
+	}
+	return r
+}
+
+func resolved(path string) string {
+	if target, err := filepath.EvalSymlinks(path); err == nil {
+		return target
+	}
+	return path
+}

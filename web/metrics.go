@@ -1,9 +1,0 @@
-package web
-
-import "toolfinch/telemetry"
-
-// metrics answers with what is counted.
-func (s *server) metrics(q *request) (any, error) {
-	body, err := s.house.Metrics(q.Context())
-	return document{contentType: telemetry.TextType, body: body}, err
-}

@@ -82,6 +82,7 @@ func (d *decoder) compilePolicies(c *Config) {
 		d.errors = append(d.errors, &Error{File: err.File, Line: err.Line, Column: err.Column, Message: err.Message, Hint: err.Hint})
 	}
 	d.checkNamed(c)
+	d.checkRenamed(c)
 	d.checkAsked()
 }
 
@@ -114,6 +115,27 @@ func (d *decoder) checkNamed(c *Config) {
 				File: named.At.File, Line: named.At.Line, Column: named.At.Column,
 				Message: fmt.Sprintf("policy: there is no %s %q", strings.ToLower(named.Type), shorten(named.Name)), Hint: nearHint(named.Name, valid),
 			})
+		}
+	}
+}
+
+// checkRenamed warns of policies that ask for an argument by the name that a view or a server's settings
+// give it: policies see the arguments that the server gets.
+func (d *decoder) checkRenamed(c *Config) {
+	servers := slices.Clone(c.Tools)
+	for _, v := range c.Views {
+		servers = append(servers, v.Tools...)
+	}
+	for _, server := range servers {
+		for _, override := range server.Tools {
+			for _, p := range override.Parameters {
+				if p.Rename != "" && c.Policies.Asks(p.Rename) {
+					d.warnings = append(d.warnings, &Error{
+						File: d.file, Line: p.At.Line, Column: p.At.Column,
+						Message: fmt.Sprintf("policy: it asks for the argument %q, which is %q renamed for clients", shorten(p.Rename), shorten(p.Name)), Hint: fmt.Sprintf("policies see what the server gets: write context.args.%s", shorten(p.Name)),
+					})
+				}
+			}
 		}
 	}
 }

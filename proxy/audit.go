@@ -48,11 +48,25 @@ type beginning struct {
 
 type beginningKey struct{}
 
-// begins has a call written down before it is sent to a server where it may change something. The error says that
-// it is not to be sent.
-func (a auditor) begins(ctx context.Context, def *tool.Def) error {
+// begins writes down a call before it is sent to a server and may change something; nil without an audit log.
+// A call that could not be written down is not sent.
+func (a auditor) begins(def *tool.Def) tool.Middleware {
+	if a.log == nil || def.Annotations.ReadOnly {
+		return nil
+	}
+	return func(next tool.Handler) tool.Handler {
+		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			if err := a.begin(ctx); err != nil {
+				return nil, err
+			}
+			return next(ctx, call)
+		}
+	}
+}
+
+func (a auditor) begin(ctx context.Context) error {
 	b, _ := ctx.Value(beginningKey{}).(*beginning)
-	if b == nil || b.id != "" || b.about.kind != identity.EventCall || def.Annotations.ReadOnly {
+	if b == nil || b.id != "" || b.about.kind != identity.EventCall {
 		return nil
 	}
 	line := a.line(ctx, b.about, b.call)

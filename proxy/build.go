@@ -18,7 +18,6 @@ import (
 	"toolfinch/retrieve"
 	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
-	"toolfinch/trust/inbound"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -88,7 +87,7 @@ func (s *views) add(ctx context.Context, next *served, plan plan) error {
 func (s *views) buildView(ctx context.Context, config *configs.Config, next plan) (err error) {
 	v := next.View
 	if v.root == nil {
-		v.root = retrieve.NewCatalog(s.unlisted(v.name))
+		v.root = retrieve.NewCatalog(s.unlistedResource(v.name))
 		v.root.LearnTokens(s.tokens)
 	}
 	if s.stored != nil {
@@ -97,7 +96,7 @@ func (s *views) buildView(ctx context.Context, config *configs.Config, next plan
 	if v.endpoint == nil && s.endpoint != nil {
 		v.endpoint = s.endpoint(v)
 	}
-	next.guard(s.observer, s.first.Auth.Scopes)
+	next.addLayers(s.observer, s.first.Auth.Scopes)
 	if v.catalog, err = v.root.With(ctx, v.contents); err != nil {
 		return err
 	}
@@ -107,44 +106,6 @@ func (s *views) buildView(ctx context.Context, config *configs.Config, next plan
 		s.divide(config, next)
 	}
 	return nil
-}
-
-// guard puts around every tool of the view what decides about its calls: the gate, around
-// that what the principal's scopes allow, around that policies and rate limits, and around
-// all the observer.
-func (n *plan) guard(o *observer, scopes inbound.Scopes) {
-	if n.endpoint == nil { // the owner's command
-		scopes = nil
-	}
-	gated := n.endpoint != nil && n.settings.Gating != nil
-	policed := n.police.needed()
-	if n.together { // tools of other views are guarded there
-		return
-	}
-	for i, s := range n.contents.Servers {
-		if len(s.Tools) > 0 && s.Tools[0].View != "" {
-			continue // these are as they were
-		}
-		tools := slices.Clone(s.Tools)
-		for j, t := range tools {
-			handler := t.Handler
-			if t.Def.ID.Kind == tool.KindTool {
-				if gated {
-					handler = n.gate.Guard(t)
-				}
-				handler = scopes.Guard(t)(handler)
-			}
-			if policed {
-				handler = n.police.around(t, handler)
-			}
-			tools[j] = &tool.Tool{Name: t.Name, Def: t.Def, View: n.name, Handler: o.around(n.name, t, handler)}
-		}
-		held := slices.Clone(s.Held)
-		for j, h := range held {
-			held[j].Tool = &tool.Tool{Name: h.Name, Def: h.Def, View: n.name, Handler: h.Handler}
-		}
-		n.contents.Servers[i].Tools, n.contents.Servers[i].Held = tools, held
-	}
 }
 
 func (s *views) newRetriever(config *configs.Config, next plan) *retrieve.Retriever {

@@ -72,16 +72,9 @@ func instructionsID(server string) tool.ID {
 // errHeld is the error for a call of what is held.
 var errHeld = errors.New("is held until the user approves it (toolfinch pins)")
 
-// refusing is handler, but for what is held.
-func refusing(held map[tool.ID]pins.Held, handler func(*tool.Def) tool.Handler) func(*tool.Def) tool.Handler {
-	if len(held) == 0 {
-		return handler
-	}
-	return func(def *tool.Def) tool.Handler {
-		h, is := held[def.ID]
-		if !is {
-			return handler(def)
-		}
+// refuseHeld answers calls of a held definition with errHeld.
+func refuseHeld(h pins.Held) tool.Middleware {
+	return func(tool.Handler) tool.Handler {
 		return func(context.Context, *tool.Call) (tool.Result, error) {
 			return nil, fmt.Errorf("%s %w: it %s", rawjson.Clip(printable.Line(h.ID.String()), maxHeldName), errHeld, h.Why())
 		}

@@ -40,12 +40,11 @@ func (s *views) guard(mode leaks.Mode, view, server string) tool.Middleware {
 	}
 }
 
-// guardUnlisted is the handler of a resource that its server does not list. What becomes
-// of secrets in it is looked up with each read: the handler outlives configurations. Where views are served
-// together, it is what the strictest of those with the server says.
-func (s *views) guardUnlisted(view string) func(*tool.Def) tool.Handler {
-	return func(def *tool.Def) tool.Handler {
-		plain := s.upstreamTool(def)
+// guardUnlisted is guard for a resource that its server does not list. It outlives configurations, so that
+// it looks up the mode with each read. Where views are served together, the strictest mode of the views
+// with the server holds.
+func (s *views) guardUnlisted(view string, def *tool.Def) tool.Middleware {
+	return func(next tool.Handler) tool.Handler {
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			now, in := s.now.Load(), []string{view}
 			if v := now.byName[view]; v != nil && v.police != nil {
@@ -57,11 +56,10 @@ func (s *views) guardUnlisted(view string) func(*tool.Def) tool.Handler {
 					mode = m
 				}
 			}
-			guard := s.guard(mode, view, def.ID.Server)
-			if guard == nil {
-				return plain(ctx, call)
+			if guard := s.guard(mode, view, def.ID.Server); guard != nil {
+				return guard(next)(ctx, call)
 			}
-			return guard(plain)(ctx, call)
+			return next(ctx, call)
 		}
 	}
 }

@@ -99,9 +99,11 @@ func eraOf(c *tool.Client) string {
 }
 
 // around has the calls of a tool of a view observed.
-func (o *observer) around(view string, t *tool.Tool, next tool.Handler) tool.Handler {
+func (o *observer) around(view string, t *tool.Tool) tool.Middleware {
 	about := subjectOf(view, t)
-	return o.observed(next, func(*tool.Call) subject { return about })
+	return func(next tool.Handler) tool.Handler {
+		return o.observed(next, func(*tool.Call) subject { return about })
+	}
 }
 
 // observed has each call of a handler observed. Before it is made there must be room for
@@ -255,27 +257,29 @@ func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
 		}
 		return s
 	}
-	whole := o.observed(t.Handler, of)
-	return &tool.Tool{Name: t.Name, Def: t.Def, Handler: func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		if !v.passesOn(call) {
-			return whole(ctx, call)
+	return t.With(tool.LayerObserved, func(next tool.Handler) tool.Handler {
+		whole := o.observed(next, of)
+		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			if !v.passesOn(call) {
+				return whole(ctx, call)
+			}
+			inside := &lines{}
+			about := of(call)
+			began := about.operation(ctx, call)
+			began.Time = time.Now()
+			result, err := next(context.WithValue(ctx, linesKey{}, inside), call)
+			if inside.n.Load() == 0 { // it did not get so far
+				outcome, reason := outcomeOf(ctx, result, err)
+				_, running := o.feed.Begin(ctx, began)
+				say(running, err)
+				o.finished(ctx, running.End(outcome, reason, len(result)))
+				o.audit.note(ctx, about, call, func(line *audit.Line) {
+					line.Time, line.Outcome, line.Reason, line.BytesOut = began.Time, outcome, reason, len(result)
+				})
+			}
+			return result, err
 		}
-		inside := &lines{}
-		about := of(call)
-		began := about.operation(ctx, call)
-		began.Time = time.Now()
-		result, err := t.Handler(context.WithValue(ctx, linesKey{}, inside), call)
-		if inside.n.Load() == 0 { // it did not get so far
-			outcome, reason := outcomeOf(ctx, result, err)
-			_, running := o.feed.Begin(ctx, began)
-			say(running, err)
-			o.finished(ctx, running.End(outcome, reason, len(result)))
-			o.audit.note(ctx, about, call, func(line *audit.Line) {
-				line.Time, line.Outcome, line.Reason, line.BytesOut = began.Time, outcome, reason, len(result)
-			})
-		}
-		return result, err
-	}}
+	})
 }
 
 // passesOn reports whether a call of a meta-tool is that of another tool.

@@ -18,8 +18,8 @@ import (
 	"toolfinch/view"
 )
 
-// police stands around everything of a view that clients can call, get or read. Steps of
-// composite and custom tools pass it by: these act for the owner.
+// police decides, by policies and rate limits, about everything of a view that clients can call,
+// get or read. Steps of composite and custom tools act for the owner and are not asked about.
 type police struct {
 	policies *policy.Policies
 	limits   *rate.Limits
@@ -33,50 +33,62 @@ type police struct {
 	alike func(id tool.ID) []retrieve.Alike
 }
 
-// needed reports whether there is anything to decide.
-func (p *police) needed() bool { return p != nil && (p.policies != nil || p.limits != nil) }
-
-// around has calls of t pass the police.
-func (p *police) around(t *tool.Tool, next tool.Handler) tool.Handler {
-	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		_, decided := telemetry.Start(ctx, telemetry.StagePolicy, "")
-		end, err := p.admit(ctx, t, call)
-		if decided(err); err != nil {
-			return nil, err
+// judge has policies decide about calls of t over the arguments that its server gets; nil
+// without policies. The calls of the program's own user pass. The error is a *policy.DeniedError.
+func (p *police) judge(t *tool.Tool) tool.Middleware {
+	if p == nil || p.policies == nil {
+		return nil
+	}
+	return func(next tool.Handler) tool.Handler {
+		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			if party, ofClient := identity.PartyOf(ctx); ofClient || !call.Local {
+				_, decided := telemetry.Start(ctx, telemetry.StagePolicy, "")
+				err := p.decide(ctx, t, call, party)
+				if decided(err); err != nil {
+					return nil, err
+				}
+			}
+			return next(ctx, call)
 		}
-		defer end()
-		return next(ctx, call)
 	}
 }
 
-// admit lets a call through that policies allow and limits bear. The error is a
-// *policy.DeniedError or a *rate.Error. The calls of the program's own user pass.
-func (p *police) admit(ctx context.Context, t *tool.Tool, call *tool.Call) (end func(), err error) {
-	party, ofClient := identity.PartyOf(ctx)
-	if call.Local && !ofClient {
-		return func() {}, nil
+func (p *police) decide(ctx context.Context, t *tool.Tool, call *tool.Call, party identity.Party) error {
+	var decided policy.Decision
+	for _, view := range p.viewsWith(t.Def.ID.Server) {
+		request := p.request(party, t.Def, view)
+		request.Arguments = call.Arguments
+		if decided = p.policies.Decide(request); decided.Allow {
+			break
+		}
 	}
-	if p.policies != nil {
-		var decided policy.Decision
-		for _, view := range p.viewsWith(t.Def.ID.Server) {
-			request := p.request(party, t.Def, view)
-			request.Arguments = call.Arguments
-			if decided = p.policies.Decide(request); decided.Allow {
-				break
+	identity.Decide(ctx, decided.Trusted())
+	if !decided.Allow {
+		p.denials.count(decided)
+		return &policy.DeniedError{Name: call.Name, Decision: decided}
+	}
+	return nil
+}
+
+// limit has rate limits decide about calls of t; nil without limits. The calls of the
+// program's own user pass. The error is a *rate.Error.
+func (p *police) limit(t *tool.Tool) tool.Middleware {
+	if p == nil || p.limits == nil {
+		return nil
+	}
+	return func(next tool.Handler) tool.Handler {
+		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			if party, ofClient := identity.PartyOf(ctx); ofClient || !call.Local {
+				end, err := p.limits.Begin(rate.Call{Principal: policy.UserOf(party), Server: t.Def.ID.Server, ID: t.Def.ID.String()}, time.Now())
+				if err != nil {
+					identity.Decide(ctx, identity.Decision{Policy: err.Error()})
+					return nil, err
+				}
+				defer end()
 			}
-		}
-		identity.Decide(ctx, decided.Trusted())
-		if !decided.Allow {
-			p.denials.count(decided)
-			return nil, &policy.DeniedError{Name: call.Name, Decision: decided}
+			return next(ctx, call)
 		}
 	}
-	end, err = p.limits.Begin(rate.Call{Principal: policy.UserOf(party), Server: t.Def.ID.Server, ID: t.Def.ID.String()}, time.Now())
-	if err != nil {
-		identity.Decide(ctx, identity.Decision{Policy: err.Error()})
-		return nil, err
-	}
-	return end, nil
 }
 
 // viewsWith are the views that have a server. Where several are served together, what is of none in particular, as
@@ -172,19 +184,6 @@ func (s *views) policeOf(config *configs.Config, v *View, together ...string) *p
 		policies: config.Policies, limits: s.limits, denials: &s.denials, view: v.name,
 		template: func(id tool.ID) (*tool.Tool, bool) { return now().catalog.TemplateOf(id) },
 		alike:    func(id tool.ID) []retrieve.Alike { return now().catalog.Alike(id) },
-	}
-}
-
-// unlisted is the handler of resources of a view that no server lists.
-func (s *views) unlisted(name string) func(*tool.Def) tool.Handler {
-	return func(def *tool.Def) tool.Handler {
-		t := &tool.Tool{Def: def, Handler: s.guardUnlisted(name)(def)}
-		return s.observer.around(name, t, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-			if v := s.now.Load().byName[name]; v != nil && v.police.needed() {
-				return v.police.around(t, t.Handler)(ctx, call)
-			}
-			return t.Handler(ctx, call)
-		})
 	}
 }
 

@@ -76,16 +76,18 @@ func (v *View) waiting(tools []*tool.Tool, apart map[string]bool) []*tool.Tool {
 		if apart[t.Name] {
 			continue
 		}
-		out[i] = &tool.Tool{Name: t.Name, Def: t.Def, Handler: func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-			if v.lacks(call.Arguments) {
-				if now := v.started(ctx); now != v {
-					if same := now.shown.MetaTool(t.Name); same != nil {
-						return same.Handler(ctx, call)
+		out[i] = t.With(tool.LayerStarting, func(next tool.Handler) tool.Handler {
+			return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+				if v.lacks(call.Arguments) {
+					if now := v.started(ctx); now != v {
+						if same := now.shown.MetaTool(t.Name); same != nil {
+							return same.Handler(ctx, call)
+						}
 					}
 				}
+				return next(ctx, call)
 			}
-			return t.Handler(ctx, call)
-		}}
+		})
 	}
 	return out
 }

@@ -114,7 +114,9 @@ func metaTogether(views []*View) (all []*tool.Tool) {
 	for _, v := range views {
 		for _, t := range v.compiled.Meta {
 			if count[t.Name] > 1 {
-				t = &tool.Tool{Name: v.name + "_" + t.Name, Def: t.Def, Handler: t.Handler}
+				named := *t
+				named.Name = v.name + "_" + t.Name
+				t = &named
 			}
 			all = append(all, t)
 		}

@@ -13,7 +13,6 @@ import (
 	"toolfinch/configs"
 	"toolfinch/index"
 	"toolfinch/internal/nearest"
-	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/web"
 	"toolfinch/register"
 	"toolfinch/retrieve"
@@ -203,20 +202,6 @@ func (s *views) catalogs() []*retrieve.Catalog {
 		all = append(all, v.catalog)
 	}
 	return all
-}
-
-// upstreamTool is the handler of an upstream's tool.
-func (s *views) upstreamTool(def *tool.Def) tool.Handler {
-	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		if err := s.audit.begins(ctx, def); err != nil {
-			return nil, err
-		}
-		result, err := s.pool.Call(ctx, def, call)
-		if s.memory != nil && def.ID.Kind == tool.KindTool && err == nil && string(rawjson.Member(json.RawMessage(result), "isError")) != "true" {
-			s.memory.Called(call.Session, def.ID)
-		}
-		return result, err
-	}
 }
 
 // closeAll ends the views and what stands under them.

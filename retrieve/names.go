@@ -66,7 +66,9 @@ func newTable(servers []Server, reserved []string) table {
 
 // renamed is t under another name.
 func renamed(t *tool.Tool, name string) *tool.Tool {
-	return &tool.Tool{Name: name, Def: t.Def, View: t.View, Handler: t.Handler}
+	named := *t
+	named.Name = name
+	return &named
 }
 
 // find finds a tool by its exposed name, else by "server.name", else by "server:name"

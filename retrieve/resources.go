@@ -93,7 +93,7 @@ func newOthers(contents Contents, prefix map[string]string, handler func(*tool.D
 			if o.byID[id] != nil {
 				continue
 			}
-			t := &tool.Tool{Name: names[id], Def: brought.Def, View: brought.View, Handler: o.exposing(brought)}
+			t := renamed(brought.With(tool.LayerNames, o.exposing(brought.Def)), names[id])
 			if id.Kind != tool.KindPrompt {
 				offers = true
 				t.Name = exposedURI(id, claims[tool.ID{Name: id.Name, Kind: id.Kind}])
@@ -287,8 +287,7 @@ func (o *others) resource(uri string, guess bool) (*tool.Tool, bool) {
 	}
 	def := &tool.Def{ID: id}
 	t := &tool.Tool{Name: uri, Def: def, Handler: o.handler(def)}
-	t.Handler = o.exposing(t)
-	return t, true
+	return t.With(tool.LayerNames, o.exposing(def)), true
 }
 
 // listed returns the listed resource of a URI, nil without one.
@@ -346,19 +345,20 @@ func (o *others) Exposed(server, uri string) string {
 	return prefixed
 }
 
-// exposing returns the handler of t. If a resource is read by another URI than its own,
-// the contents state the URIs that clients know.
-func (o *others) exposing(t *tool.Tool) tool.Handler {
-	def, handler := t.Def, t.Handler
+// exposing has the contents of a resource state the URIs that clients know, if it is read by
+// another URI than its own. It is nil for prompts and templates.
+func (o *others) exposing(def *tool.Def) tool.Middleware {
 	if def.ID.Kind != tool.KindResource {
-		return handler
+		return nil
 	}
-	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		result, err := handler(ctx, call)
-		if err == nil && call.Name != def.ID.Name {
-			result = o.exposeContents(def.ID.Server, result)
+	return func(next tool.Handler) tool.Handler {
+		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			result, err := next(ctx, call)
+			if err == nil && call.Name != def.ID.Name {
+				result = o.exposeContents(def.ID.Server, result)
+			}
+			return result, err
 		}
-		return result, err
 	}
 }
 

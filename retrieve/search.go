@@ -197,5 +197,7 @@ func whole(t *tool.Tool) *tool.Tool {
 	if t.Def.Whole == nil {
 		return t
 	}
-	return &tool.Tool{Name: t.Name, Def: t.Def.Whole, View: t.View, Handler: t.Handler}
+	whole := *t
+	whole.Def = t.Def.Whole
+	return &whole
 }

@@ -90,11 +90,13 @@ func called(t *tool.Tool, name string) *tool.Tool {
 	if t.Name == name {
 		return t
 	}
-	return &tool.Tool{Name: name, Def: t.Def, View: t.View, Handler: func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		inner := *call
-		inner.Name = t.Name
-		return t.Handler(ctx, &inner)
-	}}
+	return renamed(t.With(tool.LayerNames, func(next tool.Handler) tool.Handler {
+		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			inner := *call
+			inner.Name = t.Name
+			return next(ctx, &inner)
+		}
+	}), name)
 }
 
 // namesTogether returns the names of all tools of the parts, by view and name there.

@@ -1,6 +1,6 @@
 // Package tool owns the noun of this program: a tool is a definition plus a
 // handler. Upstream tools, meta-tools and whatever comes later are all Tools;
-// what wraps a call is a Middleware. It knows no transport and no store.
+// what wraps a call is a Middleware in the place of its Layer. It knows no transport and no store.
 package tool
 
 import (
@@ -25,6 +25,9 @@ type Tool struct {
 	Def     *Def
 	Handler Handler
 	View    string // whose tool it is, where policies hold
+
+	layers    []layered // around innermost, which is the first of them; Handler is the last
+	innermost Handler   // nil without layers
 }
 
 // Of returns a tool without a name for each definition.

@@ -48,14 +48,17 @@ func (b *binding) around(next tool.Handler) tool.Handler {
 		case sent[0] != '{': // what is bound could not be sent
 			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments must be an object"}
 		}
-		bound := *call
-		bound.Arguments = b.bind(sent)
+		bound, err := *call, error(nil)
+		if bound.Arguments, err = b.bind(sent); err != nil {
+			return nil, err
+		}
 		return next(ctx, &bound)
 	}
 }
 
-// bind makes the arguments of the tool below of an object of a client's.
-func (b *binding) bind(sent []byte) json.RawMessage {
+// bind makes the arguments of the tool below of an object of a client's. It refuses a member that the
+// client does not see: if the member were dropped, the call would do something else than the client asked for.
+func (b *binding) bind(sent []byte) (json.RawMessage, error) {
 	out := rawjson.NewObject(len(sent) + b.room)
 	var given []string
 	for name, value := range rawjson.Members(sent) {
@@ -65,7 +68,7 @@ func (b *binding) bind(sent []byte) json.RawMessage {
 			given = append(given, own)
 		case known:
 		case slices.ContainsFunc(b.closed, func(closed string) bool { return strings.EqualFold(closed, name) }):
-			continue
+			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: fmt.Sprintf("the tool takes no argument %q; it takes %s", rawjson.Clip(name, maxTold), rawjson.Clip(b.takes(), maxTold))}
 		default: // the tool's schema says what becomes of it
 			own = name
 		}
@@ -79,7 +82,17 @@ func (b *binding) bind(sent []byte) json.RawMessage {
 	for _, p := range b.values {
 		out.Add(p.name, p.value)
 	}
-	return out.JSON()
+	return out.JSON(), nil
+}
+
+const maxTold = 300 // bytes
+
+// takes lists the arguments that clients see.
+func (b *binding) takes() string {
+	if len(b.visible) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(b.visible)), ", ")
 }
 
 // bind changes the input schema of a tool as parameters say, and returns the binding

@@ -24,6 +24,9 @@ func withSchema(t testing.TB, schema string) *tool.Tool {
 	return defined(t, tool.KindTool, "s", `{"name":"a","inputSchema":`+schema+`}`)
 }
 
+// refused stands for arguments with one that clients do not see.
+const refused = "refused"
+
 // reached is what arguments become below t.
 func reached(t testing.TB, of *tool.Tool, sent string) string {
 	t.Helper()
@@ -32,6 +35,9 @@ func reached(t testing.TB, of *tool.Tool, sent string) string {
 		call.Arguments = json.RawMessage(sent)
 	}
 	result, err := of.Handler(context.Background(), call)
+	if rpc, is := errors.AsType[*tool.RPCError](err); is && rpc.Code == tool.CodeInvalidParams && strings.HasPrefix(rpc.Message, "the tool takes no argument") {
+		return refused
+	}
 	if err != nil {
 		t.Fatalf("call with %s: %v", sent, err)
 	}
@@ -58,8 +64,8 @@ func TestSchemaAndArgumentsFollowParameters(t *testing.T) {
 			sent{
 				`{"skill_name":"x","depth":12345678901234567890}`: `{"path":"x","depth":12345678901234567890}`,
 				`{"depth":1.0,"skill_name":null}`:                 `{"depth":1.0,"path":null}`,
-				`{"path":"/etc","depth":1}`:                       `{"depth":1}`,
-				`{"PATH":"/etc","skill_name":"x"}`:                `{"path":"x"}`,
+				`{"path":"/etc","depth":1}`:                       refused,
+				`{"PATH":"/etc","skill_name":"x"}`:                refused,
 				`{"other":"\u00e9 </script>","skill_name":"x"}`:   `{"other":"\u00e9 </script>","path":"x"}`,
 				`{ "skill_name" : { "b" : [1, 2.50] } }`:          `{"path":{ "b" : [1, 2.50] }}`,
 				`{}`:                                              `{}`,
@@ -84,24 +90,25 @@ func TestSchemaAndArgumentsFollowParameters(t *testing.T) {
 			[]Parameter{{Name: "path", Hidden: true, Default: []byte(`"."`)}, {Name: "depth", Rename: "levels", Default: []byte(`1`)}},
 			`{"type":"object","properties":{"levels":{"default":1,"type":"integer"},"all":true},"additionalProperties":false}`,
 			sent{
-				`{}`:                        `{"depth":1,"path":"."}`,
-				`{"levels":5}`:              `{"depth":5,"path":"."}`,
-				`{"path":"/etc","depth":9}`: `{"depth":1,"path":"."}`,
+				`{}`:                         `{"depth":1,"path":"."}`,
+				`{"levels":5}`:               `{"depth":5,"path":"."}`,
+				`{"path":"/etc","levels":9}`: refused,
 			},
 		},
 		{
 			"hidden and optional is never sent", files,
 			[]Parameter{{Name: "all", Hidden: true}},
 			`{"type":"object","properties":{"path":{"type":"string","description":"Where"},"depth":{"type":"integer"}},"required":["path","depth"],"additionalProperties":false}`,
-			sent{`{"all":true,"path":"x","All":1}`: `{"path":"x"}`},
+			sent{`{"path":"x"}`: `{"path":"x"}`, `{"path":"x","All":1}`: refused},
 		},
 		{
 			"a value wins over all that is sent", files,
 			[]Parameter{{Name: "path", Value: []byte(`{"a":1.0}`), Default: []byte(`1`), Rename: "p"}, {Name: "depth", Value: []byte(`null`)}},
 			`{"type":"object","properties":{"all":true},"additionalProperties":false}`,
 			sent{
-				`{"path":"/etc","depth":1,"path":"/etc"}`: `{"path":{"a":1.0},"depth":null}`,
-				`{"Path":"/etc","p":1}`:                   `{"p":1,"path":{"a":1.0},"depth":null}`,
+				`{"path":"/etc"}`:       refused,
+				`{"Path":"/etc","p":1}`: refused,
+				`{"p":1}`:               `{"p":1,"path":{"a":1.0},"depth":null}`,
 			},
 		},
 		{
@@ -114,7 +121,7 @@ func TestSchemaAndArgumentsFollowParameters(t *testing.T) {
 			"the name of one that is hidden", files,
 			[]Parameter{{Name: "path", Value: []byte(`"."`)}, {Name: "depth", Rename: "path"}},
 			`{"type":"object","properties":{"path":{"type":"integer"},"all":true},"required":["path"],"additionalProperties":false}`,
-			sent{`{"path":3,"depth":4}`: `{"depth":3,"path":"."}`},
+			sent{`{"path":3}`: `{"depth":3,"path":"."}`, `{"path":3,"depth":4}`: refused},
 		},
 		{
 			"x-mcp-header stays with its property", `{"properties":{"region":{"type":"string","x-mcp-header":"Region"}}}`,
@@ -156,7 +163,7 @@ func TestSchemaAndArgumentsFollowParameters(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := withSchema(t, test.schema)
-			after, problems := (&Override{Tool: "a", Parameters: test.parameters}).apply(before)
+			after, problems := (&Override{Tool: "a", Parameters: test.parameters}).apply(before, tool.LayerViewArguments)
 			wantProblems(t, problems)
 			if got := string(after.Def.InputSchema); got != test.want || !json.Valid(after.Def.Raw) {
 				t.Errorf("schema\ngot  %s\nwant %s", got, test.want)
@@ -198,7 +205,7 @@ func TestParameterProblems(t *testing.T) {
 			`tool s.a: parameter "path": its value is not JSON`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			got, problems := (&Override{Tool: "a", Parameters: test.parameters}).apply(withSchema(t, test.schema))
+			got, problems := (&Override{Tool: "a", Parameters: test.parameters}).apply(withSchema(t, test.schema), tool.LayerViewArguments)
 			if got != nil || len(problems) != 1 {
 				t.Fatalf("%+v, problems %v", got, problems)
 			}
@@ -213,7 +220,7 @@ func TestArgumentsThatAreNoObjectAreRefused(t *testing.T) {
 	below := 0
 	a := withSchema(t, `{"properties":{"path":{}}}`)
 	a.Handler = func(context.Context, *tool.Call) (tool.Result, error) { below++; return tool.TextResult(""), nil }
-	bound, _ := (&Override{Tool: "a", Parameters: []Parameter{{Name: "path", Value: []byte(`"."`)}}}).apply(a)
+	bound, _ := (&Override{Tool: "a", Parameters: []Parameter{{Name: "path", Value: []byte(`"."`)}}}).apply(a, tool.LayerViewArguments)
 	for _, sent := range []string{`[]`, `"{}"`, `7`, `{"path":1`, `{} {}`} {
 		_, err := bound.Handler(context.Background(), &tool.Call{Arguments: json.RawMessage(sent)})
 		var rpc *tool.RPCError
@@ -233,7 +240,7 @@ func TestBoundCallsKeepAllButTheirArguments(t *testing.T) {
 		got = call
 		return tool.TextResult("done"), nil
 	}
-	bound, _ := (&Override{Tool: "a", Parameters: []Parameter{{Name: "path", Value: []byte(`"."`)}}}).apply(a)
+	bound, _ := (&Override{Tool: "a", Parameters: []Parameter{{Name: "path", Value: []byte(`"."`)}}}).apply(a, tool.LayerViewArguments)
 	sent := tool.Call{Name: "x", Session: "s1", Principal: "p", Depth: 2, Params: json.RawMessage(`{"name":"x","_meta":{"k":1}}`)}
 	if _, err := bound.Handler(context.Background(), &sent); err != nil {
 		t.Fatal(err)
@@ -253,7 +260,7 @@ func TestBoundArgumentsAreThereOnce(t *testing.T) {
 		got = string(call.Arguments)
 		return tool.TextResult("done"), nil
 	}
-	bound, _ := (&Override{Tool: "a", Parameters: []Parameter{{Name: "path", Rename: "file"}, {Name: "depth", Default: []byte(`1`)}}}).apply(a)
+	bound, _ := (&Override{Tool: "a", Parameters: []Parameter{{Name: "path", Rename: "file"}, {Name: "depth", Default: []byte(`1`)}}}).apply(a, tool.LayerViewArguments)
 	sent := &tool.Call{Arguments: json.RawMessage(`{"file":"a","\u0066ile":"b","depth":7,"depth":2,"x":{"y":1,"y":2}}`)}
 	if _, err := bound.Handler(context.Background(), sent); err != nil {
 		t.Fatal(err)
@@ -274,14 +281,14 @@ func TestRandomObjectsKeepTheirOtherBytes(t *testing.T) {
 		other := value(random, 3)
 		raw := `{ "x":` + other + `,` + "\n" + `"name":"a","description":"D` + "\",\t" + `"inputSchema" : {"z":` + other + `,"properties":` + before + `} }`
 		want := strings.Replace(strings.Replace(raw, `"D"`, `"D!"`, 1), `"properties":`+before, `"properties":`+after, 1)
-		changed, problems := override.apply(defined(t, tool.KindTool, "s", raw))
+		changed, problems := override.apply(defined(t, tool.KindTool, "s", raw), tool.LayerViewArguments)
 		if len(problems) > 0 {
 			t.Fatalf("%d: %s: %v", i, raw, problems)
 		}
 		if got := string(changed.Def.Raw); got != want {
 			t.Fatalf("%d: definition\nfrom %s\ngot  %s\nwant %s", i, raw, got, want)
 		}
-		sent, below := properties(random, []string{"renamed", "v", "d"}, []string{`"r"`, ``, `"d"`}, "")
+		sent, below := properties(random, []string{"renamed", "d"}, []string{`"r"`, `"d"`}, "")
 		below = strings.TrimSuffix(strings.TrimSuffix(below, "}"), ",")
 		if got, want := reached(t, changed, sent), below+`,"v":1.50}`; got != want {
 			t.Fatalf("%d: arguments\nsent %s\ngot  %s\nwant %s", i, sent, got, want)
@@ -357,12 +364,12 @@ func TestParametersOfRealTools(t *testing.T) {
 				continue
 			}
 			seen++
-			renamed, problems := (&Override{Parameters: there}).apply(before)
-			again, more := (&Override{Parameters: back}).apply(renamed)
+			renamed, problems := (&Override{Parameters: there}).apply(before, tool.LayerViewArguments)
+			again, more := (&Override{Parameters: back}).apply(renamed, tool.LayerViewArguments)
 			if len(problems)+len(more) > 0 || string(again.Def.Raw) != string(before.Def.Raw) {
 				t.Errorf("%s: renamed and back: %v %v\nfrom %s\ngot  %s", before.Def.ID, problems, more, before.Def.Raw, again.Def.Raw)
 			}
-			half, problems := (&Override{Parameters: values[:(len(values)+1)/2]}).apply(before)
+			half, problems := (&Override{Parameters: values[:(len(values)+1)/2]}).apply(before, tool.LayerViewArguments)
 			wantProblems(t, problems)
 			if _, err := schema.Compile(before.Def.InputSchema); err != nil {
 				continue
@@ -382,7 +389,7 @@ func TestParametersOfRealTools(t *testing.T) {
 func TestBoundHandlersServeCallsAtOnce(t *testing.T) {
 	bound, _ := (&Override{Tool: "a", Parameters: []Parameter{
 		{Name: "p", Rename: "q"}, {Name: "d", Default: []byte(`0`)}, {Name: "v", Value: []byte(`"v"`)},
-	}}).apply(withSchema(t, `{"properties":{"p":{},"d":{},"v":{}}}`))
+	}}).apply(withSchema(t, `{"properties":{"p":{},"d":{},"v":{}}}`), tool.LayerViewArguments)
 	var all sync.WaitGroup
 	for i := range 8 {
 		all.Go(func() {
@@ -402,7 +409,7 @@ func BenchmarkBoundHandler(b *testing.B) {
 	a.Handler = func(context.Context, *tool.Call) (tool.Result, error) { return nil, nil }
 	bound, _ := (&Override{Tool: "a", Parameters: []Parameter{
 		{Name: "path", Rename: "where"}, {Name: "depth", Default: []byte(`3`)}, {Name: "key", Value: []byte(`"k"`)},
-	}}).apply(a)
+	}}).apply(a, tool.LayerViewArguments)
 	arguments := json.RawMessage(`{"where":"/home","text":"` + strings.Repeat("word ", 190) + `","tags":["a","b",{"c":1}]}`)
 	for _, test := range []struct {
 		name   string

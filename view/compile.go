@@ -35,7 +35,7 @@ func (u *Upstream) change(server *UpstreamTools) []Problem {
 		if c.by != nil && c.by.Disabled {
 			continue
 		}
-		t, wrong := c.by.apply(c.tool)
+		t, wrong := c.by.apply(c.tool, tool.LayerServerArguments)
 		if len(wrong) == 0 {
 			wrong = names.claim(t, c.at(server.At))
 		}
@@ -163,7 +163,7 @@ func (c *compiler) tool(from choice, kept *OutputCache) (*tool.Tool, []Problem) 
 		by.hooked = true
 		from.by = &by
 	}
-	t, problems := from.by.apply(c.guarded(c.hooked(from.tool), from.tool.Def.ID.Server))
+	t, problems := from.by.apply(c.guarded(c.hooked(from.tool), from.tool.Def.ID.Server), tool.LayerViewArguments)
 	if len(problems) > 0 {
 		return nil, problems
 	}
@@ -177,15 +177,12 @@ func (c *compiler) tool(from choice, kept *OutputCache) (*tool.Tool, []Problem) 
 	if err != nil {
 		return nil, []Problem{{At: from.at(c.settings.At), Message: err.Error()}}
 	}
-	return &tool.Tool{Name: t.Name, Def: t.Def, Handler: c.env.Keep(*kept)(t.Handler)}, nil
+	return t.With(tool.LayerOutput, c.env.Keep(*kept)), nil
 }
 
 // hooked is the tool with the view's hooks around it.
 func (c *compiler) hooked(t *tool.Tool) *tool.Tool {
-	if c.hooks == nil {
-		return t
-	}
-	return &tool.Tool{Name: t.Name, Def: t.Def, Handler: c.hooks.around(t)}
+	return t.With(tool.LayerHooks, c.hooks.layer(t.Def))
 }
 
 // guarded is the tool with secrets kept from clients; server is "" for a tool of the view.
@@ -193,11 +190,7 @@ func (c *compiler) guarded(t *tool.Tool, server string) *tool.Tool {
 	if c.env.Guard == nil {
 		return t
 	}
-	guard := c.env.Guard(server)
-	if guard == nil {
-		return t
-	}
-	return &tool.Tool{Name: t.Name, Def: t.Def, Handler: guard(t.Handler)}
+	return t.With(tool.LayerSecrets, c.env.Guard(server))
 }
 
 // own are the view's composite and custom tools.

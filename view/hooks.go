@@ -101,18 +101,32 @@ func (h *hooks) owns(def *tool.Def) {
 }
 
 // around returns the handler of t with the hooks around it: t.Handler itself
-// where there are none. Calls of it are answered as the hooks say; what fails
-// closed or is refused is a tool error, for the model to read.
+// without hooks.
 func (h *hooks) around(t *tool.Tool) tool.Handler {
 	if h == nil {
 		return t.Handler
 	}
-	upstream := t.Def.ID.Server
-	if h.own[t.Def] {
+	return h.layer(t.Def)(t.Handler)
+}
+
+// layer returns the hooks as a middleware for the tool of def; nil without hooks. The
+// hooks decide about the answer. A hook that fails closed, or refuses the call, makes it a
+// tool error for the model to read.
+func (h *hooks) layer(def *tool.Def) tool.Middleware {
+	if h == nil {
+		return nil
+	}
+	return func(next tool.Handler) tool.Handler { return h.handler(def, next) }
+}
+
+// handler runs the hooks around next.
+func (h *hooks) handler(def *tool.Def, next tool.Handler) tool.Handler {
+	upstream := def.ID.Server
+	if h.own[def] {
 		upstream = ""
 	}
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		info := newInfo(h.view, h.env, t.Def.ID.Name, upstream, call)
+		info := newInfo(h.view, h.env, def.ID.Name, upstream, call)
 		with := *call
 		call = &with
 		// Of two members of one name a hook sees one, and the server might take the other.
@@ -121,7 +135,7 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 		if len(arguments) == 0 || string(arguments) == "null" {
 			arguments = json.RawMessage(`{}`)
 		}
-		changed, answer, err := h.run(ctx, t.Def, info, preCall, arguments, nil)
+		changed, answer, err := h.run(ctx, def, info, preCall, arguments, nil)
 		if answer != nil || err != nil {
 			return answer, err
 		}
@@ -132,15 +146,15 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 			call.Arguments, arguments = changed, changed
 		}
 		if len(h.post) == 0 {
-			return t.Handler(ctx, call)
+			return next(ctx, call)
 		}
 		call.Client = call.Client.WithoutTasks() // the result of a task would pass the hooks by
-		result, err := t.Handler(ctx, call)
+		result, err := next(ctx, call)
 		if err != nil || !result.Complete() {
 			return result, err
 		}
 		result = rawjson.Unique(result)
-		changed, answer, err = h.run(ctx, t.Def, info, postCall, arguments, json.RawMessage(result))
+		changed, answer, err = h.run(ctx, def, info, postCall, arguments, json.RawMessage(result))
 		switch {
 		case answer != nil || err != nil:
 			return answer, err

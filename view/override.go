@@ -17,9 +17,9 @@ import (
 const original = "{original}"
 
 // apply returns the tool as the override changes it: t itself if nothing changes,
-// nil with problems that are errors. A hidden or bound parameter may be a
+// nil with problems that are errors. Arguments are bound in the place of layer. A hidden or bound parameter may be a
 // restriction, so a tool to which it cannot be applied is never shown unchanged.
-func (o *Override) apply(t *tool.Tool) (*tool.Tool, []Problem) {
+func (o *Override) apply(t *tool.Tool, layer tool.Layer) (*tool.Tool, []Problem) {
 	if o == nil {
 		return t, nil
 	}
@@ -51,16 +51,20 @@ func (o *Override) apply(t *tool.Tool) (*tool.Tool, []Problem) {
 	if !bytes.Equal(schema, def.InputSchema) {
 		raw = set(raw, "inputSchema", schema)
 	}
-	changed, err := change(t, name, raw, bound)
+	changed, err := change(t, name, raw)
 	if err != nil {
 		return nil, []Problem{{At: o.At, Message: err.Error()}}
+	}
+	if bound != nil {
+		changed = changed.With(layer, bound.around)
 	}
 	return changed, nil
 }
 
 // change returns t with these parts, or t itself if they are the same.
-func change(t *tool.Tool, name string, raw json.RawMessage, bound *binding) (*tool.Tool, error) {
-	next := tool.Tool{Name: name, Def: t.Def, Handler: t.Handler}
+func change(t *tool.Tool, name string, raw json.RawMessage) (*tool.Tool, error) {
+	next := *t
+	next.Name = name
 	if !bytes.Equal(raw, t.Def.Raw) {
 		def, err := tool.ParseDef(t.Def.ID.Server, raw)
 		if err != nil {
@@ -69,10 +73,7 @@ func change(t *tool.Tool, name string, raw json.RawMessage, bound *binding) (*to
 		def.Sent = t.Def.AsSent()
 		next.Def = def
 	}
-	if bound != nil {
-		next.Handler = bound.around(t.Handler)
-	}
-	if next.Name == t.Name && next.Def == t.Def && bound == nil {
+	if next.Name == t.Name && next.Def == t.Def {
 		return t, nil
 	}
 	return &next, nil
@@ -84,7 +85,7 @@ func withoutOutputSchema(t *tool.Tool) (*tool.Tool, error) {
 	raw := rewrite(t.Def.Raw, func(name string, value json.RawMessage) (string, json.RawMessage, bool) {
 		return name, value, name != "outputSchema"
 	})
-	return change(t, t.Name, raw, nil)
+	return change(t, t.Name, raw)
 }
 
 // exposable is what clients accept as the name of a tool.

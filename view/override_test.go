@@ -33,7 +33,7 @@ func TestOverridesChangeWhatTheySayAndNoOtherByte(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			before := defined(t, tool.KindTool, "s", test.raw)
-			after, problems := test.by.apply(before)
+			after, problems := test.by.apply(before, tool.LayerViewArguments)
 			wantProblems(t, problems)
 			def := after.Def
 			if string(def.Raw) != test.want {
@@ -58,12 +58,12 @@ func TestAnOverrideThatChangesNothingLeavesTheToolItself(t *testing.T) {
 		"the same":  {Tool: "a", Description: text("D"), Parameters: []Parameter{{Name: "p", Rename: "p", Description: text("P")}}},
 		"a glob's":  {Tool: "*", Name: "not_for_globs"},
 	} {
-		got, problems := by.apply(a)
+		got, problems := by.apply(a, tool.LayerViewArguments)
 		if got != a || len(problems) > 0 {
 			t.Errorf("%s: %+v, %v", name, got, problems)
 		}
 	}
-	renamed, _ := (&Override{Tool: "a", Name: "b"}).apply(a)
+	renamed, _ := (&Override{Tool: "a", Name: "b"}).apply(a, tool.LayerViewArguments)
 	if renamed.Name != "b" || renamed.Def != a.Def {
 		t.Errorf("renamed: %+v", renamed)
 	}

@@ -17,13 +17,14 @@ func trimmed(t *tool.Tool, limit int) *tool.Tool {
 		return t
 	}
 	raw := set(t.Def.Raw, "description", rawjson.Quote(trimText(t.Def.Description, limit)))
-	next, err := change(t, t.Name, raw, nil)
+	next, err := change(t, t.Name, raw)
 	if err != nil { // a definition stays one with another description
 		return t
 	}
-	def := *next.Def
+	def, trimmed := *next.Def, *next
 	def.Whole = t.Def
-	return &tool.Tool{Name: next.Name, Def: &def, Handler: next.Handler}
+	trimmed.Def = &def
+	return &trimmed
 }
 
 // trimText returns what text begins with in at most limit bytes: up to the last end of

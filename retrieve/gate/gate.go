@@ -126,15 +126,16 @@ func (g *Gate) Gated() bool { return g.terms().Budget != nil }
 
 // Guard is the handler of t behind the gate: it answers the calls that Admit lets
 // through.
-func (g *Gate) Guard(t *tool.Tool) tool.Handler {
-	id, handler := t.Def.ID, t.Handler
-	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		_, admitted := telemetry.Start(ctx, telemetry.StageGate, "")
-		err := g.Admit(ctx, call, id)
-		if admitted(err); err != nil {
-			return nil, err
+func (g *Gate) Guard(id tool.ID) tool.Middleware {
+	return func(next tool.Handler) tool.Handler {
+		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			_, admitted := telemetry.Start(ctx, telemetry.StageGate, "")
+			err := g.Admit(ctx, call, id)
+			if admitted(err); err != nil {
+				return nil, err
+			}
+			return next(ctx, call)
 		}
-		return handler(ctx, call)
 	}
 }
 

@@ -119,8 +119,9 @@ func TestScopesGuardTools(t *testing.T) {
 			ctx = identity.WithPrincipal(ctx, &identity.Principal{ID: "alice", Scopes: test.has})
 		}
 		called := false
-		guard := test.scopes.Guard(&tool.Tool{Def: &tool.Def{Annotations: test.annotations}})
-		_, err := guard(func(context.Context, *tool.Call) (tool.Result, error) { called = true; return nil, nil })(ctx, &tool.Call{Name: "delete"})
+		guarded := &tool.Tool{Def: &tool.Def{Annotations: test.annotations}, Handler: func(context.Context, *tool.Call) (tool.Result, error) { called = true; return nil, nil }}
+		guarded = guarded.With(tool.LayerScopes, test.scopes.Guard(guarded))
+		_, err := guarded.Handler(ctx, &tool.Call{Name: "delete"})
 		var lacks *identity.ScopeError
 		if called != test.want || called == errors.As(err, &lacks) || lacks != nil && !strings.Contains(lacks.Operation, "delete") {
 			t.Errorf("%+v: called %v, %v", test, called, err)

@@ -91,6 +91,11 @@ func (p *Policies) Named() []Named {
 	return p.named
 }
 
+// Asks reports whether a policy asks for an argument of this name.
+func (p *Policies) Asks(argument string) bool {
+	return p != nil && slices.Contains(p.members[fold(argument)], argument)
+}
+
 // reads is what the conditions of policies ask for: of scopes whether they are compared with
 // what is asked for.
 type reads struct{ args, scopes, transport bool }
@@ -131,7 +136,7 @@ type Request struct {
 	// Alike are what the server may understand by an unlisted resource, beside its ID.
 	Alike       []Alike
 	Annotations tool.Annotations
-	Arguments   json.RawMessage // of a call or a prompt, before anything is bound
+	Arguments   json.RawMessage // of a call or a prompt, as the server gets them
 }
 
 // Alike is what else a resource may be: a forbid of it forbids the resource.

@@ -1,0 +1,82 @@
+package tool
+
+import "slices"
+
+// Layer is a place around the handler of a tool. Whoever builds tools adds middlewares with Tool.With, in
+// any order; calls pass them in the order below.
+type Layer uint8
+
+// The layers of a call, outermost first. Every surface enters at the outermost one: tools/call, call_tool,
+// execute_tool, the proxy tool, REST, the page, run_script and the command line. Steps of composite and
+// custom tools act for the owner: they enter at LayerHooks, with an observer of their own.
+const (
+	LayerStarting        Layer = iota // a meta-tool waits for servers that start for the first time
+	LayerNames                        // names and URIs as clients see them
+	LayerObserved                     // the feed, the metrics, the audit log and the learning see the outcome
+	LayerLimits                       // rate limits
+	LayerScopes                       // what the caller's token allows
+	LayerGate                         // only provisioned tools, in a gated view
+	LayerOutput                       // large results are kept, and a preview is answered
+	LayerViewArguments                // arguments renamed, hidden and bound by the view
+	LayerSecrets                      // secrets in answers
+	LayerHooks                        // the view's hooks
+	LayerServerArguments              // arguments renamed, hidden and bound under the server
+	LayerPolicies                     // policies, over the arguments that the server gets
+	LayerHeld                         // a definition that awaits approval is not called
+	LayerAudit                        // the audit log has the call before it changes anything
+)
+
+var layerNames = [...]string{
+	"starting", "names", "observed", "limits", "scopes", "gate", "output", "view's arguments", "secrets", "hooks",
+	"server's arguments", "policies", "held", "audit",
+}
+
+func (l Layer) String() string { return layerNames[l] }
+
+// layered is a middleware in its place, and the handler that it and all layers below it make.
+type layered struct {
+	layer   Layer
+	around  Middleware
+	handler Handler
+}
+
+// With returns the tool with a middleware in the place of a layer; the tool itself if around is nil. Of two
+// in one place the later one is outside.
+func (t *Tool) With(layer Layer, around Middleware) *Tool {
+	if around == nil {
+		return t
+	}
+	next := *t
+	if len(t.layers) == 0 {
+		next.innermost = t.Handler
+	}
+	at := len(t.layers) // they stand innermost first
+	for at > 0 && t.layers[at-1].layer < layer {
+		at--
+	}
+	next.layers = slices.Insert(slices.Clip(t.layers), at, layered{layer: layer, around: around})
+	if at == len(t.layers) {
+		next.Handler = around(t.Handler)
+		next.layers[at].handler = next.Handler
+		return &next
+	}
+	next.layers = slices.Clone(next.layers)
+	next.Handler = next.innermost
+	if at > 0 {
+		next.Handler = next.layers[at-1].handler
+	}
+	for i := at; i < len(next.layers); i++ {
+		next.Handler = next.layers[i].around(next.Handler)
+		next.layers[i].handler = next.Handler
+	}
+	return &next
+}
+
+// Layers are the layers around the tool's handler, outermost first.
+func (t *Tool) Layers() []Layer {
+	out := make([]Layer, 0, len(t.layers))
+	for _, one := range slices.Backward(t.layers) {
+		out = append(out, one.layer)
+	}
+	return out
+}

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -64,6 +65,21 @@ func TestErrorsOfPolicies(t *testing.T) {
 	c, err := loadBeside(t, serverA+"policies:\n  - permit (principal, action, resource in Server::\"b\");\n", nil)
 	if err != nil || len(c.Warnings) != 1 || !strings.Contains(c.Warnings[0].Error(), `toolfinch.yaml:4:53: policy: there is no server "b"`) {
 		t.Errorf("a server that there is not: %v, %v", c.Warnings, err)
+	}
+}
+
+// Policies see the arguments that the server gets: one that asks by a view's name for an argument is warned of.
+func TestAPolicyByTheNameOfAView(t *testing.T) {
+	const asks = "policies: ['permit (principal, action, resource) when { context.args.file == \"a\" };']\n"
+	const renames = "{a: {read: {parameters: {path: {rename: %s}}}}}"
+	for text, want := range map[string]string{
+		asks + "tool_views: {v: {tools: " + fmt.Sprintf(renames, "file") + "}}\n":  `policy: it asks for the argument "file", which is "path" renamed for clients (policies see what the server gets: write context.args.path)`,
+		asks + "tool_views: {v: {tools: " + fmt.Sprintf(renames, "other") + "}}\n": "",
+	} {
+		c := must.Get(loadBeside(t, serverA+text, nil))(t)
+		if got := fmt.Sprint(c.Warnings); want == "" && len(c.Warnings) > 0 || !strings.Contains(got, want) {
+			t.Errorf("%s\n got %s\nwant %s", text, got, want)
+		}
 	}
 }
 

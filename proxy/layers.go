@@ -10,6 +10,7 @@ import (
 	"toolfinch/tool"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
+	"toolfinch/upstream"
 )
 
 // The order of the layers is that of package tool. View.Compile adds those that a view's settings ask for.
@@ -50,9 +51,34 @@ func (s *views) unlistedResource(view string) func(*tool.Def) tool.Handler {
 		t = t.With(tool.LayerPolicies, now(func(p *police) tool.Middleware { return p.judge(t) }))
 		t = t.With(tool.LayerSecrets, s.guardUnlisted(view, def))
 		t = t.With(tool.LayerLimits, now(func(p *police) tool.Middleware { return p.limit(t) }))
-		return t.With(tool.LayerObserved, s.observer.around(view, t)).Handler
+		return t.With(tool.LayerObserved, s.observer.around(view, t)).With(tool.LayerFailures, onlyKinds).Handler
 	}
 }
+
+// onlyKinds tells clients the kind of a failure: what a failing server or its process wrote is for the
+// owner, who finds it in the log, on the page and in the answers of commands.
+func onlyKinds(next tool.Handler) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		result, err := next(ctx, call)
+		if err == nil || call.Local {
+			return result, err
+		}
+		if kind := upstream.Reason(err); kind != err.Error() {
+			err = failure{err, kind}
+		}
+		return result, err
+	}
+}
+
+// failure is an error whose text is its kind alone.
+type failure struct {
+	error
+	kind string
+}
+
+func (f failure) Error() string { return f.kind }
+
+func (f failure) Unwrap() error { return f.error }
 
 // addLayers puts around every tool of the view what decides about calls of clients.
 func (n *plan) addLayers(o *observer, scopes inbound.Scopes) {
@@ -72,7 +98,7 @@ func (n *plan) addLayers(o *observer, scopes inbound.Scopes) {
 			t = t.With(tool.LayerScopes, scopes.Guard(t))
 		}
 		t = t.With(tool.LayerLimits, n.police.limit(t))
-		t = t.With(tool.LayerObserved, o.around(n.name, t))
+		t = t.With(tool.LayerObserved, o.around(n.name, t)).With(tool.LayerFailures, onlyKinds)
 		t.View = n.name // of the copy that With made
 		return t
 	}

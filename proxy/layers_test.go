@@ -44,12 +44,12 @@ func TestTheLayersOfACall(t *testing.T) {
 		view, tool string
 		want       string
 	}{
-		{bare, "plain", "up_put", "observed"},
-		{bare, "gated", "up_put", "observed, gate"},
-		{decided, "plain", "up_put", "observed, limits, scopes, server's arguments, policies, audit"},
-		{decided, "gated", "up_put", "observed, limits, scopes, gate, server's arguments, policies, audit"},
-		{decided, "hooked", "up_put", "observed, limits, scopes, output, view's arguments, secrets, hooks, server's arguments, policies, audit"},
-		{decided, "hooked", "both", "observed, limits, scopes, secrets, hooks, policies"},
+		{bare, "plain", "up_put", "failures, observed"},
+		{bare, "gated", "up_put", "failures, observed, gate"},
+		{decided, "plain", "up_put", "failures, observed, limits, scopes, server's arguments, policies, audit"},
+		{decided, "gated", "up_put", "failures, observed, limits, scopes, gate, server's arguments, policies, audit"},
+		{decided, "hooked", "up_put", "failures, observed, limits, scopes, output, view's arguments, secrets, hooks, server's arguments, policies, audit"},
+		{decided, "hooked", "both", "failures, observed, limits, scopes, secrets, hooks, policies"},
 	} {
 		v, err := test.of.View(test.view)
 		if err != nil {

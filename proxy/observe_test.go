@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/internal/telemetry"
 	"toolfinch/proxy"
 	"toolfinch/tool"
@@ -82,8 +83,8 @@ func TestFeedHasEveryCall(t *testing.T) {
 	}
 }
 
-// A server may repeat in the words of a refusal what it was given. The client gets them; the
-// reason, which is logged, has none of them.
+// A failing server may repeat what it was given, or instruct the model. Clients get the kind of the failure, in
+// the answer of a call and in searches; the reason, which is logged, has none of the words either. The owner reads them.
 func TestReasonsAreNotInTheWordsOfServers(t *testing.T) {
 	s := shop(t, "shop", "hat")
 	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -98,8 +99,13 @@ func TestReasonsAreNotInTheWordsOfServers(t *testing.T) {
 	t.Cleanup(front.Close)
 	s.settings.URL = front.URL
 	p, url := openViews(t, "", configOf(t, []*script{s}, everything(view.Default, view.ExposureDirect)))
-	if got := viewClient(t, p, url, view.Default, false).ask("tools/call", toolCall("shop_hat", `{"size":1}`)); !strings.Contains(fmt.Sprint(got), "4711") {
-		t.Errorf("the client gets %v", got)
+	if got := viewClient(t, p, url, view.Default, false).ask("tools/call", toolCall("shop_hat", `{"size":1}`)); !strings.Contains(got.raw, "HTTP status 403 Forbidden") || strings.Contains(got.raw, "4711") {
+		t.Errorf("the client gets %v", got.raw)
+	}
+	v := must.Get(p.View(""))(t)
+	found := must.Get(v.Find("shop_hat"))(t)
+	if _, err := v.Call(t.Context(), found, json.RawMessage(`{"size":1}`), nil); err == nil || !strings.Contains(err.Error(), "4711") {
+		t.Errorf("the owner's command gets %v", err)
 	}
 	for _, o := range p.Feed().Recent(1, nil) {
 		if !strings.HasSuffix(o.Reason, "HTTP status 403 Forbidden") {

@@ -160,7 +160,7 @@ func (v *View) absent(s upstream.Health, known *retrieve.Server, listed bool) (a
 			a.Login = strings.TrimPrefix(needed.Error(), "needs a login: ")
 		}
 	case s.State == upstream.StateFailed && s.Err != nil:
-		a.Reason = strings.TrimPrefix(s.Err.Error(), "connect: ")
+		a.Reason = strings.TrimPrefix(upstream.Reason(s.Err), "connect: ")
 	case s.State != upstream.StateFailed && !listed && v.endpoint != nil:
 		a.Starting, a.How = max(1, time.Since(s.Began)), "HTTP"
 		if s.Command != "" {

@@ -128,7 +128,9 @@ func TestKeysThatDifferInCaseDoNotGetPastAView(t *testing.T) {
 			asks = append(asks, ask{in, "tools/call", params, ""})
 		}
 	}
-	asks = append(asks, ask{"retrieved", "tools/call", toolCall("up_open", `{"PATH":"sent"}`), "tool open bound"})
+	for _, closed := range []string{`{"PATH":"sent"}`, `{"path":"sent"}`, `{"p\u0061th":"sent"}`} {
+		asks = append(asks, ask{"retrieved", "tools/call", toolCall("up_open", closed), ""})
+	}
 	for _, modern := range []bool{false, true} {
 		clients := map[string]*rawClient{}
 		for _, in := range []string{"listed", "searched", "retrieved", "most"} {
@@ -138,7 +140,7 @@ func TestKeysThatDifferInCaseDoNotGetPastAView(t *testing.T) {
 			got, want := clients[a.view].ask(a.method, a.params), []string{a.want}
 			if a.want == "" {
 				want = nil
-				if !strings.Contains(string(got.raw), "which the protocol spells") {
+				if !strings.Contains(string(got.raw), "which the protocol spells") && !strings.Contains(string(got.raw), "the tool takes no argument") {
 					t.Errorf("modern %v, %s %s: %s, want it refused", modern, a.method, a.params, got.raw)
 				}
 			}

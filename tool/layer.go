@@ -12,6 +12,7 @@ type Layer uint8
 const (
 	LayerStarting        Layer = iota // a meta-tool waits for servers that start for the first time
 	LayerNames                        // names and URIs as clients see them
+	LayerFailures                     // a client is told the kind of a failure, not the words of a failing server
 	LayerObserved                     // the feed, the metrics, the audit log and the learning see the outcome
 	LayerLimits                       // rate limits
 	LayerScopes                       // what the caller's token allows
@@ -27,7 +28,7 @@ const (
 )
 
 var layerNames = [...]string{
-	"starting", "names", "observed", "limits", "scopes", "gate", "output", "view's arguments", "secrets", "hooks",
+	"starting", "names", "failures", "observed", "limits", "scopes", "gate", "output", "view's arguments", "secrets", "hooks",
 	"server's arguments", "policies", "held", "audit",
 }
 

@@ -48,17 +48,19 @@ func (b *binding) around(next tool.Handler) tool.Handler {
 		case sent[0] != '{': // what is bound could not be sent
 			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments must be an object"}
 		}
-		bound, err := *call, error(nil)
-		if bound.Arguments, err = b.bind(sent); err != nil {
-			return nil, err
+		arguments, closed := b.bind(sent)
+		if closed != "" { // a result, so that the model reads it and tries again
+			return tool.ErrorResult(fmt.Sprintf("the tool takes no argument %q; it takes %s", rawjson.Clip(closed, maxTold), rawjson.Clip(b.takes(), maxTold))), nil
 		}
+		bound := *call
+		bound.Arguments = arguments
 		return next(ctx, &bound)
 	}
 }
 
-// bind makes the arguments of the tool below of an object of a client's. It refuses a member that the
-// client does not see: if the member were dropped, the call would do something else than the client asked for.
-func (b *binding) bind(sent []byte) (json.RawMessage, error) {
+// bind makes the arguments of the tool below of an object of a client's. closed is a member that the client
+// does not see: if it were dropped, the call would do something else than the client asked for.
+func (b *binding) bind(sent []byte) (arguments json.RawMessage, closed string) {
 	out := rawjson.NewObject(len(sent) + b.room)
 	var given []string
 	for name, value := range rawjson.Members(sent) {
@@ -68,7 +70,7 @@ func (b *binding) bind(sent []byte) (json.RawMessage, error) {
 			given = append(given, own)
 		case known:
 		case slices.ContainsFunc(b.closed, func(closed string) bool { return strings.EqualFold(closed, name) }):
-			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: fmt.Sprintf("the tool takes no argument %q; it takes %s", rawjson.Clip(name, maxTold), rawjson.Clip(b.takes(), maxTold))}
+			return nil, name
 		default: // the tool's schema says what becomes of it
 			own = name
 		}
@@ -82,7 +84,7 @@ func (b *binding) bind(sent []byte) (json.RawMessage, error) {
 	for _, p := range b.values {
 		out.Add(p.name, p.value)
 	}
-	return out.JSON(), nil
+	return out.JSON(), ""
 }
 
 const maxTold = 300 // bytes

@@ -28,8 +28,8 @@ var authKeysOf = section[inbound.Settings]{
 			value: in(func(s *inbound.Settings) *bool { return &s.Keys }).is(boolean{}, true),
 		},
 		{
-			name: "resource", without: "on this machine what the request names",
-			doc:   "the URL of `/mcp` as clients write it, which access tokens must name as audience; views are below it",
+			name: "resource", without: "as requested",
+			doc:   "the public URL of `/mcp`: the audience of access tokens",
 			value: in(func(s *inbound.Settings) *string { return &s.Resource }).is(str{check: resourceURL}),
 		},
 		{
@@ -85,7 +85,7 @@ var issuerKeys = section[inbound.Issuer]{
 			value: in(func(i *inbound.Issuer) *string { return &i.URL }).is(str{check: issuerURL}),
 		},
 		{
-			name: "audience", without: "the URL of the server or view that is called",
+			name: "audience", without: "the called URL",
 			doc:   "accepted values of the claim `aud`, for issuers that cannot put URLs there",
 			value: in(func(i *inbound.Issuer) *[]string { return &i.Audiences }).is(list[string]{item: str{check: notEmpty}}),
 		},
@@ -96,12 +96,12 @@ var issuerKeys = section[inbound.Issuer]{
 		},
 		{
 			name: "introspect", without: "tokens must be JWTs",
-			doc:   "`{client_id: ..., client_secret: ...}`, and `url` if the metadata has none: asks the issuer about opaque tokens",
+			doc:   "`{client_id: ..., client_secret: ...}`, and `url` if the metadata has none, for opaque tokens",
 			value: in(func(i *inbound.Issuer) *inbound.Introspection { return &i.Introspect }).is(ifGiven[inbound.Introspection]{introspectionKeys}),
 		},
 		{
 			name:  "claims",
-			doc:   "claims of the user (`principal`, default `sub`), the `groups` (default `groups`) and the `scopes` (default `scope`, else `scp`)",
+			doc:   "claims of `principal` (default `sub`), `groups` (default `groups`) and `scopes` (default `scope`, else `scp`)",
 			value: in(func(i *inbound.Issuer) *inbound.Claims { return &i.Claims }).is(ifGiven[inbound.Claims]{claimKeys}),
 		},
 		{

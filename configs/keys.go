@@ -71,17 +71,17 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name: "openai_max_bytes", without: "`" + strconv.Itoa(embed.MaxText) + "`", change: restart,
-		doc:   "bytes of a text to send, from 100; use 1500 for a model of 512 tokens",
+		doc:   "bytes of a text to send, from 100",
 		value: in(func(c *Config) *int { return &c.Embed.OpenAI.MaxBytes }).is(number[int]{100, embed.MaxText}),
 	},
 	{
 		name: "query_embed_timeout", env: "MCPPROXY_QUERY_EMBED_TIMEOUT",
-		doc:   "wait for a query's vector before words alone answer, 10ms to 30s",
+		doc:   "wait for a query's vector, 10ms to 30s",
 		value: in(func(c *Config) *time.Duration { return &c.QueryEmbedTimeout }).is(duration{MinQueryEmbedTimeout, MaxQueryEmbedTimeout, "800ms"}, DefaultQueryEmbedTimeout),
 	},
 	{
 		name:  "start_wait",
-		doc:   "wait of a search, list or unknown name for servers that start for the first time, 1ms to 5m",
+		doc:   "wait for servers that start for the first time, 1ms to 5m",
 		value: in(func(c *Config) *time.Duration { return &c.StartWait }).is(duration{time.Millisecond, 5 * time.Minute, "8s"}, DefaultStartWait),
 	},
 	{
@@ -95,8 +95,8 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *string { return &c.ListChangedExec }).is(str{mask: (*secrets).word, empty: true}),
 	},
 	{
-		name: "data_dir", env: "MCPPROXY_DATA_DIR", without: "a folder for this file in the user's data directory", change: restart,
-		doc:   "folder of the store and of this machine's own files",
+		name: "data_dir", env: "MCPPROXY_DATA_DIR", without: "in the user's data directory", change: restart,
+		doc:   "folder of the store",
 		value: in(func(c *Config) *string { return &c.DataDir }).is(str{check: (*decoder).dataDir}),
 	},
 	{
@@ -126,12 +126,12 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name:  "resume_tools",
-		doc:   "recently used tools that a client's new session lists, `0` for none; for clients that register tools, and with `learn` for all but 2026-07-28 clients over HTTP",
+		doc:   "tools that a client called recently and a new session lists; `0`: none",
 		value: in(func(c *Config) *int { return &c.ResumeTools }).is(number[int]{0, 1000}, DefaultResumeTools),
 	},
 	{
 		name:  "clients",
-		doc:   "by client name, with `*`: `{register: at_once}`, `when_used` or `never`: when `routing_type` `AUTO` lists found tools; see [clients.md](clients.md#what-clients-are-listed)",
+		doc:   "by client name, with `*`: `{register: at_once}`, `when_used` or `never`; see [clients.md](clients.md#what-clients-are-listed)",
 		value: in(func(c *Config) *[]Client { return &c.Clients }).is(clientList),
 	},
 	{
@@ -176,7 +176,7 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name: "trusted_proxies", without: "this machine", change: restart,
-		doc:   "addresses and ranges (`10.0.0.0/8`) of proxies whose `principal_header` and `X-Forwarded-For` are trusted",
+		doc:   "addresses or ranges (`10.0.0.0/8`) of trusted reverse proxies",
 		value: in(func(c *Config) *[]netip.Prefix { return &c.Proxies }).is(allowed[netip.Prefix]{prefixes{}}),
 	},
 	{
@@ -237,12 +237,12 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name: "proxy_tool", env: "MCPPROXY_PROXY_TOOL",
-		doc:   "one tool for all tools, resources and prompts: `true`, its name, or `{name: ...}`; see [The proxy tool](#the-proxy-tool)",
+		doc:   "`true`, its name, or `{name: ...}`; see [The proxy tool](#the-proxy-tool)",
 		value: in(func(c *Config) *string { return &c.ProxyTool }).is(proxyTool{}),
 	},
 	{
 		name: "direct_below",
-		doc: "with `routing_type` `AUTO`, all tools are listed while their definitions cost fewer tokens; `0`: never. " +
+		doc: "with `routing_type` `AUTO`, all tools are listed while they cost fewer tokens; `0`: never. " +
 			"See [views.md](views.md#how-a-views-tools-reach-the-client)",
 		value: in(func(c *Config) *int { return &c.DirectBelow }).is(directBelow, DefaultDirectBelow),
 	},
@@ -253,7 +253,7 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name:  "search_style",
-		doc:   "answers of `NAME_search_tools`: `summary` has names, first sentences and signatures; `plain` is a list of `name`, `description` and `parameters`, the input schema",
+		doc:   "answers of `NAME_search_tools`: `summary` has names, first sentences and signatures; `plain` has `name`, `description` and `parameters`",
 		value: in(func(c *Config) *view.SearchStyle { return &c.SearchStyle }).is(searchStyle, view.SearchSummary),
 	},
 	{

@@ -42,12 +42,12 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 	},
 	{
 		name: "issuer", change: reconnect, without: "the first one that the server names",
-		doc:   "the authorization server that `client_id` is registered with",
+		doc:   "of `client_id`",
 		value: in(func(s *login.Settings) *string { return &s.Issuer }).is(webURL),
 	},
 	{
 		name: "client_metadata_url", change: reconnect,
-		doc:   "the client's metadata document (CIMD), used without `client_id` if the authorization server supports it",
+		doc:   "the client's metadata document (CIMD), used without `client_id`",
 		value: in(func(s *login.Settings) *string { return &s.MetadataURL }).is(webURL),
 	},
 	{
@@ -57,7 +57,7 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 	},
 	{
 		name: "resource", change: reconnect, without: "as the server names itself",
-		doc:   "audience of tokens (RFC 8707); `none` if the authorization server refuses the parameter",
+		doc:   "audience of tokens (RFC 8707), or `none`",
 		value: in(func(s *login.Settings) *string { return &s.Resource }).is(str{check: notEmpty}),
 	},
 	{
@@ -67,7 +67,7 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 	},
 	{
 		name: "redirect_url", change: reconnect, without: "a port of 127.0.0.1",
-		doc:   "redirect of the browser: as registered for `client_id`, or the public URL of `/oauth/callback` for users on other machines",
+		doc:   "redirect of the browser: as registered, or the public URL of `/oauth/callback`",
 		value: in(func(s *login.Settings) *string { return &s.RedirectURL }).is(webURL),
 	},
 }}

@@ -61,7 +61,7 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	},
 	{
 		name: "sandbox", change: reconnect, without: "`none`",
-		doc:   "what its process may touch: `none` (everything), `landlock`, `{read: [...], write: [...], connect: [...]}`, or a command to put before it; see [security.md](security.md#what-a-local-server-may-touch)",
+		doc:   "`none`, `landlock`, `{read: [...], write: [...], connect: [...]}`, or a command; see [security.md](security.md#what-a-local-server-may-touch)",
 		value: in(func(s *server) *sandbox.Settings { return &s.Sandbox }).is(sandboxKind{}),
 	},
 	{
@@ -81,7 +81,7 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	},
 	{
 		name: "oauth", change: reconnect, without: "`auto`",
-		doc:   "login: `auto` (when the server asks), `off`, or a mapping; a header `Authorization` means `off`. See [security.md](security.md#logging-in-to-servers)",
+		doc:   "`auto` (login when the server asks), `off`, or a mapping. See [security.md](security.md#logging-in-to-servers)",
 		value: in(func(s *server) *login.Settings { return &s.Login }).is(oauthKind{}),
 	},
 	{
@@ -142,12 +142,12 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	},
 	{
 		name:  "ask_timeout",
-		doc:   "for a client's answer to the server's request (elicitation, sampling, roots), 1s to 24h",
+		doc:   "limit for a client's answer to elicitation, sampling and roots, 1s to 24h",
 		value: in(func(s *server) *time.Duration { return &s.AskTimeout }).is(duration{time.Second, maxDuration, "10m"}, upstream.DefaultAskTimeout),
 	},
 	{
 		name:  "changes",
-		doc:   "changed definitions: `review` holds them until you approve, `additive` lets new optional parameters pass, `allow` all, `approve_all_first` holds the first list, too; see [security.md](security.md#what-changed-behind-your-back)",
+		doc:   "changed definitions: `review`, `additive`, `allow`, `approve_all_first`; see [security.md](security.md#what-changed-behind-your-back)",
 		value: in(func(s *server) *pins.Mode { return &s.changes }).is(choice[pins.Mode]{words: pins.Modes}, pins.Review),
 	},
 	{

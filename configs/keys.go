@@ -126,12 +126,12 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name:  "resume_tools",
-		doc:   "tools that a client called recently and a new session lists; `0`: none",
+		doc:   "how many of a client's recently called tools its new session lists; `0`: none",
 		value: in(func(c *Config) *int { return &c.ResumeTools }).is(number[int]{0, 1000}, DefaultResumeTools),
 	},
 	{
 		name:  "clients",
-		doc:   "by client name, with `*`: `{register: at_once}`, `when_used` or `never`; see [clients.md](clients.md#what-clients-are-listed)",
+		doc:   "when found tools are listed, by client name or pattern: `{register: at_once}`, `when_used` or `never`; see [clients.md](clients.md#what-clients-are-listed)",
 		value: in(func(c *Config) *[]Client { return &c.Clients }).is(clientList),
 	},
 	{

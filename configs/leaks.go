@@ -4,7 +4,7 @@ import "toolfinch/trust/leaks"
 
 var leaksWords = choice[leaks.Mode]{words: leaks.Modes}
 
-const leaksDoc = "what happens to an answer with a secret:  " +
+const leaksDoc = "what happens to an answer with a secret: " +
 	"`mark` adds a note, `redact` replaces the secret, `block` withholds the answer"
 
 // SecretsIn returns what becomes of secrets in the answers that clients of a view get

@@ -42,7 +42,7 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 	},
 	{
 		name: "issuer", change: reconnect, without: "the first one that the server names",
-		doc:   "of `client_id`",
+		doc:   "the authorization server of `client_id`",
 		value: in(func(s *login.Settings) *string { return &s.Issuer }).is(webURL),
 	},
 	{
@@ -52,7 +52,7 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 	},
 	{
 		name: "scopes", change: reconnect, without: "as the server asks",
-		doc:   "to ask for",
+		doc:   "scopes to request",
 		value: in(func(s *login.Settings) *[]string { return &s.Scopes }).is(scopesKind{}),
 	},
 	{

@@ -176,7 +176,7 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name: "trusted_proxies", without: "this machine", change: restart,
-		doc:   "addresses or ranges (`10.0.0.0/8`) of trusted reverse proxies",
+		doc:   "addresses or ranges (`10.0.0.0/8`) of proxies trusted for `principal_header` and `X-Forwarded-For`",
 		value: in(func(c *Config) *[]netip.Prefix { return &c.Proxies }).is(allowed[netip.Prefix]{prefixes{}}),
 	},
 	{

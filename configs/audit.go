@@ -13,32 +13,32 @@ import (
 var auditKeys = section[audit.Settings]{keys: keys{
 	{
 		name: "file", without: "`audit.jsonl` in `data_dir`",
-		doc:   "where lines are appended; `audit: PATH` is short for it",
+		doc:   "the file; `audit: PATH` is short for it",
 		value: in(func(a *audit.Settings) *string { return &a.File }).is(str{check: (*decoder).path}),
 	},
 	{
 		name:  "max_size",
-		doc:   "a file of this size is put aside, as `audit-TIME.jsonl`, and another begun",
+		doc:   "bytes at which the file is rotated to `audit-TIME.jsonl`",
 		value: in(func(a *audit.Settings) *int { return &a.MaxSize }).is(size{}, audit.DefaultMaxSize),
 	},
 	{
 		name:  "max_age",
-		doc:   "and one whose first line is this old, 1m to 744h",
+		doc:   "age of the first line at which it is rotated, 1m to 744h",
 		value: in(func(a *audit.Settings) *time.Duration { return &a.MaxAge }).is(duration{time.Minute, 31 * 24 * time.Hour, "24h"}, audit.DefaultMaxAge),
 	},
 	{
 		name:  "keep",
-		doc:   "how many files that were put aside stay; the oldest is removed first, and toolfinch's own log says so; `0`: all",
+		doc:   "rotated files to keep; `0`: all",
 		value: in(func(a *audit.Settings) *int { return &a.Keep }).is(number[int]{0, 100_000}, audit.DefaultKeep),
 	},
 	{
 		name:  "arguments",
-		doc:   "`digest`: their SHA-256 alone; `full`: also their content, without what looks like a secret, cut at 4 KiB",
+		doc:   "`digest`: SHA-256 only; `full`: also the content without secrets, cut at 4 KiB",
 		value: in(func(a *audit.Settings) *audit.Arguments { return &a.Arguments }).is(choice[audit.Arguments]{words: []audit.Arguments{audit.ArgumentsDigest, audit.ArgumentsFull}}, audit.ArgumentsDigest),
 	},
 	{
 		name:  "results",
-		doc:   "whether the content of results is written, in the same way",
+		doc:   "writes the content of results, likewise",
 		value: in(func(a *audit.Settings) *bool { return &a.Results }).is(boolean{}),
 	},
 }}

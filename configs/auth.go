@@ -24,22 +24,22 @@ var authKeysOf = section[inbound.Settings]{
 	keys: keys{
 		{
 			name:  "keys",
-			doc:   "whether API keys are taken, which `toolfinch key create` makes",
+			doc:   "accepts API keys, which `toolfinch key create` makes",
 			value: in(func(s *inbound.Settings) *bool { return &s.Keys }).is(boolean{}, true),
 		},
 		{
-			name: "resource", without: "on this machine what the request names",
-			doc:   "the URL of `/mcp` as clients write it, past any reverse proxy: what access tokens must be for. Views have theirs below it",
+			name: "resource", without: "as requested",
+			doc:   "the public URL of `/mcp`: the audience of access tokens",
 			value: in(func(s *inbound.Settings) *string { return &s.Resource }).is(str{check: resourceURL}),
 		},
 		{
 			name:  "issuers",
-			doc:   "authorization servers whose access tokens are taken: their URLs, or mappings; see [Issuers](#issuers)",
+			doc:   "authorization servers: URLs, or mappings; see [Issuers](#issuers)",
 			value: in(func(s *inbound.Settings) *[]inbound.Issuer { return &s.Issuers }).is(list[inbound.Issuer]{item: issuerKind{}}),
 		},
 		{
 			name: "scopes", without: "whoever comes in may do everything",
-			doc:   "what scopes allow: `read`, `write` (and to read), or `destructive` (everything; where no scope does, `write` allows that, too). Tools without annotations write",
+			doc:   "by scope: `read`, `write` (includes `read`) or `destructive` (everything); see [security.md](security.md#what-scopes-allow)",
 			value: in(func(s *inbound.Settings) *[]inbound.Scope { return (*[]inbound.Scope)(&s.Scopes) }).is(scopeList),
 		},
 	},
@@ -81,27 +81,27 @@ var issuerKeys = section[inbound.Issuer]{
 	keys: keys{
 		{
 			name:  "issuer",
-			doc:   "its URL, as its tokens have it in `iss`; its keys are found from there. Required",
+			doc:   "its URL, as in the claim `iss`. Required",
 			value: in(func(i *inbound.Issuer) *string { return &i.URL }).is(str{check: issuerURL}),
 		},
 		{
-			name: "audience", without: "the URL of the server or view that is called",
-			doc:   "values of the claim `aud`, one of which tokens must have, for issuers that cannot put URLs there",
+			name: "audience", without: "the called URL",
+			doc:   "accepted values of the claim `aud`, for issuers that cannot put URLs there",
 			value: in(func(i *inbound.Issuer) *[]string { return &i.Audiences }).is(list[string]{item: str{check: notEmpty}}),
 		},
 		{
 			name: "algorithms", without: "`RS256`, `ES256`, `EdDSA`, `PS256`",
-			doc:   "that its tokens may be signed with",
+			doc:   "accepted signature algorithms",
 			value: in(func(i *inbound.Issuer) *[]string { return &i.Algorithms }).is(list[string]{item: choice[string]{words: inbound.Algorithms}}),
 		},
 		{
 			name: "introspect", without: "tokens must be JWTs",
-			doc:   "`{client_id: ..., client_secret: ...}`, with which the issuer is asked for opaque tokens; `url` where its metadata does not say where",
+			doc:   "`{client_id: ..., client_secret: ...}`, and `url` if the metadata has none, for opaque tokens",
 			value: in(func(i *inbound.Issuer) *inbound.Introspection { return &i.Introspect }).is(ifGiven[inbound.Introspection]{introspectionKeys}),
 		},
 		{
 			name:  "claims",
-			doc:   "names of the claims with the user (`principal`, default `sub`), the `groups` (default `groups`) and the `scopes` (default `scope`, else `scp`)",
+			doc:   "claims of `principal` (default `sub`), `groups` (default `groups`) and `scopes` (default `scope`, else `scp`)",
 			value: in(func(i *inbound.Issuer) *inbound.Claims { return &i.Claims }).is(ifGiven[inbound.Claims]{claimKeys}),
 		},
 		{

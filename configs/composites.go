@@ -17,7 +17,7 @@ import (
 var compositeKeys = section[view.Composite]{keys: keys{
 	{
 		name:  "title",
-		doc:   "what clients may show in place of the name",
+		doc:   "display name",
 		value: in(func(c *view.Composite) *string { return &c.Title }).is(prose),
 	},
 	{
@@ -27,7 +27,7 @@ var compositeKeys = section[view.Composite]{keys: keys{
 	},
 	{
 		name:  "inputs",
-		doc:   "by name: a type (`string`, `integer`, ...), or a JSON Schema with `required: true` or `false` (the default) beside its keywords. One that is used and not declared is a required string",
+		doc:   "by name: a type (`string`, `integer`, ...), or a JSON Schema with `required: true` or `false` (the default). An undeclared input is a required string",
 		value: in(func(c *view.Composite) *[]view.Input { return &c.Inputs }).is(inputs),
 	},
 	{
@@ -37,7 +37,7 @@ var compositeKeys = section[view.Composite]{keys: keys{
 	},
 	{
 		name:  "on_error",
-		doc:   "a step that fails is reported under its key; `fail`: the whole fails",
+		doc:   "reports a failed step under its key; `fail`: the tool fails",
 		value: in(func(c *view.Composite) *bool { return &c.FailFast }).is(onError{on: "fail"}),
 	},
 	{
@@ -103,12 +103,12 @@ var stepKeys = section[view.Step]{keys: keys{
 	},
 	{
 		name:  "args",
-		doc:   "its arguments; `{inputs.x}` stands for an input, `{steps.x}` for the result of another step",
+		doc:   "with `{inputs.x}` and `{steps.x}`; see [views.md](views.md#composite-tools)",
 		value: in(func(s *view.Step) *[]byte { return &s.Args }).is(arguments{}),
 	},
 	{
 		name: "timeout", without: "the composite's",
-		doc:   "how long the step may take",
+		doc:   "limit for the step",
 		value: in(func(s *view.Step) *time.Duration { return &s.Timeout }).is(duration{}),
 	},
 }}

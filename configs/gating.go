@@ -21,12 +21,12 @@ type gating struct {
 var gatingKeys = section[gating]{keys: keys{
 	{
 		name:  "enabled",
-		doc:   "a mapping is on unless it says otherwise",
+		doc:   "`false` switches a mapping off",
 		value: in(func(g *gating) *bool { return &g.enabled }).is(boolean{}, true),
 	},
 	{
 		name:  "max_tokens",
-		doc:   "of the definitions of what a client has provisioned, up to 10000000; `0` is no bound",
+		doc:   "of a client's provisioned definitions, up to 10000000; `0` is no bound",
 		value: in(func(g *gating) *int { return &g.MaxTokens }).is(number[int]{0, 10_000_000}, view.DefaultMaxTokens),
 	},
 	{
@@ -36,7 +36,7 @@ var gatingKeys = section[gating]{keys: keys{
 	},
 	{
 		name: "ttl", without: "for good",
-		doc:   "how long a tool stays provisioned, at most, up to 24h",
+		doc:   "longest time that a tool stays provisioned, up to 24h",
 		value: in(func(g *gating) *time.Duration { return &g.TTL }).is(duration{}),
 	},
 }}

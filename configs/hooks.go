@@ -92,22 +92,22 @@ var hookKeys = section[view.Hook]{keys: keys{
 	},
 	{
 		name:  "python",
-		doc:   "a dotted path: `hooks.memory.inject` is the function `inject` in `hooks/memory.py` beside the configuration",
+		doc:   "a dotted path, such as `hooks.memory.inject`",
 		value: in(func(h *view.Hook) *string { return &h.Python }).is(str{check: dottedPath}),
 	},
 	{
 		name:  "command",
-		doc:   "a program and its arguments, run in the folder of the configuration file",
+		doc:   "a program and its arguments",
 		value: in(func(h *view.Hook) *[]string { return &h.Command }).is(list[string]{item: str{word: true, empty: true}, mask: (*secrets).words}),
 	},
 	{
 		name:  "on_error",
-		doc:   "a hook that fails fails the call; `continue`: it is logged and the call goes on",
+		doc:   "a failed hook fails the call; `continue`: it is only logged",
 		value: in(func(h *view.Hook) *bool { return &h.Continue }).is(onError{on: "continue"}),
 	},
 	{
 		name:  "timeout",
-		doc:   "how long one run may take",
+		doc:   "limit for one run",
 		value: in(func(h *view.Hook) *time.Duration { return &h.Timeout }).is(duration{}, view.DefaultHookTimeout),
 	},
 }}
@@ -241,7 +241,7 @@ func scriptLimits[T any](of func(*T) *view.ScriptLimits) keys {
 		},
 		{
 			name:  "timeout",
-			doc:   "how long one run may take",
+			doc:   "limit for one run",
 			value: in(func(to *T) *time.Duration { return &of(to).Time }).is(duration{}, view.DefaultScriptTime),
 		},
 		{
@@ -256,7 +256,7 @@ func scriptLimits[T any](of func(*T) *view.ScriptLimits) keys {
 var customKeys = section[view.Custom]{keys: append(keys{
 	{
 		name: "module",
-		doc:  "`file.star:function`; a dotted path is Python, of a function, or of a module with several tools",
+		doc:  "`file.star:function`, or a dotted Python path of a function or module",
 		value: in(all[view.Custom]).is(function[view.Custom]{
 			in:     func(c *view.Custom) (module, name *string) { return &c.Module, &c.Function },
 			python: func(c *view.Custom) *string { return &c.Python },

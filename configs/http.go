@@ -16,22 +16,22 @@ var DefaultHTTPLimits = httpLimits.fresh()
 var httpLimits = section[HTTPLimits]{keys: keys{
 	{
 		name: "sessions_per_principal", change: restart,
-		doc:   "sessions of one principal at once. One that is idle gives way to a new one of the same principal",
+		doc:   "concurrent sessions of one principal; an idle one gives way",
 		value: in(func(l *HTTPLimits) *int { return &l.PrincipalSessions }).is(number[int]{1, 1_000_000}, 1_000),
 	},
 	{
 		name: "sessions_per_address", change: restart,
-		doc:   "likewise, from one address that is not this machine",
+		doc:   "likewise, of one address other than this machine",
 		value: in(func(l *HTTPLimits) *int { return &l.AddressSessions }).is(number[int]{1, 1_000_000}, 1_000),
 	},
 	{
 		name: "streams_per_principal", change: restart,
-		doc:   "event streams of one principal at once",
+		doc:   "concurrent event streams of one principal",
 		value: in(func(l *HTTPLimits) *int { return &l.PrincipalStreams }).is(number[int]{1, 1_000_000}, 100),
 	},
 	{
 		name: "body", change: restart,
-		doc:   "bytes of one message, or of a body of the REST API, which has 16 MiB at most",
+		doc:   "bytes of a message or REST body (at most 16 MiB)",
 		value: in(func(l *HTTPLimits) *int { return &l.Body }).is(size{}, 16<<20),
 	},
 	{
@@ -46,12 +46,12 @@ var httpLimits = section[HTTPLimits]{keys: keys{
 	},
 	{
 		name: "idle_time", change: restart,
-		doc:   "until a connection without a request is closed; `session_timeout` is for sessions",
+		doc:   "until a connection without a request is closed",
 		value: in(func(l *HTTPLimits) *time.Duration { return &l.IdleTime }).is(duration{}, 2*time.Minute),
 	},
 	{
 		name: "drain", change: restart,
-		doc:   "how long calls may go on once toolfinch is told to stop, 1s to 1h. One of several replicas answers in a fifth of it what still comes, and says at `/readyz` that it is draining",
+		doc:   "how long running calls may continue on shutdown, 1s to 1h; see [scale](scale.md)",
 		value: in(func(l *HTTPLimits) *time.Duration { return &l.Drain }).is(duration{time.Second, time.Hour, "25s"}, 10*time.Second),
 	},
 }}

@@ -31,7 +31,7 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name: "top_k", env: "MCPPROXY_TOP_K",
-		doc:   "tools in an answer when the query does not say, 1 to 50",
+		doc:   "tools per answer if the query does not say, 1 to 50",
 		value: in(func(c *Config) *int { return &c.TopK }).is(number[int]{1, MaxTopK}, DefaultTopK),
 	},
 	{
@@ -46,12 +46,12 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name: "hf_adapter", env: "MCPPROXY_HF_ADAPTER", change: restart,
-		doc:   "`auto`: with `all-MiniLM-L6-v2`, queries pass the adapter that comes with toolfinch; `off`; or a file of your own; see [Embedders](#embedders)",
+		doc:   "`auto` uses toolfinch's own with `all-MiniLM-L6-v2`; `off`; or a file; see [Embedders](#embedders)",
 		value: in(func(c *Config) *string { return &c.Embed.HFAdapter }).is(str{check: (*decoder).adapter}, embed.AdapterAuto),
 	},
 	{
 		name: "openai_model", env: "MCPPROXY_OPENAI_MODEL", change: restart,
-		doc:   "for `OPENAI`, as are the next four; names of your server's models are fine",
+		doc:   "for `OPENAI`, as are the next four",
 		value: in(func(c *Config) *string { return &c.Embed.OpenAI.Model }).is(str{check: notEmpty, mask: (*secrets).prose}, embed.DefaultOpenAIModel),
 	},
 	{
@@ -61,47 +61,47 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name: "openai_api_key", env: "OPENAI_API_KEY", change: restart,
-		doc:   "a secret, better kept in the environment; never printed",
+		doc:   "a secret: use the environment; never printed",
 		value: in(func(c *Config) *embed.Secret { return &c.Embed.OpenAI.APIKey }).is(secret{}),
 	},
 	{
 		name: "openai_dimensions", without: "the model's own", change: restart,
-		doc:   "length of the vectors to ask for",
+		doc:   "vector length to request",
 		value: in(func(c *Config) *int { return &c.Embed.OpenAI.Dimensions }).is(number[int]{1, maxDimensions}),
 	},
 	{
 		name: "openai_max_bytes", without: "`" + strconv.Itoa(embed.MaxText) + "`", change: restart,
-		doc:   "how much of a text is sent, from 100; less for models that read few tokens, such as 1500 for 512 tokens",
+		doc:   "bytes of a text to send, from 100",
 		value: in(func(c *Config) *int { return &c.Embed.OpenAI.MaxBytes }).is(number[int]{100, embed.MaxText}),
 	},
 	{
 		name: "query_embed_timeout", env: "MCPPROXY_QUERY_EMBED_TIMEOUT",
-		doc:   "how long a query waits for its vector before words alone answer, 10ms to 30s",
+		doc:   "wait for a query's vector, 10ms to 30s",
 		value: in(func(c *Config) *time.Duration { return &c.QueryEmbedTimeout }).is(duration{MinQueryEmbedTimeout, MaxQueryEmbedTimeout, "800ms"}, DefaultQueryEmbedTimeout),
 	},
 	{
 		name:  "start_wait",
-		doc:   "how long a search, a list or an unknown name waits for servers that start for the first time, 1ms to 5m; they are never waited for again",
+		doc:   "wait for servers that start for the first time, 1ms to 5m",
 		value: in(func(c *Config) *time.Duration { return &c.StartWait }).is(duration{time.Millisecond, 5 * time.Minute, "8s"}, DefaultStartWait),
 	},
 	{
 		name: "learn", env: "MCPPROXY_LEARN", change: restart,
-		doc:   "rank higher what was called after similar queries; kept in the store and nowhere else",
+		doc:   "ranks tools higher that were called after similar queries; kept in the store only",
 		value: in(func(c *Config) *bool { return &c.Learn }).is(boolean{}),
 	},
 	{
 		name: "list_changed_exec", env: "MCPPROXY_LIST_CHANGED_EXEC", empty: true, without: "off", change: restart,
-		doc:   "shell command run after `list_changed`; see [The shell hook](#the-shell-hook)",
+		doc:   "shell command after `list_changed`; see [The shell hook](#the-shell-hook)",
 		value: in(func(c *Config) *string { return &c.ListChangedExec }).is(str{mask: (*secrets).word, empty: true}),
 	},
 	{
-		name: "data_dir", env: "MCPPROXY_DATA_DIR", without: "a folder for this file in the user's data directory", change: restart,
-		doc:   "folder of the store, and of what belongs to this machine alone",
+		name: "data_dir", env: "MCPPROXY_DATA_DIR", without: "in the user's data directory", change: restart,
+		doc:   "folder of the store",
 		value: in(func(c *Config) *string { return &c.DataDir }).is(str{check: (*decoder).dataDir}),
 	},
 	{
 		name: "store", env: "MCPPROXY_STORE", without: "SQLite in `data_dir`", change: restart,
-		doc:   "`postgres://USER:PASSWORD@HOST/DATABASE`: the store is there, for several replicas; see [scale](scale.md)",
+		doc:   "`postgres://USER:PASSWORD@HOST/DATABASE`, for several replicas; see [scale](scale.md)",
 		value: in(func(c *Config) *string { return &c.Store }).is(str{mask: (*secrets).url, check: (*decoder).storeURL}),
 	},
 	{
@@ -116,32 +116,32 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name:  "pinned",
-		doc:   "globs over exposed names and `server.tool`: listed from the start, in this order",
+		doc:   "globs over exposed names and `server.tool`: always listed, in this order",
 		value: in(func(c *Config) *[]string { return &c.Pinned }).is(list[string]{item: str{check: glob, mask: (*secrets).prose}, empty: true}),
 	},
 	{
 		name:  "max_registered",
-		doc:   "tools registered per session; the longest unused leaves first",
+		doc:   "tools registered per session; the least recently used leaves first",
 		value: in(func(c *Config) *int { return &c.MaxRegistered }).is(number[int]{1, 1_000_000}, DefaultMaxRegistered),
 	},
 	{
 		name:  "resume_tools",
-		doc:   "of the tools that a client called in its last two sessions, or in most of the last eight, so many are listed to a new session of it; `0` for none. Only to clients for which tools are registered, with `learn` to all but 2026-07-28 clients over HTTP",
+		doc:   "how many of a client's recently called tools its new session lists; `0`: none",
 		value: in(func(c *Config) *int { return &c.ResumeTools }).is(number[int]{0, 1000}, DefaultResumeTools),
 	},
 	{
 		name:  "clients",
-		doc:   "by the name of a client, as `toolfinch connect` calls it, or as it names itself, `*` for anything: `{register: at_once}`, `when_used` or `never`: when `routing_type` `AUTO` puts what it has found into its list, with `DYNAMIC` and `CALL_TOOL` it has no effect; see [clients.md](clients.md#what-clients-are-listed)",
+		doc:   "when found tools are listed, by client name or pattern: `{register: at_once}`, `when_used` or `never`; see [clients.md](clients.md#what-clients-are-listed)",
 		value: in(func(c *Config) *[]Client { return &c.Clients }).is(clientList),
 	},
 	{
 		name: "max_sessions", change: restart,
-		doc:   "sessions of clients over HTTP at once; see [Limits](#limits)",
+		doc:   "concurrent HTTP sessions; see [Limits](#limits)",
 		value: in(func(c *Config) *int { return &c.MaxSessions }).is(number[int]{1, 1_000_000}, DefaultMaxSessions),
 	},
 	{
 		name: "session_timeout", change: restart,
-		doc:   "ends a session that has neither a request nor an event stream, up to 24h",
+		doc:   "ends a session without request or event stream, up to 24h",
 		value: in(func(c *Config) *time.Duration { return &c.SessionTimeout }).is(duration{}, DefaultSessionTimeout),
 	},
 	{
@@ -166,84 +166,84 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name: "allowed_hosts", change: restart,
-		doc:   "names by which clients reach toolfinch, as in `Host`, beside `localhost`, IP addresses where it listens beyond this machine, the name in `listen`, and the host of `auth.resource`",
+		doc:   "more names that `Host` may have; see [security.md](security.md#web-pages-names-proxies)",
 		value: in(func(c *Config) *[]string { return &c.Hosts }).is(list[string]{item: str{check: hostName}, empty: true}),
 	},
 	{
-		name: "auth", without: "anyone on this machine; another address than of this machine is not listened at", change: restart,
-		doc:   "who may come in over HTTP: `keys`, a mapping (see [Who may come in](#who-may-come-in)), or `none`: anyone",
+		name: "auth", without: "anyone on this machine", change: restart,
+		doc:   "who may come in over HTTP: `keys`, `none` (anyone), or a mapping; see [Who may come in](#who-may-come-in)",
 		value: in(func(c *Config) *inbound.Settings { return &c.Auth }).is(authKind{}),
 	},
 	{
 		name: "trusted_proxies", without: "this machine", change: restart,
-		doc:   "addresses of reverse proxies, and ranges like `10.0.0.0/8`, of which `principal_header` and `X-Forwarded-For` are believed",
+		doc:   "addresses or ranges (`10.0.0.0/8`) of proxies trusted for `principal_header` and `X-Forwarded-For`",
 		value: in(func(c *Config) *[]netip.Prefix { return &c.Proxies }).is(allowed[netip.Prefix]{prefixes{}}),
 	},
 	{
 		name: "http_limits", change: restart, without: "see [Limits of HTTP](#limits-of-http)",
-		doc:   "what clients that connect over HTTP may take",
+		doc:   "bounds for HTTP clients",
 		value: in(func(c *Config) *HTTPLimits { return &c.HTTP }).is(httpLimitsKind{}, DefaultHTTPLimits),
 	},
 	{
 		name: "rest_api", env: "MCPPROXY_REST_API",
-		doc:   "whether HTTP also serves the REST API, `/openapi.json` and `/metrics`",
+		doc:   "serves the REST API, `/openapi.json` and `/metrics`, too",
 		value: in(func(c *Config) *bool { return &c.REST }).is(boolean{}, true),
 	},
 	{
 		name: "ui", env: "MCPPROXY_UI",
-		doc:   "whether HTTP also serves [the page](page.md), at `/`",
+		doc:   "serves [the page](page.md) at `/`",
 		value: in(func(c *Config) *bool { return &c.UI }).is(boolean{}, true),
 	},
 	{
 		name: "python", without: "`python3`",
-		doc:   "the interpreter of hooks and custom tools in Python, or `{command: ..., env: {NAME: value}, inherit_env: [...]}`; see [hooks.md](hooks.md#python)",
+		doc:   "the interpreter, or `{command: ..., env: {NAME: value}, inherit_env: [...]}`; see [hooks.md](hooks.md#python)",
 		value: in(func(c *Config) *python.Settings { return &c.Python }).is(pythonKind{}),
 	},
 	{
 		name:  "hook_headers",
-		doc:   "names of the HTTP headers that hooks may see, as `ctx.headers`, in lower case; `authorization` is not among them",
+		doc:   "HTTP headers that hooks see in `ctx.headers`; never `authorization`",
 		value: in(func(c *Config) *[]string { return &c.HookHeaders }).is(list[string]{item: str{check: seenHeader}, empty: true}),
 	},
 	{
 		name: "principal_header", change: restart,
-		doc: "the HTTP header in which a reverse proxy names the authenticated user, for `ctx.principal`, and for what is provisioned and kept for that user. " +
-			"A request that repeats the header is treated as anonymous, and so is one that comes from elsewhere than `trusted_proxies`. Not with `auth`, but `auth: none`",
+		doc: "the HTTP header in which a reverse proxy names the authenticated user, the principal. " +
+			"Requests that repeat it or come from outside `trusted_proxies` are anonymous. Only without `auth`, or with `auth: none`",
 		value: in(func(c *Config) *string { return &c.PrincipalHeader }).is(str{check: headerName}),
 	},
 	{
 		name: "audit", env: "MCPPROXY_AUDIT", change: restart, without: "off",
-		doc:   "a log of what was done: `true`, its file, or a mapping; see [Audit](#audit)",
+		doc:   "the audit log: `true`, its file, or a mapping; see [Audit](#audit)",
 		value: in(func(c *Config) **audit.Settings { return &c.Audit }).is(auditKind{onOff[audit.Settings]{section: auditKeys}}),
 	},
 	{
 		name:  "secrets",
-		doc:   leaksDoc + "; see [security.md](security.md#secrets-in-answers). A server or a view may have its own",
+		doc:   leaksDoc + "; see [security.md](security.md#secrets-in-answers)",
 		value: in(func(c *Config) *leaks.Mode { return &c.Secrets }).is(leaksWords, leaks.Off),
 	},
 	{
 		name: "policies", without: "everything is allowed",
-		doc:   "who may do what, in Cedar: files, or the policies themselves, all of which hold together; see [security.md](security.md#what-they-may-do)",
+		doc:   "who may do what, in Cedar: files or text; see [security.md](security.md#what-they-may-do)",
 		value: in(func(c *Config) *[]Policy { return &c.PolicyTexts }).is(list[Policy]{item: policyKind{}}),
 	},
 	{
 		name: "rate_limits", without: "none",
-		doc:   "how often, and how many at once, clients may call; see [Rate limits](#rate-limits)",
+		doc:   "see [Rate limits](#rate-limits)",
 		value: in(func(c *Config) *[]rate.Rule { return &c.RateLimits }).is(list[rate.Rule]{item: rateKind{}}),
 	},
 	{
 		name:  "gating",
-		doc:   "whether tools must be provisioned before they can be called; see [Gating](#gating)",
+		doc:   "tools must be provisioned before a call; see [Gating](#gating)",
 		value: in(func(c *Config) **view.Gating { return &c.Gating }).is(gatingKind),
 	},
 	{
 		name: "proxy_tool", env: "MCPPROXY_PROXY_TOOL",
-		doc:   "one tool for all tools, resources and prompts: `true`, its name, or `{name: ...}`; see [The proxy tool](#the-proxy-tool)",
+		doc:   "`true`, its name, or `{name: ...}`; see [The proxy tool](#the-proxy-tool)",
 		value: in(func(c *Config) *string { return &c.ProxyTool }).is(proxyTool{}),
 	},
 	{
 		name: "direct_below",
-		doc: "with `routing_type` `AUTO` a client is listed all tools, beside `retrieve_tools`, while their definitions cost fewer tokens together; " +
-			"decided when a session begins, which keeps its list until that costs four times as much; `0`: never. Views have their own",
+		doc: "with `routing_type` `AUTO`, all tools are listed while they cost fewer tokens; `0`: never. " +
+			"See [views.md](views.md#how-a-views-tools-reach-the-client)",
 		value: in(func(c *Config) *int { return &c.DirectBelow }).is(directBelow, DefaultDirectBelow),
 	},
 	{
@@ -253,12 +253,12 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name:  "search_style",
-		doc:   "of views that have none: how `NAME_search_tools` answers. `summary` is names, first sentences and signatures; `plain` a list of `name`, `description` and `parameters`, the input schema",
+		doc:   "answers of `NAME_search_tools`: `summary` has names, first sentences and signatures; `plain` has `name`, `description` and `parameters`",
 		value: in(func(c *Config) *view.SearchStyle { return &c.SearchStyle }).is(searchStyle, view.SearchSummary),
 	},
 	{
-		name: "default_view", without: "the view called `default`, else `views`, without views `all`",
-		doc:   "what is served where no view is named, at `/mcp` and by `serve` without `--view`: `all`, `views` (together), `none` or the name of a view; see [The root](views.md#the-root)",
+		name: "default_view", without: "`default`, else `views`, else `all`",
+		doc:   "what is served where no view is named: `all`, `views` (together), `none` or a view's name; see [The root](views.md#the-root)",
 		value: in(func(c *Config) *string { return &c.DefaultView }).is(str{check: notEmpty, mask: (*secrets).prose}),
 	},
 	{

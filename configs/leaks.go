@@ -4,7 +4,7 @@ import "toolfinch/trust/leaks"
 
 var leaksWords = choice[leaks.Mode]{words: leaks.Modes}
 
-const leaksDoc = "what becomes of an answer with what looks like a secret in it (a token, a private key, a password in a URL): " +
+const leaksDoc = "what happens to an answer with a secret: " +
 	"`mark` adds a note, `redact` replaces the secret, `block` withholds the answer"
 
 // SecretsIn returns what becomes of secrets in the answers that clients of a view get

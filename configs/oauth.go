@@ -27,37 +27,37 @@ var grants = choice[login.Grant]{
 var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys{
 	{
 		name: "grant", change: reconnect,
-		doc:   "how a token is got: `authorization_code` in a browser, `device_code` on a machine without one, `client_credentials` for a machine's own",
+		doc:   "`authorization_code` (a browser), `device_code` (no browser), `client_credentials` (a machine's own login)",
 		value: in(func(s *login.Settings) *login.Grant { return &s.Grant }).is(grants, login.GrantCode),
 	},
 	{
 		name: "client_id", change: reconnect, without: "toolfinch registers itself",
-		doc:   "of a client that was registered with the authorization server",
+		doc:   "of a registered client",
 		value: in(func(s *login.Settings) *string { return &s.ClientID }).is(str{check: notEmpty, word: true}),
 	},
 	{
 		name: "client_secret", change: reconnect,
-		doc:   "its secret, better kept in the environment",
+		doc:   "its secret: use the environment",
 		value: in(func(s *login.Settings) *string { return &s.Secret }).is(hidden),
 	},
 	{
 		name: "issuer", change: reconnect, without: "the first one that the server names",
-		doc:   "the authorization server that `client_id` is registered with",
+		doc:   "the authorization server of `client_id`",
 		value: in(func(s *login.Settings) *string { return &s.Issuer }).is(webURL),
 	},
 	{
 		name: "client_metadata_url", change: reconnect,
-		doc:   "the client's metadata document (CIMD), used where the authorization server takes such and there is no `client_id`",
+		doc:   "the client's metadata document (CIMD), used without `client_id`",
 		value: in(func(s *login.Settings) *string { return &s.MetadataURL }).is(webURL),
 	},
 	{
-		name: "scopes", change: reconnect, without: "those that the server asks for, else all that it names",
-		doc:   "to ask for",
+		name: "scopes", change: reconnect, without: "as the server asks",
+		doc:   "scopes to request",
 		value: in(func(s *login.Settings) *[]string { return &s.Scopes }).is(scopesKind{}),
 	},
 	{
 		name: "resource", change: reconnect, without: "as the server names itself",
-		doc:   "the resource that tokens are for (RFC 8707); `none` for authorization servers that refuse the parameter",
+		doc:   "audience of tokens (RFC 8707), or `none`",
 		value: in(func(s *login.Settings) *string { return &s.Resource }).is(str{check: notEmpty}),
 	},
 	{
@@ -67,7 +67,7 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 	},
 	{
 		name: "redirect_url", change: reconnect, without: "a port of 127.0.0.1",
-		doc:   "where the browser is sent back to: what `client_id` was registered with, or for users elsewhere `/oauth/callback` of this toolfinch as they reach it",
+		doc:   "redirect of the browser: as registered, or the public URL of `/oauth/callback`",
 		value: in(func(s *login.Settings) *string { return &s.RedirectURL }).is(webURL),
 	},
 }}

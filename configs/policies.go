@@ -158,12 +158,12 @@ type rateRule struct {
 var rateKeys = section[rateRule]{check: checkRate, keys: keys{
 	{
 		name: "per", without: "`[principal]`",
-		doc:   "what calls are counted apart for: `principal`, `server`, `tool`; `[]`: all are counted together",
+		doc:   "counts calls separately by `principal`, `server`, `tool`; `[]`: all together",
 		value: in(func(r *rateRule) *[]string { return &r.per }).is(perWords),
 	},
 	{
 		name: "server", without: "all",
-		doc:   "whose calls it is about",
+		doc:   "the server of the calls",
 		value: in(func(r *rateRule) *string { return &r.Server }).is(str{check: (*decoder).serverName}),
 	},
 	{
@@ -173,12 +173,12 @@ var rateKeys = section[rateRule]{check: checkRate, keys: keys{
 	},
 	{
 		name: "calls_per_minute", without: "no bound",
-		doc:   "so many at once, and then one whenever its share of the minute has passed",
+		doc:   "token bucket: this many at once, refilled evenly",
 		value: in(func(r *rateRule) *int { return &r.PerMinute }).is(number[int]{1, 1_000_000}),
 	},
 	{
 		name: "concurrency", without: "no bound",
-		doc:   "calls that run at one time",
+		doc:   "concurrent calls",
 		value: in(func(r *rateRule) *int { return &r.Concurrency }).is(number[int]{1, 1_000_000}),
 	},
 }}

@@ -20,12 +20,12 @@ var pythonKeys = section[python.Settings]{keys: keys{
 	},
 	{
 		name:  "env",
-		doc:   "its environment variables, on top of a minimal environment",
+		doc:   "environment variables, added to a minimal environment",
 		value: in(func(p *python.Settings) *map[string]string { return &p.Env }).is(words{check: checkVariableName, null: "write NAME: ${NAME} to pass a variable on"}),
 	},
 	{
 		name: "inherit_env", without: "`minimal`",
-		doc:   "what else of the environment of toolfinch it gets: `minimal`, `all`, or a list of names with `*`",
+		doc:   "what it inherits of toolfinch's environment: `minimal`, `all`, or names with `*`",
 		value: in(func(p *python.Settings) *[]string { return &p.InheritEnv }).is(inherited{}),
 	},
 }}

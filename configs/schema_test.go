@@ -174,36 +174,40 @@ func TestUnknownKeysAreRefusedBySchema(t *testing.T) {
 	}
 }
 
-// tableOf is the table of a mapping's keys in the documentation.
+// tableOf is the table of a mapping's keys in the documentation. What a change of them takes
+// is a column if it differs from key to key.
 func tableOf(all keys) string {
-	env := slices.ContainsFunc(all, func(k key) bool { return k.env != "" })
-	change := slices.ContainsFunc(all, func(k key) bool { return k.change != "" })
+	differs := slices.ContainsFunc(all, func(k key) bool { return k.change != all[0].change })
 	var b strings.Builder
-	row := func(key, variable, usual, changed, doc string) {
-		b.WriteString("| " + key)
-		if env {
-			b.WriteString(" | " + variable)
-		}
-		b.WriteString(" | " + usual + " | " + doc)
-		if change {
+	row := func(key, usual, doc, changed string) {
+		b.WriteString("| " + key + " | " + usual + " | " + doc)
+		if differs {
 			b.WriteString(" | " + changed)
 		}
 		b.WriteString(" |\n")
 	}
-	row("key", "environment", "default", "a change", "")
-	row("---", "---", "---", "---", "---")
 	quote := func(s string) string {
 		if s == "" {
 			return ""
 		}
 		return "`" + s + "`"
 	}
+	title := "key"
+	if slices.ContainsFunc(all, func(k key) bool { return k.env != "" }) {
+		title = "key, variable"
+	}
+	row(title, "default", "", "a change")
+	row("---", "---", "---", "---")
 	for _, k := range all {
 		usual := k.without
 		if n := k.value.usual(); n != nil && usual == "" {
 			usual = quote(n.text)
 		}
-		row(quote(k.name), quote(k.env), usual, string(k.change), k.doc)
+		name := quote(k.name)
+		if k.env != "" {
+			name += ", " + quote(k.env)
+		}
+		row(name, usual, k.doc, string(k.change))
 	}
 	return b.String()
 }

@@ -36,7 +36,7 @@ type server struct {
 var serverKeys = section[server]{sep: ": ", keys: keys{
 	{
 		name: "command", change: reconnect,
-		doc:   "a program to start, which speaks MCP on its standard input and output",
+		doc:   "a program that speaks MCP on standard input and output",
 		value: in(func(s *server) *string { return &s.Command }).is(str{check: (*decoder).command, mask: (*secrets).word, list: "put the program in command and the rest in args"}),
 	},
 	{
@@ -46,82 +46,82 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	},
 	{
 		name: "env", change: reconnect,
-		doc:   "its environment variables, on top of a minimal environment",
+		doc:   "environment variables, added to a minimal environment",
 		value: in(func(s *server) *map[string]string { return &s.Env }).is(words{check: checkVariableName, null: "write NAME: ${NAME} to pass a variable on"}),
 	},
 	{
 		name: "inherit_env", change: reconnect, without: "`minimal`",
-		doc:   "what else of the environment of toolfinch it gets: `minimal`, `all`, or a list of names with `*`",
+		doc:   "what it inherits of toolfinch's environment: `minimal`, `all`, or names with `*`",
 		value: in(func(s *server) *[]string { return &s.InheritEnv }).is(inherited{}),
 	},
 	{
 		name: "cwd", without: "the folder of the configuration file", change: reconnect,
-		doc:   "its working directory, seen from the configuration file",
+		doc:   "its working directory",
 		value: in(func(s *server) *string { return &s.Cwd }).is(str{check: (*decoder).folder}),
 	},
 	{
 		name: "sandbox", change: reconnect, without: "`none`",
-		doc:   "what its process may touch: `none` limits nothing, `landlock` or `{read: [...], write: [...], connect: [...]}` does, or a list is a command that is put in front; see [security.md](security.md#what-a-local-server-may-touch)",
+		doc:   "`none`, `landlock`, `{read: [...], write: [...], connect: [...]}`, or a command; see [security.md](security.md#what-a-local-server-may-touch)",
 		value: in(func(s *server) *sandbox.Settings { return &s.Sandbox }).is(sandboxKind{}),
 	},
 	{
 		name: "sandbox_optional", change: reconnect, without: "`false`",
-		doc:   "starts the server also where its sandbox cannot be had, with a warning",
+		doc:   "starts the server with a warning if the sandbox is unavailable",
 		value: in(func(s *server) *bool { return &s.Sandbox.Optional }).is(boolean{only: true}),
 	},
 	{
 		name: "url", change: reconnect,
-		doc:   "a server to reach over HTTP, in place of a command",
+		doc:   "an HTTP server, instead of a command",
 		value: in(func(s *server) *string { return &s.URL }).is(str{check: serverURL, mask: (*secrets).url}),
 	},
 	{
 		name: "headers", change: reconnect,
-		doc:   "HTTP headers that are sent with every request",
+		doc:   "HTTP headers of every request",
 		value: in(func(s *server) *map[string]string { return &s.Headers }).is(words{check: checkHeaderName, null: `write "" to send it empty`, headers: true}),
 	},
 	{
 		name: "oauth", change: reconnect, without: "`auto`",
-		doc:   "how to log in: `auto` does when the server asks for it, `off` never does, or a mapping says how; a header `Authorization` means `off`. See [security.md](security.md#logging-in-to-servers)",
+		doc:   "`auto` (login when the server asks), `off`, or a mapping. See [security.md](security.md#logging-in-to-servers)",
 		value: in(func(s *server) *login.Settings { return &s.Login }).is(oauthKind{}),
 	},
 	{
 		name: "per_user", change: reconnect, without: "`false`",
-		doc:   "each user logs in to the server alone, and nobody uses another's login",
+		doc:   "each user has a separate login",
 		value: in(func(s *server) *bool { return &s.Login.PerUser }).is(boolean{only: true}),
 	},
 	{
 		name: "transport", without: "`auto`", change: reconnect,
-		doc:   "`stdio`, `streamable-http`, `sse`; `auto` is stdio for a command, and tries streamable HTTP, then SSE for a URL",
+		doc:   "`stdio`, `streamable-http`, `sse`; `auto` tries streamable HTTP, then SSE, for a URL",
 		value: in(func(s *server) *upstream.Transport { return &s.Transport }).is(transports, upstream.TransportAuto),
 	},
 	{
 		name:  "description",
-		doc:   "what the server is for; searched with its tools and shown in answers",
+		doc:   "the server's purpose; searched with its tools and shown in answers",
 		value: in(func(s *server) *string { return &s.Description }).is(prose),
 	},
 	{
 		name: "enabled", change: reconnect, without: "`true`",
-		doc:   "`false` keeps the server in the file and out of the way",
+		doc:   "`false` ignores the server",
 		value: in(all[server]).is(serverEnabled{true}),
 	},
 	{
 		name: "connect_timeout", change: reconnect,
-		doc:   "how long connecting may take",
+		doc:   "limit for connecting",
 		value: in(func(s *server) *time.Duration { return &s.ConnectTimeout }).is(duration{}, upstream.DefaultConnectTimeout),
 	},
 	{
 		name:  "call_timeout",
-		doc:   "how long a call may take, counted anew from each progress notification of the server",
+		doc:   "limit for a call; each progress notification restarts it",
 		value: in(func(s *server) *time.Duration { return &s.CallTimeout }).is(duration{}, upstream.DefaultCallTimeout),
 	},
 	{
 		name:  "call_timeout_total",
-		doc:   "how long a call may take in all, whatever progress it makes; a shorter one than `call_timeout` means that",
+		doc:   "limit for a call in all",
 		value: in(func(s *server) *time.Duration { return &s.CallTimeoutTotal }).is(duration{}, upstream.DefaultCallTimeoutTotal),
 	},
 	{
 		name: "protocol", change: reconnect,
-		doc:   "by the versions that the server names; `legacy` never tries the 2026-07-28 protocol",
+		doc:   "negotiated; `legacy` never tries 2026-07-28",
 		value: in(func(s *server) *upstream.Protocol { return &s.Protocol }).is(choice[upstream.Protocol]{words: []upstream.Protocol{upstream.ProtocolAuto, upstream.ProtocolLegacy}}, upstream.ProtocolAuto),
 	},
 	{
@@ -131,33 +131,33 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	},
 	{
 		name: "prefix", without: "the server's name",
-		doc:   "what the names of its tools and prompts begin with, before a `_`; `\"\"` leaves them as they are. Up to 32 letters, digits, `_` and `-`",
+		doc:   "first part of tool and prompt names, before a `_`; `\"\"` for none. Up to 32 letters, digits, `_` and `-`",
 		value: in(func(s *server) **string { return &s.Prefix }).is(optional{str{check: prefix, word: true}}),
 	},
 	{
 		name: "isolate", change: reconnect,
-		doc: "`always` gives each client a connection of its own, `never` none; `auto` does once the server has asked a client something",
+		doc: "a connection per client: `always`, `never`, or `auto` (once the server asks a client something)",
 		value: in(func(s *server) *upstream.Isolation { return &s.Isolate }).is(
 			choice[upstream.Isolation]{words: []upstream.Isolation{upstream.IsolateAuto, upstream.IsolateAlways, upstream.IsolateNever}}, upstream.IsolateAuto),
 	},
 	{
 		name:  "ask_timeout",
-		doc:   "how long a client may take to answer what the server asks (elicitation, sampling, roots), 1s to 24h",
+		doc:   "limit for a client's answer to elicitation, sampling and roots, 1s to 24h",
 		value: in(func(s *server) *time.Duration { return &s.AskTimeout }).is(duration{time.Second, maxDuration, "10m"}, upstream.DefaultAskTimeout),
 	},
 	{
 		name:  "changes",
-		doc:   "what becomes of definitions that the server changes after its first list: `review` holds them until you approve, `additive` lets new optional parameters pass, `allow` all, `approve_all_first` holds the first list, too; see [security.md](security.md#what-changed-behind-your-back)",
+		doc:   "changed definitions: `review`, `additive`, `allow`, `approve_all_first`; see [security.md](security.md#what-changed-behind-your-back)",
 		value: in(func(s *server) *pins.Mode { return &s.changes }).is(choice[pins.Mode]{words: pins.Modes}, pins.Review),
 	},
 	{
 		name:  "tools",
-		doc:   "what changes of its tools, for every view; see [tools of a view](#tools-of-a-view)",
+		doc:   "changes of its tools, for every view; see [tools of a view](#tools-of-a-view)",
 		value: in(func(s *server) *[]view.Override { return &s.views.Tools }).is(overrides),
 	},
 	{
 		name:    "output_cache",
-		doc:     "keep large results: `true`, or what differs from `{min_size: 20kB, preview: 2kB, ttl: 1h}`. The model gets the preview and reads on with `read_output`",
+		doc:     "keeps large results: `true`, or a mapping; see [Large results](#large-results)",
 		value:   in(func(s *server) **view.OutputCache { return &s.views.Output }).is(outputCache),
 		without: "`false`",
 	},
@@ -168,7 +168,7 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	},
 	{
 		name: "secrets", without: "the top level's",
-		doc:   "what becomes of secrets in its answers: `off`, `mark`, `redact`, `block`",
+		doc:   "see the top level",
 		value: in(func(s *server) *leaks.Mode { return &s.views.Secrets }).is(leaksWords),
 	},
 }}

@@ -84,7 +84,7 @@ var overrideKeys = section[view.Override]{check: checkOverride, keys: keys{
 	},
 	{
 		name: "title", without: "the server's",
-		doc:   "`{original}` stands for the server's, which may be empty",
+		doc:   "`{original}` stands for the server's",
 		value: in(func(o *view.Override) **string { return &o.Title }).is(optional{prose}),
 	},
 	{
@@ -99,7 +99,7 @@ var overrideKeys = section[view.Override]{check: checkOverride, keys: keys{
 	},
 	{
 		name:  "parameters",
-		doc:   "what changes of its parameters, by name; see below",
+		doc:   "changes of its parameters, by the server's name",
 		value: in(func(o *view.Override) *[]view.Parameter { return &o.Parameters }).is(parameters),
 	},
 	{
@@ -163,17 +163,17 @@ var parameterKeys = section[view.Parameter]{check: checkParameter, keys: keys{
 	},
 	{
 		name: "default", null: true,
-		doc:   "sent where the client sends nothing",
+		doc:   "sent if the client sends nothing; any YAML",
 		value: in(all[view.Parameter]).is(bound{func(p *view.Parameter) *[]byte { return &p.Default }}),
 	},
 	{
 		name:  "hidden",
-		doc:   "not shown; its `default` is sent, if it has one",
+		doc:   "not shown; its `default` is sent, if any",
 		value: in(func(p *view.Parameter) *bool { return &p.Hidden }).is(boolean{only: true}),
 	},
 	{
 		name: "value", null: true,
-		doc:   "always sent, and hidden",
+		doc:   "always sent, and hidden; any YAML",
 		value: in(all[view.Parameter]).is(bound{func(p *view.Parameter) *[]byte { return &p.Value }}),
 	},
 }}
@@ -220,17 +220,17 @@ func checkParameter(d *decoder, n *node, label string, p *view.Parameter) {
 var outputCache = outputCacheKind{onOff[view.OutputCache]{section: section[view.OutputCache]{keys: keys{
 	{
 		name:  "min_size",
-		doc:   "bytes of a result from which on it is kept",
+		doc:   "bytes from which a result is kept",
 		value: in(func(o *view.OutputCache) *int { return &o.MinSize }).is(size{}, view.DefaultMinSize),
 	},
 	{
 		name:  "preview",
-		doc:   "bytes of it that the model gets at once",
+		doc:   "bytes that the model gets at once",
 		value: in(func(o *view.OutputCache) *int { return &o.Preview }).is(size{}, view.DefaultPreview),
 	},
 	{
 		name:  "ttl",
-		doc:   "how long it can be read",
+		doc:   "how long it stays readable",
 		value: in(func(o *view.OutputCache) *time.Duration { return &o.TTL }).is(duration{}, view.DefaultOutputTTL),
 	},
 }}}}

@@ -7,7 +7,7 @@ type trimming struct{ number[int] }
 
 var trim = trimming{number[int]{0, 100_000}}
 
-const trimDoc = "bytes that lists and answers have of a tool's description at most, cut after a sentence. Searches read all of it, `detail: full` answers it"
+const trimDoc = "longest tool description in lists, in bytes; see [views.md](views.md#long-descriptions)"
 
 func (k trimming) read(d *decoder, n *node, label string, to *int) bool {
 	ok := k.number.read(d, n, label, to)

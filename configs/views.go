@@ -29,28 +29,27 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 	},
 	{
 		name: "exposure_mode", without: "the top level's `default_exposure`",
-		doc: "`direct` lists the tools as they are; `retrieve` offers `retrieve_tools` and `call_tool`; `search` offers `NAME_search_tools`, `NAME_describe_tool` and `NAME_call_tool`; " +
-			"`search_per_server` three such for each server; `auto` lists all tools while their definitions cost up to `direct_below` tokens, else it is `retrieve`. All but `direct` list `retrieve_tools`",
+		doc:   "`direct`, `retrieve`, `search`, `search_per_server` or `auto`; see [views.md](views.md#how-a-views-tools-reach-the-client)",
 		value: in(func(v *view.Settings) *view.Exposure { return &v.Exposure }).is(choice[view.Exposure]{words: view.Exposures}, view.ExposureAuto),
 	},
 	{
 		name: "search_style", without: "the top level's",
-		doc:   "how `NAME_search_tools` answers, `summary` or `plain`",
+		doc:   "`summary` or `plain`",
 		value: in(func(v *view.Settings) *view.SearchStyle { return &v.SearchStyle }).is(searchStyle),
 	},
 	{
 		name: "direct_below", without: "the top level's",
-		doc:   "tokens; see there",
+		doc:   "see the top level",
 		value: in(func(v *view.Settings) *int { return &v.DirectBelow }).is(directBelow),
 	},
 	{
 		name: "trim_descriptions", without: "the servers'",
-		doc:   trimDoc + "; `0` leaves them whole, whatever stands under a server",
+		doc:   trimDoc + ". `0`: unlimited",
 		value: in(func(v *view.Settings) *int { return &v.Trim }).is(trim),
 	},
 	{
 		name: "secrets", without: "the server's, else the top level's",
-		doc:   "what becomes of secrets in answers: `off`, `mark`, `redact`, `block`",
+		doc:   "see the top level",
 		value: in(func(v *view.Settings) *leaks.Mode { return &v.Secrets }).is(leaksWords),
 	},
 	{
@@ -60,12 +59,12 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 	},
 	{
 		name: "include_all", without: "`false`",
-		doc:   "every tool of every server; `tools` then says what changes of them",
+		doc:   "takes every tool of every server; `tools` then only changes tools",
 		value: in(func(v *view.Settings) *bool { return &v.IncludeAll }).is(boolean{only: true}),
 	},
 	{
 		name:  "exclude",
-		doc:   "patterns over `server.tool`: what `include_all` and patterns under `tools` shall not bring",
+		doc:   "patterns over `server.tool` that remove what `include_all` and patterns select",
 		value: in(func(v *view.Settings) *[]view.Pattern { return &v.Exclude }).is(list[view.Pattern]{item: pattern{}}),
 	},
 	{
@@ -80,17 +79,17 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 	},
 	{
 		name:  "custom_tools",
-		doc:   "tools written in Starlark or Python: a list of `file.star:function`, `module.function` for Python, or of mappings; see [Custom tools](#custom-tools)",
+		doc:   "a list; see [Custom tools](#custom-tools)",
 		value: in(func(v *view.Settings) *[]view.Custom { return &v.Customs }).is(list[view.Custom]{item: custom{}}),
 	},
 	{
 		name: "run_script", without: "`false`",
-		doc:   "whether a model may send a script that calls tools of the view: `true`, or the limits of [custom tools](#custom-tools)",
+		doc:   "lets a model send scripts: `true`, or the limits of [custom tools](#custom-tools)",
 		value: in(func(v *view.Settings) **view.ScriptLimits { return &v.RunScript }).is(onOff[view.ScriptLimits]{section: limitKeys}),
 	},
 	{
 		name: "allow", without: "`all`",
-		doc:   "`read_only`: only tools that say that they only read may be called; compiles to a policy; see [security.md](security.md#what-they-may-do)",
+		doc:   "`read_only`: only read-only tools may be called; see [security.md](security.md#what-they-may-do)",
 		value: in(func(v *view.Settings) *view.Allow { return &v.Allow }).is(choice[view.Allow]{words: []view.Allow{view.AllowAll, view.AllowReadOnly}}),
 	},
 	{

@@ -23,7 +23,7 @@ func newDemo(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "demo",
 		Annotations: map[string]string{whenInterrupted: "the demo has ended"},
-		Short:       "See it work: built-in servers and a real client, no configuration",
+		Short:       "Show toolfinch at work with built-in servers and a real client",
 		Long: `Demo starts the built-in MCP servers (files, notes, clock, math, text) as child
 processes, puts a proxy in front of them, and plays a client that retrieves, gets
 list_changed, lists again and calls, printing each step and the tokens saved. It needs

@@ -23,7 +23,7 @@ func newImport(s *settings) *cobra.Command {
 	var names []string
 	cmd := &cobra.Command{
 		Use:   "import [CLIENT | FILE]...",
-		Short: "Show the servers of other MCP clients, and take them over",
+		Short: "Show the servers of other MCP clients, and import them",
 		Long: `Import finds the servers that other MCP clients on this machine are configured with
 and shows them. With --all or --server it writes them into the configuration; those
 that are there already are left out, and one of a taken name gets another. The
@@ -84,7 +84,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&all, "all", false, "take over every server that is new")
+	flags.BoolVar(&all, "all", false, "import every new server")
 	flags.StringArrayVar(&names, "server", nil, "take over the server of this `NAME`; may be repeated")
 	flags.BoolVar(&dryRun, "dry-run", false, "write nothing")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")

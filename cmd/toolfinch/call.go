@@ -82,7 +82,7 @@ the exit code is 1. The command does not answer a tool's requests to its client.
 			return runCall(cmd, t, given, raw)
 		})
 	}
-	cmd.Flags().StringVar(&view, "view", "", "the view to call it in (default: the default view)")
+	cmd.Flags().StringVar(&view, "view", "", "the view to call it in (default: the one at /mcp)")
 	cmd.Flags().StringVar(&object, "json", "", "the arguments as a JSON `OBJECT`, - to read them from standard input")
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the result as JSON, as it came")
 	return cmd

@@ -91,7 +91,7 @@ running toolfinch keeps using the old data until it restarts.`,
 		},
 	}
 	cmd.Flags().StringVar(&tool, "tool", "", "forget this tool, `SERVER.NAME`")
-	cmd.Flags().StringVar(&query, "query", "", "forget the queries that contain `TEXT`, in small or capital letters")
+	cmd.Flags().StringVar(&query, "query", "", "forget the queries that contain `TEXT`, ignoring case")
 	cmd.Flags().BoolVar(&all, "all", false, "forget everything that was learned")
 	return cmd
 }

@@ -130,7 +130,7 @@ that it writes.`,
 	}
 	f.choosing(cmd)
 	cmd.Flags().StringVar(&f.as, "as", "", "the server's `NAME` in the configuration (default: the last part of its name in the registry)")
-	cmd.Flags().StringArrayVar(&f.set, "set", nil, "what the server needs, `NAME=VALUE`; may be repeated")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "a value that the server needs, `NAME=VALUE`; may be repeated")
 	return cmd
 }
 

@@ -74,7 +74,7 @@ counts as read for the first time. Clients that never list tools are left out. A
 			})
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "30d", "from when on: a number of days, today's counted, or a `DAY` like 2026-11-01")
+	cmd.Flags().StringVar(&since, "since", "30d", "start: a number of days, including today, or a `DAY` like 2026-11-01")
 	cmd.Flags().BoolVar(&reset, "reset", false, "delete all counts")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd

@@ -25,9 +25,9 @@ func newSecret(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secret",
 		Short: "Store secrets for the configuration",
-		Long: `A secret is stored sealed, in the store of the configuration, and stands in the
-configuration as ${secret:NAME}. The key is in the keyring of the operating system; where
-there is none, in a file; or in the variable ` + vault.EnvKey + `: 32 bytes in base64
+		Long: `A secret is stored sealed in the store of the configuration; the configuration uses
+${secret:NAME}. The key is in the keyring of the operating system, in a file if there is
+no keyring, or in the variable ` + vault.EnvKey + `: 32 bytes in base64
 or as 64 hexadecimal digits.`,
 	}
 	cmd.AddCommand(newSecretSet(s), newSecretList(s), newSecretRemove(s), newSecretReset(s))

@@ -51,7 +51,7 @@ see it. It reads the store, and connects only to servers that were never listed.
 		},
 	}
 	cmd.Flags().StringVar(&server, "server", "", "list only the tools of this server")
-	cmd.Flags().StringVar(&view, "view", "", "the view to look in (default: the default view)")
+	cmd.Flags().StringVar(&view, "view", "", "the view to look in (default: the one at /mcp)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array with the whole definitions, or the definition of the tool")
 	return cmd
 }

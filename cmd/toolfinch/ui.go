@@ -73,7 +73,7 @@ Exit codes: 0 there is a link, 3 no toolfinch with a page runs.`,
 		},
 	}
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the link and open nothing")
-	cmd.Flags().IntVar(&pid, "pid", 0, "of several that run, the page of this `PROCESS`")
+	cmd.Flags().IntVar(&pid, "pid", 0, "the page of this `PROCESS`, if several run")
 	return cmd
 }
 

@@ -44,10 +44,10 @@ type auditFilter struct {
 
 func (f *auditFilter) flags(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.Event, "event", "", "tool.call, login, ...; * stands for anything, here and in the others")
+	flags.StringVar(&f.Event, "event", "", "tool.call, login, ...; * matches anything, in this and the other filters")
 	flags.StringVar(&f.Outcome, "outcome", "", "begun, success, tool_error, denied, failed, cancelled or timeout")
 	flags.StringVar(&f.Principal, "principal", "", "who caused it, such as 'key|ci'")
-	flags.StringVar(&f.Tool, "tool", "", "the tool: its ID, or what it was called by")
+	flags.StringVar(&f.Tool, "tool", "", "the tool, by its ID or by the name in the call")
 	flags.StringVar(&f.since, "since", "", "how long ago, like 90m or 7d, or a `TIME` like 2026-11-01 or 2026-11-01T12:00:00Z")
 	flags.BoolVar(&f.asJSON, "json", false, "print the lines as they are")
 }
@@ -90,10 +90,9 @@ func newAuditRead(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read",
 		Short: "Show lines of the audit log",
-		Long: `Read shows the last lines, or with a filter all that pass it, also of files that were
-put aside. Where a filter lets none pass the exit code is 1. -f shows lines as they
-are written, until Ctrl-C: sent to another machine they are out of reach of whoever
-may change files here.`,
+		Long: `Read shows the last lines or, with a filter, all matching lines, also of rotated files.
+If no line matches, the exit code is 1. -f follows the log until Ctrl-C. Send it to
+another machine to protect it from users who can change files here.`,
 		Example: `  toolfinch audit read
   toolfinch audit read --tool 'github.*' --outcome denied --since 7d
   toolfinch audit read --event 'pin.*' --json | jq .details

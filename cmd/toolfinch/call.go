@@ -24,20 +24,20 @@ func newCall(s *settings) *cobra.Command {
 		Use:         "call SERVER.TOOL [--ARGUMENT VALUE ...]",
 		Annotations: map[string]string{whenInterrupted: "the call was cancelled"},
 		Short:       "Call a tool",
-		Long: `Call calls a tool, named by its ID or by the name that clients see, with all that a
-view has around it. The flags after the tool are its arguments, made from its schema:
-toolfinch call SERVER.TOOL --help lists them.
+		Long: `Call calls a tool, named by its ID or by the name that clients see, with the hooks and
+bound arguments of its view. The flags after the tool are its arguments, made from its
+schema: toolfinch call SERVER.TOOL --help lists them.
 
   --NAME VALUE       text, a number, or JSON for an object or an array
   --NAME, --no-NAME  true and false; also --NAME=false
   --NAME A --NAME B  an array
-  --NAME=VALUE       any of these, and needed for a value that begins with --
-  --arg-NAME VALUE   an argument that is called as one of the flags below
-  --json OBJECT      all arguments at once, - for standard input; flags win
+  --NAME=VALUE       any of these; required if the value begins with --
+  --arg-NAME VALUE   an argument with the same name as a flag below
+  --json OBJECT      all arguments at once, - for standard input; flags override it
 
-Text is printed as it is, and images, sound and resources as a line that says what
-they are; --raw prints the result as JSON. A tool that fails says so on standard
-error, with exit code 1. Nobody answers what a tool may ask meanwhile.`,
+Text is printed unchanged; images, sound and resources as a line that describes them;
+--raw prints the result as JSON. If the tool fails, its text goes to standard error and
+the exit code is 1. The command does not answer a tool's requests to its client.`,
 		Example: `  toolfinch call clock.current_time --zone Europe/Paris
   toolfinch call notes.add --title Keys --text "With Ada" --tags home --tags keys
   toolfinch call github.search_code --json '{"query": "retry"}' --raw
@@ -82,7 +82,7 @@ error, with exit code 1. Nobody answers what a tool may ask meanwhile.`,
 			return runCall(cmd, t, given, raw)
 		})
 	}
-	cmd.Flags().StringVar(&view, "view", "", "the view to call it in (default: that of clients that name none)")
+	cmd.Flags().StringVar(&view, "view", "", "the view to call it in (default: the one at /mcp)")
 	cmd.Flags().StringVar(&object, "json", "", "the arguments as a JSON `OBJECT`, - to read them from standard input")
 	cmd.Flags().BoolVar(&raw, "raw", false, "print the result as JSON, as it came")
 	return cmd

@@ -20,12 +20,11 @@ func newClean() *cobra.Command {
 	var yes, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "clean",
-		Short: "Remove what was stored for configurations that are gone",
+		Short: "Delete stores of configurations that no longer exist",
 		Long: `Every configuration without data_dir has a store of its own in the user's data folder.
-Clean lists the stores of configurations that are not there any more, and removes them
-with --yes: what their servers offered, vectors, what was learned, savings; and the cache of
-the vectors that eval made of files. A store whose configuration is not known, because an
-older version made it, is listed and never removed.`,
+Clean lists the stores of configurations that no longer exist, and eval's cache of
+vectors. --yes deletes them, with vectors, savings and everything learned. A store from
+an older version, whose configuration is unknown, is listed but never deleted.`,
 		Example: `  toolfinch clean
   toolfinch clean --yes`,
 		Args: cobra.NoArgs,

@@ -12,10 +12,10 @@ func newConfig(s *settings) *cobra.Command {
 	var resolved, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "config",
-		Short: "Print the configuration as it is understood",
-		Long: `Config --resolved prints the whole configuration as serve would take it: variables
-replaced, defaults filled in, environment and flags applied, paths absolute. Secrets
-are masked as ***. The first line is the path of its file. Nothing is started.`,
+		Short: "Print the configuration in effect",
+		Long: `Config --resolved prints the configuration that serve would use: variables replaced,
+defaults filled in, environment and flags applied, paths absolute. Secrets are masked
+as ***. The first line is the path of the file. Nothing is started.`,
 		Example: `  toolfinch config --resolved
   toolfinch config schema > toolfinch.schema.json`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -38,9 +38,9 @@ are masked as ***. The first line is the path of its file. Nothing is started.`,
 	schema := &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration, for editors",
-		Long: `Schema prints the JSON Schema of a configuration file. Editors that know it complete
-keys and values, show what they mean, and mark mistakes. Name it in the first line of
-a YAML file, or under "$schema" in JSON.`,
+		Long: `Schema prints the JSON Schema of a configuration file. Editors use it to complete keys
+and values, explain them, and mark mistakes. Name it in the first line of a YAML file,
+or under "$schema" in JSON.`,
 		Example: `  toolfinch config schema > toolfinch.schema.json
   # yaml-language-server: $schema=toolfinch.schema.json`,
 		Args: cobra.NoArgs,

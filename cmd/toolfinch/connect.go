@@ -35,15 +35,15 @@ func newConnect(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "connect [CLIENT]",
 		Short: "Write toolfinch into the configuration of an MCP client",
-		Long: `Connect makes a client start toolfinch, with the configuration in use here, or call
-the URL of one that runs. It shows what it would change and asks, and keeps a copy of
-the file as it was. With --only it moves the client's other servers out, so that
-their tools are not there twice. With --undo every byte is again as it was; if the file
-was edited since, connect takes out what it wrote and puts back what it moved, and
-touches nothing else. Without CLIENT it shows which clients are here.
+		Long: `Connect makes a client start toolfinch with the current configuration, or call a running
+toolfinch with --http. It shows the change, asks, and keeps a copy of the old file.
+--only moves the client's other servers out, so that the client does not list their
+tools twice. --undo restores every byte; if the file was edited since, it only removes
+what connect wrote and puts back what it moved. Without CLIENT, connect shows the
+installed clients.
 
-Clients start servers without most of your variables. So the client is told to pass on
-those that the configuration uses, in its own notation; their values are written only
+Clients start servers without most of your variables. So the entry names the variables
+that the configuration uses, for the client to pass on. Their values are written only
 with --with-secrets.
 
 Clients: ` + strings.Join(clients.IDs(), ", "),
@@ -80,10 +80,10 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 	flags := cmd.Flags()
 	flags.StringVar(&f.view, "view", "", "show the client this `VIEW`")
 	flags.StringVar(&f.http, "http", "", "let the client call this `URL` instead of starting toolfinch")
-	flags.BoolVar(&f.project, "project", false, "for the project in the working directory, not for all of the user's")
+	flags.BoolVar(&f.project, "project", false, "write the file of the project in the working directory, not the user's file")
 	flags.BoolVar(&f.withSecrets, "with-secrets", false, "write the values of the configuration's variables into the client's file")
 	flags.BoolVar(&f.only, "only", false, "move the client's other servers out of its file")
-	flags.BoolVar(&f.undo, "undo", false, "take out what connect wrote, and put back what --only moved")
+	flags.BoolVar(&f.undo, "undo", false, "remove what connect wrote, and put back what --only moved")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the change and write nothing")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
 	flags.BoolVar(&f.asJSON, "json", false, "print the clients as one JSON object")

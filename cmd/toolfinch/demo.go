@@ -23,13 +23,13 @@ func newDemo(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "demo",
 		Annotations: map[string]string{whenInterrupted: "the demo has ended"},
-		Short:       "See it work: built-in servers and a real client, no configuration",
+		Short:       "Show toolfinch at work with built-in servers and a real client",
 		Long: `Demo starts the built-in MCP servers (files, notes, clock, math, text) as child
-processes, puts a proxy in front of them, and plays a client that retrieves, gets
-list_changed, lists again and calls, printing each step and the tokens saved. It needs
-no network and no configuration; everything lives in a temporary folder.
+processes, a proxy in front of them, and a client that retrieves, gets list_changed,
+lists again and calls. It prints each step and the tokens saved. It needs no network
+and no configuration, and works in a temporary folder.
 
-With --serve the proxy stays up for your own agent instead.`,
+With --serve the proxy keeps running for your own agent.`,
 		Example: `  toolfinch demo
   toolfinch demo --serve                       # http://127.0.0.1:8080/mcp
   toolfinch demo --serve --transport stdio     # for an agent that starts it`,

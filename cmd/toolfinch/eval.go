@@ -31,11 +31,11 @@ func newEval(s *settings) *cobra.Command {
 		Use:         "eval",
 		Annotations: map[string]string{whenInterrupted: "there is no report"},
 		Short:       "Measure how well tools are found, on queries with known answers",
-		Long: `Eval asks queries whose relevant tools are known, each as retrieve_tools would be
-asked, and prints how many of them were found and what that cost. Without --tools
-the tools are those in the store.
+		Long: `Eval searches as retrieve_tools does, for queries whose relevant tools are known, and
+prints how many relevant tools it finds and at what cost. Without --tools it uses the
+tools in the store.
 
-A tool is a line of JSON as servers list it, and the name of its server:
+A tool is a line of JSON, as servers list it, with the name of its server:
   {"server": "files", "name": "read", "description": "...", "inputSchema": {...}}
 A query is a line of JSON; id and kind may be absent:
   {"id": "q1", "query": "show me a file", "relevant": ["files:read"], "kind": "easy"}
@@ -43,14 +43,14 @@ Relevant tools are named server:tool, server.tool, or as clients see them.
 
 Metrics, each the mean over the queries, from 0 to 1:
   recall@k     share of the relevant tools that are among the first k
-  ndcg@k       the same, an early place counting more than a late one; 1 is the best order
+  ndcg@k       the same, with early ranks weighted more; 1 is the best order
   mrr@10       1 / rank of the first relevant tool, 0 if it is not among the first 10
   complete@10  share of the queries with all relevant tools among the first 10
-  ±            half the 95 % interval: how far other such queries might lead
-The macro average counts every set the same. A metric that looks further than
---limit is "-", in JSON null.
+  ±            half of the 95 % confidence interval over the queries
+The macro average weights every set equally. A metric with k above --limit is "-", in
+JSON null.
   build, embed     time to index all tools, and to make vectors of them
-  p50, p95         time of a retrieval that half, and 95 %, of the queries stay within
+  p50, p95         median and 95th percentile of a retrieval's time
   memory           of the process after the queries`,
 		Example: `  toolfinch eval --queries mine.jsonl --misses misses.jsonl
   toolfinch eval --set livemcp=sets/livemcp --set mine=sets/mine --json`,

@@ -23,11 +23,10 @@ func newHealth(s *settings) *cobra.Command {
 	var ready bool
 	cmd := &cobra.Command{
 		Use:   "health [URL]",
-		Short: "Ask a toolfinch that serves over HTTP whether it does",
-		Long: `Health asks the toolfinch at URL, by default the one at the configuration's listen
-address, and exits with 1 unless it answers: what a container engine or a supervisor
-runs where there is no curl. With --ready it also fails as long as servers start for
-the first time and there is nothing to find yet.`,
+		Short: "Check whether a toolfinch serves over HTTP",
+		Long: `Health asks the toolfinch at URL (default: the configuration's listen address) and exits
+with 1 unless it answers. It is a health check for container engines and supervisors.
+With --ready it also fails until a first tool can be found.`,
 		Example: `  toolfinch health
   toolfinch health http://127.0.0.1:8080
   toolfinch health --ready`,
@@ -55,7 +54,7 @@ the first time and there is nothing to find yet.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&ready, "ready", false, "fail while there is nothing to find yet")
+	cmd.Flags().BoolVar(&ready, "ready", false, "fail until a first tool can be found")
 	return cmd
 }
 

@@ -23,13 +23,13 @@ func newImport(s *settings) *cobra.Command {
 	var names []string
 	cmd := &cobra.Command{
 		Use:   "import [CLIENT | FILE]...",
-		Short: "Show the servers of other MCP clients, and take them over",
-		Long: `Import finds the servers that other MCP clients on this machine are configured with
-and shows them. With --all or --server it writes them into the configuration; those
-that are there already are left out, and one of a taken name gets another. The
-clients' files are not changed. Without any configuration it makes ./toolfinch.yaml.
-Keys that mean nothing to toolfinch are named. FILE is a file of any of these formats,
-told by its place, name and contents; write ./FILE for one with the name of a client.
+		Short: "Show the servers of other MCP clients, and import them",
+		Long: `Import shows the servers that other MCP clients on this machine have. With --all or
+--server it writes them into the configuration. It skips servers that are configured
+already; a server with a taken name gets another name. It does not change the clients'
+files. Without a configuration it creates ./toolfinch.yaml. It names keys that it does
+not import. FILE is a file in any of these formats; write ./FILE if a client has the
+same name.
 
 Clients: ` + strings.Join(clients.IDs(), ", "),
 		Example: `  toolfinch import
@@ -84,8 +84,8 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVar(&all, "all", false, "take over every server that is new")
-	flags.StringArrayVar(&names, "server", nil, "take over the server of this `NAME`; may be repeated")
+	flags.BoolVar(&all, "all", false, "import every new server")
+	flags.StringArrayVar(&names, "server", nil, "import the server of this `NAME`; may be repeated")
 	flags.BoolVar(&dryRun, "dry-run", false, "write nothing")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd

@@ -48,7 +48,7 @@ func newInit(s *settings) *cobra.Command {
 		Short: "Write a commented configuration, or an example of hooks",
 		Long: `Init writes a configuration with every key and its default to toolfinch.yaml, or to
 the file named by --config. Init hooks writes hooks/example.star beside the
-configuration, and with --python hooks/example.py. A file that is there is not overwritten without --force.`,
+configuration, and with --python hooks/example.py. An existing file is overwritten only with --force.`,
 		Example: "  toolfinch init\n  toolfinch init hooks",
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			path := s.config
@@ -62,13 +62,13 @@ configuration, and with --python hooks/example.py. A file that is there is not o
 			return err
 		},
 	}
-	cmd.PersistentFlags().BoolVar(&force, "force", false, "overwrite a file that is there")
+	cmd.PersistentFlags().BoolVar(&force, "force", false, "overwrite an existing file")
 	hooks := &cobra.Command{
 		Use:   "hooks",
 		Short: "Write a commented example of hooks",
-		Long: `Hooks writes hooks/example.star beside the configuration, or in the working
-directory without one, and prints the lines that put it to use. With --python it is
-hooks/example.py, which has a custom tool as well, and is run by python3.`,
+		Long: `Hooks writes hooks/example.star beside the configuration, or in the working directory,
+and prints the configuration lines that use it. With --python it writes
+hooks/example.py, which also has a custom tool and runs with python3.`,
 		Example: "  toolfinch init hooks\n  toolfinch init hooks --python",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

@@ -19,9 +19,9 @@ func newKey(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "key",
 		Short: "Make, list and revoke API keys of clients that connect over HTTP",
-		Long: `Key manages the API keys that clients send as "Authorization: Bearer KEY" where the
-configuration has auth. Keys belong to the configuration, in whose store their SHA-256
-is kept; the key itself is shown once. A running toolfinch notices within a second.`,
+		Long: `Key manages the API keys that clients send as "Authorization: Bearer KEY" if the
+configuration has auth. Keys belong to the configuration. Its store keeps only their
+SHA-256; the key itself is shown once. A running toolfinch applies changes within a second.`,
 		Example: `  toolfinch key create ci --view github --scope mcp:read --expires 30d
   toolfinch key list
   toolfinch key revoke ci`,
@@ -35,9 +35,9 @@ func newKeyCreate(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make an API key, and show it once",
-		Long: `Create makes an API key and prints it. Who sends it is the principal key|NAME, which
-what is provisioned and kept belongs to; a key that is made under the name of a revoked
-one goes on with that.`,
+		Long: `Create makes an API key and prints it. Its principal is key|NAME, which owns the
+provisioned tools and stored results of the key's clients. A new key with the name of a
+revoked key takes them over.`,
 		Example: `  toolfinch key create laptop
   toolfinch key create ci --view github --scope mcp:read --group bots --expires 30d`,
 		Args: cobra.ExactArgs(1),
@@ -74,7 +74,7 @@ one goes on with that.`,
 	cmd.Flags().StringVar(&wanted.View, "view", "", "the only `VIEW` of tool_views that it opens")
 	cmd.Flags().StringSliceVar(&wanted.Scopes, "scope", nil, "a `SCOPE` of auth.scopes; may be repeated")
 	cmd.Flags().StringSliceVar(&wanted.Groups, "group", nil, "a `GROUP` for policies; may be repeated")
-	cmd.Flags().StringVar(&wanted.Lasts, "expires", "", "how long it is good, like 30d or 12h (default: for good)")
+	cmd.Flags().StringVar(&wanted.Lasts, "expires", "", "how long it is valid, like 30d or 12h (default: no limit)")
 	return cmd
 }
 
@@ -139,7 +139,7 @@ func orDash(text string) string {
 func newKeyRevoke(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:     "revoke NAME",
-		Short:   "Revoke an API key: it opens nothing any more",
+		Short:   "Revoke an API key",
 		Example: `  toolfinch key revoke ci`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

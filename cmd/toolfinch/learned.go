@@ -20,9 +20,9 @@ func newLearned(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "learned",
 		Short: "Show or forget which tools were called after which queries",
-		Long: `Learned lists what the configuration key learn made toolfinch remember: which tool
-was called after which query, and what that counts today. A count halves every 30
-days; nothing of it leaves the store.`,
+		Long: `Learned lists what toolfinch remembers if the configuration has learn: true: which tool
+was called after which query, and its weight today. A weight halves every 30 days.
+Nothing leaves the store.`,
 		Example: `  toolfinch learned
   toolfinch learned --json | jq -r '.learned[].query'
   toolfinch learned forget --tool github.create_issue`,
@@ -66,9 +66,9 @@ func newLearnedForget(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "forget",
 		Short: "Forget what was learned, or a part of it",
-		Long: `Forget deletes what was learned for a tool, from queries, or both where both are
-given, and says how much that was. It does not ask first. A toolfinch that is
-running goes by what it has read until it is restarted, unless the store is in PostgreSQL.`,
+		Long: `Forget deletes what was learned for a tool, from matching queries, or, with both flags,
+for that tool from those queries, and prints the count. It does not ask. With SQLite, a
+running toolfinch keeps using the old data until it restarts.`,
 		Example: `  toolfinch learned forget --tool github.create_issue
   toolfinch learned forget --query "salary of"
   toolfinch learned forget --all`,
@@ -91,7 +91,7 @@ running goes by what it has read until it is restarted, unless the store is in P
 		},
 	}
 	cmd.Flags().StringVar(&tool, "tool", "", "forget this tool, `SERVER.NAME`")
-	cmd.Flags().StringVar(&query, "query", "", "forget the queries that contain `TEXT`, in small or capital letters")
+	cmd.Flags().StringVar(&query, "query", "", "forget the queries that contain `TEXT`, ignoring case")
 	cmd.Flags().BoolVar(&all, "all", false, "forget everything that was learned")
 	return cmd
 }

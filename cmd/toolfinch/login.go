@@ -25,15 +25,15 @@ func newLogin(s *settings) *cobra.Command {
 	var device, noBrowser, status, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "login SERVER",
-		Short: "Log in to a server that wants it (OAuth)",
-		Long: `Login opens a browser in which you log in to a server, and waits until the browser comes
-back to this machine, wherever redirect_url leads. The token is kept, sealed, in the store
-of the configuration, and renewed from then on; whatever runs with this configuration uses
-it at once. --device is for a machine without a browser: you type a code in elsewhere.
---status shows the logins that there are.
+		Short: "Log in to a server that requires it (OAuth)",
+		Long: `Login opens a browser in which you log in to a server, and waits for the browser's
+redirect to this machine. The token is stored sealed in the store of the configuration
+and renewed automatically. Every toolfinch with this configuration uses it at once.
+--device is for a machine without a browser: you enter a code in a browser elsewhere.
+--status shows the logins.
 
-The server says itself where one logs in. Where it does not take unknown clients, set its
-oauth: {client_id: ...}.`,
+The server names its authorization server. If that server does not register unknown
+clients, set oauth: {client_id: ...}.`,
 		Example: `  toolfinch login linear
   toolfinch login linear --no-browser
   toolfinch login --status`,
@@ -69,9 +69,9 @@ oauth: {client_id: ...}.`,
 func newLogout(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout SERVER",
-		Short: "Forget the login to a server, and have it revoked",
-		Long: `Logout deletes the token of a server, and has the authorization server revoke it where
-that can be done.`,
+		Short: "Delete and revoke the login to a server",
+		Long: `Logout deletes the token of a server, and revokes it at the authorization server if that
+supports revocation.`,
 		Example: `  toolfinch logout linear`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -173,13 +173,12 @@ func newRoot(vaultKey string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "toolfinch",
 		Short: "One MCP server in front of all your tools",
-		Long: `toolfinch connects to your MCP servers, indexes their tools, and shows your agent
-a search instead of a list: the agent says what it needs, toolfinch registers the
-tools that fit on the live connection.
+		Long: `toolfinch is one MCP server in front of all your MCP servers. It indexes their tools,
+and your agent searches for the tools that it needs instead of listing them all.
 
-Exit codes: 0 success, 1 what was asked for failed (wholly or in part), 2 bad
-flags, arguments or configuration, 3 nothing runs that could be asked (status, ui),
-130 interrupted with Ctrl-C.`,
+Exit codes: 0 success, 1 the command failed (wholly or in part), 2 bad flags, arguments
+or configuration, 3 no running toolfinch was found (status, ui), 130 interrupted with
+Ctrl-C.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}

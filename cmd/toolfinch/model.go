@@ -21,8 +21,8 @@ func newModel(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "model",
 		Short: "Get, list and remove local embedding models",
-		Long: `Model looks after the models that the local embedder (embedder: HF) runs. They are
-kept in the user's cache folder, or in $MCPPROXY_MODELS_DIR.`,
+		Long: `Model manages the models of the local embedder (embedder: HF). They are in the user's
+cache folder, or in $MCPPROXY_MODELS_DIR.`,
 	}
 	cmd.AddCommand(newModelPull(s), newModelList(s), newModelRemove())
 	return cmd
@@ -50,8 +50,8 @@ func newModelPull(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "pull [NAME]",
 		Short: "Download a model",
-		Long: `Pull brings a sentence-transformers model here, checks it and puts it in place in
-one step. Without NAME it is the configured model (hf_model, default
+		Long: `Pull downloads a sentence-transformers model, checks it and installs it in one step.
+Without NAME it downloads the configured model (hf_model, default
 all-MiniLM-L6-v2).
 
 Sources (--from):
@@ -119,8 +119,8 @@ func newModelList(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the models that are here",
-		Long:  `List shows the local models and whether they are whole. * marks the configured one.`,
+		Short: "List the downloaded models",
+		Long:  `List shows the local models and whether they are complete. * marks the configured one.`,
 		Example: `  toolfinch model list
   toolfinch model list --json | jq -r '.models[].path'`,
 		Args: cobra.NoArgs,

@@ -24,13 +24,13 @@ func newPins(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "pins",
-		Short: "Show, and approve, what servers changed after their first list",
+		Short: "Show and approve what servers changed after their first list",
 		Long: `The first list of a server is its baseline. What it changes or adds later, in its
 tools, prompts, resource templates or instructions, is held until you approve it:
-nothing lists, finds or calls it. Pins lists what is held, with what speaks against
-it. A toolfinch that runs takes in what you decide within a second.
+it is not listed, found or called. Pins lists what is held, with warnings. A running
+toolfinch applies your decision within a second.
 
-The key changes of a server says otherwise: allow holds nothing, additive lets new
+The server's key changes sets another policy: allow holds nothing, additive lets new
 optional parameters pass, approve_all_first holds the first list, too.`,
 		Example: `  toolfinch pins
   toolfinch pins diff github
@@ -46,8 +46,8 @@ func newPinsDiff(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff [SERVER | SERVER.NAME]...",
 		Short: "Show what changed, field by field",
-		Long: `Diff shows each field that changed, word by word: [-what is gone-] and {+what is new+}.
-Characters that nobody sees stand as \u{e0041}. Without arguments it shows all that is held.`,
+		Long: `Diff shows each changed field, word by word: [-removed-] and {+added+}. Invisible
+characters appear as \u{e0041}. Without arguments it shows everything that is held.`,
 		Example: `  toolfinch pins diff
   toolfinch pins diff github.create_issue`,
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -73,8 +73,8 @@ func newPinsDecide(s *settings, approve bool) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "approve [SERVER | SERVER.NAME]...",
 		Short: "Approve what is held, after showing what changed",
-		Long: `Approve shows what changed and asks. What you approve is served as it was shown, and
-is what later changes are compared with. If the server has changed it again meanwhile,
+		Long: `Approve shows what changed and asks. An approved definition is served as shown, and
+later changes are compared with it. If the server has changed it again meanwhile,
 nothing is approved.`,
 		Example: `  toolfinch pins approve github
   toolfinch pins approve github.create_issue --yes
@@ -82,9 +82,9 @@ nothing is approved.`,
 		Annotations: map[string]string{whenInterrupted: "nothing was decided"},
 	}
 	if !approve {
-		cmd.Use, cmd.Short = "reject [SERVER | SERVER.NAME]...", "Keep what is held as it is, and hear no more of it until it changes"
-		cmd.Long = `Reject leaves held what is held, and answers, logs and counts speak of it no more until
-its server changes it again. Approving it later is possible.`
+		cmd.Use, cmd.Short = "reject [SERVER | SERVER.NAME]...", "Keep definitions held, without mention until they change"
+		cmd.Long = `Reject keeps definitions held. Answers, logs and counts no longer mention them until the
+server changes them again. You can approve them later.`
 		cmd.Example = `  toolfinch pins reject github.create_issue`
 	}
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {

@@ -13,9 +13,9 @@ import (
 func newPolicy(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "policy",
-		Short: "Ask the policies who may do what",
-		Long: `Policies of the configuration say who may call, get, read and find what. Validate
-checks them; test asks them about one request.`,
+		Short: "Test which requests the policies allow",
+		Long: `The configuration's policies decide who may call, get, read and find what. validate
+checks the policies; test evaluates them for one request.`,
 	}
 	cmd.AddCommand(newPolicyTest(s))
 	return cmd
@@ -27,9 +27,9 @@ func newPolicyTest(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "test (--tool NAME | --prompt NAME | --resource URI)",
 		Short: "Say whether somebody may do something, and which policy decides",
-		Long: `Test asks the policies of the configuration about one request, over the definitions
-that the store has: no server is asked. Without --as it is somebody over HTTP who proved
-nothing; with --transport stdio the client that runs as you.
+		Long: `Test evaluates the configuration's policies for one request, with the definitions in the
+store. It contacts no server. Without --as the principal is an unauthenticated HTTP
+client; with --transport stdio, the client that runs as you.
 
 Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not load.`,
 		Example: `  toolfinch policy test --as 'https://idp.example|alice' --group dev --tool github.delete_repo
@@ -67,7 +67,7 @@ Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not loa
 	flags.StringVar(&q.Prompt, "prompt", "", "the prompt, as clients call it")
 	flags.StringVar(&q.Resource, "resource", "", "the URI of the resource")
 	flags.StringVar(&q.Arguments, "args", "", "the arguments, a JSON object")
-	flags.StringVar(&q.Action, "action", "", "call, get, read or search; what the kind says unless it is search")
+	flags.StringVar(&q.Action, "action", "", "search, or call, get, read (default: call for tools, get for prompts, read for resources)")
 	flags.StringVar(&q.View, "view", "", "the view")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
 	cmd.MarkFlagsOneRequired("tool", "prompt", "resource")

@@ -41,9 +41,9 @@ func newRegistry(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "registry",
 		Short: "Find servers in the MCP registry, and add them",
-		Long: `Registry asks the MCP registry, or another one that has its API, for servers, and
-writes one into the configuration. Everybody can publish there: what a server is and
-does is its publisher's word, and a server runs with your rights.`,
+		Long: `Registry finds servers in the MCP registry, or another registry with its API, and adds
+them to the configuration. Anyone can publish there: only the publisher vouches for a
+server, and a server runs with your rights.`,
 	}
 	cmd.PersistentFlags().StringVar(&f.at, "registry", "", "the `URL` of the registry (default: $"+registryVariable+", "+registry.Official+")")
 	cmd.AddCommand(newRegistrySearch(&f), newRegistryShow(&f), newRegistryAdd(s, &f))
@@ -54,8 +54,8 @@ func newRegistrySearch(f *registryFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "search QUERY",
 		Short: "List the servers whose names contain a text",
-		Long: `Search lists servers whose names contain the text, in their latest version. The
-official registry looks at nothing but names, and wants 3 characters at least.`,
+		Long: `Search lists the latest version of servers whose names contain the text. The official
+registry searches only names, and needs at least 3 characters.`,
 		Example: `  toolfinch registry search filesystem
   toolfinch registry search github --limit 100 --json`,
 		Args: cobra.ExactArgs(1),
@@ -103,17 +103,17 @@ func newRegistryAdd(s *settings, f *registryFlags) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME",
 		Short: "Add a server of the registry to the configuration",
-		Long: `Add writes a server of the registry into the configuration, as servers add does. Of
-several packages it takes the first whose program is on this machine; npm is started
-with npx, pypi with uvx, oci with docker, nuget with dnx. Without any configuration it
-makes ./toolfinch.yaml.
+		Long: `Add writes a server of the registry into the configuration, as servers add does. It
+takes the first package whose program is on this machine: npm starts with npx, pypi with
+uvx, oci with docker, nuget with dnx. Without a configuration it creates
+./toolfinch.yaml.
 
-What the server needs from you is given with --set; else the configuration gets a
-variable of the environment, ${NAME}, and add says which.
+--set gives a value that the server needs. For a value without --set, the configuration
+gets an environment variable, ${NAME}, and add names it.
 
-A package is refused when its publisher would start anything besides it: with options of
-npx, uvx or docker, or with variables such as NODE_OPTIONS and PATH. All that is written
-is shown.`,
+A package is refused if its publisher could start another program: with options of npx,
+uvx or docker, or with variables such as NODE_OPTIONS and PATH. Add shows everything
+that it writes.`,
 		Example: `  toolfinch registry add io.modelcontextprotocol.anonymous/brave-search
   toolfinch registry add io.github.modelcontextprotocol/filesystem --as files --set target_dir=/srv/docs
   toolfinch registry add io.github.example/weather-mcp --set 'WEATHER_API_KEY=${MY_WEATHER_KEY}'`,
@@ -130,7 +130,7 @@ is shown.`,
 	}
 	f.choosing(cmd)
 	cmd.Flags().StringVar(&f.as, "as", "", "the server's `NAME` in the configuration (default: the last part of its name in the registry)")
-	cmd.Flags().StringArrayVar(&f.set, "set", nil, "what the server needs, `NAME=VALUE`; may be repeated")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "a value that the server needs, `NAME=VALUE`; may be repeated")
 	return cmd
 }
 

@@ -20,9 +20,9 @@ func newReindex(s *settings) *cobra.Command {
 		Use:         "reindex",
 		Annotations: map[string]string{whenInterrupted: "what was learned before is kept"},
 		Short:       "Connect to every server once and bring the store up to date",
-		Long: `Reindex connects to all configured servers in parallel, stores what their tools
-are now, and prints a row for each. OTHER counts its prompts, resources and
-resource templates. Servers that fail keep their last known tools.
+		Long: `Reindex connects to all configured servers in parallel, stores their present tools,
+and prints a row for each server. OTHER counts prompts, resources and resource
+templates. A server that fails keeps its last known tools.
 
 Exit codes: 0 all servers succeeded, 1 some failed or were not written to the store,
 2 bad configuration.`,

@@ -25,30 +25,30 @@ func newSavings(s *settings) *cobra.Command {
 	var reset, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "savings",
-		Short: "Show whether retrieval pays, in tokens",
-		Long: `Savings accounts, by view, for what the models of clients read, beside what they
-would have read had every tool been listed. Days are those of UTC.
+		Short: "Show how many tokens retrieval saves",
+		Long: `Savings compares, by view, the tokens that the clients' models read with the tokens
+that they would have read if every tool were listed. Days are in UTC.
 
-An agent sends its whole conversation with each step, and providers keep what they
-have read for some minutes. So a token counts 1.25 when it is read first (written
-to the provider's cache) and 0.1 when it is read again. COST is the sum of these
-for lists and answers; LISTING ALL is the same for the same calls with every tool
-listed: its list is longer, and it needs no searches. A list that changes between
-two steps is read anew from where it changed, with everything behind it.
+An agent sends its whole conversation with each step, and providers cache it for some
+minutes. So a token counts 1.25 when it is first read (and written to the provider's
+cache) and 0.1 when it is read again. COST is this sum for lists and answers. LISTING
+ALL is the sum for the same calls with every tool listed: a longer list, no searches.
+A list that changes between two steps is read anew from the change on, with everything
+after it.
 
-STEPS are the model steps that the calls show: one before the first call, and one
-after each; calls that overlap belong to one step. LISTED are the lists at the
-start, RELISTED what came into them later and what was behind it, ANSWERS those of
-searches and of other meta-tools that listing everything needs not, RESULTS those
-of all other calls, at four bytes a token.
+STEPS are model steps: one before the first call, and one after each call. Overlapping
+calls belong to one step. LISTED counts lists at the start, RELISTED later changes and
+everything after them in the list, ANSWERS the answers of searches and other meta-tools
+that a full list makes unnecessary, RESULTS the results of other calls, at four bytes a
+token.
 
-A proxy sees neither the agent's own prompt nor its messages: each step carries
-them, and a changed list spoils them, so the last lines say from which size on
-they make the difference. It does not see steps without calls either, nor images,
-nor how many calls a script of run_script is in place of. After five minutes
-without a call everything is counted as read for the first time. Clients that
-never list tools are left out. A 2026-07-28 client has no sessions: clients of one
-name count as one session a day. --reset forgets all that was counted.`,
+A proxy does not see the agent's own prompt and messages, which each step carries and
+each changed list makes the provider read anew. The last lines say above which size
+they make listing everything cheaper. It does not see steps without calls, images, or
+how many calls a run_script replaces. After five minutes without a call everything
+counts as read for the first time. Clients that never list tools are left out. A
+2026-07-28 client has no sessions: clients of one name count as one session a day.
+--reset deletes all counts.`,
 		Example: `  toolfinch savings
   toolfinch savings --since 7d
   toolfinch savings --since 2026-11-01 --json
@@ -74,8 +74,8 @@ name count as one session a day. --reset forgets all that was counted.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&since, "since", "30d", "from when on: a number of days, today's counted, or a `DAY` like 2026-11-01")
-	cmd.Flags().BoolVar(&reset, "reset", false, "forget all that was counted")
+	cmd.Flags().StringVar(&since, "since", "30d", "start: a number of days, including today, or a `DAY` like 2026-11-01")
+	cmd.Flags().BoolVar(&reset, "reset", false, "delete all counts")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -22,9 +22,9 @@ func newSearch(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "search QUERY",
 		Short: "Search the stored tools, prompts and resources, as retrieve_tools does",
-		Long: `Search runs the retrieval of retrieve_tools over what the store knows. No server
-is started. It says so if perhaps nothing fits, and marks tools that call themselves
-deprecated. The JSON is what an agent gets with detail: full.`,
+		Long: `Search runs the search of retrieve_tools over the store. It starts no server. It says if
+probably nothing fits, and marks deprecated tools. The JSON is the answer that an agent
+gets with detail: full.`,
 		Example: `  toolfinch search create a calendar event
   toolfinch search "read a file" -k 3 --server filesystem --json
   toolfinch search --kind prompt review my code
@@ -74,9 +74,9 @@ deprecated. The JSON is what an agent gets with detail: full.`,
 		},
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "k", 0, fmt.Sprintf("how many tools, 1 to %d (default: top_k of the configuration)", retrieve.MaxLimit))
-	cmd.Flags().StringVar(&server, "server", "", "search this server only")
+	cmd.Flags().StringVar(&server, "server", "", "search only this server")
 	cmd.Flags().StringVar(&kind, "kind", defaultKind, "what to find: tool, prompt, resource (templates too), any")
-	cmd.Flags().BoolVar(&explain, "explain", false, "print what each hit's score is made of")
+	cmd.Flags().BoolVar(&explain, "explain", false, "explain each hit's score")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer an agent gets with detail: full")
 	return cmd
 }

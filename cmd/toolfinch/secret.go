@@ -24,10 +24,10 @@ import (
 func newSecret(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "secret",
-		Short: "Store secrets that the configuration names",
-		Long: `A secret is stored sealed, in the store of the configuration, and stands in the
-configuration as ${secret:NAME}. The key is in the keyring of the operating system; where
-there is none, in a file; or in the variable ` + vault.EnvKey + `: 32 bytes in base64
+		Short: "Store secrets for the configuration",
+		Long: `A secret is stored sealed in the store of the configuration; the configuration uses
+${secret:NAME}. The key is in the keyring of the operating system, in a file if there is
+no keyring, or in the variable ` + vault.EnvKey + `: 32 bytes in base64
 or as 64 hexadecimal digits.`,
 	}
 	cmd.AddCommand(newSecretSet(s), newSecretList(s), newSecretRemove(s), newSecretReset(s))
@@ -37,10 +37,10 @@ or as 64 hexadecimal digits.`,
 func newSecretSet(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "set NAME",
-		Short: "Store a secret, in place of the one of that name",
-		Long: `Set asks for the value at a terminal, without showing it, and else reads it from
-standard input, without the line break at its end. A running toolfinch takes the value
-with the next edit of its configuration, or with SIGHUP.`,
+		Short: "Store a secret, replacing one of the same name",
+		Long: `Set asks for the value at a terminal, without showing it. Without a terminal it reads
+standard input, without the last line break. A running toolfinch uses the value after
+the next edit of its configuration, or after SIGHUP.`,
 		Example: `  toolfinch secret set GITHUB_TOKEN
   gh auth token | toolfinch secret set GITHUB_TOKEN`,
 		Args: cobra.ExactArgs(1),
@@ -166,10 +166,9 @@ func newSecretReset(s *settings) *cobra.Command {
 	var yes bool
 	cmd := &cobra.Command{
 		Use:   "reset",
-		Short: "Forget all stored secrets and logins, where their key is lost",
-		Long: `Reset forgets everything that is sealed, secrets and logins to servers, so that the next
-one makes a new key. It is for a key that is lost. The key itself, if there is one, stays
-where it is.`,
+		Short: "Delete all stored secrets and logins, if their key is lost",
+		Long: `Reset deletes everything that is sealed: secrets and logins to servers. Use it if the key
+is lost. The next secret or login makes a new key. An existing key stays.`,
 		Example: "  toolfinch secret reset --yes",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {

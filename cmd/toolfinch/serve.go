@@ -35,12 +35,12 @@ func newServe(s *settings) *cobra.Command {
 		Short:       "Serve the proxy to an agent, over stdio or HTTP",
 		Long: `Serve connects to the configured MCP servers and serves one MCP server in front
 of them: over stdio to the agent that started it, or over HTTP at /mcp (streamable
-HTTP) and /sse (for older clients), with /healthz and /readyz beside. Each view of
-tool_views has an endpoint of its own, /mcp/NAME; --view serves that one alone. What
-was learned before can be searched at once; connections follow. Logs go to stderr.
+HTTP) and /sse (for older clients), with /healthz and /readyz. Each view of
+tool_views has its own endpoint, /mcp/NAME; --view serves only that view. Stored tools
+can be searched at once, before servers connect. Logs go to stderr.
 
-An edit of the configuration is taken at once, or with SIGHUP: servers and views
-that it does not change go on. A broken edit is refused and logged.`,
+An edit of the configuration is applied at once, or after SIGHUP. Unchanged servers and
+views continue. A broken edit is refused and logged.`,
 		Example: `  toolfinch serve
   toolfinch serve --config ~/toolfinch.yaml
   toolfinch serve --view github
@@ -85,7 +85,7 @@ that it does not change go on. A broken edit is refused and logged.`,
 	cmd.Flags().StringVar(&transport, "transport", "stdio", "stdio or http")
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "serve HTTP at this address")
 	cmd.Flags().IntVar(&port, "port", 8080, "serve HTTP at this port of 127.0.0.1")
-	cmd.Flags().StringVar(&view, "view", "", "serve this view of tool_views alone")
+	cmd.Flags().StringVar(&view, "view", "", "serve only this view of tool_views")
 	return cmd
 }
 

@@ -22,9 +22,9 @@ func newServerAdd(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "add NAME {--url URL | -- COMMAND [ARG]...}",
 		Short: "Add a server to the configuration",
-		Long: `Add writes a server into the configuration, behind those that are there. Without
-any configuration it makes ./toolfinch.yaml. Texts are written as they are given:
-'${NAME}' is a variable of the environment, $${ stands for ${ itself.`,
+		Long: `Add writes a server into the configuration, after the existing servers. Without a
+configuration it creates ./toolfinch.yaml. Texts are written unchanged: '${NAME}' is an
+environment variable, $${ stands for ${ itself.`,
 		Example: `  toolfinch servers add files -- npx -y @modelcontextprotocol/server-filesystem .
   toolfinch servers add github --url https://mcp.example.com/mcp --header 'Authorization=Bearer ${GITHUB_TOKEN}'
   toolfinch servers add notion --env 'TOKEN=${NOTION_TOKEN}' --disabled -- npx -y notion-mcp`,
@@ -67,8 +67,8 @@ any configuration it makes ./toolfinch.yaml. Texts are written as they are given
 	flags.StringVar(&server.URL, "url", "", "the `URL` of a server behind HTTP")
 	flags.StringArrayVar(&env, "env", nil, "a variable for the command, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVar(&headers, "header", nil, "a header for the URL, `NAME=VALUE`; may be repeated")
-	flags.StringVar(&server.Description, "description", "", "what the server is for: searched with its tools")
-	flags.BoolVar(&server.Disabled, "disabled", false, "keep it out of the way until it is enabled")
+	flags.StringVar(&server.Description, "description", "", "the purpose of the server, searched with its tools")
+	flags.BoolVar(&server.Disabled, "disabled", false, "add it disabled")
 	return cmd
 }
 
@@ -83,9 +83,9 @@ func newServerRemove(s *settings) *cobra.Command {
 }
 
 func newServerSwitch(s *settings, on bool) *cobra.Command {
-	verb, short := "disable", "Keep a server in the configuration and out of the way"
+	verb, short := "disable", "Disable a server, and keep it in the configuration"
 	if on {
-		verb, short = "enable", "Use a server that was disabled"
+		verb, short = "enable", "Enable a disabled server"
 	}
 	cmd := s.editing(verb, func(_ *cobra.Command, path, name string) (string, error) {
 		changed, err := configs.SetEnabled(path, name, on)

@@ -30,17 +30,16 @@ func newServers(s *settings) *cobra.Command {
 		Use:     "servers",
 		Aliases: []string{"server"},
 		Short:   "List the configured servers, add and remove them",
-		Long: `Servers lists every configured server, with what it had when it was listed last. If a
-toolfinch runs with this configuration, over stdio or HTTP, it is asked for the state of
-each server now. RESOURCES counts resource templates too, FAULTS, shown where there are any, malformed
-definitions, which clients would refuse the whole list for, and those that are held
-(toolfinch pins). With --long it shows what there is to warn of in definitions, and how each server is
-started: the program, relative paths made absolute, its folder, the variables it gets and
-names, never their values. Nothing is connected: toolfinch reindex asks all servers anew,
+		Long: `Servers lists every configured server, with its counts at the last listing. If a
+toolfinch runs with this configuration, over stdio or HTTP, servers asks it for the
+present states. RESOURCES includes resource templates. FAULTS counts malformed and held
+definitions (toolfinch pins). --long shows warnings about definitions, and how each
+server is started: program, absolute paths, folder, and the names of variables, never
+their values. It connects to nothing: toolfinch reindex lists all servers again,
 toolfinch validate checks them.
 
 Add, remove, enable and disable edit the configuration file in place: comments, order
-and layout stay as they are. A change after which the file would not load is not written.`,
+and layout stay. A change that would break the file is not written.`,
 		Example: `  toolfinch servers
   toolfinch servers --long
   toolfinch servers --json | jq -r '.servers[] | select(.enabled) | .name'`,

@@ -28,17 +28,16 @@ func newSetup(s *settings) *cobra.Command {
 	var f setupFlags
 	cmd := &cobra.Command{
 		Use:   "setup [CLIENT]...",
-		Short: "Put toolfinch between your MCP clients and their servers, in one go",
-		Long: `Setup finds the MCP clients on this machine, takes their servers over into the
+		Short: "Connect your MCP clients and their servers through toolfinch, in one step",
+		Long: `Setup finds the MCP clients on this machine, imports their servers into the
 configuration, connects each client to toolfinch, and moves the servers out of the
-clients' files, so that their tools are not there twice. It shows all that and asks
-first. Then it lists the servers' tools, and offers to download the model for search
-by meaning.
+clients' files, so that no tool is listed twice. It shows the plan and asks first. Then
+it lists the servers' tools, and offers to download the model for search by meaning.
 
-A server that cannot be taken over stays where it is, and so does one that is disabled
-or has another choice of tools in the configuration. So do servers of projects:
-toolfinch import shows them. Without a configuration it writes one for the user, which
-toolfinch finds wherever it runs. --undo restores every byte of every file.
+These servers stay in the client's file: a server that cannot be imported, one that the
+configuration disables or gives other tools, and servers of projects (toolfinch import
+shows them). Without a configuration, setup writes one for the user, which toolfinch
+finds from every folder. --undo restores every byte of every file.
 
 Clients: ` + strings.Join(clients.IDs(), ", "),
 		Example: `  toolfinch setup

@@ -40,17 +40,16 @@ func newStatus(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:         "status",
 		Annotations: map[string]string{whenInterrupted: "it runs on"},
-		Short:       "Show what the toolfinch that runs is doing",
-		Long: `Status asks each toolfinch that runs with this configuration, over stdio or HTTP, and
-shows the servers that are not well and what to do, then all servers, the clients that are
-connected, the calls that run, and the last errors with their reasons. --watch shows it
-again and again until Ctrl-C.
+		Short:       "Show what the running toolfinch does",
+		Long: `Status asks each toolfinch that runs with this configuration, over stdio or HTTP. It
+shows the servers with faults and the remedy, all servers, connected clients, running
+calls, and the last errors with reasons. --watch repeats it until Ctrl-C.
 
---url asks one on another machine, over its REST API: it tells what the owner of the key
-may see, of the view whose URL it is, else of the one at /mcp. The key is read from a
-variable of the environment, because other programs can see a command line.
+--url asks a toolfinch on another machine, over its REST API, for what the key may see
+in the view of the URL (default: /mcp). The key is read from an environment variable,
+because other programs can see a command line.
 
-Exit codes: 0 one runs, 3 none does.`,
+Exit codes: 0 a toolfinch runs, 3 none runs.`,
 		Example: `  toolfinch status
   toolfinch status --watch
   toolfinch status --json | jq -r '.running[].servers[] | select(.state != "ready") | .name'
@@ -83,8 +82,8 @@ Exit codes: 0 one runs, 3 none does.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.watch, "watch", "w", false, "show it again and again, until Ctrl-C")
-	flags.DurationVar(&f.interval, "interval", watchEvery, "how often to show it; it is watched then")
+	flags.BoolVarP(&f.watch, "watch", "w", false, "repeat until Ctrl-C")
+	flags.DurationVar(&f.interval, "interval", watchEvery, "how often to repeat; implies --watch")
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object; one a line with --watch")
 	flags.StringVar(&f.url, "url", "", "ask the toolfinch at this `URL`")
 	flags.StringVar(&f.keyEnv, "key-env", "", "the `NAME` of a variable with the API key or access token for --url")

@@ -18,9 +18,9 @@ func newStore(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "store",
 		Short: "Check the store, or copy one to another",
-		Long: `The store is where toolfinch keeps what it learned: SQLite in a folder, or a PostgreSQL
-database. A store is named by its folder, or by its URL, postgres://USER@HOST/DATABASE,
-best without the password: PGPASSWORD and ~/.pgpass give it.`,
+		Long: `The store keeps toolfinch's data: SQLite in a folder, or a PostgreSQL database. Name a
+store by its folder, or by its URL, postgres://USER@HOST/DATABASE. Give the password in
+PGPASSWORD or ~/.pgpass, not in the URL.`,
 	}
 	cmd.AddCommand(newStoreCheck(s), newStoreCopy())
 	return cmd
@@ -30,12 +30,12 @@ func newStoreCheck(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check [STORE]",
-		Short: "Say what a store is, and what is in it",
-		Long: `Checks the store of the configuration, or the one that is named. Of a PostgreSQL database
-it also tries what replicas need: sessions, advisory locks, notifications.
-Nothing is changed.
+		Short: "Describe a store and its content",
+		Long: `Check describes the store of the configuration, or STORE. For a PostgreSQL database it
+also tests what replicas need: sessions, advisory locks, notifications. It changes
+nothing.
 
-Exit codes: 0 it can be used, 1 it cannot.`,
+Exit codes: 0 the store can be used, 1 it cannot.`,
 		Example: `  toolfinch store check
   toolfinch store check postgres://toolfinch@db.example/toolfinch`,
 		Args: cobra.MaximumNArgs(1),
@@ -78,9 +78,9 @@ func newStoreCopy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy FROM TO",
 		Short: "Copy everything from one store to another",
-		Long: `Copies all that is in a store: all of it or, on an error, nothing. Stop the toolfinch
-that uses either first: what it writes meanwhile is not copied.
-Secrets and logins are copied sealed: who uses the copy needs the same key.`,
+		Long: `Copy copies a whole store or, on an error, nothing. First stop every toolfinch that
+uses one of the stores: data that it writes meanwhile is not copied. Secrets and logins
+are copied sealed: the copy needs the same key.`,
 		Example: `  toolfinch store copy ~/.local/share/toolfinch/1a2b3c4d postgres://toolfinch@db.example/toolfinch
   toolfinch store copy --replace postgres://toolfinch@db.example/toolfinch backup`,
 		Args: cobra.ExactArgs(2),
@@ -122,7 +122,7 @@ Secrets and logins are copied sealed: who uses the copy needs the same key.`,
 			return show(cmd, asJSON, map[string]any{"rows": rows}, t, "")
 		},
 	}
-	cmd.Flags().BoolVar(&replace, "replace", false, "remove what is in TO first")
+	cmd.Flags().BoolVar(&replace, "replace", false, "first delete the content of TO")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }

@@ -19,12 +19,11 @@ func newTools(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "tools [SERVER.TOOL]",
 		Short: "List the tools that clients can find, or show one",
-		Long: `Tools lists the tools of a view: the name that clients see, the tool's ID, which
-configuration and commands use, and the first sentence of its description. A tool that
-is named, by its ID or by the name that clients see, is shown whole: what it does and
-changes, its arguments as toolfinch call takes them, its structured result; with --json
-its definition as clients see it. What is printed is what the store knows; only a
-server that was never listed is connected.`,
+		Long: `Tools lists the tools of a view: the name that clients see, the ID for configuration and
+commands, and the first sentence of the description. With SERVER.TOOL, an ID or a name
+that clients see, it shows one tool: what it does and changes, its arguments as
+toolfinch call takes them, its structured result; with --json its definition as clients
+see it. It reads the store, and connects only to servers that were never listed.`,
 		Example: `  toolfinch tools
   toolfinch tools --server github
   toolfinch tools --view redis-expert
@@ -51,8 +50,8 @@ server that was never listed is connected.`,
 			})
 		},
 	}
-	cmd.Flags().StringVar(&server, "server", "", "list the tools of this server only")
-	cmd.Flags().StringVar(&view, "view", "", "the view to look in (default: that of clients that name none)")
+	cmd.Flags().StringVar(&server, "server", "", "list only the tools of this server")
+	cmd.Flags().StringVar(&view, "view", "", "the view to look in (default: the one at /mcp)")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array with the whole definitions, or the definition of the tool")
 	return cmd
 }

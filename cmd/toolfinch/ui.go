@@ -22,12 +22,12 @@ func newUI(s *settings) *cobra.Command {
 	var pid int
 	cmd := &cobra.Command{
 		Use:   "ui",
-		Short: "Open the page of the toolfinch that runs",
-		Long: `Ui asks the toolfinch that serves this configuration over HTTP for a link to its page, which
-lets you in once and within ten minutes, prints it, and opens it in a browser. Only the user
-who runs toolfinch can ask for one.
+		Short: "Open the page of the running toolfinch",
+		Long: `Ui asks the toolfinch that serves this configuration over HTTP for a link to its page,
+prints the link, and opens it in a browser. The link works once, within ten minutes.
+Only the user who runs toolfinch can get one.
 
-Exit codes: 0 there is a link, 3 nothing runs that has the page.`,
+Exit codes: 0 there is a link, 3 no toolfinch with a page runs.`,
 		Example: `  toolfinch ui
   toolfinch ui --no-browser`,
 		Args: cobra.NoArgs,
@@ -73,7 +73,7 @@ Exit codes: 0 there is a link, 3 nothing runs that has the page.`,
 		},
 	}
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the link and open nothing")
-	cmd.Flags().IntVar(&pid, "pid", 0, "of several that run, the page of this `PROCESS`")
+	cmd.Flags().IntVar(&pid, "pid", 0, "the page of this `PROCESS`, if several run")
 	return cmd
 }
 

@@ -25,13 +25,13 @@ func newValidate(s *settings) *cobra.Command {
 		Annotations: map[string]string{whenInterrupted: "not everything was checked"},
 		Short:       "Check the configuration, every server, view, hook and tool of your own",
 		Long: `Validate reads the configuration, connects to every enabled server, and compiles
-every view with its hooks, composite and custom tools over what the servers have. It
-prints one line for each, with a reason where something is wrong. It reads the store,
-embeds a text with the model, and looks up what clients start with this configuration:
+every view with its hooks, composite and custom tools. It also checks the store, the
+embedding model, and the entries of clients that start toolfinch with this
+configuration. It prints one line for each, with the reason of each fault:
 
-  ✓ is well    ! is a warning    ✗ is an error    - is disabled
+  ✓ valid    ! warning    ✗ error    - disabled
 
-Exit codes: 0 without errors, 1 with any, 2 for a configuration that does not load.`,
+Exit codes: 0 no errors, 1 errors, 2 the configuration does not load.`,
 		Example: `  toolfinch validate
   toolfinch validate --json | jq '.checks[] | select(.status == "error")'`,
 		Args: cobra.NoArgs,

@@ -111,9 +111,8 @@ func (s Settings) Check() error {
 
 const without = "sandbox_optional: true starts the server without"
 
-// A program that imports this package becomes the process of a server when it is started with
-// this variable and argument: before its main function runs it takes from itself what the
-// rules do not allow, and runs the server's program in its place.
+// A program that imports this package becomes the process of a server when it is started with this variable and
+// argument: before its main function runs, the process limits itself and executes the server's program.
 const (
 	childVariable = "TOOLFINCH_SANDBOX"
 	childArgument = "run-sandboxed"
@@ -140,7 +139,7 @@ func init() {
 		fmt.Fprintf(os.Stderr, "sandbox: %s: %v\n", what, err)
 		os.Exit(code)
 	}
-	runtime.LockOSThread() // some limits are of one thread: the one that becomes the program
+	runtime.LockOSThread() // capabilities and Landlock limit one thread, which then becomes the program
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		fail(exitConfine, "its rules", err)

@@ -10,8 +10,8 @@ import (
 	"toolfinch/internal/seccomp"
 )
 
-// systemCalls are the rules for system calls that go around Landlock. Most refused calls fail with EPERM, so
-// that a program that can do without them goes on.
+// systemCalls are the rules for system calls that go around Landlock. Most refused calls fail with EPERM, so that a
+// program that can do without the call goes on.
 func systemCalls(r Rules) []seccomp.Rule {
 	refuse := seccomp.Fail(unix.EPERM)
 	on := func(then seccomp.Action, calls []uint32, tests ...seccomp.Test) seccomp.Rule {

@@ -5,6 +5,7 @@ import (
 	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"strings"
 
 	"toolfinch/trust/inbound"
@@ -317,6 +318,16 @@ func (d *decoder) checkAuth(c *Config) {
 		d.fail(at.node, at.label+".resource is missing: access tokens must be for this server, and it has several names",
 			"the URL of /mcp as clients write it, like https://tools.example.com/mcp")
 	}
+}
+
+// Port returns the TCP port that is listened at, 0 for none or for one that the system chooses.
+func (c *Config) Port() int {
+	if c.Transport != TransportHTTP {
+		return 0
+	}
+	_, text, _ := net.SplitHostPort(c.Listen)
+	port, _ := strconv.Atoi(text)
+	return port
 }
 
 // listensLocally reports whether only this machine can reach an address. A name is looked up

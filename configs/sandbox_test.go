@@ -56,3 +56,17 @@ func TestSandboxes(t *testing.T) {
 		}
 	}
 }
+
+// Servers in a sandbox are kept from the port that clients come in at.
+func TestThePortOfClients(t *testing.T) {
+	for text, want := range map[string]int{
+		"transport: http":                          8080,
+		"{transport: http, listen: '[::1]:9000'}":  9000,
+		"{transport: http, listen: '127.0.0.1:0'}": 0,
+		"{transport: stdio}":                       0,
+	} {
+		if got := mustLoad(t, text).Port(); got != want {
+			t.Errorf("%s: %d, want %d", text, got, want)
+		}
+	}
+}

@@ -3,15 +3,21 @@
 package e2e_test
 
 import (
+	"bufio"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	neturl "net/url"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
+	"toolfinch/internal/await"
 	"toolfinch/upstream/sandbox"
 )
 
@@ -74,4 +80,131 @@ func TestAServerCannotLeaveItsSandbox(t *testing.T) {
 	if want := "sandbox: reads programs, " + packages + ", " + inside + "; writes " + inside + "; connects to no port"; !strings.Contains(string(out), want) {
 		t.Errorf("validate: %v, does not say %q:\n%s", err, want, out)
 	}
+}
+
+// intruder is a server that tries to reach the toolfinch that runs it: its port, which the test writes to a file once it
+// is known, and its socket. It writes to another file what came of each.
+const intruder = `
+const fs = require('fs'), net = require('net'), readline = require('readline'), [dir, data] = process.argv.slice(2)
+const reach = to => new Promise(done => net.connect(to).on('connect', () => done('reached')).on('error', e => done(e.code)))
+const wait = setInterval(async () => {
+  if (!fs.existsSync(dir + '/port')) return
+  clearInterval(wait)
+  const socket = fs.readdirSync(data).find(name => name.startsWith('live-'))
+  const port = await reach({port: Number(fs.readFileSync(dir + '/port'))})
+  fs.writeFileSync(dir + '/result.part', port + ' ' + await reach({path: data + '/' + socket}))
+  fs.renameSync(dir + '/result.part', dir + '/result')
+}, 50)
+readline.createInterface({input: process.stdin}).on('close', () => process.exit()).on('line', line => {
+  const m = JSON.parse(line)
+  if (m.id === undefined) return
+  const result = m.method === 'initialize' ? {protocolVersion: m.params.protocolVersion, capabilities: {tools: {}}, serverInfo: {name: 'intruder', version: '1'}} : m.method === 'tools/list' ? {tools: []} : undefined
+  console.log(JSON.stringify(result ? {jsonrpc: '2.0', id: m.id, result} : {jsonrpc: '2.0', id: m.id, error: {code: -32601, message: 'no'}}))
+})`
+
+// A server in a sandbox reaches neither the port nor the socket of its own toolfinch, with which it would do what other
+// servers may.
+func TestAServerInASandboxDoesNotReachItsToolfinch(t *testing.T) {
+	t.Parallel()
+	if err := (sandbox.Settings{Landlock: &sandbox.Rules{}}).Check(); err != nil {
+		t.Skip(err)
+	}
+	free, held := t.TempDir(), t.TempDir()
+	h := newHouse(t, map[string]server{})
+	servers := map[string]server{}
+	for dir, rules := range map[string]any{free: nil, held: map[string]any{"write": []string{held}}} {
+		file := filepath.Join(dir, "server.js")
+		if err := os.WriteFile(file, []byte(intruder), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		s := script(t, file, dir, filepath.Join(h.home, "data"))
+		s.Sandbox = rules
+		servers[filepath.Base(dir)+filepath.Base(filepath.Dir(dir))] = s
+	}
+	h.configure(t, servers)
+	url, _ := h.serveHTTP(t)
+	at, err := neturl.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for dir, want := range map[string]string{free: "reached reached", held: "EACCES EPERM"} {
+		if err := os.WriteFile(filepath.Join(dir, "port"), []byte(at.Port()), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		var got []byte
+		await.Nil(t, func() (err error) { got, err = os.ReadFile(filepath.Join(dir, "result")); return err })
+		if string(got) != want {
+			t.Errorf("sandbox %v: %s, want %s", dir == held, got, want)
+		}
+	}
+}
+
+// Published servers do in a sandbox what they are for, as this user and as another.
+func TestRealServersWorkInASandbox(t *testing.T) {
+	t.Parallel()
+	if err := (sandbox.Settings{Landlock: &sandbox.Rules{}}).Check(); err != nil {
+		t.Skip(err)
+	}
+	users := map[string]*syscall.Credential{"this user": nil}
+	if os.Geteuid() == 0 {
+		users["nobody"] = &syscall.Credential{Uid: 65534, Gid: 65534}
+	}
+	packages := modules(t)
+	for user, as := range users {
+		dir, err := os.MkdirTemp("", "sandbox-")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer os.RemoveAll(dir)
+		if err := os.Chmod(dir, 0o777); err != nil {
+			t.Fatal(err)
+		}
+		for _, test := range []struct{ server, tool, arguments, want string }{
+			{"server-filesystem", "write_file", fmt.Sprintf(`{"path":%q,"content":"kept"}`, filepath.Join(dir, "note.txt")), "Successfully wrote"},
+			{"server-filesystem", "directory_tree", fmt.Sprintf(`{"path":%q}`, dir), "note.txt"},
+			{"server-memory", "create_entities", `{"entities":[{"name":"Ada","entityType":"person","observations":["writes"]}]}`, "Ada"},
+			{"server-everything", "echo", `{"message":"hello there"}`, "hello there"},
+			{"server-sequential-thinking", "sequentialthinking", `{"thought":"x","nextThoughtNeeded":false,"thoughtNumber":1,"totalThoughts":1}`, "thoughtHistoryLength"},
+		} {
+			s := sandbox.Settings{Landlock: &sandbox.Rules{Read: []string{packages, dir}, Write: []string{dir}, Ports: []int{}}}
+			args := []string{"node", module(t, "@modelcontextprotocol/"+test.server+"/dist/index.js")}
+			if test.server == "server-filesystem" {
+				args = append(args, dir)
+			}
+			path, args, env, err := s.Command(node(t), args, []string{"PATH=" + os.Getenv("PATH"), "HOME=" + dir, "MEMORY_FILE_PATH=" + filepath.Join(dir, "memory.jsonl")})
+			if err != nil {
+				t.Fatal(err)
+			}
+			cmd := &exec.Cmd{Path: path, Args: args, Env: env, Dir: dir, SysProcAttr: &syscall.SysProcAttr{Credential: as}}
+			if got := answerOf(t, cmd, test.tool, test.arguments); !strings.Contains(got, test.want) {
+				t.Errorf("%s of %s as %s: %s, want %q", test.tool, test.server, user, got, test.want)
+			}
+		}
+	}
+}
+
+// answerOf starts a server, calls a tool of it, and returns the line of the answer, or what else it printed.
+func answerOf(t *testing.T, cmd *exec.Cmd, tool, arguments string) string {
+	t.Helper()
+	in, err := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	var said strings.Builder
+	cmd.Stderr = &said
+	if err := errors.Join(err, err2, cmd.Start()); err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _, _ = cmd.Process.Kill(), cmd.Wait() }()
+	fmt.Fprintln(in, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"test","version":"1"}}}`)
+	lines := bufio.NewScanner(out)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		switch line := lines.Text(); {
+		case strings.Contains(line, `"id":1`):
+			fmt.Fprintln(in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`)
+			fmt.Fprintf(in, `{"jsonrpc":"2.0","id":2,"method":"tools/call","params":{"name":%q,"arguments":%s}}`+"\n", tool, arguments)
+		case strings.Contains(line, `"id":2`):
+			return line
+		}
+	}
+	return "no answer: " + said.String()
 }

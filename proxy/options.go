@@ -30,6 +30,8 @@ type options struct {
 
 	programs func(upstream.Settings) conn.Program // what runs in the place of a server's command, in tests
 
+	ownPort int // where clients come in; 0: nowhere
+
 	vaultKey  string
 	connector page.Connector
 }
@@ -58,6 +60,10 @@ func WithVaultKey(key string) Option { return func(o *options) { o.vaultKey = ke
 
 // WithConnector sets what knows the files of MCP clients, for the page.
 func WithConnector(c page.Connector) Option { return func(o *options) { o.connector = c } }
+
+// WithOwnPort sets the TCP port at which this process serves clients, to which servers in a sandbox cannot connect. The
+// default is the port of the configuration.
+func WithOwnPort(port int) Option { return func(o *options) { o.ownPort = port } }
 
 // WithTraces has requests, and what they cause, make spans. The proxy does not close t. By
 // default there are none.

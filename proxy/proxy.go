@@ -150,7 +150,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		scripts: scripts,
 		logins:  logins,
 		limits:  rate.New(config.RateLimits, nil),
-		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Key: key, Leads: among.leader(), Programs: o.programs}),
+		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Key: key, Leads: among.leader(), Programs: o.programs, OwnPort: cmp.Or(o.ownPort, config.Port())}),
 	}
 	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, complete: func() bool { return all.now.Load().complete }, idle: o.idle, work: make(chan struct{}, 1)}
 	if config.Learn {

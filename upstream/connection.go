@@ -68,7 +68,7 @@ func dial(ctx context.Context, l *connector) (*connection, error) {
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
 		Name: s.Name, Traces: l.server.traces,
-		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox, Program: l.server.program, URL: s.URL, Headers: s.Headers, Around: around, Transport: s.Transport,
+		Command: s.Command, Args: s.Args, Env: s.Env, InheritEnv: s.InheritEnv, Cwd: s.Cwd, Sandbox: s.Sandbox.WithOwnPort(l.server.ownPort), Program: l.server.program, URL: s.URL, Headers: s.Headers, Around: around, Transport: s.Transport,
 		ConnectTimeout: s.ConnectTimeout, Known: era, Legacy: l.legacy || s.Protocol == ProtocolLegacy,
 		Capabilities: l.declare, ClientVersion: l.server.version, Log: l.server.log, Started: l.started, Again: l.server.health.get().Err != nil, Before: before,
 	}, func(link *conn.Conn) conn.Handler {

@@ -120,6 +120,7 @@ type Pool struct {
 	work     sync.WaitGroup          // whoever closes servers that have left
 	leads    Leads
 	programs func(Settings) conn.Program // nil: all are commands
+	ownPort  int                         // where this process listens; 0: nowhere
 
 	mu      sync.Mutex // guards what follows, and the replacing of now; never held over I/O
 	leaving []*server  // removed or replaced, not closed yet
@@ -140,6 +141,7 @@ type Options struct {
 	// Programs returns what runs in the place of the command of a server; nil where the command does.
 	// Default: all are commands.
 	Programs func(Settings) conn.Program
+	OwnPort  int // where this process listens, which no server in a sandbox connects to; default: nowhere
 }
 
 // Leads says whether this process lists a server. If not, another does: this process
@@ -162,7 +164,7 @@ func NewPool(settings []Settings, o Options) *Pool {
 		o.Leads = alone
 	}
 	life, end := context.WithCancel(context.Background())
-	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(o.Key), tasks: newTasks(o.Key), logins: o.Logins, traces: o.Traces, leads: o.Leads, programs: o.Programs, log: o.Log, life: life, end: end}
+	p := &Pool{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(o.Key), tasks: newTasks(o.Key), logins: o.Logins, traces: o.Traces, leads: o.Leads, programs: o.Programs, ownPort: o.OwnPort, log: o.Log, life: life, end: end}
 	p.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privates)
 	p.now.Store(&members{})
 	p.Update(settings, o.Known)

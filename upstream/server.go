@@ -28,6 +28,7 @@ type server struct {
 	tasks    *tasks
 	leads    Leads
 	program  conn.Program                 // nil: the command of the settings
+	ownPort  int                          // where this process listens; 0: nowhere
 	private  *limit.Limit                 // connections of clients that are asked
 	dropped  atomic.Int64                 // notifications that clients did not get
 	process  atomic.Pointer[conn.Process] // the last one of the main connection; nil for none
@@ -66,7 +67,7 @@ func newServer(p *Pool, settings Settings, known Known) *server {
 	hidden := newMask(settings.Secrets)
 	s := &server{
 		settings: settings, mask: hidden, log: hidden.logger(p.log).With("server", settings.Name), events: p.events, version: p.version, traces: p.traces,
-		sealer: p.sealer, tasks: p.tasks, leads: p.leads, private: p.private,
+		sealer: p.sealer, tasks: p.tasks, leads: p.leads, private: p.private, ownPort: p.ownPort,
 		health:        newHealth(settings, known.Era, hidden),
 		lists:         lists{due: make(chan struct{}, 1), pending: map[tool.Kind]bool{}, known: map[tool.Kind]listing{}},
 		subscriptions: subscriptions{uris: map[string]bool{}},

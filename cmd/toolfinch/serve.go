@@ -130,7 +130,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		if config.Auth.Mode == inbound.None {
 			log.Warn("anyone who reaches this address may call every tool: auth is none", "listen", listener.Addr().String())
 		}
-		options = append(options, proxy.WithConnector(newConnector(config, listener.Addr())))
+		options = append(options, proxy.WithConnector(newConnector(config, listener.Addr())), proxy.WithOwnPort(listener.Addr().(*net.TCPAddr).Port))
 	}
 	p, err := proxy.Open(ctx, config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithView(viewName), proxy.WithTraces(traces),
 		// Many of these run beside an agent all day, and the garbage of a call is small.

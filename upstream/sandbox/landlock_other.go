@@ -1,4 +1,4 @@
-//go:build !linux
+//go:build !linux || !(amd64 || arm64)
 
 package sandbox
 
@@ -6,6 +6,6 @@ import "errors"
 
 func abi() int { return 0 }
 
-func confine(Rules) error { return errors.ErrUnsupported }
+func confine(Rules, string) error { return errors.ErrUnsupported }
 
 func execute(string, []string, []string) error { return errors.ErrUnsupported }

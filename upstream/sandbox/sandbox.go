@@ -1,6 +1,6 @@
-// Package sandbox limits what the process of a server may touch: by Landlock, rules that the
-// Linux kernel holds a process and all that it starts to, or by a command that is put in front.
-// It starts nothing itself.
+// Package sandbox limits what the process of a server may touch: by Landlock and a filter of system calls, to which
+// the Linux kernel holds a process and all that it starts, or by a command that is put in front. It starts nothing
+// itself.
 package sandbox
 
 import (
@@ -25,11 +25,25 @@ type Settings struct {
 	Optional bool     // where it cannot be had, the server is started without
 }
 
-// Rules are what Landlock allows. Everything else of files and of TCP is refused.
+// Rules are what Landlock allows. Every other file and TCP port is refused, and so are the system calls that go around
+// Landlock.
 type Rules struct {
 	Read  []string `json:"read"`  // files and folders, beside what programs need; nil for all
 	Write []string `json:"write"` // files and folders that may also be changed
 	Ports []int    `json:"ports"` // of TCP that may be connected to; nil for all, with listening
+
+	OwnPort int `json:"own_port"` // where toolfinch itself listens, which is never connected to; 0 for nowhere
+}
+
+// WithOwnPort returns settings that keep the process from the port where toolfinch itself listens: there it would
+// call what other servers do outside of its sandbox.
+func (s Settings) WithOwnPort(port int) Settings {
+	if s.Landlock != nil {
+		rules := *s.Landlock
+		rules.OwnPort = port
+		s.Landlock = &rules
+	}
+	return s
 }
 
 // On reports whether there is a limit.
@@ -70,15 +84,11 @@ func (r Rules) String() string {
 // ErrUnsupported is why this machine cannot limit a process as it is asked to.
 var ErrUnsupported = errors.New("its sandbox cannot be had here")
 
-// The first versions of Landlock's interface with what rules need: Linux 6.2 holds back the
-// shortening of files, too, 6.7 TCP.
-const (
-	abiFiles = 3
-	abiPorts = 4
-)
+// minABI is the first version of Landlock's interface with rules for TCP: that of Linux 6.7.
+const minABI = 4
 
-// Check returns the reason if a process cannot be limited so here, an ErrUnsupported if that is the machine's. It
-// names files without their folders: clients may see it.
+// Check returns why a process cannot be limited so here: an ErrUnsupported if this machine cannot do it. The error
+// names files without their folders, because clients may see it.
 func (s Settings) Check() error {
 	if len(s.Wrapper) > 0 {
 		if _, err := exec.LookPath(s.Wrapper[0]); err != nil {
@@ -88,12 +98,8 @@ func (s Settings) Check() error {
 	if s.Landlock == nil {
 		return nil
 	}
-	needed, linux := abiFiles, "6.2"
-	if s.Landlock.Ports != nil {
-		needed, linux = abiPorts, "6.7"
-	}
-	if abi() < needed {
-		return fmt.Errorf("%w: it needs Landlock of Linux %s or later; %s", ErrUnsupported, linux, without)
+	if abi() < minABI {
+		return fmt.Errorf("%w: it needs Landlock of Linux 6.7 or later on amd64 or arm64; %s", ErrUnsupported, without)
 	}
 	for _, path := range s.Landlock.Write {
 		if _, err := os.Stat(path); err != nil {
@@ -105,9 +111,8 @@ func (s Settings) Check() error {
 
 const without = "sandbox_optional: true starts the server without"
 
-// A program that imports this package becomes the process of a server when it is started with
-// this variable and argument: before its main function runs it takes from itself what the
-// rules do not allow, and runs the server's program in its place.
+// A program that imports this package becomes the process of a server when it is started with this variable and
+// argument: before its main function runs, the process limits itself and executes the server's program.
 const (
 	childVariable = "TOOLFINCH_SANDBOX"
 	childArgument = "run-sandboxed"
@@ -134,12 +139,12 @@ func init() {
 		fmt.Fprintf(os.Stderr, "sandbox: %s: %v\n", what, err)
 		os.Exit(code)
 	}
-	runtime.LockOSThread() // some limits are of one thread: the one that becomes the program
+	runtime.LockOSThread() // capabilities and Landlock limit one thread, which then becomes the program
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		fail(exitConfine, "its rules", err)
 	}
-	if err := confine(o.Rules.complete(o.Path)); err != nil {
+	if err := confine(o.Rules, o.Path); err != nil {
 		fail(exitConfine, "its limits were refused", err)
 	}
 	_ = os.Unsetenv(childVariable)
@@ -173,28 +178,27 @@ func (s Settings) Command(path string, args, env []string) (string, []string, []
 // systemFolders are what programs need to run at all.
 var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys", "/run/systemd/resolve"}
 
-// devices may be read and written by every program.
-var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom", "/dev/tty"}
+// devices may be read and written by every program. The terminal is not among them: programs type commands into it.
+var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-// complete adds what the program needs to be read at all: the system's folders, itself, and its
-// installation, which is where it is or beside bin.
-func (r Rules) complete(program string) Rules {
+// readable returns the files and folders that a program may read: those of the rules, and what it needs to run at all. That is
+// the system's folders, itself, and its installation: the folder that it is in, or the one above a folder named bin.
+func (r Rules) readable(program string) []string {
 	if r.Read == nil {
-		r.Read = []string{"/"}
-		return r
+		return []string{"/"}
 	}
-	r.Read = slices.Concat(r.Read, systemFolders)
+	paths := slices.Concat(r.Read, systemFolders)
 	home, _ := os.UserHomeDir()
 	for _, file := range []string{program, resolved(program)} {
 		dir := filepath.Dir(file)
 		if above := filepath.Dir(dir); filepath.Base(dir) == "bin" && above != "/" && above != home {
 			dir = above
 		}
-		if r.Read = append(r.Read, file); dir != "/" && dir != home {
-			r.Read = append(r.Read, dir)
+		if paths = append(paths, file); dir != "/" && dir != home {
+			paths = append(paths, dir)
 		}
 	}
-	return r
+	return paths
 }
 
 func resolved(path string) string {

@@ -2,13 +2,16 @@ package script
 
 import (
 	"os"
-	"runtime"
 	"strconv"
 	"strings"
-	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"toolfinch/internal/seccomp"
 )
+
+// refuse makes the calls fail that a script's process has no use for.
+var refuse = seccomp.Fail(unix.EPERM)
 
 // confine takes from this process, for good, all that a script does not need:
 // files, the network, other processes, and more memory and time of processors than
@@ -26,16 +29,8 @@ func confine(limits Limits) {
 		_ = unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most})
 	}
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
-	filter := systemCalls()
-	if filter == nil {
-		return
-	}
-	runtime.LockOSThread() // both calls are of one thread; the second takes the others along
-	defer runtime.UnlockOSThread()
-	_ = unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	_, _, _ = unix.RawSyscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&program)))
-	runtime.KeepAlive(filter)
+	// Where the kernel or the architecture has no filter, a script has the other limits alone.
+	_ = seccomp.Confine(systemCalls(), refuse)
 }
 
 // dataSize is how many bytes of private memory this process has, of those that

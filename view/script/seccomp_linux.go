@@ -4,65 +4,31 @@ package script
 
 import (
 	"os"
+	"slices"
 
 	"golang.org/x/sys/unix"
+
+	"toolfinch/internal/seccomp"
 )
 
-// Offsets in what a filter sees of a system call (struct seccomp_data).
-const (
-	offsetNumber    = 0
-	offsetArch      = 4
-	offsetArguments = 16
-)
-
-// systemCalls is the filter of system calls: those that Go's runtime makes are let
-// through, those that no runtime makes end the process, others fail.
-func systemCalls() []unix.SockFilter {
-	statement := func(code uint16, value uint32) unix.SockFilter { return unix.SockFilter{Code: code, K: value} }
-	load := func(offset uint32) unix.SockFilter { return statement(unix.BPF_LD|unix.BPF_W|unix.BPF_ABS, offset) }
-	end := func(action uint32) unix.SockFilter { return statement(unix.BPF_RET|unix.BPF_K, action) }
-	const (
-		fail = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
-		kill = unix.SECCOMP_RET_KILL_PROCESS
-		pass = unix.SECCOMP_RET_ALLOW
-	)
-	// when skips the next instructions unless the test holds.
-	when := func(test uint16, value uint32, skipped uint8) unix.SockFilter {
-		return unix.SockFilter{Code: unix.BPF_JMP | test | unix.BPF_K, Jf: skipped, K: value}
+// systemCalls are the rules for system calls: calls that Go's runtime makes are let through, calls that no
+// runtime makes end the process, and refuse answers the rest.
+func systemCalls() []seccomp.Rule {
+	return []seccomp.Rule{
+		{Calls: slices.Concat(neverCalls, neverCallsHere), Then: seccomp.Kill},
+		{Calls: slices.Concat(runtimeCalls, runtimeCallsHere), Then: seccomp.Allow},
+		// The flags of clone3 cannot be tested; without clone3 a C library uses clone.
+		{Calls: []uint32{unix.SYS_CLONE3}, Then: seccomp.Fail(unix.ENOSYS)},
+		{Calls: []uint32{unix.SYS_CLONE}, If: []seccomp.Test{seccomp.Has(0, unix.CLONE_THREAD)}, Then: seccomp.Allow},
+		{Calls: []uint32{unix.SYS_CLONE}, Then: seccomp.Kill},
+		// Memory must not become code.
+		{Calls: []uint32{unix.SYS_MMAP, unix.SYS_MPROTECT}, If: []seccomp.Test{seccomp.Has(2, unix.PROT_EXEC)}, Then: refuse},
+		{Calls: []uint32{unix.SYS_MMAP, unix.SYS_MPROTECT}, Then: seccomp.Allow},
+		// Go's runtime gives names to memory.
+		{Calls: []uint32{unix.SYS_PRCTL}, If: []seccomp.Test{seccomp.Is(0, unix.PR_SET_VMA)}, Then: seccomp.Allow},
+		// Go's runtime sends signals to its own threads.
+		{Calls: []uint32{unix.SYS_TGKILL}, If: []seccomp.Test{seccomp.Is(0, uint32(os.Getpid()))}, Then: seccomp.Allow},
 	}
-	filter := []unix.SockFilter{
-		load(offsetArch),
-		{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, Jt: 1, K: auditArch},
-		end(kill),
-		load(offsetNumber),
-	}
-	for _, number := range append(neverCalls, neverCallsHere...) {
-		filter = append(filter, when(unix.BPF_JEQ, number, 1), end(kill))
-	}
-	for _, number := range append(runtimeCalls, runtimeCallsHere...) {
-		filter = append(filter, when(unix.BPF_JEQ, number, 1), end(pass))
-	}
-	// A C library makes threads by the older call where the newer one, whose flags a
-	// filter does not see, is not there.
-	filter = append(filter, when(unix.BPF_JEQ, unix.SYS_CLONE3, 1), end(unix.SECCOMP_RET_ERRNO|uint32(unix.ENOSYS)))
-	// A thread may be made, a process not; memory must not become code; names may be
-	// given to memory, and a signal to this process.
-	for _, one := range []struct {
-		number, argument uint32
-		test             uint16
-		value            uint32
-		then, otherwise  uint32
-	}{
-		{unix.SYS_CLONE, 0, unix.BPF_JSET, unix.CLONE_THREAD, pass, kill},
-		{unix.SYS_MMAP, 2, unix.BPF_JSET, unix.PROT_EXEC, fail, pass},
-		{unix.SYS_MPROTECT, 2, unix.BPF_JSET, unix.PROT_EXEC, fail, pass},
-		{unix.SYS_PRCTL, 0, unix.BPF_JEQ, unix.PR_SET_VMA, pass, fail},
-		{unix.SYS_TGKILL, 0, unix.BPF_JEQ, uint32(os.Getpid()), pass, fail},
-	} {
-		filter = append(filter, when(unix.BPF_JEQ, one.number, 4),
-			load(offsetArguments+8*one.argument), when(one.test, one.value, 1), end(one.then), end(one.otherwise))
-	}
-	return append(filter, end(fail))
 }
 
 // neverCalls are system calls that only somebody makes who has taken the process

@@ -2,8 +2,6 @@ package script
 
 import "golang.org/x/sys/unix"
 
-const auditArch = unix.AUDIT_ARCH_X86_64
-
 // neverCallsHere and runtimeCallsHere are the system calls of this architecture
 // alone.
 var (

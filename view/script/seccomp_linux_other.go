@@ -2,7 +2,7 @@
 
 package script
 
-import "golang.org/x/sys/unix"
+import "toolfinch/internal/seccomp"
 
-// systemCalls is no filter: the numbers of system calls are not known here.
-func systemCalls() []unix.SockFilter { return nil }
+// systemCalls are no rules: seccomp.Confine has no filter for this architecture.
+func systemCalls() []seccomp.Rule { return nil }

@@ -24,8 +24,8 @@ func newClean() *cobra.Command {
 		Long: `Every configuration without data_dir has a store of its own in the user's data folder.
 Clean lists the stores of configurations that are not there any more, and removes them
 with --yes: what their servers offered, what you approved of it, vectors, what was learned,
-savings; and the cache of the vectors that eval made of files. A store whose configuration is not known, because an
-older version made it, is listed and never removed.`,
+savings; and the cache of the vectors that eval made of files. A store whose configuration
+is not known, because an older version made it, is listed and never removed.`,
 		Example: `  toolfinch clean
   toolfinch clean --yes`,
 		Args: cobra.NoArgs,

@@ -48,6 +48,16 @@ var authKeysOf = section[inbound.Settings]{
 		if !s.Keys && len(s.Issuers) == 0 {
 			d.fail(n, label+": nobody can come in, with neither keys nor issuers", "write keys: true, or issuers: [URL]")
 		}
+		asked := 0
+		for _, i := range s.Issuers {
+			if i.Introspect.ClientID != "" {
+				asked++
+			}
+		}
+		if asked > 1 {
+			d.fail(n, label+": more than one issuer has introspect: an opaque token does not say which issuer it is of, and another that is asked could use it",
+				"write introspect for one issuer; tokens of the other issuers must be JWTs")
+		}
 	},
 }
 

@@ -167,7 +167,7 @@ func (p *Proxy) Handler() http.Handler {
 // loggedIn is where a browser comes back to from an authorization server, with a state as its proof. The login may
 // have begun at another replica.
 func (p *Proxy) loggedIn(w http.ResponseWriter, r *http.Request) {
-	if !p.logins.Awaits(r) && p.others.cameBack(r.Context(), r.URL.RawQuery) {
+	if r.Method == http.MethodGet && !p.logins.Awaits(r) && p.others.cameBack(r.Context(), r.URL.RawQuery) {
 		w.Header().Set("Cache-Control", "no-store")
 		fmt.Fprintln(w, "Thank you. If this login was begun by toolfinch, it goes on there. Where it has not ended in a minute, begin it again.")
 		return

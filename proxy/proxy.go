@@ -66,7 +66,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		}
 	}
 	at := config.Places()
-	db, err := store.Open(ctx, at.Store, o.log)
+	db, err := store.OpenOrReplace(ctx, at.Store, o.log)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", err)
 	}

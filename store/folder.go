@@ -80,12 +80,12 @@ func Folders(base string) ([]Folder, error) {
 }
 
 // files are the files of a store but for its lock: the database, what SQLite keeps
-// beside it, databases that were set aside, and the notes of MadeFor and noteChecked.
+// beside it, databases that were set aside, and the notes of MadeFor, noteChecked and noteBaselines.
 func files(dir string) []string {
 	entries, _ := os.ReadDir(dir) // what cannot be read has no files to remove
 	var paths []string
 	for _, entry := range entries {
-		if name := entry.Name(); name == madeForName || name == checkedName || name == fileName || strings.HasPrefix(name, fileName+"-") || strings.HasPrefix(name, fileName+".") {
+		if name := entry.Name(); name == madeForName || name == checkedName || name == baselinesName || name == fileName || strings.HasPrefix(name, fileName+"-") || strings.HasPrefix(name, fileName+".") {
 			paths = append(paths, filepath.Join(dir, name))
 		}
 	}

@@ -132,7 +132,7 @@ func openAgain(t *testing.T, dir string) error {
 		t.Fatal(err)
 	}
 	defer lock.Close()
-	db, err := openOrReplace(t.Context(), filepath.Join(dir, fileName), lock, 0, slog.New(slog.DiscardHandler))
+	db, err := openShared(t.Context(), filepath.Join(dir, fileName), lock, 0, true, slog.New(slog.DiscardHandler))
 	if err == nil {
 		err = db.Close()
 	}
@@ -162,9 +162,9 @@ func TestADatabaseInUseIsNeverMoved(t *testing.T) {
 	if err := tx.Rollback(); err != nil {
 		t.Fatal(err)
 	}
-	user.exec(t, `PRAGMA user_version = 1000`)
-	if err := openAgain(t, dir); !errors.Is(err, errNewer) || !strings.Contains(err.Error(), "another process is using it") {
-		t.Errorf("of a newer version: %v", err)
+	user.exec(t, `PRAGMA user_version = -1`)
+	if err := openAgain(t, dir); !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), "another process is using it") {
+		t.Errorf("damaged: %v", err)
 	}
 	if now, err := os.Stat(user.path); err != nil || !os.SameFile(now, user.file) {
 		t.Errorf("the database in use was replaced: %v", err)

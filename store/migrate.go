@@ -23,7 +23,7 @@ import (
 var migrations embed.FS
 
 // errNewer says that this program is too old for the database.
-var errNewer = errors.New("the database was written by a newer version of toolfinch")
+var errNewer = errors.New("the database was written by a newer version of toolfinch: update this one, or name another data_dir or store")
 
 // migrationsOf returns the migrations of a database, sqlite or postgres, and how many
 // there are.
@@ -77,7 +77,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		case err != nil:
 			return err
 		case version > newest:
-			return fmt.Errorf("%w: schema version %d, this one knows %d", errNewer, version, newest)
+			return tooNew(version, newest)
 		case version < 0:
 			return fmt.Errorf("%w: schema version %d", errDamaged, version)
 		case version == newest:
@@ -207,7 +207,7 @@ func (p *remote) current(ctx context.Context, db *sql.DB) (bool, error) {
 const selectSince = `SELECT since FROM compatible`
 
 func tooNew(since, newest int) error {
-	return fmt.Errorf("%w: programs that know its schema version %d can use it, this one knows %d", errNewer, since, newest)
+	return fmt.Errorf("%w (programs that know its schema version %d can use it, this one knows %d)", errNewer, since, newest)
 }
 
 // outgrown says that a newer program has made the database one that this one cannot use.

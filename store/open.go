@@ -19,17 +19,16 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// errDamaged and errNewer say that the database is of no use to this program,
-// and always will be.
+// errDamaged says that no program can use the database.
 var errDamaged = errors.New("the database is damaged")
 
-// openOrReplace opens the database at path and takes the lock shared. A database
-// that is of no use is set aside first. It goes on waiting for other processes for so long;
-// what it does itself takes the time that it takes.
+// openShared opens the database at path and takes the lock shared. With replaces, a damaged
+// database is set aside first. wait bounds how long it waits for other processes, not how long its
+// own work takes.
 //
-// Nobody renames a database that someone else has open: everyone who has it
-// open holds the lock, and it is renamed by who holds the lock alone.
-func openOrReplace(ctx context.Context, path string, lock *lock, wait time.Duration, log *slog.Logger) (*sql.DB, error) {
+// Every process that has the database open holds the lock shared. A process renames the database
+// only while it holds the lock alone.
+func openShared(ctx context.Context, path string, lock *lock, wait time.Duration, replaces bool, log *slog.Logger) (*sql.DB, error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	pause := 5 * time.Millisecond
@@ -45,14 +44,15 @@ func openOrReplace(ctx context.Context, path string, lock *lock, wait time.Durat
 			return nil, because(err)
 		}
 		db, err := openFile(ctx, path)
-		if err == nil || !useless(err) && !busy(err) {
+		damaged := errors.Is(err, errDamaged)
+		if err == nil || !busy(err) && !(damaged && replaces) {
 			return db, because(err)
 		}
 		last = err
 		if lockErr := lock.Release(ctx); lockErr != nil {
 			return nil, because(errors.Join(err, lockErr))
 		}
-		if useless(err) {
+		if damaged {
 			alone, lockErr := lock.Alone(ctx)
 			if lockErr != nil {
 				return nil, errors.Join(err, lockErr)
@@ -61,8 +61,8 @@ func openOrReplace(ctx context.Context, path string, lock *lock, wait time.Durat
 				return replace(ctx, path, lock, log)
 			}
 		}
-		// Several processes found it useless or are making it at once, or one that
-		// has it open has not noticed. The lock is free for others meanwhile.
+		// Several processes found the damage or are making the database at once, or a process that
+		// has it open has not noticed. The lock is free for other processes meanwhile.
 		select {
 		case <-waiting.Done():
 			return nil, because(waiting.Err())
@@ -75,20 +75,20 @@ func openOrReplace(ctx context.Context, path string, lock *lock, wait time.Durat
 // replace is called with the lock held alone and leaves it shared.
 func replace(ctx context.Context, path string, lock *lock, log *slog.Logger) (*sql.DB, error) {
 	db, err := openFile(ctx, path) // someone may have replaced it before the lock was ours
-	if useless(err) {
+	if errors.Is(err, errDamaged) {
 		db, err = anew(ctx, path, err, log)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// Between the two nobody can find the new database useless.
+	// No process can find the new database damaged between the two.
 	if err := errors.Join(lock.Release(ctx), lock.Share(ctx)); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
-// anew makes a database in place of one that is of no use, as why says.
+// anew makes a database in place of a damaged one. why says what the damage is.
 func anew(ctx context.Context, path string, why error, log *slog.Logger) (*sql.DB, error) {
 	aside, err := setAside(path, why)
 	if err != nil {
@@ -98,16 +98,23 @@ func anew(ctx context.Context, path string, why error, log *slog.Logger) (*sql.D
 	if err != nil {
 		return nil, err
 	}
-	secrets := "kept, if there were any"
-	if rescue(ctx, db, aside) != nil {
-		secrets = "some are lost, if there were any: store them again"
+	kept := "kept, if there were any"
+	if rescue(ctx, db, aside, secrets) != nil {
+		kept = "some are lost, if there were any: store them again"
 	}
-	log.Warn("the database could not be used and was moved aside: a new one will be learned from the servers",
-		"moved_to", aside, "error", why, "secrets_logins_and_keys", secrets)
+	approved := "kept, if there were any"
+	if rescue(ctx, db, aside, approvals) != nil {
+		approved = "lost: what servers list is held until you approve it: toolfinch pins"
+		if dir := filepath.Dir(path); !hasBaselines(dir) {
+			if err := noteBaselines(dir, anyServer); err != nil { // the next start would approve what is not known
+				return nil, errors.Join(err, db.Close())
+			}
+		}
+	}
+	log.Warn("the database is damaged and was moved aside: a new one will be learned from the servers",
+		"moved_to", aside, "error", why, "secrets_logins_and_keys", kept, "approvals", approved)
 	return db, nil
 }
-
-func useless(err error) bool { return errors.Is(err, errDamaged) || errors.Is(err, errNewer) }
 
 // openFile opens the database, making it when it is missing, and brings it to
 // the newest version. It wraps errDamaged and errNewer.
@@ -220,14 +227,10 @@ func code(err error) int {
 	return e.Code() & 0xff
 }
 
-// setAside renames the database with its -wal and -shm, so that the renamed
-// one is a whole database, and returns its new path. why wraps errDamaged or errNewer.
+// setAside renames a damaged database with its -wal and -shm, so that the renamed database
+// is whole, and returns its new path. why says what the damage is.
 func setAside(path string, why error) (aside string, err error) {
-	label := "corrupt"
-	if errors.Is(why, errNewer) {
-		label = "newer"
-	}
-	aside = path + "." + label + "-" + time.Now().UTC().Format("20060102T150405.000000000Z")
+	aside = path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000000000Z")
 	// The database goes last: as long as it has its name, it is tried again.
 	for _, suffix := range []string{"-shm", "-wal", ""} {
 		err := os.Rename(path+suffix, aside+suffix)

@@ -53,9 +53,12 @@ type Review struct {
 }
 
 const (
-	// keepApproved keeps what was approved before another definition takes its place.
-	keepApproved = `UPDATE pins SET raw = (SELECT t.raw FROM tools t WHERE t.server = pins.server AND t.kind = pins.kind AND t.name = pins.name AND t.hash = pins.hash)
-		WHERE server = $1 AND kind = $2 AND name = $3 AND raw IS NULL`
+	// keepAllApproved keeps the approved definitions of a server before its rows go.
+	keepAllApproved = `UPDATE pins SET raw = (SELECT t.raw FROM tools t WHERE t.server = pins.server AND t.kind = pins.kind AND t.name = pins.name AND t.hash = pins.hash)
+		WHERE raw IS NULL AND server = $1`
+
+	// keepApproved keeps an approved definition before another takes its place.
+	keepApproved = keepAllApproved + ` AND kind = $2 AND name = $3`
 
 	selectUnpinned = `SELECT t.server, t.kind, t.name, t.hash, t.raw, p.raw, COALESCE(p.rejected, '')
 		FROM tools t JOIN baselines b ON b.server = t.server AND b.kind = t.kind
@@ -86,24 +89,25 @@ const (
 	allApproved = `UPDATE servers SET approved_info = info WHERE name = $1`
 )
 
-// list approves what may be of the list that was just stored.
-func (r *Review) list(ctx context.Context, tx *txn, server string, some bool, diff *Diff) error {
-	if some { // who lists nothing has not been met yet
-		begun, err := r.begin(ctx, tx, server)
+// list approves what the review allows of the list that was just stored. begun reports whether
+// the server got a baseline.
+func (r *Review) list(ctx context.Context, tx *txn, server string, some bool, diff *Diff) (begun bool, err error) {
+	if some { // an empty list is no baseline
+		begun, err = r.begin(ctx, tx, server)
 		if err != nil {
-			return err
+			return false, err
 		}
 		diff.Baseline = begun && r.First
 	}
 	unpinned, err := unpinnedOf(ctx, tx, server)
 	if err != nil {
-		return err
+		return false, err
 	}
 	for _, u := range unpinned {
 		if !r.Approve(u) {
 			diff.Held = append(diff.Held, u)
 		} else if err := approve(ctx, tx, u); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if len(diff.Held) == 0 {
@@ -112,7 +116,7 @@ func (r *Review) list(ctx context.Context, tx *txn, server string, some bool, di
 	if r.Forget && err == nil {
 		_, err = tx.ExecContext(ctx, forgetGone, server)
 	}
-	return err
+	return begun, err
 }
 
 // begin makes what is stored the baseline of the kinds that have none.
@@ -220,6 +224,7 @@ func hashOf(raw []byte) string {
 // Compare is Unpinned for what a server lists now and is not stored. first says that
 // a first list is approved. Nothing is written.
 func (p *Pins) Compare(ctx context.Context, server string, defs []*tool.Def, instructions string, first bool) ([]Unpinned, error) {
+	first = first && !p.firstHeld
 	pins, kinds := map[tool.ID]Unpinned{}, map[tool.Kind]bool{}
 	err := errors.Join(
 		p.each(ctx, func(rows *sql.Rows) error {

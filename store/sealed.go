@@ -156,22 +156,29 @@ func (s *Sealed) Drop(ctx context.Context, name string) error {
 	return failed("drop sealed rows", err)
 }
 
-// rescued are the columns, by table, of what no server tells again: sealed rows and API keys.
-var rescued = map[string]string{
-	"vault": "name, sealed, at",
-	"keys":  "name, hash, view, scopes, groups, created, expires, used",
-}
+// secrets and approvals are the columns, by table, of what no server tells again.
+var (
+	secrets = map[string]string{
+		"vault": "name, sealed, at",
+		"keys":  "name, hash, view, scopes, groups, created, expires, used",
+	}
+	approvals = map[string]string{
+		"pins":      "server, kind, name, hash, raw, rejected",
+		"baselines": "server, kind",
+	}
+)
 
-// rescue copies that out of a database that was moved aside, as far as it can be read.
-func rescue(ctx context.Context, db *sql.DB, aside string) error {
-	if _, err := db.ExecContext(ctx, `ATTACH DATABASE $1 AS aside`, fileURI(aside)); err != nil {
+// rescue copies tables out of a SQLite database that cannot be used, as far as they can be read. It
+// changes nothing there.
+func rescue(ctx context.Context, db *sql.DB, aside string, tables map[string]string) error {
+	if _, err := db.ExecContext(ctx, `ATTACH DATABASE $1 AS aside`, fileURI(aside)+"?mode=rw"); err != nil { // as in openToRead
 		return err
 	}
 	var errs []error
-	for table, columns := range rescued {
-		var tables int
-		err := db.QueryRowContext(ctx, `SELECT count(*) FROM aside.sqlite_schema WHERE name = $1`, table).Scan(&tables)
-		if err == nil && tables > 0 {
+	for table, columns := range tables {
+		var found int
+		err := db.QueryRowContext(ctx, `SELECT count(*) FROM aside.sqlite_schema WHERE name = $1`, table).Scan(&found)
+		if err == nil && found > 0 {
 			_, err = db.ExecContext(ctx, fmt.Sprintf(`INSERT OR IGNORE INTO main.%s (%s) SELECT %s FROM aside.%s`, table, columns, columns, table))
 		}
 		errs = append(errs, err)

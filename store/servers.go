@@ -61,13 +61,20 @@ func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, r
 	if srv.UpdatedAt.IsZero() {
 		srv.UpdatedAt = time.Now()
 	}
+	if review != nil && s.firstHeld {
+		held := *review
+		held.First = false
+		review = &held
+	}
 	var diff Diff
+	var begun bool
 	err := s.write(ctx, func(ctx context.Context, tx *txn) (err error) {
 		if err := s.led(ctx, tx, srv.Name); err != nil {
 			return err
 		}
+		begun = false
 		if diff, err = putServer(ctx, tx, srv, defs); err == nil && review != nil {
-			err = review.list(ctx, tx, srv.Name, len(defs) > 0, &diff)
+			begun, err = review.list(ctx, tx, srv.Name, len(defs) > 0, &diff)
 		}
 		if err == nil && tx.postgres {
 			err = tx.QueryRowContext(ctx, bumped, TopicServer, srv.Name).Scan(&diff.Version)
@@ -76,6 +83,9 @@ func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, r
 	})
 	if err != nil {
 		return Diff{}, fmt.Errorf("store: put server %s: %w", srv.Name, err)
+	}
+	if begun {
+		s.noteBaselines(srv.Name)
 	}
 	return diff, nil
 }
@@ -317,7 +327,8 @@ func (r toolRow) parse() (*tool.Def, error) {
 }
 
 // KeepServers forgets every server that is not named, with its definitions, and
-// returns whom it forgot, sorted.
+// returns the names that it forgot, sorted. What is approved of these servers is kept: a server that
+// comes back has no first list.
 func (s *Store) KeepServers(ctx context.Context, names []string) (removed []string, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *txn) error {
 		removed = nil
@@ -333,7 +344,11 @@ func (s *Store) KeepServers(ctx context.Context, names []string) (removed []stri
 			return err
 		}
 		for _, name := range removed {
-			if _, err := tx.ExecContext(ctx, `DELETE FROM servers WHERE name = $1`, name); err != nil { // its definitions go with it
+			_, err := tx.ExecContext(ctx, keepAllApproved, name)
+			if err == nil {
+				_, err = tx.ExecContext(ctx, `DELETE FROM servers WHERE name = $1`, name) // its definitions go with it
+			}
+			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)
 			}
 		}

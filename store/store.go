@@ -4,7 +4,7 @@
 // that saved, sealed secrets, and for a while large results. It is the only package of
 // the proxy that speaks SQL. It never dials and never decides what is searched or shown:
 // a lost store costs time, because nearly all of it can be learned again, and so no
-// state of the disk keeps the program from starting.
+// state of the disk but a newer version's database keeps the program from starting.
 package store
 
 import (
@@ -12,9 +12,11 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
+	"runtime"
 	"time"
 
 	"toolfinch/internal/leeway"
@@ -52,35 +54,80 @@ type database struct {
 
 	readOnly  bool
 	unhurried bool // see maxMethod
+	firstHeld bool // no first list is approved: it is not known whose lists were approved before
 }
 
 // Open opens the store at a place: a folder, or the URL of a PostgreSQL database.
 //
-// A PostgreSQL database is brought to the newest version of the schema; of several
-// programs that do it at once, all but one wait. That it cannot be reached, and that it
-// was written by a newer version with which this one does not work, are errors. Its
-// methods return an error that wraps *Away while it does not answer, those that write also
-// while it stores nothing.
+// The database is brought to the newest version of the schema. A database that a newer version of the
+// program wrote, and with which this one does not work, is an error.
 //
-// In a folder it opens toolfinch.db, which is created (mode 0700) when missing.
-// A database that is damaged, or was written by a newer version of the program,
-// is renamed to toolfinch.db.corrupt-<time> or toolfinch.db.newer-<time>, and a
-// new one takes its place. When no database can be had in dir (no permission,
-// no space, another process holds it for more than 5 s) the store lives in
-// memory. Either costs one warning in log. The error is not nil only when
-// memory fails as well, which a ctx that is done also causes.
+// A PostgreSQL database that cannot be reached is an error. Of several programs that bring it
+// to the newest version at once, all but one wait. Methods return an error that wraps *Away while
+// it does not answer, methods that write also while it stores nothing.
+//
+// In a folder Open opens toolfinch.db, which is created (mode 0700) when missing. A damaged
+// database is an error: see OpenOrReplace. When no database can be had in the folder (no permission,
+// no space, another process holds it for more than 5 s) the store lives in memory, which costs one
+// warning in log. It knows what the folder says of approvals.
 func Open(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
+	return openAt(ctx, at, log, false)
+}
+
+// OpenOrReplace is Open for a process that serves: a damaged database in a folder is renamed to
+// toolfinch.db.corrupt-<time>, and a new one takes its place, which costs one warning in log. The
+// new one has the approvals, secrets and keys that can still be read. Of a server whose
+// approvals are lost the first list is held.
+func OpenOrReplace(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
+	return openAt(ctx, at, log, true)
+}
+
+func openAt(ctx context.Context, at string, log *slog.Logger, replace bool) (*Store, error) {
 	if InPostgres(at) {
 		return openPostgres(ctx, at, log, everything)
 	}
-	s, err := openDir(ctx, at, log)
-	if err == nil {
+	s, err := openDir(ctx, at, log, replace)
+	switch {
+	case err == nil:
 		return s, nil
+	case errors.Is(err, errNewer):
+		return nil, fmt.Errorf("store: %w", err)
+	case errors.Is(err, errDamaged) && !replace:
+		return nil, fmt.Errorf("store: %w", replaceable(err))
 	}
 	if ctx.Err() == nil {
-		log.Warn("the data directory cannot be used: what is learned is kept in memory and lost at exit; approvals are not known, so a first list counts as approved unless changes says approve_all_first", "dir", at, "error", err)
+		log.Warn("the data directory cannot be used: what is learned or approved now is lost at exit, and what was approved before and cannot be read is held", "dir", at, "error", err)
 	}
-	return openMemory(ctx, log)
+	return openBeside(ctx, at, log)
+}
+
+// replaceable says what to do about damage.
+func replaceable(err error) error {
+	if errors.Is(err, errDamaged) {
+		return fmt.Errorf("%w (toolfinch serve moves it aside and makes a new one)", err)
+	}
+	return err
+}
+
+// openBeside returns a store in memory in place of the one in dir, which cannot be used. It has what
+// is approved there, as far as that can be read.
+func openBeside(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
+	s, err := openMemory(ctx, log)
+	if err != nil {
+		return nil, err
+	}
+	path, err := filepath.Abs(filepath.Join(dir, fileName))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err == nil {
+		err = rescue(ctx, s.db, path, approvals)
+	}
+	s.firstHeld = err != nil && !errors.Is(err, fs.ErrNotExist) && !hasBaselines(dir)
+	if err := s.restoreBaselines(ctx, dir); err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 func openMemory(ctx context.Context, log *slog.Logger) (*Store, error) {
@@ -100,17 +147,27 @@ var ErrReadOnly = errors.New("the store is open for reading only")
 
 // OpenReadOnly opens what is at a place, see Open, for reading: methods that write fail,
 // and nothing is made or changed. The store is empty where there is none, and in a folder where
-// there is one that cannot be read, which costs one warning in log. A PostgreSQL database
-// that cannot be read is an error.
+// there is one that cannot be read, which costs one warning in log; it knows what the folder says of
+// approvals. A PostgreSQL database that cannot be read is an error, and so is a database of a newer version.
 func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	s, err := OpenExisting(ctx, at, log)
 	switch {
 	case err == nil || InPostgres(at) && !absent(at, err):
 		return s, err
+	case errors.Is(err, errNewer):
+		return nil, fmt.Errorf("store: %w", err)
 	case !absent(at, err):
 		log.Warn("the store could not be read: what it knows is not used", "dir", at, "error", err)
 	}
-	return nothing(ctx, log)
+	if InPostgres(at) {
+		s, err = openMemory(ctx, log)
+	} else {
+		s, err = openBeside(ctx, at, log)
+	}
+	if err == nil {
+		s.readOnly = true
+	}
+	return s, err
 }
 
 // OpenExisting is OpenReadOnly, where that there is no store, and that it cannot be read, are errors.
@@ -132,30 +189,24 @@ func OpenExisting(ctx context.Context, at string, log *slog.Logger) (*Store, err
 	return &Store{&database{db: db, log: log, readOnly: true}}, nil
 }
 
-// nothing is an empty store that is open for reading only.
-func nothing(ctx context.Context, log *slog.Logger) (*Store, error) {
-	s, err := openMemory(ctx, log)
-	if err == nil {
-		s.readOnly = true
-	}
-	return s, err
-}
-
 func openToRead(ctx context.Context, path string) (*sql.DB, error) {
 	db, err := connect(ctx, fileURI(path)+"?mode=rw&_pragma=query_only(on)") // rw: what another process has not written back yet can be read
 	if err != nil {
-		return nil, err
+		return nil, damage(err)
 	}
 	_, newest, err := migrationsOf("sqlite")
 	var version int
 	if err == nil {
 		version, err = userVersion(ctx, db)
 	}
-	if err == nil && version != newest {
-		err = fmt.Errorf("schema version %d, this one knows %d", version, newest)
+	switch {
+	case err == nil && version > newest:
+		err = tooNew(version, newest)
+	case err == nil && version != newest:
+		err = fmt.Errorf("its schema version is %d, not %d: toolfinch serve, and commands that write, bring it up to date", version, newest)
 	}
 	if err != nil {
-		return nil, errors.Join(err, db.Close())
+		return nil, errors.Join(damage(err), db.Close())
 	}
 	return db, nil
 }
@@ -168,9 +219,9 @@ func Check(ctx context.Context, at string) (known bool, err error) {
 	case absent(at, err):
 		return false, nil
 	case err != nil:
-		return true, err
+		return true, replaceable(err)
 	case s.remote == nil:
-		err = check(ctx, s.db)
+		err = replaceable(damage(check(ctx, s.db)))
 	}
 	return true, errors.Join(err, s.Close())
 }
@@ -195,7 +246,7 @@ func (s *Store) Close() error {
 	return failed("close", err)
 }
 
-func openDir(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
+func openDir(ctx context.Context, dir string, log *slog.Logger, replace bool) (*Store, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
 		return nil, err
@@ -203,14 +254,20 @@ func openDir(ctx context.Context, dir string, log *slog.Logger) (*Store, error) 
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, err
 	}
+	if info, err := os.Stat(dir); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
+		log.Warn("other users can write to the data directory, and so approve what they like: chmod go-w", "dir", dir, "mode", info.Mode())
+	}
 	lock, err := openLock(ctx, filepath.Join(dir, lockName))
 	if err != nil {
 		return nil, err
 	}
 	s := &Store{&database{log: log, lock: lock, path: filepath.Join(dir, fileName)}}
-	s.db, err = openOrReplace(ctx, s.path, lock, leeway.Of(patience), log)
+	s.db, err = openShared(ctx, s.path, lock, leeway.Of(patience), replace, log)
 	if err == nil {
 		s.file, err = os.Stat(s.path)
+	}
+	if err == nil {
+		err = s.restoreBaselines(ctx, dir)
 	}
 	if err != nil {
 		if s.db != nil {

@@ -28,7 +28,7 @@ func checkStore(ctx context.Context, at configs.Places) check {
 	c := check{Status: statusOK, Kind: "store", Name: filepath.Base(at.StoreName())}
 	switch known, err := store.Check(ctx, at.Store); {
 	case err != nil:
-		c.Status, c.Text = statusError, fmt.Sprintf("what was learned cannot be used: %v (toolfinch reindex begins anew)", err)
+		c.Status, c.Text = statusError, fmt.Sprintf("what was learned cannot be used: %v", err)
 	case !known:
 		c.Text = "nothing was indexed yet"
 	}

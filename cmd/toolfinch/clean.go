@@ -23,8 +23,8 @@ func newClean() *cobra.Command {
 		Short: "Delete stores of configurations that no longer exist",
 		Long: `Every configuration without data_dir has a store of its own in the user's data folder.
 Clean lists the stores of configurations that no longer exist, and eval's cache of
-vectors. --yes deletes them, with vectors, savings and everything learned. A store from
-an older version, whose configuration is unknown, is listed but never deleted.`,
+vectors. --yes deletes them, with approvals, vectors, savings and everything learned. A
+store from an older version, whose configuration is unknown, is listed but never deleted.`,
 		Example: `  toolfinch clean
   toolfinch clean --yes`,
 		Args: cobra.NoArgs,

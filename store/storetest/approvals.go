@@ -26,53 +26,57 @@ var approvals = []promise{
 			approve bool // what is held, in place of a list
 			want    []string
 		}
-		for _, test := range []struct {
+		for i, test := range []struct {
 			name  string
 			steps []step
 		}{
 			{"the first list is the baseline, and what comes after it is not", []step{
 				{say: "first", review: Strict, defs: []string{a}},
-				{say: "changed and new", review: Strict, defs: []string{a2, b}, want: []string{"tool s.a " + a2 + "<-" + a, "tool s.b " + b + "<-"}},
+				{say: "changed and new", review: Strict, defs: []string{a2, b}, want: []string{"tool S.a " + a2 + "<-" + a, "tool S.b " + b + "<-"}},
 				{say: "back, and gone", review: Strict, defs: []string{a}},
-				{say: "gone", review: Strict, defs: []string{b}, want: []string{"tool s.b " + b + "<-"}},
+				{say: "gone", review: Strict, defs: []string{b}, want: []string{"tool S.b " + b + "<-"}},
 				{say: "back again", review: Strict, defs: []string{a}},
 			}},
 			{"approved is what was listed", []step{
 				{say: "first", review: Strict, defs: []string{a}},
-				{say: "changed", review: Strict, defs: []string{a2, b}, want: []string{"tool s.a " + a2 + "<-" + a, "tool s.b " + b + "<-"}},
+				{say: "changed", review: Strict, defs: []string{a2, b}, want: []string{"tool S.a " + a2 + "<-" + a, "tool S.b " + b + "<-"}},
 				{say: "approved", approve: true},
-				{say: "the first one is no more", review: Strict, defs: []string{a, b}, want: []string{"tool s.a " + a + "<-" + a2}},
+				{say: "the first one is no more", review: Strict, defs: []string{a, b}, want: []string{"tool S.a " + a + "<-" + a2}},
 			}},
 			{"an empty list is no baseline", []step{
 				{say: "empty", review: Strict},
 				{say: "first", review: Strict, defs: []string{a}},
-				{say: "second", review: Strict, defs: []string{a, b}, want: []string{"tool s.b " + b + "<-"}},
+				{say: "second", review: Strict, defs: []string{a, b}, want: []string{"tool S.b " + b + "<-"}},
 			}},
 			{"the first list can be held", []step{
-				{say: "first", review: &store.Review{Approve: Strict.Approve}, defs: []string{a}, want: []string{"tool s.a " + a + "<-"}},
+				{say: "first", review: &store.Review{Approve: Strict.Approve}, defs: []string{a}, want: []string{"tool S.a " + a + "<-"}},
 				{say: "approved", approve: true},
 			}},
 			{"what the review approves is approved", []step{
 				{say: "first", review: Strict, defs: []string{a}},
-				{say: "allowed", review: &store.Review{First: true, Approve: func(u store.Unpinned) bool { return u.ID.Name == "a" }}, defs: []string{a2, b}, want: []string{"tool s.b " + b + "<-"}},
-				{say: "later", review: Strict, defs: []string{a}, want: []string{"tool s.a " + a + "<-" + a2}},
+				{say: "allowed", review: &store.Review{First: true, Approve: func(u store.Unpinned) bool { return u.ID.Name == "a" }}, defs: []string{a2, b}, want: []string{"tool S.b " + b + "<-"}},
+				{say: "later", review: Strict, defs: []string{a}, want: []string{"tool S.a " + a + "<-" + a2}},
 			}},
 			{"instructions", []step{
 				{say: "first", review: Strict, srv: store.Upstream{Instructions: "be kind"}, defs: []string{a}},
-				{say: "changed", review: Strict, srv: store.Upstream{Instructions: "be rude"}, defs: []string{a}, want: []string{"instructions s.instructions be rude<-be kind"}},
+				{say: "changed", review: Strict, srv: store.Upstream{Instructions: "be rude"}, defs: []string{a}, want: []string{"instructions S.instructions be rude<-be kind"}},
 				{say: "none is nothing new", review: Strict, defs: []string{a}},
 				{say: "back", review: Strict, srv: store.Upstream{Instructions: "be kind"}, defs: []string{a}},
-				{say: "changed again", review: Strict, srv: store.Upstream{Instructions: "be rude"}, defs: []string{a}, want: []string{"instructions s.instructions be rude<-be kind"}},
+				{say: "changed again", review: Strict, srv: store.Upstream{Instructions: "be rude"}, defs: []string{a}, want: []string{"instructions S.instructions be rude<-be kind"}},
 				{say: "approved", approve: true},
 			}},
 			{"without a review nothing is held", []step{{say: "first", defs: []string{a}}, {say: "second", defs: []string{a2}}}},
 		} {
+			server := fmt.Sprint("s", i)
 			for _, step := range test.steps {
+				for i := range step.want {
+					step.want[i] = strings.Replace(step.want[i], "S.", server+".", 1)
+				}
 				if step.approve {
 					Must(t, s.Pins().Approve(t.Context(), unpinned(t, s)))
 				} else {
-					step.srv.Name = "s"
-					if got := said(List(t, s, step.srv, step.review, Defs(t, "s", step.defs...)...).Held); !slices.Equal(got, step.want) {
+					step.srv.Name = server
+					if got := said(List(t, s, step.srv, step.review, Defs(t, server, step.defs...)...).Held); !slices.Equal(got, step.want) {
 						t.Errorf("%s: %s: held %q, want %q", test.name, step.say, got, step.want)
 					}
 				}
@@ -80,7 +84,7 @@ var approvals = []promise{
 					t.Errorf("%s: %s: %q, want %q", test.name, step.say, got, step.want)
 				}
 			}
-			keepServers(t, s) // with it goes what was approved
+			keepServers(t, s)
 		}
 	}},
 	{"a kind whose list failed has no baseline, and resources have none", func(t *testing.T, p place) {
@@ -216,21 +220,34 @@ var approvals = []promise{
 			t.Errorf("the list after it is not the first: %d held", len(diff.Held))
 		}
 	}},
-	{"what is gone stays approved as long as its server is known", func(t *testing.T, p place) {
+	{"what is gone stays approved", func(t *testing.T, p place) {
 		s := p.open(t)
-		List(t, s, store.Upstream{Name: "s"}, Strict, Defs(t, "s", `{"name":"a"}`, `{"name":"b"}`)...)
-		List(t, s, store.Upstream{Name: "s"}, Strict, Def(t, "s", `{"name":"b"}`))
-		if held := List(t, s, store.Upstream{Name: "s"}, Strict, Defs(t, "s", `{"name":"a"}`, `{"name":"b"}`)...).Held; len(held) > 0 {
-			t.Errorf("what came back unchanged is held: %q", said(held))
+		a, a2, b := Def(t, "s", `{"name":"a"}`), Def(t, "s", `{"name":"a","v":2}`), Def(t, "s", `{"name":"b"}`)
+		list := func(instructions string, defs ...*tool.Def) []string {
+			return said(List(t, s, store.Upstream{Name: "s", Instructions: instructions}, Strict, defs...).Held)
 		}
-		List(t, s, store.Upstream{Name: "s"}, Strict, Def(t, "s", `{"name":"b"}`))
-		held := List(t, s, store.Upstream{Name: "s"}, Strict, Defs(t, "s", `{"name":"a","v":2}`, `{"name":"b"}`)...).Held
-		if len(held) != 1 || string(held[0].Approved) != `{"name":"a"}` {
-			t.Errorf("what came back as something else is %q", said(held))
+		list("be kind", a, b)
+		for _, test := range []struct {
+			name string
+			do   func() // before a list of both
+		}{
+			{"it was not listed", func() { list("", b) }},
+			{"its server was not named", func() { keepServers(t, s) }},
+			{"neither of them", func() { list("", b); keepServers(t, s) }},
+		} {
+			test.do()
+			if held := list("be kind", a, b); len(held) > 0 {
+				t.Errorf("%s: what came back unchanged is held: %q", test.name, held)
+			}
+			test.do()
+			want := []string{`tool s.a {"name":"a","v":2}<-{"name":"a"}`, "instructions s.instructions be rude<-be kind"}
+			if held := list("be rude", a2, b); !slices.Equal(held, want) {
+				t.Errorf("%s: held %q, want %q", test.name, held, want)
+			}
 		}
 		keepServers(t, s)
-		if held := List(t, s, store.Upstream{Name: "s"}, Strict, Def(t, "s", `{"name":"a","v":2}`)).Held; len(held) > 0 {
-			t.Errorf("of a forgotten server: %q", said(held))
+		if got := unpinned(t, s); len(got) > 0 {
+			t.Errorf("of a server that is not named %q is held", said(got))
 		}
 	}},
 	{"where changes are allowed, a server that lists ever new names leaves nothing behind", func(t *testing.T, p place) {

@@ -82,7 +82,7 @@ type promise struct {
 // Open opens the store at a place until the test ends.
 func Open(t testing.TB, at string) *store.Store {
 	t.Helper()
-	s, err := store.Open(t.Context(), at, slog.New(slog.DiscardHandler))
+	s, err := store.OpenOrReplace(t.Context(), at, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -514,6 +514,22 @@ func TestWhoFailsKeepsNoTokensOut(t *testing.T) {
 	}
 }
 
+// An issuer that is asked for a token of another could use it.
+func TestAnOpaqueTokenGoesToOneIssuer(t *testing.T) {
+	f, other := newFaulty(t), newFaulty(t)
+	for _, issuer := range []*faulty{f, other} {
+		issuer.set(func() { issuer.keys = []jose.JSONWebKey{issuer.rsaKey("one")} })
+	}
+	asking := inbound.Introspection{ClientID: "toolfinch", ClientSecret: "hush"}
+	d := newDoor(t, inbound.Settings{Mode: inbound.Proof, Resource: resource, Issuers: []inbound.Issuer{
+		{URL: f.url, Introspect: asking}, {URL: other.url, Introspect: asking},
+	}})
+	other.set(func() { other.slow = func() { t.Error("the second issuer saw the token") } })
+	if got := d.ask("/mcp", "opaque"); got.status != http.StatusUnauthorized {
+		t.Errorf("a token that the first does not know: %d %s", got.status, got.body)
+	}
+}
+
 // While an issuer is slow, so many requests wait for it and no more; those with a key that is
 // known do not.
 func TestFewWaitForASlowIssuer(t *testing.T) {

@@ -108,36 +108,28 @@ func (g *Gate) verifyJWT(ctx context.Context, u unproved) (*verified, *refusal) 
 	return nil, invalid(WrongKey, "the signature of the token is not one of its issuer's")
 }
 
-// introspect proves an opaque token, by the first issuer that knows it, like verifyJWT.
+// introspect proves an opaque token, like verifyJWT. A token does not say which issuer it is of, and a second
+// issuer that is asked could use it: only the first issuer with Introspect is asked.
 func (g *Gate) introspect(ctx context.Context, token string) (*verified, *refusal) {
-	asked, unasked := 0, 0
-	for _, i := range g.issuers {
-		if i.Introspect.ClientID == "" {
-			continue
-		}
-		asked++
-		claims, err := i.introspect(ctx, token)
-		var full *limit.Error
-		switch {
-		case errors.As(err, &full): // which is for all issuers
-			return nil, unavailable(full.Error())
-		case err != nil:
-			unasked++
-			i.log.Warn("the issuer cannot be asked for a token", "error", err)
-		case claims == nil:
-		case claims["iss"] != nil && claims["iss"] != i.URL:
-			return nil, invalid(WrongIssuer, "the token is of another issuer")
-		default:
-			return g.accept(i, claims, ByOpaque, opaqueFresh)
-		}
+	at := slices.IndexFunc(g.issuers, func(i *issuer) bool { return i.Introspect.ClientID != "" })
+	if at < 0 {
+		return nil, invalid(Malformed, "this is neither an API key nor an access token that can be read here")
 	}
+	i := g.issuers[at]
+	claims, err := i.introspect(ctx, token)
+	var full *limit.Error
 	switch {
-	case unasked > 0:
+	case errors.As(err, &full):
+		return nil, unavailable(full.Error())
+	case err != nil:
+		i.log.Warn("the issuer cannot be asked for a token", "error", err)
 		return nil, unavailable("the issuer of the token cannot be asked")
-	case asked > 0:
+	case claims == nil:
 		return nil, invalid(Inactive, "the token is not active")
+	case claims["iss"] != nil && claims["iss"] != i.URL:
+		return nil, invalid(WrongIssuer, "the token is of another issuer")
 	}
-	return nil, invalid(Malformed, "this is neither an API key nor an access token that can be read here")
+	return g.accept(i, claims, ByOpaque, opaqueFresh)
 }
 
 // accept checks the claims of a token whose origin is proved.

@@ -496,20 +496,23 @@ func (l *Logins) Awaits(r *http.Request) bool {
 }
 
 // ServeHTTP is where browsers come back to with the answer of an authorization server.
-// Which login it is for only the state says, which nobody can guess.
+// Only the state says which login the answer is for, and nobody can guess it. A request other than
+// GET uses nothing up: programs that look at links send HEAD.
 func (l *Logins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	q := r.URL.Query()
-	l.mu.Lock()
-	p := l.pending[q.Get("state")]
-	if p != nil {
-		delete(l.pending, p.state) // an answer is used once
+	var p *Pending
+	if r.Method == http.MethodGet {
+		l.mu.Lock()
+		if p = l.pending[q.Get("state")]; p != nil {
+			delete(l.pending, p.state) // an answer is used once
+		}
+		l.mu.Unlock()
 	}
-	l.mu.Unlock()
-	if p == nil || r.Method != http.MethodGet || p.url() == "" {
+	if p == nil || p.url() == "" {
 		w.WriteHeader(http.StatusNotFound)
 		fmt.Fprintln(w, "No login waits for this. It may have taken too long, or be over: begin it again.")
 		return

@@ -638,6 +638,14 @@ func TestUserSaysNo(t *testing.T) {
 	}
 	back, _ := url.Parse(pending.URL())
 	final := h.as.Browse(t, pending.URL(), back.Query().Get("redirect_uri"))
+	looked, err := http.Head(final.String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	looked.Body.Close()
+	if looked.StatusCode != http.StatusNotFound {
+		t.Errorf("HEAD, as of a program that looks at links: %d", looked.StatusCode)
+	}
 	response, err := http.Get(final.String())
 	if err != nil {
 		t.Fatal(err)

@@ -11,7 +11,7 @@ import (
 	"toolfinch/upstream/conn"
 )
 
-// purpose says whom connections are made for, and how.
+// purpose says which clients a connection is for, and how it is made.
 type purpose struct {
 	main      bool            // the connection that Watch keeps and lists over
 	legacy    bool            // it is made by handshake, even if the server speaks 2026-07-28

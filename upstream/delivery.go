@@ -49,7 +49,7 @@ func (d *delivery) fail(err error) error {
 // *tool.RPCError or *Error.
 func (d *delivery) send() (json.RawMessage, Era, error) {
 	s := d.server
-	var sentAgain, repeated bool // after an attempt that was not sent, and after one that may have been
+	var sentAgain, repeated bool // the request was repeated after it was not sent; after it may have been sent
 	for {
 		c, result, err := d.attempt()
 		if err == nil {

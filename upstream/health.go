@@ -39,7 +39,7 @@ type Status struct {
 	Mended    int // malformed definitions that are served mended
 	Era       Era
 	Transport string // a Transport: as connected last, as configured before that
-	Restarts  int    // how often a connection took the place of one that had ended
+	Restarts  int    // how often a new connection replaced an ended connection
 	Dropped   int64  // notifications that clients did not get: too long, or read too slowly
 	PID       int    // of the process of the shared connection; 0 if none runs
 	// Stderr has the last lines that this process wrote to its standard error, at most 20,

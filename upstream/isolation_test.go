@@ -42,7 +42,7 @@ func TestTheLastWordOfAChildCounts(t *testing.T) {
 			t.Fatal(err)
 		}
 		mustAsk(t, p, "s", "any", `{"last":true}`)
-		await.Value(t, c.Life.Done())
+		await.Value(t, c.Service.Done()) // after Life, and connect looks at Service
 	}
 }
 
@@ -66,7 +66,7 @@ func TestAChildThatClosesItsInputOrOutputIsReplaced(t *testing.T) {
 					t.Fatal(err)
 				}
 				if name == "output" {
-					<-c.Life.Done()
+					<-c.Service.Done() // after Life, and a call looks at Service
 				}
 				mustAsk(t, p, "s", "any", `{"second":true}`)
 			})

@@ -36,29 +36,29 @@ type watcher struct {
 }
 
 // watch watches every server until ctx ends, and returns when no watch runs any more.
-func (p *membership) watch(ctx context.Context, changes chan<- Change) {
+func (ms *membership) watch(ctx context.Context, changes chan<- Change) {
 	w := &watcher{ctx: ctx, changes: changes}
-	p.mu.Lock()
-	p.watcher = w
-	for _, s := range p.now.Load().order {
+	ms.mu.Lock()
+	ms.watcher = w
+	for _, s := range ms.now.Load().order {
 		w.begin(s, nil)
 	}
-	p.mu.Unlock()
+	ms.mu.Unlock()
 	<-ctx.Done()
-	p.mu.Lock()
-	p.watcher = nil
-	p.mu.Unlock()
+	ms.mu.Lock()
+	ms.watcher = nil
+	ms.mu.Unlock()
 	w.work.Wait()
 }
 
 // update makes settings the servers. See Pool.Update.
-func (p *membership) update(settings []Settings, known map[string]Known) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.env.life.Err() != nil {
+func (ms *membership) update(settings []Settings, known map[string]Known) {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	if ms.env.life.Err() != nil {
 		return
 	}
-	was := p.now.Load()
+	was := ms.now.Load()
 	next := &members{byName: make(map[string]*member, len(settings))}
 	kept := make(map[*member]bool, len(settings))
 	before := map[*member]*member{} // successor → predecessor whose watch must end first
@@ -73,27 +73,27 @@ func (p *membership) update(settings []Settings, known map[string]Known) {
 			kept[m] = true
 		} else {
 			old := m
-			m = p.successor(old, s, known)
-			before[m] = p.predecessor(old, s.Name)
+			m = ms.successor(old, s, known)
+			before[m] = ms.predecessor(old, s.Name)
 		}
 		next.order = append(next.order, m)
 		next.byName[s.Name] = m
 	}
 	for _, old := range was.order {
 		if !kept[old] {
-			p.dismiss(old)
+			ms.dismiss(old)
 		}
 	}
-	p.now.Store(next)
-	if p.watcher != nil {
+	ms.now.Store(next)
+	if ms.watcher != nil {
 		for m, old := range before {
-			p.watcher.begin(m, old)
+			ms.watcher.begin(m, old)
 		}
 	}
 }
 
 // successor makes a server that replaces old, which may be nil. The lock is held.
-func (p *membership) successor(old *member, s Settings, known map[string]Known) *member {
+func (ms *membership) successor(old *member, s Settings, known map[string]Known) *member {
 	remembered, ok := known[s.Name]
 	if old != nil {
 		old.uses.retire() // so that its state no longer changes when the successor inherits it
@@ -101,21 +101,21 @@ func (p *membership) successor(old *member, s Settings, known map[string]Known) 
 			remembered = old.known()
 		}
 	}
-	m := newMember(newServer(p.env, s, remembered))
+	m := newMember(newServer(ms.env, s, remembered))
 	if old != nil {
 		m.inherit(old.server)
 	}
-	m.levels.set(p.level)
+	m.levels.set(ms.level)
 	return m
 }
 
 // predecessor returns the last watched server of a name: the current one, or one that is
 // leaving; nil for none. The lock is held.
-func (p *membership) predecessor(current *member, name string) *member {
+func (ms *membership) predecessor(current *member, name string) *member {
 	if current != nil {
 		return current
 	}
-	for _, gone := range slices.Backward(p.leaving) {
+	for _, gone := range slices.Backward(ms.leaving) {
 		if gone.settings.Name == name {
 			return gone
 		}
@@ -124,10 +124,10 @@ func (p *membership) predecessor(current *member, name string) *member {
 }
 
 // dismiss closes a server once it is unused, or after finishWithin. The lock is held.
-func (p *membership) dismiss(old *member) {
+func (ms *membership) dismiss(old *member) {
 	old.uses.retire()
-	p.leaving = append(p.leaving, old)
-	p.work.Go(func() {
+	ms.leaving = append(ms.leaving, old)
+	ms.work.Go(func() {
 		patience := time.NewTimer(leeway.Of(finishWithin))
 		defer patience.Stop()
 		select {
@@ -138,9 +138,9 @@ func (p *membership) dismiss(old *member) {
 		}
 		old.close()
 		old.uses.watching.Wait()
-		p.mu.Lock()
-		defer p.mu.Unlock()
-		p.leaving = slices.DeleteFunc(p.leaving, func(gone *member) bool { return gone == old })
+		ms.mu.Lock()
+		defer ms.mu.Unlock()
+		ms.leaving = slices.DeleteFunc(ms.leaving, func(gone *member) bool { return gone == old })
 	})
 }
 
@@ -162,37 +162,37 @@ func (w *watcher) begin(s, before *member) {
 }
 
 // barrier waits until every update that has begun has ended.
-func (p *membership) barrier() {
-	p.mu.Lock()
-	defer p.mu.Unlock()
+func (ms *membership) barrier() {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
 }
 
 // enter returns the server of a name for one use, which uses.exit ends; nil if there is no
 // such server.
-func (p *membership) enter(name string) *member {
+func (ms *membership) enter(name string) *member {
 	for {
-		s := p.now.Load().byName[name]
+		s := ms.now.Load().byName[name]
 		if s == nil || s.uses.enter() {
 			return s
 		}
-		p.barrier() // an update is about to replace the server
+		ms.barrier() // an update is about to replace the server
 	}
 }
 
 // all returns the servers, including the leaving ones.
-func (p *membership) all() []*member {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return slices.Concat(p.now.Load().order, p.leaving)
+func (ms *membership) all() []*member {
+	ms.mu.Lock()
+	defer ms.mu.Unlock()
+	return slices.Concat(ms.now.Load().order, ms.leaving)
 }
 
 // setLevel sets the log level that legacy clients want, for present and later servers. It
 // returns the present servers.
-func (p *membership) setLevel(level string) []*member {
-	p.mu.Lock()
-	p.level = level
-	servers := p.now.Load().order
-	p.mu.Unlock()
+func (ms *membership) setLevel(level string) []*member {
+	ms.mu.Lock()
+	ms.level = level
+	servers := ms.now.Load().order
+	ms.mu.Unlock()
 	for _, s := range servers {
 		s.levels.set(level)
 	}
@@ -200,8 +200,8 @@ func (p *membership) setLevel(level string) []*member {
 }
 
 // privateConnections counts the private connections of all servers.
-func (p *membership) privateConnections() (n int64) {
-	for _, s := range p.now.Load().order {
+func (ms *membership) privateConnections() (n int64) {
+	for _, s := range ms.now.Load().order {
 		s.sharing.mu.Lock()
 		n += int64(s.sharing.count())
 		s.sharing.mu.Unlock()
@@ -211,12 +211,12 @@ func (p *membership) privateConnections() (n int64) {
 
 // close closes the servers and waits until every leaving server is closed. The
 // environment's life has ended.
-func (p *membership) close() {
-	p.barrier() // a later update sees that the life has ended
+func (ms *membership) close() {
+	ms.barrier() // a later update sees that the life has ended
 	var closing sync.WaitGroup
-	for _, s := range p.now.Load().order {
+	for _, s := range ms.now.Load().order {
 		closing.Go(s.close)
 	}
 	closing.Wait()
-	p.work.Wait()
+	ms.work.Wait()
 }

@@ -55,7 +55,6 @@ var climbs = map[string]int{
 	"trust/leaks":        2,
 	"trust/pins":         1,
 	"trust/policy":       2,
-	"upstream":           54,
 	"upstream/conn":      8,
 	"upstream/login":     8,
 	"upstream/sandbox":   1,

@@ -64,14 +64,14 @@ func serveAsker(p *peer) {
 				nth := told
 				go func() {
 					answer := a.ask("roots/list", nil)
-					a.learn(member(answer, "result"), nth, mode != "asker-roots")
+					a.learn(jsonMember(answer, "result"), nth, mode != "asker-roots")
 				}()
 			}
 		case m.Method == "tools/call" && mode == "asker-roots-lazy":
 			go func() {
 				a.lazy.Lock()
 				if a.allowed == nil {
-					a.learn(member(a.ask("roots/list", nil), "result"), 1, true)
+					a.learn(jsonMember(a.ask("roots/list", nil), "result"), 1, true)
 				}
 				a.lazy.Unlock()
 				a.call(m.ID, m.Params)
@@ -150,7 +150,7 @@ func (a *asker) serve(id json.RawMessage, method string, params json.RawMessage)
 	case "prompts/get", "completion/complete":
 		result = fmt.Sprintf(`{"params":%s}`, params)
 	case "resources/read":
-		if string(member(params, "uri")) == `"memo://none"` {
+		if string(jsonMember(params, "uri")) == `"memo://none"` {
 			a.say(`{"jsonrpc":"2.0","id":%s,"error":{"code":-32002,"message":"no such memo","data":{"uri":"memo://none"},"x":1.0}}`, id)
 			return
 		}

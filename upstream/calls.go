@@ -1,138 +1,35 @@
 package upstream
 
 import (
-	"context"
 	"encoding/json"
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
 	"sync"
 	"time"
 
-	"toolfinch/internal/rawjson"
-	"toolfinch/tool"
 	"toolfinch/upstream/conn"
 )
-
-// call is one call of a client, from when it came until it is answered, however
-// often it is sent to the server meanwhile.
-type call struct {
-	*tool.Call
-	caller   context.Context // the caller's own
-	token    json.RawMessage // the client's own progress token; nil when it sent none
-	ctx      context.Context // of the call; its cause is why it ended
-	cancel   context.CancelCauseFunc
-	open     context.Context // ends when the server has answered
-	answered context.CancelFunc
-	clock    *clock
-	notices  notices
-
-	mu     sync.Mutex      // guards over and roots; never held over a question
-	over   bool            // no question starts any more: end waits for them
-	roots  json.RawMessage // what a 2026-07-28 client answered to roots/list, nil while that is not known
-	asking sync.WaitGroup  // questions to the client beside the answer
-}
-
-// begin begins a call within limits, which do not count the time in which its
-// client is asked something.
-func begin(ctx context.Context, of *tool.Call, limits *limits) *call {
-	c := &call{Call: of, caller: ctx}
-	if of.Notify != nil {
-		c.token = rawjson.Member(rawjson.Member(of.Params, "_meta"), "progressToken")
-	}
-	c.ctx, c.cancel = context.WithCancelCause(ctx)
-	c.open, c.answered = context.WithCancel(c.ctx)
-	c.notices.notify, c.notices.life = of.Notify, c.ctx
-	c.clock = newClock(limits.call, max(limits.total, limits.call), func(limit time.Duration) {
-		c.cancel(fmt.Errorf("%w: no answer within %s", ErrTimeout, limit))
-	})
-	return c
-}
-
-// end ends the call and what its client is being asked for it alone. It returns
-// when everything that arrived before was passed on, and what is asked beside the
-// answer is answered, even if it is for another call: some clients answer no
-// question of a call that has been answered.
-func (c *call) end() {
-	c.clock.stop()
-	c.answered()
-	c.mu.Lock()
-	c.over = true
-	c.mu.Unlock()
-	c.notices.end()
-	c.asking.Wait()
-	c.cancel(nil)
-	c.notices.work.Wait()
-}
-
-// givenUp reports whether err is that the caller has given the call up, for
-// whatever cause.
-func (c *call) givenUp(err error) bool {
-	return errors.Is(err, context.Canceled) ||
-		errors.Is(c.caller.Err(), context.Canceled) && errors.Is(err, context.Cause(c.caller))
-}
-
-// ended is err, marked as what it is when it came of the end of the caller's
-// context: that may have a cause of its own.
-func (c *call) ended(err error) error {
-	if !errors.Is(err, context.Cause(c.caller)) {
-		return err
-	}
-	if errors.Is(c.caller.Err(), context.DeadlineExceeded) {
-		return conn.Mark(err, ErrTimeout)
-	}
-	return conn.Mark(err, c.caller.Err())
-}
-
-// isOpen reports whether the server has not answered the call.
-func (c *call) isOpen() bool { return c.open.Err() == nil }
-
-// ask asks the client beside the answer of the call. done is false when the call
-// could not see the question to its end.
-func (c *call) ask(ctx context.Context, method string, params json.RawMessage) (result json.RawMessage, done bool, err error) {
-	c.mu.Lock()
-	if c.over {
-		c.mu.Unlock()
-		return nil, false, context.Canceled
-	}
-	c.asking.Add(1)
-	c.mu.Unlock()
-	defer c.asking.Done()
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })()
-	result, err = c.Client.Ask(ctx, method, params)
-	return result, err == nil || c.ctx.Err() == nil, err
-}
-
-// key tells calls of different clients apart.
-func (c *call) key() string {
-	if c.Client == nil {
-		return ""
-	}
-	return c.Client.Key
-}
 
 // calls are the calls in flight over one connection.
 type calls struct {
 	conn   *conn.Conn
-	shared bool // whatever the server knows, by the owner's will
+	shared bool // by configuration (isolate: never) roots do not keep clients apart
 
-	mu      sync.Mutex // guards what follows; never held over I/O
+	mu      sync.Mutex // guards the fields below; never held over I/O
 	byID    map[int64]*call
-	told    string // whose roots the server knows, as of call.whose; "" for nobody's
-	ended   event  // one of them has
+	told    rootsOwner // whose roots the server knows
+	ended   event      // a call has ended
 	stalled stallBudget
 }
 
-// add puts a call where what the server says of its request finds it. It reports
-// false if the call must not be sent: the server knows the roots of another client.
+// add registers a call under the ID of its request, so that messages about the request
+// find it. It reports false if the call must not be sent, because the server knows the
+// roots of another owner.
 func (t *calls) add(id int64, c *call) bool {
-	whose := c.whose()
+	owner := c.rootsOwner()
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.told != "" && t.told != whose {
+	if t.told != "" && t.told != owner {
 		return false
 	}
 	t.byID[id] = c
@@ -146,16 +43,16 @@ func (t *calls) remove(id int64) {
 	t.ended.happen()
 }
 
-// of returns the call of a request, nil for none.
+// of returns the call of a request; nil if there is none.
 func (t *calls) of(id int64) *call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.byID[id]
 }
 
-// about returns the calls that a message on a stream may be about: the stream's
-// own, else all in flight, because nothing says which. Some servers send what they
-// have to say on whatever stream of the session is open.
+// about returns the calls that a message on a stream may be about: the stream's own call,
+// or else all calls in flight, because some servers send messages on any open stream of
+// the session.
 func (t *calls) about(stream int64) []*call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -165,7 +62,7 @@ func (t *calls) about(stream int64) []*call {
 	return slices.Collect(maps.Values(t.byID))
 }
 
-// latest returns the last call that a client has made, nil for none in flight.
+// latest returns the client's latest call in flight; nil if there is none.
 func (t *calls) latest(key string) *call {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -178,14 +75,14 @@ func (t *calls) latest(key string) *call {
 	return t.byID[last]
 }
 
-// count is how many there are, and what is closed when one of them ends.
+// count returns the number of calls, and a channel that is closed when a call ends.
 func (t *calls) count() (n int, ended <-chan struct{}) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return len(t.byID), t.ended.next()
 }
 
-// giveUp ends all calls, to whose clients err says why.
+// giveUp ends all calls with err.
 func (t *calls) giveUp(err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,8 +91,9 @@ func (t *calls) giveUp(err error) {
 	}
 }
 
-// unanswered is since when the client has been asked something in every call; the
-// zero time unless there are as many as expected, at least one.
+// unanswered returns since when every call waits for its client's answer to a question.
+// It is the zero time if a call does not, or if there are fewer calls than expected or
+// none.
 func (t *calls) unanswered(expected int) (since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -214,16 +112,40 @@ func (t *calls) unanswered(expected int) (since time.Time) {
 	return since
 }
 
-// suspects are the calls that a question of the server may belong to, at one moment.
-type suspects struct {
-	calls   []*call // of one client, the latest first; none when none is in flight
-	unclear bool    // they are of several clients, one of whom could answer
-	err     error   // they are of several clients, none of whom could
-	changed <-chan struct{}
+// rootsOwner returns whose roots the server knows.
+func (t *calls) rootsOwner() rootsOwner {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.told
 }
 
-// suspect returns the calls that a question on a stream may belong to. Nothing else
-// says what it belongs to.
+// tellRoots notes that the server is told the roots of owner, who is the client with key.
+// It refuses if the server knows the roots of another owner, or if calls of other clients
+// are in flight. In the second case later is closed when a call has ended.
+func (t *calls) tellRoots(owner rootsOwner, key string) (may bool, later <-chan struct{}) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if owner == "" || t.told != "" && t.told != owner {
+		return false, nil
+	}
+	for _, c := range t.byID {
+		if c.key() != key {
+			return false, t.ended.next()
+		}
+	}
+	t.told = owner
+	return true, nil
+}
+
+// suspects are the calls that a question of the server may belong to at one moment.
+type suspects struct {
+	calls   []*call         // of one client, the latest first; empty if no call is in flight
+	unclear bool            // several clients have calls, and at least one client could answer
+	err     error           // several clients have calls, and no client could answer
+	changed <-chan struct{} // closed when a call ends
+}
+
+// suspect returns the calls that a question on a stream may belong to.
 func (t *calls) suspect(stream int64, capability string) suspects {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -248,6 +170,55 @@ func (t *calls) suspect(stream int64, capability string) suspects {
 	return out
 }
 
-func cannot(capability string) error {
-	return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the client does not support " + capability}
+// pass passes a notification on to the client of a call. It runs on the goroutine that
+// reads the connection, and blocks while the client's queue is full, so that the server
+// waits too. On the call's own stream this harms no other client; elsewhere the wait is
+// bounded, and then notifications are dropped.
+func (t *calls) pass(stream int64, to *call, method string, params json.RawMessage) {
+	message := notification{method, params}
+	for room := to.notices.offer(message); room != nil; room = to.notices.offer(message) {
+		if !t.stall(stream, to, room) {
+			to.notices.drop()
+			return
+		}
+	}
+}
+
+// stall waits for room in the queue, and reports whether to offer again.
+func (t *calls) stall(stream int64, to *call, room <-chan struct{}) bool {
+	tick := time.NewTicker(stallTick)
+	defer tick.Stop()
+	for waiting := true; waiting; {
+		began := time.Now()
+		select {
+		case <-room:
+			waiting = false
+		case <-tick.C:
+		case <-to.ctx.Done():
+			return false
+		case <-t.conn.Life.Done():
+			return false
+		}
+		if !t.affordable(stream, to, time.Since(began)) {
+			return false
+		}
+	}
+	return true
+}
+
+// affordable reports whether the reader of the connection may have been blocked for d: no
+// other call waited for it, or the budget allowed it.
+func (t *calls) affordable(stream int64, to *call, d time.Duration) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if stream != 0 && t.byID[stream] == to {
+		return true
+	}
+	others := t.conn.Waiting()
+	for id, one := range t.byID {
+		if one == to && t.conn.Waits(id) {
+			others--
+		}
+	}
+	return others <= 0 || t.stalled.spend(d, time.Now())
 }

@@ -5,21 +5,21 @@ import (
 	"time"
 )
 
-// clock ends a call after two limits: idle, from one sign of life of the server to
-// the next, and total. It stands still while somebody holds it.
+// clock ends a call at the first of two limits: idle counts from the server's last
+// sign of life, total from the start. The clock stands still while somebody holds it.
 type clock struct {
 	idle time.Duration
-	end  func(limit time.Duration) // gets the limit in full
+	end  func(limit time.Duration) // gets the limit that was reached, in full
 
 	mu        sync.Mutex // guards what follows
 	timer     *time.Timer
 	total     time.Duration
-	idleLeft  time.Duration // at the time that is since
+	idleLeft  time.Duration // at the time since
 	totalLeft time.Duration
 	since     time.Time
 	holds     int
-	held      time.Time // since when it stands still; zero while it runs
-	over      bool
+	held      time.Time // when the clock was stopped; zero while it runs
+	over      bool      // the call has ended
 }
 
 func newClock(idle, total time.Duration, end func(limit time.Duration)) *clock {
@@ -41,7 +41,7 @@ func (c *clock) expire() {
 	}
 }
 
-// elapse takes off the time that has passed. Lock held, and the clock runs.
+// elapse subtracts the time that has passed. The lock is held, and the clock runs.
 func (c *clock) elapse() {
 	now := time.Now()
 	c.idleLeft -= now.Sub(c.since)
@@ -49,7 +49,7 @@ func (c *clock) elapse() {
 	c.since = now
 }
 
-// run starts the timer anew. Lock held.
+// run starts the timer again. The lock is held.
 func (c *clock) run() {
 	if c.holds == 0 && !c.over {
 		c.since = time.Now()
@@ -57,7 +57,7 @@ func (c *clock) run() {
 	}
 }
 
-// renew makes the whole idle limit count from now on.
+// renew restarts the idle limit.
 func (c *clock) renew() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -68,7 +68,7 @@ func (c *clock) renew() {
 	c.run()
 }
 
-// hold stops the clock until every hold was released.
+// hold stops the clock until every hold is released.
 func (c *clock) hold() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -88,7 +88,7 @@ func (c *clock) release() {
 	}
 }
 
-// heldSince is since when the clock stands still, the zero time while it runs.
+// heldSince returns when the clock was stopped; the zero time while it runs.
 func (c *clock) heldSince() time.Time {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,40 +100,4 @@ func (c *clock) stop() {
 	defer c.mu.Unlock()
 	c.over = true
 	c.timer.Stop()
-}
-
-// event is something that happens again and again. Its owner's lock guards it.
-type event struct{ c chan struct{} }
-
-// next returns what is closed when the event happens the next time.
-func (e *event) next() <-chan struct{} {
-	if e.c == nil {
-		e.c = make(chan struct{})
-	}
-	return e.c
-}
-
-func (e *event) happen() {
-	if e.c != nil {
-		close(e.c)
-		e.c = nil
-	}
-}
-
-// wake leaves a signal in a channel that holds one.
-func wake(c chan<- struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
-}
-
-// drainSignal takes the signal out of a channel, and reports whether there was one.
-func drainSignal(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
 }

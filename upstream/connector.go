@@ -2,33 +2,27 @@ package upstream
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"sync"
 )
 
-// connector keeps one connection of a server: it is made when it is needed, and
-// made again when it has died.
+// connector keeps one connection of a server: it makes the connection when a caller needs
+// it, and again when the connection has died.
 type connector struct {
-	server  *server
-	main    bool            // the one that Watch keeps and lists over
-	legacy  bool            // it connects by handshake, whatever else the server speaks
-	common  bool            // of all legacy clients beside the main one; see sharing.common
-	declare json.RawMessage // the client capabilities told to the server
-	owner   string          // key of the client it is for; "" for nobody in particular
-	// principal is whose login it uses; "" for that of this process.
-	principal string
+	server *server
+	purpose
+	fresh chan struct{} // of the main connector: holds one signal: there is a new connection
 
-	mu      sync.Mutex // guards what follows; never held over I/O
+	mu      sync.Mutex // guards the fields below; never held over I/O
 	now     *connection
 	dialing *dialing
 	closed  bool
 }
 
-// dialing is one attempt to connect that any number of callers wait for.
+// dialing is one attempt to connect. Any number of callers wait for it.
 type dialing struct {
-	ctx    context.Context // ends when the attempt is to be given up
+	ctx    context.Context // ends when the attempt is given up
 	giveUp context.CancelCauseFunc
 	done   chan struct{}
 	conn   *connection
@@ -41,8 +35,8 @@ func newDialing(life context.Context) *dialing {
 	return d
 }
 
-// connect returns a connection that works as far as is known, dialling one if
-// there is none. Callers at the same time share one attempt.
+// connect returns a connection that is not known to be dead. If there is none, it makes one.
+// Callers at the same time share one attempt.
 func (l *connector) connect(ctx context.Context) (*connection, error) {
 	for {
 		d, c, err := l.begin()
@@ -60,8 +54,8 @@ func (l *connector) connect(ctx context.Context) (*connection, error) {
 	}
 }
 
-// begin returns the connection that there is, or else the attempt to make one
-// that runs, begun now if need be.
+// begin returns the present connection, or the running attempt to make one. It begins an
+// attempt if none runs.
 func (l *connector) begin() (*dialing, *connection, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -76,7 +70,7 @@ func (l *connector) begin() (*dialing, *connection, error) {
 		l.now, l.dialing = nil, d
 		l.server.work.Go(func() {
 			if old != nil {
-				l.server.work.Go(func() { old.finish(errReplaced) }) // it may take its time
+				l.server.work.Go(func() { old.finish(errReplaced) }) // it waits for calls to end
 			}
 			l.dial(d)
 		})
@@ -84,10 +78,10 @@ func (l *connector) begin() (*dialing, *connection, error) {
 	return l.dialing, nil, nil
 }
 
-// ended reports whether nothing is to be begun any more. Lock held.
+// ended reports whether no attempt may begin any more. The lock is held.
 func (l *connector) ended() bool { return l.closed || l.server.life.Err() != nil }
 
-// dial carries an attempt out.
+// dial carries out an attempt.
 func (l *connector) dial(d *dialing) {
 	s := l.server
 	defer d.giveUp(nil)
@@ -95,12 +89,12 @@ func (l *connector) dial(d *dialing) {
 		fmt.Errorf("%w: no connection within %s", ErrTimeout, s.settings.ConnectTimeout))
 	defer cancel()
 	var c *connection
-	err := context.Cause(ctx) // it may be given up before it begins
+	err := context.Cause(ctx) // the attempt may be given up before it begins
 	if s.settings.Fault != "" {
 		err = fmt.Errorf("the configuration cannot be used: %s", s.settings.Fault)
 	}
 	if err == nil {
-		c, err = dial(ctx, l)
+		c, err = dial(ctx, s, l.purpose)
 	}
 	l.mu.Lock()
 	current, gone := l.dialing == d, l.closed
@@ -113,18 +107,18 @@ func (l *connector) dial(d *dialing) {
 	l.mu.Unlock()
 	if c != nil && (gone || !current) {
 		c.Close()
-		c, err = nil, ErrClosed // its client left meanwhile
+		c, err = nil, ErrClosed // the client has left meanwhile
 	}
 	d.conn, d.err = c, err
 	if current {
-		s.dialled(l, c, err)
+		l.dialled(c, err)
 	} else {
-		d.err = errReplaced // whoever waits for it is to wait for what took its place
+		d.err = errReplaced // callers wait for the new attempt instead
 	}
 	close(d.done)
 }
 
-// current returns the connection there is, nil when there is none.
+// current returns the present connection; nil if there is none.
 func (l *connector) current() *connection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -134,7 +128,7 @@ func (l *connector) current() *connection {
 	return l.now
 }
 
-// isLast reports whether no connection has taken the place of c.
+// isLast reports whether no other connection has replaced c.
 func (l *connector) isLast(c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -155,14 +149,15 @@ func (l *connector) close() {
 	}
 }
 
-// finish is close once no call is in flight, as of connection.finish.
+// finish is close, but gives calls in flight time to end: see connection.finish.
 func (l *connector) finish() {
 	if c := l.leave(); c != nil {
 		c.finish(ErrClosed)
 	}
 }
 
-// leave makes no connection any more, and returns the one that there is, nil for none.
+// leave closes the connector without its connection, and returns the connection; nil for
+// none.
 func (l *connector) leave() *connection {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -171,8 +166,7 @@ func (l *connector) leave() *connection {
 	return c
 }
 
-// swap makes c the connection in place of old, unless something has taken its
-// place already.
+// swap replaces the connection old by c. It reports false if old was replaced already.
 func (l *connector) swap(old, c *connection) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -183,9 +177,9 @@ func (l *connector) swap(old, c *connection) bool {
 	return true
 }
 
-// replace makes next what callers wait for, nil for nothing. end ends what there was
-// before: an attempt at once, a connection once the calls over it have ended. It
-// reports false when nothing is to be begun any more.
+// replace makes callers wait for the attempt next, if it is not nil. end gives up the
+// attempt before, and closes the connection before once its calls have ended. It reports
+// false if no attempt may begin any more.
 func (l *connector) replace(next *dialing) (end func(closing *sync.WaitGroup), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -203,4 +197,43 @@ func (l *connector) replace(next *dialing) (end func(closing *sync.WaitGroup), o
 			closing.Go(func() { old.finish(errReplaced) })
 		}
 	}, true
+}
+
+// spawn calls f with the present connection in a goroutine. It reports false if the connector
+// is closed. It does not wait.
+func (l *connector) spawn(f func(old *connection)) bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	old := l.now
+	if l.ended() {
+		return false
+	}
+	l.server.work.Go(func() { f(old) })
+	return true
+}
+
+// dialled follows every attempt to connect, before callers get the connection.
+func (l *connector) dialled(c *connection, err error) {
+	s := l.server
+	if err != nil {
+		if l.main {
+			s.health.exchanged(err)
+		}
+		return
+	}
+	if l.main {
+		s.noHandshake.Store(false)
+		s.health.dialled(c.Era, c.Transport)
+	}
+	s.log.Debug("connected", "era", c.Era, "main", l.main)
+	if c.hasLogin && !s.hasLogin(s.life, l.principal) { // the login ended while the connection was made
+		c.Retire()
+	}
+	if s.levels.wanted() != "" {
+		c.level.tell() // before the first call over the connection
+	}
+	if l.main || l.common && c.Transport == TransportStdio {
+		c.listening.begin()
+	}
+	wake(l.fresh)
 }

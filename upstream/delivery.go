@@ -12,26 +12,25 @@ import (
 	"toolfinch/upstream/login"
 )
 
-// delivery is one request of a call on its way to a server and back.
+// delivery sends the request of one call to a server until it is answered.
 type delivery struct {
 	request
-	server *server
-	call   *call
+	server  *server
+	sharing *sharing
+	call    *call
 }
 
-// errGaveWay is why calls end that keep others from the server.
-var errGaveWay = errors.New("the client has not answered what the server asked, and others wait for the server; call again")
-
-// notRepeated goes with the error of a call that was sent over a connection which
-// was lost before the answer.
+// notRepeated explains the error of a call whose connection was lost after the call was
+// sent.
 const notRepeated = "it may have been carried out, and is not repeated because the tool is annotated neither as idempotent nor as read-only"
 
-// begin begins a call of a client that sends r. finish ends it.
-func (s *server) begin(ctx context.Context, of *tool.Call, r request) *delivery {
-	return &delivery{request: r, server: s, call: begin(ctx, of, s.limits.Load())}
+// deliver begins a call that sends r. finish ends it.
+func deliver(ctx context.Context, over *sharing, of *tool.Call, r request) *delivery {
+	s := over.server
+	return &delivery{request: r, server: s, sharing: over, call: begin(ctx, of, s.limits.Load())}
 }
 
-// finish ends the call, and says which notifications were dropped.
+// finish ends the call, and logs dropped notifications.
 func (d *delivery) finish() {
 	d.call.end()
 	if dropped := d.call.notices.dropped; dropped > 0 {
@@ -40,17 +39,17 @@ func (d *delivery) finish() {
 	}
 }
 
-// fail is an error for the caller.
+// fail returns an error for the caller.
 func (d *delivery) fail(err error) error {
 	return &Error{Server: d.server.settings.Name, Op: d.op, Err: d.call.ended(err)}
 }
 
-// send sends the request, over new connections and again if need be and
-// allowed, and returns the result and the era of the server that gave it. Errors
-// are *tool.RPCError or *Error.
+// send sends the request, and repeats it over a new connection if the first was lost and the
+// request may be repeated. It returns the result and the era of the server. Errors are
+// *tool.RPCError or *Error.
 func (d *delivery) send() (json.RawMessage, Era, error) {
 	s := d.server
-	var sentAgain, repeated bool // after what was not sent, and what may have been
+	var sentAgain, repeated bool // the request was repeated after it was not sent; after it may have been sent
 	for {
 		c, result, err := d.attempt()
 		if err == nil {
@@ -58,15 +57,15 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 			return result, c.Era, nil
 		}
 		if needed, ok := errors.AsType[*login.Needed](err); ok {
-			return nil, EraLegacy, d.needsLogin(c, needed) // whose words for a page it has
+			return nil, EraLegacy, d.needsLogin(c, needed) // its error asks for a page as in the legacy era
 		}
 		if c == nil {
 			return nil, EraUnknown, d.fail(fmt.Errorf("connect: %w", conn.Mark(conn.Plain(err), ErrNotConnected)))
 		}
-		if errors.Is(context.Cause(d.call.ctx), errGaveWay) { // it says nothing of the server
+		if errors.Is(context.Cause(d.call.ctx), errGaveWay) { // this says nothing about the server's health
 			return nil, c.Era, d.fail(errGaveWay)
 		}
-		if d.call.givenUp(err) { // nor does this
+		if d.call.givenUp(err) { // a cancelled call says nothing about it either
 			return nil, c.Era, d.fail(cmp.Or(context.Cause(d.call.caller), context.Canceled))
 		}
 		failure := conn.FailureOf(err)
@@ -84,7 +83,7 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 			s.health.exchanged(nil)
 			return nil, c.Era, rpc
 		}
-		if err = conn.Plain(err); !errors.Is(err, errReplaced) { // nor does that
+		if err = conn.Plain(err); !errors.Is(err, errReplaced) { // nor does a replaced connection
 			s.health.exchanged(err)
 		}
 		if again && !safe && d.def != nil {
@@ -94,16 +93,22 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 	}
 }
 
-// failed gives the connection up when err says that it is of no more use.
-func (c *connection) failed(err error) bool {
-	lost := conn.FailureOf(err).Lost
-	if lost {
-		c.Fail(conn.Plain(err))
+// needsLogin begins the login that the call needs, and returns the error for the caller.
+func (d *delivery) needsLogin(c *connection, needed *login.Needed) error {
+	if len(needed.Scopes) == 0 && d.server.principal(d.call.Call) == "" { // the shared login does not work
+		d.server.health.exchanged(needed)
+		if c != nil && c.main {
+			c.Fail(needed) // so that it is made again after the login
+		}
 	}
-	return lost
+	err := d.server.needsLogin(d.call, &d.request, needed)
+	if rpc, ok := errors.AsType[*tool.RPCError](err); ok {
+		return rpc
+	}
+	return d.fail(err)
 }
 
-// attempt sends the request once. The connection is nil when there was none.
+// attempt sends the request once. The connection is nil if there was none.
 func (d *delivery) attempt() (*connection, json.RawMessage, error) {
 	client := d.call.Client
 	u, reply, err := d.enter()
@@ -117,7 +122,7 @@ func (d *delivery) attempt() (*connection, json.RawMessage, error) {
 	if d.needs != "" && !c.Has(d.needs) {
 		return c, d.without, nil
 	}
-	c.level.raise(c, client)
+	c.level.raise(client)
 	if u.alone {
 		if err := c.roots.prepare(d.call, c.users.become(client)); err != nil {
 			return c, nil, err
@@ -131,11 +136,11 @@ func (d *delivery) attempt() (*connection, json.RawMessage, error) {
 	return c, result, err
 }
 
-// enter puts the call among those of a connection. Another client's roots may have
-// become known to the server since the connection was chosen: then another is.
-func (d *delivery) enter() (*use, *conn.Reply, error) {
+// enter leases a connection and registers the call there. If the server has learned another
+// owner's roots since the connection was chosen, it leases another.
+func (d *delivery) enter() (*lease, *conn.Reply, error) {
 	for d.call.ctx.Err() == nil {
-		u, err := d.server.sharing.acquire(d.call.ctx, d.call, d.request)
+		u, err := d.sharing.acquire(d.call.ctx, d.call, d.request)
 		if err != nil {
 			return nil, nil, err
 		}

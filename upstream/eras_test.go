@@ -207,7 +207,7 @@ func TestErrorsOfTheOtherEra(t *testing.T) {
 	} {
 		_, err := p.Call(t.Context(), none, &tool.Call{Client: test.client})
 		var rpc *tool.RPCError
-		if !errors.As(err, &rpc) || string(rpc.JSON()) != test.want || fmt.Sprint(rpc.Code) != string(member(rpc.Raw, "code")) {
+		if !errors.As(err, &rpc) || string(rpc.JSON()) != test.want || fmt.Sprint(rpc.Code) != string(jsonMember(rpc.Raw, "code")) {
 			t.Errorf("error = %v, want %s", err, test.want)
 		}
 	}
@@ -241,7 +241,7 @@ func TestErrorsOfTheOtherEra(t *testing.T) {
 		t.Errorf("a client that opens no URLs: %v", err)
 	}
 	// Called again, the server gets a call as if it were the first.
-	params := fmt.Sprintf(`{"name":"x","requestState":%s,"inputResponses":{"url1":{"action":"accept"}}}`, member(json.RawMessage(got), "requestState"))
+	params := fmt.Sprintf(`{"name":"x","requestState":%s,"inputResponses":{"url1":{"action":"accept"}}}`, jsonMember(json.RawMessage(got), "requestState"))
 	_, err = p.Call(t.Context(), def("s", "url"), &tool.Call{Client: modern("e"), Params: json.RawMessage(params)})
 	if err != nil { // it refuses again: there was no state to know it by
 		t.Errorf("the second call: %v", err)

@@ -33,7 +33,7 @@ func TestAThousandNotificationsArriveBeforeTheAnswer(t *testing.T) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		for i := range 1000 {
 			fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":%d}}\n\n",
-				member(member(params, "_meta"), "progressToken"), i)
+				jsonMember(jsonMember(params, "_meta"), "progressToken"), i)
 		}
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{}}\n\n", id)
 	}
@@ -107,10 +107,10 @@ func TestStallingHasABound(t *testing.T) {
 // Nothing of a call comes after its answer.
 func TestNoNotificationComesAfterTheEndOfACall(t *testing.T) {
 	passed := make(chan string, 2)
-	n := notices{life: t.Context(), notify: func(method string, _ json.RawMessage) { passed <- method }}
-	n.offer(notice{method: "before"})
+	n := notificationQueue{life: t.Context(), notify: func(method string, _ json.RawMessage) { passed <- method }}
+	n.offer(notification{method: "before"})
 	n.end()
-	if n.offer(notice{method: "after"}) != nil {
+	if n.offer(notification{method: "after"}) != nil {
 		t.Error("its end has no room")
 	}
 	n.work.Wait()
@@ -145,7 +145,7 @@ func TestProgressPutsOffTheCallTimeoutUpToTheTotal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := newPool(t, Settings{Name: "s", Command: "none", CallTimeout: 10 * time.Second, CallTimeoutTotal: 25 * time.Second})
 		s := p.now.Load().byName["s"]
-		c := newConnection(s.main, &conn.Conn{})
+		c := newConnection(s.server, s.main.purpose, &conn.Conn{})
 		f := begin(t.Context(), &tool.Call{}, s.limits.Load())
 		c.calls.add(1, f)
 		for _, after := range []time.Duration{9 * time.Second, 18 * time.Second} {
@@ -203,7 +203,8 @@ func TestLogLevelsArePerClient(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			p := newPool(t, Settings{Name: "s", Command: "none"})
-			c := newConnection(p.now.Load().byName["s"].main, &conn.Conn{Era: test.era})
+			s := p.now.Load().byName["s"]
+			c := newConnection(s.server, s.main.purpose, &conn.Conn{Era: test.era})
 			c.level.level = test.told
 			heard := false
 			f := begin(t.Context(), &tool.Call{Client: test.client, Notify: func(string, json.RawMessage) { heard = true }}, &limits{call: time.Minute})

@@ -5,33 +5,33 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/tool"
 	"toolfinch/upstream/login"
 )
 
-// State is the health of a server: what the last exchange with it said.
+// State is the health of a server after the last exchange with it.
 type State string
 
-// StatePending means that nothing has been exchanged yet.
+// StatePending is the state before the first exchange.
 const (
 	StatePending State = "pending"
 	StateReady   State = "ready"
 	StateFailed  State = "failed"
-	// StateLogin means that somebody has to log in first. Err says how.
+	// StateLogin means that somebody must log in first. Err says how.
 	StateLogin State = "needs_login"
 )
 
-// Health is how one server is. It is cheap to read: a search looks at that of every server.
+// Health is the health of one server. It is cheap to read, because a search reads the
+// health of every server.
 type Health struct {
 	Server  string
 	State   State
-	Err     error     // of the last exchange, nil when it went well. Its text is masked and ready
-	Command string    // that starts it; "" for one that is reached over HTTP
-	Began   time.Time // when it was configured
-	Since   time.Time // of State, or of the connection that took another's place in it
+	Err     error     // of the last exchange, nil on success. Its text is masked and ready
+	Command string    // that starts the server; "" for a server over HTTP
+	Began   time.Time // when the server was configured
+	Since   time.Time // when State began, or when a connection was replaced without a change of State
 }
 
-// Status is how one server is, and what there is to say of it.
+// Status is the health of one server, with details.
 type Status struct {
 	Health
 	Tools     int
@@ -39,22 +39,22 @@ type Status struct {
 	Mended    int // malformed definitions that are served mended
 	Era       Era
 	Transport string // a Transport: as connected last, as configured before that
-	Restarts  int    // how often a connection took the place of one that had ended
+	Restarts  int    // how often a new connection replaced an ended connection
 	Dropped   int64  // notifications that clients did not get: too long, or read too slowly
-	PID       int    // of the process of the connection that all share; 0 where none runs
-	// Stderr is what the last such process wrote last to its standard error, for the owner:
-	// at most 20 lines, as they are.
+	PID       int    // of the process of the shared connection; 0 if none runs
+	// Stderr has the last lines that this process wrote to its standard error, at most 20,
+	// with its secrets masked. They are for the owner.
 	Stderr []string
 }
 
-// health is how the exchanges with a server go.
+// health follows the exchanges with a server.
 type health struct {
 	mask *mask
 
-	mu        sync.Mutex // guards what follows; never held over I/O
+	mu        sync.Mutex // guards the fields below; never held over I/O
 	status    Status     // without Dropped, PID and Stderr
-	connected bool       // the main connection was there once
-	unlisted  error      // why the last list of tools failed, nil when it did not; masked
+	connected bool       // there has been a main connection
+	unlisted  error      // why the last list of tools failed, nil on success; masked
 }
 
 func newHealth(s Settings, era Era, m *mask) *health {
@@ -69,45 +69,43 @@ func newHealth(s Settings, era Era, m *mask) *health {
 	}}
 }
 
-// get returns the health as it is.
+// get returns the present health.
 func (h *health) get() Health {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.status.Health
 }
 
-// all returns get and what else is noted.
+// all returns the present health with its details.
 func (h *health) all() Status {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.status
 }
 
-// met returns the era of the server, as far as is known, and whether there was a
-// connection of this process.
+// met returns the server's era, if it is known, and whether this process has been
+// connected.
 func (h *health) met() (era Era, connected bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.status.Era, h.connected
 }
 
-// dialled notes an attempt to make the main connection.
-func (h *health) dialled(c *connection, err error) {
-	if err == nil {
-		h.mu.Lock()
-		h.status.Era, h.status.Transport = c.Era, string(c.Transport)
-		if h.connected {
-			h.status.Restarts++
-			h.status.Since = time.Now()
-		}
-		h.connected = true
-		h.mu.Unlock()
+// dialled notes that the main connection was made.
+func (h *health) dialled(era Era, over Transport) {
+	h.mu.Lock()
+	h.status.Era, h.status.Transport = era, string(over)
+	if h.connected {
+		h.status.Restarts++
+		h.status.Since = time.Now()
 	}
-	h.exchanged(err)
+	h.connected = true
+	h.mu.Unlock()
+	h.exchanged(nil)
 }
 
-// exchanged notes how the last exchange went. A server whose tools cannot be listed
-// has failed, however well its calls go.
+// exchanged notes the result of an exchange. A server whose tools cannot be listed counts
+// as failed even if its calls succeed.
 func (h *health) exchanged(err error) {
 	err = h.mask.fixed(err)
 	h.mu.Lock()
@@ -129,7 +127,7 @@ func (h *health) exchanged(err error) {
 	h.status.Err = err
 }
 
-// toolsListed notes how the last list of tools went.
+// toolsListed notes the result of the last list of tools.
 func (h *health) toolsListed(err error) {
 	err = h.mask.fixed(err)
 	h.mu.Lock()
@@ -137,64 +135,9 @@ func (h *health) toolsListed(err error) {
 	h.unlisted = err
 }
 
-// listed notes what is listed.
+// listed notes the size and the faults of the list of tools.
 func (h *health) listed(tools int, faults Faults) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.status.Tools, h.status.LeftOut, h.status.Mended = tools, faults.LeftOut, faults.Mended
-}
-
-// lists are the definitions of a server, and which of them are to be listed again.
-type lists struct {
-	due chan struct{} // holds one signal: pending is not empty, or something else is to be told
-
-	mu      sync.Mutex // guards what follows; never held over I/O
-	pending map[tool.Kind]bool
-	known   map[tool.Kind]listing
-}
-
-// changed says that lists of the server have changed, or without kinds that
-// something else is to be told of it.
-func (l *lists) changed(kinds ...tool.Kind) {
-	l.mu.Lock()
-	for _, kind := range kinds {
-		l.pending[kind] = true
-	}
-	l.mu.Unlock()
-	wake(l.due)
-}
-
-// take returns the lists that have changed, and forgets them.
-func (l *lists) take() (kinds []tool.Kind) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	for _, kind := range tool.Kinds {
-		if l.pending[kind] {
-			kinds = append(kinds, kind)
-		}
-	}
-	clear(l.pending)
-	return kinds
-}
-
-// keep keeps what was listed of some kinds, and adds to a change what is known of
-// all. It returns the number of tools.
-func (l *lists) keep(got map[tool.Kind]listing, change *Change) (tools int) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	change.Cache = map[tool.Kind]CacheHint{}
-	for _, kind := range tool.Kinds {
-		one, ok := got[kind]
-		if ok {
-			l.known[kind] = one
-		} else if one, ok = l.known[kind]; !ok {
-			change.Unheard = append(change.Unheard, kind)
-		}
-		change.Defs = append(change.Defs, one.defs...)
-		change.Faults.add(one.faults)
-		if one.hint != nil {
-			change.Cache[kind] = *one.hint
-		}
-	}
-	return len(l.known[tool.KindTool].defs)
 }

@@ -37,12 +37,12 @@ func TestServerInfoIsKeptAsItWasSent(t *testing.T) {
 func TestTheLastWordOfAChildCounts(t *testing.T) {
 	p := newPool(t, scripted(t, "s", func(p *peer) { p.answer(p.read(), `{"last":true}`) }))
 	for range 10 {
-		c, err := p.now.Load().byName["s"].connect(t.Context())
+		c, err := p.now.Load().byName["s"].main.connect(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		mustAsk(t, p, "s", "any", `{"last":true}`)
-		await.Value(t, c.Life.Done())
+		await.Value(t, c.Service.Done()) // after Life, and connect looks at Service
 	}
 }
 
@@ -61,12 +61,12 @@ func TestAChildThatClosesItsInputOrOutputIsReplaced(t *testing.T) {
 					p.answer(p.read(), `{"second":true}`)
 				})
 				p := newPool(t, s)
-				c, err := p.now.Load().byName["s"].connect(t.Context())
+				c, err := p.now.Load().byName["s"].main.connect(t.Context())
 				if err != nil {
 					t.Fatal(err)
 				}
 				if name == "output" {
-					<-c.Life.Done()
+					<-c.Service.Done() // after Life, and a call looks at Service
 				}
 				mustAsk(t, p, "s", "any", `{"second":true}`)
 			})
@@ -190,11 +190,11 @@ func (p *plainHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		fmt.Fprintf(w, `{"jsonrpc":"2.0","id":%s,"result":{"tools":[]}}`, m.ID)
 	case "tools/call":
 		var name string
-		_ = json.Unmarshal(member(m.Params, "name"), &name)
+		_ = json.Unmarshal(jsonMember(m.Params, "name"), &name)
 		p.calls[name](w, string(m.ID), m.Params)
 	case "notifications/cancelled":
 		select {
-		case p.cancelled <- string(member(m.Params, "requestId")):
+		case p.cancelled <- string(jsonMember(m.Params, "requestId")):
 		default: // nobody wants to know of that many
 		}
 		w.WriteHeader(http.StatusAccepted)
@@ -214,7 +214,7 @@ func TestHTTPKeepsBytesAsStdioDoes(t *testing.T) {
 	}
 	u.calls["stream"] = func(w http.ResponseWriter, id string, params json.RawMessage) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		token := member(member(params, "_meta"), "progressToken")
+		token := jsonMember(jsonMember(params, "_meta"), "progressToken")
 		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/progress\",\"params\":{\"progressToken\":%s,\"progress\":9007199254740993}}\n\n", token)
 		fmt.Fprintf(w, "event: message\ndata: {\"jsonrpc\":\"2.0\",\"id\":%s,\ndata: \"result\":%s}\n\n", id, strange)
 	}

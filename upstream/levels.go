@@ -3,6 +3,7 @@ package upstream
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"slices"
 	"sync"
 	"time"
@@ -10,34 +11,35 @@ import (
 	"toolfinch/internal/leeway"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
+	"toolfinch/upstream/conn"
 )
 
-// moreVerbose reports whether level lets more through than other. "" is no
-// level, as is whatever the protocol does not know.
+// moreVerbose reports whether level lets more messages through than other. "" and unknown
+// levels let none through.
 func moreVerbose(level, other string) bool {
 	a, b := slices.Index(tool.LogLevels, level), slices.Index(tool.LogLevels, other)
 	return a >= 0 && (b < 0 || a < b)
 }
 
-// requestLevel is the level that goes with a request to a 2026-07-28 server.
+// requestLevel returns the level that is sent with a request to a 2026-07-28 server.
 func requestLevel(call *tool.Call) string {
 	switch {
 	case call.Notify == nil || call.Client == nil:
 		return ""
 	case call.Client.LogLevel == "" && !call.Client.Modern:
-		return "info" // a client of that era gets messages unasked
+		return "info" // a legacy client gets messages without asking
 	}
 	return call.Client.LogLevel
 }
 
-// levels are the levels of log messages that clients want of a server.
+// levels are the log levels that clients want from a server.
 type levels struct {
-	mu     sync.Mutex // guards what follows; never held over I/O
-	legacy string     // what legacy clients want
-	raised string     // what a 2026-07-28 client has wanted
+	mu     sync.Mutex // guards the fields below; never held over I/O
+	legacy string     // set by legacy clients
+	raised string     // the most verbose level of 2026-07-28 clients so far
 }
 
-// wanted is the most verbose level that anybody asked for, "" for none.
+// wanted returns the most verbose level that any client wants; "" for none.
 func (l *levels) wanted() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -47,15 +49,15 @@ func (l *levels) wanted() string {
 	return l.legacy
 }
 
-// set says what legacy clients want.
+// set sets the level that legacy clients want.
 func (l *levels) set(level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.legacy = level
 }
 
-// raise says what a 2026-07-28 client wants. It is never taken back: others see by
-// their own level.
+// raise notes the level that a 2026-07-28 client wants. It is never lowered: messages are
+// filtered for each client.
 func (l *levels) raise(level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,37 +66,38 @@ func (l *levels) raise(level string) {
 	}
 }
 
-// tellLevel asks for log messages from the wanted level on, over the connections that there are.
-// told is done once they have been told.
-func (s *server) tellLevel(told *sync.WaitGroup) {
-	for _, c := range s.sharing.connections() {
-		told.Add(1)
-		if !c.Go(func() { defer told.Done(); c.level.tell(c, s.levels.wanted()) }) {
-			told.Done()
-		}
-	}
+// inherit takes over the level that 2026-07-28 clients wanted from a server's predecessor.
+func (l *levels) inherit(from *levels) {
+	from.mu.Lock()
+	defer from.mu.Unlock()
+	l.raised = from.raised
 }
 
-// toldLevel is the level that a legacy server was told over one connection.
+// toldLevel is the log level that a legacy server was told over one connection.
 type toldLevel struct {
+	conn   *conn.Conn
+	levels *levels
+	log    *slog.Logger
+
 	mu    sync.Mutex // guards level; never held over I/O
 	level string
 }
 
-// current is the level, "" for none.
+// current returns the level that the server was told; "" for none.
 func (t *toldLevel) current() string {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.level
 }
 
-// levelWithin is how long a call, a client or a new connection waits for a log
-// level to be set.
+// levelWithin bounds how long a call, a client or a new connection waits until the log
+// level is set.
 const levelWithin = 2 * time.Second
 
-// tell tells a legacy server the level, unless it knows. A 2026-07-28 server is
-// told with each request.
-func (t *toldLevel) tell(c *connection, level string) {
+// tell tells a legacy server the level that clients want, unless the server knows it. A
+// 2026-07-28 server is told with each request.
+func (t *toldLevel) tell() {
+	c, level := t.conn, t.levels.wanted()
 	if c.Era != EraLegacy || !c.Has("logging") || !slices.Contains(tool.LogLevels, level) {
 		return
 	}
@@ -108,28 +111,27 @@ func (t *toldLevel) tell(c *connection, level string) {
 	ctx, cancel := context.WithTimeout(c.Life, leeway.Of(levelWithin))
 	defer cancel()
 	if _, err := c.Request(ctx, "logging/setLevel", rawjson.Of(map[string]string{"level": level}), nil); err != nil {
-		c.log.Debug("the log level was not set", "error", err)
+		t.log.Debug("the log level was not set", "error", err)
 	}
 }
 
-// raise asks a legacy server for what a client of the 2026-07-28 era wants to see
-// of its call.
-func (t *toldLevel) raise(c *connection, client *tool.Client) {
-	if client == nil || !client.Modern || client.LogLevel == "" || c.Era != EraLegacy {
+// raise tells a legacy server the level that a 2026-07-28 client wants for its call.
+func (t *toldLevel) raise(client *tool.Client) {
+	if client == nil || !client.Modern || client.LogLevel == "" || t.conn.Era != EraLegacy {
 		return
 	}
-	c.server.levels.raise(client.LogLevel)
-	if level := c.server.levels.wanted(); moreVerbose(level, t.current()) {
-		t.tell(c, level)
+	t.levels.raise(client.LogLevel)
+	if moreVerbose(t.levels.wanted(), t.current()) {
+		t.tell()
 	}
 }
 
-// wantsLog reports whether a log message that may be about a call is for its client.
-// asked says that the server was told a level. A client that set no level gets what
-// a legacy server sends unasked, and nothing of what others have asked for.
-func (c *connection) wantsLog(of *call, asked bool, params json.RawMessage) bool {
-	wanted := requestLevel(of.Call)
-	if c.Era == EraLegacy {
+// wantsLog reports whether a client wants a log message that may be about its call. asked
+// says that the server was told a level. A client without a level gets the messages that a
+// legacy server sends unasked, but none that only other clients have asked for.
+func wantsLog(era Era, of *tool.Call, asked bool, params json.RawMessage) bool {
+	wanted := requestLevel(of)
+	if era == EraLegacy {
 		if of.Client == nil || of.Client.LogLevel == "" {
 			return !asked
 		}

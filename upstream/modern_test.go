@@ -109,13 +109,13 @@ func (m *modernHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		result = `{"prompts":[{"name":"greet"}],"ttlMs":1000,"cacheScope":"private"}`
 	case "resources/list":
 		result = `{"resources":[{"uri":"memo://a","name":"A"}],"ttlMs":5000,"cacheScope":"public","nextCursor":"more"}`
-		if member(q.Params, "cursor") != nil {
+		if jsonMember(q.Params, "cursor") != nil {
 			result = `{"resources":[{"uri":"memo://b","name":"B"}],"ttlMs":4000}`
 		}
 	case "resources/templates/list":
 		result = `{"resourceTemplates":[]}`
 	case "subscriptions/listen":
-		m.subscribe(w, r, q.ID, member(q.Params, "notifications"))
+		m.subscribe(w, r, q.ID, jsonMember(q.Params, "notifications"))
 		return
 	default:
 		m.mu.Lock()
@@ -189,7 +189,7 @@ func TestListsOfAllKinds(t *testing.T) {
 			if got := strings.Join(names, ", "); got != test.defs || change.Err != nil {
 				t.Errorf("defs = %s, %v; want %s", got, change.Err, test.defs)
 			}
-			if change.Faults.LeftOut != test.rejected || string(member(change.Capabilities, "x")) != "1.0" {
+			if change.Faults.LeftOut != test.rejected || string(jsonMember(change.Capabilities, "x")) != "1.0" {
 				t.Errorf("rejected %v, capabilities %s", change.Faults, change.Capabilities)
 			}
 			if cache := change.Cache; name == "modern" {
@@ -264,23 +264,23 @@ func TestPromptsResourcesAndCompletionKeepTheirBytes(t *testing.T) {
 				{ofKind(tool.KindResource, "memo://a"), `{"uri":"s+memo://a","_meta":{%s}}`, `{"uri":"memo://a"}`},
 			} {
 				sent := fmt.Sprintf(test.params, trace+`,"progressToken":1,"io.modelcontextprotocol/clientInfo":{"name":"c"}`)
-				result, err := p.Call(t.Context(), test.def, &tool.Call{Params: json.RawMessage(sent), Arguments: member(json.RawMessage(sent), "arguments"), Client: client, Notify: func(string, json.RawMessage) {}})
+				result, err := p.Call(t.Context(), test.def, &tool.Call{Params: json.RawMessage(sent), Arguments: jsonMember(json.RawMessage(sent), "arguments"), Client: client, Notify: func(string, json.RawMessage) {}})
 				if err != nil {
 					t.Fatal(err)
 				}
-				got := member(json.RawMessage(result), "params")
+				got := jsonMember(json.RawMessage(result), "params")
 				if rest := string(without(got, "_meta")); rest != test.want {
 					t.Errorf("params = %s, want %s", rest, test.want)
 				}
-				meta := string(member(got, "_meta"))
+				meta := string(jsonMember(got, "_meta"))
 				if !strings.HasPrefix(meta, `{`+trace+`,"progressToken":"toolfinch-`) || strings.Contains(meta, `"name":"c"`) {
 					t.Errorf("_meta = %s", meta)
 				}
-				abilities := string(member(member(got, "_meta"), "io.modelcontextprotocol/clientCapabilities"))
+				abilities := string(jsonMember(jsonMember(got, "_meta"), "io.modelcontextprotocol/clientCapabilities"))
 				if want := `{"elicitation":{"x":1.0},"extensions":{"io.modelcontextprotocol/tasks":{},"other":{"x":1.0}}}`; name == "modern" && abilities != want {
 					t.Errorf("capabilities = %s, want %s", abilities, want)
 				}
-				if level := string(member(member(got, "_meta"), "io.modelcontextprotocol/logLevel")); name == "modern" && level != `"warning"` {
+				if level := string(jsonMember(jsonMember(got, "_meta"), "io.modelcontextprotocol/logLevel")); name == "modern" && level != `"warning"` {
 					t.Errorf("log level = %s", level)
 				}
 			}
@@ -304,17 +304,17 @@ func TestPromptsResourcesAndCompletionKeepTheirBytes(t *testing.T) {
 
 // needy asks for a name, then for patience, then answers with what it got.
 func needy(method string, params json.RawMessage) string {
-	state := string(member(params, "requestState"))
+	state := string(jsonMember(params, "requestState"))
 	switch {
 	case method != "tools/call":
 		return `{}`
 	case state == "":
 		return `{"resultType":"input_required","x":1.0,"requestState":"state <1>","inputRequests":{"who":{"method":"elicitation/create","params":{"message":"who?","big":12345678901234567890}},"where":{"method":"roots/list"}}}`
 	case state == `"state <1>"`, state == `"state \u003c1\u003e"`:
-		raw, _ := json.Marshal(string(member(params, "inputResponses")))
+		raw, _ := json.Marshal(string(jsonMember(params, "inputResponses")))
 		return `{"resultType":"input_required","requestState":` + string(raw) + `}`
 	}
-	return `{"resultType":"complete","got":` + state + `,"arguments":` + string(member(params, "arguments")) + `,"responses":"` + fmt.Sprint(member(params, "inputResponses") != nil) + `"}`
+	return `{"resultType":"complete","got":` + state + `,"arguments":` + string(jsonMember(params, "arguments")) + `,"responses":"` + fmt.Sprint(jsonMember(params, "inputResponses") != nil) + `"}`
 }
 
 func TestALegacyClientIsAskedForWhatAModernServerNeeds(t *testing.T) {
@@ -334,8 +334,8 @@ func TestALegacyClientIsAskedForWhatAModernServerNeeds(t *testing.T) {
 		}
 		got := mustCallAs(t, p, slow, "ask", `{"n":12345678901234567890}`)
 		var state string
-		_ = json.Unmarshal(member(json.RawMessage(got), "got"), &state)
-		if string(member(json.RawMessage(state), "who")) != `{"of":"elicitation/create"}` || string(member(json.RawMessage(state), "where")) != `{"of":"roots/list"}` {
+		_ = json.Unmarshal(jsonMember(json.RawMessage(got), "got"), &state)
+		if string(jsonMember(json.RawMessage(state), "who")) != `{"of":"elicitation/create"}` || string(jsonMember(json.RawMessage(state), "where")) != `{"of":"roots/list"}` {
 			t.Errorf("the server got %s", state)
 		}
 		if !strings.Contains(got, `"arguments":{"n":12345678901234567890},"responses":"false"`) {
@@ -379,7 +379,7 @@ func TestAURLHasAnIDForALegacyClient(t *testing.T) {
 		`{"mode":"form","message":"who?"`:                                               false,
 	} {
 		m.answers(func(_ string, sent json.RawMessage) string {
-			if member(sent, "inputResponses") != nil {
+			if jsonMember(sent, "inputResponses") != nil {
 				return `{"resultType":"complete"}`
 			}
 			return `{"resultType":"input_required","inputRequests":{"a":{"method":"elicitation/create","params":` + params + `}}}}`
@@ -392,7 +392,7 @@ func TestAURLHasAnIDForALegacyClient(t *testing.T) {
 		}
 		mustCallAs(t, p, client, "ask", `{}`)
 		var id string
-		_ = json.Unmarshal(member(json.RawMessage(got), "elicitationId"), &id)
+		_ = json.Unmarshal(jsonMember(json.RawMessage(got), "elicitationId"), &id)
 		want := params + `}`
 		if fresh {
 			want = `{"elicitationId":"` + id + `",` + params[1:] + `}`
@@ -430,7 +430,7 @@ func TestAModernClientAnswersByCallingAgain(t *testing.T) {
 		return string(result), err
 	}
 	first := mustCallAs(t, p, modern("a"), "ask", `{}`)
-	sealed := member(json.RawMessage(first), "requestState")
+	sealed := jsonMember(json.RawMessage(first), "requestState")
 	if strings.Contains(first, "state <1>") || !strings.Contains(first, `"x":1.0`) || !strings.Contains(first, `"big":12345678901234567890`) {
 		t.Fatalf("result = %s", first)
 	}
@@ -438,7 +438,7 @@ func TestAModernClientAnswersByCallingAgain(t *testing.T) {
 	if err != nil || !strings.Contains(second, `"input_required"`) {
 		t.Fatalf("result = %s, %v", second, err)
 	}
-	third, err := again(member(json.RawMessage(second), "requestState"), def("s", "ask"))
+	third, err := again(jsonMember(json.RawMessage(second), "requestState"), def("s", "ask"))
 	if err != nil || !strings.Contains(third, `{\"who\":{\"big\":12345678901234567890}}`) || !strings.Contains(third, `"arguments":{"a":1.0}`) {
 		t.Errorf("result = %s, %v", third, err)
 	}
@@ -502,7 +502,7 @@ func TestSubscriptions(t *testing.T) {
 				}
 			}
 			// They outlive the connection.
-			c, err := p.now.Load().byName["s"].connect(t.Context())
+			c, err := p.now.Load().byName["s"].main.connect(t.Context())
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -562,7 +562,7 @@ func TestLogLevels(t *testing.T) {
 
 	m := newModernHTTP(t)
 	m.answers(func(_ string, params json.RawMessage) string {
-		level := strings.Trim(string(member(member(params, "_meta"), "io.modelcontextprotocol/logLevel")), `"`)
+		level := strings.Trim(string(jsonMember(jsonMember(params, "_meta"), "io.modelcontextprotocol/logLevel")), `"`)
 		return `{"level":"` + level + `"}`
 	})
 	q := newPool(t, m.settings())

@@ -9,34 +9,44 @@ import (
 	"sync"
 	"sync/atomic"
 
-	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 
-// questions are what a server asks clients, over whatever connection: whether it
-// asks any, and which client is to open which URL.
-type questions struct {
-	events  Events
-	limits  *atomic.Pointer[limits]
-	changed func()        // the server has begun to ask
-	begun   chan struct{} // closed when it has
-	opened  *openURLs
+const methodElicit = "elicitation/create"
 
-	mu          sync.Mutex // guards what follows; never held over I/O
-	interactive bool       // it has asked clients something
-	roots       bool       // it asks for roots by itself
-	rootsAgain  bool       // it has asked for them when told that they are others
-	rootsTold   bool       // it knows those of some client
+// questions ask clients on behalf of a server, and know its habits: whether it asks
+// clients anything, and when it asks for roots.
+type questions struct {
+	events Events
+	limits *atomic.Pointer[limits]
+	lists  *lists        // told that the server has begun to ask
+	begun  chan struct{} // closed when the server has begun to ask
+	opened *openURLs
+
+	mu          sync.Mutex // guards the fields below; never held over I/O
+	interactive bool       // the server has asked clients something
+	roots       bool       // the server asks for roots outside of calls
+	rootsAgain  bool       // the server has asked again after roots/list_changed
+	rootsTold   bool       // the server has been told the roots of a client
+}
+
+func newQuestions(events Events, limits *atomic.Pointer[limits], lists *lists, interactive bool) *questions {
+	q := &questions{events: events, limits: limits, lists: lists, begun: make(chan struct{}), opened: newOpenURLs(), interactive: interactive}
+	if interactive {
+		close(q.begun)
+	}
+	return q
 }
 
 // note notes that the server asks clients something.
 func (q *questions) note() {
 	if q.learn() {
-		q.changed()
+		q.lists.changed()
 	}
 }
 
-// learn is note where others know it already. It reports whether it is new here.
+// learn notes that the server asks clients something, without a report. It reports whether
+// this was new.
 func (q *questions) learn() (fresh bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -54,31 +64,30 @@ func (q *questions) any() bool {
 	return q.interactive
 }
 
-// wantsRoots reports whether the server asks for roots by itself: at the start, and
-// when they are others.
+// wantsRoots reports whether the server asks for roots outside of calls: at the start, and
+// when they have changed.
 func (q *questions) wantsRoots() bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.roots
 }
 
-// asksRoots notes that the server asks for roots by itself.
+// asksRoots notes that the server asks for roots outside of calls.
 func (q *questions) asksRoots() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.roots = true
 }
 
-// asksAgain notes that the server has asked for roots when it was told that they
-// are others.
+// asksAgain notes that the server has asked for roots after it was told of a change.
 func (q *questions) asksAgain() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.rootsAgain = true
 }
 
-// noAnswer notes that the server has not asked for roots in time, and reports
-// whether it is one that does not: then nobody waits for that again.
+// noAnswer notes that the server has not asked for roots in time. It reports whether the
+// server ignores root changes; no call waits for such a server again.
 func (q *questions) noAnswer() (never bool) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -86,8 +95,8 @@ func (q *questions) noAnswer() (never bool) {
 	return !q.rootsAgain
 }
 
-// ask asks the client of calls, whose clocks wait meanwhile. Which of them wants to
-// know may be uncertain: the question stands until all have ended.
+// ask asks the client of calls, whose clocks stand still meanwhile. The question may
+// belong to any of the calls, so it stands until all of them have ended.
 func (q *questions) ask(ctx context.Context, of []*call, method string, params json.RawMessage) (json.RawMessage, error) {
 	client := of[0].Client
 	if client == nil || client.Ask == nil {
@@ -112,7 +121,7 @@ func (q *questions) ask(ctx context.Context, of []*call, method string, params j
 	ctx, end := q.patient(ctx)
 	defer end()
 	if len(of) > 1 && q.events.Reaches != nil && q.events.Ask != nil && q.events.Reaches(client.Key) {
-		// Beside one of the calls, that one's answer would wait for a human.
+		// If the question went through a call, its answer would wait for a human.
 		result, err := q.events.Ask(ctx, client.Key, method, params)
 		return result, askError(ctx, err)
 	}
@@ -125,13 +134,13 @@ func (q *questions) ask(ctx context.Context, of []*call, method string, params j
 	return nil, cmp.Or(context.Cause(of[len(of)-1].ctx), context.Canceled)
 }
 
-// patient bounds how long a client may take to answer.
+// patient bounds the time that a client may take to answer.
 func (q *questions) patient(ctx context.Context) (context.Context, context.CancelFunc) {
 	limit := q.limits.Load().ask
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: the client did not answer within %s", ErrTimeout, limit))
 }
 
-// askError is err with the reason for which asking ended, if it did.
+// askError returns the cause of ctx's end if that is why a client was not asked, else err.
 func askError(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && !errors.As(err, new(*tool.RPCError)) {
 		return context.Cause(ctx)
@@ -139,38 +148,31 @@ func askError(ctx context.Context, err error) error {
 	return err
 }
 
-// maxOpened is how many URLs of a server are remembered with their clients.
-const maxOpened = 1000
-
-// openURLs are the keys of clients by the ID of the URL they were asked to open,
-// so that each learns when that is done. A server that was changed and its
-// successor share them: either may ask, and either may be told that it is done.
-type openURLs struct {
-	mu      sync.Mutex // guards what follows; never held over I/O
-	clients map[string]string
-	order   []string // the same IDs, the oldest first
+// toldRoots notes that the server was told the roots of a client.
+func (q *questions) toldRoots() {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.rootsTold = true
 }
 
-// add notes a client that is to open a URL; params are those of elicitation/create.
-func (o *openURLs) add(params json.RawMessage, key string) {
-	id := rawjson.Text(rawjson.Member(params, "elicitationId"))
-	if id == "" || len(id) > maxAskID || key == "" || rawjson.Text(rawjson.Member(params, "mode")) != "url" {
-		return
+// learnRoots asks the client of a 2026-07-28 call for its roots before a connection is
+// chosen, if the server asks for roots before each call. The call then gets a connection
+// whose server knows them. If the server asks during some calls only, the client is not
+// asked here, and the call gets a connection whose server knows no roots.
+func (q *questions) learnRoots(ctx context.Context, c *call) error {
+	q.mu.Lock()
+	asks := q.roots && q.rootsTold
+	q.mu.Unlock()
+	if !asks || !c.Client.Can(tool.CapabilityRoots) || !c.Client.Modern || c.roots.answer(methodRoots, nil) != nil {
+		return nil
 	}
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	if _, known := o.clients[id]; !known {
-		if o.order = append(o.order, id); len(o.order) > maxOpened {
-			delete(o.clients, o.order[0])
-			o.order = o.order[1:]
-		}
+	result, err := q.ask(ctx, []*call{c}, methodRoots, nil)
+	switch {
+	case c.ctx.Err() != nil:
+		return context.Cause(c.ctx)
+	case err != nil:
+		result = noRoots
 	}
-	o.clients[id] = key
-}
-
-// client returns the key of the client that params name the URL of, "" for none.
-func (o *openURLs) client(params json.RawMessage) string {
-	o.mu.Lock()
-	defer o.mu.Unlock()
-	return o.clients[rawjson.Text(rawjson.Member(params, "elicitationId"))]
+	c.roots.learn(c.Client, result)
+	return nil
 }

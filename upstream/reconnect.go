@@ -2,114 +2,84 @@ package upstream
 
 import (
 	"context"
-	"fmt"
 	"sync"
 
 	"toolfinch/upstream/conn"
 )
 
-// errReplaced is why a connection ends that another is to take the place of.
-var errReplaced = fmt.Errorf("%w: the server is being connected anew", ErrClosed)
-
-// reconnects are the Reconnects of a server, of which one runs at a time.
+// reconnects runs the calls of Pool.Reconnect for a server, one at a time.
 type reconnects struct {
-	*server
+	sharing *sharing
+	anew    chan struct{} // holds one signal: the watch must connect at once
+
 	mu      sync.Mutex // guards running; never held over I/O
 	running *reconnect // nil for none
 }
 
-// reconnect is one Reconnect that any number of callers wait for.
+// reconnect is one run of Pool.Reconnect. Any number of callers wait for it.
 type reconnect struct {
-	done   chan struct{} // closed when change is there
-	over   chan struct{} // closed when the connections before are closed, too
+	done   chan struct{} // closed when change is set
+	over   chan struct{} // closed when the old connections are closed, too
 	change Change
 }
 
-// reconnect connects anew. See Pool.Reconnect.
+// reconnect makes a new connection. See Pool.Reconnect.
 func (r *reconnects) reconnect(ctx context.Context) Change {
 	for {
-		one, began := r.join()
-		wait := one.done
+		run, began := r.join()
+		wait := run.done
 		if !began {
 			select {
-			case <-one.done: // it began before this one was wanted
-				wait = one.over
+			case <-run.done: // this run began before the caller came
+				wait = run.over
 			default:
 			}
 		}
 		select {
 		case <-wait:
-			if wait == one.done {
-				return one.change
+			if wait == run.done {
+				return run.change
 			}
 		case <-ctx.Done():
-			return r.failed("reconnect", context.Cause(ctx))
+			return r.sharing.server.failed("reconnect", context.Cause(ctx))
 		}
 	}
 }
 
-// join returns the Reconnect that runs, and whether it was begun here.
-func (r *reconnects) join() (one *reconnect, began bool) {
+// join returns the running reconnect. It begins one if none runs, and reports whether it did.
+func (r *reconnects) join() (joined *reconnect, began bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.running != nil {
 		return r.running, false
 	}
-	one = &reconnect{done: make(chan struct{}), over: make(chan struct{})}
-	r.running = one
-	if !r.main.spawn(func(old *connection) { r.run(one, old) }) {
-		one.change, r.running = r.failed("reconnect", ErrClosed), nil
-		close(one.done)
+	joined = &reconnect{done: make(chan struct{}), over: make(chan struct{})}
+	r.running = joined
+	if !r.sharing.main.spawn(func(old *connection) { r.run(joined, old) }) {
+		joined.change, r.running = r.sharing.server.failed("reconnect", ErrClosed), nil
+		close(joined.done)
 	}
-	return one, true
+	return joined, true
 }
 
-// spawn runs f with the connection that there is, unless nothing is to be begun any
-// more. It does not wait.
-func (l *connector) spawn(f func(old *connection)) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	old := l.now
-	if l.ended() {
-		return false
-	}
-	l.server.work.Go(func() { f(old) })
-	return true
-}
-
-// retire has those of the connections that are current finish. The main one is made again at once, by whoever
-// watches the server. It does not wait.
-func (s *server) retire(which func(l *connector, c *connection) bool) {
-	for _, l := range s.sharing.connectors() {
-		l.spawn(func(c *connection) {
-			switch {
-			case c == nil || !which(l, c):
-			case l.main:
-				c.Retire()
-			default:
-				c.finish(errReplaced)
-			}
-		})
-	}
-}
-
-// run makes the new connection while the old one serves, so that calls in flight end
-// where they are. Where no second connection comes up, because the server holds
-// something that only one process can have, all connections are closed first, once
-// the calls over them have ended, and new calls wait; an attempt to connect is given
-// up. The connections beside the main one are made again when they are needed.
-func (r *reconnects) run(one *reconnect, old *connection) {
+// run makes the new connection while the old one serves, so that calls in flight end over
+// the old one. A server may hold something that only one process can have, so that no second
+// connection comes up. Then new calls wait, a running attempt is given up, and all
+// connections are closed first, once their calls have ended. The connections beside main are
+// made again when calls need them.
+func (r *reconnects) run(now *reconnect, old *connection) {
+	main := r.sharing.main
 	var closing, listing sync.WaitGroup
-	next := newDialing(r.life)
+	next := newDialing(r.sharing.server.life)
 	defer next.giveUp(nil)
 	end, replaced := r.replaceBeside(old)
 	beside := replaced
 	if !beside {
-		end, replaced = r.main.replace(next)
+		end, replaced = main.replace(next)
 	}
 	if !replaced {
-		one.change = r.failed("reconnect", ErrClosed)
-		close(one.done)
+		now.change = r.sharing.server.failed("reconnect", ErrClosed)
+		close(now.done)
 	} else {
 		end(&closing)
 		for _, l := range r.sharing.connectors() {
@@ -118,40 +88,41 @@ func (r *reconnects) run(one *reconnect, old *connection) {
 				end(&closing)
 			}
 		}
-		wake(r.supervisor.anew) // now that whoever is woken waits for the new connection
+		wake(r.anew) // the watch now waits for the new connection
 		listing.Go(func() {
-			one.change = r.refresh(r.life)
-			close(one.done)
+			now.change = main.refresh(r.sharing.server.life)
+			close(now.done)
 		})
 		closing.Wait()
 		if !beside {
-			r.main.dial(next)
+			main.dial(next)
 		}
 		listing.Wait()
 	}
 	r.mu.Lock()
 	r.running = nil
 	r.mu.Unlock()
-	close(one.over)
+	close(now.over)
 }
 
-// replaceBeside puts a new connection in the place of old, which end closes. It
-// reports false when no second connection came up.
+// replaceBeside replaces the connection old by a new one; end closes old. It reports false if
+// no second connection came up.
 func (r *reconnects) replaceBeside(old *connection) (end func(closing *sync.WaitGroup), replaced bool) {
 	if old == nil || old.Dead() {
 		return nil, false
 	}
-	ctx, cancel := context.WithTimeoutCause(r.life, r.settings.ConnectTimeout, ErrTimeout)
+	s, main := r.sharing.server, r.sharing.main
+	ctx, cancel := context.WithTimeoutCause(s.life, s.settings.ConnectTimeout, ErrTimeout)
 	defer cancel()
-	c, err := dial(ctx, r.main)
+	c, err := dial(ctx, s, main.purpose)
 	if err != nil {
-		r.log.Debug("no second connection came up beside the one that is to be replaced", "error", conn.Plain(err))
+		s.log.Debug("no second connection came up beside the one that is to be replaced", "error", conn.Plain(err))
 		return nil, false
 	}
-	if r.main.swap(old, c) {
-		r.dialled(r.main, c, nil)
+	if main.swap(old, c) {
+		main.dialled(c, nil)
 	} else {
-		c.Close() // the old one has ended meanwhile: refresh uses what took its place
+		c.Close() // the old connection has ended meanwhile, and refresh uses its successor
 	}
 	return func(closing *sync.WaitGroup) { closing.Go(func() { old.finish(errReplaced) }) }, true
 }

@@ -5,55 +5,60 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"log/slog"
 	"sync"
 	"time"
 
 	"toolfinch/internal/leeway"
 	"toolfinch/tool"
+	"toolfinch/upstream/conn"
 )
 
 const (
-	// rootsWithin is how long the first call of a session waits for the server to
-	// take the session's roots. A process on a busy machine may need seconds to ask.
+	// rootsWithin is how long the first call of a session waits until the server has asked
+	// for the session's roots. A process on a busy machine may need seconds to ask.
 	rootsWithin = 5 * time.Second
-	// rootsTakenIn is how long a server has to take in roots that it has read.
+	// rootsTakenIn is how long a server has to store roots that it has read.
 	rootsTakenIn = 50 * time.Millisecond
-	// rootsToldWithin is how long the server may take to hear of other roots.
+	// rootsToldWithin bounds the notification that roots have changed.
 	rootsToldWithin = 10 * time.Second
 )
 
-// roots is what a connection's server knows of the roots of its client.
+// roots follows how the server of one connection learns its client's roots.
 type roots struct {
-	over *connection
+	conn      *conn.Conn
+	calls     *calls
+	questions *questions
+	log       *slog.Logger
 
-	mu    sync.Mutex    // guards what follows; never held over I/O
-	of    string        // key of the session whose roots the server was made to ask for
-	first *call         // that session's first call, while it waits for that
-	begun event         // first is set
-	known chan struct{} // closed when the first call of that session waits no more
-	asked int           // how often the server has asked; its questions have numbers from 1
-	sent  int           // the newest question that was answered
-	grown event         // asked or sent is more
+	mu    sync.Mutex    // guards the fields below; never held over I/O
+	of    string        // key of the last session whose first call waited for the server
+	first *call         // that first call, while it waits
+	begun event         // first was set
+	known chan struct{} // closed when that first call has stopped waiting
+	asked int           // number of questions for roots; they are numbered from 1
+	sent  int           // number of the newest answered question
+	grown event         // asked or sent has grown
 }
 
-// errOtherRoots ends a call whose server would work without the roots of its client.
+// errOtherRoots ends a call that the server would carry out with another client's roots.
 var errOtherRoots = fmt.Errorf("%w: the server did not ask for this client's roots within %s; call again", ErrTimeout, rootsWithin)
 
-// prepare has the server ask for the roots of a session before its first call over
-// the connection is sent, so that the server does not work with other permissions
-// after it. A 2026-07-28 client has no session: each of its calls is a first one.
-// stale says that the server has asked for the roots of somebody else.
+// prepare makes the server ask for the roots of a session before the session's first call
+// is sent, so that the call is not carried out with other permissions. Each call of a
+// 2026-07-28 client counts as a first call, because it has no session. stale says that the
+// server has asked for the roots of another client.
 func (r *roots) prepare(c *call, stale bool) error {
-	if told := r.over.calls.whose(); c.Client != nil && c.Client.Modern && told != "" && told == c.whose() {
-		return nil // it knows them from the call before
+	if told := r.calls.rootsOwner(); c.Client != nil && c.Client.Modern && told != "" && told == c.rootsOwner() {
+		return nil // the server knows these roots from an earlier call
 	}
 	r.mu.Lock()
-	asked := r.asked // before the server can have asked because of this call
+	asked := r.asked // before the server can ask because of this call
 	r.mu.Unlock()
 	if stale {
-		r.tell()
+		r.notifyChanged()
 	}
-	if r.over.Era != EraLegacy || !c.Client.Can(tool.CapabilityRoots) {
+	if r.conn.Era != EraLegacy || !c.Client.Can(tool.CapabilityRoots) {
 		return nil
 	}
 	r.mu.Lock()
@@ -80,22 +85,20 @@ func (r *roots) prepare(c *call, stale bool) error {
 		r.mu.Unlock()
 		close(known)
 	}()
-	questions := &r.over.server.questions
 	switch {
-	case !questions.wantsRoots():
+	case !r.questions.wantsRoots():
 	case r.waitSent(c, wanted):
 		if stale {
-			questions.asksAgain()
+			r.questions.asksAgain()
 		}
-	case c.ctx.Err() == nil && !r.over.Dead() && !questions.noAnswer():
+	case c.ctx.Err() == nil && !r.conn.Dead() && !r.questions.noAnswer():
 		return errOtherRoots
 	}
 	return nil
 }
 
-// waitSent waits a while until a question was answered, or one after it. How long the
-// client of a 2026-07-28 call takes to answer does not count: it answers with another
-// request.
+// waitSent waits at most rootsWithin until this question or a later question is answered. A
+// 2026-07-28 client answers with another request, so its time does not count.
 func (r *roots) waitSent(c *call, question int) bool {
 	ctx, cancel := context.WithCancel(c.ctx)
 	defer cancel()
@@ -116,20 +119,20 @@ func (r *roots) waitSent(c *call, question int) bool {
 		case <-grown:
 		case <-ctx.Done():
 			return false
-		case <-r.over.Life.Done():
+		case <-r.conn.Life.Done():
 			return false
 		}
 	}
 }
 
-// takenIn waits a while until the server has taken in roots that it was sent: once it
-// has answered what was sent after them, it has at least read them.
+// takenIn waits until the server has probably stored the roots that it was sent: it has
+// read them once it answers a later ping.
 func (r *roots) takenIn(ctx context.Context) {
-	_, _ = r.over.Request(ctx, "ping", nil, nil)
-	r.over.Pause(ctx, rootsTakenIn)
+	_, _ = r.conn.Request(ctx, "ping", nil, nil)
+	r.conn.Pause(ctx, rootsTakenIn)
 }
 
-// wasAsked counts a question, and returns its number.
+// wasAsked counts a question of the server, and returns its number.
 func (r *roots) wasAsked() int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -138,7 +141,7 @@ func (r *roots) wasAsked() int {
 	return r.asked
 }
 
-// wasSent notes that a question was answered; 0 is none.
+// wasSent notes that a question was answered; 0 is no question.
 func (r *roots) wasSent(question int) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -146,10 +149,10 @@ func (r *roots) wasSent(question int) {
 	r.grown.happen()
 }
 
-// ask asks a session for its roots. One that can be sent nothing outside of a call
-// is asked with its first call over the connection.
+// ask asks a session for its roots. A session that cannot be reached outside of calls is
+// asked through its first call.
 func (r *roots) ask(ctx context.Context, key, method string, params json.RawMessage) (json.RawMessage, error) {
-	events := r.over.server.events
+	events := r.questions.events
 	if events.Reaches != nil && !events.Reaches(key) {
 		if c := r.firstCall(ctx); c != nil {
 			result, _, err := c.ask(ctx, method, params)
@@ -159,8 +162,8 @@ func (r *roots) ask(ctx context.Context, key, method string, params json.RawMess
 	return events.Ask(ctx, key, method, params)
 }
 
-// firstCall waits a while for the first call of the connection's session, and
-// returns it while it waits for the roots.
+// firstCall waits at most rootsWithin for the first call of the connection's session. It
+// returns nil if that call does not wait for roots.
 func (r *roots) firstCall(ctx context.Context) *call {
 	r.mu.Lock()
 	none, begun := r.of == "", r.begun.next()
@@ -179,9 +182,9 @@ func (r *roots) firstCall(ctx context.Context) *call {
 	return r.first
 }
 
-// tell says that the roots are others now, off the caller's path.
-func (r *roots) tell() {
-	c := r.over
+// notifyChanged tells the server that the roots have changed. It does not wait.
+func (r *roots) notifyChanged() {
+	c := r.conn
 	if c.Era != EraLegacy {
 		return
 	}
@@ -189,7 +192,19 @@ func (r *roots) tell() {
 		ctx, cancel := context.WithTimeout(c.Life, leeway.Of(rootsToldWithin))
 		defer cancel()
 		if err := c.Notify(ctx, "notifications/roots/list_changed", nil); err != nil && !errors.Is(err, context.Canceled) {
-			c.log.Debug("the upstream was not told of other roots", "error", err)
+			r.log.Debug("the upstream was not told of other roots", "error", err)
 		}
 	})
+}
+
+// mayTell reports whether a result of roots/list may be passed on to the server. If calls of
+// other clients prevent it, later is closed when a call has ended.
+func (r *roots) mayTell(owner rootsOwner, key string, result json.RawMessage) (may bool, later <-chan struct{}) {
+	if r.calls.shared || !hasRoots(result) {
+		return true, nil
+	}
+	if may, later = r.calls.tellRoots(owner, key); may {
+		r.questions.toldRoots()
+	}
+	return may, later
 }

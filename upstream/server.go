@@ -2,162 +2,107 @@ package upstream
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
+	"strings"
 	"sync"
 	"sync/atomic"
-	"time"
 
 	"toolfinch/internal/limit"
 	"toolfinch/internal/telemetry"
-	"toolfinch/tool"
 	"toolfinch/upstream/conn"
 	"toolfinch/upstream/login"
 )
 
-// server is one configured server: its parts, and what is asked of it.
-type server struct {
-	settings Settings // complete; of those that limits has too, as they were first
-	limits   atomic.Pointer[limits]
-	mask     *mask
-	log      *slog.Logger
+// environment is shared by all servers of a pool.
+type environment struct {
 	events   Events
 	version  string // of this client
-	traces   *telemetry.Traces
 	sealer   *sealer
 	tasks    *tasks
+	logins   *login.Logins
+	traces   *telemetry.Traces
 	leads    Leads
-	program  conn.Program                 // nil: the command of the settings
-	ownPort  int                          // where this process listens; 0: nowhere
-	private  *limit.Limit                 // connections of clients that are asked
-	dropped  atomic.Int64                 // notifications that clients did not get
-	process  atomic.Pointer[conn.Process] // the last one of the main connection; nil for none
+	programs func(Settings) conn.Program // nil: each server runs its command
+	ownPort  int                         // the port where this process listens; 0: none
+	private  *limit.Limit                // connections of clients that can be asked
+	log      *slog.Logger
+	life     context.Context // ends when the pool is closed
+}
 
-	login         *login.Server // nil where there is none
-	uses          uses
-	main          *connector
-	sharing       sharing
-	supervisor    *supervisor
-	reconnects    reconnects
+// server is one configured server: its settings, and the state that its connections share.
+type server struct {
+	env      *environment
+	settings Settings               // complete; fields that are also in limits may be outdated
+	limits   atomic.Pointer[limits] // the present limits
+	mask     *mask
+	log      *slog.Logger                 // masks secrets
+	program  conn.Program                 // nil: the command of the settings
+	process  atomic.Pointer[conn.Process] // the last process of the main connection; nil for none
+	login    *login.Server                // nil if the server has no login
+	dropped  atomic.Int64                 // notifications that did not reach clients
+
+	// noHandshake is set if legacy clients gain nothing from a legacy connection beside a main
+	// connection of 2026-07-28.
+	noHandshake atomic.Bool
+
 	health        *health
-	lists         lists
-	questions     questions
+	lists         *lists
+	questions     *questions
 	subscriptions subscriptions
 	levels        levels
 
-	life context.Context    // ends when the connections are to be closed
+	life context.Context    // ends when the connections must be closed
 	end  context.CancelFunc // of life
-	work sync.WaitGroup     // whoever starts a goroutine adds to it
+	work sync.WaitGroup     // every goroutine of the server is counted here
 }
 
-// started tells of a process of the server. That of the connection of all is shown.
-func (l *connector) started(p *conn.Process) {
-	s := l.server
-	if l.main {
-		s.process.Store(p)
-	}
-	if s.events.Started != nil {
-		s.events.Started(s.settings.Name, &s.settings, p.PID)
-	}
-}
-
-// newServer makes a server of settings that are complete. It lives no longer
-// than the pool.
-func newServer(p *Pool, settings Settings, known Known) *server {
+// newServer makes a server of complete settings. It ends with the environment's life.
+func newServer(env *environment, settings Settings, known Known) *server {
 	hidden := newMask(settings.Secrets)
 	s := &server{
-		settings: settings, mask: hidden, log: hidden.logger(p.log).With("server", settings.Name), events: p.events, version: p.version, traces: p.traces,
-		sealer: p.sealer, tasks: p.tasks, leads: p.leads, private: p.private, ownPort: p.ownPort,
-		health:        newHealth(settings, known.Era, hidden),
-		lists:         lists{due: make(chan struct{}, 1), pending: map[tool.Kind]bool{}, known: map[tool.Kind]listing{}},
+		env: env, settings: settings, mask: hidden, log: hidden.logger(env.log).With("server", settings.Name),
+		login: LoginTo(env.logins, settings), health: newHealth(settings, known.Era, hidden), lists: newLists(),
 		subscriptions: subscriptions{uris: map[string]bool{}},
 	}
-	if p.programs != nil {
-		s.program = p.programs(settings)
+	if env.programs != nil {
+		s.program = env.programs(settings)
 	}
-	s.login = p.loginTo(settings)
 	hidden.login = s.login
-	s.adjust(settings)
-	s.life, s.end = context.WithCancel(p.life)
-	s.uses.term, s.uses.resign = context.WithCancel(s.life)
-	s.uses.vacant = make(chan struct{})
-	s.main = &connector{server: s, main: true, declare: json.RawMessage(capabilities)}
-	s.sharing.server, s.sharing.main = s, &slot{connector: s.main}
-	s.supervisor = &supervisor{server: s, fresh: make(chan struct{}, 1), anew: make(chan struct{}, 1)}
-	s.reconnects.server = s
-	s.questions = questions{
-		events: p.events, limits: &s.limits, changed: func() { s.lists.changed() }, begun: make(chan struct{}),
-		opened: &openURLs{clients: map[string]string{}}, interactive: known.Interactive,
-	}
-	if known.Interactive {
-		close(s.questions.begun)
-	}
+	s.limits.Store(settings.limits())
+	s.life, s.end = context.WithCancel(env.life)
+	s.questions = newQuestions(env.events, &s.limits, s.lists, known.Interactive)
 	return s
 }
 
-// limits are the settings of a server that may change while it runs.
-type limits struct{ call, total, ask time.Duration }
-
-// adjust takes over the settings that need no new connection.
-func (s *server) adjust(to Settings) {
-	s.limits.Store(&limits{to.CallTimeout, to.CallTimeoutTotal, to.AskTimeout})
-}
-
-func (s *server) connect(ctx context.Context) (*connection, error) { return s.main.connect(ctx) }
-
-// dialled follows every attempt to connect.
-func (s *server) dialled(l *connector, c *connection, err error) {
-	if l.main {
-		if err == nil {
-			s.sharing.mainDialled()
+// LoginTo returns the login to the server of settings; nil if the server's headers
+// authenticate the proxy, or logging in is turned off.
+func LoginTo(logins *login.Logins, s Settings) *login.Server {
+	if logins == nil || s.URL == "" || s.Login.Off {
+		return nil
+	}
+	for name := range s.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			return nil
 		}
-		s.health.dialled(c, err)
 	}
-	if err != nil {
-		return
+	return logins.Server(s.Name, s.URL, s.Login)
+}
+
+// leads reports whether this process lists the server. changed is closed when that changes.
+func (s *server) leads() (leads bool, changed <-chan struct{}) { return s.env.leads(s.settings.Name) }
+
+// started reports a new process of the server. The process of the main connection is shown
+// in the server's status.
+func (s *server) started(main bool, p *conn.Process) {
+	if main {
+		s.process.Store(p)
 	}
-	s.log.Debug("connected", "era", c.Era, "main", l.main)
-	if c.login && !l.hasLogin(s.life) { // it ended before there was a connection to retire
-		c.Retire()
-	}
-	if level := s.levels.wanted(); level != "" {
-		c.level.tell(c, level) // before the first call over it
-	}
-	if l.main || l.common && c.Transport == TransportStdio {
-		c.listen()
-	}
-	if l.main {
-		wake(s.supervisor.fresh)
+	if s.env.events.Started != nil {
+		s.env.events.Started(s.settings.Name, &s.settings, p.PID)
 	}
 }
 
-// call sends one tools/call, prompts/get or resources/read. See Pool.Call.
-func (s *server) call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
-	r := newRequest(def)
-	// What came off the wire has been read as JSON already.
-	if call.Params == nil && call.Arguments != nil && !json.Valid(call.Arguments) {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments are not JSON"}
-	}
-	if err := s.resume(ctx, &r, call); err != nil {
-		return nil, err
-	}
-	d := s.begin(ctx, call, r)
-	defer d.finish()
-	return d.untilAnswered()
-}
-
-// complete sends one completion/complete. See Pool.Complete.
-func (s *server) complete(ctx context.Context, call *tool.Call) (tool.Result, error) {
-	d := s.begin(ctx, call, request{
-		method: "completion/complete", op: "complete", repeatable: true,
-		needs: "completions", without: json.RawMessage(`{"completion":{"values":[]}}`),
-	})
-	defer d.finish()
-	result, _, err := d.send()
-	return tool.Result(result), err
-}
-
-// status is the health of the server as the owner may see it.
+// status returns the server's health with the details for its owner.
 func (s *server) status() Status {
 	status := s.health.all()
 	status.Dropped = s.dropped.Load()
@@ -175,34 +120,20 @@ func (s *server) status() Status {
 	return status
 }
 
-// known is what is to be remembered of the server.
+// known returns the knowledge to remember about the server.
 func (s *server) known() Known {
 	era, _ := s.health.met()
 	return Known{Era: era, Interactive: s.questions.any()}
 }
 
-// inherit takes over what clients want of a server that has retired.
+// inherit takes over the wishes of clients from the server's predecessor.
 func (s *server) inherit(old *server) {
-	for _, uri := range old.subscriptions.all() {
-		s.subscriptions.uris[uri] = true
-	}
-	old.levels.mu.Lock()
-	s.levels.raised = old.levels.raised
-	old.levels.mu.Unlock()
+	s.subscriptions.inherit(&old.subscriptions)
+	s.levels.inherit(&old.levels)
 	s.questions.opened = old.questions.opened
 }
 
-// close ends the server's life and connections, and waits for whatever it has
-// started. It may be called twice.
-func (s *server) close() {
-	s.end()
-	for _, l := range s.sharing.connectors() {
-		l.isClosed() // whoever holds its lock has not seen the end of the life: from here on all do
-	}
-	s.work.Wait()
-	var closing sync.WaitGroup
-	for _, l := range s.sharing.connectors() {
-		closing.Go(l.close)
-	}
-	closing.Wait()
+// failed returns the Change of a failed operation.
+func (s *server) failed(op string, err error) Change {
+	return Change{Server: s.settings.Name, Err: &Error{Server: s.settings.Name, Op: op, Err: err}}
 }

@@ -11,52 +11,52 @@ import (
 	"toolfinch/upstream/sandbox"
 )
 
-// Settings says how to reach one MCP server: a command to start, or a URL.
+// Settings configure how one MCP server is reached: by a command to start, or by a URL.
 type Settings struct {
 	Name             string            // configured name, unique
-	Description      string            // what the server is for; indexed with its tools
+	Description      string            // the purpose of the server; indexed with its tools
 	Command          string            // stdio: the program to start
 	Args             []string          // stdio: its arguments
 	Env              map[string]string // stdio: environment on top of the minimal one
-	InheritEnv       []string          // stdio: globs of further variables that it gets of the proxy's environment
+	InheritEnv       []string          // stdio: globs of further variables passed on from the proxy's environment
 	Cwd              string            // stdio: working directory, "" for the proxy's
-	Sandbox          sandbox.Settings  // stdio: what the process may touch
+	Sandbox          sandbox.Settings  // stdio: the files and networks that the process may use
 	URL              string            // HTTP: the endpoint
 	Headers          map[string]string // HTTP: sent with every request
-	Login            login.Settings    // HTTP: how to log in; not where Headers have Authorization
+	Login            login.Settings    // HTTP: how to log in; ignored if Headers have Authorization
 	Transport        Transport         // default TransportAuto
 	Protocol         Protocol          // default ProtocolAuto
 	ConnectTimeout   time.Duration     // default 30s
 	CallTimeout      time.Duration     // from a request, or its last progress, to the answer; default 120s
-	CallTimeoutTotal time.Duration     // of a call, whatever progress it makes; at least CallTimeout; default 1h
+	CallTimeoutTotal time.Duration     // of a call with any progress; at least CallTimeout; default 1h
 	Validate         bool              // check arguments against the tool's schema first; default true
-	AskTimeout       time.Duration     // how long the client may take to answer what the server asks; default 10m
+	AskTimeout       time.Duration     // how long the client may take to answer a server's question; default 10m
 	Isolate          Isolation         // default IsolateAuto
-	Prefix           *string           // what exposed names begin with; nil for the server's name and "_"
-	// Fault is why the server cannot be used as it is configured; "" for nothing. It is
-	// never connected then, and the reason is that of its health.
+	Prefix           *string           // prefix of exposed names; nil for the server's name and "_"
+	// Fault is why the configuration of the server cannot be used; "" if it can. A server
+	// with a fault is never connected, and its health has the fault as reason.
 	Fault string
-	// Secrets are masked where the server repeats them in errors and log lines, from
-	// 5 bytes on. Results of calls stay as they are.
+	// Secrets of at least 5 bytes are masked in the server's errors and log lines.
+	// Results of calls are not masked.
 	Secrets []string
 }
 
-// Isolation says whether clients share one connection to a server. A server
-// that asks clients something, or keeps state of them, must not mix them up.
+// Isolation says whether clients share one connection to a server. A server that asks
+// clients something or keeps state about them must not mix clients up.
 type Isolation string
 
-// IsolateAuto shares until the server has asked a client something for the
-// first time. A 2026-07-28 server is always shared: it keeps no state.
+// IsolateAuto shares the connection until the server first asks a client something. A
+// 2026-07-28 server keeps no state, so it is always shared.
 const (
 	IsolateAuto   Isolation = "auto"
 	IsolateAlways Isolation = "always"
 	IsolateNever  Isolation = "never"
 )
 
-// Transport is the way to a server.
+// Transport is how messages reach a server.
 type Transport = conn.Transport
 
-// TransportAuto means stdio for a command; for a URL streamable HTTP, then SSE.
+// TransportAuto means stdio for a command; for a URL, streamable HTTP and then SSE.
 const (
 	TransportAuto  = conn.TransportAuto
 	TransportStdio = conn.TransportStdio
@@ -64,7 +64,7 @@ const (
 	TransportSSE   = conn.TransportSSE
 )
 
-// Protocol bounds the protocol eras tried with a server.
+// Protocol restricts the protocol eras that are tried with a server.
 type Protocol string
 
 // ProtocolLegacy never probes for the 2026-07-28 era.
@@ -81,18 +81,18 @@ const (
 	DefaultAskTimeout       = 10 * time.Minute
 )
 
-// Era is the verdict about a server's protocol: a session with a handshake, or
-// the stateless protocol of 2026-07-28.
+// Era is the kind of protocol that a server speaks: sessions with a handshake, or the
+// stateless protocol of 2026-07-28.
 type Era = conn.Era
 
-// EraUnknown has not been found out yet.
+// EraUnknown is the era before the first connection.
 const (
 	EraUnknown = conn.EraUnknown
 	EraLegacy  = conn.EraLegacy
 	EraModern  = conn.EraModern
 )
 
-// complete is s with its defaults, and sharing nothing with s that can change.
+// complete returns a deep copy of s with defaults filled in.
 func (s Settings) complete() Settings {
 	if s.ConnectTimeout <= 0 {
 		s.ConnectTimeout = DefaultConnectTimeout
@@ -119,14 +119,14 @@ func (s Settings) complete() Settings {
 	return s
 }
 
-// dialsLike reports whether connections made with s serve other as well: all
-// but what no connection depends on is the same. Both are complete.
+// dialsLike reports whether connections made with s also serve other: they differ only in
+// fields that no connection depends on. Both are complete.
 func (s Settings) dialsLike(other Settings) bool {
 	return reflect.DeepEqual(s.dialled(), other.dialled())
 }
 
-// dialled is s without what no connection depends on. What a new field means is
-// not known here, so it stays.
+// dialled returns s without the fields that no connection depends on. It names those
+// fields, so that a field added later counts as one that connections depend on.
 func (s Settings) dialled() Settings {
 	s.Description, s.Prefix, s.Validate = "", nil, false
 	s.CallTimeout, s.CallTimeoutTotal, s.AskTimeout = 0, 0, 0
@@ -143,4 +143,12 @@ func (s Settings) dialled() Settings {
 		s.Headers = nil
 	}
 	return s
+}
+
+// limits are the time limits of a server. They may change while it runs.
+type limits struct{ call, total, ask time.Duration }
+
+// limits returns the time limits in s.
+func (s Settings) limits() *limits {
+	return &limits{s.CallTimeout, s.CallTimeoutTotal, s.AskTimeout}
 }

@@ -7,66 +7,56 @@ import (
 	"sync"
 	"time"
 
-	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 
-// sharing says which client uses which connection to a server. A server that asks
-// nobody anything has one for all: main. Of one that asks, every client that can
-// be asked has a private one, so that nothing can reach the wrong client, and all
-// others share one; main is private to the first client that comes while it is
-// free. What a server was told of roots it may keep, whatever it is told after that:
-// its connection is for nobody else from then on.
+// sharing decides which client uses which connection to a server. A server that asks its
+// clients nothing has one connection for all clients: main. If the server asks, each client
+// that can be asked gets a private connection, so that no question reaches the wrong client,
+// and all other clients share one. main is private to the first client that comes while it
+// is free. A server that was told a client's roots may keep them, so nobody else gets the
+// connection afterwards.
 //
-// Servers that speak both eras document that they ask their client something in
-// the legacy era only. So legacy clients that can be asked get a connection of
-// their own era beside a main one of 2026-07-28.
+// Servers of both eras document that they ask clients in the legacy era only. So legacy
+// clients that can be asked get a legacy connection beside a main connection of 2026-07-28.
 type sharing struct {
 	server *server
-	trials trials
+	first  firstCalls
 
-	mu          sync.Mutex // guards what follows and the fields of the slots; never held over I/O
-	main        *slot
-	others      []*slot
-	sweeping    bool
-	noHandshake bool // a legacy connection beside the main one gives clients nothing
+	mu       sync.Mutex // guards the fields below and the fields of the slots; never held over I/O
+	main     *slot
+	beside   []*slot // all slots but main
+	sweeping bool
 }
 
-// slot is one connection and who uses it.
-type slot struct {
-	*connector
-	held   bool      // it is kept for client
-	client string    // key of a client, "" for all that cannot be asked
-	modern bool      // client is the key of one call: afterwards another call may have it
-	calls  int       // that use it now
-	idle   time.Time // since when calls is 0
+func newSharing(s *server) *sharing {
+	main := &connector{server: s, purpose: purpose{main: true, declare: json.RawMessage(capabilities)}, fresh: make(chan struct{}, 1)}
+	return &sharing{server: s, main: &slot{connector: main}}
 }
 
 const (
-	maxPrivate   = 64               // connections of a server beside its main one and that of clients that cannot be asked
-	legacyIdle   = 10 * time.Minute // how long a session's connection is kept without a call
-	modernIdle   = time.Minute      // how long a call's is kept for the next one
-	sweepEach    = 15 * time.Second // how often idle connections are looked for
-	capabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}},` +
-		`"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
+	maxPrivate = 64               // slots beside main and the slot of clients that cannot be asked
+	legacyIdle = 10 * time.Minute // how long a session's idle connection is kept
+	modernIdle = time.Minute      // how long the idle connection of a 2026-07-28 call is kept
+	sweepEach  = 15 * time.Second // how often idle connections are closed
 )
 
-// use is the use of a connection by one call.
-type use struct {
+// lease is the use of a connection by one call.
+type lease struct {
 	*connection
 	alone bool // no other client uses the connection
 	end   func(answered bool)
 }
 
-// acquire returns a connection for a call. The call may have to wait until it is
-// known whether the server asks.
-func (h *sharing) acquire(ctx context.Context, c *call, r request) (*use, error) {
+// acquire returns a connection for a call. It may wait until another client's first call
+// has shown whether the server asks.
+func (h *sharing) acquire(ctx context.Context, c *call, r request) (*lease, error) {
 	client := c.Client
 	u, err := h.take(ctx, c)
 	if err != nil || u.alone || !client.Answers() || r.def == nil || u.Era != EraLegacy || !u.mixesUp(client) {
 		return u, err
 	}
-	tried, asks, err := h.trials.begin(ctx, client.Key, r.def.ID, h.server.questions.begun)
+	tried, asks, err := h.first.begin(ctx, client.Key, r.def.ID, h.server.questions.begun)
 	if err == nil && !asks {
 		end := u.end
 		u.end = func(answered bool) { tried(answered); end(answered) }
@@ -76,18 +66,18 @@ func (h *sharing) acquire(ctx context.Context, c *call, r request) (*use, error)
 	if err != nil {
 		return nil, err
 	}
-	return h.take(ctx, c) // a private one, now
+	return h.take(ctx, c) // now a private connection
 }
 
-// mixesUp reports whether what the server asks could reach, or speak of, another
-// client. Over HTTP a question comes on the stream of its call, but roots may be kept
-// for the whole session.
-func (u *use) mixesUp(client *tool.Client) bool {
+// mixesUp reports whether a question of the server could reach or concern another client.
+// Over HTTP a question comes on the stream of its call, but the server may keep roots for
+// the whole session.
+func (u *lease) mixesUp(client *tool.Client) bool {
 	return u.Transport != TransportHTTP || client.Can(tool.CapabilityRoots) && !u.calls.shared
 }
 
-// take returns the connection of the kind that a call is to have.
-func (h *sharing) take(ctx context.Context, of *call) (*use, error) {
+// take returns a connection of the kind that a call needs.
+func (h *sharing) take(ctx context.Context, of *call) (*lease, error) {
 	perUser := h.server.perUser()
 	if perUser && of.Principal == "" && !of.Local {
 		return nil, errNobody
@@ -107,7 +97,7 @@ func (h *sharing) take(ctx context.Context, of *call) (*use, error) {
 		}
 		c, err := one.connect(ctx)
 		if err == nil && !(beside && c.Sessionless()) {
-			return &use{c, alone, func(bool) { h.release(one) }}, nil
+			return &lease{c, alone, func(bool) { h.release(one) }}, nil
 		}
 		h.release(one)
 		if !beside || ctx.Err() != nil || !h.withoutHandshake(one, err) {
@@ -116,21 +106,19 @@ func (h *sharing) take(ctx context.Context, of *call) (*use, error) {
 	}
 }
 
-// kind decides which kind of connection a call of client is to have: beside the main
-// one, which is of 2026-07-28, and alone.
+// kind decides which kind of connection a call needs: beside is a legacy connection beside a
+// main connection of 2026-07-28, alone is a connection without other clients.
 func (h *sharing) kind(ctx context.Context, client *tool.Client) (beside, alone bool, err error) {
 	s := h.server
-	h.mu.Lock()
-	handshakes := !h.noHandshake
-	h.mu.Unlock()
+	handshakes := !s.noHandshake.Load()
 	era, met := s.health.met()
-	if s.perUser() { // each caller's connection finds out for itself
+	if s.perUser() { // each caller's connection finds the era itself
 		met = true
 	}
 	isolate := s.settings.Isolate == IsolateAlways || s.settings.Isolate != IsolateNever && s.questions.any()
 	legacy := client.Answers() && !client.Modern
 	if isolate && era == EraUnknown && !s.perUser() || legacy && era != EraLegacy && !met {
-		c, err := s.connect(ctx)
+		c, err := h.main.connect(ctx)
 		if err != nil {
 			return false, false, err
 		}
@@ -140,9 +128,9 @@ func (h *sharing) kind(ctx context.Context, client *tool.Client) (beside, alone 
 	return beside, isolate && (era == EraLegacy || beside), nil
 }
 
-// reserve returns the slot for a call, until release.
+// reserve returns a slot for a call, until release.
 func (h *sharing) reserve(of *call, beside, alone bool) (*slot, error) {
-	client, whose := of.Client, of.whose()
+	client, owner := of.Client, of.rootsOwner()
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.server.life.Err() != nil {
@@ -162,26 +150,26 @@ func (h *sharing) reserve(of *call, beside, alone bool) (*slot, error) {
 		declare = only(abilitiesOf(client.WithoutTasks()), tool.CapabilityRoots, tool.CapabilitySampling, tool.CapabilityElicitation, "extensions")
 	}
 	principal := h.server.principal(of.Call)
-	one := h.find(base, key, whose, principal, modern, declare)
+	one := h.find(base, key, owner, principal, modern, declare)
 	if one == nil {
 		if key+principal != "" && h.count() >= maxPrivate {
-			full := h.server.private.Refuse()
+			full := h.server.env.private.Refuse()
 			if !h.makeRoom() {
 				return nil, full
 			}
 		}
-		one = &slot{connector: &connector{server: h.server, legacy: beside || !h.server.perUser(), declare: declare, principal: principal}}
-		if !modern { // what it is asked outside of calls goes to this client
+		one = &slot{connector: &connector{server: h.server, purpose: purpose{legacy: beside || !h.server.perUser(), declare: declare, principal: principal}}}
+		if !modern { // requests outside of calls go to this session
 			one.owner = key
 		}
 		h.add(one)
 	}
-	one.held, one.client, one.modern = true, key, modern
+	one.reserved, one.client, one.modern = true, key, modern
 	one.calls++
 	return one, nil
 }
 
-// release ends what reserve began.
+// release gives back a slot.
 func (h *sharing) release(one *slot) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -190,86 +178,61 @@ func (h *sharing) release(one *slot) {
 	switch {
 	case !one.modern || one.calls > 0 || h.server.life.Err() != nil:
 	case one == h.main || one.common:
-		one.held = false
+		one.reserved = false
 	case !one.knowsOnly("") && !h.server.questions.wantsRoots():
-		h.remove(one) // no call comes with these roots: see learnRoots
+		h.remove(one) // no later call has the same roots: see learnRoots
 	}
 }
 
-// remove closes a connection beside the main one, without waiting. Lock held.
+// remove closes a slot beside main. It does not wait. The lock is held.
 func (h *sharing) remove(one *slot) {
 	h.server.work.Go(one.close)
-	h.others = slices.DeleteFunc(h.others, func(other *slot) bool { return other == one })
+	h.beside = slices.DeleteFunc(h.beside, func(other *slot) bool { return other == one })
 }
 
-// add adds a connection beside the main one. Lock held.
+// add adds a slot beside main. The lock is held.
 func (h *sharing) add(one *slot) {
-	h.others = append(h.others, one)
+	h.beside = append(h.beside, one)
 	if !h.sweeping {
 		h.sweeping = true
 		h.server.work.Go(h.sweep)
 	}
 }
 
-// common returns the slot of legacy clients beside a main one of 2026-07-28, until
-// the server has asked something and each gets its own. Lock held.
+// common returns the slot that legacy clients share beside a main connection of 2026-07-28,
+// until the server asks and each client gets its own. The lock is held.
 func (h *sharing) common() *slot {
-	if i := slices.IndexFunc(h.others, func(one *slot) bool { return one.common }); i >= 0 {
-		return h.others[i]
+	if i := slices.IndexFunc(h.beside, func(one *slot) bool { return one.common }); i >= 0 {
+		return h.beside[i]
 	}
-	one := &slot{connector: &connector{server: h.server, legacy: true, common: true, declare: []byte(capabilities)}}
+	one := &slot{connector: &connector{server: h.server, purpose: purpose{legacy: true, common: true, declare: []byte(capabilities)}}}
 	h.add(one)
 	return one
 }
 
-// privateKey is the key of the client that a slot is kept for: "" for all clients
-// that cannot be asked.
-func privateKey(client *tool.Client) string {
-	if client.Answers() {
-		return client.Key
-	}
-	return ""
-}
-
-// find returns a slot that the client has or may have: base, which is no client's
-// from the start, or another; none whose server knows roots that are not whose.
-// Lock held.
-func (h *sharing) find(base *slot, key, whose, principal string, modern bool, declare []byte) *slot {
-	for _, one := range append([]*slot{base}, h.others...) {
-		if one.held && one.client == key && one.principal == principal && one.knowsOnly(whose) {
+// find returns a slot that the client has or may get: base, which belongs to no client at
+// first, or a slot beside it. It returns none over which the server knows the roots of
+// another owner. The lock is held.
+func (h *sharing) find(base *slot, key string, owner rootsOwner, principal string, modern bool, declare []byte) *slot {
+	for _, one := range append([]*slot{base}, h.beside...) {
+		if one.reserved && one.client == key && one.principal == principal && one.knowsOnly(owner) {
 			return one
 		}
 	}
-	if base.principal == principal && base.calls == 0 && (!base.held || time.Since(base.idle) > legacyIdle) && base.knowsOnly(whose) {
-		return base // before the others: subscriptions and list_changed are its
+	if base.principal == principal && base.calls == 0 && (!base.reserved || time.Since(base.idle) > legacyIdle) && base.knowsOnly(owner) {
+		return base // preferred, because subscriptions and list_changed use it
 	}
-	for _, one := range h.others {
-		if modern && one.modern && one.principal == principal && one.calls == 0 && string(one.declare) == string(declare) && one.knowsOnly(whose) {
+	for _, one := range h.beside {
+		if modern && one.modern && one.principal == principal && one.calls == 0 && string(one.declare) == string(declare) && one.knowsOnly(owner) {
 			return one
 		}
 	}
 	return nil
 }
 
-// knowsOnly reports whether the server over the slot's connection knows nobody's
-// roots but those, as of call.whose.
-func (one *slot) knowsOnly(whose string) bool {
-	c := one.current()
-	if c == nil {
-		return true
-	}
-	told := c.calls.whose()
-	return told == "" || told == whose
-}
-
-// forAll reports whether a slot is that of all clients that cannot be asked. There
-// is one, so it needs no bound.
-func (one *slot) forAll() bool { return one.held && one.client == "" && one.principal == "" }
-
-// count is how many connections there are of clients that can be asked.
-// Lock held.
+// count returns the number of slots that count towards maxPrivate. The lock is held.
 func (h *sharing) count() (n int) {
-	for _, one := range h.others {
+	for _, one := range h.beside {
 		if !one.forAll() {
 			n++
 		}
@@ -277,14 +240,14 @@ func (h *sharing) count() (n int) {
 	return n
 }
 
-// makeRoom closes a connection: one that no call uses, of those one that is kept for
-// whatever call comes next, and of those the one that has been idle longest. Where
-// all are used, it ends the calls of the client that has left questions unanswered
-// for longest. It reports false when there is none such. Lock held.
+// makeRoom closes one slot. It prefers an idle slot of the modern era, then an idle slot of
+// a session, and among these the slot that has been idle longest. If all are in use, it ends
+// the calls of the client that has left questions unanswered longest. It reports false if
+// there is no such client. The lock is held.
 func (h *sharing) makeRoom() bool {
 	var idle, silent *slot
 	var longest time.Time
-	for _, one := range h.others {
+	for _, one := range h.beside {
 		switch {
 		case one.calls == 0 && !one.forAll():
 			if idle == nil || one.modern && !idle.modern || one.modern == idle.modern && one.idle.Before(idle.idle) {
@@ -310,16 +273,7 @@ func (h *sharing) makeRoom() bool {
 	return true
 }
 
-// unanswered is since when the client of a slot has been asked something, in all
-// of its calls; the zero time if it has not. Lock of sharing held.
-func (one *slot) unanswered() (since time.Time) {
-	if c := one.current(); c != nil {
-		return c.calls.unanswered(one.calls)
-	}
-	return since
-}
-
-// sweep closes connections that have been idle, until the server's life ends.
+// sweep closes idle slots until the server's life ends.
 func (h *sharing) sweep() {
 	every := time.NewTicker(sweepEach)
 	defer every.Stop()
@@ -333,21 +287,21 @@ func (h *sharing) sweep() {
 				if one.modern {
 					limit = modernIdle
 				}
-				return one.calls == 0 && now.Sub(one.idle) > limit && (one.held || !one.common)
+				return one.calls == 0 && now.Sub(one.idle) > limit && (one.reserved || !one.common)
 			})
 		}
 	}
 }
 
-// drop ends the connections beside the main one that out holds for, each when its calls in flight have
-// ended, without waiting.
+// drop removes the slots beside main for which out returns true. Each closes after its calls
+// in flight have ended. It does not wait.
 func (h *sharing) drop(out func(*slot) bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.server.life.Err() != nil {
-		return // everything is being closed
+		return // all connections are being closed
 	}
-	h.others = slices.DeleteFunc(h.others, func(one *slot) bool {
+	h.beside = slices.DeleteFunc(h.beside, func(one *slot) bool {
 		if !out(one) {
 			return false
 		}
@@ -356,11 +310,11 @@ func (h *sharing) drop(out func(*slot) bool) {
 	})
 }
 
-// forget gives up what belongs to a client, whose calls in flight go on.
+// forget gives up the slots of a client that has left. Its calls in flight continue.
 func (h *sharing) forget(key string) {
 	h.mu.Lock()
-	if h.main.held && h.main.client == key {
-		h.main.held = false
+	if h.main.reserved && h.main.client == key {
+		h.main.reserved = false
 	}
 	h.mu.Unlock()
 	h.drop(func(one *slot) bool { return one.client == key })
@@ -369,16 +323,15 @@ func (h *sharing) forget(key string) {
 	}
 }
 
-// withoutHandshake notes that a legacy connection beside the main one gives
-// clients nothing, until the main one is made anew: the server refused it, with
-// err, or has no session over it, in which it could ask. It reports false when
-// that is not certain because the connection was given up.
+// withoutHandshake notes that a legacy connection beside main is useless until main is made
+// again: the server refused it with err, or opened no session in which it could ask. It
+// reports false if the connection was given up, so that this is not certain.
 func (h *sharing) withoutHandshake(one *slot, err error) bool {
 	closed := one.isClosed()
-	h.mu.Lock()
-	known := h.noHandshake
-	h.noHandshake = known || !closed
-	h.mu.Unlock()
+	known := h.server.noHandshake.Load()
+	if !closed {
+		known = h.server.noHandshake.Swap(true)
+	}
 	if known || closed {
 		return known
 	}
@@ -387,25 +340,18 @@ func (h *sharing) withoutHandshake(one *slot, err error) bool {
 	return true
 }
 
-// mainDialled has withoutHandshake found out anew.
-func (h *sharing) mainDialled() {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	h.noHandshake = false
-}
-
-// connectors returns all connectors, the main one first.
+// connectors returns all connectors, beginning with main.
 func (h *sharing) connectors() []*connector {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	all := []*connector{h.main.connector}
-	for _, one := range h.others {
+	for _, one := range h.beside {
 		all = append(all, one.connector)
 	}
 	return all
 }
 
-// connections returns all connections that are there.
+// connections returns all present connections.
 func (h *sharing) connections() (all []*connection) {
 	for _, l := range h.connectors() {
 		if c := l.current(); c != nil {
@@ -415,10 +361,10 @@ func (h *sharing) connections() (all []*connection) {
 	return all
 }
 
-// beside returns the connection of legacy clients over stdio beside the main one,
-// nil without. It is another process, which tells of changes that the main one
-// does not know.
-func (h *sharing) beside() *connection {
+// commonProcess returns the connection that legacy clients share beside main, if it is over
+// stdio; nil if not. It is a second process of the server, which reports changes that the
+// main process does not know.
+func (h *sharing) commonProcess() *connection {
 	for _, l := range h.connectors() {
 		if c := l.current(); l.common && c != nil && c.Transport == TransportStdio {
 			return c
@@ -427,31 +373,39 @@ func (h *sharing) beside() *connection {
 	return nil
 }
 
-// rootsChanged tells the server over every connection that is the client's alone.
+// rootsChanged tells the server that a client's roots have changed, over the connections
+// that only this client uses.
 func (h *sharing) rootsChanged(key string) {
 	for _, c := range h.connections() {
 		if c.users.isOnly(key) {
-			c.roots.tell()
+			c.roots.notifyChanged()
 		}
 	}
 }
 
-// only returns the named members of an object, as an object.
-func only(object []byte, names ...string) json.RawMessage {
-	return pick(object, func(key string) bool { return slices.Contains(names, key) })
-}
-
-// without returns an object less the named members.
-func without(object []byte, names ...string) json.RawMessage {
-	return pick(object, func(key string) bool { return !slices.Contains(names, key) })
-}
-
-func pick(object []byte, wanted func(key string) bool) json.RawMessage {
-	out := rawjson.NewObject(len(object))
-	for key, value := range rawjson.Members(object) {
-		if wanted(key) {
-			out.Add(key, value)
+// tellLevel tells the server the wanted log level over all connections. told is done once
+// the server has answered.
+func (h *sharing) tellLevel(told *sync.WaitGroup) {
+	for _, c := range h.connections() {
+		told.Add(1)
+		if !c.Go(func() { defer told.Done(); c.level.tell() }) {
+			told.Done()
 		}
 	}
-	return out.JSON()
+}
+
+// retire closes the connections that which selects once their calls have ended. The main
+// connection is made again at once if the server is watched. It does not wait.
+func (h *sharing) retire(which func(c *connection) bool) {
+	for _, l := range h.connectors() {
+		l.spawn(func(c *connection) {
+			switch {
+			case c == nil || !which(c):
+			case l.main:
+				c.Retire()
+			default:
+				c.finish(errReplaced)
+			}
+		})
+	}
 }

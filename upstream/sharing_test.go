@@ -23,7 +23,7 @@ func TestCallsOfModernClientsReuseConnections(t *testing.T) {
 	for i := range 5 {
 		c := asked(fmt.Sprintf("call%d", i))
 		c.Modern = true
-		pids[string(member(json.RawMessage(mustCallAs(t, p, c, "echo", `{}`)), "pid"))] = true
+		pids[string(jsonMember(json.RawMessage(mustCallAs(t, p, c, "echo", `{}`)), "pid"))] = true
 	}
 	if len(pids) != 1 {
 		t.Errorf("5 calls, one after the other, took %d connections", len(pids))
@@ -51,7 +51,7 @@ func TestTooManyConnections(t *testing.T) {
 	one.sharing.release(places[3])
 	one.sharing.release(places[2])
 	mustCallAs(t, p, asked("one more"), "echo", `{}`)
-	if extra := one.sharing.others; len(extra) != maxPrivate || slices.Contains(extra, places[3]) || !slices.Contains(extra, places[2]) {
+	if extra := one.sharing.beside; len(extra) != maxPrivate || slices.Contains(extra, places[3]) || !slices.Contains(extra, places[2]) {
 		t.Error("it was not the connection that had been idle longest that was given up")
 	}
 }

@@ -71,7 +71,7 @@ func serveLines(ctx context.Context, p *peer) {
 		case "tools/list":
 			switch mode {
 			case "pages":
-				page, _ := strconv.Atoi(strings.Trim(string(member(m.Params, "cursor")), `"`))
+				page, _ := strconv.Atoi(strings.Trim(string(jsonMember(m.Params, "cursor")), `"`))
 				next := ""
 				if page < 4 {
 					next = fmt.Sprintf(`,"nextCursor":"%d"`, page+1)
@@ -88,8 +88,8 @@ func serveLines(ctx context.Context, p *peer) {
 			}
 		case "tools/call":
 			var name string
-			_ = json.Unmarshal(member(m.Params, "name"), &name)
-			token := member(member(m.Params, "_meta"), "progressToken")
+			_ = json.Unmarshal(jsonMember(m.Params, "name"), &name)
+			token := jsonMember(jsonMember(m.Params, "_meta"), "progressToken")
 			switch name {
 			case "raw":
 				say(`{"jsonrpc":"2.0","id":%s,"result":%s}`, m.ID, strange)
@@ -145,7 +145,7 @@ func serveLines(ctx context.Context, p *peer) {
 				say(`{"jsonrpc":"2.0","id":%s}`, m.ID)
 			}
 		case "notifications/cancelled":
-			trace("cancelled", string(member(m.Params, "requestId")))
+			trace("cancelled", string(jsonMember(m.Params, "requestId")))
 		case "logging/setLevel":
 			trace("level", string(m.Params))
 			say(`{"jsonrpc":"2.0","id":%s,"result":{}}`, m.ID)
@@ -157,7 +157,7 @@ func serveLines(ctx context.Context, p *peer) {
 	}
 }
 
-func member(object json.RawMessage, name string) json.RawMessage {
+func jsonMember(object json.RawMessage, name string) json.RawMessage {
 	var fields map[string]json.RawMessage
 	_ = json.Unmarshal(object, &fields)
 	return fields[name]
@@ -247,7 +247,7 @@ func pidOf(t testing.TB, p *Pool, server string) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	pid, err := strconv.Atoi(string(member(json.RawMessage(got), "pid")))
+	pid, err := strconv.Atoi(string(jsonMember(json.RawMessage(got), "pid")))
 	if err != nil {
 		t.Fatalf("%s: %v", got, err)
 	}

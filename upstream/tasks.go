@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"bytes"
-	"context"
 	"crypto/hmac"
 	"crypto/sha256"
 	"encoding/base64"
@@ -13,91 +12,36 @@ import (
 	"sync"
 
 	"toolfinch/internal/rawjson"
-	"toolfinch/tool"
 )
 
-// The tasks extension of 2026-07-28 passes through between a client and a
-// server of that era: a result of type task names a task, and later requests
-// name it again. To find its server then, the name that clients see begins with
-// the server's. A proof of the principal that it was made for follows, or of there
-// being none: who guesses the ID of a task does not get at it, and of clients
-// without a principal only those that were told the name do.
-
-// notificationsTasks is what the methods of notifications about tasks begin with.
+// notificationsTasks is the prefix of the methods that notify about tasks.
 const notificationsTasks = "notifications/tasks"
 
-// Task sends a tasks/get, tasks/update or tasks/cancel to the server whose task
-// it is, which call.Name says. A task of another principal, or of one where
-// call has none, is answered as one that does not exist. Names with a proof are
-// good as long as the key of the pool. Errors are as of Call.
-func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
-	name, id, ok := p.tasks.open(call.Name, call.Principal)
-	var s *server
-	if ok {
-		s = p.enter(name)
-	}
-	if s == nil {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
-	}
-	defer s.uses.exit()
-	d := s.begin(ctx, call, request{method: method, op: method, task: id, repeatable: method != "tasks/update"})
-	defer d.finish()
-	result, _, err := d.send()
-	if err != nil {
-		return nil, s.mask.error(err)
-	}
-	return tool.Result(s.exposeTask(result, call.Principal)), nil
-}
-
-// becameTask reports whether a result says that a call goes on as a task.
+// becameTask reports whether a result says that the call continues as a task.
 func becameTask(result json.RawMessage) bool {
 	return bytes.Contains(result, []byte(`"task"`)) && rawjson.Text(rawjson.Member(result, "resultType")) == "task"
 }
 
-// taskMade is the result of a call that goes on as a task, as its caller sees it.
-func (s *server) taskMade(result json.RawMessage, principal string) tool.Result {
-	s.tasks.made(s.settings.Name, rawjson.Text(rawjson.Member(result, "taskId")), principal)
-	return tool.Result(s.exposeTask(result, principal))
-}
+// taskID is the server's own ID of the task that object is about; "" for none.
+func taskID(object json.RawMessage) string { return rawjson.Text(rawjson.Member(object, "taskId")) }
 
-// exposeTask is a result, or the params of a notification, with the ID of its
-// task, if it has one, as the principal sees it.
-func (s *server) exposeTask(object json.RawMessage, principal string) json.RawMessage {
-	id := rawjson.Text(rawjson.Member(object, "taskId"))
-	if id == "" {
-		return object
-	}
-	if exposed, err := rawjson.Set(object, "taskId", rawjson.Quote(s.tasks.name(s.settings.Name, id, principal))); err == nil {
-		return exposed
-	}
-	return object
-}
-
-// taskNotified passes what the upstream notifies of a task on to the call on
-// whose stream it came. Nothing else says whose the task is.
-func (c *connection) taskNotified(stream int64, method string, params json.RawMessage) {
-	s, of := c.server, c.calls.of(stream)
-	if of == nil || s.tasks.isOfAnother(s.settings.Name, rawjson.Text(rawjson.Member(params, "taskId")), of.Principal) {
-		s.log.Debug("a notification about a task belongs to no call and was dropped", "method", method)
-		return
-	}
-	c.calls.pass(stream, of, method, s.exposeTask(params, of.Principal))
-}
-
-// maxTasks is how many tasks are remembered with the principals they are of.
+// maxTasks bounds the tasks whose principals are remembered.
 const maxTasks = 100_000
 
-// tasks names tasks towards clients. Names are "server/!proof!id": no escaped name
-// of a server, which the ID of a further proxy begins with, has a "!".
+// tasks gives the tasks of servers (extension of 2026-07-28) names for clients. A name is
+// "server/!proof!id", so that later requests find the task's server. The proof binds the
+// name to the task's principal, so a guessed ID is useless; without a principal, only
+// clients that were told the name can use it. "!" marks the proof because it never occurs
+// in the escaped server name with which another proxy's ID begins.
 type tasks struct {
-	key []byte // of the proofs
+	key []byte // of the proofs' MAC
 
-	mu     sync.Mutex // guards what follows; never held over anything else
+	mu     sync.Mutex // guards the fields below; never held over another lock
 	owners map[taskKey]string
-	order  []taskKey // of owners, the oldest first
+	order  []taskKey // keys of owners, the oldest first
 }
 
-// taskKey stands for a server and an ID.
+// taskKey is the MAC of a server's name and a task's ID.
 type taskKey [sha256.Size]byte
 
 func newTasks(key [32]byte) *tasks {
@@ -105,12 +49,25 @@ func newTasks(key [32]byte) *tasks {
 	return &tasks{key: of[:], owners: map[taskKey]string{}}
 }
 
-// name is what the task of a server is called towards a principal, "" for nobody.
+// name returns the name of a server's task for a principal; "" is no principal.
 func (t *tasks) name(server, id, principal string) string {
 	return url.PathEscape(server) + "/!" + proof(t.key, server, id, principal) + "!" + id
 }
 
-// open takes a name apart, unless the task is not the principal's.
+// expose returns a result or params with the ID of their task, if any, replaced by its name
+// for the principal.
+func (t *tasks) expose(server string, object json.RawMessage, principal string) json.RawMessage {
+	id := taskID(object)
+	if id == "" {
+		return object
+	}
+	if exposed, err := rawjson.Set(object, "taskId", rawjson.Quote(t.name(server, id, principal))); err == nil {
+		return exposed
+	}
+	return object
+}
+
+// open splits a name. ok is false if the name was made for another principal.
 func (t *tasks) open(name, principal string) (server, id string, ok bool) {
 	escaped, id, ok := strings.Cut(name, "/")
 	server, err := url.PathUnescape(escaped)
@@ -121,8 +78,8 @@ func (t *tasks) open(name, principal string) (server, id string, ok bool) {
 	return server, bare, proven && hmac.Equal([]byte(made), []byte(proof(t.key, server, bare, principal)))
 }
 
-// made remembers for whom a task was made. A server may give an ID twice: the
-// last one counts.
+// made remembers the principal of a new task. If a server uses an ID twice, the last
+// principal counts.
 func (t *tasks) made(server, id, principal string) {
 	key := sum(nil, server, id)
 	t.mu.Lock()
@@ -138,8 +95,8 @@ func (t *tasks) made(server, id, principal string) {
 	}
 }
 
-// isOfAnother reports whether a task was made for another principal, or by another
-// call without one.
+// isOfAnother reports whether a task was made for another principal, or by any call
+// without a principal.
 func (t *tasks) isOfAnother(server, id, principal string) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -147,7 +104,7 @@ func (t *tasks) isOfAnother(server, id, principal string) bool {
 	return known && (owner != principal || principal == "")
 }
 
-// proofBytes is how much of a MAC proofs have: nobody tries 2^128.
+// proofBytes is the length of proofs: guessing 2^128 values is not possible.
 const proofBytes = 16
 
 func proof(key []byte, server, id, principal string) string {
@@ -155,7 +112,7 @@ func proof(key []byte, server, id, principal string) string {
 	return base64.RawURLEncoding.EncodeToString(mac[:proofBytes])
 }
 
-// cutProof takes the proof off an ID, if there is one.
+// cutProof splits the proof from an ID. ok is false if there is none.
 func cutProof(id string) (proof, bare string, ok bool) {
 	rest, ok := strings.CutPrefix(id, "!")
 	if !ok {
@@ -165,8 +122,8 @@ func cutProof(id string) (proof, bare string, ok bool) {
 	return proof, bare, ok && len(proof) == base64.RawURLEncoding.EncodedLen(proofBytes)
 }
 
-// sum is the MAC of texts; of no others that, written one after the other, are
-// the same.
+// sum returns the MAC of texts. Quoting keeps texts apart, so that ("a", "bc") and
+// ("ab", "c") differ.
 func sum(key []byte, texts ...string) (out taskKey) {
 	mac := hmac.New(sha256.New, key)
 	fmt.Fprintf(mac, "%q", texts)

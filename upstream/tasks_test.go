@@ -22,9 +22,9 @@ func newTasked(t testing.TB) *modernHTTP {
 			if !strings.Contains(string(params), `"extensions":{"io.modelcontextprotocol/tasks":{"x":1.0}}`) {
 				return `!{"code":-32021,"message":"no tasks"}`
 			}
-			return `{"resultType":"task","taskId":"t/` + rawjson.Text(member(params, "name")) + `","status":"working","x":1.0}`
+			return `{"resultType":"task","taskId":"t/` + rawjson.Text(jsonMember(params, "name")) + `","status":"working","x":1.0}`
 		}
-		return `{"resultType":"complete","taskId":` + string(member(params, "taskId")) + `,"method":"` + method + `","asked":` + string(member(params, "taskId")) + `}`
+		return `{"resultType":"complete","taskId":` + string(jsonMember(params, "taskId")) + `,"method":"` + method + `","asked":` + string(jsonMember(params, "taskId")) + `}`
 	})
 	return m
 }
@@ -40,7 +40,7 @@ func tasked(principal, name string) *tool.Call {
 func makeTask(t testing.TB, p *Pool, server, principal, name string) string {
 	t.Helper()
 	created, err := p.Call(t.Context(), def(server, name), tasked(principal, ""))
-	id := rawjson.Text(member(json.RawMessage(created), "taskId"))
+	id := rawjson.Text(jsonMember(json.RawMessage(created), "taskId"))
 	quoted, _ := json.Marshal(id)
 	if want := `{"resultType":"task","taskId":` + string(quoted) + `,"status":"working","x":1.0}`; err != nil || id == "" || string(created) != want {
 		t.Fatalf("created %s, %v; want %s", created, err, want)
@@ -176,7 +176,7 @@ func TestNotificationsAboutTasks(t *testing.T) {
 	f := begin(t.Context(), call, &limits{call: s.CallTimeout})
 	one := p.enter(s.Name)
 	defer one.uses.exit()
-	c, err := one.connect(t.Context())
+	c, err := one.main.connect(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -192,7 +192,7 @@ func TestNotificationsAboutTasks(t *testing.T) {
 	f.end()
 	want := []string{
 		`notifications/tasks{"taskId":"` + anns + `","status":"completed"}`,
-		`notifications/tasks{"taskId":"` + p.tasks.name(s.Name, "t/new", "ann") + `","status":"completed"}`,
+		`notifications/tasks{"taskId":"` + p.env.tasks.name(s.Name, "t/new", "ann") + `","status":"completed"}`,
 	}
 	if !slices.Equal(told, want) {
 		t.Errorf("ann was told %q, want %q; bob's is %s", told, want, bobs)

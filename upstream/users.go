@@ -6,10 +6,10 @@ import (
 	"toolfinch/tool"
 )
 
-// users are the clients that use a connection: what it asks outside of calls is for
-// its only one.
+// users are the clients of a connection. The server's requests outside of calls are for
+// the only client.
 type users struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	count userCount
 	user  user
 	roots bool // the server has asked for roots
@@ -17,7 +17,7 @@ type users struct {
 
 type user struct {
 	key     string
-	session bool // it has one, in which it can be asked outside of calls
+	session bool // the client has a session, so it can be asked outside of calls
 }
 
 type userCount int
@@ -28,8 +28,8 @@ const (
 	manyUsers
 )
 
-// become makes the client that a call is of the only user. stale says that the
-// connection was another's before, whose roots the server has asked for.
+// become makes a client the only user. It reports stale if the server has asked for the
+// roots of the user before.
 func (u *users) become(client *tool.Client) (stale bool) {
 	key := privateKey(client)
 	u.mu.Lock()
@@ -39,7 +39,7 @@ func (u *users) become(client *tool.Client) (stale bool) {
 	return changed && u.roots
 }
 
-// add notes a user of a connection that all clients share.
+// add adds a user to a connection that all clients share.
 func (u *users) add(client *tool.Client) {
 	var next user
 	if client != nil {
@@ -55,7 +55,7 @@ func (u *users) add(client *tool.Client) {
 	}
 }
 
-// forget sees to it that nobody asks a client that has left.
+// forget removes a client that has left, so that it is not asked.
 func (u *users) forget(key string) {
 	u.mu.Lock()
 	defer u.mu.Unlock()
@@ -64,7 +64,7 @@ func (u *users) forget(key string) {
 	}
 }
 
-// session is the key of the session that alone has used the connection, "" for none
+// session returns the key of the only session that has used the connection; "" for none
 // or several.
 func (u *users) session() string {
 	u.mu.Lock()
@@ -75,14 +75,25 @@ func (u *users) session() string {
 	return u.user.key
 }
 
+// isOnly reports whether the client with key is the only user.
 func (u *users) isOnly(key string) bool {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	return key != "" && u.count == oneUser && u.user.key == key
 }
 
+// wantRoots notes that the server has asked for roots.
 func (u *users) wantRoots() {
 	u.mu.Lock()
 	defer u.mu.Unlock()
 	u.roots = true
+}
+
+// privateKey returns the key under which a client has a connection of its own; "" for
+// clients that cannot be asked, which share one.
+func privateKey(client *tool.Client) string {
+	if client.Answers() {
+		return client.Key
+	}
+	return ""
 }

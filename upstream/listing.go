@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,63 +8,20 @@ import (
 	"strings"
 	"time"
 
-	"github.com/mark3labs/mcp-go/mcp"
-
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 
-// Bounds of what is taken of a server's list of one kind.
+// Bounds of a server's list of one kind.
 const (
 	maxPages    = 1000
 	maxDefs     = 200_000
 	maxDefBytes = 256 << 20 // of a list
-	maxDef      = 1 << 20   // bytes of one definition; a longer one is left out
-	maxFaults   = 20        // faults of a list that are described; the others are counted
+	maxDef      = 1 << 20   // bytes of one definition; longer definitions are left out
 )
 
-// listing is what a server lists of one kind.
-type listing struct {
-	defs   []*tool.Def
-	faults Faults
-	hint   *CacheHint // nil when the server said nothing
-}
-
-// Fault is a definition that clients do not accept as its server lists it.
-type Fault struct {
-	Kind   tool.Kind
-	Name   string // as listed, at most 100 characters; "number 3" for one without
-	Mended bool   // it is served all the same, as tool.TakeIn mends it; else it is left out
-	Text   string // what is wrong, and what is served instead
-}
-
-// Faults are the faults of what a server lists.
-type Faults struct {
-	LeftOut, Mended int     // how many there are
-	Described       []Fault // the first of them, at most 20 of each kind
-}
-
-// add adds the faults of another list.
-func (f *Faults) add(g Faults) {
-	f.LeftOut += g.LeftOut
-	f.Mended += g.Mended
-	f.Described = append(f.Described, g.Described...)
-}
-
-// note adds one fault.
-func (f *Faults) note(fault Fault) {
-	if fault.Mended {
-		f.Mended++
-	} else {
-		f.LeftOut++
-	}
-	if len(f.Described) < maxFaults {
-		f.Described = append(f.Described, fault)
-	}
-}
-
-// listMethods are the methods that list the kinds, and the member of their
-// results that does.
+// listMethods are the methods that list each kind, the member of their results with the
+// list, and the kind's name in errors.
 var listMethods = map[tool.Kind]struct{ method, member, called string }{
 	tool.KindTool:     {"tools/list", "tools", "tools"},
 	tool.KindPrompt:   {"prompts/list", "prompts", "prompts"},
@@ -74,7 +30,7 @@ var listMethods = map[tool.Kind]struct{ method, member, called string }{
 }
 
 // lists reports whether the server has definitions of a kind.
-func (c *connection) lists(kind tool.Kind) bool {
+func (c link) lists(kind tool.Kind) bool {
 	switch kind {
 	case tool.KindTool:
 		return c.Has("tools")
@@ -84,14 +40,14 @@ func (c *connection) lists(kind tool.Kind) bool {
 	return c.Has("resources")
 }
 
-// list asks for all definitions of a kind. Those that clients do not accept, and
-// second ones of a name, are left out.
-func (c *connection) list(ctx context.Context, kind tool.Kind) (all listing, err error) {
+// list asks the server with this name for its definitions of a kind. Definitions that
+// clients do not accept, and repeated names, are left out.
+func (c link) list(ctx context.Context, server string, kind tool.Kind) (all listing, err error) {
 	if !c.lists(kind) {
 		return all, nil
 	}
 	how := listMethods[kind]
-	in := intake{conn: c, kind: kind, seen: map[string]bool{}, listing: &all}
+	in := intake{over: c, server: server, kind: kind, seen: map[string]bool{}, listing: &all}
 	size := 0
 	cursors := map[string]bool{}
 	cursor := ""
@@ -128,10 +84,11 @@ func (c *connection) list(ctx context.Context, kind tool.Kind) (all listing, err
 	return listing{}, fmt.Errorf("the list of %s has more than %d pages", how.called, maxPages)
 }
 
-// intake takes the definitions of one list in.
+// intake reads the definitions of one list.
 type intake struct {
-	conn *connection
-	kind tool.Kind
+	over   link
+	server string
+	kind   tool.Kind
 	*listing
 	seen  map[string]bool
 	count int // definitions seen
@@ -158,15 +115,16 @@ func (in *intake) take(item json.RawMessage) {
 	in.defs = append(in.defs, def)
 }
 
+// parse reads one definition. The error is why it is left out.
 func (in *intake) parse(item json.RawMessage) (def *tool.Def, mended []string, err error) {
 	if len(item) > maxDef {
 		return nil, nil, fmt.Errorf("the definition is longer than %d kB", maxDef>>10)
 	}
-	def, mended, err = tool.TakeIn(in.kind, in.conn.server.settings.Name, item)
+	def, mended, err = tool.TakeIn(in.kind, in.server, item)
 	switch {
 	case err != nil:
 		return nil, nil, err
-	case in.conn.unmirrorable(def):
+	case in.over.unmirrorable(def):
 		return nil, nil, errors.New("it has an x-mcp-header annotation that no header can be made of")
 	case in.seen[def.ID.Name]:
 		return nil, nil, errors.New("it is listed twice: the first counts")
@@ -174,7 +132,7 @@ func (in *intake) parse(item json.RawMessage) (def *tool.Def, mended []string, e
 	return def, mended, nil
 }
 
-// joined joins a few texts; the others are counted.
+// joined joins the first texts, and counts the rest.
 func joined(texts []string) string {
 	const most = 5
 	if len(texts) > most {
@@ -183,26 +141,7 @@ func joined(texts []string) string {
 	return strings.Join(texts, "; ")
 }
 
-// unmirrorable reports whether a tool must be left out because of its
-// x-mcp-header annotations, as clients of 2026-07-28 must over HTTP (SEP-2243).
-func (c *connection) unmirrorable(def *tool.Def) bool {
-	if c.Era != EraModern || c.Transport == TransportStdio {
-		return false
-	}
-	typed := annotated(def)
-	return typed != nil && mcp.ValidateParamHeaderAnnotations(typed) != nil
-}
-
-// annotated is a tool as mcp-go reads it, nil for one without x-mcp-header.
-func annotated(def *tool.Def) *mcp.Tool {
-	typed := new(mcp.Tool)
-	if def == nil || !bytes.Contains(def.InputSchema, []byte("x-mcp-header")) || json.Unmarshal(def.Raw, typed) != nil {
-		return nil
-	}
-	return typed
-}
-
-// cacheHint is what a page of a list says of keeping it, nil for nothing.
+// cacheHint returns the cache hint on a page of a list; nil if there is none.
 func cacheHint(page json.RawMessage) *CacheHint {
 	var millis float64
 	raw := rawjson.Member(page, "ttlMs")
@@ -216,7 +155,7 @@ func cacheHint(page json.RawMessage) *CacheHint {
 	}
 }
 
-// narrower is what holds for a list of which some pages say a and one says b.
+// narrower combines the hints of the pages so far, a, with the next page's hint, b.
 func narrower(a, b *CacheHint, first bool) *CacheHint {
 	switch {
 	case first:
@@ -225,10 +164,4 @@ func narrower(a, b *CacheHint, first bool) *CacheHint {
 		return nil
 	}
 	return &CacheHint{TTL: min(a.TTL, b.TTL), Public: a.Public && b.Public}
-}
-
-// unknownMethod reports whether err says that the server does not know the method.
-func unknownMethod(err error) bool {
-	rpc, ok := errors.AsType[*tool.RPCError](err)
-	return ok && rpc.Code == tool.CodeMethodNotFound
 }

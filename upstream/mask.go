@@ -11,30 +11,30 @@ import (
 	"toolfinch/upstream/login"
 )
 
-// What this package says of a server passes through here: log lines, errors,
-// health and log messages for clients. Values of the server's secrets, which it
-// may repeat, are masked. Results of calls pass as they are.
+// All texts about a server leave this package through its mask: log lines, errors,
+// health and log messages for clients. A server may repeat its secrets, so the mask
+// replaces them. Results of calls are not masked.
 
-// shown is an error with another text.
-type shown struct {
+// maskedError is an error with its text masked.
+type maskedError struct {
 	error
 	text string
 }
 
-func (s shown) Error() string { return s.text }
+func (s maskedError) Error() string { return s.text }
 
-func (s shown) Unwrap() error { return s.error }
+func (s maskedError) Unwrap() error { return s.error }
 
 const (
 	masked = "***"
-	// minSecret is how long a secret must be to be masked, in bytes: a shorter one
-	// is a piece of too many words.
+	// minSecret is the least length in bytes of a secret that is masked: shorter secrets
+	// are parts of too many words.
 	minSecret = 5
 )
 
-// mask replaces the secrets of a server in texts.
+// mask replaces a server's secrets in texts.
 type mask struct {
-	login    *login.Server // masks tokens; nil where there are none
+	login    *login.Server // masks tokens; nil for a server without a login
 	secrets  []string
 	replacer *strings.Replacer
 }
@@ -46,11 +46,11 @@ func newMask(secrets []string) *mask {
 			continue
 		}
 		m.secrets = append(m.secrets, secret)
-		if quoted, err := json.Marshal(secret); err == nil { // as JSON has it
+		if quoted, err := json.Marshal(secret); err == nil { // the secret as JSON writes it
 			m.secrets = append(m.secrets, string(quoted[1:len(quoted)-1]))
 		}
 	}
-	// Of two that begin at one place the longer one counts.
+	// The replacer prefers the first of two secrets that begin at the same byte.
 	slices.SortFunc(m.secrets, func(a, b string) int { return len(b) - len(a) })
 	pairs := make([]string, 0, 2*len(m.secrets))
 	for _, secret := range m.secrets {
@@ -68,7 +68,8 @@ func (m *mask) text(s string) string {
 	return m.replacer.Replace(s)
 }
 
-// json masks a JSON value, which is nil when a secret was not within a string.
+// json masks a JSON value. The result is nil if masking breaks the JSON, because a secret
+// was outside a string.
 func (m *mask) json(raw json.RawMessage) json.RawMessage {
 	out := m.text(string(raw))
 	switch {
@@ -80,7 +81,7 @@ func (m *mask) json(raw json.RawMessage) json.RawMessage {
 	return json.RawMessage(out)
 }
 
-// error is err as the caller of this package may see it.
+// error returns err as callers of this package may see it.
 func (m *mask) error(err error) error {
 	switch e := err.(type) {
 	case nil:
@@ -90,18 +91,18 @@ func (m *mask) error(err error) error {
 	case *Error:
 		return &Error{Server: e.Server, Op: m.text(e.Op), Err: m.error(e.Err)}
 	}
-	return shown{err, m.text(err.Error())}
+	return maskedError{err, m.text(err.Error())}
 }
 
-// fixed is error, with a text that costs nothing to read again.
+// fixed returns error(err) with its text computed once.
 func (m *mask) fixed(err error) error {
 	if err = m.error(err); err == nil {
 		return nil
 	}
-	return shown{err, err.Error()}
+	return maskedError{err, err.Error()}
 }
 
-// change is a Change as it leaves the package.
+// change returns a Change as it leaves the package.
 func (m *mask) change(c Change) Change {
 	c.Err = m.error(c.Err)
 	c.Faults.Described = slices.Clone(c.Faults.Described)
@@ -111,7 +112,7 @@ func (m *mask) change(c Change) Change {
 	return c
 }
 
-// logger masks what is logged with log.
+// logger returns a logger that masks lines and passes them to log.
 func (m *mask) logger(log *slog.Logger) *slog.Logger {
 	return slog.New(maskingHandler{log.Handler(), m})
 }

@@ -3,10 +3,7 @@ package upstream
 import (
 	"bytes"
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
 	"crypto/rand"
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -19,18 +16,12 @@ import (
 	"toolfinch/upstream/conn"
 )
 
-// A 2026-07-28 server that needs something of the client answers a call with
-// what it needs and is called again with it. A legacy server asks while it
-// works, or refuses with an error that says what it needs. Here one becomes the
-// other, as the client wants it.
-
 const (
-	// maxRepeats is how often a call is repeated for a client that cannot do it itself.
+	// maxRepeats bounds the repetitions of a call for a client that does not repeat it itself.
 	maxRepeats = 10
-	// shedDelay is the first delay for a server that asks for nothing but to be
-	// called again.
+	// shedDelay is the first delay before a call is repeated for a server that needs no input.
 	shedDelay = 200 * time.Millisecond
-	// maxNeeded is how many things a server may ask for at once.
+	// maxNeeded bounds the questions in one result.
 	maxNeeded = 64
 )
 
@@ -39,7 +30,7 @@ var (
 	errEndless  = fmt.Errorf("it still wants more input after %d rounds", maxRepeats)
 )
 
-// needed is what an input_required result asks for.
+// needed is the content of an input_required result.
 type needed struct {
 	Requests map[string]struct {
 		Method string          `json:"method"`
@@ -48,13 +39,16 @@ type needed struct {
 	State *string `json:"requestState"`
 }
 
-// untilAnswered sends the request, and again until it is answered.
+// untilAnswered sends the request until it is answered. A 2026-07-28 server that needs input
+// answers input_required and is called again with the input. A legacy server asks during
+// the call, or refuses with an error that names the input. untilAnswered translates between
+// both, as the client's era needs.
 func (d *delivery) untilAnswered() (tool.Result, error) {
 	client := d.call.Client
 	again := conn.NewDelays(shedDelay)
 	for n := 1; ; n++ {
 		result, era, err := d.send()
-		// What the client lacks is the answer, also when the server has one to that.
+		// A missing client capability is the answer, even if the server has answered too.
 		if rpc, ok := errors.AsType[*tool.RPCError](context.Cause(d.call.ctx)); ok {
 			return nil, rpc
 		}
@@ -63,7 +57,7 @@ func (d *delivery) untilAnswered() (tool.Result, error) {
 		}
 		switch {
 		case era == EraModern && becameTask(result):
-			return d.server.taskMade(result, d.call.Principal), nil
+			return d.madeTask(result), nil
 		case era != EraModern || !inputRequired(result):
 			return tool.Result(result), nil
 		}
@@ -75,8 +69,8 @@ func (d *delivery) untilAnswered() (tool.Result, error) {
 		case client == nil:
 			return nil, d.fail(errNoClient)
 		case client.Modern:
-			for _, one := range need.Requests {
-				d.server.questions.opened.add(one.Params, client.Key)
+			for _, question := range need.Requests {
+				d.server.questions.opened.add(question.Params, client.Key)
 			}
 			return d.withState(result, state{State: need.State})
 		case n == maxRepeats:
@@ -92,14 +86,22 @@ func (d *delivery) untilAnswered() (tool.Result, error) {
 	}
 }
 
-// inputRequired reports whether a result is a question.
+// madeTask remembers the task as which the call continues, and returns the result for the
+// client.
+func (d *delivery) madeTask(result json.RawMessage) tool.Result {
+	server, principal := d.server.settings.Name, d.call.Principal
+	d.server.env.tasks.made(server, taskID(result), principal)
+	return tool.Result(d.server.env.tasks.expose(server, result, principal))
+}
+
+// inputRequired reports whether a result asks for input.
 func inputRequired(result json.RawMessage) bool {
 	const word = "input_required"
 	return bytes.Contains(result, []byte(word)) && rawjson.Text(rawjson.Member(result, "resultType")) == word
 }
 
-// gather asks the client for all that is needed, at the same time, and returns
-// the responses as an object, nil if nothing is needed but patience.
+// gather asks the client all questions at the same time, and returns the responses as an
+// object. Without questions it waits a moment and returns nil.
 func (d *delivery) gather(need needed, again *conn.Delays) (json.RawMessage, error) {
 	if len(need.Requests) == 0 {
 		select {
@@ -117,16 +119,16 @@ func (d *delivery) gather(need needed, again *conn.Delays) (json.RawMessage, err
 	var mu sync.Mutex // guards responses; never held over a question
 	var responses rawjson.Object
 	var asking sync.WaitGroup
-	for key, one := range need.Requests {
+	for key, question := range need.Requests {
 		asking.Go(func() {
 			response, err := json.RawMessage(nil), error(nil)
-			if _, ok := tool.Asks[one.Method]; ok {
-				response, err = d.server.questions.ask(ctx, []*call{d.call}, one.Method, identified(one.Method, one.Params))
+			if _, ok := tool.Asks[question.Method]; ok {
+				response, err = d.server.questions.ask(ctx, []*call{d.call}, question.Method, identified(question.Method, question.Params))
 			} else {
-				err = fmt.Errorf("it asks the client for %q, which is nothing to ask for", one.Method)
+				err = fmt.Errorf("it asks the client for %q, which is nothing to ask for", question.Method)
 			}
 			if err != nil {
-				cancel(err) // the first one counts
+				cancel(err) // the first error counts
 				return
 			}
 			mu.Lock()
@@ -141,8 +143,8 @@ func (d *delivery) gather(need needed, again *conn.Delays) (json.RawMessage, err
 	return responses.JSON(), nil
 }
 
-// identified is the params of a request with an ID for the URL, if it asks to
-// open one: 2026-07-28 has none, and clients of 2025-11-25 refuse to do without.
+// identified adds an ID to the params of a question that asks to open a URL: 2026-07-28 has
+// no IDs, but clients of 2025-11-25 require one.
 func identified(method string, params json.RawMessage) json.RawMessage {
 	if method != methodElicit || rawjson.Text(rawjson.Member(params, "mode")) != "url" || rawjson.Member(params, "elicitationId") != nil {
 		return params
@@ -153,19 +155,19 @@ func identified(method string, params json.RawMessage) json.RawMessage {
 	return params
 }
 
-// withState is an input_required result with a state that only this pool can read.
+// withState returns an input_required result with a sealed state.
 func (d *delivery) withState(result json.RawMessage, st state) (tool.Result, error) {
 	st.Server, st.Kind, st.Name = d.def.ID.Server, d.def.ID.Kind, d.def.ID.Name
-	result, err := rawjson.Set(result, "requestState", rawjson.Quote(d.server.sealer.seal(st)))
+	result, err := rawjson.Set(result, "requestState", rawjson.Quote(d.server.env.sealer.seal(st)))
 	if err != nil {
 		return nil, &Error{Server: d.server.settings.Name, Op: "ask the client", Err: err}
 	}
 	return tool.Result(result), nil
 }
 
-// resume takes the state and the responses of a call that is a repetition. Of a
-// 2026-07-28 client no state but ours reaches a server. To a legacy client these
-// members mean nothing: they pass to a legacy server, and to no other.
+// resume reads the state and the responses from a repeated call of a 2026-07-28 client. Only
+// a state that this pool has sealed reaches a server. For a legacy client these members have
+// no meaning, and they pass to legacy servers only.
 func (s *server) resume(ctx context.Context, r *request, call *tool.Call) error {
 	if call.Client == nil || !call.Client.Modern {
 		return nil
@@ -182,7 +184,7 @@ func (s *server) resume(ctx context.Context, r *request, call *tool.Call) error 
 	if sealed == nil {
 		return nil
 	}
-	st, ok := s.sealer.open(rawjson.Text(sealed), r.def.ID)
+	st, ok := s.env.sealer.open(rawjson.Text(sealed), r.def.ID)
 	if !ok {
 		return &tool.RPCError{Code: tool.CodeInvalidParams, Message: "requestState is not one of this " + r.def.ID.Kind.String()}
 	}
@@ -196,7 +198,7 @@ func (s *server) resume(ctx context.Context, r *request, call *tool.Call) error 
 	return nil
 }
 
-// translate is an error of a server as the era of its client has it.
+// translate returns a server's error as the client's era has it.
 func (d *delivery) translate(era Era, err error) (tool.Result, error) {
 	client := d.call.Client
 	rpc, ok := errors.AsType[*tool.RPCError](err)
@@ -206,14 +208,14 @@ func (d *delivery) translate(era Era, err error) (tool.Result, error) {
 	switch {
 	case rpc.Code == tool.CodeURLElicitation && era == EraLegacy:
 		open := rawjson.Member(rpc.Data, "elicitations")
-		for one := range rawjson.Elements(open) {
-			d.server.questions.opened.add(one, client.Key)
+		for elicitation := range rawjson.Elements(open) {
+			d.server.questions.opened.add(elicitation, client.Key)
 		}
 		switch requests := urlRequests(open); {
 		case !client.Modern || requests == nil:
 		case rawjson.Member(rawjson.Member(client.Capabilities, tool.CapabilityElicitation), "url") != nil:
 			return d.withState(requests, state{Afresh: true, Login: d.asksLogin})
-		default: // the code means nothing in that era
+		default: // the legacy code has no meaning for the client
 			return nil, &tool.RPCError{
 				Code: tool.CodeMissingCapability, Message: "the client lacks a capability that this needs: elicitation by URL",
 				Data: json.RawMessage(`{"requiredCapabilities":{"elicitation":{"url":{}}}}`),
@@ -225,15 +227,15 @@ func (d *delivery) translate(era Era, err error) (tool.Result, error) {
 	return nil, err
 }
 
-// modernNotFound is the error for a resource that does not exist as the 2026-07-28
-// era has it. Some servers of that era still send the code of the other.
+// modernNotFound returns the error for an unknown resource in the form of 2026-07-28. Some
+// servers of that era still send the legacy code.
 func modernNotFound(rpc *tool.RPCError, uri string) *tool.RPCError {
 	out := *rpc
 	out.Code = tool.CodeInvalidParams
 	if raw, err := rawjson.Set(rpc.Raw, "code", strconv.AppendInt(nil, int64(out.Code), 10)); err == nil {
 		out.Raw = raw
 	}
-	if rawjson.Member(out.Raw, "data") == nil { // which names the resource now
+	if rawjson.Member(out.Raw, "data") == nil { // data names the resource in 2026-07-28
 		if raw, err := rawjson.Set(out.Raw, "data", rawjson.Of(map[string]string{"uri": uri})); err == nil {
 			out.Raw = raw
 		}
@@ -241,16 +243,16 @@ func modernNotFound(rpc *tool.RPCError, uri string) *tool.RPCError {
 	return &out
 }
 
-// urlRequests is an input_required result that asks for the elicitations of an
-// error, nil when there are none.
+// urlRequests returns an input_required result with the elicitations of an error; nil if
+// there are none.
 func urlRequests(elicitations json.RawMessage) json.RawMessage {
 	var requests, out rawjson.Object
 	n := 0
-	for one := range rawjson.Elements(elicitations) {
+	for elicitation := range rawjson.Elements(elicitations) {
 		n++
 		var ask rawjson.Object
 		ask.AddText("method", methodElicit)
-		ask.Add("params", one)
+		ask.Add("params", elicitation)
 		requests.Add(fmt.Sprintf("url%d", n), ask.JSON())
 	}
 	if requests.Empty() {
@@ -259,53 +261,4 @@ func urlRequests(elicitations json.RawMessage) json.RawMessage {
 	out.AddText("resultType", "input_required")
 	out.Add("inputRequests", requests.JSON())
 	return out.JSON()
-}
-
-// sealer makes the requestState of servers opaque to clients and impossible to make
-// up, or to use for anything but what it was given for.
-type sealer struct{ aead cipher.AEAD }
-
-// state is what a sealed requestState says.
-type state struct {
-	Server string      `json:"s"`
-	Kind   tool.Kind   `json:"k,omitempty"`
-	Name   string      `json:"n"`
-	State  *string     `json:"u,omitempty"` // the server's own; nil when it gave none
-	Afresh bool        `json:"a,omitempty"` // the server knows of nothing: call again as if for the first time
-	Login  *askedLogin `json:"p,omitempty"` // the client was asked to open the page of a login
-}
-
-// askedLogin is a login that a client was asked to open the page of.
-type askedLogin struct {
-	Mark string `json:"m"` // of the token that did not do
-	ID   string `json:"i"` // of the login
-}
-
-func newSealer(key [32]byte) *sealer {
-	block, err := aes.NewCipher(key[:])
-	if err != nil {
-		panic(err) // the key has a length that AES knows
-	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic(err) // of AES: never fails
-	}
-	return &sealer{aead}
-}
-
-func (s *sealer) seal(st state) string {
-	return base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, rawjson.Of(st), nil))
-}
-
-// open returns what seal was given, for this definition and no other.
-func (s *sealer) open(sealed string, id tool.ID) (st state, ok bool) {
-	raw, err := base64.RawURLEncoding.DecodeString(sealed)
-	if err != nil {
-		return st, false
-	}
-	text, err := s.aead.Open(nil, nil, raw, nil)
-	if err != nil || json.Unmarshal(text, &st) != nil {
-		return st, false
-	}
-	return st, st.Server == id.Server && st.Kind == id.Kind && st.Name == id.Name
 }

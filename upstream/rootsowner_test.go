@@ -191,14 +191,14 @@ func TestNobodyIsAnsweredWithTheRootsOfAnother(t *testing.T) {
 // call of another is sent after that.
 func TestAServerIsToldRootsOfOneClient(t *testing.T) {
 	one := newPool(t, Settings{Name: "s", Command: "none"}).now.Load().byName["s"]
-	c := newConnection(one.main, &conn.Conn{})
+	c := newConnection(one.server, one.main.purpose, &conn.Conn{})
 	of := func(name string) *call {
 		who := &person{name: name}
 		return begin(t.Context(), &tool.Call{Client: who.client()}, one.limits.Load())
 	}
 	roots, _ := (&person{name: "a"}).own()
 	tell := func(name string, result json.RawMessage) (may bool, later <-chan struct{}) {
-		return c.tell(of(name).whose(), name, result)
+		return c.roots.mayTell(of(name).rootsOwner(), name, result)
 	}
 	if !c.calls.add(1, of("a")) || !c.calls.add(2, of("b")) {
 		t.Fatal("calls are refused before the server knows any roots")
@@ -239,11 +239,11 @@ func TestConnectionsWithTheRootsOf20260728ClientsDoNotPileUp(t *testing.T) {
 					t.Errorf("it got %s", got)
 				}
 			}
-			h := &p.now.Load().byName["s"].sharing
+			h := p.now.Load().byName["s"].sharing
 			h.mu.Lock()
 			defer h.mu.Unlock()
-			if len(h.others) != 0 {
-				t.Errorf("there are %d connections beside the main one", len(h.others))
+			if len(h.beside) != 0 {
+				t.Errorf("there are %d connections beside the main one", len(h.beside))
 			}
 		})
 	}
@@ -256,7 +256,7 @@ func TestAModernServerMayNotAsk(t *testing.T) {
 	u := pipes.NewServer(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, _ := io.ReadAll(r.Body)
 		r.Body = io.NopCloser(bytes.NewReader(body))
-		switch rawjson.Text(member(body, "method")) {
+		switch rawjson.Text(jsonMember(body, "method")) {
 		case "": // a reply
 			replies <- string(body)
 			w.WriteHeader(http.StatusAccepted)
@@ -266,7 +266,7 @@ func TestAModernServerMayNotAsk(t *testing.T) {
 			w.(http.Flusher).Flush()
 			select {
 			case reply := <-replies:
-				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"reply\":%s}}\n\n", member(body, "id"), reply)
+				fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"result\":{\"reply\":%s}}\n\n", jsonMember(body, "id"), reply)
 			case <-r.Context().Done():
 			}
 		default:

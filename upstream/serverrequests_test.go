@@ -205,7 +205,7 @@ func TestQuestionsThatCouldBeAnybodysWaitOrFail(t *testing.T) {
 		calls.Go(func() {
 			client := asked(key)
 			client.Ask = func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
-				if string(member(params, "message")) != fmt.Sprintf("%q", key) {
+				if string(jsonMember(params, "message")) != fmt.Sprintf("%q", key) {
 					crossed.Add(1)
 				}
 				return json.RawMessage(`{"ok":1}`), nil
@@ -290,7 +290,7 @@ func TestAnInteractiveServerIsNotShared(t *testing.T) {
 	calls.Wait()
 	pid := func(c *tool.Client) string {
 		got := mustCallAs(t, p, c, "echo", `{}`)
-		return string(member(json.RawMessage(got), "pid"))
+		return string(jsonMember(json.RawMessage(got), "pid"))
 	}
 	pids := map[string]bool{}
 	for i := range 4 {
@@ -318,7 +318,7 @@ func TestAConnectionOfItsOwnDeclaresItsClient(t *testing.T) {
 	s.Isolate = IsolateAlways
 	p := newPool(t, s)
 	hello := func(c *tool.Client) string {
-		return string(member(member(json.RawMessage(mustCallAs(t, p, c, "echo", `{}`)), "hello"), "capabilities"))
+		return string(jsonMember(jsonMember(json.RawMessage(mustCallAs(t, p, c, "echo", `{}`)), "hello"), "capabilities"))
 	}
 	if got := hello(asked("main")); got != capabilities {
 		t.Errorf("the main connection declares %s, want %s", got, capabilities)
@@ -419,11 +419,11 @@ func TestWhatComesOnAStreamBelongsToItsCall(t *testing.T) {
 		both.Done()
 		both.Wait() // both calls are in flight
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":%s}}\n\n", member(params, "arguments"))
-		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"sampling/createMessage\",\"params\":%s}\n\n", id, member(params, "arguments"))
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"method\":\"notifications/message\",\"params\":{\"data\":%s}}\n\n", jsonMember(params, "arguments"))
+		fmt.Fprintf(w, "data: {\"jsonrpc\":\"2.0\",\"id\":%s,\"method\":\"sampling/createMessage\",\"params\":%s}\n\n", id, jsonMember(params, "arguments"))
 		w.(http.Flusher).Flush()
 		answer := <-u.answers
-		if string(member(json.RawMessage(answer), "id")) != id { // the other call's
+		if string(jsonMember(json.RawMessage(answer), "id")) != id { // the other call's
 			select { // the calls exchange what they got
 			case other <- answer:
 				answer = <-back
@@ -442,7 +442,7 @@ func TestWhatComesOnAStreamBelongsToItsCall(t *testing.T) {
 		calls.Go(func() {
 			client := asked(key)
 			client.Ask = func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
-				if got := string(member(params, "for")); got != fmt.Sprintf("%q", key) {
+				if got := string(jsonMember(params, "for")); got != fmt.Sprintf("%q", key) {
 					t.Errorf("%s was asked what was for %s", key, got)
 				}
 				return json.RawMessage(`{"n":12345678901234567890}`), nil
@@ -474,7 +474,7 @@ func TestARealServerAsksOverHTTP(t *testing.T) {
 		key := fmt.Sprint(i % 2)
 		client := asked(key)
 		client.Ask = func(_ context.Context, _ string, params json.RawMessage) (json.RawMessage, error) {
-			if who := string(member(params, "message")); who != fmt.Sprintf("%q", key) {
+			if who := string(jsonMember(params, "message")); who != fmt.Sprintf("%q", key) {
 				t.Errorf("%s was asked what was for %s", key, who)
 			}
 			return json.RawMessage(`{"action":"accept","content":{"model":"of ` + key + `"}}`), nil

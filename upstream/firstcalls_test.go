@@ -16,7 +16,7 @@ func TestAToolIsTriedByOneClientAtATime(t *testing.T) {
 		s := newPool(t, Settings{Name: "s", Command: "none"}).now.Load().byName["s"]
 		call := func(client, name string) (took time.Duration, done func(bool), asks bool) {
 			began := time.Now()
-			done, asks, err := s.sharing.trials.begin(t.Context(), client, tool.ID{Server: "s", Name: name}, s.questions.begun)
+			done, asks, err := s.sharing.first.begin(t.Context(), client, tool.ID{Server: "s", Name: name}, s.questions.begun)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -43,7 +43,7 @@ func TestAToolIsTriedByOneClientAtATime(t *testing.T) {
 			t.Errorf("it waited %s; that the server has asked is known: %v", took, asks)
 		}
 		long(true)
-		if s.sharing.trials.running != 0 {
+		if s.sharing.first.running != 0 {
 			t.Error("the trial goes on")
 		}
 	})

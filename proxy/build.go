@@ -26,7 +26,7 @@ import (
 // that use none of the changed servers stay as they are; nil: none does.
 func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*served, error) {
 	config := s.now.Load().config
-	plans, problems := s.plan(config, s.known.upstreams(config, s.upstreamTool), changed)
+	plans, problems := s.plan(config, s.known.upstreams(config, s.upstreamTools), changed)
 	return s.build(ctx, config, plans, problems)
 }
 

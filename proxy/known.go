@@ -153,17 +153,13 @@ func (k *knowledge) ofPool() map[string]upstream.Known {
 }
 
 // upstreams joins a configuration with what is known, in its order.
-func (k *knowledge) upstreams(config *configs.Config, of func(*tool.Def, map[tool.ID]pins.Held) *tool.Tool) []view.Upstream {
+func (k *knowledge) upstreams(config *configs.Config, tools func([]*tool.Def, map[tool.ID]pins.Held) []*tool.Tool) []view.Upstream {
 	all := make([]view.Upstream, len(config.Servers))
 	for i, s := range config.Servers {
 		all[i] = view.Upstream{Server: s.Name}
 		if said := k.said[s.Name]; said != nil {
 			if said.of != config {
-				held := k.heldOf(config, s.Name)
-				said.tools, said.of = make([]*tool.Tool, len(said.defs)), config
-				for j, def := range said.defs {
-					said.tools[j] = of(def, held)
-				}
+				said.tools, said.of = tools(said.defs, k.heldOf(config, s.Name)), config
 			}
 			all[i].Listed, all[i].Tools = true, said.tools
 		}

@@ -15,27 +15,35 @@ import (
 
 // The order of the layers is that of package tool. View.Compile adds those that a view's settings ask for.
 
-// upstreamTool is the tool of an upstream's definition, below all views. held says what awaits approval.
-func (s *views) upstreamTool(def *tool.Def, held map[tool.ID]pins.Held) *tool.Tool {
-	t := &tool.Tool{Def: def, Handler: func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+// upstreamTools are the tools of an upstream's definitions, below all views. held says what awaits approval.
+func (s *views) upstreamTools(defs []*tool.Def, held map[tool.ID]pins.Held) []*tool.Tool {
+	tools := tool.Of(defs, s.call)
+	for i, t := range tools {
+		t = t.With(tool.LayerAudit, s.audit.begins(t.Def))
+		if h, is := held[t.Def.ID]; is {
+			t = t.With(tool.LayerHeld, refuseHeld(h))
+		}
+		tools[i] = t
+	}
+	return tools
+}
+
+// call is the handler of an upstream's definition.
+func (s *views) call(def *tool.Def) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		result, err := s.pool.Call(ctx, def, call)
 		if s.memory != nil && def.ID.Kind == tool.KindTool && err == nil && string(rawjson.Member(json.RawMessage(result), "isError")) != "true" {
 			s.memory.Called(call.Session, def.ID)
 		}
 		return result, err
-	}}
-	t = t.With(tool.LayerAudit, s.audit.begins(def))
-	if h, is := held[def.ID]; is {
-		t = t.With(tool.LayerHeld, refuseHeld(h))
 	}
-	return t
 }
 
 // unlistedResource is the handler of a resource that no server lists. It outlives configurations, so that
 // it looks up the view with each read.
 func (s *views) unlistedResource(view string) func(*tool.Def) tool.Handler {
 	return func(def *tool.Def) tool.Handler {
-		t := s.upstreamTool(def, nil)
+		t := s.upstreamTools([]*tool.Def{def}, nil)[0]
 		now := func(layer func(*police) tool.Middleware) tool.Middleware {
 			return func(next tool.Handler) tool.Handler {
 				return func(ctx context.Context, call *tool.Call) (tool.Result, error) {

@@ -106,7 +106,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 
 // build serves the first views.
 func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
-	upstreams := p.known.upstreams(config, p.upstreamTool)
+	upstreams := p.known.upstreams(config, p.upstreamTools)
 	p.partial = cutTo(upstreams, cmp.Or(p.atFirst, openTools))
 	plans, problems := p.plan(config, upstreams, nil)
 	next, err := p.views.build(ctx, config, plans, problems)

@@ -52,7 +52,7 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	l.limits = rate.New(config.RateLimits, limits)
 	l.others.share(l.limits)
 	l.known.heard, l.known.began = l.known.heardStill(l.now.Load().config, config), map[string]time.Time{}
-	plans, problems := l.plan(config, l.known.upstreams(config, l.upstreamTool), nil)
+	plans, problems := l.plan(config, l.known.upstreams(config, l.upstreamTools), nil)
 	if err := l.refuse(config, problems); err != nil {
 		return err
 	}

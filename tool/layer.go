@@ -1,7 +1,5 @@
 package tool
 
-import "slices"
-
 // Layer is a place around the handler of a tool. Whoever builds tools adds middlewares with Tool.With, in
 // any order; calls pass them in the order below.
 type Layer uint8
@@ -33,51 +31,3 @@ var layerNames = [...]string{
 }
 
 func (l Layer) String() string { return layerNames[l] }
-
-// layered is a middleware in its place, and the handler that it and all layers below it make.
-type layered struct {
-	layer   Layer
-	around  Middleware
-	handler Handler
-}
-
-// With returns the tool with a middleware in the place of a layer; the tool itself if around is nil. Of two
-// in one place the later one is outside.
-func (t *Tool) With(layer Layer, around Middleware) *Tool {
-	if around == nil {
-		return t
-	}
-	next := *t
-	if len(t.layers) == 0 {
-		next.innermost = t.Handler
-	}
-	at := len(t.layers) // they stand innermost first
-	for at > 0 && t.layers[at-1].layer < layer {
-		at--
-	}
-	next.layers = slices.Insert(slices.Clip(t.layers), at, layered{layer: layer, around: around})
-	if at == len(t.layers) {
-		next.Handler = around(t.Handler)
-		next.layers[at].handler = next.Handler
-		return &next
-	}
-	next.layers = slices.Clone(next.layers)
-	next.Handler = next.innermost
-	if at > 0 {
-		next.Handler = next.layers[at-1].handler
-	}
-	for i := at; i < len(next.layers); i++ {
-		next.Handler = next.layers[i].around(next.Handler)
-		next.layers[i].handler = next.Handler
-	}
-	return &next
-}
-
-// Layers are the layers around the tool's handler, outermost first.
-func (t *Tool) Layers() []Layer {
-	out := make([]Layer, 0, len(t.layers))
-	for _, one := range slices.Backward(t.layers) {
-		out = append(out, one.layer)
-	}
-	return out
-}

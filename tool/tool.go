@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"toolfinch/internal/rawjson"
@@ -37,6 +38,54 @@ func Of(defs []*Def, handler func(*Def) Handler) []*Tool {
 		tools[i] = &Tool{Def: def, Handler: handler(def)}
 	}
 	return tools
+}
+
+// layered is a middleware in its place, and the handler that it and all layers below it make.
+type layered struct {
+	layer   Layer
+	around  Middleware
+	handler Handler
+}
+
+// With returns the tool with a middleware in the place of a layer; the tool itself if around is nil. Of two
+// in one place the later one is outside.
+func (t *Tool) With(layer Layer, around Middleware) *Tool {
+	if around == nil {
+		return t
+	}
+	next := *t
+	if len(t.layers) == 0 {
+		next.innermost = t.Handler
+	}
+	at := len(t.layers) // they stand innermost first
+	for at > 0 && t.layers[at-1].layer < layer {
+		at--
+	}
+	next.layers = slices.Insert(slices.Clip(t.layers), at, layered{layer: layer, around: around})
+	if at == len(t.layers) {
+		next.Handler = around(t.Handler)
+		next.layers[at].handler = next.Handler
+		return &next
+	}
+	next.layers = slices.Clone(next.layers)
+	next.Handler = next.innermost
+	if at > 0 {
+		next.Handler = next.layers[at-1].handler
+	}
+	for i := at; i < len(next.layers); i++ {
+		next.Handler = next.layers[i].around(next.Handler)
+		next.layers[i].handler = next.Handler
+	}
+	return &next
+}
+
+// Layers are the layers around the tool's handler, outermost first.
+func (t *Tool) Layers() []Layer {
+	out := make([]Layer, 0, len(t.layers))
+	for _, one := range slices.Backward(t.layers) {
+		out = append(out, one.layer)
+	}
+	return out
 }
 
 // Same reports whether two lists are one and the same slice, and have something.

@@ -10,9 +10,6 @@ import (
 	"toolfinch/internal/seccomp"
 )
 
-// refuse makes the calls fail that a script's process has no use for.
-var refuse = seccomp.Fail(unix.EPERM)
-
 // confine takes from this process, for good, all that a script does not need:
 // files, the network, other processes, and more memory and time of processors than
 // its limits. What the kernel does not have is left out.
@@ -30,7 +27,7 @@ func confine(limits Limits) {
 	}
 	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0)
 	// Where the kernel or the architecture has no filter, a script has the other limits alone.
-	_ = seccomp.Confine(systemCalls(), refuse)
+	_ = seccomp.Confine(systemCalls(), seccomp.Fail(unix.EPERM))
 }
 
 // dataSize is how many bytes of private memory this process has, of those that

@@ -12,7 +12,7 @@ import (
 )
 
 // systemCalls are the rules for system calls: calls that Go's runtime makes are let through, calls that no
-// runtime makes end the process, and refuse answers the rest.
+// runtime makes end the process, and the rest fails.
 func systemCalls() []seccomp.Rule {
 	return []seccomp.Rule{
 		{Calls: slices.Concat(neverCalls, neverCallsHere), Then: seccomp.Kill},
@@ -22,7 +22,7 @@ func systemCalls() []seccomp.Rule {
 		{Calls: []uint32{unix.SYS_CLONE}, If: []seccomp.Test{seccomp.Has(0, unix.CLONE_THREAD)}, Then: seccomp.Allow},
 		{Calls: []uint32{unix.SYS_CLONE}, Then: seccomp.Kill},
 		// Memory must not become code.
-		{Calls: []uint32{unix.SYS_MMAP, unix.SYS_MPROTECT}, If: []seccomp.Test{seccomp.Has(2, unix.PROT_EXEC)}, Then: refuse},
+		{Calls: []uint32{unix.SYS_MMAP, unix.SYS_MPROTECT}, If: []seccomp.Test{seccomp.Has(2, unix.PROT_EXEC)}, Then: seccomp.Fail(unix.EPERM)},
 		{Calls: []uint32{unix.SYS_MMAP, unix.SYS_MPROTECT}, Then: seccomp.Allow},
 		// Go's runtime gives names to memory.
 		{Calls: []uint32{unix.SYS_PRCTL}, If: []seccomp.Test{seccomp.Is(0, unix.PR_SET_VMA)}, Then: seccomp.Allow},

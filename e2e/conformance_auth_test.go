@@ -88,7 +88,8 @@ func TestConformanceAuth(t *testing.T) {
 		t.Fatal(err)
 	}
 	var table strings.Builder
-	table.WriteString("| scenario | 0.1.16 | 0.2.0-alpha.12, 2025-11-25 | 0.2.0-alpha.12, 2026-07-28 |\n| --- | --- | --- | --- |\n")
+	table.WriteString("| 0.1.16 | 0.2.0-alpha.12, 2025-11-25 | 0.2.0-alpha.12, 2026-07-28 | scenarios |\n| --- | --- | --- | --- |\n")
+	var judged []scenarioVerdicts
 	names := map[string]bool{}
 	for _, r := range runs {
 		names[r.scenario] = true
@@ -98,7 +99,8 @@ func TestConformanceAuth(t *testing.T) {
 		if legacy == "" {
 			legacy = cells[run{name, next.module, "2025-03-26"}]
 		}
-		fmt.Fprintf(&table, "| %s | %s | %s | %s |\n", strings.TrimPrefix(name, "auth/"), cells[run{name, stable.module, ""}], legacy, cells[run{name, next.module, modernVersion}])
+		judged = append(judged, scenarioVerdicts{strings.TrimPrefix(name, "auth/"), []string{cells[run{name, stable.module, ""}], legacy, cells[run{name, next.module, modernVersion}]}})
 	}
+	table.WriteString(rowsByVerdict("", judged))
 	writtenDown(t, "auth", table.String())
 }

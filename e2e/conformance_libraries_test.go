@@ -228,7 +228,7 @@ func (c *conformance) compareAll(t *testing.T, table string, pairs []pair) {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	out.WriteString("| | suite, era | direct | through toolfinch | other verdicts through toolfinch |\n| --- | --- | --- | --- | --- |\n")
+	out.WriteString("| | era | direct | through toolfinch | other verdicts through toolfinch |\n| --- | --- | --- | --- | --- |\n")
 	for _, p := range pairs {
 		for _, s := range all {
 			direct, through := p.judged(found[ran{p.direct(s), s.name, 0}]), p.judged(found[ran{p.name, s.name, 1}])
@@ -244,7 +244,7 @@ func (c *conformance) compareAll(t *testing.T, table string, pairs []pair) {
 				}
 			}
 			row := func() string {
-				return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", p.name, s.name, direct.sum(), through.sum(), differing(direct, through))
+				return fmt.Sprintf("| %s | %s | %s | %s | %s |\n", p.name, s.version, direct.sum(), through.sum(), differing(direct, through))
 			}
 			of := slices.IndexFunc(pairs, func(other pair) bool { return other.name == p.direct(s) })
 			for _, side := range []struct {

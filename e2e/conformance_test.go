@@ -28,7 +28,7 @@ import (
 // passes directly must pass through toolfinch, check by check.
 
 // Where the results are written down.
-const conformanceDoc = "../docs/conformance.md"
+const conformanceDoc = "../docs/research/conformance.md"
 
 var writing sync.Mutex // held over reading and writing it
 
@@ -425,6 +425,48 @@ func verdict(checks map[check]string) string {
 	return fmt.Sprintf("%d of %d", passed, judged)
 }
 
+// scenarioVerdicts are the verdicts of one scenario, one for each column of the table.
+type scenarioVerdicts struct {
+	scenario string
+	verdicts []string
+}
+
+// rowsByVerdict returns rows of a table that begin with first, if it is not empty. Scenarios with the
+// same verdicts share a row; the number of checks that passed follows each scenario, one for each
+// column where these numbers differ.
+func rowsByVerdict(first string, judged []scenarioVerdicts) string {
+	var order []string
+	scenarios := map[string][]string{}
+	for _, j := range judged {
+		var cells, counts []string
+		for _, v := range j.verdicts {
+			if count, ok := strings.CutPrefix(v, "passes ("); ok {
+				v, counts = "passes", append(counts, strings.TrimSuffix(count, ")"))
+			}
+			cells = append(cells, v)
+		}
+		name := j.scenario
+		if distinct := slices.Compact(slices.Clone(counts)); len(distinct) == 1 {
+			name += " (" + counts[0] + ")"
+		} else if len(distinct) > 1 {
+			name += " (" + strings.Join(counts, "/") + ")"
+		}
+		key := "| " + strings.Join(cells, " | ") + " |"
+		if scenarios[key] == nil {
+			order = append(order, key)
+		}
+		scenarios[key] = append(scenarios[key], name)
+	}
+	var rows strings.Builder
+	for _, key := range order {
+		if first != "" {
+			rows.WriteString("| " + first + " ")
+		}
+		rows.WriteString(key + " " + strings.Join(scenarios[key], ", ") + " |\n")
+	}
+	return rows.String()
+}
+
 // lost are the checks that pass directly and not through toolfinch.
 func lost(direct, through map[check]string) []string {
 	var all []string
@@ -483,20 +525,21 @@ func (c *conformance) compare(t *testing.T, role string, sides []string, run fun
 		return alone[scenario]
 	}
 	var table strings.Builder
-	fmt.Fprintf(&table, "| scenario | suite, era | %s |\n|%s\n", strings.Join(sides, " | "), strings.Repeat(" --- |", len(sides)+2))
+	fmt.Fprintf(&table, "| suite, era | %s | scenarios |\n|%s\n", strings.Join(sides, " | "), strings.Repeat(" --- |", len(sides)+2))
 	for i, s := range suites {
 		direct := found[0][i]
+		var judged []scenarioVerdicts
 		for _, scenario := range slices.Sorted(maps.Keys(direct)) {
 			if !excused(scenario, s, sides[1]) {
 				direct[scenario] = again(s, sides[0], scenario, found[1][i][scenario], direct[scenario])
 			}
-			fmt.Fprintf(&table, "| %s | %s | %s |", scenario, s.name, verdict(direct[scenario]))
+			verdicts := []string{verdict(direct[scenario])}
 			for side, name := range sides[1:] {
 				there := found[side+1][i][scenario]
 				if !excused(scenario, s, name) {
 					there = again(s, name, scenario, direct[scenario], there)
 				}
-				fmt.Fprintf(&table, " %s |", verdict(there))
+				verdicts = append(verdicts, verdict(there))
 				if excused(scenario, s, name) {
 					continue
 				}
@@ -504,8 +547,9 @@ func (c *conformance) compare(t *testing.T, role string, sides []string, run fun
 					t.Errorf("%s, %s: passes directly, not %s: %s", scenario, s.name, name, l)
 				}
 			}
-			table.WriteByte('\n')
+			judged = append(judged, scenarioVerdicts{scenario, verdicts})
 		}
+		table.WriteString(rowsByVerdict(s.name, judged))
 	}
 	writtenDown(t, role, table.String())
 }
@@ -575,4 +619,18 @@ func differences(old, now string) string {
 		}
 	}
 	return out.String()
+}
+
+// Scenarios with the same verdicts share a row, and no number of checks is lost.
+func TestRowsByVerdict(t *testing.T) {
+	t.Parallel()
+	got := rowsByVerdict("0.1.16", []scenarioVerdicts{
+		{"ping", []string{"passes (1)", "passes (1)"}},
+		{"polling", []string{"passes (3)", "not applicable"}},
+		{"schema", []string{"passes (4)", "0 of 1"}},
+		{"tools", []string{"passes (2)", "passes (3)"}},
+	})
+	if want := "| 0.1.16 | passes | passes | ping (1), tools (2/3) |\n| 0.1.16 | passes | not applicable | polling (3) |\n| 0.1.16 | passes | 0 of 1 | schema (4) |\n"; got != want {
+		t.Errorf("rows\n%s want\n%s", got, want)
+	}
 }

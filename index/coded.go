@@ -11,7 +11,7 @@ import (
 
 // coded keeps vectors in 16 bits a number, in two halves. A scan reads the upper ones only,
 // a quarter of what floats are, and knows by how much it may be wrong; whoever needs a
-// cosine exactly (docs/retrieval.md says how exactly) adds the lower ones. At 100,000 tools the scan reads 38 MB.
+// cosine exactly (docs/research/retrieval.md says how exactly) adds the lower ones. At 100,000 tools the scan reads 38 MB.
 type coded struct {
 	dim    int
 	width  int     // dim, rounded up to what the kernel reads

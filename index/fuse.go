@@ -9,7 +9,7 @@ import (
 // How words and vectors are put together. Scores of words are in units of
 // inverse document frequency, cosines are not normalised either: a query whose
 // words are rare and found scores high by words and so is decided by them; one
-// whose words say little is decided by the vectors. docs/retrieval.md has what
+// whose words say little is decided by the vectors. docs/research/retrieval.md has what
 // else was tried.
 const (
 	weightVectors  = 33  // of the similarity, against the score of words

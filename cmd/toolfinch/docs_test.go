@@ -37,7 +37,7 @@ func TestDocumentation(t *testing.T) {
 	}
 
 	root := newRoot("")
-	docs := must.Get(filepath.Glob("../../docs/*.md"))(t)
+	docs := pages(t)
 	command := regexp.MustCompile("(?m)(?:^ {4}|^[$#] |`)(?:go run ./cmd/)?toolfinch ([a-z][a-z-]*)([^`#|\n]*)")
 	found := 0
 	for _, doc := range append(docs, "../../README.md", "../../CONTRIBUTING.md") {
@@ -66,14 +66,25 @@ func TestDocumentation(t *testing.T) {
 	}
 }
 
+// pages are the files of all pages, those of research, too.
+func pages(t *testing.T) []string {
+	t.Helper()
+	research := must.Get(filepath.Glob("../../docs/research/*.md"))(t)
+	if len(research) == 0 {
+		t.Fatal("docs/research has no pages")
+	}
+	return append(must.Get(filepath.Glob("../../docs/*.md"))(t), research...)
+}
+
 // Every page is in the index, once, and every link of a page leads to a file and a heading
 // that are there.
 func TestDocumentationIsLinked(t *testing.T) {
 	const index = "../../docs/README.md"
-	docs := must.Get(filepath.Glob("../../docs/*.md"))(t)
+	docs := pages(t)
 	text := lines(t, index)
 	for _, doc := range docs {
-		if n := strings.Count(text, "]("+filepath.Base(doc)+")"); doc != index && n != 1 {
+		path := must.Get(filepath.Rel("../../docs", doc))(t)
+		if n := strings.Count(text, "]("+filepath.ToSlash(path)+")"); doc != index && n != 1 {
 			t.Errorf("%s is %d times in docs/README.md", doc, n)
 		}
 	}

@@ -1,6 +1,6 @@
 // Adapter is a program that writes what an adapter of the local embedding model
 // is trained on; train.py runs it and trains. Both are described in
-// docs/retrieval.md.
+// docs/research/retrieval.md.
 package main
 
 import (

@@ -6,7 +6,7 @@ Each DIR is a set as `toolfinch eval --set` reads it: tools.jsonl and queries.js
 or with answers to tools/list (*.json), only keyword queries are made from it. FAMILY/NAME=DIR puts a set
 into a family of sets; each family is drawn equally often, and --hold FAMILY trains on all others. Needs Go,
 the model (toolfinch model pull), torch and numpy with a fast BLAS (Debian: python3-torch, libopenblas0-openmp).
-The file is for `hf_adapter: my.safetensors`. docs/retrieval.md says what it gives.
+The file is for `hf_adapter: my.safetensors`. docs/research/retrieval.md says what it gives.
 """
 import argparse
 import json

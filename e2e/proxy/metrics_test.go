@@ -128,16 +128,16 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 	do()
 	replicas := handingOver(t)
 	var table strings.Builder
-	table.WriteString("| metric | type | labels | what it counts |\n|---|---|---|---|\n")
+	table.WriteString("| metric and its labels | type | what it counts |\n|---|---|---|\n")
 	all := exposed(t, fetch.Send(t, "GET", base+"/metrics", "").Body)
 	maps.Copy(all, exposed(t, fetch.Send(t, "GET", replicas+"/metrics", "").Body))
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		m := all[name]
-		labels := "-"
+		labels := ""
 		if len(m.labels) > 0 {
-			labels = "`" + strings.Join(m.labels, "`, `") + "`"
+			labels = "{" + strings.Join(m.labels, ",") + "}"
 		}
-		fmt.Fprintf(&table, "| `%s` | %s | %s | %s |\n", m.name, m.kind, labels, m.help)
+		fmt.Fprintf(&table, "| `%s%s` | %s | %s |\n", m.name, labels, m.kind, m.help)
 	}
 	const path, begin, end = "../../docs/observability.md", "<!-- metrics: written in e2e by go test ./proxy -run TestEveryMetricIsDocumented -update -->\n", "<!-- end of metrics -->"
 	page, err := os.ReadFile(path)

@@ -1,6 +1,6 @@
 // Tokens measures what whole tasks cost: it runs published agents with a scripted model
 // and recorded servers, with and without toolfinch, and counts what the agents send.
-// docs/savings.md says how, and has the tables that it writes.
+// docs/research/savings.md says how, and has the tables that it writes.
 package main
 
 import (
@@ -92,7 +92,7 @@ func run(arguments []string) error {
 // selection is what to measure; each is a list.
 type selection struct{ agents, tools, needs, plans, strategies string }
 
-// document is what docs/savings.md has: the default settings in full, of the rest a
+// document is what docs/research/savings.md has: the default settings in full, of the rest a
 // sample. With DYNAMIC only an agent that lists again can call what it has found.
 var document = []selection{
 	{"opencode,gemini-cli,claude-code,codex,qwen-code,copilot,cline,continue", "31,89,163,480", "1,3,8", stepwise + "," + foresees, "direct,AUTO"},

@@ -118,23 +118,46 @@ var (
 	otherWays = []way{{"DYNAMIC", stepwise}, {"CALL_TOOL", stepwise}, {"CALL_TOOL", foresees}, {"hot", stepwise}, {"view", stepwise}, {"gated", stepwise}, {"gated", foresees}, {"code", foresees}}
 )
 
-// byTask is a table with a row a task.
-func (t *tables) byTask(columns []way, relative bool, of func(outcome) float64, print func(float64, bool) string) string {
-	out := row("tools", "needed", "agents")
+// byTools returns a table with a row for each size of the catalogue. A cell has a value for each
+// number of tools needed, with slashes between them.
+func (t *tables) byTools(columns []way, relative bool, of func(outcome) float64, print func(float64, bool) string) string {
+	cells := []string{"tools", "needed", "agents"}
 	for _, w := range columns {
-		out += " " + w.String() + " |"
+		cells = append(cells, w.String())
 	}
-	out += "\n" + strings.Repeat("|---", len(columns)+3) + "|\n"
-	for _, k := range t.tasks() {
-		line, most := "", 0
-		for _, w := range columns {
-			value, n := t.mean(k, w, relative, of)
-			line += " " + print(value, n > 0) + " |"
-			most = max(most, n)
+	out := row(cells...) + "\n" + strings.Repeat("|---", len(cells)) + "|\n"
+	tasks := t.tasks()
+	for len(tasks) > 0 {
+		tools := tasks[0].tools
+		var needs, agents []string
+		values := make([][]string, len(columns))
+		for ; len(tasks) > 0 && tasks[0].tools == tools; tasks = tasks[1:] {
+			var printed []string
+			most := 0
+			for _, w := range columns {
+				value, n := t.mean(tasks[0], w, relative, of)
+				printed = append(printed, print(value, n > 0))
+				most = max(most, n)
+			}
+			if most == 0 {
+				continue
+			}
+			needs, agents = append(needs, fmt.Sprint(tasks[0].needs)), append(agents, fmt.Sprint(most))
+			for i := range columns {
+				values[i] = append(values[i], printed[i])
+			}
 		}
-		if most > 0 {
-			out += row(fmt.Sprint(k.tools), fmt.Sprint(k.needs), fmt.Sprint(most)) + line + "\n"
+		if needs == nil {
+			continue
 		}
+		if len(slices.Compact(slices.Clone(agents))) == 1 {
+			agents = agents[:1]
+		}
+		cells := []string{fmt.Sprint(tools), strings.Join(needs, "/"), strings.Join(agents, "/")}
+		for _, v := range values {
+			cells = append(cells, strings.Join(v, "/"))
+		}
+		out += row(cells...) + "\n"
 	}
 	return out
 }
@@ -160,7 +183,7 @@ func (t *tables) byAgent() string {
 					base, based := t.get(a.Name, task{size, needs}, way{strategy: direct})
 					parts = append(parts, share(o.Cost/base.Cost, ok && based))
 				}
-				cells = append(cells, strings.Join(parts, " / "))
+				cells = append(cells, strings.Join(parts, "/"))
 			}
 			out += row(cells...) + "\n"
 		}
@@ -186,7 +209,7 @@ func (t *tables) sizes() []int {
 	return slices.Sorted(maps.Keys(count))
 }
 
-// account says how many runs there are, of which versions, and what went wrong.
+// account says how many runs there are, of which versions, and which failed; the results have the reasons.
 func (t *tables) account() string {
 	runs, missed, versions, revisions := 0, 0, map[string]bool{}, map[string]bool{}
 	var wrong []string
@@ -199,8 +222,7 @@ func (t *tables) account() string {
 					revisions[o.Revision] = true
 				}
 				if _, ok := t.get(agent, k, w); !ok {
-					reason, _, _ := strings.Cut(o.Error, "\n")
-					wrong = append(wrong, fmt.Sprintf("* %s, %d tools, %d needed, %s: %d not called. %.160s", agent, k.tools, k.needs, w, o.Failed, reason))
+					wrong = append(wrong, fmt.Sprintf("* %s, %d tools, %d needed, %s: %d not called", agent, k.tools, k.needs, w, o.Failed))
 				}
 			}
 		}
@@ -224,13 +246,12 @@ func writeDocument(file string, all []outcome) error {
 	}
 	columns := append([]way{{strategy: direct}}, auto...)
 	for name, table := range map[string]string{
-		"cost":    t.byTask(auto, true, cost, share),
+		"cost":    t.byTools(auto, true, cost, share),
 		"agents":  t.byAgent(),
-		"others":  t.byTask(otherWays, true, cost, share),
-		"totals":  t.byTask(auto, true, total, share),
-		"steps":   t.byTask(columns, false, steps, number("%.1f")),
-		"seconds": t.byTask(columns, false, seconds, number("%.1f")),
-		"tokens":  t.byTask(columns, false, cost, number("%.0f")),
+		"others":  t.byTools(otherWays, true, cost, share),
+		"totals":  t.byTools(auto, true, total, share),
+		"steps":   t.byTools(columns, false, steps, number("%.1f")),
+		"seconds": t.byTools(columns, false, seconds, number("%.1f")),
 		"account": t.account(),
 	} {
 		begin := []byte("<!-- " + name + " -->\n")

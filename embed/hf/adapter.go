@@ -14,7 +14,7 @@ import (
 )
 
 // Shipped is the adapter of all-MiniLM-L6-v2 that comes with toolfinch.
-// docs/retrieval.md says what it was trained on and what it gives.
+// docs/research/retrieval.md says what it was trained on and what it gives.
 //
 //go:embed adapter.safetensors
 var Shipped []byte

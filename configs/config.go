@@ -9,6 +9,7 @@ package configs
 
 import (
 	_ "embed"
+	"encoding/json"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -85,6 +86,9 @@ type Config struct {
 	Broken []*Error
 	// BrokenViews says by the name of a view why it is left out of Views.
 	BrokenViews map[string]string
+
+	common   json.RawMessage // for Fingerprint: the file without the keys of one machine
+	policies []string        // for Fingerprint: the texts of PolicyTexts, as they were read
 
 	secrets *secrets // what Resolved masks beside what it recognises; nil for nothing
 }

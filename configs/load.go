@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/internal/rawjson"
 	"toolfinch/store/vault"
 )
 
@@ -136,6 +137,7 @@ func (d *decoder) load(c *Config, data []byte) {
 	}
 	if root != nil {
 		d.isJSON = isJSON
+		c.common = rawjson.Without(nodeJSON(root), "listen", "data_dir") // decoding changes the tree
 		d.root(root, c)
 	}
 }

@@ -2,7 +2,10 @@ package configs
 
 import (
 	"cmp"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -35,15 +38,19 @@ func (c *Config) Resolved() string {
 // ResolvedJSON is Resolved as JSON.
 func (c *Config) ResolvedJSON() json.RawMessage { return nodeJSON(escaped(c.show())) }
 
-// InCommon is what the file has for all replicas alike: all as written, but for comments and
-// what is each machine's own, which are names, addresses and folders. It is nil for a file that
-// cannot be read any more.
-func (c *Config) InCommon() json.RawMessage {
-	f, err := openEdit(c.Path)
-	if err != nil {
-		return nil
+// Fingerprint is a short hash of the configuration as it was read: every key of the file but those of one machine
+// (listen, data_dir), without comments, and the policies. Replicas of one configuration have the same. It is "" without
+// a file.
+func (c *Config) Fingerprint() string {
+	if c.common == nil {
+		return ""
 	}
-	return rawjson.Without(f.tree, "listen", "data_dir")
+	all := sha256.New()
+	all.Write(c.common)
+	for _, text := range c.policies {
+		fmt.Fprintf(all, "\x00%s", text)
+	}
+	return hex.EncodeToString(all.Sum(nil)[:4])
 }
 
 // show is the tree of the configuration, with secrets masked.

@@ -247,18 +247,31 @@ func BenchmarkResolved(b *testing.B) {
 }
 
 // Replicas have all in common but what is each machine's own.
-func TestInCommon(t *testing.T) {
+func TestFingerprint(t *testing.T) {
 	common := func(text string) string {
 		t.Helper()
 		c := must.Get(loadWith(t, text, nil))(t)
-		return string(c.InCommon())
+		return c.Fingerprint()
 	}
 	const one = "mcp_servers: {a: {command: run}}\ntop_k: 7\n"
 	own := "# of this machine\nlisten: 127.0.0.1:7\n" + one + "data_dir: x\n"
-	if got, want := common(own), common(one); got != want || !strings.Contains(want, `"top_k":7`) {
+	if got, want := common(own), common(one); got != want || want == "" {
 		t.Errorf("a machine of its own has %s, another %s", got, want)
+	}
+	c := must.Get(loadWith(t, one, nil))(t)
+	must.Do(t, os.WriteFile(c.Path, []byte("top_k: 8\n"), 0o600))
+	if got := c.Fingerprint(); got != common(one) {
+		t.Errorf("after another edit it is %s: it must stay as it was read", got)
 	}
 	if common(one) == common(strings.Replace(one, "7", "8", 1)) {
 		t.Error("another top_k makes no difference")
+	}
+	policy := filepath.Join(t.TempDir(), "team.cedar")
+	with := one + "policies: [" + policy + "]\n"
+	must.Do(t, os.WriteFile(policy, []byte("permit (principal, action, resource);"), 0o600))
+	before := common(with)
+	must.Do(t, os.WriteFile(policy, []byte("permit (principal, action, resource); "), 0o600))
+	if before == common(with) || before == common(one) {
+		t.Error("another policy makes no difference")
 	}
 }

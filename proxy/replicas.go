@@ -130,25 +130,7 @@ func (o *others) compete(config *configs.Config) {
 			all = append(all, s.Name)
 		}
 	}
-	o.leads.Compete(all, policyOf(config))
-}
-
-// policyOf is a hash of what a configuration has in common with those of other replicas, with its policies.
-func policyOf(config *configs.Config) string {
-	common := config.InCommon()
-	if common == nil {
-		return ""
-	}
-	all := sha256.New()
-	all.Write(common)
-	for _, p := range config.PolicyTexts {
-		text := []byte(p.Text)
-		if p.File != "" {
-			text, _ = os.ReadFile(p.File)
-		}
-		fmt.Fprintf(all, "\x00%s", text)
-	}
-	return hex.EncodeToString(all.Sum(nil)[:4])
+	o.leads.Compete(all, config.Fingerprint())
 }
 
 // relist asks the leader of a server to list it.

@@ -22,8 +22,8 @@ import (
 
 	"toolfinch/index"
 	"toolfinch/internal/await"
-	"toolfinch/internal/catalogue"
 	"toolfinch/store"
+	"toolfinch/store/catalogue"
 )
 
 // A start of the stripped program over a store with so many tools, whose servers are all away, and

@@ -13,8 +13,8 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
-	"toolfinch/internal/catalogue"
 	"toolfinch/retrieve"
+	"toolfinch/store/catalogue"
 	"toolfinch/tool"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"

@@ -15,9 +15,9 @@ import (
 
 	"toolfinch/index"
 	"toolfinch/internal/await"
-	"toolfinch/internal/catalogue"
 	"toolfinch/retrieve"
 	"toolfinch/store"
+	"toolfinch/store/catalogue"
 	"toolfinch/tool"
 	"toolfinch/view"
 )

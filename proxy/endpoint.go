@@ -70,7 +70,7 @@ func (d *desk) open(v *View) *endpoint {
 		d.views.log.Warn("the store could not be read: what clients called before is not known", "view", v.name, "error", err)
 	}
 	e := &endpoint{desk: d, view: v.name, root: v.root}
-	behind := behind{e}
+	behind := liveHost{e}
 	options := register.Options{
 		Version:       d.views.version,
 		Hook:          hook.Command{Line: d.views.first.ListChangedExec},

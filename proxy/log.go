@@ -107,13 +107,13 @@ func (o *observer) logEvent(ctx context.Context, e identity.Event) {
 }
 
 // Registered takes down that what a client is listed has changed.
-func (b behind) Registered(session, client string, party identity.Party, change register.Change) {
-	o := b.of.desk.views.observer
-	o.metrics.Registered(b.of.view)
+func (h liveHost) Registered(session, client string, party identity.Party, change register.Change) {
+	o := h.of.desk.views.observer
+	o.metrics.Registered(h.of.view)
 	if !o.log.Enabled(context.Background(), slog.LevelInfo) {
 		return
 	}
-	line := lineFor(b.of.view, identity.Digest(session), client, "")
+	line := lineFor(h.of.view, identity.Digest(session), client, "")
 	if party.Principal != nil {
 		line.text("principal", party.Principal.ID)
 	}

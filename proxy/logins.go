@@ -119,7 +119,7 @@ func (r *sealedRows) Find(ctx context.Context, name string) (*vault.Row, error) 
 	switch {
 	case err == nil:
 		r.remember(name, row)
-	case store.Passes(err):
+	case store.Transient(err):
 		r.mu.Lock()
 		defer r.mu.Unlock()
 		if last, known := r.last[name]; known || r.whole {

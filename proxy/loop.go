@@ -161,7 +161,7 @@ func wake(c chan struct{}) {
 // wait has a change taken again later, if its err may pass; nil: it was taken.
 func (l *loop) wait(change upstream.Change, err error) {
 	delete(l.waiting, change.Server)
-	if store.Passes(err) {
+	if store.Transient(err) {
 		l.waiting[change.Server] = change
 	}
 }
@@ -252,7 +252,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			var err error
 			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {
 				kept := "until the program ends"
-				if store.Passes(err) {
+				if store.Transient(err) {
 					kept = "until they are stored"
 				}
 				l.log.Log(context.Background(), store.Level(err), "not written to the store; the tools are known "+kept, "server", change.Server, "error", err)

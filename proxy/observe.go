@@ -320,13 +320,13 @@ func refusalOf(reason error) string {
 }
 
 // Unknown takes down a call of a name that nothing in the view has.
-func (b behind) Unknown(ctx context.Context, call *tool.Call) {
-	s := subject{kind: eventOf(call.Kind), view: b.of.view}
-	b.of.now().of(ctx).revealed(ctx, call, call.Name, &s)
-	b.of.desk.views.observer.note(ctx, s, call, call.Name, tool.ErrNotFound.Error())
+func (h liveHost) Unknown(ctx context.Context, call *tool.Call) {
+	s := subject{kind: eventOf(call.Kind), view: h.of.view}
+	h.of.now().of(ctx).revealed(ctx, call, call.Name, &s)
+	h.of.desk.views.observer.note(ctx, s, call, call.Name, tool.ErrNotFound.Error())
 }
 
 // Began takes down a session.
-func (b behind) Began(ctx context.Context, session, client string) {
-	b.of.desk.views.observer.record(ctx, identity.Event{Kind: identity.EventSessionOn, View: b.of.view, Session: session, Client: client})
+func (h liveHost) Began(ctx context.Context, session, client string) {
+	h.of.desk.views.observer.record(ctx, identity.Event{Kind: identity.EventSessionOn, View: h.of.view, Session: session, Client: client})
 }

@@ -364,5 +364,5 @@ func (h paged) LogOut(ctx context.Context, server string) error {
 // newPage makes the page. The address that is listened at is none of its hosts: what else
 // answers there, at the ports that browsers leave out, is not this page.
 func (p *Proxy) newPage() *page.Server {
-	return page.New(page.Options{House: paged{rest{p}}, Entrance: p.desk.entrance, Connector: p.connector, Hosts: p.namedHosts(), Version: p.version, Record: p.observer.record, Log: p.log})
+	return page.New(page.Options{Backend: paged{rest{p}}, Entrance: p.desk.entrance, Connector: p.connector, Hosts: p.namedHosts(), Version: p.version, Record: p.observer.record, Log: p.log})
 }

@@ -199,14 +199,14 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 	lazy.Go(func() { servers.run(ctx, changes) })
 	lazy.Go(func() {
 		lazilyDo(ctx, lazily, learned, func() {
-			if store.Passes(p.unread(ctx, store.TopicLearned, p.recallLearned(ctx))) {
+			if store.Transient(p.unread(ctx, store.TopicLearned, p.recallLearned(ctx))) {
 				wake(learned)
 			}
 		})
 	})
 	lazy.Go(func() {
 		lazilyDo(ctx, lazily, called, func() {
-			if store.Passes(p.unread(ctx, store.TopicCalled, p.recallCalled(ctx))) {
+			if store.Transient(p.unread(ctx, store.TopicCalled, p.recallCalled(ctx))) {
 				wake(called)
 			}
 		})
@@ -287,7 +287,7 @@ const takeWithin = 5 * time.Second
 // unread returns why something that other replicas have changed could not be read, where that
 // passes: it is read again then.
 func (p *Proxy) unread(ctx context.Context, kind string, err error) error {
-	if store.Passes(err) || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+	if store.Transient(err) || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
 	}
 	if err != nil && ctx.Err() == nil {

@@ -55,9 +55,9 @@ func (h having) Restore(id string, state json.RawMessage) {
 }
 
 // Changed hears of a session that has something else now.
-func (b behind) Changed(session string) {
-	if b.of.sessions != nil {
-		b.of.sessions.Changed(session)
+func (h liveHost) Changed(session string) {
+	if h.of.sessions != nil {
+		h.of.sessions.Changed(session)
 	}
 }
 

@@ -455,7 +455,7 @@ func TestPostgresThatCannotBeOpened(t *testing.T) {
 // Who waits for something that is in use may be served later.
 func TestWhatPasses(t *testing.T) {
 	for code, want := range map[string]bool{"55P03": true, "53300": true, "57014": true, "25P03": true, "53100": true, "53200": true, "58030": true, "25006": true, "40001": true, "57P01": true, "42P01": false, "28P01": false} {
-		if got := store.Passes(fmt.Errorf("store: %w", &pgconn.PgError{Code: code})); got != want {
+		if got := store.Transient(fmt.Errorf("store: %w", &pgconn.PgError{Code: code})); got != want {
 			t.Errorf("%s passes: %t", code, got)
 		}
 	}

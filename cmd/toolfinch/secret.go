@@ -289,7 +289,7 @@ func (s *settings) readVault(at configs.Places) (v *vault.Vault, done func() err
 	s.away = nil
 	db, err := store.OpenSealed(context.Background(), at.Store)
 	if err != nil {
-		if store.Passes(err) {
+		if store.Transient(err) {
 			s.away = err
 		}
 		return nil, nil, err

@@ -208,7 +208,7 @@ func TestNewerDatabases(t *testing.T) {
 	await.True(t, func() bool { return s.Health() != nil })
 	_, err = s.PutServer(t.Context(), store.Upstream{Name: "a"}, nil, nil)
 	newer("a write", err)
-	if got := s.Health().Brief(); !store.Passes(err) || !strings.Contains(got, "answers, but could not be used") || strings.Count(log.String(), "cannot be used") != 1 {
+	if got := s.Health().Brief(); !store.Transient(err) || !strings.Contains(got, "answers, but could not be used") || strings.Count(log.String(), "cannot be used") != 1 {
 		t.Errorf("%s\n%s", got, log.String())
 	}
 }
@@ -261,7 +261,7 @@ func TestADatabaseThatStoresNothing(t *testing.T) {
 		pg.Exec(t, at, `CREATE TRIGGER full_disk BEFORE INSERT OR UPDATE ON servers EXECUTE FUNCTION full_disk()`)
 		for range 2 {
 			_, err := s.PutServer(t.Context(), store.Upstream{Name: "a"}, nil, nil)
-			if trouble := s.Trouble(); !store.Passes(err) || store.Level(err) != slog.LevelDebug || s.Health() != nil || trouble == nil || !strings.Contains(trouble.Brief(), "stores nothing") {
+			if trouble := s.Trouble(); !store.Transient(err) || store.Level(err) != slog.LevelDebug || s.Health() != nil || trouble == nil || !strings.Contains(trouble.Brief(), "stores nothing") {
 				t.Errorf("%v, %v", err, trouble)
 			}
 		}

@@ -65,7 +65,7 @@ func TestReplicas(t *testing.T) {
 	list := func(s *store.Store, stored bool) {
 		t.Helper()
 		_, err := s.PutServer(t.Context(), store.Upstream{Name: "x"}, nil, nil)
-		if (err == nil) != stored || err != nil && (!store.Passes(err) || store.Level(err) != slog.LevelDebug) {
+		if (err == nil) != stored || err != nil && (!store.Transient(err) || store.Level(err) != slog.LevelDebug) {
 			t.Errorf("the list is stored: %v", err)
 		}
 	}

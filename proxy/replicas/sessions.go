@@ -259,7 +259,7 @@ func (s *Sessions) take(ctx context.Context, hash [32]byte, view string) (row st
 	defer s.lookedUp(party)
 	for {
 		row, found, err = s.rows.Take(ctx, hash, view, identity.NameOf(ctx), s.replica)
-		if !store.Passes(err) {
+		if !store.Transient(err) {
 			return row, found, err
 		}
 		select {

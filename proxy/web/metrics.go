@@ -4,6 +4,6 @@ import "toolfinch/internal/telemetry"
 
 // metrics answers with what is counted.
 func (s *server) metrics(q *request) (any, error) {
-	body, err := s.house.Metrics(q.Context())
+	body, err := s.backend.Metrics(q.Context())
 	return document{contentType: telemetry.TextType, body: body}, err
 }

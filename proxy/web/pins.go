@@ -14,7 +14,7 @@ import (
 // it may be outside of the view.
 func (q *request) held() ([]pins.Report, error) {
 	tools := q.view.tools()
-	return q.house.Held(q.Context(), func(server string) bool {
+	return q.backend.Held(q.Context(), func(server string) bool {
 		_, has := tools[server]
 		return has && q.view.Whole(server)
 	})
@@ -72,7 +72,7 @@ func (s *server) decide(q *request) (any, error) {
 	case len(approve)+len(reject) == 0:
 		return nil, badRequest(`nothing is decided: send {"approve": [{"id": ..., "hash": ...}]}, or reject`)
 	}
-	if err := q.house.Decide(q.Context(), approve, reject); err != nil {
+	if err := q.backend.Decide(q.Context(), approve, reject); err != nil {
 		return nil, err
 	}
 	return struct {

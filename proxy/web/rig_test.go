@@ -42,7 +42,7 @@ var clockTools = []string{
 	`{"name":"wait","description":"Wait until nobody waits any more"}`,
 }
 
-// rig is a house with three servers: clock in the test, hang whose calls time
+// rig is a backend with three servers: clock in the test, hang whose calls time
 // out, and dead that nobody can reach; and the views default, gated and tight,
 // the last with a budget of one tool.
 type rig struct {
@@ -160,7 +160,7 @@ func (r *rig) handle(def *tool.Def) tool.Handler {
 		case "empty":
 			return nil, nil
 		case "burn":
-			panic("secret of the house")
+			panic("secret of the backend")
 		case "wait":
 			r.waiting <- struct{}{}
 			<-ctx.Done()
@@ -170,7 +170,7 @@ func (r *rig) handle(def *tool.Def) tool.Handler {
 	}
 }
 
-// The rig is a web.House.
+// The rig is a web.Backend.
 
 func (r *rig) View(_ context.Context, name string) (web.View, error) {
 	if name == "" {
@@ -265,26 +265,26 @@ func (r *rig) Status(_ context.Context, view web.View) web.Status {
 	}
 }
 
-// fire is a house where nothing works.
+// fire is a backend where nothing works.
 type fire struct{}
 
-func (fire) View(context.Context, string) (web.View, error) { panic("secret of the house") }
-func (fire) Status(context.Context, web.View) web.Status    { panic("secret of the house") }
-func (fire) Upstreams(context.Context) []web.Upstream       { panic("secret of the house") }
-func (fire) Metrics(context.Context) ([]byte, error)        { panic("secret of the house") }
+func (fire) View(context.Context, string) (web.View, error) { panic("secret of the backend") }
+func (fire) Status(context.Context, web.View) web.Status    { panic("secret of the backend") }
+func (fire) Upstreams(context.Context) []web.Upstream       { panic("secret of the backend") }
+func (fire) Metrics(context.Context) ([]byte, error)        { panic("secret of the backend") }
 func (fire) Observe(context.Context, identity.Event, *tool.Call) (context.Context, func(error), error) {
-	panic("secret of the house")
+	panic("secret of the backend")
 }
 func (fire) Permit(context.Context, inbound.Level, string) error { return nil }
 func (fire) Held(context.Context, func(string) bool) ([]pins.Report, error) {
-	return nil, errors.New("secret of the house")
+	return nil, errors.New("secret of the backend")
 }
 func (fire) Decide(context.Context, []pins.Report, []pins.Report) error {
-	return errors.New("secret of the house")
+	return errors.New("secret of the backend")
 }
-func (fire) Reindex(context.Context) []web.Reindexed { panic("secret of the house") }
+func (fire) Reindex(context.Context) []web.Reindexed { panic("secret of the backend") }
 func (fire) Reconnect(context.Context, string) (web.Upstream, error) {
-	return web.Upstream{}, errors.New("secret of the house")
+	return web.Upstream{}, errors.New("secret of the backend")
 }
 
 // session begins an MCP session in a view.

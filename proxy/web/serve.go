@@ -39,7 +39,7 @@ const sessionHeader = "Mcp-Session-Id"
 
 // server is the handler of all paths.
 type server struct {
-	house   House
+	backend Backend
 	version string // of the program
 	log     *slog.Logger
 	mux     *http.ServeMux
@@ -72,8 +72,8 @@ type document struct {
 	body        []byte
 }
 
-func newServer(house House, version string, log *slog.Logger) *server {
-	s := &server{house: house, version: version, log: log, mux: http.NewServeMux()}
+func newServer(backend Backend, version string, log *slog.Logger) *server {
+	s := &server{backend: backend, version: version, log: log, mux: http.NewServeMux()}
 	for pattern, operations := range s.operations(version) {
 		s.mux.Handle(pattern, s.methods(operations))
 	}
@@ -181,7 +181,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	if span != nil {
 		r = r.WithContext(ctx)
 	}
-	q := &request{Request: r, house: s.house}
+	q := &request{Request: r, backend: s.backend}
 	answer, err := s.run(w, q, op)
 	status := http.StatusOK
 	var refused *problem
@@ -226,7 +226,7 @@ func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer do
 		return document{}, err
 	}
 	if op.level != "" {
-		if err := s.house.Permit(q.Context(), op.level, op.name); err != nil {
+		if err := s.backend.Permit(q.Context(), op.level, op.name); err != nil {
 			return document{}, err
 		}
 	}
@@ -273,10 +273,10 @@ func (s *server) refuse(w http.ResponseWriter, p *problem) {
 // request is one request on its way through an operation.
 type request struct {
 	*http.Request
-	house  House
-	view   View // where the operation takes one
-	values url.Values
-	sent   []byte // the body, a JSON object; empty without one
+	backend Backend
+	view    View // where the operation takes one
+	values  url.Values
+	sent    []byte // the body, a JSON object; empty without one
 
 	target string // what it is about, for the log
 }
@@ -307,7 +307,7 @@ func (q *request) read(w http.ResponseWriter, op operation) error {
 // renew takes the view that is served now, after the request itself changed what is
 // served.
 func (q *request) renew() (err error) {
-	q.view, err = q.house.View(q.Context(), q.values.Get("view"))
+	q.view, err = q.backend.View(q.Context(), q.values.Get("view"))
 	return err
 }
 
@@ -372,7 +372,7 @@ func (q *request) call() (*tool.Call, error) {
 
 // observe has what a request does taken down, by the name of the meta-tool that does the same.
 func (q *request) observe(call *tool.Call, kind, name string) (ctx context.Context, done func(error), err error) {
-	return q.house.Observe(q.Context(), identity.Event{Kind: kind, Principal: call.Principal, Session: call.Session, View: q.view.Name, Tool: name}, call)
+	return q.backend.Observe(q.Context(), identity.Event{Kind: kind, Principal: call.Principal, Session: call.Session, View: q.view.Name, Tool: name}, call)
 }
 
 // maxClipped bounds, in bytes, what is repeated of what a client sent.

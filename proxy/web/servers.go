@@ -38,7 +38,7 @@ func (v View) seen(s Upstream, tools int) Upstream {
 func (q *request) servers() []Upstream {
 	servers := []Upstream{}
 	tools := q.view.tools()
-	for _, s := range q.house.Upstreams(q.Context()) {
+	for _, s := range q.backend.Upstreams(q.Context()) {
 		if n, ok := tools[s.Name]; ok {
 			servers = append(servers, q.view.seen(s, n))
 		}
@@ -81,7 +81,7 @@ func (s *server) reconnect(q *request) (any, error) {
 		}
 		return nil, notFound("there is no server %q; nearest: %s", rawjson.Clip(name, maxClipped), joined(near))
 	}
-	connected, err := q.house.Reconnect(q.Context(), name)
+	connected, err := q.backend.Reconnect(q.Context(), name)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (s *server) reindex(q *request) (any, error) {
 		return nil, err
 	}
 	rows := []Reindexed{}
-	listed := q.house.Reindex(q.Context())
+	listed := q.backend.Reindex(q.Context())
 	if err := q.renew(); err != nil {
 		return nil, err
 	}

@@ -136,7 +136,7 @@ type LimitStatus struct {
 
 // status answers what the view does, as far as the caller may see it.
 func (s *server) status(q *request) (any, error) {
-	status := q.house.Status(q.Context(), q.view)
+	status := q.backend.Status(q.Context(), q.view)
 	status.Version, status.View, status.Servers = s.version, q.view.Name, []ServerStatus{}
 	for _, server := range q.servers() {
 		status.Servers = append(status.Servers, ServerStatus{Upstream: server, Held: q.view.Catalog.HeldOf(server.Name)})

@@ -18,7 +18,7 @@ import (
 	"toolfinch/trust/pins"
 )
 
-// Errors of a House that the API tells apart. Their text is shown to clients.
+// Errors of a Backend that the API tells apart. Their text is shown to clients.
 var (
 	ErrNoView   = errors.New("no such view")
 	ErrNoServer = errors.New("no such server")
@@ -26,9 +26,9 @@ var (
 	ErrOwner    = errors.New("the owner decides it: toolfinch pins approve, or toolfinch pins reject")
 )
 
-// House is what is served. Its methods are safe for concurrent use; the texts of
+// Backend is what is served. Its methods are safe for concurrent use; the texts of
 // its errors, and those in what it returns, are shown to clients.
-type House interface {
+type Backend interface {
 	// View returns what the maker of the request of ctx has of the view of that name; "" is
 	// the one of clients that name none.
 	// The error wraps ErrNoView.
@@ -126,6 +126,6 @@ var Patterns = []string{Path, "/openapi.json", "/metrics"}
 // /openapi.json and /api/openapi.json, and /metrics. It lets everybody in: the
 // caller puts the guard of MCP in front of it, and answers refused requests with
 // Refuse. version is the program's.
-func Handler(house House, version string, log *slog.Logger) http.Handler {
-	return newServer(house, version, log)
+func Handler(backend Backend, version string, log *slog.Logger) http.Handler {
+	return newServer(backend, version, log)
 }

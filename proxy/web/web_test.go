@@ -195,7 +195,7 @@ var requests = []struct {
 	{"GET", "/metrics?view=gated", "", nil, 400, `there is none here`},
 }
 
-// burning are requests of a house where nothing works.
+// burning are requests of a backend where nothing works.
 var burning = []struct{ method, target, body string }{
 	{"GET", "/api/tools", ""},
 	{"GET", "/api/tools/discover", ""},
@@ -259,7 +259,7 @@ func TestEveryStatus(t *testing.T) {
 	for _, request := range burning {
 		answer := ask(afire, request.method, request.target, request.body)
 		if answer.Code != http.StatusInternalServerError || strings.Contains(answer.Body.String(), "secret") {
-			t.Errorf("%s %s of a house afire: %d %s", request.method, request.target, answer.Code, answer.Body)
+			t.Errorf("%s %s of a backend afire: %d %s", request.method, request.target, answer.Code, answer.Body)
 		}
 		check(t, request.method, request.target, answer)
 	}

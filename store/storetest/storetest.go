@@ -153,7 +153,7 @@ func List(t testing.TB, s *store.Store, srv store.Upstream, review *store.Review
 // patiently does again what another process kept from the database for too long: nothing was changed.
 func patiently(do func() error) error {
 	for {
-		if err := do(); err == nil || !store.Passes(err) && !strings.Contains(err.Error(), "SQLITE_BUSY") {
+		if err := do(); err == nil || !store.Transient(err) && !strings.Contains(err.Error(), "SQLITE_BUSY") {
 			return err
 		}
 	}

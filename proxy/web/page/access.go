@@ -52,7 +52,7 @@ type Rate struct {
 	Hits int64
 }
 
-// House of who may do what.
+// Backend of who may do what.
 type guarding interface {
 	Access(ctx context.Context) (Access, error)
 	// Ask asks the policies. The error is a *identity.FieldError, or of the view.
@@ -87,7 +87,7 @@ var transports = []string{identity.TransportHTTP, identity.TransportSSE, identit
 var askKinds = []string{"tool", "prompt", "resource"}
 
 func (q *request) access() (a access, err error) {
-	a.Access, err = q.server.House.Access(q.Context())
+	a.Access, err = q.server.Backend.Access(q.Context())
 	a.Owner, a.Me, a.Transports, a.Kinds = q.owner(), identity.PrincipalOf(q.Context()), transports, askKinds
 	a.Question.Transport = identity.TransportHTTP
 	return a, err
@@ -121,7 +121,7 @@ func (a *access) ask(q *request) {
 		one.Tool = values.Get("about")
 	}
 	var err error
-	if a.Verdict, err = q.server.House.Ask(q.Context(), *one); err != nil {
+	if a.Verdict, err = q.server.Backend.Ask(q.Context(), *one); err != nil {
 		a.Wrong = err.Error()
 		return
 	}
@@ -149,14 +149,14 @@ func doAccess(q *request) (answer, error) {
 	if !q.owner() {
 		return answer{}, errOwner
 	}
-	house := q.server.House
+	backend := q.server.Backend
 	switch do := q.PostForm.Get("do"); do {
 	case "make":
 		wanted := inbound.KeyRequest{
 			Name: strings.TrimSpace(q.PostForm.Get("name")), View: q.PostForm.Get("of"), Lasts: strings.TrimSpace(q.PostForm.Get("expires")),
 			Scopes: q.PostForm["scope"], Groups: words(q.PostForm.Get("groups")),
 		}
-		text, _, err := house.MakeKey(q.Context(), wanted)
+		text, _, err := backend.MakeKey(q.Context(), wanted)
 		var wrong string
 		if _, filled := errors.AsType[*identity.FieldError](err); filled {
 			wrong, err = err.Error(), nil
@@ -175,7 +175,7 @@ func doAccess(q *request) (answer, error) {
 		return answer{data: a}, nil // not after a redirect: the key is shown once
 	case "revoke":
 		name := q.PostForm.Get("name")
-		if err := house.Revoke(q.Context(), name); err != nil {
+		if err := backend.Revoke(q.Context(), name); err != nil {
 			return answer{to: "access#keys"}, err
 		}
 		q.say(good, "revoked the key "+name+": what it had open ends within half a minute")

@@ -32,8 +32,8 @@ type calling struct {
 	Confirm  string   // why it is asked once more
 	Run      *ran     // nil: nothing was called
 
-	stock Stock
-	tool  *tool.Tool
+	catalogue Catalogue
+	tool      *tool.Tool
 }
 
 // ran is a call as it is shown.
@@ -75,8 +75,8 @@ const (
 )
 
 // newCalling is the form for a definition, empty.
-func newCalling(stock Stock, t *tool.Tool, here string) *calling {
-	c := &calling{Kind: kindNamed(t.Def.ID.Kind), Here: here, stock: stock, tool: t}
+func newCalling(catalogue Catalogue, t *tool.Tool, here string) *calling {
+	c := &calling{Kind: kindNamed(t.Def.ID.Kind), Here: here, catalogue: catalogue, tool: t}
 	switch t.Def.ID.Kind {
 	case tool.KindTool:
 		c.Form = readSchema(t.Def.InputSchema)
@@ -115,7 +115,7 @@ func (c *calling) show(one *run) {
 
 // doCall does what the form of a definition asks for.
 func doCall(q *request) (answer, error) {
-	l, err := catalogueOf(q)
+	l, err := listingOf(q)
 	if err != nil {
 		return answer{}, err
 	}
@@ -194,7 +194,7 @@ func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool
 	}
 	switch c.Kind {
 	case "tool":
-		misfits, err := c.stock.Retriever.Misfits(q.Context(), t, arguments)
+		misfits, err := c.catalogue.Retriever.Misfits(q.Context(), t, arguments)
 		if err != nil {
 			return nil, err
 		}
@@ -210,13 +210,13 @@ func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool
 			}
 			return nil, nil
 		}
-		retriever := c.stock.Retriever
+		retriever := c.catalogue.Retriever
 		handler = func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			return retriever.Execute(ctx, call, target, arguments)
 		}
 	case "template", "resource":
 		target, arguments = c.URI, nil
-		of, ok := c.stock.Catalog.Resource(target)
+		of, ok := c.catalogue.Catalog.Resource(target)
 		if !ok || len(target) > maxURI {
 			c.Problems = append(c.Problems, fmt.Sprintf("no server has %q: fill in what stands in braces", rawjson.Clip(target, 200)))
 			whole = false
@@ -228,7 +228,7 @@ func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool
 		return nil, nil
 	}
 	one := &run{Of: c.tool.Def.ID, Target: target, Arguments: arguments, handler: handler}
-	if err := q.server.runs.start(q, one, q.server.House.Operation); err != nil {
+	if err := q.server.runs.start(q, one, q.server.Backend.Operation); err != nil {
 		c.Problems = append(c.Problems, err.Error())
 		return nil, nil
 	}

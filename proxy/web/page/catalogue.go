@@ -16,8 +16,8 @@ import (
 	"toolfinch/tool"
 )
 
-// Stock is what somebody has of a view.
-type Stock struct {
+// Catalogue is the part of a view that a caller may use.
+type Catalogue struct {
 	View      string // its name
 	Root      bool   // it is that of clients that name none
 	Catalog   *retrieve.Catalog
@@ -28,19 +28,19 @@ type Stock struct {
 // ErrNoView is wrapped by the error for a name that no view has, for who asks.
 var ErrNoView = errors.New("there is no such view")
 
-// House of the catalogue, the search playground and calls.
+// Backend of the catalogue, the search playground and calls.
 type stocking interface {
-	// Stocks are the views that who asks may use, that of clients that name none first.
-	Stocks(ctx context.Context) []Stock
+	// Catalogues are the views that who asks may use, that of clients that name none first.
+	Catalogues(ctx context.Context) []Catalogue
 	// Operation is the call that was made with an ID of a request; nil for none.
 	Operation(request string) *telemetry.Operation
 }
 
 var catalogueScreen = &screen{Path: "catalogue", title: "Catalogue", Menu: "Catalogue", file: "catalogue.html", script: "call.js", show: showCatalogue, do: doCall}
 
-// stockOf returns what who asks has of the view that the request names, and the names of all.
-func stockOf(q *request, name string) (Stock, []string, error) {
-	all := q.server.House.Stocks(q.Context())
+// catalogueOf returns what the caller may use of the view that the request names, and the names of all views.
+func catalogueOf(q *request, name string) (Catalogue, []string, error) {
+	all := q.server.Backend.Catalogues(q.Context())
 	names := make([]string, len(all))
 	at := -1
 	for i, one := range all {
@@ -50,9 +50,9 @@ func stockOf(q *request, name string) (Stock, []string, error) {
 	}
 	switch {
 	case len(all) == 0:
-		return Stock{}, nil, &problem{http.StatusNotFound, "there is no view that you may use"}
+		return Catalogue{}, nil, &problem{http.StatusNotFound, "there is no view that you may use"}
 	case at < 0:
-		return Stock{}, nil, refusef(http.StatusNotFound, "%v: %q", ErrNoView, rawjson.Clip(name, 128))
+		return Catalogue{}, nil, refusef(http.StatusNotFound, "%v: %q", ErrNoView, rawjson.Clip(name, 128))
 	}
 	return all[at], names, nil
 }
@@ -88,10 +88,10 @@ type item struct {
 
 // listing is what the template shows of many.
 type listing struct {
-	Stock Stock
-	Views []string
-	Kinds []kindCount
-	Kind  string
+	Catalogue Catalogue
+	Views     []string
+	Kinds     []kindCount
+	Kind      string
 	Query, Server, Tag,
 	Is string
 	Servers  []string
@@ -166,16 +166,16 @@ func address(path string, pairs ...string) string {
 	return path + "?" + values.Encode()
 }
 
-func showCatalogue(q *request) (any, error) { return catalogueOf(q) }
+func showCatalogue(q *request) (any, error) { return listingOf(q) }
 
-// catalogueOf is what the request names: a part of the catalogue, or one definition.
-func catalogueOf(q *request) (l listing, err error) {
+// listingOf is what the request names: a part of the catalogue, or one definition.
+func listingOf(q *request) (l listing, err error) {
 	in := q.URL.Query()
-	stock, views, err := stockOf(q, in.Get("view"))
+	catalogue, views, err := catalogueOf(q, in.Get("view"))
 	if err != nil {
 		return l, err
 	}
-	l = listing{Stock: stock, Views: views, Kind: in.Get("kind"), Query: strings.TrimSpace(rawjson.Clip(in.Get("q"), 400)), Server: in.Get("server"), Tag: in.Get("tag"), Is: in.Get("is"),
+	l = listing{Catalogue: catalogue, Views: views, Kind: in.Get("kind"), Query: strings.TrimSpace(rawjson.Clip(in.Get("q"), 400)), Server: in.Get("server"), Tag: in.Get("tag"), Is: in.Get("is"),
 		Hints: append(slices.Clone(hintNames), heldHint)}
 	kind, known := kindOf(l.Kind)
 	if !known {
@@ -186,26 +186,26 @@ func catalogueOf(q *request) (l listing, err error) {
 		l.One, err = l.define(q, kind, name)
 		return l, err
 	}
-	for _, s := range stock.Catalog.Servers() {
+	for _, s := range catalogue.Catalog.Servers() {
 		if l.Servers = append(l.Servers, s.Name); s.Tools == nil {
 			l.Starting = append(l.Starting, s.Name)
 		}
 	}
-	held := heldOf(stock)
+	held := heldOf(catalogue)
 	for _, k := range kinds {
-		l.Kinds = append(l.Kinds, kindCount{k, len(itemsOf(stock, k.kind)) + countOf(held, k.kind), address("catalogue", "view", l.named(), "kind", k.Name)})
+		l.Kinds = append(l.Kinds, kindCount{k, len(itemsOf(catalogue, k.kind)) + countOf(held, k.kind), address("catalogue", "view", l.named(), "kind", k.Name)})
 	}
-	l.Tokens, _ = stock.Catalog.ListingTokens()
-	l.fill(itemsOf(stock, kind), held, kind, in.Get("offset"))
+	l.Tokens, _ = catalogue.Catalog.ListingTokens()
+	l.fill(itemsOf(catalogue, kind), held, kind, in.Get("offset"))
 	return l, nil
 }
 
 // named is the name of the view in addresses; "" for the first one.
 func (l listing) named() string {
-	if l.Stock.Root {
+	if l.Catalogue.Root {
 		return ""
 	}
-	return l.Stock.View
+	return l.Catalogue.View
 }
 
 // Named is named, for templates.
@@ -220,14 +220,14 @@ func kindNamed(kind tool.Kind) string {
 	return kinds[0].Name
 }
 
-func itemsOf(s Stock, kind tool.Kind) []*tool.Tool {
+func itemsOf(s Catalogue, kind tool.Kind) []*tool.Tool {
 	if kind == tool.KindTool {
 		return s.Catalog.Tools()
 	}
 	return s.Catalog.Items(kind)
 }
 
-func heldOf(s Stock) (all []retrieve.Held) {
+func heldOf(s Catalogue) (all []retrieve.Held) {
 	for _, server := range s.Catalog.Servers() {
 		all = append(all, server.HeldByName()...)
 	}
@@ -250,7 +250,7 @@ func (l *listing) fill(tools []*tool.Tool, held []retrieve.Held, kind tool.Kind,
 	if l.Tag != "" {
 		tags = []string{l.Tag}
 	}
-	tagged := l.Stock.Catalog.Tagged(tags)
+	tagged := l.Catalogue.Catalog.Tagged(tags)
 	why := map[*tool.Tool]string{}
 	var all []*tool.Tool
 	pass := func(t *tool.Tool, held bool) bool {
@@ -300,7 +300,7 @@ func (l *listing) line(t *tool.Tool, held string) item {
 	}
 	if t.Def.ID.Kind == tool.KindTool {
 		one.Hints = hintsOf(t.Def.Annotations)[:1]
-		one.Tokens = l.Stock.Catalog.Tokens(t)
+		one.Tokens = l.Catalogue.Catalog.Tokens(t)
 	}
 	one.Link = address("catalogue", "view", l.named(), "kind", l.Kind, "name", one.Name)
 	return one
@@ -324,7 +324,7 @@ type definition struct {
 const maxShown = 256 << 10
 
 // lookUp finds what is called or held under a name.
-func lookUp(s Stock, kind tool.Kind, name string) (t *tool.Tool, held string) {
+func lookUp(s Catalogue, kind tool.Kind, name string) (t *tool.Tool, held string) {
 	for _, h := range heldOf(s) {
 		if h.Def.ID.Kind == kind && (h.Tool.Name == name || h.Def.ID.String() == name) {
 			return h.Tool, h.Why
@@ -343,14 +343,14 @@ func lookUp(s Stock, kind tool.Kind, name string) (t *tool.Tool, held string) {
 }
 
 func (l listing) define(q *request, kind tool.Kind, name string) (*definition, error) {
-	stock := l.Stock
-	t, held := lookUp(stock, kind, name)
+	catalogue := l.Catalogue
+	t, held := lookUp(catalogue, kind, name)
 	if t == nil {
 		near := ""
-		if names := stock.Catalog.Nearest(name, 3); kind == tool.KindTool && len(names) > 0 {
+		if names := catalogue.Catalog.Nearest(name, 3); kind == tool.KindTool && len(names) > 0 {
 			near = "; nearest: " + strings.Join(names, ", ")
 		}
-		return nil, refusef(http.StatusNotFound, "there is no %s %q in the view %s%s", l.Kind, rawjson.Clip(name, 128), stock.View, near)
+		return nil, refusef(http.StatusNotFound, "there is no %s %q in the view %s%s", l.Kind, rawjson.Clip(name, 128), catalogue.View, near)
 	}
 	d := &definition{item: l.line(t, held), Def: t.Def.Full(), Clipped: t.Def.Whole != nil, Size: len(t.Def.Raw)}
 	d.Listed = rawjson.Clip(indented(t.Listed()), maxShown)
@@ -371,7 +371,7 @@ func (l listing) define(q *request, kind tool.Kind, name string) (*definition, e
 		}
 	}
 	if held == "" {
-		d.Call = newCalling(stock, t, d.Link)
+		d.Call = newCalling(catalogue, t, d.Link)
 		if q.owner() {
 			d.Ask = address("access", "of", l.named(), "kind", searchedAs(d.Kind), "about", d.Name, "transport", identity.TransportHTTP) + "#ask"
 		}

@@ -29,7 +29,7 @@ type HeldServer struct {
 	Reports  []pins.Report
 }
 
-// House of the definitions that changed.
+// Backend of the definitions that changed.
 type deciding interface {
 	// Waiting is what is held of what who asks may use, by server. may is why it is not to
 	// decide; nil where it may.
@@ -123,7 +123,7 @@ func fieldsOf(r pins.Report) (all []field) {
 }
 
 func showChanges(q *request) (any, error) {
-	all, may, err := q.server.House.Waiting(q.Context())
+	all, may, err := q.server.Backend.Waiting(q.Context())
 	if err != nil {
 		return nil, err
 	}
@@ -210,7 +210,7 @@ func doChanges(q *request) (answer, error) {
 		}
 		chosen = append(chosen, Choice{id, hash})
 	}
-	if err := q.server.House.Decided(q.Context(), do == "approve", chosen); err != nil {
+	if err := q.server.Backend.Decided(q.Context(), do == "approve", chosen); err != nil {
 		return answer{}, err
 	}
 	what := chosen[0].ID

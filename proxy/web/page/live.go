@@ -12,7 +12,7 @@ import (
 	"toolfinch/internal/telemetry"
 )
 
-// House of the operations.
+// Backend of the operations.
 type watching interface {
 	// Feed has the operations of all clients.
 	Feed() *telemetry.Feed
@@ -189,7 +189,7 @@ func showLive(q *request) (any, error) {
 		}
 		l.Gone = true
 	}
-	l.Servers = q.server.House.Servers(q.Context())
+	l.Servers = q.server.Backend.Servers(q.Context())
 	offset, _ := strconv.Atoi(values.Get("offset"))
 	all := q.done(l.Filter)
 	l.Pager = pager{Offset: min(max(offset, 0), len(all)), Limit: perPage, Total: len(all), link: l.Filter.Link()}
@@ -200,7 +200,7 @@ func showLive(q *request) (any, error) {
 
 // done are the finished operations that a filter takes and who asks may see, the last first.
 func (q *request) done(f filter) (all []operation) {
-	for _, o := range q.server.House.Feed().Recent(1<<20, nil) {
+	for _, o := range q.server.Backend.Feed().Recent(1<<20, nil) {
 		if one, ok := q.sees(o, f); ok {
 			all = append(all, operation{Operation: one})
 		}
@@ -209,14 +209,14 @@ func (q *request) done(f filter) (all []operation) {
 }
 
 func (q *request) sees(o *telemetry.Operation, f filter) (telemetry.Operation, bool) {
-	one, ok := q.server.House.Sees(q.Context(), o)
+	one, ok := q.server.Backend.Sees(q.Context(), o)
 	return one, ok && f.takes(&one)
 }
 
 // running are those that run, the oldest first, and how many there are beside. A filter by
 // outcome takes none of them.
 func (q *request) running(f filter) (shown []operation, more int) {
-	all, n := q.server.House.Feed().InFlight()
+	all, n := q.server.Backend.Feed().InFlight()
 	if q.owner() && f == (filter{}) {
 		more = n - len(all)
 	}
@@ -235,7 +235,7 @@ func (q *request) running(f filter) (shown []operation, more int) {
 // operation returns the one with a number, nil where it is not there any more, or is not
 // for who asks.
 func (q *request) operation(n int64) *operation {
-	feed := q.server.House.Feed()
+	feed := q.server.Backend.Feed()
 	running, _ := feed.InFlight() // first: it may end meanwhile
 	for _, o := range feed.Recent(1, func(o *telemetry.Operation) bool { return o.N == n }) {
 		if one, ok := q.sees(o, filter{}); ok {

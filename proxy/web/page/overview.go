@@ -35,7 +35,7 @@ type Minute struct {
 	All, Failed int
 }
 
-// House of the overview.
+// Backend of the overview.
 type summing interface {
 	Sums(ctx context.Context) Sums
 	// Hour are the calls of the last 60 minutes, the oldest first; nil for others than the
@@ -96,8 +96,8 @@ func plotOf(hour []Minute) (p plot) {
 }
 
 func showOverview(q *request) (any, error) {
-	house := q.server.House
-	o := overview{Sums: house.Sums(q.Context()), Servers: house.Servers(q.Context()), Owner: q.owner(), Plot: plotOf(house.Hour(q.Context()))}
+	backend := q.server.Backend
+	o := overview{Sums: backend.Sums(q.Context()), Servers: backend.Servers(q.Context()), Owner: q.owner(), Plot: plotOf(backend.Hour(q.Context()))}
 	for _, s := range o.Servers {
 		o.Held += s.Held
 		if s.State == StateDisabled {

@@ -1,6 +1,6 @@
 // Package page owns the page: what people see of a running toolfinch in a browser, and
 // what they can do there. It renders HTML on this side, and every screen works without
-// script. It decides nothing of what is shown or allowed: a House does.
+// script. It decides nothing of what is shown or allowed: a Backend does.
 //
 // To add a screen, write its template, which defines "main", and a variable of type screen;
 // name it in screens. static/page.css lists the components that there are.
@@ -28,10 +28,10 @@ const Path = "/ui/"
 // Patterns are those of net/http.ServeMux under which a Server is to be served.
 var Patterns = []string{"GET /{$}", Path}
 
-// House is what is shown, and what is done. Its methods are safe for concurrent use. Texts
+// Backend is what is shown, and what is done. Its methods are safe for concurrent use. Texts
 // of its errors are shown. Who asks is in the context: the owner, who may do everything,
 // has neither a principal nor a party in it (identity.PrincipalOf, identity.PartyOf).
-type House interface {
+type Backend interface {
 	// On reports whether the page is served at all.
 	On() bool
 
@@ -53,7 +53,7 @@ type Entrance interface {
 
 // Options of a Server. All must be given but Connector and Record.
 type Options struct {
-	House    House
+	Backend  Backend
 	Entrance Entrance
 	// Connector writes into the files of clients; nil: nobody does.
 	Connector Connector
@@ -123,7 +123,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	for name, value := range headers {
 		w.Header().Set(name, value)
 	}
-	if !s.House.On() {
+	if !s.Backend.On() {
 		http.NotFound(w, r)
 		return
 	}

@@ -107,12 +107,12 @@ const (
 
 func showSearch(q *request) (any, error) {
 	in := q.URL.Query()
-	stock, views, err := stockOf(q, in.Get("view"))
+	catalogue, views, err := catalogueOf(q, in.Get("view"))
 	if err != nil {
 		return nil, err
 	}
-	p := playground{Query: rawjson.Clip(in.Get("q"), maxQuery), Views: views, Kind: in.Get("kind"), Kinds: searchKinds, Embeds: stock.Embeds,
-		A: setting{stock.View, in.Get("by") == "words"}, Compare: in.Get("compare") != ""}
+	p := playground{Query: rawjson.Clip(in.Get("q"), maxQuery), Views: views, Kind: in.Get("kind"), Kinds: searchKinds, Embeds: catalogue.Embeds,
+		A: setting{catalogue.View, in.Get("by") == "words"}, Compare: in.Get("compare") != ""}
 	p.Limit, _ = strconv.Atoi(in.Get("limit"))
 	p.Limit = min(max(cmp.Or(p.Limit, fewHits), 1), maxHits)
 	var kinds []tool.Kind
@@ -121,8 +121,8 @@ func showSearch(q *request) (any, error) {
 			kinds = k.kinds
 		}
 	}
-	all := []Stock{stock}
-	other, _, err := stockOf(q, in.Get("view2"))
+	all := []Catalogue{catalogue}
+	other, _, err := catalogueOf(q, in.Get("view2"))
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ func showSearch(q *request) (any, error) {
 }
 
 // rank searches with one setting. Nothing is learned from it, and nothing registered.
-func rank(q *request, s Stock, by setting, ask retrieve.Query) *ranked {
+func rank(q *request, s Catalogue, by setting, ask retrieve.Query) *ranked {
 	r := &ranked{setting: by, Label: by.View + ", words and vectors"}
 	if by.Words || !s.Embeds {
 		r.Label = by.View + ", words"

@@ -319,7 +319,7 @@ func told(err error) string {
 
 var problemScreen = &screen{title: "Problem", file: "problem.html"}
 
-// fail tells of an error, which is a *problem or of the House.
+// fail tells of an error, which is a *problem or of the Backend.
 func (s *Server) fail(q *request, v *screen, err error) {
 	p := &problem{http.StatusInternalServerError, err.Error()}
 	if own, ok := errors.AsType[*problem](err); ok {

@@ -206,8 +206,8 @@ func BenchmarkCatalogue(b *testing.B) {
 	for _, query := range []string{"", "thing files"} {
 		b.Run("query "+query, func(b *testing.B) {
 			for b.Loop() {
-				l := listing{Stock: Stock{Catalog: catalog, Root: true}, Kind: "tool", Query: query}
-				l.fill(itemsOf(l.Stock, tool.KindTool), nil, tool.KindTool, "2500")
+				l := listing{Catalogue: Catalogue{Catalog: catalog, Root: true}, Kind: "tool", Query: query}
+				l.fill(itemsOf(l.Catalogue, tool.KindTool), nil, tool.KindTool, "2500")
 				if len(l.Items) != perPage || l.Pager.Total != 5000 {
 					b.Fatalf("%d of %d", len(l.Items), l.Pager.Total)
 				}

@@ -57,7 +57,7 @@ type Login struct {
 // ErrNoServer is wrapped by the error for a name that no server has, for who asks.
 var ErrNoServer = errors.New("there is no such server")
 
-// House of the servers.
+// Backend of the servers.
 type fleet interface {
 	// Servers are those that who asks may know of, in configured order; disabled ones come
 	// last, for the owner.
@@ -92,14 +92,14 @@ func (s servers) Title() string {
 }
 
 func showServers(q *request) (any, error) {
-	house := q.server.House
-	s := servers{Owner: q.owner(), File: house.Sums(q.Context()).Configuration}
+	backend := q.server.Backend
+	s := servers{Owner: q.owner(), File: backend.Sums(q.Context()).Configuration}
 	name := q.URL.Query().Get("name")
 	if name == "" {
-		s.All = house.Servers(q.Context())
+		s.All = backend.Servers(q.Context())
 		return s, nil
 	}
-	one, err := house.Server(q.Context(), name)
+	one, err := backend.Server(q.Context(), name)
 	switch {
 	case errors.Is(err, ErrNoServer):
 		return nil, &problem{http.StatusNotFound, err.Error()}
@@ -111,22 +111,22 @@ func showServers(q *request) (any, error) {
 }
 
 func doServers(q *request) (answer, error) {
-	house, name := q.server.House, q.URL.Query().Get("name")
+	backend, name := q.server.Backend, q.URL.Query().Get("name")
 	to := answer{to: "servers" + query(q)}
 	var err error
 	done := ""
 	switch do := q.PostForm.Get("do"); do {
 	case "reconnect":
-		err, done = house.Reconnect(q.Context(), name), "connected to "+name+" anew"
+		err, done = backend.Reconnect(q.Context(), name), "connected to "+name+" anew"
 	case "enable", "disable":
 		if !q.owner() {
 			return to, errOwner
 		}
-		err, done = house.Switch(q.Context(), name, do == "enable"), name+" is "+do+"d in the configuration"
+		err, done = backend.Switch(q.Context(), name, do == "enable"), name+" is "+do+"d in the configuration"
 	case "login":
-		err = house.LogIn(q.Context(), name)
+		err = backend.LogIn(q.Context(), name)
 	case "logout":
-		err, done = house.LogOut(q.Context(), name), "logged out of "+name
+		err, done = backend.LogOut(q.Context(), name), "logged out of "+name
 	default:
 		return to, refusef(http.StatusBadRequest, "this page does not do %q", do)
 	}

@@ -27,10 +27,10 @@ func (d *database) committed(err error) error {
 	return fmt.Errorf("%w: %w", errUnknown, err)
 }
 
-// Passes reports whether what a method was asked for may succeed later: its error says that
+// Transient reports whether what a method was asked for may succeed later: its error says that
 // PostgreSQL was away, or became so, or had too much to do, or that this replica does not lead a
 // server now. Errors of SQLite do not pass by themselves.
-func Passes(err error) bool {
+func Transient(err error) bool {
 	var away *Away
 	if refused, is := errors.AsType[*pgconn.PgError](err); is && slices.Contains(slow, refused.Code) || storesNothing(err) {
 		return true
@@ -57,7 +57,7 @@ func storesNothing(err error) bool {
 // absent reports whether an error says that there is no store at a place. One of PostgreSQL may
 // wrap fs.ErrNotExist for the socket of a server that does not run.
 func absent(at string, err error) bool {
-	return errors.Is(err, fs.ErrNotExist) && !(InPostgres(at) && Passes(err))
+	return errors.Is(err, fs.ErrNotExist) && !(InPostgres(at) && Transient(err))
 }
 
 // Level is the level at which an error of a method is logged. While PostgreSQL is away, or stores

@@ -9,12 +9,12 @@ import (
 	"toolfinch/proxy/web/page"
 )
 
-// Stocks are the views that who asks may use.
-func (h paged) Stocks(ctx context.Context) (all []page.Stock) {
+// Catalogues are the views that who asks may use.
+func (h paged) Catalogues(ctx context.Context) (all []page.Catalogue) {
 	now := h.now.Load()
 	root, err := h.view(ctx, "")
 	for _, v := range h.viewsOf(ctx) {
-		one := page.Stock{View: v.name, Root: err == nil && v.name == root.name, Catalog: v.catalog, Retriever: v.retriever, Embeds: now.config.Embed.Kind != embed.KindBM25}
+		one := page.Catalogue{View: v.name, Root: err == nil && v.name == root.name, Catalog: v.catalog, Retriever: v.retriever, Embeds: now.config.Embed.Kind != embed.KindBM25}
 		if one.Root {
 			all = slices.Insert(all, 0, one)
 		} else {

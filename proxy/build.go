@@ -52,7 +52,7 @@ func (s *views) build(ctx context.Context, config *configs.Config, plans []plan,
 			return nil, err
 		}
 	}
-	next.complete = !slices.ContainsFunc(config.Servers, func(u upstream.Settings) bool { return !s.known.heard[u.Name] })
+	next.complete = !slices.ContainsFunc(config.Servers, func(u upstream.Settings) bool { return !s.known.listedThisRun[u.Name] })
 	return next, nil
 }
 

@@ -23,13 +23,13 @@ type followed struct {
 
 // follow takes in what another process has stored of a server. What is not stored, which
 // is how long a list may be kept and what was logged, stays as it was.
-func (k *knowledge) follow(ctx context.Context, config *configs.Config, server string) (f followed, err error) {
+func (k *listings) follow(ctx context.Context, config *configs.Config, server string) (f followed, err error) {
 	listed, err := k.store.Listed(ctx, server)
 	delete(k.wrote, server)
 	if err != nil || listed == nil {
-		return followed{known: k.said[server] != nil}, err
+		return followed{known: k.byServer[server] != nil}, err
 	}
-	now, before := storedOf(listed.Upstream), k.said[server]
+	now, before := storedOf(listed.Upstream), k.byServer[server]
 	now.defs = k.defsOf(listed.Defs, before)
 	now.unpinned = heldBy(config, listed.Unpinned)
 	if before != nil {
@@ -37,13 +37,13 @@ func (k *knowledge) follow(ctx context.Context, config *configs.Config, server s
 	}
 	f = followed{known: true, changed: before == nil || !before.same(now), listed: listed}
 	if f.changed {
-		k.said[server] = now
+		k.byServer[server] = now
 	}
 	return f, nil
 }
 
 // same reports whether two lists of a server are one.
-func (s *said) same(other *said) bool {
+func (s *listing) same(other *listing) bool {
 	return slices.EqualFunc(s.defs, other.defs, func(a, b *tool.Def) bool {
 		return a.ID == b.ID && a.Hash == b.Hash
 	}) && slices.EqualFunc(s.unpinned, other.unpinned, func(a, b pins.Held) bool {
@@ -76,10 +76,10 @@ func (l *loop) follow(ctx context.Context, config *configs.Config, change upstre
 	if !f.known {
 		time.AfterFunc(followPatience, func() {
 			l.later("that a server was not listed", func(ctx context.Context) error {
-				if l.known.said[change.Server] != nil || l.known.heard[change.Server] {
+				if l.known.byServer[change.Server] != nil || l.known.listedThisRun[change.Server] {
 					return nil
 				}
-				l.known.heard[change.Server] = true
+				l.known.listedThisRun[change.Server] = true
 				return l.refresh(ctx, map[string]bool{change.Server: true})
 			})
 		})

@@ -33,13 +33,13 @@ func heldBy(config *configs.Config, unpinned []store.Unpinned) (held []pins.Held
 }
 
 // heldOf is what a configuration holds of a server.
-func (k *knowledge) heldOf(config *configs.Config, server string) map[tool.ID]pins.Held {
-	said := k.said[server]
-	if said == nil || len(said.unpinned) == 0 {
+func (k *listings) heldOf(config *configs.Config, server string) map[tool.ID]pins.Held {
+	listed := k.byServer[server]
+	if listed == nil || len(listed.unpinned) == 0 {
 		return nil
 	}
 	held := map[tool.ID]pins.Held{}
-	for _, h := range said.unpinned {
+	for _, h := range listed.unpinned {
 		if !config.Changes[server].Approves(h) {
 			held[h.ID] = h
 		}
@@ -48,7 +48,7 @@ func (k *knowledge) heldOf(config *configs.Config, server string) map[tool.ID]pi
 }
 
 // waiting counts what of a server waits for approval, without what was rejected.
-func (k *knowledge) waiting(config *configs.Config, server string) (n int) {
+func (k *listings) waiting(config *configs.Config, server string) (n int) {
 	for _, h := range k.heldOf(config, server) {
 		if !h.WasRejected() {
 			n++
@@ -58,11 +58,11 @@ func (k *knowledge) waiting(config *configs.Config, server string) (n int) {
 }
 
 // instructionsOf are the instructions of a server that were approved last.
-func (k *knowledge) instructionsOf(config *configs.Config, server string) string {
+func (k *listings) instructionsOf(config *configs.Config, server string) string {
 	if h, held := k.heldOf(config, server)[instructionsID(server)]; held {
 		return string(h.Approved)
 	}
-	return k.said[server].instructions
+	return k.byServer[server].instructions
 }
 
 func instructionsID(server string) tool.ID {
@@ -98,7 +98,7 @@ func free(tools []*tool.Tool, held map[tool.ID]pins.Held) (rest []*tool.Tool, wa
 
 // compare is what of a list that is not stored differs from what is approved. Where the
 // store does not say, what was served before is what is approved.
-func (k *knowledge) compare(ctx context.Context, mode pins.Mode, change upstream.Change, before *said) []store.Unpinned {
+func (k *listings) compare(ctx context.Context, mode pins.Mode, change upstream.Change, before *listing) []store.Unpinned {
 	unpinned, err := k.store.Pins().Compare(ctx, change.Server, change.Defs, change.Instructions, mode.First())
 	if err == nil {
 		return unpinned
@@ -142,7 +142,7 @@ func versionOf(info json.RawMessage) string {
 
 // tellPins says what of a list is held that was not before, once in the log, and each
 // as an event.
-func (k *knowledge) tellPins(ctx context.Context, server string, before, now *said, baseline bool) {
+func (k *listings) tellPins(ctx context.Context, server string, before, now *listing, baseline bool) {
 	if baseline {
 		k.record.Event(ctx, identity.Event{Kind: identity.EventBaseline, Server: server, Details: map[string]string{"definitions": fmt.Sprint(len(now.defs)), "version": now.version}})
 	}
@@ -171,14 +171,14 @@ const maxHeldNames = 5 // in a line of the log
 
 // decided takes in what the owner decided of what is held, in this process or another,
 // and returns the servers that have something else to serve.
-func (k *knowledge) decided(ctx context.Context, config *configs.Config) (changed map[string]bool, err error) {
+func (k *listings) decided(ctx context.Context, config *configs.Config) (changed map[string]bool, err error) {
 	changed = map[string]bool{}
-	for server, said := range k.said {
-		if len(said.unpinned) == 0 {
+	for server, listed := range k.byServer {
+		if len(listed.unpinned) == 0 {
 			continue
 		}
 		// Another process may have been listed something else: the store's list is not asked.
-		unpinned, err := k.store.Pins().Compare(ctx, server, said.defs, said.instructions, config.Changes[server].First())
+		unpinned, err := k.store.Pins().Compare(ctx, server, listed.defs, listed.instructions, config.Changes[server].First())
 		if err != nil {
 			return nil, err
 		}
@@ -187,7 +187,7 @@ func (k *knowledge) decided(ctx context.Context, config *configs.Config) (change
 			now[u.ID] = u
 		}
 		var left []pins.Held
-		for _, h := range said.unpinned {
+		for _, h := range listed.unpinned {
 			u, still := now[h.ID]
 			switch {
 			case !still: // approved
@@ -201,19 +201,19 @@ func (k *knowledge) decided(ctx context.Context, config *configs.Config) (change
 			}
 		}
 		if changed[server] {
-			replaced := *said
+			replaced := *listed
 			replaced.of = nil
 			replaced.unpinned = left
-			k.said[server] = &replaced
+			k.byServer[server] = &replaced
 		}
 	}
 	return changed, nil
 }
 
 // someHeld reports whether anything is.
-func (k *knowledge) someHeld() bool {
-	for _, said := range k.said {
-		if len(said.unpinned) > 0 {
+func (k *listings) someHeld() bool {
+	for _, listed := range k.byServer {
+		if len(listed.unpinned) > 0 {
 			return true
 		}
 	}

@@ -240,14 +240,14 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			}
 			diff, known, other := l.follow(ctx, config, change)
 			diffs[i] = diff
-			if other || known && !l.known.heard[change.Server] {
+			if other || known && !l.known.listedThisRun[change.Server] {
 				changed[change.Server] = true
 			}
-			l.known.heard[change.Server] = l.known.heard[change.Server] || known
+			l.known.listedThisRun[change.Server] = l.known.listedThisRun[change.Server] || known
 			news = news || other
 			continue
 		}
-		before := l.known.said[change.Server]
+		before := l.known.byServer[change.Server]
 		if change.Err == nil { // after an error its last known tools stay; the pool has logged it
 			var err error
 			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {
@@ -259,16 +259,16 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			}
 			l.wait(change, err)
 		}
-		if now := l.known.said[change.Server]; change.Err == nil && now != nil && before != nil && now.as(before) {
+		if now := l.known.byServer[change.Server]; change.Err == nil && now != nil && before != nil && now.as(before) {
 			now.defs, now.tools, now.of = before.defs, before.tools, before.of // which is what is served
-			l.known.heard[change.Server] = true
+			l.known.listedThisRun[change.Server] = true
 			continue
 		}
 		news = news || change.Err == nil
-		if change.Err == nil || l.known.said[change.Server] == nil && !l.known.heard[change.Server] {
+		if change.Err == nil || l.known.byServer[change.Server] == nil && !l.known.listedThisRun[change.Server] {
 			changed[change.Server] = true
 		}
-		l.known.heard[change.Server] = true
+		l.known.listedThisRun[change.Server] = true
 	}
 	if len(changed) == 0 && l.now.Load().complete {
 		return diffs // the last known tools stay

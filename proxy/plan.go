@@ -180,7 +180,7 @@ func (s *views) planView(v *View, config *configs.Config, compiled *view.Compile
 			v.upstreams = append(v.upstreams, u.Server)
 		}
 		v.declared[u.Server] = s.known.declaredBy(settings, u.Server)
-		v.settled = v.settled && (u.Listed || s.known.heard[u.Server])
+		v.settled = v.settled && (u.Listed || s.known.listedThisRun[u.Server])
 	}
 	s.known.startOf(v, config.StartWait)
 	switch settings.Exposure {
@@ -280,7 +280,7 @@ func (s *views) contentsOf(config *configs.Config, compiled *view.Compiled, befo
 				one.Tools, one.Held = free(u.Tools, s.known.heldOf(config, u.Server))
 			}
 		}
-		if known := s.known.said[u.Server]; known != nil {
+		if known := s.known.byServer[u.Server]; known != nil {
 			one.Instructions = s.known.instructionsOf(config, u.Server)
 			if settings.IncludeAll {
 				one.Capabilities = known.capabilities

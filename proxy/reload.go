@@ -38,10 +38,10 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	if before := l.now.Load().config; l.only == "" && !narrows(before, config) {
 		return fmt.Errorf("default_view: the root serves %s and would serve %s: only a restart changes that", rootInWords(before), rootInWords(config))
 	}
-	modules, host, heard, began, limits := l.modules, l.python, l.known.heard, l.known.began, l.limits
+	modules, host, heard, began, limits := l.modules, l.python, l.known.listedThisRun, l.known.began, l.limits
 	defer func() {
 		if err != nil {
-			l.modules, l.known.heard, l.known.began, l.limits = modules, heard, began, limits
+			l.modules, l.known.listedThisRun, l.known.began, l.limits = modules, heard, began, limits
 			host, l.python = l.python, host
 		}
 		if host != l.python { // one of them is not served
@@ -51,7 +51,7 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	l.modules, l.python = modules.Unedited(), host.Current(config.Python)
 	l.limits = rate.New(config.RateLimits, limits)
 	l.others.share(l.limits)
-	l.known.heard, l.known.began = l.known.heardStill(l.now.Load().config, config), map[string]time.Time{}
+	l.known.listedThisRun, l.known.began = l.known.stillListed(l.now.Load().config, config), map[string]time.Time{}
 	plans, problems := l.plan(config, l.known.upstreams(config, l.upstreamTools), nil)
 	if err := l.refuse(config, problems); err != nil {
 		return err

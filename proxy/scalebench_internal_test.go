@@ -98,7 +98,7 @@ func BenchmarkStart(b *testing.B) {
 // listed is a list of a server as it was, or with text as the description of its last tool.
 func listed(b *testing.B, p *Proxy, server, text string) upstream.Change {
 	change := upstream.Change{Server: server, Capabilities: json.RawMessage(`{"tools":{}}`)}
-	for _, def := range p.known.said[server].defs {
+	for _, def := range p.known.byServer[server].defs {
 		again, err := tool.ParseDef(server, def.Raw)
 		if err != nil {
 			b.Fatal(err)
@@ -122,7 +122,7 @@ func BenchmarkChange(b *testing.B) {
 		config := benchStore(b, scale.tools, scale.servers)
 		p, end := openBench(b, config)
 		for _, s := range config.Servers { // the first lists: nothing is complete before
-			p.known.heard[s.Name] = true
+			p.known.listedThisRun[s.Name] = true
 		}
 		for _, kind := range []string{"unchanged/", "changed/"} {
 			b.Run(kind+scale.name, func(b *testing.B) {

@@ -94,7 +94,7 @@ func TestWhatWasStoredHereIsNotRead(t *testing.T) {
 		want    string
 	}{{7, "hat"}, {8, "coat"}} {
 		p.loop.take(t.Context(), []upstream.Change{{Server: "one", Followed: true, Version: step.version}})
-		if defs := p.known.said["one"].defs; len(defs) != 1 || defs[0].ID.Name != step.want {
+		if defs := p.known.byServer["one"].defs; len(defs) != 1 || defs[0].ID.Name != step.want {
 			t.Errorf("after version %d it knows %v, want %s", step.version, defs[0].ID, step.want)
 		}
 	}
@@ -113,15 +113,15 @@ func TestNobodyWaitsForARemovedServer(t *testing.T) {
 	if len(p.loop.waiting) > 0 || p.now.Load() != before {
 		t.Errorf("waits for %v; views are built anew: %t", p.loop.waiting, p.now.Load() != before)
 	}
-	if p.known.heard["gone"] || p.known.heard["left"] {
-		t.Errorf("heard of %v", p.known.heard)
+	if p.known.listedThisRun["gone"] || p.known.listedThisRun["left"] {
+		t.Errorf("heard of %v", p.known.listedThisRun)
 	}
 }
 
 // A reload may fail when one view of several is built.
 func TestAReloadThatFailsLeavesNoTrace(t *testing.T) {
 	p := openKnown(t, []view.Settings{only("one"), only("two")}, "one", "two")
-	before, status, heard := p.now.Load(), p.pool.Status(), p.known.heard
+	before, status, heard := p.now.Load(), p.pool.Status(), p.known.listedThisRun
 	if err := before.byName["two"].root.Close(); err != nil { // it cannot be built any more
 		t.Fatal(err)
 	}
@@ -138,8 +138,8 @@ func TestAReloadThatFailsLeavesNoTrace(t *testing.T) {
 	if got := p.pool.Status(); !reflect.DeepEqual(got, status) {
 		t.Errorf("the servers are %+v, and were %+v", got, status)
 	}
-	if !reflect.DeepEqual(p.known.heard, heard) || len(p.known.said) != 2 {
-		t.Errorf("heard of %v, knows %v", p.known.heard, p.known.said)
+	if !reflect.DeepEqual(p.known.listedThisRun, heard) || len(p.known.byServer) != 2 {
+		t.Errorf("heard of %v, knows %v", p.known.listedThisRun, p.known.byServer)
 	}
 	found, err := before.byName["one"].Retriever().Search(t.Context(), retrieve.Query{Text: "hat", Limit: 5})
 	if err != nil || len(found.Hits) != 1 {

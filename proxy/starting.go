@@ -50,9 +50,9 @@ const (
 
 // startOf notes which servers of a planned view were never listed and are connecting
 // for the first time.
-func (k *knowledge) startOf(v *View, wait time.Duration) {
+func (k *listings) startOf(v *View, wait time.Duration) {
 	for _, server := range v.upstreams {
-		if k.said[server] != nil || k.heard[server] || k.readOnly {
+		if k.byServer[server] != nil || k.listedThisRun[server] || k.readOnly {
 			continue
 		}
 		if k.began[server].IsZero() {

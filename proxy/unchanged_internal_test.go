@@ -25,7 +25,7 @@ func TestAListThatSaysNothingNewChangesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.loop.take(t.Context(), []upstream.Change{{Server: "calc", Defs: []*tool.Def{def}, Instructions: instructions, Capabilities: json.RawMessage(`{"tools":{}}`)}})
-		return p.main(), p.known.said["calc"].defs
+		return p.main(), p.known.byServer["calc"].defs
 	}
 	first, before := list("Adds", "")
 	same, again := list("Adds", "")

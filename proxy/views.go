@@ -79,7 +79,7 @@ type views struct {
 	first    *configs.Config // what was opened: a part of it holds until a restart
 	pool     *upstream.Pool
 	logins   *logins
-	known    *knowledge
+	known    *listings
 	modules  *script.Modules
 	outputs  *output.Cache
 	python   *python.Host

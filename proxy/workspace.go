@@ -141,7 +141,7 @@ func each(ctx context.Context, servers []string, ask func(ctx context.Context, s
 func (w *Workspace) Unlisted() []string {
 	var names []string
 	for _, s := range w.first.Servers {
-		if w.known.said[s.Name] == nil && s.Fault == "" {
+		if w.known.byServer[s.Name] == nil && s.Fault == "" {
 			names = append(names, s.Name)
 		}
 	}
@@ -158,11 +158,11 @@ func (w *Workspace) Held(ctx context.Context) []pins.Report {
 // not.
 func (w *Workspace) Warnings() map[tool.ID][]pins.Warning {
 	all := map[tool.ID][]pins.Warning{}
-	for server, said := range w.known.said {
-		for _, def := range said.defs {
+	for server, listed := range w.known.byServer {
+		for _, def := range listed.defs {
 			warn(all, def.ID, def.Raw)
 		}
-		warn(all, instructionsID(server), json.RawMessage(said.instructions))
+		warn(all, instructionsID(server), json.RawMessage(listed.instructions))
 	}
 	return all
 }

@@ -22,26 +22,25 @@ import (
 	"toolfinch/view"
 )
 
-// knowledge is what is known of the upstreams: what they said when they were listed
-// last, in memory and in the store. One goroutine at a time uses it: the refresh
-// loop, while there is one.
-type knowledge struct {
-	store    *store.Store
-	readOnly bool // what is learned is not written to the store
-	shared   bool // replicas with other servers may use the store
-	log      *slog.Logger
-	record   identity.Record
-	said     map[string]*said     // by server
-	heard    map[string]bool      // the servers that were listed, or have failed, since Open
-	began    map[string]time.Time // when servers that were never listed were met
-	wrote    map[string]int64     // by server: the version of what is known, where this process stored that
+// listings are the last lists of the upstreams, in memory and in the store. One goroutine
+// at a time uses them: the refresh loop, while there is one.
+type listings struct {
+	store         *store.Store
+	readOnly      bool // what is learned is not written to the store
+	shared        bool // replicas with other servers may use the store
+	log           *slog.Logger
+	record        identity.Record
+	byServer      map[string]*listing
+	listedThisRun map[string]bool      // the servers that were listed, or have failed, since Open
+	began         map[string]time.Time // when servers that were never listed were met
+	wrote         map[string]int64     // by server: the version of what is known, where this process stored that
 }
 
-// said is what a server said when it was listed last.
-type said struct {
+// listing is the last list of a server.
+type listing struct {
 	defs         []*tool.Def
 	capabilities json.RawMessage
-	instructions string // as listed: knowledge.instructionsOf are those in use
+	instructions string // as listed; listings.instructionsOf has the approved ones
 	unpinned     []pins.Held
 	version      string // of serverInfo
 	era          upstream.Era
@@ -50,7 +49,7 @@ type said struct {
 	faults       []upstream.Fault // logged already
 
 	tools []*tool.Tool    // of defs, for that configuration
-	of    *configs.Config // nil: they are to be made
+	of    *configs.Config // nil: tools must be made
 }
 
 // recalled is what the store remembers beside what the upstreams said.
@@ -61,9 +60,9 @@ type recalled struct {
 }
 
 // recall reads the store. What cannot be read is learned again.
-func recall(ctx context.Context, db *store.Store, config *configs.Config, o options) (*knowledge, recalled) {
+func recall(ctx context.Context, db *store.Store, config *configs.Config, o options) (*listings, recalled) {
 	log := o.log
-	k := &knowledge{store: db, log: log, record: o.observer.record, said: map[string]*said{}, heard: map[string]bool{}, began: map[string]time.Time{}, wrote: map[string]int64{}}
+	k := &listings{store: db, log: log, record: o.observer.record, byServer: map[string]*listing{}, listedThisRun: map[string]bool{}, began: map[string]time.Time{}, wrote: map[string]int64{}}
 	warn := func(what string, err error) {
 		if err != nil {
 			log.Warn("the store could not be read; starting without it", "what", what, "error", err)
@@ -83,11 +82,11 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 	for _, s := range servers {
 		if slices.Contains(configured, s.Name) {
 			unchecked[s.Name] = s.Unchecked
-			k.said[s.Name] = storedOf(s)
+			k.byServer[s.Name] = storedOf(s)
 		}
 	}
 	for _, u := range unpinned {
-		if s := k.said[u.ID.Server]; s != nil {
+		if s := k.byServer[u.ID.Server]; s != nil {
 			s.unpinned = append(s.unpinned, pins.Held(u))
 		}
 	}
@@ -97,7 +96,7 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 				continue // the next list says so
 			}
 		}
-		if s := k.said[def.ID.Server]; s != nil && !slices.Contains(config.Disabled, def.ID.Server) {
+		if s := k.byServer[def.ID.Server]; s != nil && !slices.Contains(config.Disabled, def.ID.Server) {
 			s.defs = append(s.defs, def)
 		}
 	}
@@ -115,8 +114,8 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 }
 
 // storedOf is what the store has of a server, without definitions.
-func storedOf(s store.Upstream) *said {
-	return &said{
+func storedOf(s store.Upstream) *listing {
+	return &listing{
 		defs: []*tool.Def{}, capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive,
 		version: versionOf(s.Info),
 	}
@@ -132,9 +131,9 @@ func serversOf(config *configs.Config) []string {
 }
 
 // forget forgets the servers that a configuration does not name.
-func (k *knowledge) forget(ctx context.Context, config *configs.Config) {
+func (k *listings) forget(ctx context.Context, config *configs.Config) {
 	configured := serversOf(config)
-	maps.DeleteFunc(k.said, func(server string, _ *said) bool { return !slices.Contains(configured, server) })
+	maps.DeleteFunc(k.byServer, func(server string, _ *listing) bool { return !slices.Contains(configured, server) })
 	if k.shared { // what is approved of a server is not to go with the configuration of one replica: toolfinch reindex forgets
 		return
 	}
@@ -144,24 +143,24 @@ func (k *knowledge) forget(ctx context.Context, config *configs.Config) {
 }
 
 // ofPool is what the pool needs to know.
-func (k *knowledge) ofPool() map[string]upstream.Known {
+func (k *listings) ofPool() map[string]upstream.Known {
 	known := map[string]upstream.Known{}
-	for server, said := range k.said {
-		known[server] = upstream.Known{Era: said.era, Interactive: said.interactive}
+	for server, listed := range k.byServer {
+		known[server] = upstream.Known{Era: listed.era, Interactive: listed.interactive}
 	}
 	return known
 }
 
 // upstreams joins a configuration with what is known, in its order.
-func (k *knowledge) upstreams(config *configs.Config, tools func([]*tool.Def, map[tool.ID]pins.Held) []*tool.Tool) []view.Upstream {
+func (k *listings) upstreams(config *configs.Config, tools func([]*tool.Def, map[tool.ID]pins.Held) []*tool.Tool) []view.Upstream {
 	all := make([]view.Upstream, len(config.Servers))
 	for i, s := range config.Servers {
 		all[i] = view.Upstream{Server: s.Name}
-		if said := k.said[s.Name]; said != nil {
-			if said.of != config {
-				said.tools, said.of = tools(said.defs, k.heldOf(config, s.Name)), config
+		if listed := k.byServer[s.Name]; listed != nil {
+			if listed.of != config {
+				listed.tools, listed.of = tools(listed.defs, k.heldOf(config, s.Name)), config
 			}
-			all[i].Listed, all[i].Tools = true, said.tools
+			all[i].Listed, all[i].Tools = true, listed.tools
 		}
 	}
 	return all
@@ -180,12 +179,12 @@ func cutTo(all []view.Upstream, most int) (cut bool) {
 	return cut
 }
 
-// heardStill are the servers that were heard of and that another configuration
+// stillListed are the servers that were heard of and that another configuration
 // leaves as they are.
-func (k *knowledge) heardStill(before, after *configs.Config) map[string]bool {
+func (k *listings) stillListed(before, after *configs.Config) map[string]bool {
 	heard := map[string]bool{}
 	for _, s := range before.Servers {
-		if k.heard[s.Name] && slices.ContainsFunc(after.Servers, func(now upstream.Settings) bool { return reflect.DeepEqual(s, now) }) {
+		if k.listedThisRun[s.Name] && slices.ContainsFunc(after.Servers, func(now upstream.Settings) bool { return reflect.DeepEqual(s, now) }) {
 			heard[s.Name] = true
 		}
 	}
@@ -194,16 +193,16 @@ func (k *knowledge) heardStill(before, after *configs.Config) map[string]bool {
 
 // learn takes what an upstream said of itself into memory and store. What becomes of
 // changed definitions is up to the configuration. The error is the store's.
-func (k *knowledge) learn(ctx context.Context, config *configs.Config, change upstream.Change) (store.Diff, error) {
+func (k *listings) learn(ctx context.Context, config *configs.Config, change upstream.Change) (store.Diff, error) {
 	k.logFaults(change)
-	before := k.said[change.Server]
+	before := k.byServer[change.Server]
 	defs := k.defsOf(change.Defs, before)
-	now := &said{
+	now := &listing{
 		defs: defs, version: versionOf(change.Info),
 		capabilities: change.Capabilities, instructions: change.Instructions, era: change.Era, interactive: change.Interactive, cache: change.Cache,
 		faults: change.Faults.Described,
 	}
-	k.said[change.Server] = now
+	k.byServer[change.Server] = now
 	mode := config.Changes[change.Server]
 	if k.readOnly {
 		diff := countOf(change.Defs)
@@ -239,7 +238,7 @@ func (k *knowledge) learn(ctx context.Context, config *configs.Config, change up
 }
 
 // defsOf are definitions as they are served: those of before, where they are the same.
-func (k *knowledge) defsOf(listed []*tool.Def, before *said) []*tool.Def {
+func (k *listings) defsOf(listed []*tool.Def, before *listing) []*tool.Def {
 	known := map[tool.ID]*tool.Def{}
 	if before != nil {
 		for _, def := range before.defs {
@@ -258,7 +257,7 @@ func (k *knowledge) defsOf(listed []*tool.Def, before *said) []*tool.Def {
 
 // as reports whether a server says what it said before: nothing that is served follows
 // from the rest.
-func (s *said) as(before *said) bool {
+func (s *listing) as(before *listing) bool {
 	return slices.EqualFunc(s.defs, before.defs, func(a, b *tool.Def) bool {
 		return a.ID == b.ID && a.Hash == b.Hash
 	}) && bytes.Equal(s.capabilities, before.capabilities) && s.instructions == before.instructions && s.version == before.version &&
@@ -281,10 +280,10 @@ func countOf(defs []*tool.Def) (diff store.Diff) {
 const maxNamed = 50
 
 // logFaults logs the faults of a list that the list before did not have.
-func (k *knowledge) logFaults(change upstream.Change) {
+func (k *listings) logFaults(change upstream.Change) {
 	var before []upstream.Fault
-	if said := k.said[change.Server]; said != nil {
-		before = said.faults
+	if listed := k.byServer[change.Server]; listed != nil {
+		before = listed.faults
 	}
 	for _, fault := range change.Faults.Described {
 		if slices.Contains(before, fault) {
@@ -304,8 +303,8 @@ func (k *knowledge) logFaults(change upstream.Change) {
 // declaredBy is what an upstream declares to the clients of a view. One that is not known
 // yet counts as declaring everything, because a client asks once. Prompts and resources
 // are in a view that includes all.
-func (k *knowledge) declaredBy(settings view.Settings, server string) (o register.Declared) {
-	now := k.said[server]
+func (k *listings) declaredBy(settings view.Settings, server string) (o register.Declared) {
+	now := k.byServer[server]
 	unknown := now == nil || now.capabilities == nil
 	has := func(names ...string) bool {
 		if unknown {

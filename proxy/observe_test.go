@@ -98,8 +98,14 @@ func TestReasonsAreNotInTheWordsOfServers(t *testing.T) {
 	}))
 	t.Cleanup(front.Close)
 	s.settings.URL = front.URL
-	p, url := openViews(t, "", configOf(t, []*script{s}, everything(view.Default, view.ExposureDirect)))
-	if got := viewClient(t, p, url, view.Default, false).ask("tools/call", toolCall("shop_hat", `{"size":1}`)); !strings.Contains(got.raw, "HTTP status 403 Forbidden") || strings.Contains(got.raw, "4711") {
+	all := everything(view.Default, view.ExposureDirect)
+	all.Composites = []view.Composite{{Name: "both", Steps: []view.Step{{Key: "a", Tool: "shop.hat", Args: []byte(`{"size":1}`)}}}}
+	p, url := openViews(t, "", configOf(t, []*script{s}, all))
+	c := viewClient(t, p, url, view.Default, false)
+	if got := c.ask("tools/call", toolCall("both", `{}`)); !strings.Contains(got.raw, "HTTP status 403 Forbidden") || strings.Contains(got.raw, "4711") {
+		t.Errorf("the client of a composite gets %v", got.raw)
+	}
+	if got := c.ask("tools/call", toolCall("shop_hat", `{"size":1}`)); !strings.Contains(got.raw, "HTTP status 403 Forbidden") || strings.Contains(got.raw, "4711") {
 		t.Errorf("the client gets %v", got.raw)
 	}
 	v := must.Get(p.View(""))(t)

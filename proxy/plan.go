@@ -149,7 +149,7 @@ func (s *views) env(v *View, config *configs.Config, tools func() map[string]*to
 			return v.of(ctx).retriever.SearchItems(ctx, query, limit)
 		},
 		Around: func(t *tool.Tool, handler tool.Handler) tool.Handler {
-			return s.observer.around(v.name, t)(handler)
+			return onlyKinds(s.observer.around(v.name, t)(handler)) // the caller puts the error into its result
 		},
 		Headers: config.HookHeaders,
 		Keep:    s.keep,

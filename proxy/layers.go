@@ -10,7 +10,6 @@ import (
 	"toolfinch/tool"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
-	"toolfinch/upstream"
 )
 
 // The order of the layers is that of package tool. View.Compile adds those that a view's settings ask for.
@@ -62,31 +61,6 @@ func (s *views) unlistedResource(view string) func(*tool.Def) tool.Handler {
 		return t.With(tool.LayerObserved, s.observer.around(view, t)).With(tool.LayerFailures, onlyKinds).Handler
 	}
 }
-
-// onlyKinds tells clients the kind of a failure: what a failing server or its process wrote is for the
-// owner, who finds it in the log, on the page and in the answers of commands.
-func onlyKinds(next tool.Handler) tool.Handler {
-	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		result, err := next(ctx, call)
-		if err == nil || call.Local {
-			return result, err
-		}
-		if kind := upstream.Reason(err); kind != err.Error() {
-			err = failure{err, kind}
-		}
-		return result, err
-	}
-}
-
-// failure is an error whose text is its kind alone.
-type failure struct {
-	error
-	kind string
-}
-
-func (f failure) Error() string { return f.kind }
-
-func (f failure) Unwrap() error { return f.error }
 
 // addLayers puts around every tool of the view what decides about calls of clients.
 func (n *plan) addLayers(o *observer, scopes inbound.Scopes) {

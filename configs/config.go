@@ -9,7 +9,6 @@ package configs
 
 import (
 	_ "embed"
-	"encoding/json"
 	"log/slog"
 	"net/netip"
 	"path/filepath"
@@ -87,8 +86,7 @@ type Config struct {
 	// BrokenViews says by the name of a view why it is left out of Views.
 	BrokenViews map[string]string
 
-	common   json.RawMessage // for Fingerprint: the file without the keys of one machine
-	policies []string        // for Fingerprint: the texts of PolicyTexts, as they were read
+	fingerprint string // what Fingerprint returns
 
 	secrets *secrets // what Resolved masks beside what it recognises; nil for nothing
 }

@@ -15,7 +15,6 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/internal/rawjson"
 	"toolfinch/store/vault"
 )
 
@@ -137,7 +136,7 @@ func (d *decoder) load(c *Config, data []byte) {
 	}
 	if root != nil {
 		d.isJSON = isJSON
-		c.common = rawjson.Without(nodeJSON(root), "listen", "data_dir") // decoding changes the tree
+		c.fingerprint = digest(root, make(map[*node]string), "listen", "data_dir") // before decoding, which changes the tree
 		d.root(root, c)
 	}
 }

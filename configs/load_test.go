@@ -235,6 +235,7 @@ func TestDefaults(t *testing.T) {
 		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, HTTP: DefaultHTTPLimits, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Secrets: leaks.Off, Transport: "stdio", Listen: "127.0.0.1:8080", REST: true, UI: true,
 		Python: python.Settings{Dir: dir},
 	}
+	c.fingerprint = ""
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, want)
 	}
@@ -331,6 +332,7 @@ secrets: BLOCK
 		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
 		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, ProxyTool: "everything-1_2", Python: python.Settings{Dir: dir},
 	}
+	c.fingerprint = ""
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, want)
 	}
@@ -748,7 +750,7 @@ func TestExample(t *testing.T) {
 	bare := must.Get(loadAll(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ()}))(t)
 	got, want := *c, *bare
 	for _, c := range []*Config{&got, &want} {
-		c.Path, c.Servers, c.Disabled, c.Warnings, c.DataDir, c.Python.Dir = "", nil, nil, nil, filepath.Dir(c.DataDir), ""
+		c.Path, c.Servers, c.Disabled, c.Warnings, c.DataDir, c.Python.Dir, c.fingerprint = "", nil, nil, nil, filepath.Dir(c.DataDir), "", ""
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the example says\n%+v\nthe defaults are\n%+v", got, want)

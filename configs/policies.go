@@ -48,7 +48,7 @@ func (d *decoder) compilePolicies(c *Config) {
 	var texts []policy.Text
 	for _, p := range c.PolicyTexts {
 		if p.File == "" {
-			texts, c.policies = append(texts, d.inline(p)), append(c.policies, p.Text)
+			texts = append(texts, d.inline(p))
 			continue
 		}
 		shown := p.File
@@ -60,7 +60,8 @@ func (d *decoder) compilePolicies(c *Config) {
 			d.fail(&p.at, "policies: "+bad.Error(), "")
 			continue
 		}
-		texts, c.policies = append(texts, policy.Text{Cedar: string(data), File: shown, Line: 1, Column: 1}), append(c.policies, string(data))
+		texts = append(texts, policy.Text{Cedar: string(data), File: shown, Line: 1, Column: 1})
+		c.fingerprint = hash(c.fingerprint + string(data))
 	}
 	shorthands := 0
 	for _, v := range c.Views {

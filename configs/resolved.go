@@ -3,7 +3,6 @@ package configs
 import (
 	"cmp"
 	"crypto/sha256"
-	"encoding/hex"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -42,16 +41,31 @@ func (c *Config) ResolvedJSON() json.RawMessage { return nodeJSON(escaped(c.show
 // (listen, data_dir), without comments, and the policies. Replicas of one configuration have the same. It is "" without
 // a file.
 func (c *Config) Fingerprint() string {
-	if c.common == nil {
-		return ""
-	}
-	all := sha256.New()
-	all.Write(c.common)
-	for _, text := range c.policies {
-		fmt.Fprintf(all, "\x00%s", text)
-	}
-	return hex.EncodeToString(all.Sum(nil)[:4])
+	return c.fingerprint[:min(8, len(c.fingerprint))]
 }
+
+// digest is a hash of the values below n, but for the keys of n named in without. A node is hashed once, because aliases
+// of aliases grow without end.
+func digest(n *node, done map[*node]string, without ...string) string {
+	if sum, ok := done[n]; ok {
+		return sum
+	}
+	var text strings.Builder
+	fmt.Fprintf(&text, "%s %q", n.kind, n.text)
+	for _, item := range n.items {
+		text.WriteString(" " + digest(item, done))
+	}
+	for _, p := range n.pairs {
+		if !slices.Contains(without, p.key.text) {
+			fmt.Fprintf(&text, " %q %s", p.key.text, digest(p.value, done))
+		}
+	}
+	done[n] = hash(text.String())
+	return done[n]
+}
+
+// hash is the SHA-256 of text in hex digits.
+func hash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
 // show is the tree of the configuration, with secrets masked.
 func (c *Config) show() *node {

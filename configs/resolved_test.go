@@ -42,7 +42,7 @@ allowed_origins: [https://app.example.com]
 				t.Fatalf("%v\n%s", err, resolved)
 			}
 			for _, c := range []*Config{first, second} {
-				c.Disabled, c.Warnings = nil, nil
+				c.Disabled, c.Warnings, c.fingerprint = nil, nil, ""
 				nowhere(reflect.ValueOf(c.Tools))
 				nowhere(reflect.ValueOf(c.Views))
 			}
@@ -127,7 +127,7 @@ mcp_servers:
         description: "{original} ${PLAIN_TOKEN}"
         parameters:
           api_key: {value: hush-d1}
-          token: {hidden: true, default: {a: hush-d2, b: 12345}}
+          token: {hidden: true, default: {a: hush-d2, b: 98765432101}}
           max_tokens: {default: 100}
           text: {value: {deep: {password: hush-d3}, plain: seen, var: "${PLAIN_TOKEN}"}}
   web:
@@ -162,7 +162,7 @@ func TestNoSecretIsPrinted(t *testing.T) {
 	c := must.Get(loadWith(t, secretsEverywhere, []string{"hooks/a.star"}, secretEnv...))(t)
 	resolved := c.Resolved()
 	for line := range strings.Lines(resolved) {
-		if strings.Contains(line, "hush") || strings.Contains(line, "12345") {
+		if strings.Contains(line, "hush") || strings.Contains(line, "98765432101") {
 			t.Errorf("a secret is out: %s", line)
 		}
 	}

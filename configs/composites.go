@@ -153,7 +153,7 @@ func (step) read(d *decoder, n *node, label string, s *view.Step) bool {
 		d.fail(n, label+" has no tool", "write tool: server.tool")
 		return false
 	}
-	if tool.kind != kindText || s.Tool == "" && tool.hasVariables() {
+	if tool.kind != kindText || s.Tool == "" && hasVariables(tool) {
 		return false // reported
 	}
 	server, exposed := d.serverOf(s.Tool), exposedName.MatchString(s.Tool) // whose an exposed name is, package view finds out
@@ -165,14 +165,14 @@ func (step) read(d *decoder, n *node, label string, s *view.Step) bool {
 		d.warn(tool, fmt.Sprintf("%s: server %q is disabled: the step is left out", label, server), "")
 		return false
 	case server == "" && !exposed && !(len(d.known) == 0 && len(d.errors) > 0):
-		d.noServer(tool, label+".tool must be server.tool, of a server that there is, not "+tool.String(), d.stepHint(tool, s.Tool))
+		d.noServer(tool, label+".tool must be server.tool, of a server that there is, not "+asWritten(tool), d.stepHint(tool, s.Tool))
 	}
 	return true
 }
 
 // stepHint names the nearest server with the tool that was asked for.
 func (d *decoder) stepHint(n *node, id string) string {
-	if n.hasVariables() || len(d.known) == 0 {
+	if hasVariables(n) || len(d.known) == 0 {
 		return ""
 	}
 	if server := strings.TrimRight(id, ".:"); server != id && slices.Contains(d.known, server) {
@@ -206,7 +206,7 @@ func (d *decoder) declareUsed(c *view.Composite, declared []string, parallel *no
 		for _, p := range n.pairs {
 			visit(p.value)
 		}
-		if n.kind != kindText || n.hasVariables() {
+		if n.kind != kindText || hasVariables(n) {
 			return
 		}
 		for _, found := range usedInput.FindAllStringSubmatch(strings.NewReplacer("{{", "", "}}", "").Replace(n.text), -1) {
@@ -243,8 +243,8 @@ func (d *decoder) checkTemplates(n *node, label string, inputs []string) {
 	message, hint := checkTemplate(text, inputs)
 	switch {
 	case message == "":
-	case n.hasVariables(): // what is wrong may be a piece of a value
-		d.fail(n, label+": "+n.String()+" is no text with inputs", "write {inputs.name} for an input, {{ and }} for braces")
+	case hasVariables(n): // what is wrong may be a piece of a value
+		d.fail(n, label+": "+asWritten(n)+" is no text with inputs", "write {inputs.name} for an input, {{ and }} for braces")
 	default:
 		d.fail(n, label+": "+message, hint)
 	}

@@ -4,7 +4,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"toolfinch/view"
 )
@@ -79,7 +81,28 @@ func (r *report) warn(n *node, message, hint string) {
 }
 
 func (r *report) mustBe(n *node, label, want, hint string) {
-	r.fail(n, label+" must be "+want+", not "+n.String(), hint)
+	r.fail(n, label+" must be "+want+", not "+asWritten(n), hint)
+}
+
+// asWritten is a value as messages show it. An expansion is never shown: it may be a
+// secret.
+func asWritten(n *node) string {
+	switch n.kind {
+	case kindText:
+		const most = 40
+		s := n.text
+		if utf8.RuneCountInString(s) > most {
+			s = string([]rune(s)[:most]) + "..."
+		}
+		if hasVariables(n) {
+			return "the value of " + s
+		}
+		return strconv.Quote(s)
+	case kindNumber, kindBool:
+		return n.text
+	default:
+		return string(n.kind)
+	}
 }
 
 // isMapping reports whether n is a mapping, and fails otherwise.
@@ -185,7 +208,7 @@ func (s *scalars) expand(n *node, label string, to *string) bool {
 		*to = n.text
 		return true
 	}
-	if s.lenient && n.hasVariables() {
+	if s.lenient && hasVariables(n) {
 		return false
 	}
 	var lost []error // a default is for what is not stored only
@@ -259,7 +282,7 @@ func (s *scalars) quantity(n *node, label, want, hint string) (text string, ok b
 // nearHint names the valid word nearest to text, unless text came from a
 // variable: its value is not hinted at.
 func (s *scalars) nearHint(n *node, text string, valid []string) string {
-	if n.hasVariables() {
+	if hasVariables(n) {
 		return ""
 	}
 	return nearHint(text, valid)

@@ -516,22 +516,6 @@ func clientTree(f clients.File, data []byte) (*node, error) {
 	return root, nil
 }
 
-// fits reports whether a value has no more values in it than are left.
-func (n *node) fits(left *int) bool {
-	*left--
-	for _, item := range n.items {
-		if *left < 0 || !item.fits(left) {
-			return false
-		}
-	}
-	for _, p := range n.pairs {
-		if *left < 0 || !p.value.fits(left) {
-			return false
-		}
-	}
-	return *left >= 0
-}
-
 // treeOfGo is a tree without places, mappings in the order of their keys.
 func treeOfGo(value any) *node {
 	switch v := value.(type) {

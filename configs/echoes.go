@@ -65,7 +65,7 @@ func (d *decoder) fromVariable(mapping *node, name string) (found bool) {
 	if mapping == nil {
 		return false
 	}
-	if value := mapping.find(name); value != nil && value.hasVariables() {
+	if value := mapping.find(name); value != nil && hasVariables(value) {
 		_, _ = expand(value.text, func(variable string) (string, bool) {
 			text, set := d.env(variable)
 			found = found || set

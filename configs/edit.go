@@ -1,7 +1,6 @@
 package configs
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -244,16 +243,6 @@ func (f *edit) treeOf(data []byte) (json.RawMessage, error) {
 		return nil, errByHand
 	}
 	return nodeJSON(root), nil
-}
-
-// isBlank reports whether there is nothing but comments.
-func isBlank(data []byte) bool {
-	for line := range bytes.Lines(bytes.TrimPrefix(data, []byte("\ufeff"))) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && string(line) != "---" {
-			return false
-		}
-	}
-	return true
 }
 
 // value returns what stands at path, nil for nothing.

@@ -182,6 +182,9 @@ func Variables(path string) (set, unset []string, err error) {
 	return slices.Compact(set), slices.Compact(d.unset), nil
 }
 
+// hasVariables reports whether a text of the file is another once variables are replaced.
+func hasVariables(n *node) bool { return strings.Contains(n.text, "${") && !n.outside() }
+
 // isVariable reports whether s is one ${...} and nothing else.
 func isVariable(s string) bool {
 	inner, ok := strings.CutPrefix(s, "${")

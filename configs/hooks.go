@@ -167,7 +167,7 @@ func (d *decoder) program(n *node, label, name string) string {
 		return name
 	}
 	if d.absolute(n, label, &name) && runtime.GOOS != "windows" && !isFile(name) { // there a program runs without its .exe
-		d.fail(n, label+" names a program that is not there: "+n.String(), "a relative path starts at the folder of this file")
+		d.fail(n, label+" names a program that is not there: "+asWritten(n), "a relative path starts at the folder of this file")
 	}
 	return name
 }
@@ -204,7 +204,7 @@ func (k function[T]) read(d *decoder, n *node, label string, to *T) bool {
 		return false
 	}
 	if !isFile(file) {
-		d.fail(n, label+" names a file that is not there: "+n.String(), "a relative path starts at the folder of this file")
+		d.fail(n, label+" names a file that is not there: "+asWritten(n), "a relative path starts at the folder of this file")
 		return false
 	}
 	module, name := k.in(to)

@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/big"
+	"regexp"
 	"strings"
 	"unicode/utf8"
 
@@ -35,7 +37,7 @@ func parseJSON(data []byte) (*node, *problem) {
 	root, err := hujson.Parse(append(bytes.Clone(data), '\n')) // which the parser wants behind a comment
 	switch {
 	case err != nil && root.Value == nil && errors.Is(err, io.ErrUnexpectedEOF):
-		return nil, &problem{1, 1, "the file is empty", emptyHint}
+		return nil, &problem{1, 1, Empty, ""}
 	case err != nil:
 		return nil, jsonProblem(data, err)
 	}
@@ -116,4 +118,46 @@ func nodeJSON(n *node) json.RawMessage {
 		return object.JSON()
 	}
 	return json.RawMessage("null")
+}
+
+var (
+	jsonNumberForm = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
+	yamlInteger    = regexp.MustCompile(`^(0x[0-9a-fA-F]+|0o?[0-7]+|0b[01]+|[1-9][0-9]*)$`)
+	yamlFloat      = regexp.MustCompile(`^([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+)?$`)
+)
+
+// jsonNumber writes a number of YAML as JSON has it. What JSON has too stays as
+// it is: 1.0 is no 1, and no digit is lost.
+func jsonNumber(s string) (string, bool) {
+	if jsonNumberForm.MatchString(s) {
+		return s, true
+	}
+	s = strings.ReplaceAll(strings.TrimPrefix(s, "+"), "_", "")
+	s, negative := strings.CutPrefix(s, "-")
+	sign := ""
+	if negative {
+		sign = "-"
+	}
+	if yamlInteger.MatchString(s) {
+		i, ok := new(big.Int).SetString(s, 0) // 017 and 0o17 are octal to it as well
+		if !ok {
+			return "", false
+		}
+		return sign + i.String(), true
+	}
+	parts := yamlFloat.FindStringSubmatch(s)
+	if parts == nil || parts[1]+parts[2] == "" {
+		return "", false
+	}
+	whole, fraction := strings.TrimLeft(parts[1], "0"), parts[2]
+	if whole == "" {
+		whole = "0"
+	}
+	if fraction == "" && strings.Contains(s, ".") {
+		fraction = "0"
+	}
+	if fraction != "" {
+		fraction = "." + fraction
+	}
+	return sign + whole + fraction + parts[3], true
 }

@@ -326,7 +326,7 @@ func (d *decoder) adapter(n *node, label string, text *string) bool {
 		return false
 	}
 	if !isFile(*text) {
-		d.fail(n, label+" names a file that is not there: "+n.String(), "it takes auto, off or a file; a relative path starts at the folder of this file")
+		d.fail(n, label+" names a file that is not there: "+asWritten(n), "it takes auto, off or a file; a relative path starts at the folder of this file")
 		return false
 	}
 	return true

@@ -132,6 +132,9 @@ func (d *decoder) load(c *Config, data []byte) {
 	root, isJSON, problems := parse(c.Path, data)
 	d.tree = root
 	for _, p := range problems {
+		if p.message == Empty {
+			p.hint = emptyHint
+		}
 		d.fail(&node{line: p.line, column: p.column}, p.message, p.hint)
 	}
 	if root != nil {
@@ -140,6 +143,9 @@ func (d *decoder) load(c *Config, data []byte) {
 		d.root(root, c)
 	}
 }
+
+// emptyHint is for a file without servers.
+const emptyHint = "list servers under mcp_servers"
 
 // checkBeside warns of further configurations in the folder of one that was found.
 func (d *decoder) checkBeside() {

@@ -3,7 +3,6 @@ package configs
 import (
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode"
 )
@@ -23,7 +22,7 @@ const minSecret = 5
 
 // note remembers text, which n became once its variables were replaced.
 func (s *secrets) note(n *node, text string, env lookup) {
-	if s == nil || !n.hasVariables() {
+	if s == nil || !hasVariables(n) {
 		return
 	}
 	found := false
@@ -350,7 +349,3 @@ func (s *secrets) json(raw []byte, name string, of shape) *node {
 	}
 	return s.tree(n, name, of)
 }
-
-func textNode(s string) *node { return &node{kind: kindText, text: s} }
-
-func boolNode(v bool) *node { return &node{kind: kindBool, text: strconv.FormatBool(v)} }

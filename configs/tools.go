@@ -41,7 +41,7 @@ func (d *decoder) claim(n *node, label, name string) {
 }
 
 func (r *report) failOwn(n *node, label string) {
-	r.fail(n, label+" is the name of one of toolfinch's own tools: "+n.String(), "choose another one")
+	r.fail(n, label+" is the name of one of toolfinch's own tools: "+asWritten(n), "choose another one")
 }
 
 func (r *report) checkExposed(n *node, label, name string) bool {
@@ -139,12 +139,12 @@ func checkOverride(d *decoder, n *node, label string, o *view.Override) {
 	}
 	name := n.given("name")
 	switch {
-	case name == nil || name.kind != kindText || d.lenient && name.hasVariables():
+	case name == nil || name.kind != kindText || d.lenient && hasVariables(name):
 	case isGlob(o.Tool):
 		d.fail(name, label+": a pattern of tools cannot have one name", "name a single tool")
 	case o.Disabled: // nobody sees it
 		d.checkExposed(name, label+".name", o.Name)
-	case o.Name != "" || !name.hasVariables():
+	case o.Name != "" || !hasVariables(name):
 		d.claim(name, label+".name", o.Name)
 	}
 }

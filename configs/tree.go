@@ -40,9 +40,6 @@ const (
 // is text.
 func (n *node) outside() bool { return n.line == 0 }
 
-// hasVariables reports whether the text is another once variables are replaced.
-func (n *node) hasVariables() bool { return strings.Contains(n.text, "${") && !n.outside() }
-
 // find returns the value of the first pair with the key, or nil.
 func (n *node) find(key string) *node {
 	for _, p := range n.pairs {
@@ -53,26 +50,38 @@ func (n *node) find(key string) *node {
 	return nil
 }
 
-// String describes the value for a message. An expansion is never shown: it may
-// be a secret.
-func (n *node) String() string {
-	switch n.kind {
-	case kindText:
-		const most = 40
-		s := n.text
-		if utf8.RuneCountInString(s) > most {
-			s = string([]rune(s)[:most]) + "..."
-		}
-		if n.hasVariables() {
-			return "the value of " + s
-		}
-		return strconv.Quote(s)
-	case kindNumber, kindBool:
-		return n.text
-	default:
-		return string(n.kind)
+// given returns the value of a key that is there and not left empty, else nil.
+func (n *node) given(key string) *node {
+	if v := n.find(key); v != nil && v.kind != kindNull {
+		return v
 	}
+	return nil
 }
+
+// fits reports whether a value has no more values in it than are left.
+func (n *node) fits(left *int) bool {
+	*left--
+	for _, item := range n.items {
+		if *left < 0 || !item.fits(left) {
+			return false
+		}
+	}
+	for _, p := range n.pairs {
+		if *left < 0 || !p.value.fits(left) {
+			return false
+		}
+	}
+	return *left >= 0
+}
+
+// textNode is a text of no file.
+func textNode(s string) *node { return &node{kind: kindText, text: s} }
+
+// boolNode is a truth value of no file.
+func boolNode(v bool) *node { return &node{kind: kindBool, text: strconv.FormatBool(v)} }
+
+// Empty is the message of the problem that a file has nothing in it.
+const Empty = "the file is empty"
 
 // problem is something wrong with the file before anybody asked what it means.
 type problem struct {
@@ -102,6 +111,16 @@ func parse(name string, data []byte) (root *node, isJSON bool, problems []proble
 	return root, false, problems
 }
 
+// isBlank reports whether there is nothing but comments.
+func isBlank(data []byte) bool {
+	for line := range bytes.Lines(bytes.TrimPrefix(data, []byte("\ufeff"))) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && string(line) != "---" {
+			return false
+		}
+	}
+	return true
+}
+
 // cleanText returns the text without byte order mark and with \n for every line
 // end, as both parsers count lines by it.
 func cleanText(data []byte) ([]byte, *problem) {
@@ -121,12 +140,10 @@ func cleanText(data []byte) ([]byte, *problem) {
 		i += size
 	}
 	if len(bytes.TrimSpace(data)) == 0 {
-		return nil, &problem{1, 1, "the file is empty", emptyHint}
+		return nil, &problem{1, 1, Empty, ""}
 	}
 	return data, nil
 }
-
-const emptyHint = "list servers under mcp_servers"
 
 // place turns byte offsets, asked for in ascending order, into lines and
 // columns. It walks the text once: a file may be one line of megabytes.

@@ -4,21 +4,10 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/big"
-	"regexp"
-	"strings"
 
 	"toolfinch/internal/rawjson"
 	"toolfinch/view"
 )
-
-// given returns the value of a key that is there and not left empty, else nil.
-func (n *node) given(key string) *node {
-	if v := n.find(key); v != nil && v.kind != kindNull {
-		return v
-	}
-	return nil
-}
 
 func placeOf(n *node) view.Place { return view.Place{Line: n.line, Column: n.column} }
 
@@ -91,46 +80,4 @@ func (s *scalars) appendValue(b *bytes.Buffer, n *node, label string, depth int)
 		b.WriteByte('}')
 	}
 	return ok
-}
-
-var (
-	jsonNumberForm = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
-	yamlInteger    = regexp.MustCompile(`^(0x[0-9a-fA-F]+|0o?[0-7]+|0b[01]+|[1-9][0-9]*)$`)
-	yamlFloat      = regexp.MustCompile(`^([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+)?$`)
-)
-
-// jsonNumber writes a number of YAML as JSON has it. What JSON has too stays as
-// it is: 1.0 is no 1, and no digit is lost.
-func jsonNumber(s string) (string, bool) {
-	if jsonNumberForm.MatchString(s) {
-		return s, true
-	}
-	s = strings.ReplaceAll(strings.TrimPrefix(s, "+"), "_", "")
-	s, negative := strings.CutPrefix(s, "-")
-	sign := ""
-	if negative {
-		sign = "-"
-	}
-	if yamlInteger.MatchString(s) {
-		i, ok := new(big.Int).SetString(s, 0) // 017 and 0o17 are octal to it as well
-		if !ok {
-			return "", false
-		}
-		return sign + i.String(), true
-	}
-	parts := yamlFloat.FindStringSubmatch(s)
-	if parts == nil || parts[1]+parts[2] == "" {
-		return "", false
-	}
-	whole, fraction := strings.TrimLeft(parts[1], "0"), parts[2]
-	if whole == "" {
-		whole = "0"
-	}
-	if fraction == "" && strings.Contains(s, ".") {
-		fraction = "0"
-	}
-	if fraction != "" {
-		fraction = "." + fraction
-	}
-	return sign + whole + fraction + parts[3], true
 }

@@ -38,7 +38,7 @@ func parseYAML(data []byte) (*node, []problem) {
 		root = next
 	}
 	if root == nil {
-		return nil, []problem{{1, 1, "the file is empty", emptyHint}}
+		return nil, []problem{{1, 1, Empty, ""}}
 	}
 	return root, b.problems
 }

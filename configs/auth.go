@@ -2,8 +2,6 @@ package configs
 
 import (
 	"net"
-	"net/netip"
-	"net/url"
 	"slices"
 	"strconv"
 	"strings"
@@ -251,51 +249,6 @@ func issuerURL(d *decoder, n *document.Node, label string, text *string) bool {
 	return true
 }
 
-func isLoopbackHost(u *url.URL) bool {
-	ip, err := netip.ParseAddr(u.Hostname())
-	return err == nil && ip.Unmap().IsLoopback() || u.Hostname() == "localhost"
-}
-
-// hostName checks the name of a host, with or without a port, which comes in lower case.
-func hostName(d *decoder, n *document.Node, label string, text *string) bool {
-	u, err := url.Parse("http://" + *text)
-	if err != nil || u.Host != *text || u.Hostname() == "" || strings.Contains(*text, "*") {
-		d.mustBe(n, label, "the name of a host", "like tools.example.com; with a port it is for that port alone")
-		return false
-	}
-	*text = strings.ToLower(*text)
-	return true
-}
-
-// prefixes are addresses, and ranges of them.
-type prefixes struct{}
-
-func (prefixes) read(d *decoder, n *document.Node, label string, to *netip.Prefix) bool {
-	var text string
-	if !d.text(n, label, &text) {
-		return false
-	}
-	prefix, err := netip.ParsePrefix(text)
-	if ip, ipErr := netip.ParseAddr(text); ipErr == nil {
-		prefix, err = netip.PrefixFrom(ip, ip.BitLen()), nil
-	}
-	if err != nil {
-		d.mustBe(n, label, "an IP address, or a range of them", "like 10.0.0.5 or 10.0.0.0/8")
-		return false
-	}
-	*to = prefix.Masked()
-	return true
-}
-
-func (prefixes) show(s *secrets, v netip.Prefix) *document.Node {
-	if v.IsSingleIP() {
-		return document.NewText(v.Addr().String())
-	}
-	return document.NewText(v.String())
-}
-
-func (prefixes) schema() schema { return anyText }
-
 // seenHeader checks the name of a header that hooks may see: credentials are none of them.
 func seenHeader(d *decoder, n *document.Node, label string, text *string) bool {
 	if !headerName(d, n, label, text) {
@@ -341,15 +294,4 @@ func (c *Config) Port() int {
 	_, text, _ := net.SplitHostPort(c.Listen)
 	port, _ := strconv.Atoi(text)
 	return port
-}
-
-// listensLocally reports whether only this machine can reach an address. A name is looked up
-// when it is listened at.
-func listensLocally(at string) bool {
-	host, _, err := net.SplitHostPort(at)
-	if err != nil || host == "" {
-		return false
-	}
-	ip, err := netip.ParseAddr(host)
-	return err != nil || ip.Unmap().IsLoopback()
 }

@@ -5,23 +5,6 @@ import (
 	"toolfinch/configs/document"
 )
 
-// Client is what the configuration says of a client.
-type Client struct {
-	Name     string // an ID of package clients, or a pattern of how clients name themselves
-	Register Register
-}
-
-// Register is when tools that a client has found are registered for it.
-type Register string
-
-// RegisterAtOnce: with the answer. RegisterWhenUsed: once they were called, when its
-// list changes anyway, and for its next sessions. RegisterNever: its list stays.
-const (
-	RegisterAtOnce   Register = "at_once"
-	RegisterWhenUsed Register = "when_used"
-	RegisterNever    Register = "never"
-)
-
 var clientKeys = section[Client]{keys: keys{{
 	name: "register", without: "what was measured of the client",
 	doc:   "when tools that it has found are put into its list",

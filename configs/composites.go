@@ -359,3 +359,11 @@ func (input) read(d *decoder, n *document.Node, label string, to *view.Input) bo
 	}
 	return true
 }
+
+func (arguments) schema() schema { return schema{"type": "object"} }
+
+func (step) schema() schema { return stepKeys.schema() }
+
+func (composite) schema() schema { return compositeKeys.schema() }
+
+func (input) schema() schema { return anyOf(schemaTypes.schema(), schema{"type": "object"}, null) }

@@ -16,6 +16,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/configs/document"
 	"toolfinch/embed"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
@@ -194,4 +195,36 @@ func (c *Config) Modules() []string {
 		}
 	}
 	return files
+}
+
+// Client is what the configuration says of a client.
+type Client struct {
+	Name     string // an ID of package clients, or a pattern of how clients name themselves
+	Register Register
+}
+
+// Register is when tools that a client has found are registered for it.
+type Register string
+
+// RegisterAtOnce: with the answer. RegisterWhenUsed: once they were called, when its
+// list changes anyway, and for its next sessions. RegisterNever: its list stays.
+const (
+	RegisterAtOnce   Register = "at_once"
+	RegisterWhenUsed Register = "when_used"
+	RegisterNever    Register = "never"
+)
+
+// HTTPLimits bound what clients that connect over HTTP may take.
+type HTTPLimits struct {
+	PrincipalSessions, AddressSessions, PrincipalStreams int
+	Body, Headers                                        int // bytes
+	BodyTime, IdleTime                                   time.Duration
+	Drain                                                time.Duration // how long calls may go on once toolfinch is told to stop
+}
+
+// Policy is a list of policies in Cedar, in a file or as they stand in the configuration.
+type Policy struct {
+	File string // absolute; "" where Text has them
+	Text string
+	at   document.Node
 }

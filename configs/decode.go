@@ -3,7 +3,8 @@ package configs
 import (
 	"errors"
 	"fmt"
-	"slices"
+	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"unicode/utf8"
@@ -129,68 +130,6 @@ func (r *report) unique(n *document.Node, noun string) []document.Pair {
 	return kept
 }
 
-// serverBlocks are the keys that hold servers: ours, that of most clients, and
-// that of VS Code.
-var serverBlocks = []string{"mcp_servers", "mcpServers", "servers"}
-
-func topKeys() []string { return append([]string{serverBlocks[0]}, top.names()...) }
-
-// root reads the whole file into c.
-func (d *decoder) root(root *document.Node, c *Config) {
-	if root.Kind != document.Mapping {
-		d.fail(root, "the file must be a mapping of keys to values, not "+string(root.Kind), emptyHint)
-		return
-	}
-	d.foreign = d.isJSON && (root.Find("mcpServers") != nil || root.Find("servers") != nil)
-	servers := make(map[string]*document.Node)
-	var views *document.Node // read once the servers are known
-	for _, p := range d.unique(root, "key") {
-		name := p.Key.Text
-		switch {
-		case slices.Contains(serverBlocks, name):
-			d.servers(p.Value, name, c, servers)
-		case top.find(name) != nil && p.Value.Kind == document.Null: // left at its default
-		case name == viewBlock:
-			views = p.Value
-		case top.find(name) != nil:
-			d.setting(c, name, p.Value, name)
-		case name == "mcp" && p.Value.Kind == document.Mapping:
-			d.fail(p.Key, "this is the file of opencode", "toolfinch import FILE takes over the servers in it")
-		case name == "$schema", name == "inputs", strings.HasPrefix(name, "x-"): // editors', and a place for anchors
-		case d.foreign:
-			d.warn(p.Key, fmt.Sprintf("key %q is not used", shorten(name)), nearHint(name, topKeys()))
-		case slices.Contains(serverKeys.names(), name):
-			d.fail(p.Key, fmt.Sprintf("unknown key %q", shorten(name)), "it belongs to a server under "+serverBlocks[0])
-		default:
-			d.fail(p.Key, fmt.Sprintf("unknown key %q", shorten(name)), didYouMean(name, topKeys()))
-		}
-	}
-	if views != nil {
-		d.expose = c.DefaultExposure
-		d.setting(c, viewBlock, views, viewBlock)
-	}
-	if len(servers) == 0 && len(d.errors) == 0 {
-		d.warn(root, "no servers are configured", emptyHint)
-	}
-}
-
-// setting reads the value of a key of the top level.
-func (d *decoder) setting(c *Config, name string, n *document.Node, label string) {
-	ok := top.find(name).value.read(d, n, label, c)
-	d.origins[name] = origin{n, label, ok}
-}
-
-// override sets a value from outside the file. An empty one counts as none, with
-// few exceptions.
-func (d *decoder) override(c *Config, name, label, value string) {
-	switch k := top.find(name); {
-	case k == nil:
-		d.errors = append(d.errors, &Error{Message: "unknown setting " + label, Hint: didYouMean(name, topKeys())})
-	case value != "" || k.empty:
-		d.setting(c, name, document.NewText(value), label)
-	}
-}
-
 // text reads text and replaces its variables. It reports whether it set to.
 func (s *scalars) text(n *document.Node, label string, to *string) bool {
 	if n.Kind != document.Text {
@@ -305,11 +244,39 @@ func (s *scalars) absolute(n *document.Node, label string, path *string) bool {
 	return true
 }
 
-// shorten keeps a foreign key from filling a message.
-func shorten(s string) string {
-	const most = 64
-	if r := []rune(s); len(r) > most {
-		return string(r[:most]) + "..."
+// claims are the exposed names that were given so far, and where. A name without
+// a node is that of one of the view's own tools.
+type claims map[string]origin
+
+// viewOrigin is where a view came from and which names it gives.
+type viewOrigin struct {
+	key, value *document.Node
+	label      string
+	taken      claims
+	absent     []*Error // why the view is left out; nil when it is not
+}
+
+// newDecoder reads file; workDir is where relative paths from outside of it start.
+func newDecoder(file source, workDir string, env lookup) *decoder {
+	return &decoder{
+		scalars: scalars{
+			report:  report{file: file.shown},
+			env:     env,
+			dir:     filepath.Dir(file.path),
+			workDir: workDir,
+			home:    homeDir(runtime.GOOS, env),
+			secrets: new(secrets),
+		},
+		from:        file,
+		serverNames: serverNames{off: make(map[string]bool)},
+		origins:     make(map[string]origin),
+		taken:       make(claims),
 	}
-	return s
+}
+
+// source is a file and who named it.
+type source struct {
+	path  string // absolute
+	shown string // as the user would name it
+	by    string // "--config", "MCPPROXY_CONFIG", or "" when it was found
 }

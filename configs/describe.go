@@ -2,7 +2,9 @@ package configs
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
+	"regexp"
 	"slices"
 	"strings"
 	"toolfinch/configs/document"
@@ -306,3 +308,50 @@ func (k onOff[T]) show(s *secrets, v *T) *document.Node {
 	}
 	return nil
 }
+
+var markdownLink = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
+
+// schema describes a mapping with fixed keys.
+func (all keys) schema() schema {
+	properties := schema{}
+	for _, k := range all {
+		value := k.value.schema()
+		if !k.null { // nothing is the default
+			value = anyOf(value, null)
+		}
+		value["description"] = markdownLink.ReplaceAllString(k.doc, "$1")
+		if usual := k.value.usual(); usual != nil && k.without == "" {
+			value["default"] = json.RawMessage(usual.JSON())
+		}
+		properties[k.name] = value
+	}
+	return schema{"type": "object", "properties": properties, "additionalProperties": false}
+}
+
+func (k list[V]) schema() schema { return schema{"type": "array", "items": k.item.schema()} }
+
+func (k named[V]) schema() schema {
+	return schema{"type": "object", "additionalProperties": k.item.schema()}
+}
+
+func (k onOff[T]) schema() schema { return anyOf(boolean{}.schema(), k.section.schema()) }
+
+// allowed is a list of what is allowed: an empty one allows nothing, and is not the same as none.
+type allowed[V any] struct{ item kind[V] }
+
+func (k allowed[V]) read(d *decoder, n *document.Node, label string, to *[]V) bool {
+	ok := list[V]{item: k.item}.read(d, n, label, to)
+	if ok && *to == nil {
+		*to = []V{}
+	}
+	return ok
+}
+
+func (k allowed[V]) show(s *secrets, values []V) *document.Node {
+	if values == nil {
+		return nil
+	}
+	return list[V]{item: k.item, empty: true}.show(s, values)
+}
+
+func (k allowed[V]) schema() schema { return list[V]{item: k.item}.schema() }

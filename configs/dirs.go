@@ -1,6 +1,8 @@
 package configs
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"os"
 	"path/filepath"
@@ -18,13 +20,6 @@ func homeDir(goos string, env lookup) string {
 	}
 	home, _ := env(name)
 	return home
-}
-
-// UserFile returns the path of the configuration that is the user's, and found in
-// whatever folder a command runs. It need not exist.
-func UserFile() (string, error) {
-	dir, err := os.UserConfigDir()
-	return filepath.Join(dir, "toolfinch", fileNames[0]), err
 }
 
 // UserDataDir returns the folder below which toolfinch keeps what is the user's and
@@ -78,13 +73,19 @@ func within(dir, path string) string {
 	return filepath.Join(dir, path)
 }
 
-// isRelativeCommand reports whether a command names a file seen from somewhere,
-// not a program to look for in PATH.
-func isRelativeCommand(command string) bool {
-	for _, prefix := range []string{"./", "../", `.\`, `..\`} {
-		if strings.HasPrefix(command, prefix) {
-			return true
-		}
+// storeName is the name of the folder of a configuration's store. Each has its own: a
+// store forgets the servers that its configuration does not name, and users have several.
+func storeName(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:4])
+}
+
+// DefaultDataDir returns the folder of the store of a configuration without data_dir;
+// path is the absolute path of its file.
+func DefaultDataDir(path string) (string, error) {
+	dir, err := UserDataDir()
+	if err != nil {
+		return "", err
 	}
-	return false
+	return filepath.Join(dir, storeName(path)), nil
 }

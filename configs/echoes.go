@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 	"toolfinch/configs/document"
+	"toolfinch/upstream"
 )
 
 // openHeaders are headers whose values are no secrets, unless a variable holds them.
@@ -18,7 +19,7 @@ var openVariables = []string{"PATH", "HOME", "PWD", "USER", "LOGNAME", "SHELL", 
 // where the server repeats them: headers, env values that come from a variable or
 // have the name of a secret, what a URL holds of credentials, and variables with
 // the name of a secret wherever they are used.
-func (d *decoder) secretsOf(s *server, n *document.Node) []string {
+func (d *decoder) secretsOf(s *upstream.Settings, n *document.Node) []string {
 	var found []string
 	add := func(value string) {
 		if parts := authScheme.FindStringSubmatch(value); parts != nil {

@@ -7,7 +7,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"unicode/utf8"
 
@@ -34,22 +33,6 @@ func (e *NameError) Error() string {
 		text += fmt.Sprintf(" (did you mean %q?)", e.Near)
 	}
 	return text
-}
-
-const viewBlock = "tool_views"
-
-// Find returns the absolute path of the file that Load would read. When there
-// is none anywhere, errors.Is(err, ErrNoConfig).
-func Find(opts Options) (string, error) {
-	if opts.Env == nil {
-		opts.Env = os.LookupEnv
-	}
-	dir, err := filepath.Abs(opts.Dir)
-	if err != nil {
-		return "", fmt.Errorf("working directory: %w", err)
-	}
-	file, err := find(opts, dir, homeDir(runtime.GOOS, opts.Env))
-	return file.path, err
 }
 
 // Servers returns the servers in the file as they are written, switched off or not,

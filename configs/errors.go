@@ -89,3 +89,12 @@ func reasonOf(label string, broken []*Error) string {
 	}
 	return text
 }
+
+// shorten keeps a foreign key from filling a message.
+func shorten(s string) string {
+	const most = 64
+	if r := []rune(s); len(r) > most {
+		return string(r[:most]) + "..."
+	}
+	return s
+}

@@ -195,3 +195,11 @@ func mayKeepName(v *view.Settings, server, name string) bool {
 	}
 	return !left
 }
+
+func (gatingOnOff) schema() schema { return ref("gating") }
+
+func (proxyName) schema() schema { return anyText }
+
+func (proxyTool) schema() schema {
+	return anyOf(schema{"type": "boolean"}, anyText, proxyToolKeys.schema())
+}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"path/filepath"
 	"regexp"
-	"runtime"
 	"strings"
 	"time"
 
@@ -157,22 +156,6 @@ func (hook) show(s *secrets, h *view.Hook) *document.Node {
 	return hookKeys.show(s, *h)
 }
 
-// program makes the path of a program absolute, and leaves a name to look for in
-// PATH as it is.
-func (d *decoder) program(n *document.Node, label, name string) string {
-	if strings.TrimSpace(name) == "" {
-		d.fail(n, label+" is empty", "the program comes first")
-		return name
-	}
-	if !isRelativeCommand(name) && !strings.HasPrefix(name, "~") && !filepath.IsAbs(name) {
-		return name
-	}
-	if d.absolute(n, label, &name) && runtime.GOOS != "windows" && !isFile(name) { // there a program runs without its .exe
-		d.fail(n, label+" names a program that is not there: "+asWritten(n), "a relative path starts at the folder of this file")
-	}
-	return name
-}
-
 // function is file:function of a Starlark module, or, where python is not nil, a dotted
 // path of Python.
 type function[T any] struct {
@@ -303,3 +286,11 @@ func (custom) read(d *decoder, n *document.Node, label string, c *view.Custom) b
 }
 
 func (custom) show(s *secrets, c view.Custom) *document.Node { return customKeys.show(s, c) }
+
+func (hooks) schema() schema { return hooksKeys.schema() }
+
+func (hook) schema() schema { return anyOf(anyText, hookKeys.schema()) }
+
+func (function[T]) schema() schema { return anyText }
+
+func (custom) schema() schema { return anyOf(anyText, customKeys.schema()) }

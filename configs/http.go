@@ -5,14 +5,6 @@ import (
 	"toolfinch/configs/document"
 )
 
-// HTTPLimits bound what clients that connect over HTTP may take.
-type HTTPLimits struct {
-	PrincipalSessions, AddressSessions, PrincipalStreams int
-	Body, Headers                                        int // bytes
-	BodyTime, IdleTime                                   time.Duration
-	Drain                                                time.Duration // how long calls may go on once toolfinch is told to stop
-}
-
 // DefaultHTTPLimits are those of a configuration that says nothing of them.
 var DefaultHTTPLimits = httpLimits.fresh()
 

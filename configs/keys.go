@@ -2,10 +2,7 @@ package configs
 
 import (
 	"log/slog"
-	"net"
 	"net/netip"
-	"net/url"
-	"path"
 	"reflect"
 	"slices"
 	"strconv"
@@ -98,7 +95,7 @@ var top = section[Config]{keys: keys{
 	{
 		name: "data_dir", env: "MCPPROXY_DATA_DIR", without: "in the user's data directory", change: restart,
 		doc:   "folder of the store",
-		value: in(func(c *Config) *string { return &c.DataDir }).is(str{check: (*decoder).dataDir}),
+		value: in(func(c *Config) *string { return &c.DataDir }).is(str{check: (*decoder).path}),
 	},
 	{
 		name: "store", env: "MCPPROXY_STORE", without: "SQLite in `data_dir`", change: restart,
@@ -299,13 +296,6 @@ func (secret) read(d *decoder, n *document.Node, label string, to *embed.Secret)
 
 func (secret) show(s *secrets, v embed.Secret) *document.Node { return str{}.show(s, v.String()) }
 
-func (d *decoder) dataDir(n *document.Node, label string, dir *string) bool {
-	if *dir == "" {
-		return notEmpty(d, n, label, dir)
-	}
-	return d.absolute(n, label, dir)
-}
-
 func (d *decoder) storeURL(n *document.Node, label string, text *string) bool {
 	if *text != "" && !strings.HasPrefix(*text, "postgres://") && !strings.HasPrefix(*text, "postgresql://") {
 		d.fail(n, label+" must be the URL of a PostgreSQL database", "such as postgres://toolfinch@db.example/toolfinch; without it, SQLite in data_dir is the store")
@@ -331,52 +321,6 @@ func (d *decoder) adapter(n *document.Node, label string, text *string) bool {
 		return false
 	}
 	return true
-}
-
-func glob(d *decoder, n *document.Node, label string, text *string) bool {
-	if _, err := path.Match(*text, ""); err != nil || *text == "" {
-		d.fail(n, label+" is not a valid glob", "* and ? match anything, [a-z] a range, a backslash the character after it")
-		return false
-	}
-	return true
-}
-
-func listen(d *decoder, n *document.Node, label string, text *string) bool {
-	_, port, err := net.SplitHostPort(*text)
-	if err == nil {
-		_, err = strconv.ParseUint(port, 10, 16)
-	}
-	if err != nil {
-		d.mustBe(n, label, "host:port", "like "+DefaultListen)
-	}
-	return err == nil
-}
-
-// webOrigin checks the origin of a web page. Browsers send both parts in lower case.
-func webOrigin(d *decoder, n *document.Node, label string, text *string) bool {
-	u, err := url.Parse(*text)
-	if err != nil || u.Scheme == "" || u.Hostname() == "" || strings.Contains(u.Host, "*") || !strings.EqualFold(*text, u.Scheme+"://"+u.Host) {
-		d.mustBe(n, label, "scheme://host or scheme://host:port, without a path", "like https://app.example.com")
-		return false
-	}
-	*text = strings.ToLower(*text)
-	return true
-}
-
-// headerName checks the name of a header, which comes in lower case.
-func headerName(d *decoder, n *document.Node, label string, text *string) bool {
-	if checkHeaderName(*text) != "" {
-		d.mustBe(n, label, "the name of an HTTP header", "like X-User")
-		return false
-	}
-	*text = strings.ToLower(*text)
-	return true
-}
-
-// isWebURL reports whether text is an http or https URL.
-func isWebURL(text string) (*url.URL, bool) {
-	u, err := url.Parse(text)
-	return u, err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
 // checkOpenAI looks at what OPENAI needs, once it is known to be wanted: its
@@ -411,3 +355,13 @@ func (d *decoder) checkHook(c *Config) {
 		d.warn(from.node, from.label+" is hardly ever run with routing_type CALL_TOOL, which registers no tools", "AUTO and DYNAMIC do")
 	}
 }
+
+func (secret) schema() schema { return anyText }
+
+func topKeys() []string { return append([]string{serverBlocks[0]}, top.names()...) }
+
+const viewBlock = "tool_views"
+
+// serverBlocks are the keys that hold servers: ours, that of most clients, and
+// that of VS Code.
+var serverBlocks = []string{"mcp_servers", "mcpServers", "servers"}

@@ -3,12 +3,14 @@ package configs
 import (
 	"fmt"
 	"log/slog"
+	"path"
 	"regexp"
 	"slices"
 	"strconv"
 	"strings"
 	"time"
 	"toolfinch/configs/document"
+	"unicode"
 )
 
 // str is any text that check accepts.
@@ -130,9 +132,6 @@ func (k boolean) show(_ *secrets, v bool) *document.Node {
 	}
 	return document.NewBool(v != k.not)
 }
-
-func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
-func isBool(s string) bool   { return s == "true" || s == "false" }
 
 // maxDuration bounds every wait.
 const maxDuration = 24 * time.Hour
@@ -308,3 +307,65 @@ func (logLevel) read(d *decoder, n *document.Node, label string, to *slog.Level)
 func (logLevel) show(_ *secrets, level slog.Level) *document.Node {
 	return document.NewText(strings.ToLower(level.String()))
 }
+
+func glob(d *decoder, n *document.Node, label string, text *string) bool {
+	if _, err := path.Match(*text, ""); err != nil || *text == "" {
+		d.fail(n, label+" is not a valid glob", "* and ? match anything, [a-z] a range, a backslash the character after it")
+		return false
+	}
+	return true
+}
+
+// isGlob reports whether the name of a tool stands for several.
+func isGlob(s string) bool { return strings.ContainsAny(s, `*?[\`) }
+
+// hide is a secret as it is printed.
+func hide(*secrets, string) string { return mask }
+
+// hidden is a text that is always a secret.
+var hidden = str{check: notEmpty, word: true, mask: hide}
+
+func (k str) schema() schema {
+	if k.word {
+		return anyWord
+	}
+	return anyText
+}
+
+func (k number[N]) schema() schema {
+	return anyOf(schema{"type": "integer", "minimum": k.low, "maximum": k.high}, oneVariable)
+}
+
+func (boolean) schema() schema { return anyOf(schema{"type": "boolean"}, oneVariable) }
+
+func (k duration) schema() schema {
+	low, high, _ := k.bounds()
+	seconds := schema{"type": "number", "minimum": low.Seconds(), "maximum": high.Seconds()}
+	return anyOf(seconds, schema{"type": "string", "pattern": `^\+?([0-9.]+(ns|us|µs|μs|ms|s|m|h))+$`}, containsVariable)
+}
+
+func (size) schema() schema {
+	return anyOf(schema{"type": "number", "minimum": 1, "maximum": maxResult}, schema{"type": "string", "pattern": sizeForm.String()}, containsVariable)
+}
+
+// schema lists the words for completion, and accepts them in any case.
+func (k choice[T]) schema() schema {
+	var pattern strings.Builder
+	for i, name := range k.names() {
+		if i > 0 {
+			pattern.WriteByte('|')
+		}
+		for _, r := range name {
+			if upper, lower := unicode.ToUpper(r), unicode.ToLower(r); upper != lower {
+				fmt.Fprintf(&pattern, "[%c%c]", upper, lower)
+			} else {
+				pattern.WriteString(regexp.QuoteMeta(string(r)))
+			}
+		}
+	}
+	return anyOf(schema{"enum": k.words}, schema{"type": "string", "pattern": "^(" + pattern.String() + ")$"}, containsVariable)
+}
+
+func (onError) schema() schema { return onErrors.schema() }
+
+func (logLevel) schema() schema { return logLevels.schema() }

@@ -1,13 +1,9 @@
 package configs
 
 import (
-	"bytes"
-	"crypto/sha256"
-	"encoding/hex"
+	"cmp"
 	"errors"
 	"fmt"
-	"io"
-	"io/fs"
 	"maps"
 	"os"
 	"path/filepath"
@@ -15,29 +11,11 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/configs/clients"
 	"toolfinch/configs/document"
+	"toolfinch/embed"
 	"toolfinch/store/vault"
 )
-
-// Options say where to look. The zero value is that of a plain command line.
-type Options struct {
-	Path    string                      // the file named by --config; "" to search
-	Env     func(string) (string, bool) // default os.LookupEnv
-	Dir     string                      // working directory; default the process's
-	UserDir string                      // user's configuration directory, searched for toolfinch/; default os.UserConfigDir
-	Flags   map[string]string           // values of flags, by the key of the file ("top_k"); lists are comma-separated
-	Vault   OpenVault                   // opens the vault for the first ${secret:NAME}; nil: the file can have none
-}
-
-// fileNames are looked for in this order.
-var fileNames = []string{"toolfinch.yaml", "toolfinch.yml", "toolfinch.json"}
-
-// sharedName is looked for where none of fileNames is. Many programs call their
-// configuration so: it is ours only if it names servers (see ours).
-const sharedName = "config.yaml"
-
-// maxSize bounds the file, in bytes.
-const maxSize = 5 << 20
 
 // Load finds, reads and checks the configuration: the file of opts.Path, else
 // that of MCPPROXY_CONFIG, else toolfinch.yaml, .yml or .json in the working
@@ -111,24 +89,6 @@ func (opts Options) decoder() (d *decoder, data []byte, err error) {
 	return d, data, nil
 }
 
-// newDecoder reads file; workDir is where relative paths from outside of it start.
-func newDecoder(file source, workDir string, env lookup) *decoder {
-	return &decoder{
-		scalars: scalars{
-			report:  report{file: file.shown},
-			env:     env,
-			dir:     filepath.Dir(file.path),
-			workDir: workDir,
-			home:    homeDir(runtime.GOOS, env),
-			secrets: new(secrets),
-		},
-		from:        file,
-		serverNames: serverNames{off: make(map[string]bool)},
-		origins:     make(map[string]origin),
-		taken:       make(claims),
-	}
-}
-
 func (d *decoder) load(c *Config, data []byte) {
 	root, isJSON, problems := document.Parse(c.Path, data)
 	d.tree = root
@@ -144,9 +104,6 @@ func (d *decoder) load(c *Config, data []byte) {
 		d.root(root, c)
 	}
 }
-
-// emptyHint is for a file without servers.
-const emptyHint = "list servers under mcp_servers"
 
 // checkBeside warns of further configurations in the folder of one that was found.
 func (d *decoder) checkBeside() {
@@ -181,135 +138,130 @@ func (d *decoder) defaultDataDir(c *Config) {
 	c.DataDir = filepath.Join(dir, storeName(c.Path))
 }
 
-// storeName is the name of the folder of a configuration's store. Each has its own: a
-// store forgets the servers that its configuration does not name, and users have several.
-func storeName(path string) string {
-	sum := sha256.Sum256([]byte(path))
-	return hex.EncodeToString(sum[:4])
-}
-
-// DefaultDataDir returns the folder of the store of a configuration without data_dir;
-// path is the absolute path of its file.
-func DefaultDataDir(path string) (string, error) {
-	dir, err := UserDataDir()
-	if err != nil {
-		return "", err
+// root reads the whole file into c.
+func (d *decoder) root(root *document.Node, c *Config) {
+	if root.Kind != document.Mapping {
+		d.fail(root, "the file must be a mapping of keys to values, not "+string(root.Kind), emptyHint)
+		return
 	}
-	return filepath.Join(dir, storeName(path)), nil
-}
-
-// source is a file and who named it.
-type source struct {
-	path  string // absolute
-	shown string // as the user would name it
-	by    string // "--config", "MCPPROXY_CONFIG", or "" when it was found
-}
-
-func find(opts Options, dir, home string) (source, error) {
-	if opts.Path != "" {
-		return source{within(dir, opts.Path), opts.Path, "--config"}, nil
-	}
-	if path, _ := opts.Env(envConfig); path != "" {
-		full, err := tilde(path, home) // no shell has expanded it in a client's file
-		if err != nil {
-			return source{}, Errors{{File: path, Message: err.Error(), Hint: "named by " + envConfig}}
-		}
-		return source{within(dir, full), path, envConfig}, nil
-	}
-	if name, ok := configIn(dir); ok {
-		return source{filepath.Join(dir, name), name, ""}, nil
-	}
-	looked := []string{dir}
-	if opts.UserDir == "" {
-		opts.UserDir, _ = os.UserConfigDir() // without a home there is one place less
-	}
-	if opts.UserDir != "" {
-		userDir := within(dir, filepath.Join(opts.UserDir, "toolfinch"))
-		if name, ok := configIn(userDir); ok {
-			path := filepath.Join(userDir, name)
-			return source{path, path, ""}, nil
-		}
-		looked = append(looked, userDir)
-	}
-	return source{}, noConfig(looked)
-}
-
-// configIn returns the name of the configuration in a folder, and whether there is one.
-func configIn(dir string) (name string, ok bool) {
-	for _, name := range fileNames {
-		if exists(filepath.Join(dir, name)) {
-			return name, true
+	d.foreign = d.isJSON && (root.Find("mcpServers") != nil || root.Find("servers") != nil)
+	servers := make(map[string]*document.Node)
+	var views *document.Node // read once the servers are known
+	for _, p := range d.unique(root, "key") {
+		name := p.Key.Text
+		switch {
+		case slices.Contains(serverBlocks, name):
+			d.servers(p.Value, name, c, servers)
+		case top.find(name) != nil && p.Value.Kind == document.Null: // left at its default
+		case name == viewBlock:
+			views = p.Value
+		case top.find(name) != nil:
+			d.setting(c, name, p.Value, name)
+		case name == "mcp" && p.Value.Kind == document.Mapping:
+			d.fail(p.Key, "this is the file of opencode", "toolfinch import FILE takes over the servers in it")
+		case name == "$schema", name == "inputs", strings.HasPrefix(name, "x-"): // editors', and a place for anchors
+		case d.foreign:
+			d.warn(p.Key, fmt.Sprintf("key %q is not used", shorten(name)), nearHint(name, topKeys()))
+		case slices.Contains(serverKeys.names(), name):
+			d.fail(p.Key, fmt.Sprintf("unknown key %q", shorten(name)), "it belongs to a server under "+serverBlocks[0])
+		default:
+			d.fail(p.Key, fmt.Sprintf("unknown key %q", shorten(name)), didYouMean(name, topKeys()))
 		}
 	}
-	return sharedName, ours(filepath.Join(dir, sharedName))
-}
-
-// ours reports whether a file has a block of servers. It need not be valid, so that
-// its mistakes are told; a file that cannot be read is somebody else's.
-func ours(path string) bool {
-	f, err := os.Open(path)
-	if err != nil {
-		return false
+	if views != nil {
+		d.expose = c.DefaultExposure
+		d.setting(c, viewBlock, views, viewBlock)
 	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSize))
-	return err == nil && slices.ContainsFunc([]string{"mcp_servers", "mcpServers"}, func(block string) bool {
-		return bytes.Contains(data, []byte(block))
-	})
+	if len(servers) == 0 && len(d.errors) == 0 {
+		d.warn(root, "no servers are configured", emptyHint)
+	}
 }
 
-// exists reports whether something is there, readable or not: a file that
-// cannot be read is an error, not a reason to take another.
-func exists(path string) bool {
-	_, err := os.Stat(path)
-	return !errors.Is(err, fs.ErrNotExist)
+// setting reads the value of a key of the top level.
+func (d *decoder) setting(c *Config, name string, n *document.Node, label string) {
+	ok := top.find(name).value.read(d, n, label, c)
+	d.origins[name] = origin{n, label, ok}
 }
 
-func noConfig(looked []string) error {
-	return fmt.Errorf(`%w: looked for %s in %s
-
-  toolfinch setup                           takes over the servers of your MCP clients, and connects the clients
-  toolfinch demo                            shows what it does, without a configuration
-  toolfinch import                          takes over the servers of other clients
-  toolfinch servers add NAME -- COMMAND...  makes a toolfinch.yaml with one server
-  toolfinch init                            writes a toolfinch.yaml with every key explained
-
-Or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do`,
-		ErrNoConfig, oneOf(append(slices.Clone(fileNames), sharedName)), strings.Join(looked, " and "), envConfig)
+// override sets a value from outside the file. An empty one counts as none, with
+// few exceptions.
+func (d *decoder) override(c *Config, name, label, value string) {
+	switch k := top.find(name); {
+	case k == nil:
+		d.errors = append(d.errors, &Error{Message: "unknown setting " + label, Hint: didYouMean(name, topKeys())})
+	case value != "" || k.empty:
+		d.setting(c, name, document.NewText(value), label)
+	}
 }
 
-func read(from source) ([]byte, *Error) {
-	bad := func(message, hint string) *Error {
-		if hint == "" && from.by != "" {
-			hint = "named by " + from.by
+// places works the places out before the rest is read: secrets are found by them.
+func (d *decoder) places(flags map[string]string, env lookup) (Places, error) {
+	probe := newDecoder(d.from, d.workDir, env)
+	c := Config{Path: d.from.path}
+	for name, flag := range map[string]string{"data_dir": "--data-dir", "store": ""} {
+		key := top.find(name)
+		if d.tree != nil && d.tree.Given(name) != nil {
+			n := d.tree.Given(name)
+			if strings.Contains(n.Text, "${"+secretPrefix) {
+				return Places{}, probe.at(n, name+" cannot have a secret in it", "secrets are found by it: write it out, or use a variable of the environment")
+			}
+			probe.setting(&c, name, n, name)
 		}
-		return &Error{File: from.shown, Message: message, Hint: hint}
+		if value, _ := env(key.env); value != "" {
+			probe.override(&c, name, key.env, value)
+		}
+		if value := flags[name]; value != "" && flag != "" {
+			probe.override(&c, name, flag, value)
+		}
 	}
-	f, err := os.Open(from.path)
-	if err != nil {
-		return nil, bad(reason(err), "")
+	probe.defaultDataDir(&c)
+	if len(probe.errors) > 0 {
+		return Places{}, probe.errors[0]
 	}
-	defer f.Close()
-	if info, err := f.Stat(); err == nil && info.IsDir() {
-		return nil, bad("is a folder", "name the file in it")
-	}
-	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
-	if err != nil {
-		return nil, bad(reason(err), "")
-	}
-	if strings.EqualFold(filepath.Ext(from.path), ".toml") {
-		return nil, bad("is a TOML file", "toolfinch import FILE takes over the servers in it")
-	}
-	if len(data) > maxSize {
-		return nil, bad(fmt.Sprintf("is larger than %d MiB", maxSize>>20), "is it a configuration?")
-	}
-	return data, nil
+	return placesOf(&c, env), nil
 }
 
-// reason is an error of a file without the path, which the message has already.
-func reason(err error) string {
-	if e, ok := errors.AsType[*fs.PathError](err); ok {
-		err = e.Err
+// FindPlaces returns the places of the configuration that Load would read. Nothing else of
+// it needs to be right.
+func FindPlaces(opts Options) (Places, error) {
+	d, data, err := opts.decoder()
+	if err != nil {
+		return Places{}, err
 	}
-	return "cannot be read: " + err.Error()
+	d.tree, _, _ = document.Parse(d.from.path, data)
+	return d.places(opts.Flags, d.env)
+}
+
+// Variables returns the variables of the environment that the configuration in the
+// file uses, each list sorted: those in its texts but for disabled servers, those that
+// inherit_env names, and those that stand for a key of the file. unset has those that
+// are needed and not set; one with a default is not needed.
+func Variables(path string) (set, unset []string, err error) {
+	data, err := clients.ReadFile(path)
+	if err != nil {
+		return nil, nil, err
+	}
+	d := newDecoder(source{path: path, shown: filepath.Base(path)}, filepath.Dir(path), os.LookupEnv)
+	c := top.fresh()
+	c.Path = path
+	d.load(&c, data)
+	set = d.met
+	inherited := c.Python.InheritEnv
+	for _, s := range c.Servers {
+		inherited = append(inherited, s.InheritEnv...)
+	}
+	for _, name := range inherited {
+		if _, ok := os.LookupEnv(name); ok {
+			set = append(set, name)
+		}
+	}
+	kind := cmp.Or(os.Getenv("MCPPROXY_EMBEDDER"), c.Embed.Kind)
+	for _, k := range top.keys {
+		if os.Getenv(k.env) != "" && (!strings.HasPrefix(k.name, "openai_") || strings.EqualFold(kind, embed.KindOpenAI)) {
+			set = append(set, k.env)
+		}
+	}
+	slices.Sort(set)
+	slices.Sort(d.unset)
+	return slices.Compact(set), slices.Compact(d.unset), nil
 }

@@ -2,7 +2,6 @@ package configs
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 
@@ -71,22 +70,6 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 		doc:   "redirect of the browser: as registered, or the public URL of `/oauth/callback`",
 		value: in(func(s *login.Settings) *string { return &s.RedirectURL }).is(webURL),
 	},
-}}
-
-// hide is a secret as it is printed.
-func hide(*secrets, string) string { return mask }
-
-// hidden is a text that is always a secret.
-var hidden = str{check: notEmpty, word: true, mask: hide}
-
-// webURL is an http or https URL.
-var webURL = str{mask: (*secrets).url, check: func(d *decoder, n *document.Node, label string, text *string) bool {
-	u, err := url.Parse(*text)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		d.mustBe(n, label, "an http or https URL", "")
-		return false
-	}
-	return true
 }}
 
 // scopesKind is a list, or a text with blanks between them.

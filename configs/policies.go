@@ -13,13 +13,6 @@ import (
 	"toolfinch/view"
 )
 
-// Policy is a list of policies in Cedar, in a file or as they stand in the configuration.
-type Policy struct {
-	File string // absolute; "" where Text has them
-	Text string
-	at   document.Node
-}
-
 // policyKind is the path of a file, or text that has policies.
 type policyKind struct{}
 

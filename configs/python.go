@@ -69,3 +69,5 @@ func dottedPath(d *decoder, n *document.Node, label string, text *string) bool {
 	}
 	return true
 }
+
+func (pythonKind) schema() schema { return anyOf(anyText, pythonKeys.schema()) }

@@ -78,28 +78,3 @@ func (sandboxKind) schema() schema {
 	others := schema{"description": "of other clients", "type": "object", "anyOf": []schema{{"required": []string{"filesystem"}}, {"required": []string{"network"}}}}
 	return anyOf(sandboxWords.schema(), schema{"type": "array", "items": anyText}, sandboxKeys.schema(), others)
 }
-
-// allowed is a list of what is allowed: an empty one allows nothing, and is not the same as none.
-type allowed[V any] struct{ item kind[V] }
-
-func (k allowed[V]) read(d *decoder, n *document.Node, label string, to *[]V) bool {
-	ok := list[V]{item: k.item}.read(d, n, label, to)
-	if ok && *to == nil {
-		*to = []V{}
-	}
-	return ok
-}
-
-func (k allowed[V]) show(s *secrets, values []V) *document.Node {
-	if values == nil {
-		return nil
-	}
-	return list[V]{item: k.item, empty: true}.show(s, values)
-}
-
-func (k allowed[V]) schema() schema { return list[V]{item: k.item}.schema() }
-
-// path is that of a file or folder.
-func (d *decoder) path(n *document.Node, label string, path *string) bool {
-	return notEmpty(d, n, label, path) && d.absolute(n, label, path)
-}

@@ -10,8 +10,6 @@ import (
 	"slices"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf8"
 
 	"toolfinch/configs/document"
 	"toolfinch/trust/leaks"
@@ -219,45 +217,6 @@ func (d *decoder) servers(block *document.Node, label string, c *Config, seen ma
 	}
 }
 
-const maxName = 64
-
-func (d *decoder) checkName(key *document.Node) {
-	name := key.Text
-	for i, r := range name {
-		if !legalInName(r, i == 0) {
-			d.fail(key, fmt.Sprintf("illegal server name %q: %s", shorten(name), nameRule), nameHint(name))
-			return
-		}
-	}
-	if n := utf8.RuneCountInString(name); n == 0 || n > maxName {
-		d.fail(key, fmt.Sprintf("illegal server name %q: %d characters; %s", shorten(name), n, nameRule), nameHint(name))
-	}
-}
-
-const nameRule = "1 to 64 letters, digits, spaces and _ - . / @ : beginning with a letter or digit"
-
-func legalInName(r rune, first bool) bool {
-	return unicode.IsLetter(r) || unicode.IsDigit(r) || !first && strings.ContainsRune("_-./@: ", r)
-}
-
-// nameHint makes a legal name of an illegal one.
-func nameHint(name string) string {
-	legal := strings.Map(func(r rune) rune {
-		if legalInName(r, false) {
-			return r
-		}
-		return '-'
-	}, name)
-	legal = strings.TrimLeft(legal, "_-./@: ")
-	if r := []rune(legal); len(r) > maxName {
-		legal = string(r[:maxName])
-	}
-	if legal == "" {
-		return ""
-	}
-	return fmt.Sprintf("for example %q", legal)
-}
-
 // server reads one server.
 func (d *decoder) server(p document.Pair) server {
 	label, n := fmt.Sprintf("server %q", shorten(p.Key.Text)), p.Value
@@ -285,7 +244,7 @@ func (d *decoder) server(p document.Pair) server {
 		d.partCommand(&s, n.Given("command"), label)
 		s.Cwd = cmp.Or(s.Cwd, d.dir)
 	}
-	s.Secrets = d.secretsOf(&s, n)
+	s.Secrets = d.secretsOf(&s.Settings, n)
 	return s
 }
 
@@ -384,10 +343,6 @@ func (d *decoder) partCommand(s *server, n *document.Node, label string) {
 	d.warn(n, label+": command has arguments in it, which are taken as args", "write them under args")
 }
 
-func (d *decoder) folder(n *document.Node, label string, dir *string) bool {
-	return *dir == "" || d.absolute(n, label, dir)
-}
-
 var legalPrefix = regexp.MustCompile(`^[a-zA-Z0-9_-]{0,32}$`)
 
 func prefix(d *decoder, n *document.Node, label string, text *string) bool {
@@ -421,78 +376,44 @@ func (k serverEnabled) read(d *decoder, n *document.Node, label string, s *serve
 
 func (serverEnabled) show(*secrets, server) *document.Node { return nil } // only enabled servers are printed
 
-// words is a mapping of names to texts, as env and headers are. No message shows a
-// value: these are where secrets stand.
-type words struct {
-	check   func(name string) (problem string)
-	null    string // what to write in place of nothing
-	headers bool   // case does not matter in names
+// ours is a server in our own keys. What its own say beyond that is reported.
+func (d *decoder) ours(n *document.Node, label string) *document.Node {
+	n.Pairs = d.unique(n, "key")
+	t := dialect{}.read(n)
+	for _, note := range t.unused {
+		d.warn(note.key, fmt.Sprintf("%s: %s is not used", label, note.text), note.hint)
+	}
+	for _, note := range t.refused {
+		d.fail(note.key, label+": "+note.text, note.hint)
+	}
+	return t.node()
 }
 
-func (k words) read(d *decoder, n *document.Node, label string, to *map[string]string) bool {
-	if !d.isMapping(n, label, "names to text", "") {
-		return false
-	}
-	read, seen := make(map[string]string, len(n.Pairs)), make(map[string]string, len(n.Pairs))
-	for _, p := range d.unique(n, "key") {
-		name, item := p.Key.Text, label+" "+shorten(p.Key.Text)
-		if problem := k.check(name); problem != "" {
-			d.fail(p.Key, fmt.Sprintf("%s: %q %s", label, shorten(name), problem), "")
-			continue
+var transports = choice[upstream.Transport]{
+	words: []upstream.Transport{upstream.TransportAuto, upstream.TransportStdio, upstream.TransportHTTP, upstream.TransportSSE},
+	other: map[string]upstream.Transport{"http": upstream.TransportHTTP}, // what is misspelt most
+}
+
+// foreignPair reads a key of a server that is not one of serverKeys. It reports whether
+// it is known, or has been refused.
+func (d *decoder) foreignPair(p document.Pair, label string, s *server) bool {
+	key := p.Key.Text
+	switch {
+	case key == "disabled": // of Windsurf and Cline
+		if p.Value.Kind != document.Null {
+			serverEnabled{on: false}.read(d, p.Value, label+": "+key, s)
 		}
-		if p.Value.Kind == document.Null {
-			d.fail(p.Key, item+" has no value", k.null)
-			continue
+	case slices.Contains(topKeys(), key):
+		d.fail(p.Key, fmt.Sprintf("%s: unknown key %q", label, shorten(key)), "it belongs to the top level of the file")
+	default:
+		near, _ := closest(key, serverKeys.names())
+		s.misspelt = s.misspelt || near == "command" || near == "url"
+		if !d.foreign || near != "" {
+			return false
 		}
-		var word string
-		if (str{word: true}).read(d, p.Value, item, &word) {
-			read[name] = word
-		}
-		if !k.headers {
-			continue
-		}
-		lower := strings.ToLower(name)
-		if first, ok := seen[lower]; ok {
-			d.fail(p.Key, fmt.Sprintf("%s: %q and %q are one header", label, shorten(first), shorten(name)), "keep one")
-		}
-		seen[lower] = name
-		if strings.ContainsFunc(word, isControl) {
-			d.fail(p.Value, item+" has a line break or another control character", "")
-		}
-	}
-	if len(read) > 0 {
-		*to = read
+		d.warn(p.Key, fmt.Sprintf("%s: key %q is not used", label, shorten(key)), "")
 	}
 	return true
 }
 
-// show masks all values, in the order of their names.
-func (k words) show(_ *secrets, values map[string]string) *document.Node {
-	if len(values) == 0 {
-		return nil
-	}
-	n := &document.Node{Kind: document.Mapping}
-	for _, name := range slices.Sorted(maps.Keys(values)) {
-		n.Pairs = append(n.Pairs, document.Pair{Key: document.NewText(name), Value: document.NewText(maskValue(values[name]))})
-	}
-	return n
-}
-
-func checkVariableName(name string) string {
-	if name == "" || strings.ContainsAny(name, "=\x00") {
-		return "is no name of a variable"
-	}
-	return ""
-}
-
-func checkHeaderName(name string) string {
-	legal := func(r rune) bool {
-		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("!#$%&'*+-.^_`|~", r)
-	}
-	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return !legal(r) }) {
-		return "is no name of a header"
-	}
-	return ""
-}
-
-func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }
+func (serverEnabled) schema() schema { return boolean{}.schema() }

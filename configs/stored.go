@@ -1,31 +1,17 @@
 package configs
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"os"
-	"path/filepath"
-	"regexp"
-	"runtime"
 	"strings"
 
-	"toolfinch/configs/document"
 	"toolfinch/internal/nearest"
 	"toolfinch/store/vault"
 )
 
-// secretPrefix begins the name of a variable that is a stored secret: ${secret:NAME}.
-// Such a name is looked up like the others, and masked like others of secrets.
-const secretPrefix = "secret:"
-
 // secretRows begins the names of their rows in the vault.
 const secretRows = "secret/"
-
-var secretName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
-
-const secretNameHint = "letters, digits, _, - and . make the name of a secret"
 
 // SecretRow returns the name of the vault's row of a secret; "" is the prefix of all. A
 // name has 1 to 128 letters, digits, _, - and dots.
@@ -34,78 +20,6 @@ func SecretRow(name string) (string, error) {
 		return "", fmt.Errorf("%q is no name of a secret: %s", shorten(name), secretNameHint)
 	}
 	return secretRows + name, nil
-}
-
-// Places are where a configuration keeps what is stored.
-type Places struct {
-	DataDir string // folder of what stays on this machine
-	KeyDir  string // folder of the key file, where there is no keyring
-	Store   string // the store: DataDir, or the URL of a PostgreSQL database
-}
-
-func placesOf(c *Config, env lookup) Places {
-	return Places{c.DataDir, keyDirOf(c.DataDir, env), cmp.Or(c.Store, c.DataDir)}
-}
-
-// StoreName is the place of the store as it may be printed.
-func (p Places) StoreName() string {
-	if p.Store == p.DataDir {
-		return p.Store
-	}
-	return maskURL(p.Store)
-}
-
-// OpenVault opens the vault of a store for reading. done ends its use.
-type OpenVault func(Places) (v *vault.Vault, done func() error, err error)
-
-// FindPlaces returns the places of the configuration that Load would read. Nothing else of
-// it needs to be right.
-func FindPlaces(opts Options) (Places, error) {
-	d, data, err := opts.decoder()
-	if err != nil {
-		return Places{}, err
-	}
-	d.tree, _, _ = document.Parse(d.from.path, data)
-	return d.places(opts.Flags, d.env)
-}
-
-// Places are where the configuration keeps what is stored.
-func (c *Config) Places() Places { return placesOf(c, os.LookupEnv) }
-
-// keyDirOf keeps the key apart from the store where both folders are ours. Beside a folder
-// that the user chose there may be nothing that lasts, as in a container.
-func keyDirOf(dataDir string, env lookup) string {
-	if ours, err := defaultDataDir(runtime.GOOS, env); err == nil && filepath.Dir(dataDir) == ours {
-		return filepath.Join(ours, "keys")
-	}
-	return filepath.Join(dataDir, "keys")
-}
-
-// places works the places out before the rest is read: secrets are found by them.
-func (d *decoder) places(flags map[string]string, env lookup) (Places, error) {
-	probe := newDecoder(d.from, d.workDir, env)
-	c := Config{Path: d.from.path}
-	for name, flag := range map[string]string{"data_dir": "--data-dir", "store": ""} {
-		key := top.find(name)
-		if d.tree != nil && d.tree.Given(name) != nil {
-			n := d.tree.Given(name)
-			if strings.Contains(n.Text, "${"+secretPrefix) {
-				return Places{}, probe.at(n, name+" cannot have a secret in it", "secrets are found by it: write it out, or use a variable of the environment")
-			}
-			probe.setting(&c, name, n, name)
-		}
-		if value, _ := env(key.env); value != "" {
-			probe.override(&c, name, key.env, value)
-		}
-		if value := flags[name]; value != "" && flag != "" {
-			probe.override(&c, name, flag, value)
-		}
-	}
-	probe.defaultDataDir(&c)
-	if len(probe.errors) > 0 {
-		return Places{}, probe.errors[0]
-	}
-	return placesOf(&c, env), nil
 }
 
 // stored are the secrets in the vault, which is opened when the first one is met.

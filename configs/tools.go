@@ -1,64 +1,13 @@
 package configs
 
 import (
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"path"
-	"regexp"
-	"slices"
-	"strings"
 	"time"
 
 	"toolfinch/configs/document"
 	"toolfinch/view"
 )
-
-// reservedNames are the meta-tools: no tool is exposed under one of them.
-var reservedNames = []string{
-	"retrieve_tools", "call_tool", "call_tool_read", "call_tool_write", "call_tool_destructive",
-	"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "list_provisioned",
-	"read_output", "run_script",
-}
-
-var exposedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
-
-// claims are the exposed names that were given so far, and where. A name without
-// a node is that of one of the view's own tools.
-type claims map[string]origin
-
-// claim checks an exposed name and that no other tool has it. The name itself is
-// not repeated: it may come from a variable.
-func (d *decoder) claim(n *document.Node, label, name string) {
-	if !d.checkExposed(n, label, name) {
-		return
-	}
-	if first, taken := d.taken[name]; taken {
-		d.fail(n, label+" is the name of another tool already", fmt.Sprintf("of the one on line %d", first.node.Line))
-		return
-	}
-	d.taken[name] = origin{node: n, label: label}
-}
-
-func (r *report) failOwn(n *document.Node, label string) {
-	r.fail(n, label+" is the name of one of toolfinch's own tools: "+asWritten(n), "choose another one")
-}
-
-func (r *report) checkExposed(n *document.Node, label, name string) bool {
-	switch {
-	case !exposedName.MatchString(name):
-		r.mustBe(n, label, "1 to 64 letters, digits, _ and -", "clients and models accept no other names of tools")
-		return false
-	case slices.Contains(reservedNames, name):
-		r.failOwn(n, label)
-		return false
-	}
-	return true
-}
-
-// isGlob reports whether the name of a tool stands for several.
-func isGlob(s string) bool { return strings.ContainsAny(s, `*?[\`) }
 
 // overrides is a tools block: the tools of one server and what changes of them.
 var overrides = named[view.Override]{
@@ -263,12 +212,8 @@ func (k outputCacheKind) show(s *secrets, o *view.OutputCache) *document.Node {
 	return k.onOff.show(s, o)
 }
 
-// isFile reports whether a file is there that ends when it is read. One that cannot be
-// looked at is: the one who reads it will say why not.
-func isFile(path string) bool {
-	info, err := os.Stat(path)
-	if err != nil {
-		return !errors.Is(err, fs.ErrNotExist)
-	}
-	return info.Mode().IsRegular()
-}
+func (override) schema() schema { return anyOf(overrideKeys.schema(), null) }
+
+func (bound) schema() schema { return schema{} }
+
+func (outputCacheKind) schema() schema { return ref("output_cache") }

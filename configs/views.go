@@ -105,14 +105,6 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 	},
 }}
 
-// viewOrigin is where a view came from and which names it gives.
-type viewOrigin struct {
-	key, value *document.Node
-	label      string
-	taken      claims
-	absent     []*Error // why the view is left out; nil when it is not
-}
-
 // views are the views by name, read once all servers are known.
 type views struct{}
 
@@ -151,11 +143,6 @@ func (views) read(d *decoder, n *document.Node, label string, to *[]view.Setting
 		}
 	}
 	return true
-}
-
-// noServer notes that the view which is read names a server that there is not.
-func (d *decoder) noServer(n *document.Node, message, hint string) {
-	d.absent = append(d.absent, d.at(n, message, hint))
 }
 
 // leaveOut takes the views out of c that name servers which there are not: a view
@@ -345,55 +332,6 @@ func (viewTools) show(s *secrets, list []view.UpstreamTools) *document.Node {
 	return n
 }
 
-// knowsServer reports whether a server has that name, enabled or not. Where none
-// could be read, any has: one error is enough.
-func (d *decoder) knowsServer(name string) bool {
-	return len(d.known) == 0 && len(d.errors) > 0 || slices.Contains(d.known, name)
-}
-
-func (s *serverNames) serverHint(name string) string {
-	if len(s.known) == 0 {
-		return emptyHint
-	}
-	const most = 10 // names in a hint
-	if len(s.known) > most {
-		return nearHint(name, s.known)
-	}
-	return didYouMean(name, s.known)
-}
-
-// serverOf returns the server in server.tool, else that in server:tool, "" for none. It
-// is the longest one that fits, as names of servers may have dots and colons.
-func (s *serverNames) serverOf(id string) (server string) {
-	for _, between := range []string{".", ":"} {
-		for _, name := range s.known {
-			rest, found := strings.CutPrefix(id, name+between)
-			if found && rest != "" && len(name) >= len(server) {
-				server = name
-			}
-		}
-		if server != "" {
-			break
-		}
-	}
-	return server
-}
-
-// switchedOff returns the disabled server whose tool may have an exposed name; "" for
-// none.
-func (s *serverNames) switchedOff(name string) string {
-	longest := ""
-	for _, server := range s.known {
-		if strings.HasPrefix(name, server+"_") && len(server) > len(longest) {
-			longest = server
-		}
-	}
-	if s.off[longest] {
-		return longest
-	}
-	return ""
-}
-
 // pattern is a glob over server.tool.
 type pattern struct{}
 
@@ -410,3 +348,13 @@ func (pattern) read(d *decoder, n *document.Node, label string, to *view.Pattern
 }
 
 func (pattern) show(s *secrets, p view.Pattern) *document.Node { return prose.show(s, p.Glob) }
+
+func (pattern) schema() schema { return anyText }
+
+func (viewTools) schema() schema {
+	return schema{"type": "object", "additionalProperties": anyOf(ref("tools"), null)}
+}
+
+func (views) schema() schema {
+	return schema{"type": "object", "propertyNames": schema{"pattern": viewName.String()}, "additionalProperties": viewKeys.schema()}
+}

@@ -5,20 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
 
-	"toolfinch/configs/clients"
 	"toolfinch/configs/document"
-	"toolfinch/embed"
 )
 
 // lookup finds a variable of the environment, as os.LookupEnv does.
 type lookup func(string) (string, bool)
-
-const envConfig = "MCPPROXY_CONFIG"
 
 // substitutionError is one ${...} that cannot be replaced. unset is the variable
 // that is missing, "" when something else is wrong.
@@ -149,40 +144,6 @@ func Named(texts ...string) []string {
 	return slices.Compact(names)
 }
 
-// Variables returns the variables of the environment that the configuration in the
-// file uses, each list sorted: those in its texts but for disabled servers, those that
-// inherit_env names, and those that stand for a key of the file. unset has those that
-// are needed and not set; one with a default is not needed.
-func Variables(path string) (set, unset []string, err error) {
-	data, err := clients.ReadFile(path)
-	if err != nil {
-		return nil, nil, err
-	}
-	d := newDecoder(source{path: path, shown: filepath.Base(path)}, filepath.Dir(path), os.LookupEnv)
-	c := top.fresh()
-	c.Path = path
-	d.load(&c, data)
-	set = d.met
-	inherited := c.Python.InheritEnv
-	for _, s := range c.Servers {
-		inherited = append(inherited, s.InheritEnv...)
-	}
-	for _, name := range inherited {
-		if _, ok := os.LookupEnv(name); ok {
-			set = append(set, name)
-		}
-	}
-	kind := cmp.Or(os.Getenv("MCPPROXY_EMBEDDER"), c.Embed.Kind)
-	for _, k := range top.keys {
-		if os.Getenv(k.env) != "" && (!strings.HasPrefix(k.name, "openai_") || strings.EqualFold(kind, embed.KindOpenAI)) {
-			set = append(set, k.env)
-		}
-	}
-	slices.Sort(set)
-	slices.Sort(d.unset)
-	return slices.Compact(set), slices.Compact(d.unset), nil
-}
-
 // hasVariables reports whether a text of the file is another once variables are replaced.
 func hasVariables(n *document.Node) bool { return strings.Contains(n.Text, "${") && !n.Outside() }
 
@@ -229,26 +190,14 @@ func substitutionErrors(err error) []*substitutionError {
 	return nil
 }
 
-// inherited are globs of names of variables.
-type inherited struct{}
+// secretPrefix begins the name of a variable that is a stored secret: ${secret:NAME}.
+// Such a name is looked up like the others, and masked like others of secrets.
+const secretPrefix = "secret:"
 
-var inheritWords = choice[string]{words: []string{"minimal", "all"}}
+var secretName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)
 
-func (inherited) read(d *decoder, n *document.Node, label string, to *[]string) bool {
-	if n.Kind == document.List {
-		return list[string]{item: str{check: glob}}.read(d, n, label, to)
-	}
-	var word string
-	ok := inheritWords.read(d, n, label, &word)
-	if *to = nil; word == "all" {
-		*to = []string{"*"}
-	}
-	return ok
-}
+const secretNameHint = "letters, digits, _, - and . make the name of a secret"
 
-func (inherited) show(s *secrets, globs []string) *document.Node {
-	if slices.Equal(globs, []string{"*"}) {
-		return document.NewText("all")
-	}
-	return list[string]{item: str{}}.show(s, globs)
-}
+func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
+
+func isBool(s string) bool { return s == "true" || s == "false" }

@@ -1,0 +1,138 @@
+package configs
+
+import (
+	"net"
+	"net/netip"
+	"net/url"
+	"strconv"
+	"strings"
+	"toolfinch/configs/document"
+	"unicode"
+	"unicode/utf8"
+)
+
+// isWebURL reports whether text is an http or https URL.
+func isWebURL(text string) (*url.URL, bool) {
+	u, err := url.Parse(text)
+	return u, err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
+}
+
+// webURL is an http or https URL.
+var webURL = str{mask: (*secrets).url, check: func(d *decoder, n *document.Node, label string, text *string) bool {
+	u, err := url.Parse(*text)
+	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
+		d.mustBe(n, label, "an http or https URL", "")
+		return false
+	}
+	return true
+}}
+
+// serverURL checks the address of a server. It is not repeated: it may carry a password
+// or a key.
+func serverURL(d *decoder, n *document.Node, label string, text *string) bool {
+	if _, ok := isWebURL(*text); !ok {
+		d.fail(n, label+" must be an http or https URL", "like https://mcp.example.com/mcp")
+		return false
+	}
+	return true
+}
+
+func listen(d *decoder, n *document.Node, label string, text *string) bool {
+	_, port, err := net.SplitHostPort(*text)
+	if err == nil {
+		_, err = strconv.ParseUint(port, 10, 16)
+	}
+	if err != nil {
+		d.mustBe(n, label, "host:port", "like "+DefaultListen)
+	}
+	return err == nil
+}
+
+// webOrigin checks the origin of a web page. Browsers send both parts in lower case.
+func webOrigin(d *decoder, n *document.Node, label string, text *string) bool {
+	u, err := url.Parse(*text)
+	if err != nil || u.Scheme == "" || u.Hostname() == "" || strings.Contains(u.Host, "*") || !strings.EqualFold(*text, u.Scheme+"://"+u.Host) {
+		d.mustBe(n, label, "scheme://host or scheme://host:port, without a path", "like https://app.example.com")
+		return false
+	}
+	*text = strings.ToLower(*text)
+	return true
+}
+
+// headerName checks the name of a header, which comes in lower case.
+func headerName(d *decoder, n *document.Node, label string, text *string) bool {
+	if checkHeaderName(*text) != "" {
+		d.mustBe(n, label, "the name of an HTTP header", "like X-User")
+		return false
+	}
+	*text = strings.ToLower(*text)
+	return true
+}
+
+func checkHeaderName(name string) string {
+	legal := func(r rune) bool {
+		return r < utf8.RuneSelf && (unicode.IsLetter(r) || unicode.IsDigit(r)) || strings.ContainsRune("!#$%&'*+-.^_`|~", r)
+	}
+	if name == "" || strings.ContainsFunc(name, func(r rune) bool { return !legal(r) }) {
+		return "is no name of a header"
+	}
+	return ""
+}
+
+// hostName checks the name of a host, with or without a port, which comes in lower case.
+func hostName(d *decoder, n *document.Node, label string, text *string) bool {
+	u, err := url.Parse("http://" + *text)
+	if err != nil || u.Host != *text || u.Hostname() == "" || strings.Contains(*text, "*") {
+		d.mustBe(n, label, "the name of a host", "like tools.example.com; with a port it is for that port alone")
+		return false
+	}
+	*text = strings.ToLower(*text)
+	return true
+}
+
+// prefixes are addresses, and ranges of them.
+type prefixes struct{}
+
+func (prefixes) read(d *decoder, n *document.Node, label string, to *netip.Prefix) bool {
+	var text string
+	if !d.text(n, label, &text) {
+		return false
+	}
+	prefix, err := netip.ParsePrefix(text)
+	if ip, ipErr := netip.ParseAddr(text); ipErr == nil {
+		prefix, err = netip.PrefixFrom(ip, ip.BitLen()), nil
+	}
+	if err != nil {
+		d.mustBe(n, label, "an IP address, or a range of them", "like 10.0.0.5 or 10.0.0.0/8")
+		return false
+	}
+	*to = prefix.Masked()
+	return true
+}
+
+func (prefixes) show(s *secrets, v netip.Prefix) *document.Node {
+	if v.IsSingleIP() {
+		return document.NewText(v.Addr().String())
+	}
+	return document.NewText(v.String())
+}
+
+func (prefixes) schema() schema { return anyText }
+
+func isLoopbackHost(u *url.URL) bool {
+	ip, err := netip.ParseAddr(u.Hostname())
+	return err == nil && ip.Unmap().IsLoopback() || u.Hostname() == "localhost"
+}
+
+// listensLocally reports whether only this machine can reach an address. A name is looked up
+// when it is listened at.
+func listensLocally(at string) bool {
+	host, _, err := net.SplitHostPort(at)
+	if err != nil || host == "" {
+		return false
+	}
+	ip, err := netip.ParseAddr(host)
+	return err != nil || ip.Unmap().IsLoopback()
+}
+
+func isControl(r rune) bool { return r < ' ' && r != '\t' || r == 0x7f }

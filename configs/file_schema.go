@@ -1,0 +1,58 @@
+package configs
+
+import (
+	"encoding/json"
+	"maps"
+	"slices"
+	"strings"
+
+	"toolfinch/internal/rawjson"
+)
+
+// Schema returns the JSON Schema of a configuration file, for completion and
+// checks in editors. What a file with servers of another client may have beside
+// them is not checked. A valid file may still not load: a schema knows no files,
+// no variables, and no names of servers.
+func Schema() json.RawMessage {
+	servers := anyOf(schema{"type": "object", "additionalProperties": ref("server")}, schema{"type": "array", "items": ref("server")}, null)
+	properties := top.schema()["properties"].(schema)
+	maps.Copy(properties, schema{"$schema": schema{"type": "string"}, "inputs": schema{}})
+	for _, block := range serverBlocks {
+		properties[block] = servers
+	}
+	root := schema{
+		"$schema":     "http://json-schema.org/draft-07/schema#",
+		"title":       "Configuration of toolfinch",
+		"type":        "object",
+		"properties":  properties,
+		"definitions": definitions(),
+		"if":          anyOf(schema{"required": []string{"mcpServers"}}, schema{"required": []string{"servers"}}),
+		"else":        schema{"propertyNames": anyOf(schema{"pattern": "^x-"}, schema{"enum": slices.Sorted(maps.Keys(properties))})},
+	}
+	return rawjson.Of(root)
+}
+
+func definitions() schema {
+	server := serverKeys.schema()
+	properties := server["properties"].(schema)
+	properties["tools"] = anyOf(properties["tools"].(schema), schema{"type": "array"})
+	properties["disabled"] = anyOf(schema{"description": "of other clients"}, serverEnabled{}.schema(), null)
+	for name, row := range rows {
+		switch like, _ := properties[row.like].(schema); {
+		case like != nil:
+			properties[name] = anyOf(schema{"description": "of other clients"}, like, null)
+		case row.take == nil:
+			properties[name] = schema{"description": strings.TrimSuffix("not used; "+row.hint, "; ")}
+		case properties[name] == nil:
+			properties[name] = schema{"description": "of other clients"}
+		}
+	}
+	server["anyOf"] = []schema{{"required": []string{"command"}}, {"required": []string{"url"}}, {"required": []string{"serverUrl"}}, {"required": []string{"httpUrl"}}}
+	return schema{
+		"server":       server,
+		"tools":        overrides.schema(),
+		"output_cache": outputCache.onOff.schema(),
+		"gating":       gatingKind.onOff.schema(),
+		"variable":     schema{"type": "string", "pattern": `^\$\{.*\}$`},
+	}
+}

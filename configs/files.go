@@ -1,0 +1,57 @@
+package configs
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"toolfinch/configs/document"
+)
+
+// isFile reports whether a file is there that ends when it is read. One that cannot be
+// looked at is: the one who reads it will say why not.
+func isFile(path string) bool {
+	info, err := os.Stat(path)
+	if err != nil {
+		return !errors.Is(err, fs.ErrNotExist)
+	}
+	return info.Mode().IsRegular()
+}
+
+// isRelativeCommand reports whether a command names a file seen from somewhere,
+// not a program to look for in PATH.
+func isRelativeCommand(command string) bool {
+	for _, prefix := range []string{"./", "../", `.\`, `..\`} {
+		if strings.HasPrefix(command, prefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// path is that of a file or folder.
+func (d *decoder) path(n *document.Node, label string, path *string) bool {
+	return notEmpty(d, n, label, path) && d.absolute(n, label, path)
+}
+
+func (d *decoder) folder(n *document.Node, label string, dir *string) bool {
+	return *dir == "" || d.absolute(n, label, dir)
+}
+
+// program makes the path of a program absolute, and leaves a name to look for in
+// PATH as it is.
+func (d *decoder) program(n *document.Node, label, name string) string {
+	if strings.TrimSpace(name) == "" {
+		d.fail(n, label+" is empty", "the program comes first")
+		return name
+	}
+	if !isRelativeCommand(name) && !strings.HasPrefix(name, "~") && !filepath.IsAbs(name) {
+		return name
+	}
+	if d.absolute(n, label, &name) && runtime.GOOS != "windows" && !isFile(name) { // there a program runs without its .exe
+		d.fail(n, label+" names a program that is not there: "+asWritten(n), "a relative path starts at the folder of this file")
+	}
+	return name
+}

@@ -1,0 +1,166 @@
+package configs
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+)
+
+// Options say where to look. The zero value is that of a plain command line.
+type Options struct {
+	Path    string                      // the file named by --config; "" to search
+	Env     func(string) (string, bool) // default os.LookupEnv
+	Dir     string                      // working directory; default the process's
+	UserDir string                      // user's configuration directory, searched for toolfinch/; default os.UserConfigDir
+	Flags   map[string]string           // values of flags, by the key of the file ("top_k"); lists are comma-separated
+	Vault   OpenVault                   // opens the vault for the first ${secret:NAME}; nil: the file can have none
+}
+
+const envConfig = "MCPPROXY_CONFIG"
+
+// fileNames are looked for in this order.
+var fileNames = []string{"toolfinch.yaml", "toolfinch.yml", "toolfinch.json"}
+
+// sharedName is looked for where none of fileNames is. Many programs call their
+// configuration so: it is ours only if it names servers (see ours).
+const sharedName = "config.yaml"
+
+// maxSize bounds the file, in bytes.
+const maxSize = 5 << 20
+
+// Find returns the absolute path of the file that Load would read. When there
+// is none anywhere, errors.Is(err, ErrNoConfig).
+func Find(opts Options) (string, error) {
+	if opts.Env == nil {
+		opts.Env = os.LookupEnv
+	}
+	dir, err := filepath.Abs(opts.Dir)
+	if err != nil {
+		return "", fmt.Errorf("working directory: %w", err)
+	}
+	file, err := find(opts, dir, homeDir(runtime.GOOS, opts.Env))
+	return file.path, err
+}
+
+// UserFile returns the path of the configuration that is the user's, and found in
+// whatever folder a command runs. It need not exist.
+func UserFile() (string, error) {
+	dir, err := os.UserConfigDir()
+	return filepath.Join(dir, "toolfinch", fileNames[0]), err
+}
+
+func find(opts Options, dir, home string) (source, error) {
+	if opts.Path != "" {
+		return source{within(dir, opts.Path), opts.Path, "--config"}, nil
+	}
+	if path, _ := opts.Env(envConfig); path != "" {
+		full, err := tilde(path, home) // no shell has expanded it in a client's file
+		if err != nil {
+			return source{}, Errors{{File: path, Message: err.Error(), Hint: "named by " + envConfig}}
+		}
+		return source{within(dir, full), path, envConfig}, nil
+	}
+	if name, ok := configIn(dir); ok {
+		return source{filepath.Join(dir, name), name, ""}, nil
+	}
+	looked := []string{dir}
+	if opts.UserDir == "" {
+		opts.UserDir, _ = os.UserConfigDir() // without a home there is one place less
+	}
+	if opts.UserDir != "" {
+		userDir := within(dir, filepath.Join(opts.UserDir, "toolfinch"))
+		if name, ok := configIn(userDir); ok {
+			path := filepath.Join(userDir, name)
+			return source{path, path, ""}, nil
+		}
+		looked = append(looked, userDir)
+	}
+	return source{}, noConfig(looked)
+}
+
+// configIn returns the name of the configuration in a folder, and whether there is one.
+func configIn(dir string) (name string, ok bool) {
+	for _, name := range fileNames {
+		if exists(filepath.Join(dir, name)) {
+			return name, true
+		}
+	}
+	return sharedName, ours(filepath.Join(dir, sharedName))
+}
+
+// ours reports whether a file has a block of servers. It need not be valid, so that
+// its mistakes are told; a file that cannot be read is somebody else's.
+func ours(path string) bool {
+	f, err := os.Open(path)
+	if err != nil {
+		return false
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSize))
+	return err == nil && slices.ContainsFunc([]string{"mcp_servers", "mcpServers"}, func(block string) bool {
+		return bytes.Contains(data, []byte(block))
+	})
+}
+
+// exists reports whether something is there, readable or not: a file that
+// cannot be read is an error, not a reason to take another.
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return !errors.Is(err, fs.ErrNotExist)
+}
+
+func noConfig(looked []string) error {
+	return fmt.Errorf(`%w: looked for %s in %s
+
+  toolfinch setup                           takes over the servers of your MCP clients, and connects the clients
+  toolfinch demo                            shows what it does, without a configuration
+  toolfinch import                          takes over the servers of other clients
+  toolfinch servers add NAME -- COMMAND...  makes a toolfinch.yaml with one server
+  toolfinch init                            writes a toolfinch.yaml with every key explained
+
+Or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do`,
+		ErrNoConfig, oneOf(append(slices.Clone(fileNames), sharedName)), strings.Join(looked, " and "), envConfig)
+}
+
+func read(from source) ([]byte, *Error) {
+	bad := func(message, hint string) *Error {
+		if hint == "" && from.by != "" {
+			hint = "named by " + from.by
+		}
+		return &Error{File: from.shown, Message: message, Hint: hint}
+	}
+	f, err := os.Open(from.path)
+	if err != nil {
+		return nil, bad(reason(err), "")
+	}
+	defer f.Close()
+	if info, err := f.Stat(); err == nil && info.IsDir() {
+		return nil, bad("is a folder", "name the file in it")
+	}
+	data, err := io.ReadAll(io.LimitReader(f, maxSize+1))
+	if err != nil {
+		return nil, bad(reason(err), "")
+	}
+	if strings.EqualFold(filepath.Ext(from.path), ".toml") {
+		return nil, bad("is a TOML file", "toolfinch import FILE takes over the servers in it")
+	}
+	if len(data) > maxSize {
+		return nil, bad(fmt.Sprintf("is larger than %d MiB", maxSize>>20), "is it a configuration?")
+	}
+	return data, nil
+}
+
+// reason is an error of a file without the path, which the message has already.
+func reason(err error) string {
+	if e, ok := errors.AsType[*fs.PathError](err); ok {
+		err = e.Err
+	}
+	return "cannot be read: " + err.Error()
+}

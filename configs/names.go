@@ -1,0 +1,145 @@
+package configs
+
+import (
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+	"toolfinch/configs/document"
+	"unicode"
+	"unicode/utf8"
+)
+
+// reservedNames are the meta-tools: no tool is exposed under one of them.
+var reservedNames = []string{
+	"retrieve_tools", "call_tool", "call_tool_read", "call_tool_write", "call_tool_destructive",
+	"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "list_provisioned",
+	"read_output", "run_script",
+}
+
+var exposedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
+
+// claim checks an exposed name and that no other tool has it. The name itself is
+// not repeated: it may come from a variable.
+func (d *decoder) claim(n *document.Node, label, name string) {
+	if !d.checkExposed(n, label, name) {
+		return
+	}
+	if first, taken := d.taken[name]; taken {
+		d.fail(n, label+" is the name of another tool already", fmt.Sprintf("of the one on line %d", first.node.Line))
+		return
+	}
+	d.taken[name] = origin{node: n, label: label}
+}
+
+func (r *report) failOwn(n *document.Node, label string) {
+	r.fail(n, label+" is the name of one of toolfinch's own tools: "+asWritten(n), "choose another one")
+}
+
+func (r *report) checkExposed(n *document.Node, label, name string) bool {
+	switch {
+	case !exposedName.MatchString(name):
+		r.mustBe(n, label, "1 to 64 letters, digits, _ and -", "clients and models accept no other names of tools")
+		return false
+	case slices.Contains(reservedNames, name):
+		r.failOwn(n, label)
+		return false
+	}
+	return true
+}
+
+// emptyHint is for a file without servers.
+const emptyHint = "list servers under mcp_servers"
+
+// noServer notes that the view which is read names a server that there is not.
+func (d *decoder) noServer(n *document.Node, message, hint string) {
+	d.absent = append(d.absent, d.at(n, message, hint))
+}
+
+// knowsServer reports whether a server has that name, enabled or not. Where none
+// could be read, any has: one error is enough.
+func (d *decoder) knowsServer(name string) bool {
+	return len(d.known) == 0 && len(d.errors) > 0 || slices.Contains(d.known, name)
+}
+
+func (s *serverNames) serverHint(name string) string {
+	if len(s.known) == 0 {
+		return emptyHint
+	}
+	const most = 10 // names in a hint
+	if len(s.known) > most {
+		return nearHint(name, s.known)
+	}
+	return didYouMean(name, s.known)
+}
+
+// serverOf returns the server in server.tool, else that in server:tool, "" for none. It
+// is the longest one that fits, as names of servers may have dots and colons.
+func (s *serverNames) serverOf(id string) (server string) {
+	for _, between := range []string{".", ":"} {
+		for _, name := range s.known {
+			rest, found := strings.CutPrefix(id, name+between)
+			if found && rest != "" && len(name) >= len(server) {
+				server = name
+			}
+		}
+		if server != "" {
+			break
+		}
+	}
+	return server
+}
+
+// switchedOff returns the disabled server whose tool may have an exposed name; "" for
+// none.
+func (s *serverNames) switchedOff(name string) string {
+	longest := ""
+	for _, server := range s.known {
+		if strings.HasPrefix(name, server+"_") && len(server) > len(longest) {
+			longest = server
+		}
+	}
+	if s.off[longest] {
+		return longest
+	}
+	return ""
+}
+
+const maxName = 64
+
+func (d *decoder) checkName(key *document.Node) {
+	name := key.Text
+	for i, r := range name {
+		if !legalInName(r, i == 0) {
+			d.fail(key, fmt.Sprintf("illegal server name %q: %s", shorten(name), nameRule), nameHint(name))
+			return
+		}
+	}
+	if n := utf8.RuneCountInString(name); n == 0 || n > maxName {
+		d.fail(key, fmt.Sprintf("illegal server name %q: %d characters; %s", shorten(name), n, nameRule), nameHint(name))
+	}
+}
+
+const nameRule = "1 to 64 letters, digits, spaces and _ - . / @ : beginning with a letter or digit"
+
+func legalInName(r rune, first bool) bool {
+	return unicode.IsLetter(r) || unicode.IsDigit(r) || !first && strings.ContainsRune("_-./@: ", r)
+}
+
+// nameHint makes a legal name of an illegal one.
+func nameHint(name string) string {
+	legal := strings.Map(func(r rune) rune {
+		if legalInName(r, false) {
+			return r
+		}
+		return '-'
+	}, name)
+	legal = strings.TrimLeft(legal, "_-./@: ")
+	if r := []rune(legal); len(r) > maxName {
+		legal = string(r[:maxName])
+	}
+	if legal == "" {
+		return ""
+	}
+	return fmt.Sprintf("for example %q", legal)
+}

@@ -67,8 +67,7 @@ func (k auditKind) read(d *decoder, n *document.Node, label string, to **audit.S
 }
 
 func (k auditKind) show(s *secrets, a *audit.Settings) *document.Node { return k.onOff.show(s, a) }
-
-func (k auditKind) schema() schema { return anyOf(k.onOff.schema(), anyText) }
+func (k auditKind) schema() schema                                    { return anyOf(k.onOff.schema(), anyText) }
 
 // AuditLog returns what is said of the audit log, with its file; nil where there is none.
 func (c *Config) AuditLog() *audit.Settings {

@@ -94,6 +94,7 @@ func (composite) read(d *decoder, n *document.Node, label string, c *view.Compos
 }
 
 func (composite) show(s *secrets, c view.Composite) *document.Node { return compositeKeys.show(s, c) }
+func (composite) schema() schema                                   { return compositeKeys.schema() }
 
 // stepKeys describes all keys of a step.
 var stepKeys = section[view.Step]{keys: keys{
@@ -128,6 +129,7 @@ var steps = named[view.Step]{
 type step struct{}
 
 func (step) show(s *secrets, one view.Step) *document.Node { return stepKeys.show(s, one) }
+func (step) schema() schema                                { return stepKeys.schema() }
 
 // arguments are the arguments of a step, kept as JSON.
 type arguments struct{}
@@ -146,6 +148,8 @@ func (arguments) show(s *secrets, args []byte) *document.Node {
 	}
 	return nil
 }
+
+func (arguments) schema() schema { return schema{"type": "object"} }
 
 func (step) read(d *decoder, n *document.Node, label string, s *view.Step) bool {
 	if !stepKeys.read(d, n, label, s) {
@@ -318,6 +322,8 @@ func (input) show(s *secrets, i view.Input) *document.Node {
 	return n
 }
 
+func (input) schema() schema { return anyOf(schemaTypes.schema(), schema{"type": "object"}, null) }
+
 func (input) read(d *decoder, n *document.Node, label string, to *view.Input) bool {
 	switch n.Kind {
 	case document.Null: // anything
@@ -359,11 +365,3 @@ func (input) read(d *decoder, n *document.Node, label string, to *view.Input) bo
 	}
 	return true
 }
-
-func (arguments) schema() schema { return schema{"type": "object"} }
-
-func (step) schema() schema { return stepKeys.schema() }
-
-func (composite) schema() schema { return compositeKeys.schema() }
-
-func (input) schema() schema { return anyOf(schemaTypes.schema(), schema{"type": "object"}, null) }

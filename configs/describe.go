@@ -183,6 +183,23 @@ func (all keys) show(secrets *secrets, from any) *document.Node {
 	return n
 }
 
+// schema describes a mapping with fixed keys.
+func (all keys) schema() schema {
+	properties := schema{}
+	for _, k := range all {
+		value := k.value.schema()
+		if !k.null { // nothing is the default
+			value = anyOf(value, null)
+		}
+		value["description"] = markdownLink.ReplaceAllString(k.doc, "$1")
+		if usual := k.value.usual(); usual != nil && k.without == "" {
+			value["default"] = json.RawMessage(usual.JSON())
+		}
+		properties[k.name] = value
+	}
+	return schema{"type": "object", "properties": properties, "additionalProperties": false}
+}
+
 // list is a list of Vs. From environment and flags they come separated by commas.
 type list[V any] struct {
 	item  kind[V]
@@ -233,6 +250,8 @@ func (k list[V]) show(s *secrets, list []V) *document.Node {
 	return n
 }
 
+func (k list[V]) schema() schema { return schema{"type": "array", "items": k.item.schema()} }
+
 // named is a mapping of names to Vs, in the order of the file.
 type named[V any] struct {
 	noun  string // what one is, and what
@@ -269,6 +288,10 @@ func (k named[V]) show(s *secrets, list []V) *document.Node {
 		n.Pairs = append(n.Pairs, document.Pair{Key: document.NewText(k.name(&list[i])), Value: k.item.show(s, list[i])})
 	}
 	return n
+}
+
+func (k named[V]) schema() schema {
+	return schema{"type": "object", "additionalProperties": k.item.schema()}
 }
 
 // onOff is true, false, or a mapping, which is on. What is off is nil.
@@ -309,32 +332,9 @@ func (k onOff[T]) show(s *secrets, v *T) *document.Node {
 	return nil
 }
 
-var markdownLink = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
-
-// schema describes a mapping with fixed keys.
-func (all keys) schema() schema {
-	properties := schema{}
-	for _, k := range all {
-		value := k.value.schema()
-		if !k.null { // nothing is the default
-			value = anyOf(value, null)
-		}
-		value["description"] = markdownLink.ReplaceAllString(k.doc, "$1")
-		if usual := k.value.usual(); usual != nil && k.without == "" {
-			value["default"] = json.RawMessage(usual.JSON())
-		}
-		properties[k.name] = value
-	}
-	return schema{"type": "object", "properties": properties, "additionalProperties": false}
-}
-
-func (k list[V]) schema() schema { return schema{"type": "array", "items": k.item.schema()} }
-
-func (k named[V]) schema() schema {
-	return schema{"type": "object", "additionalProperties": k.item.schema()}
-}
-
 func (k onOff[T]) schema() schema { return anyOf(boolean{}.schema(), k.section.schema()) }
+
+var markdownLink = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
 // allowed is a list of what is allowed: an empty one allows nothing, and is not the same as none.
 type allowed[V any] struct{ item kind[V] }

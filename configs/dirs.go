@@ -54,6 +54,23 @@ func defaultDataDir(goos string, env lookup) (string, error) {
 	return filepath.Join(base, "toolfinch"), nil
 }
 
+// storeName is the name of the folder of a configuration's store. Each has its own: a
+// store forgets the servers that its configuration does not name, and users have several.
+func storeName(path string) string {
+	sum := sha256.Sum256([]byte(path))
+	return hex.EncodeToString(sum[:4])
+}
+
+// DefaultDataDir returns the folder of the store of a configuration without data_dir;
+// path is the absolute path of its file.
+func DefaultDataDir(path string) (string, error) {
+	dir, err := UserDataDir()
+	if err != nil {
+		return "", err
+	}
+	return filepath.Join(dir, storeName(path)), nil
+}
+
 // tilde expands ~ and ~/ at the beginning of a path.
 func tilde(path, home string) (string, error) {
 	if path != "~" && !strings.HasPrefix(path, "~/") && !strings.HasPrefix(path, `~\`) {
@@ -71,21 +88,4 @@ func within(dir, path string) string {
 		return filepath.Clean(path)
 	}
 	return filepath.Join(dir, path)
-}
-
-// storeName is the name of the folder of a configuration's store. Each has its own: a
-// store forgets the servers that its configuration does not name, and users have several.
-func storeName(path string) string {
-	sum := sha256.Sum256([]byte(path))
-	return hex.EncodeToString(sum[:4])
-}
-
-// DefaultDataDir returns the folder of the store of a configuration without data_dir;
-// path is the absolute path of its file.
-func DefaultDataDir(path string) (string, error) {
-	dir, err := UserDataDir()
-	if err != nil {
-		return "", err
-	}
-	return filepath.Join(dir, storeName(path)), nil
 }

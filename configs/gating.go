@@ -64,6 +64,8 @@ func (k gatingOnOff) show(s *secrets, g *view.Gating) *document.Node {
 	return k.onOff.show(s, &gating{*g, true})
 }
 
+func (gatingOnOff) schema() schema { return ref("gating") }
+
 // checkGating refuses a view that is to list everything and only what was
 // provisioned. n is what the view says.
 func (d *decoder) checkGating(v *view.Settings, n *document.Node, label string) {
@@ -117,6 +119,10 @@ func (proxyTool) show(s *secrets, name string) *document.Node {
 	return str{}.show(s, name)
 }
 
+func (proxyTool) schema() schema {
+	return anyOf(schema{"type": "boolean"}, anyText, proxyToolKeys.schema())
+}
+
 // colonProxy is the name of the proxy tool at servers of the MCP Proxy Extension, whose
 // clients may know no other. Names of tools have no colons otherwise.
 const colonProxy = "mcp:proxy"
@@ -145,6 +151,7 @@ func (proxyName) read(d *decoder, n *document.Node, label string, to *string) bo
 }
 
 func (proxyName) show(s *secrets, name string) *document.Node { return str{}.show(s, name) }
+func (proxyName) schema() schema                              { return anyText }
 
 // checkProxyTool refuses a proxy tool with the name of another tool of the view.
 // taken are the names that the view gave; those given under servers are in c.
@@ -194,12 +201,4 @@ func mayKeepName(v *view.Settings, server, name string) bool {
 		return !own[i].Disabled && own[i].Name == ""
 	}
 	return !left
-}
-
-func (gatingOnOff) schema() schema { return ref("gating") }
-
-func (proxyName) schema() schema { return anyText }
-
-func (proxyTool) schema() schema {
-	return anyOf(schema{"type": "boolean"}, anyText, proxyToolKeys.schema())
 }

@@ -81,6 +81,8 @@ func (hooks) show(s *secrets, h view.Hooks) *document.Node {
 	return n
 }
 
+func (hooks) schema() schema { return hooksKeys.schema() }
+
 // hook is file:function, a dotted path of Python, or a mapping.
 type hook struct{}
 
@@ -156,6 +158,8 @@ func (hook) show(s *secrets, h *view.Hook) *document.Node {
 	return hookKeys.show(s, *h)
 }
 
+func (hook) schema() schema { return anyOf(anyText, hookKeys.schema()) }
+
 // function is file:function of a Starlark module, or, where python is not nil, a dotted
 // path of Python.
 type function[T any] struct {
@@ -206,6 +210,8 @@ func (k function[T]) show(s *secrets, from T) *document.Node {
 	}
 	return document.NewText(s.known(*module) + ":" + *name)
 }
+
+func (function[T]) schema() schema { return anyText }
 
 // limitKeys describes the keys of run_script, and of a custom tool beside its own.
 var limitKeys = section[view.ScriptLimits]{keys: scriptLimits(all[view.ScriptLimits])}
@@ -286,11 +292,4 @@ func (custom) read(d *decoder, n *document.Node, label string, c *view.Custom) b
 }
 
 func (custom) show(s *secrets, c view.Custom) *document.Node { return customKeys.show(s, c) }
-
-func (hooks) schema() schema { return hooksKeys.schema() }
-
-func (hook) schema() schema { return anyOf(anyText, hookKeys.schema()) }
-
-func (function[T]) schema() schema { return anyText }
-
-func (custom) schema() schema { return anyOf(anyText, customKeys.schema()) }
+func (custom) schema() schema                                { return anyOf(anyText, customKeys.schema()) }

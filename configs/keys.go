@@ -295,6 +295,7 @@ func (secret) read(d *decoder, n *document.Node, label string, to *embed.Secret)
 }
 
 func (secret) show(s *secrets, v embed.Secret) *document.Node { return str{}.show(s, v.String()) }
+func (secret) schema() schema                                 { return anyText }
 
 func (d *decoder) storeURL(n *document.Node, label string, text *string) bool {
 	if *text != "" && !strings.HasPrefix(*text, "postgres://") && !strings.HasPrefix(*text, "postgresql://") {
@@ -355,8 +356,6 @@ func (d *decoder) checkHook(c *Config) {
 		d.warn(from.node, from.label+" is hardly ever run with routing_type CALL_TOOL, which registers no tools", "AUTO and DYNAMIC do")
 	}
 }
-
-func (secret) schema() schema { return anyText }
 
 func topKeys() []string { return append([]string{serverBlocks[0]}, top.names()...) }
 

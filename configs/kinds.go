@@ -50,6 +50,13 @@ func (k str) show(s *secrets, text string) *document.Node {
 	return document.NewText(s.known(text))
 }
 
+func (k str) schema() schema {
+	if k.word {
+		return anyWord
+	}
+	return anyText
+}
+
 // prose is text for readers.
 var prose = str{mask: (*secrets).prose}
 
@@ -107,6 +114,10 @@ func (k number[N]) show(_ *secrets, i N) *document.Node {
 	return &document.Node{Kind: document.Number, Text: fmt.Sprint(i)}
 }
 
+func (k number[N]) schema() schema {
+	return anyOf(schema{"type": "integer", "minimum": k.low, "maximum": k.high}, oneVariable)
+}
+
 // boolean is true or false.
 type boolean struct {
 	not  bool // the field has the opposite
@@ -132,6 +143,8 @@ func (k boolean) show(_ *secrets, v bool) *document.Node {
 	}
 	return document.NewBool(v != k.not)
 }
+
+func (boolean) schema() schema { return anyOf(schema{"type": "boolean"}, oneVariable) }
 
 // maxDuration bounds every wait.
 const maxDuration = 24 * time.Hour
@@ -177,6 +190,12 @@ func (k duration) show(_ *secrets, v time.Duration) *document.Node {
 		return nil
 	}
 	return &document.Node{Kind: document.Number, Text: shortDuration(v)}
+}
+
+func (k duration) schema() schema {
+	low, high, _ := k.bounds()
+	seconds := schema{"type": "number", "minimum": low.Seconds(), "maximum": high.Seconds()}
+	return anyOf(seconds, schema{"type": "string", "pattern": `^\+?([0-9.]+(ns|us|µs|μs|ms|s|m|h))+$`}, containsVariable)
 }
 
 // parseSeconds returns 0 for what is no time: not a number, or far too long.
@@ -234,6 +253,10 @@ func (size) show(s *secrets, bytes int) *document.Node {
 	return number[int]{1, maxResult}.show(s, bytes)
 }
 
+func (size) schema() schema {
+	return anyOf(schema{"type": "number", "minimum": 1, "maximum": maxResult}, schema{"type": "string", "pattern": sizeForm.String()}, containsVariable)
+}
+
 // choice is one of several words, in any case.
 type choice[T ~string] struct {
 	words []T
@@ -273,6 +296,24 @@ func (k choice[T]) names() []string {
 
 func (k choice[T]) show(s *secrets, v T) *document.Node { return str{}.show(s, string(v)) }
 
+// schema lists the words for completion, and accepts them in any case.
+func (k choice[T]) schema() schema {
+	var pattern strings.Builder
+	for i, name := range k.names() {
+		if i > 0 {
+			pattern.WriteByte('|')
+		}
+		for _, r := range name {
+			if upper, lower := unicode.ToUpper(r), unicode.ToLower(r); upper != lower {
+				fmt.Fprintf(&pattern, "[%c%c]", upper, lower)
+			} else {
+				pattern.WriteString(regexp.QuoteMeta(string(r)))
+			}
+		}
+	}
+	return anyOf(schema{"enum": k.words}, schema{"type": "string", "pattern": "^(" + pattern.String() + ")$"}, containsVariable)
+}
+
 // onError says whether a failure goes on or fails the whole.
 type onError struct{ on string } // the word for which the field is true
 
@@ -294,6 +335,8 @@ func (k onError) show(_ *secrets, v bool) *document.Node {
 	return document.NewText("continue")
 }
 
+func (onError) schema() schema { return onErrors.schema() }
+
 // logLevel is how much is logged.
 type logLevel struct{}
 
@@ -307,6 +350,8 @@ func (logLevel) read(d *decoder, n *document.Node, label string, to *slog.Level)
 func (logLevel) show(_ *secrets, level slog.Level) *document.Node {
 	return document.NewText(strings.ToLower(level.String()))
 }
+
+func (logLevel) schema() schema { return logLevels.schema() }
 
 func glob(d *decoder, n *document.Node, label string, text *string) bool {
 	if _, err := path.Match(*text, ""); err != nil || *text == "" {
@@ -324,48 +369,3 @@ func hide(*secrets, string) string { return mask }
 
 // hidden is a text that is always a secret.
 var hidden = str{check: notEmpty, word: true, mask: hide}
-
-func (k str) schema() schema {
-	if k.word {
-		return anyWord
-	}
-	return anyText
-}
-
-func (k number[N]) schema() schema {
-	return anyOf(schema{"type": "integer", "minimum": k.low, "maximum": k.high}, oneVariable)
-}
-
-func (boolean) schema() schema { return anyOf(schema{"type": "boolean"}, oneVariable) }
-
-func (k duration) schema() schema {
-	low, high, _ := k.bounds()
-	seconds := schema{"type": "number", "minimum": low.Seconds(), "maximum": high.Seconds()}
-	return anyOf(seconds, schema{"type": "string", "pattern": `^\+?([0-9.]+(ns|us|µs|μs|ms|s|m|h))+$`}, containsVariable)
-}
-
-func (size) schema() schema {
-	return anyOf(schema{"type": "number", "minimum": 1, "maximum": maxResult}, schema{"type": "string", "pattern": sizeForm.String()}, containsVariable)
-}
-
-// schema lists the words for completion, and accepts them in any case.
-func (k choice[T]) schema() schema {
-	var pattern strings.Builder
-	for i, name := range k.names() {
-		if i > 0 {
-			pattern.WriteByte('|')
-		}
-		for _, r := range name {
-			if upper, lower := unicode.ToUpper(r), unicode.ToLower(r); upper != lower {
-				fmt.Fprintf(&pattern, "[%c%c]", upper, lower)
-			} else {
-				pattern.WriteString(regexp.QuoteMeta(string(r)))
-			}
-		}
-	}
-	return anyOf(schema{"enum": k.words}, schema{"type": "string", "pattern": "^(" + pattern.String() + ")$"}, containsVariable)
-}
-
-func (onError) schema() schema { return onErrors.schema() }
-
-func (logLevel) schema() schema { return logLevels.schema() }

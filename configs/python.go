@@ -45,6 +45,8 @@ func (pythonKind) show(s *secrets, p python.Settings) *document.Node {
 	return nil
 }
 
+func (pythonKind) schema() schema { return anyOf(anyText, pythonKeys.schema()) }
+
 func (d *decoder) interpreter(n *document.Node, label string, command *string) bool {
 	if path := filepath.FromSlash(*command); filepath.Base(path) != path && !filepath.IsAbs(path) && path[0] != '~' {
 		*command = "./" + *command
@@ -69,5 +71,3 @@ func dottedPath(d *decoder, n *document.Node, label string, text *string) bool {
 	}
 	return true
 }
-
-func (pythonKind) schema() schema { return anyOf(anyText, pythonKeys.schema()) }

@@ -389,6 +389,8 @@ func (d *decoder) ours(n *document.Node, label string) *document.Node {
 	return t.node()
 }
 
+func (serverEnabled) schema() schema { return boolean{}.schema() }
+
 var transports = choice[upstream.Transport]{
 	words: []upstream.Transport{upstream.TransportAuto, upstream.TransportStdio, upstream.TransportHTTP, upstream.TransportSSE},
 	other: map[string]upstream.Transport{"http": upstream.TransportHTTP}, // what is misspelt most
@@ -415,5 +417,3 @@ func (d *decoder) foreignPair(p document.Pair, label string, s *server) bool {
 	}
 	return true
 }
-
-func (serverEnabled) schema() schema { return boolean{}.schema() }

@@ -142,6 +142,8 @@ func (k bound) show(s *secrets, p view.Parameter) *document.Node {
 	return s.json(*k.at(&p), p.Name, ofData)
 }
 
+func (bound) schema() schema { return schema{} }
+
 // parameters are those of a tool, by name.
 var parameters = named[view.Parameter]{
 	noun: "parameter", of: "parameters to what changes of them",
@@ -212,8 +214,31 @@ func (k outputCacheKind) show(s *secrets, o *view.OutputCache) *document.Node {
 	return k.onOff.show(s, o)
 }
 
+func (outputCacheKind) schema() schema { return ref("output_cache") }
+
 func (override) schema() schema { return anyOf(overrideKeys.schema(), null) }
 
-func (bound) schema() schema { return schema{} }
+// trimming is how much of a description is listed: view.TrimOff is written 0.
+type trimming struct{ number[int] }
 
-func (outputCacheKind) schema() schema { return ref("output_cache") }
+var trim = trimming{number[int]{0, 100_000}}
+
+const trimDoc = "longest tool description in lists, in bytes; see [views.md](views.md#long-descriptions)"
+
+func (k trimming) read(d *decoder, n *document.Node, label string, to *int) bool {
+	ok := k.number.read(d, n, label, to)
+	if ok && *to == 0 {
+		*to = view.TrimOff
+	}
+	return ok
+}
+
+func (k trimming) show(s *secrets, i int) *document.Node {
+	switch i {
+	case 0:
+		return nil
+	case view.TrimOff:
+		i = 0
+	}
+	return k.number.show(s, i)
+}

@@ -170,6 +170,10 @@ func (views) show(s *secrets, list []view.Settings) *document.Node {
 	return named[view.Settings]{item: viewKeys, name: func(v *view.Settings) string { return v.Name }}.show(s, list)
 }
 
+func (views) schema() schema {
+	return schema{"type": "object", "propertyNames": schema{"pattern": viewName.String()}, "additionalProperties": viewKeys.schema()}
+}
+
 // completeViews gives the views what they leave to the top level, once environment
 // and flags are known too, and looks at what can be wrong with it.
 func (d *decoder) completeViews(c *Config) {
@@ -332,6 +336,10 @@ func (viewTools) show(s *secrets, list []view.UpstreamTools) *document.Node {
 	return n
 }
 
+func (viewTools) schema() schema {
+	return schema{"type": "object", "additionalProperties": anyOf(ref("tools"), null)}
+}
+
 // pattern is a glob over server.tool.
 type pattern struct{}
 
@@ -348,13 +356,4 @@ func (pattern) read(d *decoder, n *document.Node, label string, to *view.Pattern
 }
 
 func (pattern) show(s *secrets, p view.Pattern) *document.Node { return prose.show(s, p.Glob) }
-
-func (pattern) schema() schema { return anyText }
-
-func (viewTools) schema() schema {
-	return schema{"type": "object", "additionalProperties": anyOf(ref("tools"), null)}
-}
-
-func (views) schema() schema {
-	return schema{"type": "object", "propertyNames": schema{"pattern": viewName.String()}, "additionalProperties": viewKeys.schema()}
-}
+func (pattern) schema() schema                                 { return anyText }

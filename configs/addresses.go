@@ -17,7 +17,7 @@ func isWebURL(text string) (*url.URL, bool) {
 	return u, err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Hostname() != ""
 }
 
-// webURL is an http or https URL.
+// webURL is text that must be an http or https URL.
 var webURL = str{mask: (*secrets).url, check: func(d *decoder, n *document.Node, label string, text *string) bool {
 	u, err := url.Parse(*text)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
@@ -27,8 +27,8 @@ var webURL = str{mask: (*secrets).url, check: func(d *decoder, n *document.Node,
 	return true
 }}
 
-// serverURL checks the address of a server. It is not repeated: it may carry a password
-// or a key.
+// serverURL checks the address of a server. Messages do not repeat it, because it may hold
+// a password or a key.
 func serverURL(d *decoder, n *document.Node, label string, text *string) bool {
 	if _, ok := isWebURL(*text); !ok {
 		d.fail(n, label+" must be an http or https URL", "like https://mcp.example.com/mcp")
@@ -48,7 +48,7 @@ func listen(d *decoder, n *document.Node, label string, text *string) bool {
 	return err == nil
 }
 
-// webOrigin checks the origin of a web page. Browsers send both parts in lower case.
+// webOrigin checks the origin of a web page and lowers its case, as browsers do.
 func webOrigin(d *decoder, n *document.Node, label string, text *string) bool {
 	u, err := url.Parse(*text)
 	if err != nil || u.Scheme == "" || u.Hostname() == "" || strings.Contains(u.Host, "*") || !strings.EqualFold(*text, u.Scheme+"://"+u.Host) {
@@ -59,7 +59,7 @@ func webOrigin(d *decoder, n *document.Node, label string, text *string) bool {
 	return true
 }
 
-// headerName checks the name of a header, which comes in lower case.
+// headerName checks the name of a header and lowers its case.
 func headerName(d *decoder, n *document.Node, label string, text *string) bool {
 	if checkHeaderName(*text) != "" {
 		d.mustBe(n, label, "the name of an HTTP header", "like X-User")
@@ -79,7 +79,7 @@ func checkHeaderName(name string) string {
 	return ""
 }
 
-// hostName checks the name of a host, with or without a port, which comes in lower case.
+// hostName checks a host with or without a port, and lowers its case.
 func hostName(d *decoder, n *document.Node, label string, text *string) bool {
 	u, err := url.Parse("http://" + *text)
 	if err != nil || u.Host != *text || u.Hostname() == "" || strings.Contains(*text, "*") {
@@ -90,7 +90,7 @@ func hostName(d *decoder, n *document.Node, label string, text *string) bool {
 	return true
 }
 
-// prefixes are addresses, and ranges of them.
+// prefixes are IP addresses and ranges of addresses.
 type prefixes struct{}
 
 func (prefixes) read(d *decoder, n *document.Node, label string, to *netip.Prefix) bool {
@@ -124,8 +124,8 @@ func isLoopbackHost(u *url.URL) bool {
 	return err == nil && ip.Unmap().IsLoopback() || u.Hostname() == "localhost"
 }
 
-// listensLocally reports whether only this machine can reach an address. A name is looked up
-// when it is listened at.
+// listensLocally reports whether only this machine can reach an address. A name counts as
+// local: the listener resolves it later.
 func listensLocally(at string) bool {
 	host, _, err := net.SplitHostPort(at)
 	if err != nil || host == "" {

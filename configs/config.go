@@ -1,10 +1,9 @@
-// Package configs owns the configuration: it finds the file, reads it, joins it
-// with environment and flags, reports everything wrong with it in one go, tells
-// when it changes and edits it in place. It starts nothing and dials nothing.
+// Package configs owns the configuration: it finds the file, reads it with environment and
+// flags, reports all errors at once, watches the file and edits it in place. It starts
+// nothing and dials nothing.
 //
-// Each key is described once, in a table beside the mapping that it belongs to
-// (section, key, kind). Reading, defaults, printing, the JSON Schema and the tables
-// of docs/configuration.md follow from the description.
+// One table for each mapping describes its keys (section, key, kind). Reading, defaults,
+// printing, the JSON Schema and the tables of docs/configuration.md follow from the tables.
 package configs
 
 import (
@@ -31,8 +30,7 @@ import (
 	"toolfinch/view/python"
 )
 
-// Config is a configuration that has been checked. Every field is filled in; top
-// has the defaults and bounds.
+// Config is a checked configuration with all defaults; top has the defaults and bounds.
 type Config struct {
 	Path              string               // absolute path of the file it was read from
 	Servers           []upstream.Settings  // enabled servers, in file order
@@ -43,55 +41,54 @@ type Config struct {
 	QueryEmbedTimeout time.Duration        // how long a query waits for its vector
 	StartWait         time.Duration        // how long requests wait for servers that start for the first time
 	Learn             bool                 // rank by what was called after earlier queries
-	ListChangedExec   string               // shell command run after a list_changed; "" for none
-	DataDir           string               // folder of the store and of what belongs to this machine, absolute
-	Store             string               // URL of a PostgreSQL database; "": the store is in DataDir. See Places
+	ListChangedExec   string               // shell command after a list_changed; "" for none
+	DataDir           string               // absolute folder of the store and of this machine's data
+	Store             string               // URL of a PostgreSQL database; "" for a store in DataDir
 	LogLevel          slog.Level           // how much is logged
 	LogFormat         string               // LogText or LogJSON
-	Pinned            []string             // globs of path.Match (where * stops at a /) over exposed names and server.tool
+	Pinned            []string             // globs of path.Match over exposed names and server.tool
 	MaxRegistered     int                  // registered tools per session, at least 1
-	ResumeTools       int                  // tools that a client called in its last sessions, registered for new ones; 0 for none
+	ResumeTools       int                  // recently called tools that a client's new session lists; 0 for none
 	Clients           []Client             // in file order
-	MaxSessions       int                  // sessions of clients at once, at least 1
-	SessionTimeout    time.Duration        // ends a session that is idle
+	MaxSessions       int                  // concurrent sessions, at least 1
+	SessionTimeout    time.Duration        // ends an idle session
 	CallTool          CallToolMode         // how call_tool is offered
 	Transport         string               // TransportStdio or TransportHTTP
 	Listen            string               // host:port
 	Origins           []string             // Origin values accepted besides loopback, in lower case
-	Hosts             []string             // names in Host beside this machine's own, in lower case
+	Hosts             []string             // names accepted in Host besides this machine's, in lower case
 	Auth              inbound.Settings     // who may come in over HTTP
-	Proxies           []netip.Prefix       // reverse proxies that are believed; nil: this machine's
-	Changes           map[string]pins.Mode // what becomes of definitions that a server changes, by its name; pins.Review where it has none
-	HTTP              HTTPLimits           // of clients over HTTP
-	Tools             []view.UpstreamTools // what stands under the enabled servers for every view, in file order
+	Proxies           []netip.Prefix       // trusted reverse proxies; nil for those of this machine
+	Changes           map[string]pins.Mode // handling of changed definitions, by server; default pins.Review
+	HTTP              HTTPLimits           // bounds for HTTP clients
+	Tools             []view.UpstreamTools // tools blocks of enabled servers, in file order
 	REST              bool                 // whether HTTP serves the REST API, /openapi.json and /metrics
 	UI                bool                 // whether HTTP serves the page
-	Secrets           leaks.Mode           // what becomes of secrets in answers; see SecretsIn
-	Gating            *view.Gating         // of the default view where Views has none; nil: what is found may be called
-	ProxyTool         string               // name of the proxy tool of such a view; "" for none
-	DirectBelow       int                  // RoutingAuto lists all tools that cost fewer tokens together; 0: never
-	DefaultExposure   view.Exposure        // of views that have none of their own
-	SearchStyle       view.SearchStyle     // of views that have none of their own
-	DefaultView       string               // RootAll, RootViews, RootNone or the name of a view; "" where Root decides
-	Views             []view.Settings      // in file order, with what they leave to the top level
-	Python            python.Settings      // what runs hooks and custom tools in Python
+	Secrets           leaks.Mode           // handling of secrets in answers; see SecretsIn
+	Gating            *view.Gating         // of the default view if Views has none; nil: no gating
+	ProxyTool         string               // the proxy tool's name in that view; "" for none
+	DirectBelow       int                  // RoutingAuto lists all tools below this many tokens; 0: never
+	DefaultExposure   view.Exposure        // of views without exposure_mode
+	SearchStyle       view.SearchStyle     // of views without search_style
+	DefaultView       string               // RootAll, RootViews, RootNone, the name of a view, or "": see Root
+	Views             []view.Settings      // in file order, with defaults of the top level
+	Python            python.Settings      // interpreter of hooks and custom tools
 	HookHeaders       []string             // names of the HTTP headers that hooks may see, in lower case
-	Audit             *audit.Settings      // what is written of what was done; nil: nothing. See AuditLog
+	Audit             *audit.Settings      // nil for no audit log; see AuditLog
 	PolicyTexts       []Policy             // in file order
-	Policies          *policy.Policies     // PolicyTexts and what views allow, compiled; nil: everything is allowed
+	Policies          *policy.Policies     // PolicyTexts and views' allow, compiled; nil allows everything
 	RateLimits        []rate.Rule          // in file order
-	PrincipalHeader   string               // HTTP header in which a trusted proxy names the user; "" for none
-	Warnings          []*Error             // what was read but has no effect, in file order
-	// Broken is what is wrong with single servers and views, in file order. The servers
-	// are in Servers with a Fault, but for those without a name of their own; the views
-	// are in BrokenViews.
+	PrincipalHeader   string               // HTTP header with a trusted proxy's user; "" for none
+	Warnings          []*Error             // keys without effect, in file order
+	// Broken has the errors of single servers and views, in file order. A broken server is
+	// in Servers with a Fault if its name is legal; a broken view is in BrokenViews.
 	Broken []*Error
-	// BrokenViews says by the name of a view why it is left out of Views.
+	// BrokenViews has the reasons why views are missing from Views, by name.
 	BrokenViews map[string]string
 
-	fingerprint string // what Fingerprint returns
+	fingerprint string // SHA-256 in hex digits
 
-	secrets *secrets // what Resolved masks beside what it recognises; nil for nothing
+	secrets *secrets // texts that Resolved masks besides recognised secrets; may be nil
 }
 
 // Routing is how found tools reach the client.
@@ -113,10 +110,10 @@ const (
 	CallToolSplit  CallToolMode = "split"  // call_tool_read, call_tool_write, call_tool_destructive
 )
 
-// What the root serves, beside the name of a view: the root is where clients name none.
+// What the root serves, besides the name of a view. A client that names no view gets the root.
 const (
-	RootAll   = "all"   // every tool of every server, past the views
-	RootViews = "views" // the views together: each tool through its view
+	RootAll   = "all"   // every tool of every server, without views
+	RootViews = "views" // the tools of all views
 	RootNone  = "none"  // nothing
 )
 
@@ -127,7 +124,7 @@ func (c *Config) Root() string {
 		return c.DefaultView
 	case slices.ContainsFunc(c.Views, func(v view.Settings) bool { return v.Name == view.Default }):
 		return view.Default
-	case len(c.Views)+len(c.BrokenViews) > 0: // what is left out is no way past the views
+	case len(c.Views)+len(c.BrokenViews) > 0: // a broken view still hides the servers
 		return RootViews
 	}
 	return RootAll
@@ -169,9 +166,8 @@ var example string
 // every key and its default.
 func Example() string { return strings.ReplaceAll(example, "\r\n", "\n") }
 
-// Modules returns the absolute paths of all files that the configuration names and that
-// change what it means, without the files those load: policies, Starlark modules and
-// programs of hooks. Each comes once, in file order.
+// Modules returns the absolute paths of the policies, Starlark modules and programs that
+// the configuration names, each once, in file order. Files that those load are not included.
 func (c *Config) Modules() []string {
 	var files []string
 	add := func(file string) {
@@ -199,47 +195,46 @@ func (c *Config) Modules() []string {
 	return files
 }
 
-// Client is what the configuration says of a client.
+// Client has the settings of a client.
 type Client struct {
-	Name     string // an ID of package clients, or a pattern of how clients name themselves
+	Name     string // an ID of package clients, or a pattern over names of clients
 	Register Register
 }
 
-// Register is when tools that a client has found are registered for it.
+// Register says when tools that a client has found are registered for it.
 type Register string
 
-// RegisterAtOnce: with the answer. RegisterWhenUsed: once they were called, when its
-// list changes anyway, and for its next sessions. RegisterNever: its list stays.
+// RegisterAtOnce registers tools with the answer, RegisterWhenUsed after a call, when the
+// list changes anyway, and for later sessions, RegisterNever never.
 const (
 	RegisterAtOnce   Register = "at_once"
 	RegisterWhenUsed Register = "when_used"
 	RegisterNever    Register = "never"
 )
 
-// HTTPLimits bound what clients that connect over HTTP may take.
+// HTTPLimits bound the resources of HTTP clients.
 type HTTPLimits struct {
 	PrincipalSessions, AddressSessions, PrincipalStreams int
 	Body, Headers                                        int // bytes
 	BodyTime, IdleTime                                   time.Duration
-	Drain                                                time.Duration // how long calls may go on once toolfinch is told to stop
+	Drain                                                time.Duration // how long running calls may continue on shutdown
 }
 
-// Policy is a list of policies in Cedar, in a file or as they stand in the configuration.
+// Policy is a list of policies in Cedar: a file, or text in the configuration.
 type Policy struct {
-	File string // absolute; "" where Text has them
+	File string // absolute; "" if Text has the policies
 	Text string
 	at   document.Node
 }
 
-// Fingerprint is a short hash of the configuration as it was read: every key of the file but those of one machine
-// (listen, data_dir), without comments, and the policies. Replicas of one configuration have the same. It is "" without
-// a file.
+// Fingerprint is a short hash of the keys and policies that were read, "" without a file.
+// Replicas share it: listen and data_dir, which differ by machine, are left out.
 func (c *Config) Fingerprint() string {
 	return c.fingerprint[:min(8, len(c.fingerprint))]
 }
 
-// digest is a hash of the values below n, but for the keys of n named in without. A node is hashed once, because aliases
-// of aliases grow without end.
+// digest is a hash of the values below n, without some keys of n. A node is hashed once,
+// because aliases of aliases grow without end.
 func digest(n *document.Node, done map[*document.Node]string, without ...string) string {
 	if sum, ok := done[n]; ok {
 		return sum

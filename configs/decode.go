@@ -21,15 +21,15 @@ type decoder struct {
 	scalars
 	serverNames
 	from    source
-	tree    *document.Node // of the whole file, nil before it is parsed
+	tree    *document.Node // the whole file; nil before parsing
 	isJSON  bool
-	foreign bool              // it is another program's: a key that is not known is a warning
-	origins map[string]origin // of the values of the top level, by key
-	views   []viewOrigin      // of Config.Views, in their order
-	taken   claims            // names that tools are given under servers, or in the view that is read
-	expose  view.Exposure     // of views that have none of their own
-	asked   []origin          // names of servers that were met before all were known
-	absent  []*Error          // servers that the view which is read names, and that there are not
+	foreign bool              // another program's file: unknown keys are warnings
+	origins map[string]origin // by key of the top level
+	views   []viewOrigin      // in the order of Config.Views
+	taken   claims            // names of tools under servers, or in the current view
+	expose  view.Exposure     // of views without exposure_mode
+	asked   []origin          // names of servers, checked once all servers are known
+	absent  []*Error          // unknown servers in the current view
 }
 
 // report collects what is wrong with a configuration.
@@ -46,12 +46,12 @@ type scalars struct {
 	dir     string // folder of the file: relative paths of the file start here
 	workDir string // relative paths of environment and flags start here
 	home    string
-	lenient bool     // in a disabled server: what has variables is not looked at
-	later   bool     // variables that are not set are no mistake: they may be where the file is used
-	met     []string // variables that texts of the file use and that are set
-	unset   []string // those that are not set and have no default
-	secrets *secrets // what came from variables with telling names
-	stored  *stored  // secrets in the vault; nil: they are not read, and no mistake
+	lenient bool     // in a disabled server: texts with variables are not checked
+	later   bool     // unset variables are no error: another machine may set them
+	met     []string // set variables in texts of the file
+	unset   []string // unset variables without a default
+	secrets *secrets // values of variables with names of secrets
+	stored  *stored  // secrets in the vault; nil: they are neither read nor checked
 }
 
 // serverNames are the names of all servers.
@@ -60,11 +60,11 @@ type serverNames struct {
 	off   map[string]bool // the disabled ones
 }
 
-// origin is where a value came from, and what messages call it.
+// origin is the place of a value, and its name in messages.
 type origin struct {
 	node  *document.Node
 	label string
-	ok    bool // it could be read
+	ok    bool // it was read without errors
 }
 
 func (r *report) at(n *document.Node, message, hint string) *Error {
@@ -75,7 +75,7 @@ func (r *report) at(n *document.Node, message, hint string) *Error {
 }
 
 func (r *report) fail(n *document.Node, message, hint string) {
-	if n.Kind == document.Broken { // one error each
+	if n.Kind == document.Broken { // reported already
 		return
 	}
 	r.errors = append(r.errors, r.at(n, message, hint))
@@ -89,8 +89,8 @@ func (r *report) mustBe(n *document.Node, label, want, hint string) {
 	r.fail(n, label+" must be "+want+", not "+asWritten(n), hint)
 }
 
-// asWritten is a value as messages show it. An expansion is never shown: it may be a
-// secret.
+// asWritten is a value for messages, with variables as they are: a value of a variable may
+// be a secret.
 func asWritten(n *document.Node) string {
 	switch n.Kind {
 	case document.Text:
@@ -110,7 +110,7 @@ func asWritten(n *document.Node) string {
 	}
 }
 
-// isMapping reports whether n is a mapping, and fails otherwise.
+// isMapping reports whether n is a mapping, and adds an error if not.
 func (r *report) isMapping(n *document.Node, label, of, hint string) bool {
 	if n.Kind != document.Mapping {
 		r.fail(n, label+" must be a mapping of "+of+", not "+string(n.Kind), hint)
@@ -118,7 +118,7 @@ func (r *report) isMapping(n *document.Node, label, of, hint string) bool {
 	return n.Kind == document.Mapping
 }
 
-// unique returns the pairs without repeated keys, which it reports.
+// unique returns the pairs without repeated keys, and reports repetitions.
 func (r *report) unique(n *document.Node, noun string) []document.Pair {
 	first := make(map[string]*document.Node, len(n.Pairs))
 	kept := make([]document.Pair, 0, len(n.Pairs))
@@ -133,7 +133,7 @@ func (r *report) unique(n *document.Node, noun string) []document.Pair {
 	return kept
 }
 
-// text reads text and replaces its variables. It reports whether it set to.
+// text sets to from a text with its variables replaced, and reports whether it did.
 func (s *scalars) text(n *document.Node, label string, to *string) bool {
 	if n.Kind != document.Text {
 		hint := ""
@@ -147,14 +147,14 @@ func (s *scalars) text(n *document.Node, label string, to *string) bool {
 }
 
 func (s *scalars) expand(n *document.Node, label string, to *string) bool {
-	if n.Outside() { // a shell has done so
+	if n.Outside() { // the shell has replaced variables
 		*to = n.Text
 		return true
 	}
 	if s.lenient && hasVariables(n) {
 		return false
 	}
-	var lost []error // a default is for what is not stored only
+	var lost []error // a default replaces a missing secret, not an unreadable one
 	text, err := expand(n.Text, func(name string) (string, bool) {
 		value, ok := s.env(name)
 		if s.stored.lost(name) {
@@ -191,8 +191,8 @@ func (s *scalars) expand(n *document.Node, label string, to *string) bool {
 	return err == nil
 }
 
-// plain reads the text of a number or truth value. Quoted text is neither,
-// unless it is wholly one variable: those have no other form.
+// plain reads the text of a number or truth value. Quoted text is accepted only as one
+// variable, because variables are always text.
 func (s *scalars) plain(n *document.Node, label, want string, of document.Kind, to *string) bool {
 	switch {
 	case n.Kind == of:
@@ -209,7 +209,7 @@ func (s *scalars) plain(n *document.Node, label, want string, of document.Kind, 
 	return false
 }
 
-// quantity reads a number, or text that has one with its unit.
+// quantity reads a number, or text of a number with its unit.
 func (s *scalars) quantity(n *document.Node, label, want, hint string) (text string, ok bool) {
 	switch n.Kind {
 	case document.Number:
@@ -222,8 +222,7 @@ func (s *scalars) quantity(n *document.Node, label, want, hint string) (text str
 	return "", false
 }
 
-// nearHint names the valid word nearest to text, unless text came from a
-// variable: its value is not hinted at.
+// nearHint names the valid word nearest to text. A value of a variable gets no hint.
 func (s *scalars) nearHint(n *document.Node, text string, valid []string) string {
 	if hasVariables(n) {
 		return ""
@@ -231,8 +230,8 @@ func (s *scalars) nearHint(n *document.Node, text string, valid []string) string
 	return nearHint(text, valid)
 }
 
-// absolute makes a path absolute: seen from the folder of the file, or from the
-// working directory when it comes from outside the file.
+// absolute makes a path absolute. A path of the file starts at its folder, any other at the
+// working directory.
 func (s *scalars) absolute(n *document.Node, label string, path *string) bool {
 	full, err := tilde(*path, s.home)
 	if err != nil {
@@ -247,11 +246,10 @@ func (s *scalars) absolute(n *document.Node, label string, path *string) bool {
 	return true
 }
 
-// claims are the exposed names that were given so far, and where. A name without
-// a node is that of one of the view's own tools.
+// claims are exposed names with the tools that have them. A view's own tool has no node.
 type claims map[string]origin
 
-// viewOrigin is where a view came from and which names it gives.
+// viewOrigin is the place of a view, with the names that it gives.
 type viewOrigin struct {
 	key, value *document.Node
 	label      string
@@ -259,7 +257,7 @@ type viewOrigin struct {
 	absent     []*Error // why the view is left out; nil when it is not
 }
 
-// newDecoder reads file; workDir is where relative paths from outside of it start.
+// newDecoder returns the decoder of a file. Relative paths in flags start at workDir.
 func newDecoder(file source, workDir string, env lookup) *decoder {
 	return &decoder{
 		scalars: scalars{
@@ -277,21 +275,19 @@ func newDecoder(file source, workDir string, env lookup) *decoder {
 	}
 }
 
-// source is a file and who named it.
+// source is a file, with the setting that names it.
 type source struct {
 	path  string // absolute
-	shown string // as the user would name it
-	by    string // "--config", "MCPPROXY_CONFIG", or "" when it was found
+	shown string // path in messages
+	by    string // "--config", "MCPPROXY_CONFIG", or "" for a found file
 }
 
 func placeOf(n *document.Node) view.Place { return view.Place{Line: n.Line, Column: n.Column} }
 
-// maxValue bounds a value as JSON, in bytes: aliases within aliases grow without
-// end.
+// maxValue bounds a value as JSON, in bytes: aliases of aliases grow without end.
 const maxValue = 1 << 20
 
-// value returns a value as JSON: numbers as they are written, keys in their
-// order, variables in texts replaced. A variable is always text.
+// value returns a value as JSON with variables replaced. Numbers and order of keys stay.
 func (s *scalars) value(n *document.Node, label string) (json.RawMessage, bool) {
 	var b bytes.Buffer
 	if !s.appendValue(&b, n, label, 0) {
@@ -310,7 +306,7 @@ func (s *scalars) appendValue(b *bytes.Buffer, n *document.Node, label string, d
 		return false
 	}
 	if b.Len() > maxValue {
-		return true // reported by value
+		return true // value reports it
 	}
 	ok := true
 	switch n.Kind {

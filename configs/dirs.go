@@ -12,7 +12,7 @@ import (
 
 var errNoHome = errors.New("no home directory is known")
 
-// homeDir is the user's home directory, "" when the environment has none.
+// homeDir returns the user's home directory, "" if the environment names none.
 func homeDir(goos string, env lookup) string {
 	name := "HOME"
 	if goos == "windows" {
@@ -22,11 +22,11 @@ func homeDir(goos string, env lookup) string {
 	return home
 }
 
-// UserDataDir returns the folder below which toolfinch keeps what is the user's and
-// no one configuration's. It need not exist.
+// UserDataDir returns the folder of the user's data that no single configuration owns. It
+// need not exist.
 func UserDataDir() (string, error) { return defaultDataDir(runtime.GOOS, os.LookupEnv) }
 
-// defaultDataDir is where programs of the user keep data on this system.
+// defaultDataDir returns the folder of user data on a system.
 func defaultDataDir(goos string, env lookup) (string, error) {
 	home := homeDir(goos, env)
 	base := ""
@@ -40,7 +40,7 @@ func defaultDataDir(goos string, env lookup) (string, error) {
 			base = filepath.Join(home, "Library", "Application Support")
 		}
 	default:
-		// The base directory specification tells to ignore a relative path.
+		// The base directory specification says that a relative path is ignored.
 		if base, _ = env("XDG_DATA_HOME"); !filepath.IsAbs(base) {
 			base = ""
 		}
@@ -54,8 +54,8 @@ func defaultDataDir(goos string, env lookup) (string, error) {
 	return filepath.Join(base, "toolfinch"), nil
 }
 
-// storeName is the name of the folder of a configuration's store. Each has its own: a
-// store forgets the servers that its configuration does not name, and users have several.
+// storeName names the folder of a configuration's store. Configurations share no store,
+// because a store forgets servers that its configuration does not name.
 func storeName(path string) string {
 	sum := sha256.Sum256([]byte(path))
 	return hex.EncodeToString(sum[:4])
@@ -71,7 +71,7 @@ func DefaultDataDir(path string) (string, error) {
 	return filepath.Join(dir, storeName(path)), nil
 }
 
-// tilde expands ~ and ~/ at the beginning of a path.
+// tilde expands ~ at the beginning of a path.
 func tilde(path, home string) (string, error) {
 	if path != "~" && !strings.HasPrefix(path, "~/") && !strings.HasPrefix(path, `~\`) {
 		return path, nil
@@ -82,7 +82,7 @@ func tilde(path, home string) (string, error) {
 	return filepath.Join(home, path[1:]), nil
 }
 
-// within makes a path absolute, seen from dir.
+// within makes a path absolute; relative paths start at dir.
 func within(dir, path string) string {
 	if filepath.IsAbs(path) {
 		return filepath.Clean(path)

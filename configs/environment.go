@@ -8,12 +8,12 @@ import (
 	"toolfinch/configs/document"
 )
 
-// words is a mapping of names to texts, as env and headers are. No message shows a
-// value: these are where secrets stand.
+// words is a mapping of names to texts, as env and headers are. Messages show no value,
+// because values may be secrets.
 type words struct {
 	check   func(name string) (problem string)
-	null    string // what to write in place of nothing
-	headers bool   // case does not matter in names
+	null    string // hint for a name without a value
+	headers bool   // names ignore case
 }
 
 func (k words) read(d *decoder, n *document.Node, label string, to *map[string]string) bool {
@@ -53,7 +53,7 @@ func (k words) read(d *decoder, n *document.Node, label string, to *map[string]s
 	return true
 }
 
-// show masks all values, in the order of their names.
+// show prints names in order and masks all values.
 func (k words) show(_ *secrets, values map[string]string) *document.Node {
 	if len(values) == 0 {
 		return nil
@@ -74,7 +74,7 @@ func checkVariableName(name string) string {
 	return ""
 }
 
-// inherited are globs of names of variables.
+// inherited is a word, or globs over names of variables.
 type inherited struct{}
 
 var inheritWords = choice[string]{words: []string{"minimal", "all"}}

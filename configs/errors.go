@@ -8,17 +8,16 @@ import (
 	"strings"
 )
 
-// ErrNoConfig is wrapped by the error of Load when there is no file in any of
-// the places it looks. The error's text names them and shows a minimal file.
+// ErrNoConfig says that Load found no file. Errors that wrap it name the folders.
 var ErrNoConfig = errors.New("no configuration found")
 
-// Error is one thing wrong with a configuration.
+// Error is one error of a configuration.
 type Error struct {
-	File    string // as the user would name it; "" for the environment and flags
-	Line    int    // from 1; 0 when the place is no line of a file
-	Column  int    // from 1, in characters; 0 when Line is 0
-	Message string // what is wrong; never a value of env or headers, nor of a variable
-	Hint    string // what to do, "" when the message says it
+	File    string // path for messages; "" for the environment and flags
+	Line    int    // from 1; 0 for no line
+	Column  int    // from 1, in characters; 0 if Line is 0
+	Message string // never holds a value of env, headers or variables
+	Hint    string // what to do; may be ""
 }
 
 // Error returns one line: file:line:column: message (hint).
@@ -38,8 +37,8 @@ func (e *Error) Error() string {
 	return b.String()
 }
 
-// Errors is everything wrong with a configuration: what is in the file in file
-// order, then environment and flags. It is never empty when Load returns it.
+// Errors are all errors of a configuration: the file's in its order, then those of
+// environment and flags. Load never returns it empty.
 type Errors []*Error
 
 // Error returns one line for each error.
@@ -60,8 +59,8 @@ func (e Errors) Unwrap() []error {
 	return errs
 }
 
-// inOrder sorts by place, those without one last, and drops repetitions: an
-// aliased value is checked wherever it is used.
+// inOrder sorts errors by place, errors without a place last. It drops repetitions, because
+// each use of an alias is checked.
 func inOrder(errs []*Error) []*Error {
 	slices.SortStableFunc(errs, func(a, b *Error) int {
 		if a.Line == 0 || b.Line == 0 {
@@ -72,13 +71,12 @@ func inOrder(errs []*Error) []*Error {
 	return slices.CompactFunc(errs, func(a, b *Error) bool { return *a == *b })
 }
 
-// faultOf says what is wrong with a server without its place and name, which the
-// reader has or is not to see.
+// faultOf describes the errors of a server without its name and place.
 func faultOf(name string, broken []*Error) string {
 	return reasonOf(fmt.Sprintf("server %q", shorten(name)), broken)
 }
 
-// reasonOf is the first of several errors about what label names, without it.
+// reasonOf is the first error without its label, and the number of further errors.
 func reasonOf(label string, broken []*Error) string {
 	text := strings.TrimLeft(strings.TrimPrefix(broken[0].Message, label), ": ")
 	if broken[0].Hint != "" {
@@ -90,7 +88,7 @@ func reasonOf(label string, broken []*Error) string {
 	return text
 }
 
-// shorten keeps a foreign key from filling a message.
+// shorten bounds a text of the file in a message.
 func shorten(s string) string {
 	const most = 64
 	if r := []rune(s); len(r) > most {

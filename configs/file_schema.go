@@ -9,10 +9,9 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Schema returns the JSON Schema of a configuration file, for completion and
-// checks in editors. What a file with servers of another client may have beside
-// them is not checked. A valid file may still not load: a schema knows no files,
-// no variables, and no names of servers.
+// Schema returns the JSON Schema of a configuration file, for editors. Other keys in a file
+// of another client are not checked. Load may refuse a valid file, because a schema knows
+// no files, variables or names of servers.
 func Schema() json.RawMessage {
 	servers := anyOf(schema{"type": "object", "additionalProperties": ref("server")}, schema{"type": "array", "items": ref("server")}, null)
 	properties := top.schema()["properties"].(schema)

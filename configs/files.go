@@ -10,8 +10,8 @@ import (
 	"toolfinch/configs/document"
 )
 
-// isFile reports whether a file is there that ends when it is read. One that cannot be
-// looked at is: the one who reads it will say why not.
+// isFile reports whether a path is a regular file. An unreadable path counts: its reader
+// reports why.
 func isFile(path string) bool {
 	info, err := os.Stat(path)
 	if err != nil {
@@ -20,8 +20,7 @@ func isFile(path string) bool {
 	return info.Mode().IsRegular()
 }
 
-// isRelativeCommand reports whether a command names a file seen from somewhere,
-// not a program to look for in PATH.
+// isRelativeCommand reports whether a command is a relative path, not a name in PATH.
 func isRelativeCommand(command string) bool {
 	for _, prefix := range []string{"./", "../", `.\`, `..\`} {
 		if strings.HasPrefix(command, prefix) {
@@ -31,7 +30,7 @@ func isRelativeCommand(command string) bool {
 	return false
 }
 
-// path is that of a file or folder.
+// path makes the path of a file or folder absolute.
 func (d *decoder) path(n *document.Node, label string, path *string) bool {
 	return notEmpty(d, n, label, path) && d.absolute(n, label, path)
 }
@@ -40,8 +39,7 @@ func (d *decoder) folder(n *document.Node, label string, dir *string) bool {
 	return *dir == "" || d.absolute(n, label, dir)
 }
 
-// program makes the path of a program absolute, and leaves a name to look for in
-// PATH as it is.
+// program makes the path of a program absolute, and leaves a name in PATH as it is.
 func (d *decoder) program(n *document.Node, label, name string) string {
 	if strings.TrimSpace(name) == "" {
 		d.fail(n, label+" is empty", "the program comes first")
@@ -50,7 +48,7 @@ func (d *decoder) program(n *document.Node, label, name string) string {
 	if !isRelativeCommand(name) && !strings.HasPrefix(name, "~") && !filepath.IsAbs(name) {
 		return name
 	}
-	if d.absolute(n, label, &name) && runtime.GOOS != "windows" && !isFile(name) { // there a program runs without its .exe
+	if d.absolute(n, label, &name) && runtime.GOOS != "windows" && !isFile(name) { // on Windows a program runs without its .exe
 		d.fail(n, label+" names a program that is not there: "+asWritten(n), "a relative path starts at the folder of this file")
 	}
 	return name

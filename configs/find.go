@@ -13,7 +13,7 @@ import (
 	"strings"
 )
 
-// Options say where to look. The zero value is that of a plain command line.
+// Options say where Load looks. The zero value is a command line without flags.
 type Options struct {
 	Path    string                      // the file named by --config; "" to search
 	Env     func(string) (string, bool) // default os.LookupEnv
@@ -25,18 +25,18 @@ type Options struct {
 
 const envConfig = "MCPPROXY_CONFIG"
 
-// fileNames are looked for in this order.
+// fileNames are the names that Load looks for, in this order.
 var fileNames = []string{"toolfinch.yaml", "toolfinch.yml", "toolfinch.json"}
 
-// sharedName is looked for where none of fileNames is. Many programs call their
-// configuration so: it is ours only if it names servers (see ours).
+// sharedName is looked for after fileNames. Other programs use the name, too, so the file
+// must also name servers (see ours).
 const sharedName = "config.yaml"
 
 // maxSize bounds the file, in bytes.
 const maxSize = 5 << 20
 
-// Find returns the absolute path of the file that Load would read. When there
-// is none anywhere, errors.Is(err, ErrNoConfig).
+// Find returns the absolute path of the file that Load would read. The error wraps
+// ErrNoConfig if there is no file.
 func Find(opts Options) (string, error) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -49,8 +49,8 @@ func Find(opts Options) (string, error) {
 	return file.path, err
 }
 
-// UserFile returns the path of the configuration that is the user's, and found in
-// whatever folder a command runs. It need not exist.
+// UserFile returns the path of the configuration that commands find from any folder. It
+// need not exist.
 func UserFile() (string, error) {
 	dir, err := os.UserConfigDir()
 	return filepath.Join(dir, "toolfinch", fileNames[0]), err
@@ -85,7 +85,7 @@ func find(opts Options, dir, home string) (source, error) {
 	return source{}, noConfig(looked)
 }
 
-// configIn returns the name of the configuration in a folder, and whether there is one.
+// configIn returns the name of a folder's configuration; ok is false without one.
 func configIn(dir string) (name string, ok bool) {
 	for _, name := range fileNames {
 		if exists(filepath.Join(dir, name)) {
@@ -95,8 +95,8 @@ func configIn(dir string) (name string, ok bool) {
 	return sharedName, ours(filepath.Join(dir, sharedName))
 }
 
-// ours reports whether a file has a block of servers. It need not be valid, so that
-// its mistakes are told; a file that cannot be read is somebody else's.
+// ours reports whether a file names servers. An invalid file counts, so that Load reports
+// its errors; an unreadable file does not.
 func ours(path string) bool {
 	f, err := os.Open(path)
 	if err != nil {
@@ -109,8 +109,8 @@ func ours(path string) bool {
 	})
 }
 
-// exists reports whether something is there, readable or not: a file that
-// cannot be read is an error, not a reason to take another.
+// exists reports whether a path exists. An unreadable file exists: Load then fails and
+// tries no other file.
 func exists(path string) bool {
 	_, err := os.Stat(path)
 	return !errors.Is(err, fs.ErrNotExist)
@@ -157,7 +157,7 @@ func read(from source) ([]byte, *Error) {
 	return data, nil
 }
 
-// reason is an error of a file without the path, which the message has already.
+// reason is an error of a file without its path, which the message repeats otherwise.
 func reason(err error) string {
 	if e, ok := errors.AsType[*fs.PathError](err); ok {
 		err = e.Err

@@ -9,13 +9,12 @@ import (
 	"toolfinch/internal/nearest"
 )
 
-// didYouMean is the hint for a word that is none of the valid ones: the nearest
-// of them, or all when none is near.
+// didYouMean hints at the valid word nearest to word, or at all valid words.
 func didYouMean(word string, valid []string) string {
 	return cmp.Or(nearHint(word, valid), "known: "+strings.Join(valid, ", "))
 }
 
-// nearHint is the hint for a word near a valid one, else "".
+// nearHint hints at the valid word nearest to word, if one is close.
 func nearHint(word string, valid []string) string {
 	near, ok := closest(word, valid)
 	if !ok {
@@ -24,9 +23,9 @@ func nearHint(word string, valid []string) string {
 	return "did you mean " + strconv.Quote(near) + "?"
 }
 
-// closest returns the valid word that is most like word, if one is close.
+// closest returns the valid word nearest to word, if one is close.
 func closest(word string, valid []string) (string, bool) {
-	const longest = 64 // what is longer is no misspelt key
+	const longest = 64 // a longer word is no misspelt key
 	if len(word) > longest {
 		return "", false
 	}
@@ -46,7 +45,7 @@ func oneOf(words []string) string {
 	return strings.Join(words[:last], ", ") + " or " + words[last]
 }
 
-// matchFold finds word among valid, whatever its case.
+// matchFold finds word among valid, without regard to case.
 func matchFold(word string, valid []string) (string, bool) {
 	i := slices.IndexFunc(valid, func(v string) bool { return strings.EqualFold(v, word) })
 	if i < 0 {

@@ -7,8 +7,8 @@ var leaksWords = choice[leaks.Mode]{words: leaks.Modes}
 const leaksDoc = "what happens to an answer with a secret: " +
 	"`mark` adds a note, `redact` replaces the secret, `block` withholds the answer"
 
-// SecretsIn returns what becomes of secrets in the answers that clients of a view get
-// from a server; "" are the tools of the view itself. What the view says goes first.
+// SecretsIn returns the handling of secrets in a server's answers to clients of a view: the
+// view's own setting, else the server's. The view's own tools have the server "".
 func (c *Config) SecretsIn(viewName, server string) leaks.Mode {
 	mode := c.Secrets
 	for _, u := range c.Tools {

@@ -17,17 +17,16 @@ import (
 	"toolfinch/store/vault"
 )
 
-// Load finds, reads and checks the configuration: the file of opts.Path, else
-// that of MCPPROXY_CONFIG, else toolfinch.yaml, .yml or .json in the working
-// directory, or a config.yaml that names servers, else the same in the folder
-// toolfinch of the user's configuration directory.
-// Flags win over environment, environment over file. An empty variable counts
-// as unset, but an empty MCPPROXY_LIST_CHANGED_EXEC turns the hook off.
+// Load finds, reads and checks the configuration. The file is opts.Path, else
+// MCPPROXY_CONFIG, else toolfinch.yaml, .yml or .json in the working directory, or a
+// config.yaml that names servers, else a file of these names in the folder toolfinch of
+// the user's configuration directory. Flags win over environment, environment over file.
+// An empty variable counts as unset, but an empty MCPPROXY_LIST_CHANGED_EXEC turns the
+// hook off.
 //
-// Bad input is an Errors with all that is wrong. What is wrong with a server alone
-// costs that server, and a server that there is not the view that names it: see
-// Config.Broken. When there is no file anywhere,
-// errors.Is(err, ErrNoConfig).
+// Errors holds everything wrong with the file. An error in a server removes that server,
+// and an unknown server removes the views that name it: see Config.Broken. The error wraps
+// ErrNoConfig if there is no file.
 func Load(opts Options) (*Config, error) {
 	d, data, err := opts.decoder()
 	if err != nil {
@@ -57,7 +56,7 @@ func Load(opts Options) (*Config, error) {
 	return &c, nil
 }
 
-// decoder finds and reads the file, and returns what decodes it.
+// decoder finds and reads the file, and returns the decoder of its data.
 func (opts Options) decoder() (d *decoder, data []byte, err error) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -100,12 +99,12 @@ func (d *decoder) load(c *Config, data []byte) {
 	}
 	if root != nil {
 		d.isJSON = isJSON
-		c.fingerprint = digest(root, make(map[*document.Node]string), "listen", "data_dir") // before decoding, which changes the tree
+		c.fingerprint = digest(root, make(map[*document.Node]string), "listen", "data_dir") // before decoding changes the tree
 		d.root(root, c)
 	}
 }
 
-// checkBeside warns of further configurations in the folder of one that was found.
+// checkBeside warns of other configurations in the folder of the found file.
 func (d *decoder) checkBeside() {
 	file := d.from
 	for _, name := range fileNames {
@@ -146,7 +145,7 @@ func (d *decoder) root(root *document.Node, c *Config) {
 	}
 	d.foreign = d.isJSON && (root.Find("mcpServers") != nil || root.Find("servers") != nil)
 	servers := make(map[string]*document.Node)
-	var views *document.Node // read once the servers are known
+	var views *document.Node // read last, because views name servers
 	for _, p := range d.unique(root, "key") {
 		name := p.Key.Text
 		switch {
@@ -159,7 +158,7 @@ func (d *decoder) root(root *document.Node, c *Config) {
 			d.setting(c, name, p.Value, name)
 		case name == "mcp" && p.Value.Kind == document.Mapping:
 			d.fail(p.Key, "this is the file of opencode", "toolfinch import FILE takes over the servers in it")
-		case name == "$schema", name == "inputs", strings.HasPrefix(name, "x-"): // editors', and a place for anchors
+		case name == "$schema", name == "inputs", strings.HasPrefix(name, "x-"): // for editors, and for anchors
 		case d.foreign:
 			d.warn(p.Key, fmt.Sprintf("key %q is not used", shorten(name)), nearHint(name, topKeys()))
 		case slices.Contains(serverKeys.names(), name):
@@ -183,8 +182,8 @@ func (d *decoder) setting(c *Config, name string, n *document.Node, label string
 	d.origins[name] = origin{n, label, ok}
 }
 
-// override sets a value from outside the file. An empty one counts as none, with
-// few exceptions.
+// override sets a value from outside of the file. An empty value sets only keys with
+// key.empty.
 func (d *decoder) override(c *Config, name, label, value string) {
 	switch k := top.find(name); {
 	case k == nil:
@@ -194,7 +193,7 @@ func (d *decoder) override(c *Config, name, label, value string) {
 	}
 }
 
-// places works the places out before the rest is read: secrets are found by them.
+// places returns the places before the rest is read, because secrets are read from there.
 func (d *decoder) places(flags map[string]string, env lookup) (Places, error) {
 	probe := newDecoder(d.from, d.workDir, env)
 	c := Config{Path: d.from.path}
@@ -221,8 +220,8 @@ func (d *decoder) places(flags map[string]string, env lookup) (Places, error) {
 	return placesOf(&c, env), nil
 }
 
-// FindPlaces returns the places of the configuration that Load would read. Nothing else of
-// it needs to be right.
+// FindPlaces returns the places of the configuration that Load would read. Errors in other
+// keys do not matter.
 func FindPlaces(opts Options) (Places, error) {
 	d, data, err := opts.decoder()
 	if err != nil {
@@ -232,10 +231,9 @@ func FindPlaces(opts Options) (Places, error) {
 	return d.places(opts.Flags, d.env)
 }
 
-// Variables returns the variables of the environment that the configuration in the
-// file uses, each list sorted: those in its texts but for disabled servers, those that
-// inherit_env names, and those that stand for a key of the file. unset has those that
-// are needed and not set; one with a default is not needed.
+// Variables returns the variables of the environment that a configuration uses, sorted:
+// variables in texts of enabled servers, in inherit_env, and variables that override keys.
+// unset has the unset variables without a default.
 func Variables(path string) (set, unset []string, err error) {
 	data, err := clients.ReadFile(path)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"unicode/utf8"
 )
 
-// reservedNames are the meta-tools: no tool is exposed under one of them.
+// reservedNames are the names of meta-tools, which no other tool may have.
 var reservedNames = []string{
 	"retrieve_tools", "call_tool", "call_tool_read", "call_tool_write", "call_tool_destructive",
 	"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "list_provisioned",
@@ -19,8 +19,8 @@ var reservedNames = []string{
 
 var exposedName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// claim checks an exposed name and that no other tool has it. The name itself is
-// not repeated: it may come from a variable.
+// claim checks that an exposed name is legal and new. Messages do not repeat the name,
+// because it may come from a variable.
 func (d *decoder) claim(n *document.Node, label, name string) {
 	if !d.checkExposed(n, label, name) {
 		return
@@ -48,16 +48,16 @@ func (r *report) checkExposed(n *document.Node, label, name string) bool {
 	return true
 }
 
-// emptyHint is for a file without servers.
+// emptyHint is the hint for a file without servers.
 const emptyHint = "list servers under mcp_servers"
 
-// noServer notes that the view which is read names a server that there is not.
+// noServer notes that the current view names an unknown server.
 func (d *decoder) noServer(n *document.Node, message, hint string) {
 	d.absent = append(d.absent, d.at(n, message, hint))
 }
 
-// knowsServer reports whether a server has that name, enabled or not. Where none
-// could be read, any has: one error is enough.
+// knowsServer reports whether a server, enabled or not, has the name. If reading servers
+// failed, it returns true, because one error is enough.
 func (d *decoder) knowsServer(name string) bool {
 	return len(d.known) == 0 && len(d.errors) > 0 || slices.Contains(d.known, name)
 }
@@ -73,8 +73,8 @@ func (s *serverNames) serverHint(name string) string {
 	return didYouMean(name, s.known)
 }
 
-// serverOf returns the server in server.tool, else that in server:tool, "" for none. It
-// is the longest one that fits, as names of servers may have dots and colons.
+// serverOf returns the server of server.tool, else of server:tool, else "". The longest
+// name wins, because names of servers may have dots and colons.
 func (s *serverNames) serverOf(id string) (server string) {
 	for _, between := range []string{".", ":"} {
 		for _, name := range s.known {
@@ -90,8 +90,7 @@ func (s *serverNames) serverOf(id string) (server string) {
 	return server
 }
 
-// switchedOff returns the disabled server whose tool may have an exposed name; "" for
-// none.
+// switchedOff returns the disabled server whose tool may have the exposed name, or "".
 func (s *serverNames) switchedOff(name string) string {
 	longest := ""
 	for _, server := range s.known {
@@ -126,7 +125,7 @@ func legalInName(r rune, first bool) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r) || !first && strings.ContainsRune("_-./@: ", r)
 }
 
-// nameHint makes a legal name of an illegal one.
+// nameHint suggests a legal name for an illegal name.
 func nameHint(name string) string {
 	legal := strings.Map(func(r rune) rune {
 		if legalInName(r, false) {

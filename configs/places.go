@@ -8,7 +8,7 @@ import (
 	"toolfinch/store/vault"
 )
 
-// Places are where a configuration keeps what is stored.
+// Places are the folders of a configuration's data.
 type Places struct {
 	DataDir string // folder of what stays on this machine
 	KeyDir  string // folder of the key file, where there is no keyring
@@ -19,7 +19,7 @@ func placesOf(c *Config, env lookup) Places {
 	return Places{c.DataDir, keyDirOf(c.DataDir, env), cmp.Or(c.Store, c.DataDir)}
 }
 
-// StoreName is the place of the store as it may be printed.
+// StoreName is the place of the store, without a password.
 func (p Places) StoreName() string {
 	if p.Store == p.DataDir {
 		return p.Store
@@ -27,14 +27,14 @@ func (p Places) StoreName() string {
 	return maskURL(p.Store)
 }
 
-// OpenVault opens the vault of a store for reading. done ends its use.
+// OpenVault opens the vault of a store for reading; done closes it.
 type OpenVault func(Places) (v *vault.Vault, done func() error, err error)
 
-// Places are where the configuration keeps what is stored.
+// Places returns the folders of the configuration's data.
 func (c *Config) Places() Places { return placesOf(c, os.LookupEnv) }
 
-// keyDirOf keeps the key apart from the store where both folders are ours. Beside a folder
-// that the user chose there may be nothing that lasts, as in a container.
+// keyDirOf returns the folder of the key. It lies outside of a data directory of ours, but
+// inside of the user's own: beside that, nothing may last, as in a container.
 func keyDirOf(dataDir string, env lookup) string {
 	if ours, err := defaultDataDir(runtime.GOOS, env); err == nil && filepath.Dir(dataDir) == ours {
 		return filepath.Join(ours, "keys")

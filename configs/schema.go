@@ -1,6 +1,6 @@
 package configs
 
-// schema is a JSON Schema of draft 7, the one that editors know best.
+// schema is a JSON Schema of draft 7, which most editors support.
 type schema map[string]any
 
 var (
@@ -14,7 +14,7 @@ var containsVariable = schema{"type": "string", "pattern": `\$\{`}
 
 func ref(name string) schema { return schema{"$ref": "#/definitions/" + name} }
 
-// anyOf joins alternatives. Those that have alternatives themselves are taken apart.
+// anyOf joins alternatives, and flattens alternatives of alternatives.
 func anyOf(alternatives ...schema) schema {
 	var list []schema
 	for _, s := range alternatives {

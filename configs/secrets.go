@@ -8,20 +8,20 @@ import (
 	"unicode"
 )
 
-// mask stands for a secret.
+// mask is printed in place of a secret.
 const mask = "***"
 
-// secrets is what came from variables with the names of secrets.
+// secrets are the values of variables with names of secrets.
 type secrets struct {
-	texts  map[string]string // whole texts to themselves with those variables masked
-	values []string          // values of those variables, the longest first
+	texts  map[string]string // whole texts, by text before masking
+	values []string          // values of the variables, the longest first
 }
 
-// minSecret is how long a value must be to be looked for within other texts, in
-// bytes: a shorter one is a piece of too many words.
+// minSecret is the shortest value that is masked inside of other texts, in bytes. Shorter
+// values occur in too many words.
 const minSecret = 5
 
-// note remembers text, which n became once its variables were replaced.
+// note remembers the text of n with its variables replaced.
 func (s *secrets) note(n *document.Node, text string, env lookup) {
 	if s == nil || !hasVariables(n) {
 		return
@@ -48,7 +48,7 @@ func (s *secrets) note(n *document.Node, text string, env lookup) {
 	slices.SortStableFunc(s.values, func(a, b string) int { return len(b) - len(a) })
 }
 
-// orNil returns nil when there is nothing to mask.
+// orNil returns nil if there is nothing to mask.
 func (s *secrets) orNil() *secrets {
 	if s == nil || s.texts == nil {
 		return nil
@@ -56,7 +56,7 @@ func (s *secrets) orNil() *secrets {
 	return s
 }
 
-// known masks what is known to be secret in a text.
+// known masks the values of secret variables in a text.
 func (s *secrets) known(text string) string {
 	if s == nil {
 		return text
@@ -70,8 +70,7 @@ func (s *secrets) known(text string) string {
 	return text
 }
 
-// prose masks what looks like a secret in a text for readers: what is known,
-// URLs, tokens by their form.
+// prose masks secret variables, URLs and tokens in a text for readers.
 func (s *secrets) prose(text string) string {
 	text = s.known(text)
 	text = urlForm.ReplaceAllStringFunc(text, maskURL)
@@ -80,8 +79,8 @@ func (s *secrets) prose(text string) string {
 	return tokenForm.ReplaceAllString(text, mask)
 }
 
-// word masks one argument of a command, or a whole shell command: prose, and
-// values that follow their names.
+// word masks one argument, or a whole shell command: as prose, and values after names of
+// secrets.
 func (s *secrets) word(text string) string {
 	if trimmed := strings.TrimSpace(text); strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[") {
 		if root, bad := document.ParseJSON([]byte(text)); bad == nil {
@@ -92,7 +91,7 @@ func (s *secrets) word(text string) string {
 	for _, form := range []*regexp.Regexp{assignForm, flagForm} {
 		text = form.ReplaceAllStringFunc(text, func(match string) string {
 			parts := form.FindStringSubmatch(match)
-			scheme := strings.EqualFold(parts[3], "Bearer") || strings.EqualFold(parts[3], "Basic") // masked is what follows
+			scheme := strings.EqualFold(parts[3], "Bearer") || strings.EqualFold(parts[3], "Basic") // the value follows the scheme
 			if scheme || !isSecretName(parts[1]) || strings.HasPrefix(parts[3], mask) {
 				return match
 			}
@@ -134,7 +133,7 @@ func (s *secrets) words(args []string) []string {
 
 var (
 	urlForm = regexp.MustCompile(`[a-zA-Z][a-zA-Z0-9+.-]*://[^\s"'<>` + "`" + `]+`)
-	// user:password@tcp(host:port), as drivers of databases have it
+	// user:password@tcp(host:port), as in drivers of databases
 	dsnForm    = regexp.MustCompile(`([^\s:/@]+):[^\s@]+@(\w+\()`)
 	schemeForm = regexp.MustCompile(`(?i)\b(Bearer|Basic) +[^\s"',;]+`)
 	tokenForm  = regexp.MustCompile(`\b(?:sk-|rk_|ghp_|gho_|ghu_|ghs_|github_pat_|glpat-|xox[abeprs]-|xapp-|AKIA|ntn_|secret_|npm_|hf_|lin_api_|pk_|eyJ)[A-Za-z0-9_.-]{12,}`)
@@ -144,8 +143,7 @@ var (
 	authScheme = regexp.MustCompile(`^([A-Za-z]+) +\S`)
 )
 
-// maskValue masks a value of env or headers. Of credentials it leaves the
-// scheme: "Bearer ***".
+// maskValue masks a value of env or headers, but not a scheme: "Bearer ***".
 func maskValue(value string) string {
 	if value == "" {
 		return ""
@@ -158,20 +156,20 @@ func maskValue(value string) string {
 	return mask
 }
 
-// secretWords make a name that of a secret when they stand in it as words.
+// secretWords are words in names of secrets.
 var secretWords = []string{
 	"key", "keys", "token", "tokens", "pass", "pwd", "pat", "auth", "authorization", "bearer", "cookie", "cookies",
 	"dsn", "signature", "sig", "private", "session", "jwt", "pin", "otp", "salt",
 }
 
-// secretParts do so wherever they stand.
+// secretParts are parts of words in names of secrets.
 var secretParts = []string{"secret", "password", "passwd", "passphrase", "apikey", "accesskey", "privatekey", "credential", "accesstoken", "authtoken"}
 
-// isSecretName reports whether a variable, flag, header or parameter of that name
-// is likely to hold a secret. It errs on the side of yes.
+// isSecretName reports whether a variable, flag, header or parameter is likely to hold a
+// secret. In doubt it says yes.
 func isSecretName(name string) bool {
 	switch name {
-	case "PWD", "OLDPWD": // folders
+	case "PWD", "OLDPWD": // working directories
 		return false
 	}
 	words := nameWords(name)
@@ -209,13 +207,13 @@ func nameWords(name string) []string {
 	return words
 }
 
-// maskURL masks password, query and what looks like a key in the path of a URL.
-// It works on the text: what is no proper URL may hold a secret too.
+// maskURL masks password, query and keys in the path of a URL. It takes the text apart
+// itself, because an invalid URL may hold a secret, too.
 func maskURL(raw string) string {
 	scheme, rest, _ := strings.Cut(raw, "://")
 	rest, fragment, hasFragment := strings.Cut(rest, "#")
 	rest, query, hasQuery := strings.Cut(rest, "?")
-	// A password may hold a / that nobody has escaped: a host has a port of digits.
+	// A password may hold an unescaped /; it is then no port of digits.
 	end := strings.IndexByte(rest, '/')
 	if end < 0 {
 		end = len(rest)
@@ -250,7 +248,7 @@ func maskURL(raw string) string {
 			switch {
 			case found && value != "":
 				pairs[i] = name + "=" + mask
-			case !found && p != "": // the whole may be a key
+			case !found && p != "": // may be a key
 				pairs[i] = mask
 			}
 		}
@@ -270,31 +268,31 @@ func (s *secrets) url(raw string) string {
 	return maskURL(s.known(raw))
 }
 
-// looksRandom reports whether a segment of a path may be a key: long, of letters
-// and digits.
+// looksRandom reports whether a segment of a path may be a key: long, with letters and
+// digits.
 func looksRandom(s string) bool {
 	const long = 20
 	letters, digits := strings.ContainsFunc(s, unicode.IsLetter), strings.ContainsAny(s, "0123456789")
 	return len(s) >= long && letters && digits && !strings.Contains(s, "{")
 }
 
-// shape is what a tree of JSON is.
+// shape says whether a tree of JSON is data or a JSON Schema.
 type shape int
 
 const (
-	ofData   shape = iota // all below the name of a secret is secret
-	ofSchema              // a JSON Schema: only values that it names are
+	ofData   shape = iota // every value below a secret name is secret
+	ofSchema              // of a JSON Schema, only values such as default are
 )
 
 // schemaValues are the keywords of JSON Schema that hold values.
 var schemaValues = []string{"default", "const", "enum", "examples", "example"}
 
-// tree returns a value that is called name with its secrets masked.
+// tree returns the value of a name with secrets masked.
 func (s *secrets) tree(n *document.Node, name string, of shape) *document.Node {
 	return s.mask(n, of, of == ofData && isSecretName(name), isSecretName(name))
 }
 
-// mask masks n wholly when hide. named says that a schema is that of a secret.
+// mask masks secrets in n, and everything if hide. named: n is the schema of a secret.
 func (s *secrets) mask(n *document.Node, of shape, hide, named bool) *document.Node {
 	out := *n
 	switch n.Kind {
@@ -333,13 +331,12 @@ func (s *secrets) mask(n *document.Node, of shape, hide, named bool) *document.N
 	return &out
 }
 
-// countsTokens reports whether a number is how many tokens a model may use.
+// countsTokens reports whether a number is a bound of tokens, not a secret token.
 func countsTokens(name string, n *document.Node) bool {
 	return n.Kind == document.Number && slices.Contains(nameWords(name), "tokens")
 }
 
-// json is the tree of a JSON value that is called name, with its secrets masked;
-// nil for nil.
+// json returns the JSON value of a name as a tree with secrets masked, nil for nil.
 func (s *secrets) json(raw []byte, name string, of shape) *document.Node {
 	if raw == nil {
 		return nil

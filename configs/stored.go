@@ -10,11 +10,11 @@ import (
 	"toolfinch/store/vault"
 )
 
-// secretRows begins the names of their rows in the vault.
+// secretRows is the prefix of the vault's rows of secrets.
 const secretRows = "secret/"
 
-// SecretRow returns the name of the vault's row of a secret; "" is the prefix of all. A
-// name has 1 to 128 letters, digits, _, - and dots.
+// SecretRow returns the name of a secret's row in the vault, or with "" the prefix of all
+// rows. A name has 1 to 128 letters, digits, _, - and dots.
 func SecretRow(name string) (string, error) {
 	if name != "" && !secretName.MatchString(name) {
 		return "", fmt.Errorf("%q is no name of a secret: %s", shorten(name), secretNameHint)
@@ -22,16 +22,16 @@ func SecretRow(name string) (string, error) {
 	return secretRows + name, nil
 }
 
-// stored are the secrets in the vault, which is opened when the first one is met.
+// stored are the secrets in the vault, which is opened for the first secret.
 type stored struct {
 	open  func() (*vault.Vault, func() error, error)
 	vault *vault.Vault
 	done  func() error
-	err   error // why it cannot be opened
+	err   error // of open
 	met   map[string]met
 }
 
-// met is what was found of one secret.
+// met is the value of a secret, or the error of reading it.
 type met struct {
 	value string
 	err   error
@@ -41,7 +41,7 @@ func newStored(open func() (*vault.Vault, func() error, error)) *stored {
 	return &stored{open: open, met: make(map[string]met)}
 }
 
-// lookup finds secrets, and in env what is none.
+// lookup finds stored secrets, and other variables in env.
 func (s *stored) lookup(env lookup) lookup {
 	return func(name string) (string, bool) {
 		name, is := strings.CutPrefix(name, secretPrefix)
@@ -64,23 +64,23 @@ func (s *stored) read(name string) (string, error) {
 	if s.err != nil {
 		return "", s.err
 	}
-	value, err := s.vault.Get(context.Background(), secretRows+name) // the vault bounds its time
+	value, err := s.vault.Get(context.Background(), secretRows+name) // the vault has a timeout
 	return string(value), err
 }
 
 func (s *stored) close() {
 	if s.done != nil {
-		_ = s.done() // nothing was written
+		_ = s.done() // the vault was only read
 	}
 }
 
-// lost reports whether a secret is stored, or may be, and cannot be had.
+// lost reports whether a secret may be stored but could not be read.
 func (s *stored) lost(name string) bool {
 	name, is := strings.CutPrefix(name, secretPrefix)
 	return is && s != nil && s.met[name].err != nil && !errors.Is(s.met[name].err, vault.ErrNotFound)
 }
 
-// explain says of a secret that could not be had why, and what to do.
+// explain adds the reason and a hint to the error of a secret.
 func (s *stored) explain(e *substitutionError) *substitutionError {
 	name := strings.TrimPrefix(e.unset, secretPrefix)
 	err := s.met[name].err
@@ -94,7 +94,7 @@ func (s *stored) explain(e *substitutionError) *substitutionError {
 	case !errors.Is(err, vault.ErrNotFound):
 		return &substitutionError{message: fmt.Sprintf("secret %q: %v", name, err)}
 	}
-	rows, _ := s.vault.Names(context.Background(), secretRows) // a hint the less
+	rows, _ := s.vault.Names(context.Background(), secretRows) // without names there is no hint
 	names := make([]string, len(rows))
 	for i, row := range rows {
 		names[i] = strings.TrimPrefix(row.Name, secretRows)

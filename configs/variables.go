@@ -12,36 +12,34 @@ import (
 	"toolfinch/configs/document"
 )
 
-// lookup finds a variable of the environment, as os.LookupEnv does.
+// lookup finds a variable, like os.LookupEnv.
 type lookup func(string) (string, bool)
 
-// substitutionError is one ${...} that cannot be replaced. unset is the variable
-// that is missing, "" when something else is wrong.
+// substitutionError is the error of one ${...}. unset names a missing variable, and is ""
+// for other errors.
 type substitutionError struct{ message, hint, unset string }
 
 func (e *substitutionError) Error() string { return e.message }
 
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// editorVariables are known to VS Code and Cursor and to nobody else.
+// editorVariables are variables that only VS Code and Cursor replace.
 var editorVariables = []string{
 	"workspaceFolder", "workspaceFolderBasename", "userHome", "pathSeparator", "cwd", "file", "fileDirname", "fileBasename",
 }
 
-// maxNesting bounds defaults within defaults.
+// maxNesting bounds the nesting of defaults.
 const maxNesting = 10
 
-// expand replaces ${NAME}, ${NAME:-default}, ${env:NAME} and ${secret:NAME} in s; $${ stands
-// for ${ itself, and a $ before anything else for itself. A default is taken
-// when the variable is unset or empty, and may hold variables. The error joins
-// one *substitutionError for each variable that cannot be replaced.
+// expand replaces ${NAME}, ${NAME:-default}, ${env:NAME} and ${secret:NAME} in s. $${
+// becomes ${, and any other $ stays. A default, which may hold variables, replaces an unset
+// or empty variable. The error joins one *substitutionError for each failed ${...}.
 func expand(s string, env lookup) (string, error) {
 	out, _, err := expandUntil(s, env, 0)
 	return out, err
 }
 
-// expandUntil expands s to its end, or when nested to the first } that closes
-// nothing, and returns what stands behind that.
+// expandUntil expands s to its end, or a default to its closing }, and returns the rest.
 func expandUntil(s string, env lookup, depth int) (out, rest string, err error) {
 	if depth > maxNesting {
 		return "", "", &substitutionError{message: fmt.Sprintf("defaults nested deeper than %d", maxNesting)}
@@ -70,7 +68,7 @@ func expandUntil(s string, env lookup, depth int) (out, rest string, err error) 
 	return b.String(), "", errors.Join(errs...)
 }
 
-// variable replaces one variable; s begins behind its ${.
+// variable replaces one variable; s begins after its ${.
 func variable(s string, env lookup, depth int) (value, rest string, err error) {
 	end := strings.IndexByte(s, '}')
 	if end < 0 {
@@ -114,8 +112,7 @@ func variable(s string, env lookup, depth int) (value, rest string, err error) {
 	}
 }
 
-// Unset returns the variables in texts that the environment does not set, sorted.
-// Stored secrets are not among them.
+// Unset returns the unset variables in texts, sorted, without stored secrets.
 func Unset(texts ...string) []string {
 	var names []string
 	for _, text := range texts {
@@ -130,11 +127,11 @@ func Unset(texts ...string) []string {
 	return slices.Compact(names)
 }
 
-// Named returns the variables of the environment that texts name, sorted.
+// Named returns the variables of the environment in texts, sorted.
 func Named(texts ...string) []string {
 	var names []string
 	for _, text := range texts {
-		// What is wrong with a text is said where it is used.
+		// The error of a text is reported where the text is used.
 		_, _ = expand(text, func(name string) (string, bool) {
 			names = append(names, name)
 			return "", true
@@ -144,7 +141,7 @@ func Named(texts ...string) []string {
 	return slices.Compact(names)
 }
 
-// hasVariables reports whether a text of the file is another once variables are replaced.
+// hasVariables reports whether a text of the file has variables.
 func hasVariables(n *document.Node) bool { return strings.Contains(n.Text, "${") && !n.Outside() }
 
 // isVariable reports whether s is one ${...} and nothing else.
@@ -157,8 +154,8 @@ func isVariable(s string) bool {
 	return err == nil && rest == ""
 }
 
-// notAVariable says what the name is instead. It repeats only names of the
-// kinds it knows: anything else may be a piece of a password.
+// notAVariable explains an illegal name. It repeats only names that it recognises, because
+// any other text may be a part of a password.
 func notAVariable(name string) error {
 	switch before, _, _ := strings.Cut(name, ":"); {
 	case before == "input":
@@ -190,8 +187,8 @@ func substitutionErrors(err error) []*substitutionError {
 	return nil
 }
 
-// secretPrefix begins the name of a variable that is a stored secret: ${secret:NAME}.
-// Such a name is looked up like the others, and masked like others of secrets.
+// secretPrefix begins the name of a stored secret in a text: ${secret:NAME}. Such a name is
+// looked up like a variable.
 const secretPrefix = "secret:"
 
 var secretName = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,127}$`)

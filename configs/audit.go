@@ -10,7 +10,7 @@ import (
 	"toolfinch/trust/audit"
 )
 
-// auditKeys describes all keys of audit.
+// auditKeys are the keys of audit.
 var auditKeys = section[audit.Settings]{keys: keys{
 	{
 		name: "file", without: "`audit.jsonl` in `data_dir`",
@@ -44,7 +44,7 @@ var auditKeys = section[audit.Settings]{keys: keys{
 	},
 }}
 
-// auditKind is true, false, a file or a mapping; nil when nothing is written.
+// auditKind is true, false (nil), a file or a mapping.
 type auditKind struct{ onOff onOff[audit.Settings] }
 
 func (k auditKind) read(d *decoder, n *document.Node, label string, to **audit.Settings) bool {
@@ -69,7 +69,7 @@ func (k auditKind) read(d *decoder, n *document.Node, label string, to **audit.S
 func (k auditKind) show(s *secrets, a *audit.Settings) *document.Node { return k.onOff.show(s, a) }
 func (k auditKind) schema() schema                                    { return anyOf(k.onOff.schema(), anyText) }
 
-// AuditLog returns what is said of the audit log, with its file; nil where there is none.
+// AuditLog returns the settings of the audit log with its file, nil without a log.
 func (c *Config) AuditLog() *audit.Settings {
 	if c.Audit == nil {
 		return nil

@@ -10,7 +10,7 @@ import (
 	"toolfinch/trust/inbound"
 )
 
-// authKind is who may come in over HTTP: a word, or a mapping.
+// authKind says who may come in over HTTP: a word, or a mapping.
 type authKind struct{}
 
 const (
@@ -171,7 +171,7 @@ var introspectionKeys = section[inbound.Introspection]{keys: keys{
 	}
 }}
 
-// ifGiven is a section that is printed only where something is in it.
+// ifGiven is a section that is not printed if it is empty.
 type ifGiven[T any] struct{ section[T] }
 
 func (k ifGiven[T]) show(s *secrets, v T) *document.Node {
@@ -239,7 +239,8 @@ func resourceURL(d *decoder, n *document.Node, label string, text *string) bool 
 	return true
 }
 
-// issuerURL checks the URL of an issuer, whose answers decide who comes in.
+// issuerURL checks the URL of an issuer. It must be https, because the answers of the issuer
+// decide who comes in.
 func issuerURL(d *decoder, n *document.Node, label string, text *string) bool {
 	u, ok := isWebURL(*text)
 	if !ok || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.Scheme != "https" && !isLoopbackHost(u) {
@@ -249,7 +250,7 @@ func issuerURL(d *decoder, n *document.Node, label string, text *string) bool {
 	return true
 }
 
-// seenHeader checks the name of a header that hooks may see: credentials are none of them.
+// seenHeader checks the name of a header for hooks, which never see credentials.
 func seenHeader(d *decoder, n *document.Node, label string, text *string) bool {
 	if !headerName(d, n, label, text) {
 		return false
@@ -261,7 +262,7 @@ func seenHeader(d *decoder, n *document.Node, label string, text *string) bool {
 	return true
 }
 
-// checkAuth looks at what who may come in and where they come from say together.
+// checkAuth looks for contradictions between auth and the keys of HTTP.
 func (d *decoder) checkAuth(c *Config) {
 	at := d.origins["auth"]
 	if at.node != nil && !at.ok {
@@ -286,7 +287,7 @@ func (d *decoder) checkAuth(c *Config) {
 	}
 }
 
-// Port returns the TCP port that is listened at, 0 for none or for one that the system chooses.
+// Port returns the TCP port of listen, 0 for none or for a port that the system chooses.
 func (c *Config) Port() int {
 	if c.Transport != TransportHTTP {
 		return 0

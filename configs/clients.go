@@ -32,7 +32,7 @@ var clientList = named[Client]{
 	},
 }
 
-// checkClients warns of settings of clients that nothing goes by.
+// checkClients warns of settings of clients without effect.
 func (d *decoder) checkClients(c *Config) {
 	from, given := d.origins["clients"]
 	switch {

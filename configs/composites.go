@@ -14,7 +14,7 @@ import (
 	"toolfinch/view"
 )
 
-// compositeKeys describes all keys of a composite tool.
+// compositeKeys are the keys of a composite tool.
 var compositeKeys = section[view.Composite]{keys: keys{
 	{
 		name:  "title",
@@ -66,8 +66,7 @@ var composites = named[view.Composite]{
 	check: func(d *decoder, key *document.Node, label string) { d.claim(key, label, key.Text) },
 }
 
-// composite is one of them. It is left out when all its steps are of disabled
-// servers.
+// composite is a composite tool. It is left out if all its steps are of disabled servers.
 type composite struct{}
 
 func (composite) read(d *decoder, n *document.Node, label string, c *view.Composite) bool {
@@ -84,7 +83,7 @@ func (composite) read(d *decoder, n *document.Node, label string, c *view.Compos
 		names = append(names, input.Name)
 	}
 	names = d.declareUsed(c, names, parallel, label)
-	for _, s := range c.Steps { // the inputs may stand below the steps
+	for _, s := range c.Steps { // after all keys, because inputs may follow the steps
 		if args := parallel.Find(s.Key).Given("args"); args != nil && s.Args != nil {
 			d.checkTemplates(args, label+".parallel."+shorten(s.Key)+".args", names)
 		}
@@ -96,7 +95,7 @@ func (composite) read(d *decoder, n *document.Node, label string, c *view.Compos
 func (composite) show(s *secrets, c view.Composite) *document.Node { return compositeKeys.show(s, c) }
 func (composite) schema() schema                                   { return compositeKeys.schema() }
 
-// stepKeys describes all keys of a step.
+// stepKeys are the keys of a step.
 var stepKeys = section[view.Step]{keys: keys{
 	{
 		name:  "tool",
@@ -115,7 +114,7 @@ var stepKeys = section[view.Step]{keys: keys{
 	},
 }}
 
-// steps are the calls of a composite tool.
+// steps are the steps of a composite tool.
 var steps = named[view.Step]{
 	noun: "step", of: "keys to steps",
 	item: step{},
@@ -125,7 +124,7 @@ var steps = named[view.Step]{
 	name: func(s *view.Step) string { return s.Key },
 }
 
-// step is one of them. It is left out when it cannot run.
+// step is a step of a composite tool. It is left out if its server is disabled.
 type step struct{}
 
 func (step) show(s *secrets, one view.Step) *document.Node { return stepKeys.show(s, one) }
@@ -163,7 +162,7 @@ func (step) read(d *decoder, n *document.Node, label string, s *view.Step) bool 
 	if tool.Kind != document.Text || s.Tool == "" && hasVariables(tool) {
 		return false // reported
 	}
-	server, exposed := d.serverOf(s.Tool), exposedName.MatchString(s.Tool) // whose an exposed name is, package view finds out
+	server, exposed := d.serverOf(s.Tool), exposedName.MatchString(s.Tool) // package view resolves exposed names
 	if server == "" && exposed {
 		server = d.switchedOff(s.Tool)
 	}
@@ -177,7 +176,7 @@ func (step) read(d *decoder, n *document.Node, label string, s *view.Step) bool 
 	return true
 }
 
-// stepHint names the nearest server with the tool that was asked for.
+// stepHint hints at the nearest server for the tool of a step.
 func (d *decoder) stepHint(n *document.Node, id string) string {
 	if hasVariables(n) || len(d.known) == 0 {
 		return ""
@@ -197,12 +196,11 @@ func (d *decoder) stepHint(n *document.Node, id string) string {
 	return d.serverHint(server)
 }
 
-// usedInput is an input in a text of the arguments of a step.
+// usedInput matches an input in a text of a step's arguments.
 var usedInput = regexp.MustCompile(`\{inputs\.([^{}]+)\}`)
 
-// declareUsed declares inputs that the steps use and that are not declared, as required
-// strings, and returns the names of all. A name that looks like a declared one is a
-// mistake, which checkTemplates tells.
+// declareUsed declares undeclared inputs of the steps as required strings, and returns the
+// names of all inputs. A name near a declared name is left to checkTemplates.
 func (d *decoder) declareUsed(c *view.Composite, declared []string, parallel *document.Node, label string) []string {
 	names := slices.Clone(declared)
 	var visit func(n *document.Node)
@@ -234,8 +232,8 @@ func (d *decoder) declareUsed(c *view.Composite, declared []string, parallel *do
 	return names
 }
 
-// checkTemplates looks for braces that are no inputs in all texts below n, a
-// value that has been read: its variables can be replaced, and its aliases end.
+// checkTemplates looks for braces without an input in all texts below n. The value was read
+// before, so its variables are set and its aliases end.
 func (d *decoder) checkTemplates(n *document.Node, label string, inputs []string) {
 	for i, item := range n.Items {
 		d.checkTemplates(item, fmt.Sprintf("%s[%d]", label, i), inputs)
@@ -246,19 +244,19 @@ func (d *decoder) checkTemplates(n *document.Node, label string, inputs []string
 	if n.Kind != document.Text {
 		return
 	}
-	text, _ := expand(n.Text, d.env) // worked before
+	text, _ := expand(n.Text, d.env) // succeeded before
 	message, hint := checkTemplate(text, inputs)
 	switch {
 	case message == "":
-	case hasVariables(n): // what is wrong may be a piece of a value
+	case hasVariables(n): // message may hold a part of a variable's value
 		d.fail(n, label+": "+asWritten(n)+" is no text with inputs", "write {inputs.name} for an input, {{ and }} for braces")
 	default:
 		d.fail(n, label+": "+message, hint)
 	}
 }
 
-// checkTemplate says what is wrong with a text in which {inputs.x} stands for an
-// input, {steps.x} for the result of a step, {{ and }} for braces; "" for nothing.
+// checkTemplate returns the error of a text, or "". {inputs.x} is an input, {steps.x} the
+// result of a step, {{ and }} are braces.
 func checkTemplate(text string, inputs []string) (message, hint string) {
 	for {
 		at := strings.IndexAny(text, "{}")
@@ -272,7 +270,7 @@ func checkTemplate(text string, inputs []string) (message, hint string) {
 		}
 		inner, rest, closed := strings.Cut(text[1:], "}")
 		name, isInput := strings.CutPrefix(inner, "inputs.")
-		isResult := strings.HasPrefix(inner, "steps.") // package view knows which there are
+		isResult := strings.HasPrefix(inner, "steps.") // package view checks the step
 		switch {
 		case text[0] == '}':
 			return "a } closes nothing", "write }} for a brace"
@@ -333,7 +331,7 @@ func (input) read(d *decoder, n *document.Node, label string, to *view.Input) bo
 		if schemaTypes.read(d, n, label, &word) {
 			to.Schema = slices.Concat([]byte(`{"type":`), rawjson.Quote(word), []byte("}"))
 		}
-		return true // listed even where it is wrong: what uses it is right
+		return true // a declared input, even if its type is wrong
 	case document.Mapping:
 	default:
 		d.fail(n, label+" must be a type or a mapping, not "+string(n.Kind), "like string, or {type: string, required: true}")

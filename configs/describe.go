@@ -10,42 +10,39 @@ import (
 	"toolfinch/configs/document"
 )
 
-// A kind says what a value may be: how it is read, how it is printed, and what
-// editors are told of it.
+// A kind reads, prints and describes the values of keys.
 type kind[V any] interface {
-	// read sets to from n and reports whether it did. It has reported what is wrong.
+	// read sets to from n and reports whether it did. It reports errors to d.
 	read(d *decoder, n *document.Node, label string, to *V) bool
-	// show returns a value that is read as v again, with secrets masked; nil leaves it out.
+	// show returns the value that is read as v, with secrets masked; nil leaves the key out.
 	show(s *secrets, v V) *document.Node
 	schema() schema
 }
 
-// change says what it costs to change the value of a key while toolfinch runs; ""
-// for nothing.
+// change is the cost of changing a key while toolfinch runs; "" for none.
 type change string
 
 const (
-	reconnect change = "reconnect" // the server is connected anew
+	reconnect change = "reconnect" // the server is connected again
 	restart   change = "restart"   // takes effect after a restart
 )
 
-// key describes one key of a mapping. Whatever is said of the key anywhere follows
-// from its description.
+// key describes one key of a mapping, for every place that mentions the key.
 type key struct {
 	name    string
 	value   value
 	doc     string // for the documentation and the schema, in Markdown
-	without string // in words, what holds without the key; "" for the default of the value
-	env     string // variable of the environment that wins over the file
-	empty   bool   // an empty variable is a value, too
-	null    bool   // null is a value like others, not the default
+	without string // the default in words; "" for the value's own
+	env     string // variable of the environment that overrides the file
+	empty   bool   // an empty variable is a value
+	null    bool   // null is a value, not the default
 	change  change
 }
 
-// value is where the value of a key is kept, and what it may be. The code for it
-// is made once for each kind of value, and not for each key.
+// value is the field of a key with its kind. Code is compiled once for each kind, not for
+// each key.
 type value struct {
-	at func(in any) any // where it is in what the mapping is read into; both are pointers
+	at func(in any) any // pointer to the field in a pointer to the mapping's struct
 	untyped
 }
 
@@ -82,32 +79,32 @@ func (t *typed[V]) usual() *document.Node {
 }
 
 func (t *typed[V]) resetAt(to any) {
-	for _, v := range t.fallback { // a zero V must keep what another key has set
+	for _, v := range t.fallback { // without one, the value of another key stays
 		*to.(*V) = v
 	}
 }
 
-// field is the field of a T that keeps a value.
+// field returns a pointer to a field of a T.
 type field[T, V any] func(*T) *V
 
-// in names the field of T that keeps a value.
+// in begins the description of a value with its field.
 func in[T, V any](at func(*T) *V) field[T, V] { return at }
 
-// is says what the value may be. Without a fallback its default is the zero V.
+// is adds the kind. Without a fallback the default is the zero V.
 func (f field[T, V]) is(k kind[V], fallback ...V) value {
 	return value{at: func(in any) any { return f(in.(*T)) }, untyped: &typed[V]{k, fallback}}
 }
 
-// all is for kinds that set more than one field.
+// all is the field of kinds that set several fields.
 func all[T any](to *T) *T { return to }
 
-// section describes a mapping with fixed keys, which is read into a T.
+// section describes a mapping with fixed keys that is read into a T.
 type section[T any] struct {
 	keys
-	sep string // between what messages call the mapping and a key; default "."
-	// foreign reads a key that is not one of keys and reports whether it did.
+	sep string // between mapping and key in messages; default "."
+	// foreign reads an unknown key and reports whether it did.
 	foreign func(d *decoder, p document.Pair, label string, to *T) bool
-	// check looks at what several keys say together.
+	// check looks for contradictions between keys.
 	check func(d *decoder, n *document.Node, label string, to *T)
 }
 
@@ -154,7 +151,7 @@ func (all keys) find(name string) *key {
 	return nil
 }
 
-// read reads n into the T that to points to.
+// read reads n into the T behind to.
 func (all keys) read(d *decoder, n *document.Node, label, sep string, to any, foreign func(document.Pair) bool) bool {
 	if n.Kind != document.Mapping {
 		d.fail(n, label+" must be a mapping, not "+string(n.Kind), "its keys: "+strings.Join(all.names(), ", "))
@@ -183,12 +180,12 @@ func (all keys) show(secrets *secrets, from any) *document.Node {
 	return n
 }
 
-// schema describes a mapping with fixed keys.
+// schema describes the keys of a mapping.
 func (all keys) schema() schema {
 	properties := schema{}
 	for _, k := range all {
 		value := k.value.schema()
-		if !k.null { // nothing is the default
+		if !k.null { // null is the default
 			value = anyOf(value, null)
 		}
 		value["description"] = markdownLink.ReplaceAllString(k.doc, "$1")
@@ -200,11 +197,11 @@ func (all keys) schema() schema {
 	return schema{"type": "object", "properties": properties, "additionalProperties": false}
 }
 
-// list is a list of Vs. From environment and flags they come separated by commas.
+// list is a list of Vs, separated by commas in environment and flags.
 type list[V any] struct {
 	item  kind[V]
-	empty bool                           // printed also when nothing is in it
-	mask  func(s *secrets, list []V) []V // default: each for itself
+	empty bool                           // printed also without items
+	mask  func(s *secrets, list []V) []V // default: each item alone
 }
 
 func (k list[V]) read(d *decoder, n *document.Node, label string, to *[]V) bool {
@@ -254,9 +251,9 @@ func (k list[V]) schema() schema { return schema{"type": "array", "items": k.ite
 
 // named is a mapping of names to Vs, in the order of the file.
 type named[V any] struct {
-	noun  string // what one is, and what
-	of    string // the mapping is of, for messages
-	hint  string // for what is no mapping
+	noun  string // of a V
+	of    string // names and Vs in messages
+	hint  string // for a value that is no mapping
 	item  kind[V]
 	fresh func(p document.Pair) V                            // a V with its name, place and defaults
 	name  func(v *V) string                                  // of a V
@@ -294,7 +291,7 @@ func (k named[V]) schema() schema {
 	return schema{"type": "object", "additionalProperties": k.item.schema()}
 }
 
-// onOff is true, false, or a mapping, which is on. What is off is nil.
+// onOff is true, false (nil), or a mapping.
 type onOff[T any] struct {
 	section section[T]
 	empty   bool // printed also when off
@@ -336,7 +333,7 @@ func (k onOff[T]) schema() schema { return anyOf(boolean{}.schema(), k.section.s
 
 var markdownLink = regexp.MustCompile(`\[([^]]*)\]\([^)]*\)`)
 
-// allowed is a list of what is allowed: an empty one allows nothing, and is not the same as none.
+// allowed is a list whose empty value allows nothing, while nil allows everything.
 type allowed[V any] struct{ item kind[V] }
 
 func (k allowed[V]) read(d *decoder, n *document.Node, label string, to *[]V) bool {

@@ -8,17 +8,16 @@ import (
 	"toolfinch/upstream"
 )
 
-// openHeaders are headers whose values are no secrets, unless a variable holds them.
+// openHeaders are headers whose literal values are no secrets.
 var openHeaders = []string{"accept", "accept-language", "content-type", "user-agent", "cache-control", "host", "origin"}
 
-// openVariables are variables whose values every server gets: masking them would
-// hide where files are.
+// openVariables are variables whose values stay visible, because messages about files need
+// them.
 var openVariables = []string{"PATH", "HOME", "PWD", "USER", "LOGNAME", "SHELL", "LANG", "TZ", "TERM", "TMPDIR"}
 
-// secretsOf returns the values of a server's settings that must not be shown
-// where the server repeats them: headers, env values that come from a variable or
-// have the name of a secret, what a URL holds of credentials, and variables with
-// the name of a secret wherever they are used.
+// secretsOf returns values that are masked in a server's own words: headers, credentials in
+// its URL, env values from variables or with names of secrets, and the configuration's
+// variables with names of secrets.
 func (d *decoder) secretsOf(s *upstream.Settings, n *document.Node) []string {
 	var found []string
 	add := func(value string) {
@@ -61,8 +60,7 @@ func (d *decoder) secretsOf(s *upstream.Settings, n *document.Node) []string {
 	return slices.Compact(found)
 }
 
-// fromVariable reports whether the value of a name in a mapping has a variable that
-// is set.
+// fromVariable reports whether the value of a name in a mapping has a set variable.
 func (d *decoder) fromVariable(mapping *document.Node, name string) (found bool) {
 	if mapping == nil {
 		return false

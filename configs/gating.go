@@ -18,7 +18,7 @@ type gating struct {
 	enabled bool
 }
 
-// gatingKeys describes all keys of gating.
+// gatingKeys are the keys of gating.
 var gatingKeys = section[gating]{keys: keys{
 	{
 		name:  "enabled",
@@ -42,7 +42,7 @@ var gatingKeys = section[gating]{keys: keys{
 	},
 }}
 
-// gatingKind is true, false or a mapping; nil when tools need not be provisioned.
+// gatingKind is true, false (nil) or a mapping.
 var gatingKind = gatingOnOff{onOff[gating]{section: gatingKeys, empty: true}}
 
 type gatingOnOff struct{ onOff onOff[gating] }
@@ -66,25 +66,25 @@ func (k gatingOnOff) show(s *secrets, g *view.Gating) *document.Node {
 
 func (gatingOnOff) schema() schema { return ref("gating") }
 
-// checkGating refuses a view that is to list everything and only what was
-// provisioned. n is what the view says.
+// checkGating refuses a view that lists all tools and only provisioned tools. n is the
+// view's mapping.
 func (d *decoder) checkGating(v *view.Settings, n *document.Node, label string) {
 	if v.Gating == nil || v.Exposure != view.ExposureDirect {
 		return
 	}
-	at := cmp.Or(n.Given("gating"), n.Given("exposure_mode"), n) // either may be the top level's
+	at := cmp.Or(n.Given("gating"), n.Given("exposure_mode"), n) // either key may be at the top level
 	d.fail(at, label+": exposure_mode direct lists every tool, but gating only those that were provisioned",
 		"choose another exposure_mode, or write gating: false in the view")
 }
 
-// proxyToolKeys describes all keys of proxy_tool.
+// proxyToolKeys are the keys of proxy_tool.
 var proxyToolKeys = section[string]{keys: keys{{
 	name:  "name",
 	doc:   "what clients call it",
 	value: in(all[string]).is(proxyName{}, view.DefaultProxyTool),
 }}}
 
-// proxyTool is true, false, a name or a mapping; "" when there is no proxy tool.
+// proxyTool is true, false (""), a name or a mapping.
 type proxyTool struct{}
 
 func (proxyTool) read(d *decoder, n *document.Node, label string, to *string) bool {
@@ -123,12 +123,12 @@ func (proxyTool) schema() schema {
 	return anyOf(schema{"type": "boolean"}, anyText, proxyToolKeys.schema())
 }
 
-// colonProxy is the name of the proxy tool at servers of the MCP Proxy Extension, whose
-// clients may know no other. Names of tools have no colons otherwise.
+// colonProxy is the proxy tool's name in the MCP Proxy Extension, whose clients may expect
+// it. Other names of tools have no colon.
 const colonProxy = "mcp:proxy"
 
-// proxyName is the name of the proxy tool. It cannot be what was meant to switch
-// it off, lest it be on under the name of no.
+// proxyName is the name of the proxy tool. Words such as no are refused, because their
+// author meant false.
 type proxyName struct{}
 
 func (proxyName) read(d *decoder, n *document.Node, label string, to *string) bool {
@@ -153,8 +153,8 @@ func (proxyName) read(d *decoder, n *document.Node, label string, to *string) bo
 func (proxyName) show(s *secrets, name string) *document.Node { return str{}.show(s, name) }
 func (proxyName) schema() schema                              { return anyText }
 
-// checkProxyTool refuses a proxy tool with the name of another tool of the view.
-// taken are the names that the view gave; those given under servers are in c.
+// checkProxyTool refuses a proxy tool with the name of another tool of the view. taken are
+// names given in the view; c has names given under servers.
 func (d *decoder) checkProxyTool(c *Config, v *view.Settings, taken claims, at *document.Node, label string) {
 	if v.ProxyTool == "" {
 		return
@@ -175,8 +175,8 @@ func (d *decoder) checkProxyTool(c *Config, v *view.Settings, taken claims, at *
 	}
 }
 
-// namedUnderServer returns the line of the tool that was given the name under its
-// server and that the view may have by it; 0 for none.
+// namedUnderServer returns the line of a tool that has the name under its server and may
+// keep it in the view, or 0.
 func namedUnderServer(c *Config, v *view.Settings, name string) int {
 	for _, s := range c.Tools {
 		for _, o := range s.Tools {
@@ -188,8 +188,8 @@ func namedUnderServer(c *Config, v *view.Settings, name string) int {
 	return 0
 }
 
-// mayKeepName reports whether a view may have a tool by the name that it has
-// under its server. What patterns leave out is not looked at.
+// mayKeepName reports whether a view may have a tool under the server's name for it. It
+// ignores patterns that leave tools out.
 func mayKeepName(v *view.Settings, server, name string) bool {
 	left := v.IncludeAll && v.Excludes(tool.ID{Server: server, Name: name})
 	i := slices.IndexFunc(v.Tools, func(s view.UpstreamTools) bool { return s.Name == server })

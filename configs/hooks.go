@@ -11,8 +11,7 @@ import (
 	"toolfinch/view"
 )
 
-// hooks are those of a view. Without their own on_error and timeout they have the
-// block's.
+// hooks are the hooks of a view. The block's on_error and timeout are defaults.
 type hooks struct{}
 
 // hooksBlock is a hooks block while it is read.
@@ -160,8 +159,7 @@ func (hook) show(s *secrets, h *view.Hook) *document.Node {
 
 func (hook) schema() schema { return anyOf(anyText, hookKeys.schema()) }
 
-// function is file:function of a Starlark module, or, where python is not nil, a dotted
-// path of Python.
+// function is file:function of a Starlark module, or a dotted path if python is not nil.
 type function[T any] struct {
 	in     func(to *T) (module, name *string)
 	python func(to *T) *string
@@ -213,10 +211,10 @@ func (k function[T]) show(s *secrets, from T) *document.Node {
 
 func (function[T]) schema() schema { return anyText }
 
-// limitKeys describes the keys of run_script, and of a custom tool beside its own.
+// limitKeys are the keys of run_script, which a custom tool has, too.
 var limitKeys = section[view.ScriptLimits]{keys: scriptLimits(all[view.ScriptLimits])}
 
-// scriptLimits describes the limits of a script in a T.
+// scriptLimits are the keys of a script's limits in a T.
 func scriptLimits[T any](of func(*T) *view.ScriptLimits) keys {
 	return keys{
 		{
@@ -242,7 +240,7 @@ func scriptLimits[T any](of func(*T) *view.ScriptLimits) keys {
 	}
 }
 
-// customKeys describes all keys of a custom tool.
+// customKeys are the keys of a custom tool.
 var customKeys = section[view.Custom]{keys: append(keys{
 	{
 		name: "module",
@@ -259,8 +257,7 @@ var customKeys = section[view.Custom]{keys: append(keys{
 	},
 }, scriptLimits(func(c *view.Custom) *view.ScriptLimits { return &c.Limits })...)}
 
-// custom is a tool that is written in Starlark or Python: file:function, a dotted path,
-// or a mapping.
+// custom is a tool in Starlark or Python: file:function, a dotted path, or a mapping.
 type custom struct{}
 
 func (custom) read(d *decoder, n *document.Node, label string, c *view.Custom) bool {

@@ -5,7 +5,7 @@ import (
 	"toolfinch/configs/document"
 )
 
-// DefaultHTTPLimits are those of a configuration that says nothing of them.
+// DefaultHTTPLimits are the limits without http_limits.
 var DefaultHTTPLimits = httpLimits.fresh()
 
 var httpLimits = section[HTTPLimits]{keys: keys{

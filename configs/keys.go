@@ -20,7 +20,7 @@ import (
 	"toolfinch/view/python"
 )
 
-// top describes all keys of the top level but the servers.
+// top are the keys of the top level without the servers.
 var top = section[Config]{keys: keys{
 	{
 		name: "routing_type", env: "MCPPROXY_ROUTING_TYPE",
@@ -266,8 +266,7 @@ var top = section[Config]{keys: keys{
 	},
 }}
 
-// NeedRestart returns the keys of the top level that differ and are read at the
-// start only.
+// NeedRestart returns the changed keys of the top level that need a restart.
 func NeedRestart(before, after *Config) []string {
 	var names []string
 	for _, k := range top.keys {
@@ -278,11 +277,11 @@ func NeedRestart(before, after *Config) []string {
 	return names
 }
 
-// maxDimensions is beyond what any model makes.
+// maxDimensions is more than any model has.
 const maxDimensions = 65_536
 
-// secret is a text that is never printed. Space around it is dropped: a file with
-// a key ends with a line break.
+// secret is a text that is never printed. It drops space around the text, because a file
+// with a key ends with a line break.
 type secret struct{}
 
 func (secret) read(d *decoder, n *document.Node, label string, to *embed.Secret) bool {
@@ -305,7 +304,7 @@ func (d *decoder) storeURL(n *document.Node, label string, text *string) bool {
 	return true
 }
 
-// adapter takes a word or the name of a file.
+// adapter is a word, or the path of a file.
 func (d *decoder) adapter(n *document.Node, label string, text *string) bool {
 	if word, ok := matchFold(*text, []string{embed.AdapterAuto, embed.AdapterOff}); ok {
 		*text = word
@@ -324,9 +323,8 @@ func (d *decoder) adapter(n *document.Node, label string, text *string) bool {
 	return true
 }
 
-// checkOpenAI looks at what OPENAI needs, once it is known to be wanted: its
-// variables may be there for another program. Values are not repeated: they are
-// secrets, or may carry one.
+// checkOpenAI checks the keys of OPENAI if that embedder is chosen: the variables may be set
+// for another program. Messages do not repeat values, which may hold secrets.
 func (d *decoder) checkOpenAI(c *Config) {
 	s := c.Embed.OpenAI
 	kind, key, base := d.origins["embedder"], d.origins["openai_api_key"], d.origins["openai_base_url"]
@@ -347,8 +345,7 @@ func (d *decoder) checkOpenAI(c *Config) {
 	}
 }
 
-// checkHook warns of a hook for lists that do not change: with CALL_TOOL only a
-// gated view shows other tools than before.
+// checkHook warns of a hook that rarely runs: with CALL_TOOL only lists of gated views change.
 func (d *decoder) checkHook(c *Config) {
 	gated := c.Gating != nil || slices.ContainsFunc(c.Views, func(v view.Settings) bool { return v.Gating != nil })
 	if c.ListChangedExec != "" && c.Routing == RoutingCallTool && !gated {
@@ -361,6 +358,5 @@ func topKeys() []string { return append([]string{serverBlocks[0]}, top.names()..
 
 const viewBlock = "tool_views"
 
-// serverBlocks are the keys that hold servers: ours, that of most clients, and
-// that of VS Code.
+// serverBlocks are the keys of servers: ours, most clients', and VS Code's.
 var serverBlocks = []string{"mcp_servers", "mcpServers", "servers"}

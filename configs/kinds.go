@@ -13,13 +13,13 @@ import (
 	"unicode"
 )
 
-// str is any text that check accepts.
+// str is a text that check accepts.
 type str struct {
-	check func(d *decoder, n *document.Node, label string, text *string) bool // refuses or changes it; nil accepts all
-	mask  func(s *secrets, text string) string                                // default: what is known to be secret
-	word  bool                                                                // a number or truth value is taken as it is written
+	check func(d *decoder, n *document.Node, label string, text *string) bool // may change the text; nil accepts any
+	mask  func(s *secrets, text string) string                                // default: secrets.known
+	word  bool                                                                // accepts a number or truth value as text
 	empty bool                                                                // printed also when empty
-	list  string                                                              // what to do in place of a list
+	list  string                                                              // hint for a list
 }
 
 func (k str) read(d *decoder, n *document.Node, label string, to *string) bool {
@@ -60,7 +60,7 @@ func (k str) schema() schema {
 // prose is text for readers.
 var prose = str{mask: (*secrets).prose}
 
-// optional is a text that may also not be there.
+// optional is a text that may be absent.
 type optional struct{ str }
 
 func (k optional) read(d *decoder, n *document.Node, label string, to **string) bool {
@@ -108,7 +108,7 @@ func (k number[N]) read(d *decoder, n *document.Node, label string, to *N) bool 
 }
 
 func (k number[N]) show(_ *secrets, i N) *document.Node {
-	if i < k.low { // nothing was written
+	if i < k.low { // not set
 		return nil
 	}
 	return &document.Node{Kind: document.Number, Text: fmt.Sprint(i)}
@@ -120,7 +120,7 @@ func (k number[N]) schema() schema {
 
 // boolean is true or false.
 type boolean struct {
-	not  bool // the field has the opposite
+	not  bool // the field has the opposite value
 	only bool // printed only when the field is true
 }
 
@@ -149,7 +149,7 @@ func (boolean) schema() schema { return anyOf(schema{"type": "boolean"}, oneVari
 // maxDuration bounds every wait.
 const maxDuration = 24 * time.Hour
 
-// duration is a time such as 30s, or a number of seconds.
+// duration is a duration such as 30s, or a number of seconds.
 type duration struct {
 	low, high time.Duration // default: above 0, up to maxDuration
 	like      string        // for the hint; default "30s", "2m"
@@ -184,7 +184,7 @@ func (k duration) read(d *decoder, n *document.Node, label string, to *time.Dura
 	return true
 }
 
-// show writes a duration like a number, without quotes.
+// show prints a duration without quotes.
 func (k duration) show(_ *secrets, v time.Duration) *document.Node {
 	if v == 0 {
 		return nil
@@ -198,7 +198,7 @@ func (k duration) schema() schema {
 	return anyOf(seconds, schema{"type": "string", "pattern": `^\+?([0-9.]+(ns|us|µs|μs|ms|s|m|h))+$`}, containsVariable)
 }
 
-// parseSeconds returns 0 for what is no time: not a number, or far too long.
+// parseSeconds reads a number of seconds, and returns 0 for more than maxDuration.
 func parseSeconds(s string) (time.Duration, error) {
 	seconds, err := strconv.ParseFloat(s, 64)
 	if err != nil || !(seconds <= maxDuration.Seconds()) {
@@ -222,7 +222,7 @@ func shortDuration(d time.Duration) string {
 // size is a number of bytes, 1 to maxResult: 20000, "20kB", "1.5 MiB".
 type size struct{}
 
-// maxResult is far beyond any result that somebody reads, in bytes.
+// maxResult bounds sizes, in bytes.
 const maxResult = 100_000_000
 
 var sizeForm = regexp.MustCompile(`^([0-9]{1,12}(?:\.[0-9]{1,6})?) ?([a-zA-Z]*)$`)
@@ -257,10 +257,10 @@ func (size) schema() schema {
 	return anyOf(schema{"type": "number", "minimum": 1, "maximum": maxResult}, schema{"type": "string", "pattern": sizeForm.String()}, containsVariable)
 }
 
-// choice is one of several words, in any case.
+// choice is a word of a list, in any case.
 type choice[T ~string] struct {
 	words []T
-	other map[string]T // further names of words, which messages do not list
+	other map[string]T // synonyms of words, which messages do not list
 }
 
 func (k choice[T]) read(d *decoder, n *document.Node, label string, to *T) bool {
@@ -281,7 +281,7 @@ func (k choice[T]) read(d *decoder, n *document.Node, label string, to *T) bool 
 	return true
 }
 
-// names returns all words, those of messages first.
+// names returns the words, then the synonyms.
 func (k choice[T]) names() []string {
 	var names, other []string
 	for _, word := range k.words {
@@ -296,7 +296,7 @@ func (k choice[T]) names() []string {
 
 func (k choice[T]) show(s *secrets, v T) *document.Node { return str{}.show(s, string(v)) }
 
-// schema lists the words for completion, and accepts them in any case.
+// schema lists the words for completion, and accepts any case.
 func (k choice[T]) schema() schema {
 	var pattern strings.Builder
 	for i, name := range k.names() {
@@ -314,8 +314,8 @@ func (k choice[T]) schema() schema {
 	return anyOf(schema{"enum": k.words}, schema{"type": "string", "pattern": "^(" + pattern.String() + ")$"}, containsVariable)
 }
 
-// onError says whether a failure goes on or fails the whole.
-type onError struct{ on string } // the word for which the field is true
+// onError says whether a failure is ignored.
+type onError struct{ on string } // the word that sets the field
 
 var onErrors = choice[string]{words: []string{"fail", "continue"}}
 
@@ -337,7 +337,7 @@ func (k onError) show(_ *secrets, v bool) *document.Node {
 
 func (onError) schema() schema { return onErrors.schema() }
 
-// logLevel is how much is logged.
+// logLevel is a level of the log.
 type logLevel struct{}
 
 var logLevels = choice[string]{words: []string{"debug", "info", "warn", "error"}}
@@ -361,11 +361,11 @@ func glob(d *decoder, n *document.Node, label string, text *string) bool {
 	return true
 }
 
-// isGlob reports whether the name of a tool stands for several.
+// isGlob reports whether the name of a tool is a pattern.
 func isGlob(s string) bool { return strings.ContainsAny(s, `*?[\`) }
 
-// hide is a secret as it is printed.
+// hide masks any text.
 func hide(*secrets, string) string { return mask }
 
-// hidden is a text that is always a secret.
+// hidden is a text that is always secret.
 var hidden = str{check: notEmpty, word: true, mask: hide}

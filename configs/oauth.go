@@ -9,7 +9,7 @@ import (
 	"toolfinch/upstream/login"
 )
 
-// oauthKind is how to log in to a server: a word, or what differs from automatic.
+// oauthKind says how to log in to a server: a word, or a mapping.
 type oauthKind struct{}
 
 const (
@@ -23,7 +23,7 @@ var grants = choice[login.Grant]{
 	words: []login.Grant{login.GrantCode, login.GrantDevice, login.GrantCredentials},
 }
 
-// oauthKeys describes all keys of oauth.
+// oauthKeys are the keys of oauth.
 var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys{
 	{
 		name: "grant", change: reconnect,
@@ -72,7 +72,7 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 	},
 }}
 
-// scopesKind is a list, or a text with blanks between them.
+// scopesKind is a list of scopes, or a text of scopes with blanks between.
 type scopesKind struct{}
 
 func (scopesKind) read(d *decoder, n *document.Node, label string, to *[]string) bool {
@@ -102,7 +102,7 @@ func (oauthKind) read(d *decoder, n *document.Node, label string, to *login.Sett
 		keys := oauthKeys
 		keys.foreign = (*decoder).foreignOAuth
 		return keys.read(d, n, label, to)
-	case document.Bool: // opencode's
+	case document.Bool: // as opencode writes it
 		to.Off, to.Set = n.Text == "false", n.Text == "true"
 		return true
 	}
@@ -148,10 +148,10 @@ var foreignOAuthKeys = map[string]string{
 	"clientId": "client_id", "clientSecret": "client_secret", "redirectUri": "redirect_url", "scope": "scopes",
 }
 
-// callbackPort is the port of the URL that Claude Code has browsers sent back to.
+// callbackPort is Claude Code's key for the port of the redirect.
 var callbackPort = number[int]{1, 65535}
 
-// foundOAuthKeys are what other clients want to be told, and is found here.
+// foundOAuthKeys are keys of other clients for addresses that toolfinch discovers.
 var foundOAuthKeys = []string{"authorizationUrl", "tokenUrl", "authServerMetadataUrl", "registrationUrl", "tokenParamName"}
 
 func (d *decoder) foreignOAuth(p document.Pair, label string, to *login.Settings) bool {
@@ -177,7 +177,7 @@ func (d *decoder) foreignOAuth(p document.Pair, label string, to *login.Settings
 	return true
 }
 
-// checkOAuth looks at what the keys say together.
+// checkOAuth looks for contradictions between the keys.
 func (d *decoder) checkOAuth(n *document.Node, label string, s *login.Settings) {
 	wants := func(key, value string) {
 		if value == "" {

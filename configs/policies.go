@@ -13,7 +13,7 @@ import (
 	"toolfinch/view"
 )
 
-// policyKind is the path of a file, or text that has policies.
+// policyKind is the path of a file, or the text of policies.
 type policyKind struct{}
 
 func (policyKind) read(d *decoder, n *document.Node, label string, to *Policy) bool {
@@ -38,8 +38,8 @@ func (policyKind) schema() schema {
 	return schema{"type": "string", "description": "a file of policies in Cedar, or the policies themselves"}
 }
 
-// compilePolicies compiles what the configuration says of who may do what. An error refuses
-// the whole configuration: what is left out could be a forbid.
+// compilePolicies compiles policies and the views' allow. An error refuses the whole
+// configuration, because the broken policy could be a forbid.
 func (d *decoder) compilePolicies(c *Config) {
 	var texts []policy.Text
 	for _, p := range c.PolicyTexts {
@@ -70,7 +70,7 @@ func (d *decoder) compilePolicies(c *Config) {
 			File:  d.file, Line: v.At.Line, Column: v.At.Column,
 		})
 	}
-	if len(c.PolicyTexts) == 0 && shorthands > 0 { // they take away from what is allowed without
+	if len(c.PolicyTexts) == 0 && shorthands > 0 { // the shorthands only forbid
 		texts = append(texts, policy.Text{Cedar: "@id(\"everything\")\npermit (principal, action, resource);", File: d.file, Line: 1, Column: 1})
 	}
 	var wrong []*policy.Error
@@ -83,20 +83,19 @@ func (d *decoder) compilePolicies(c *Config) {
 	d.checkAsked()
 }
 
-// inline is where policies that stand in the configuration begin, and how far their lines
-// are indented there.
+// inline returns policies in the configuration with their place and indentation.
 func (d *decoder) inline(p Policy) policy.Text {
 	text := policy.Text{Cedar: p.Text, File: d.file, Line: max(1, p.at.Line), Column: max(1, p.at.Column)}
 	switch lines := strings.Contains(strings.TrimSuffix(p.Text, "\n"), "\n"); {
 	case lines && d.isJSON:
 		text.Escaped = true
-	case lines: // a block begins on the next line, and is indented as the mark of it is in a list
+	case lines: // a block begins on the next line, indented like the mark of a list
 		text.Line, text.Indent = text.Line+1, text.Column-1
 	}
 	return text
 }
 
-// checkNamed warns of servers and views that policies name and that there are not.
+// checkNamed warns of unknown servers and views in policies.
 func (d *decoder) checkNamed(c *Config) {
 	views := []string{view.Default}
 	for _, v := range c.Views {
@@ -116,8 +115,8 @@ func (d *decoder) checkNamed(c *Config) {
 	}
 }
 
-// checkRenamed warns of policies that ask for an argument by the name that a view or a server's settings
-// give it: policies see the arguments that the server gets.
+// checkRenamed warns of policies that use a renamed argument's new name: policies see the
+// arguments that the server gets.
 func (d *decoder) checkRenamed(c *Config) {
 	servers := slices.Clone(c.Tools)
 	for _, v := range c.Views {
@@ -137,7 +136,7 @@ func (d *decoder) checkRenamed(c *Config) {
 	}
 }
 
-// per are what the calls under a rate limit are counted apart for.
+// The words of per: a rate limit counts calls separately for each.
 const (
 	perPrincipal = "principal"
 	perServer    = "server"
@@ -180,7 +179,7 @@ var rateKeys = section[rateRule]{check: checkRate, keys: keys{
 	},
 }}
 
-// rateKind is one rate limit.
+// rateKind is a rate limit.
 type rateKind struct{}
 
 func (rateKind) read(d *decoder, n *document.Node, label string, to *rate.Rule) bool {
@@ -216,13 +215,13 @@ func checkRate(d *decoder, n *document.Node, label string, r *rateRule) {
 	}
 }
 
-// serverName is the name of a configured server.
+// serverName notes the name of a server for checkAsked.
 func (d *decoder) serverName(n *document.Node, label string, name *string) bool {
 	d.asked = append(d.asked, origin{node: n, label: label, ok: true})
 	return true
 }
 
-// checkAsked looks at the servers that were named before all were known.
+// checkAsked reports unknown servers in rate limits, once all servers are known.
 func (d *decoder) checkAsked() {
 	for _, from := range d.asked {
 		if !d.knowsServer(from.node.Text) {

@@ -9,8 +9,7 @@ import (
 	"toolfinch/view/python"
 )
 
-// pythonKind is the interpreter of hooks and custom tools in Python: its program, or a
-// mapping.
+// pythonKind is the interpreter of hooks and custom tools: a program, or a mapping.
 type pythonKind struct{}
 
 var pythonKeys = section[python.Settings]{keys: keys{
@@ -55,15 +54,15 @@ func (d *decoder) interpreter(n *document.Node, label string, command *string) b
 	return true
 }
 
-// dotted is what Python is named by: module.function, where modules may be in packages.
+// dotted matches module.function of Python; modules may be in packages.
 var dotted = regexp.MustCompile(`^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$`)
 
-// isDotted reports whether text names Python: the name of a file does not.
+// isDotted reports whether text is a dotted path of Python and no file.
 func isDotted(text string) bool {
 	return dotted.MatchString(text) && !strings.HasSuffix(text, ".star") && !strings.HasSuffix(text, ".py")
 }
 
-// dottedPath is the module.function of a hook.
+// dottedPath checks the module.function of a hook.
 func dottedPath(d *decoder, n *document.Node, label string, text *string) bool {
 	if !isDotted(*text) {
 		d.mustBe(n, label, "a dotted path of Python", "like hooks.memory.inject, for the function inject in hooks/memory.py")

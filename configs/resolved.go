@@ -11,12 +11,10 @@ import (
 	"toolfinch/view"
 )
 
-// Resolved is the whole configuration as YAML: variables replaced, defaults
-// filled in, environment and flags applied, paths absolute. Load would read it as
-// this configuration again. Secrets are masked as ***: values of env and headers
-// (schemes as "Bearer" stay), keys, passwords and queries of URLs, arguments that
-// look like secrets or come from variables with such names. It errs on the side
-// of masking.
+// Resolved is the whole configuration as YAML, with variables, defaults, environment and
+// flags applied and paths absolute. Load reads it as the same configuration. Secrets become
+// ***: values of env and headers except schemes, keys, passwords and queries of URLs, and
+// arguments that look like secrets. In doubt a text is masked.
 func (c *Config) Resolved() string {
 	var b strings.Builder
 	b.WriteString("# " + c.Path + "\n")
@@ -32,7 +30,7 @@ func (c *Config) Resolved() string {
 // ResolvedJSON is Resolved as JSON.
 func (c *Config) ResolvedJSON() json.RawMessage { return escaped(c.show()).JSON() }
 
-// show is the tree of the configuration, with secrets masked.
+// show returns the configuration as a tree with secrets masked.
 func (c *Config) show() *document.Node {
 	servers := &document.Node{Kind: document.Mapping}
 	for _, settings := range c.Servers {
@@ -67,12 +65,10 @@ func escaped(n *document.Node) *document.Node {
 	return &out
 }
 
-// Masked is a text of the configuration, or of a file that it names, with secrets masked as
-// Resolved masks them.
+// Masked masks secrets in a text of the configuration or of a file that it names.
 func (c *Config) Masked(text string) string { return c.secrets.prose(text) }
 
-// ViewNames are the names that views have: those of tool_views, or that of the one view
-// where there are none.
+// ViewNames returns the names in tool_views, or the default view's without tool_views.
 func (c *Config) ViewNames() (names []string) {
 	for _, v := range c.Views {
 		names = append(names, v.Name)

@@ -5,7 +5,7 @@ import (
 	"toolfinch/upstream/sandbox"
 )
 
-// sandboxKind is what the process of a server may touch: a word, the command in front, or rules.
+// sandboxKind says what a server's process may touch: a word, a wrapping command, or rules.
 type sandboxKind struct{}
 
 const (
@@ -36,7 +36,7 @@ var sandboxKeys = section[sandbox.Rules]{keys: keys{
 func (sandboxKind) read(d *decoder, n *document.Node, label string, to *sandbox.Settings) bool {
 	switch n.Kind {
 	case document.Mapping:
-		if n.Given("filesystem") != nil || n.Given("network") != nil { // VS Code's
+		if n.Given("filesystem") != nil || n.Given("network") != nil { // keys of VS Code
 			d.warn(n, label+" of another client is not used", "its keys here: read, write, connect")
 			return true
 		}

@@ -20,10 +20,10 @@ import (
 	"toolfinch/view"
 )
 
-// server is one server while it is read, and while it is printed.
+// server is a server while it is read or printed.
 type server struct {
 	upstream.Settings
-	views    view.UpstreamTools // what every view has of it
+	views    view.UpstreamTools // its tools block
 	changes  pins.Mode          // of its definitions
 	disabled bool
 
@@ -31,7 +31,7 @@ type server struct {
 	misspelt      bool // has an unknown key near command or url
 }
 
-// serverKeys describes all keys of a server.
+// serverKeys are the keys of a server.
 var serverKeys = section[server]{sep: ": ", keys: keys{
 	{
 		name: "command", change: reconnect,
@@ -172,7 +172,7 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	},
 }}
 
-// servers reads one block of servers. seen has the names of all blocks.
+// servers reads a block of servers. seen has the names of all blocks.
 func (d *decoder) servers(block *document.Node, label string, c *Config, seen map[string]*document.Node) {
 	pairs, ok := serversOf(block)
 	if !ok {
@@ -248,8 +248,7 @@ func (d *decoder) server(p document.Pair) server {
 	return s
 }
 
-// isOff looks ahead: what a disabled server says does not depend on the order
-// of its keys.
+// isOff reports whether a server is disabled, before its other keys are read.
 func (d *decoder) isOff(n *document.Node) bool {
 	probe, s := &decoder{scalars: scalars{env: d.env}}, server{}
 	for _, key := range []string{"enabled", "disabled"} {
@@ -260,7 +259,7 @@ func (d *decoder) isOff(n *document.Node) bool {
 	return s.disabled
 }
 
-// checkServer looks at what several keys say together.
+// checkServer looks for contradictions between the keys of a server.
 func (d *decoder) checkServer(s *server, n *document.Node, label string) {
 	command, url, transport := n.Given("command"), n.Given("url"), n.Given("transport")
 	switch {
@@ -308,10 +307,10 @@ func (d *decoder) command(n *document.Node, label string, command *string) bool 
 	return true
 }
 
-// bareVariable is a value that is a variable as shells write it, or ends in one.
+// bareVariable matches a value that ends in a variable of a shell.
 var bareVariable = regexp.MustCompile(`^(?:\w+[ =])?\$([A-Za-z_][A-Za-z0-9_]*)$`)
 
-// checkDollars warns of variables without braces, which stay as they are.
+// checkDollars warns of variables without braces, which are not replaced.
 func (d *decoder) checkDollars(n *document.Node, label string) {
 	if n == nil {
 		return
@@ -327,7 +326,7 @@ func (d *decoder) checkDollars(n *document.Node, label string) {
 	}
 }
 
-// partCommand understands a command with its arguments in it.
+// partCommand splits a command that has its arguments in it.
 func (d *decoder) partCommand(s *server, n *document.Node, label string) {
 	words := strings.Fields(s.Command)
 	if len(words) < 2 || strings.ContainsAny(s.Command, `"'\`) {
@@ -353,12 +352,11 @@ func prefix(d *decoder, n *document.Node, label string, text *string) bool {
 	return true
 }
 
-// serverEnabled is enabled (on), or disabled (not on); both may be there when
-// they agree.
+// serverEnabled is enabled (on) or disabled (not on). Both may be given if they agree.
 type serverEnabled struct{ on bool }
 
 func (k serverEnabled) read(d *decoder, n *document.Node, label string, s *server) bool {
-	// Even the variables of a disabled server count here.
+	// The key decides lenient, so its own variables are always checked.
 	lenient := d.lenient
 	d.lenient = false
 	var off bool
@@ -376,7 +374,7 @@ func (k serverEnabled) read(d *decoder, n *document.Node, label string, s *serve
 
 func (serverEnabled) show(*secrets, server) *document.Node { return nil } // only enabled servers are printed
 
-// ours is a server in our own keys. What its own say beyond that is reported.
+// ours returns a server in our keys, and reports keys without effect.
 func (d *decoder) ours(n *document.Node, label string) *document.Node {
 	n.Pairs = d.unique(n, "key")
 	t := dialect{}.read(n)
@@ -393,11 +391,11 @@ func (serverEnabled) schema() schema { return boolean{}.schema() }
 
 var transports = choice[upstream.Transport]{
 	words: []upstream.Transport{upstream.TransportAuto, upstream.TransportStdio, upstream.TransportHTTP, upstream.TransportSSE},
-	other: map[string]upstream.Transport{"http": upstream.TransportHTTP}, // what is misspelt most
+	other: map[string]upstream.Transport{"http": upstream.TransportHTTP}, // the most frequent mistake
 }
 
-// foreignPair reads a key of a server that is not one of serverKeys. It reports whether
-// it is known, or has been refused.
+// foreignPair reads a key of a server that is not in serverKeys, and reports whether it
+// dealt with the key.
 func (d *decoder) foreignPair(p document.Pair, label string, s *server) bool {
 	key := p.Key.Text
 	switch {

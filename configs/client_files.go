@@ -12,8 +12,8 @@ import (
 )
 
 // ServersIn returns the servers in the bytes of a client's file as they are written, in
-// its order, those of TOML by name. What each has that is not understood is in its
-// NotTaken, and why it cannot be used in its Problem.
+// file order, or by name for TOML. NotTaken has unknown keys, Problem the reason why a
+// server cannot be used.
 func ServersIn(f clients.File, data []byte) ([]clients.Server, error) {
 	block, err := clientTree(f, data)
 	for _, key := range f.Block {
@@ -41,11 +41,10 @@ func inClient(f clients.File, format string, args ...any) error {
 	return fmt.Errorf("%s: %w", filepath.Base(f.Path), fmt.Errorf(format, args...))
 }
 
-// maxPlain bounds the values of a file: aliases repeat what they name.
+// maxPlain bounds the values of a file, because aliases repeat values.
 const maxPlain = 100_000
 
-// clientTree is the file as a tree, nil where it is empty. Errors have the place and
-// quote nothing.
+// clientTree returns the file as a tree, nil for an empty file. Errors do not quote the file.
 func clientTree(f clients.File, data []byte) (*document.Node, error) {
 	if f.Client.TOML {
 		tables, err := clients.PlainTOML(data)
@@ -74,7 +73,7 @@ func clientTree(f clients.File, data []byte) (*document.Node, error) {
 	return root, nil
 }
 
-// treeOfGo is a tree without places, mappings in the order of their keys.
+// treeOfGo returns a tree without places, and with sorted mappings.
 func treeOfGo(value any) *document.Node {
 	switch v := value.(type) {
 	case map[string]any:
@@ -97,10 +96,10 @@ func treeOfGo(value any) *document.Node {
 	return document.NewText(fmt.Sprint(value))
 }
 
-// ErrNoServers says that a file has nothing that any known client keeps servers in.
+// ErrNoServers says that a file has no known client's key of servers.
 var ErrNoServers = errors.New("has none of the keys that clients keep servers under: mcpServers, servers, mcp, context_servers, amp.mcpServers, mcp_servers, extensions")
 
-// shapes tell by its keys in which client's format a file is, the first that is there.
+// shapes map keys of a file to the client's format; the first match wins.
 var shapes = []struct {
 	block  []string
 	client string
@@ -117,8 +116,7 @@ var shapes = []struct {
 	{[]string{"mcp_servers"}, "", false},
 }
 
-// ClientFile returns the file at a path and tells by its place, its name and its contents
-// in which client's format it is.
+// ClientFile returns the file at a path with its client, known by place, name or content.
 func ClientFile(path string, sys clients.System) (clients.File, error) {
 	f, known := clients.FileAt(path, sys)
 	if known {

@@ -342,7 +342,7 @@ func (input) read(d *decoder, n *document.Node, label string, to *view.Input) bo
 	for _, p := range n.Pairs {
 		item := label + "." + shorten(p.Key.Text)
 		switch key, value := p.Key.Text, p.Value; {
-		case key == "required" && value.Kind != document.List: // a list is that of an object's properties
+		case key == "required" && value.Kind != document.List: // a list names required properties of an object
 			boolean{}.read(d, value, item, &to.Required)
 			continue
 		case key == "type" && value.Kind == document.Text:

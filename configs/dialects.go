@@ -13,22 +13,22 @@ import (
 	"toolfinch/configs/document"
 )
 
-// A dialect is how the files of one program write a server; the zero dialect is how ours
-// do. Whoever reads servers from a file reads them in our own keys, from dialect.read.
+// A dialect is a program's way to write a server; the zero dialect is ours. dialect.read
+// returns servers in our keys.
 type dialect struct {
 	notation func(string) string // rewrites the variables of a text as ours; nil leaves them
 	timeouts map[string]clients.Timeout
 }
 
-// row says what a key of any program's server is in our keys.
+// row translates a key of some program's server.
 type row struct {
-	take func(t *taken, p document.Pair) // nil for a key that is not used
-	hint string                          // for one that is not used: what to write instead
-	like string                          // our key whose values it takes, "" for others
+	take func(t *taken, p document.Pair) // nil for a key without effect
+	hint string                          // for a key without effect: what to write instead
+	like string                          // our key with the same values; may be ""
 }
 
-// rows are the keys that are not our own, and those of ours that other programs use
-// differently. No two programs mean different things by one.
+// rows are keys of other programs, and our keys with other programs' values. A key means
+// the same in all programs.
 var rows = map[string]row{
 	"command": {take: (*taken).command}, // a list, for opencode
 	"cmd":     {take: as("command", (*taken).text), like: "command"},
@@ -46,7 +46,7 @@ var rows = map[string]row{
 	"url":       {take: as("url", (*taken).text)},
 	"serverUrl": {take: as("url", (*taken).text), like: "url"},
 	"uri":       {take: as("url", (*taken).text), like: "url"},
-	"httpUrl":   {take: (*taken).httpURL, like: "url"}, // of Gemini CLI, whose url may be SSE
+	"httpUrl":   {take: (*taken).httpURL, like: "url"}, // of Gemini CLI, where url may be SSE
 
 	"headers":              {take: as("headers", (*taken).named)},
 	"http_headers":         {take: as("headers", (*taken).named), like: "headers"},
@@ -66,14 +66,14 @@ var rows = map[string]row{
 	"disabledTools":   {take: deny},
 	"disabled_tools":  {take: deny},
 
-	// Other keys say the same.
+	// Other keys have the same information.
 	"source": {take: nothing}, "name": {take: nothing}, "display_name": {take: nothing}, "bundled": {take: nothing},
 
-	// Approval is the client's, and so are editors' conveniences.
+	// Approval is the client's task; other keys are for editors.
 	"alwaysAllow": {}, "autoApprove": {}, "trust": {}, "authProviderType": {}, "dev": {}, "gallery": {}, "version": {}, "sandboxEnabled": {},
 	"auth":    {hint: "write the token under headers, or oauth: {client_id: ...}"},
 	"envFile": {hint: "write the variables under env"},
-	// Units differ between clients: only those of a client that is known are taken.
+	// Units differ between clients, so only keys of known clients are read.
 	"timeout":             {hint: "write connect_timeout or call_timeout"},
 	"connectionTimeout":   {hint: "write connect_timeout"},
 	"startup_timeout_sec": {hint: "write connect_timeout"},
@@ -81,25 +81,25 @@ var rows = map[string]row{
 	"tool_timeout_sec":    {hint: "write call_timeout"},
 }
 
-// taken is a server in our keys, and what is to be said of its own.
+// taken is a server in our keys, with notes about its other keys.
 type taken struct {
 	dialect
-	in       *document.Node  // as the file has it
-	pairs    []document.Pair // in our keys; those that are in no row as they are
+	in       *document.Node  // as in the file
+	pairs    []document.Pair // in our keys; keys without a row unchanged
 	unused   []note
 	refused  []note
 	on, off  *document.Node // lists of tools
-	isInside bool           // a part of the program that has the file
+	isInside bool           // a part of the file's program, no server
 }
 
 // note is about a key of a server.
 type note struct {
 	key  *document.Node
-	text string // the key that is not used, or why it is refused
+	text string // the unused key, or why the key is refused
 	hint string
 }
 
-// read reads a server; one that is no mapping has no keys.
+// read reads a server; a value that is no mapping has no keys.
 func (l dialect) read(n *document.Node) *taken {
 	t := &taken{dialect: l, in: n}
 	for _, p := range flat(n.Pairs) {
@@ -119,8 +119,8 @@ func (l dialect) read(n *document.Node) *taken {
 	return t
 }
 
-// flat are the members of a server, with those of the mappings that two programs keep
-// most of them in: Cline's CLI in transport, and Zed once in command.
+// flat returns the members of a server, without the mappings around them: Cline's CLI has
+// one under transport, older versions of Zed under command.
 func flat(members []document.Pair) (all []document.Pair) {
 	for _, p := range members {
 		if (p.Key.Text != "transport" && p.Key.Text != "command") || p.Value.Kind != document.Mapping {
@@ -137,7 +137,7 @@ func flat(members []document.Pair) (all []document.Pair) {
 	return all
 }
 
-// node is the server in our keys.
+// node returns the server in our keys.
 func (t *taken) node() *document.Node {
 	if t.in.Kind != document.Mapping {
 		return t.in
@@ -145,8 +145,8 @@ func (t *taken) node() *document.Node {
 	return &document.Node{Kind: document.Mapping, Line: t.in.Line, Column: t.in.Column, Pairs: t.pairs}
 }
 
-// set sets our key to the value of one of the file. Mappings and lists of several keys
-// are joined; empty ones say nothing.
+// set sets our key to the value of a key in the file. It joins mappings and lists of
+// several keys, and ignores empty ones.
 func (t *taken) set(key *document.Node, ours string, value *document.Node) {
 	i := slices.IndexFunc(t.pairs, func(p document.Pair) bool { return p.Key.Text == ours })
 	several := value.Kind == document.Mapping || value.Kind == document.List
@@ -169,19 +169,19 @@ func (t *taken) refuse(key *document.Node, why, hint string) {
 	t.refused = append(t.refused, note{key, why, hint})
 }
 
-// as takes a value in another form under our key.
+// as takes a value under our key in the form that form returns.
 func as(ours string, form func(*taken, *document.Node) *document.Node) func(*taken, document.Pair) {
 	return func(t *taken, p document.Pair) { t.set(p.Key, ours, form(t, p.Value)) }
 }
 
 func nothing(*taken, document.Pair) {}
 
-// made is a value at the place of another.
+// made returns a value with the place of another.
 func made(at *document.Node, kind document.Kind, text string) *document.Node {
 	return &document.Node{Kind: kind, Line: at.Line, Column: at.Column, Text: text}
 }
 
-// text is a text with our variables. What is none stays, to be refused where it is used.
+// text returns a text with our variables. Other values stay, and are refused later.
 func (t *taken) text(n *document.Node) *document.Node {
 	if n.Kind != document.Text || t.notation == nil {
 		return n
@@ -189,7 +189,7 @@ func (t *taken) text(n *document.Node) *document.Node {
 	return made(n, document.Text, t.notation(n.Text))
 }
 
-// word is a text, or a number or truth value as it is written.
+// word returns a text, number or truth value as text.
 func (t *taken) word(n *document.Node) *document.Node {
 	if n.Kind == document.Number || n.Kind == document.Bool {
 		return made(n, document.Text, n.Text)
@@ -215,7 +215,7 @@ func (t *taken) named(n *document.Node) *document.Node {
 	return &mapping
 }
 
-// variables passes on the variables of a list of names.
+// variables makes a mapping of variables from a list of names.
 func (t *taken) variables(n *document.Node) *document.Node {
 	if n.Kind != document.List {
 		return n
@@ -231,7 +231,7 @@ func (t *taken) variables(n *document.Node) *document.Node {
 	return mapping
 }
 
-// namedVariables has the name of a variable for each value.
+// namedVariables makes variables of the names in the values.
 func (t *taken) namedVariables(n *document.Node) *document.Node {
 	mapping := *n
 	mapping.Pairs = nil
@@ -241,7 +241,7 @@ func (t *taken) namedVariables(n *document.Node) *document.Node {
 	return &mapping
 }
 
-// bearer sends the token in a variable.
+// bearer makes a header of the name of a token's variable.
 func (t *taken) bearer(n *document.Node) *document.Node {
 	if n.Kind != document.Text {
 		return n
@@ -281,13 +281,13 @@ func (t *taken) requestOptions(p document.Pair) {
 	}
 }
 
-// transport has all the names that clients have for the ways to a server.
+// transport reads clients' names of transports.
 func (t *taken) transport(p document.Pair) {
 	n := p.Value
 	switch strings.ToLower(n.Text) {
 	case "", "remote":
 		if n.Kind == document.Text {
-			return // it does not say which
+			return // not a transport
 		}
 	case "http", "streamable-http", "streamablehttp", "streamable_http":
 		n = made(n, document.Text, "streamable-http")
@@ -310,7 +310,7 @@ func (t *taken) tools(p document.Pair) {
 }
 
 func allow(t *taken, p document.Pair) {
-	if p.Key.Text != "available_tools" || len(p.Value.Items) > 0 { // of Goose, where none are all
+	if p.Key.Text != "available_tools" || len(p.Value.Items) > 0 { // of Goose, where an empty list means all
 		t.choice(&t.on, p)
 	}
 }
@@ -325,8 +325,8 @@ func (t *taken) choice(to **document.Node, p document.Pair) {
 	*to = t.words(p.Value)
 }
 
-// chooseTools makes a choice of tools as we have it: a tool by its name goes before the
-// pattern for all.
+// chooseTools writes a choice of tools in our keys, where a name wins over the pattern for
+// all tools.
 func (t *taken) chooseTools() {
 	if t.on == nil && t.off == nil {
 		return
@@ -359,7 +359,7 @@ func (t *taken) chooseTools() {
 	t.set(made(at, document.Text, "tools"), "tools", choice)
 }
 
-// timeout takes a duration whose unit is documented, and reports whether it is one.
+// timeout takes a duration with a documented unit, and reports whether it did.
 func (t *taken) timeout(p document.Pair) bool {
 	of, known := t.timeouts[p.Key.Text]
 	if !known || p.Value.Kind != document.Number {
@@ -378,10 +378,10 @@ func (t *taken) timeout(p document.Pair) bool {
 	return true
 }
 
-// ofServer are our keys that a clients.Server has.
+// ofServer are our keys of a clients.Server.
 var ofServer = []string{"command", "args", "env", "cwd", "url", "headers", "transport", "description", "connect_timeout", "call_timeout", "tools"}
 
-// server is what is taken as it is written: no variable is replaced.
+// server returns the server with variables as they are written.
 func (t *taken) server(name string) clients.Server {
 	s := clients.Server{Name: name}
 	refuse := func(key *document.Node, why string) {
@@ -429,8 +429,8 @@ func (t *taken) server(name string) clients.Server {
 	return s
 }
 
-// serversOf are the servers of a block: a mapping by name, or a list of servers that have
-// names. It reports whether it is either.
+// serversOf returns the servers of a block: a mapping by name, or a list of servers with
+// names. ok is false for any other value.
 func serversOf(block *document.Node) (servers []document.Pair, ok bool) {
 	if block.Kind != document.List {
 		return block.Pairs, block.Kind == document.Mapping || block.Kind == document.Null

@@ -15,12 +15,12 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// NameError says that a server is not in a file, or that it is there already.
+// NameError says that a server is missing in a file, or exists already.
 type NameError struct {
 	File  string // base name
 	Name  string
-	Taken bool   // it is there already
-	Near  string // a name that is there and may have been meant
+	Taken bool   // it exists already
+	Near  string // the nearest existing name
 }
 
 // Error returns one line.
@@ -35,8 +35,7 @@ func (e *NameError) Error() string {
 	return text
 }
 
-// Servers returns the servers in the file as they are written, switched off or not,
-// in file order: no variable is replaced.
+// Servers returns all servers in the file, with variables as they are written.
 func Servers(path string) ([]clients.Server, error) {
 	f, err := openEdit(path)
 	if err != nil || document.IsBlank(f.Data) {
@@ -55,8 +54,8 @@ func Servers(path string) ([]clients.Server, error) {
 	return servers, nil
 }
 
-// Shown returns the command line and the URL of a server as they may be shown: what
-// looks like a secret is ***, as in Config.Resolved.
+// Shown returns the command line and the URL of a server with secrets masked, as in
+// Config.Resolved.
 func Shown(s clients.Server) (command []string, url string) {
 	none := new(secrets)
 	if s.Command != "" {
@@ -65,15 +64,13 @@ func Shown(s clients.Server) (command []string, url string) {
 	return command, none.url(s.URL)
 }
 
-// AddServer writes a server into the file, behind those that are there. A file
-// that does not exist is made. Like all edits it keeps comments and order, changes
-// nothing when the result would not load for a reason that was not there before
-// (Errors), and nothing when the file changes meanwhile (clients.ErrChanged). A
-// taken name is a *NameError. A file that gets a secret is its owner's alone from then on.
+// AddServer appends a server to the file, and makes the file if it is missing. Like all
+// edits it keeps comments and order. It fails if the edit causes new errors (Errors), if the
+// file changes meanwhile (clients.ErrChanged), or if the name is taken (*NameError). Only
+// the owner may read a file that gets a secret.
 func AddServer(path string, s clients.Server) error { return addServer(path, s, false) }
 
-// AddServerUnset is AddServer for a server that is started elsewhere: variables that
-// are not set here are no mistake.
+// AddServerUnset is AddServer without errors for unset variables.
 func AddServerUnset(path string, s clients.Server) error { return addServer(path, s, true) }
 
 func addServer(path string, s clients.Server, unset bool) error {
@@ -105,8 +102,8 @@ func addServer(path string, s clients.Server, unset bool) error {
 	return f.save(f.put(value, block, s.Name))
 }
 
-// RemoveServer takes a server out of the file, with the comments directly above
-// it. An unknown name is a *NameError.
+// RemoveServer removes a server with the comments directly above it. An unknown name is a
+// *NameError.
 func RemoveServer(path, name string) error {
 	f, block, err := openServer(path, name)
 	if err != nil {
@@ -115,8 +112,8 @@ func RemoveServer(path, name string) error {
 	return f.save(f.set(nil, block, name))
 }
 
-// SetEnabled switches a server on or off, and reports whether it was not so
-// before. An unknown name is a *NameError.
+// SetEnabled switches a server on or off, and reports whether that changed the file. An
+// unknown name is a *NameError.
 func SetEnabled(path, name string, on bool) (changed bool, err error) {
 	f, block, err := openServer(path, name)
 	if err != nil {
@@ -146,7 +143,7 @@ func SetEnabled(path, name string, on bool) (changed bool, err error) {
 	return true, f.save(nil)
 }
 
-// openServer opens the file and finds the block that has the server.
+// openServer opens the file and finds the server's block.
 func openServer(path, name string) (*edit, string, error) {
 	f, err := openEdit(path)
 	if err != nil {
@@ -172,10 +169,10 @@ func ViewNames(path string) ([]string, error) {
 // edit is our file while it is changed.
 type edit struct {
 	*document.Edit
-	path, name string // name is the file's in errors
+	path, name string // name is the base name
 	before     []byte // nil when there is no file
-	unset      bool   // variables that are not set are no mistake
-	private    bool   // only the owner is to read the file from now on
+	unset      bool   // unset variables are no error
+	private    bool   // only the owner may read the new file
 }
 
 func openEdit(path string) (*edit, error) {
@@ -198,7 +195,7 @@ func editOf(path string, data []byte) (*edit, error) {
 	return f, nil
 }
 
-// newEdit is the edit of a file that does not exist.
+// newEdit begins the edit of a missing file.
 func newEdit(path string) (*edit, error) {
 	f, err := editOf(path, nil)
 	if err == nil && !f.IsJSON {
@@ -207,7 +204,7 @@ func newEdit(path string) (*edit, error) {
 	return f, err
 }
 
-// block returns the block that has the server, "" for none.
+// block returns the server's block, "" for an unknown server.
 func (f *edit) block(server string) string {
 	for _, block := range serverBlocks {
 		if f.At(block, server) != nil {
@@ -217,7 +214,7 @@ func (f *edit) block(server string) string {
 	return ""
 }
 
-// names are those in the blocks, in file order.
+// names returns the names in blocks, in file order.
 func (f *edit) names(blocks ...string) []string {
 	var names []string
 	for _, block := range blocks {
@@ -230,7 +227,7 @@ func (f *edit) names(blocks ...string) []string {
 
 func (f *edit) serverNames() []string { return f.names(serverBlocks...) }
 
-// put sets the value at path to what v is as JSON.
+// put sets the value at path to v as JSON.
 func (f *edit) put(v any, path ...string) error {
 	if !utf8.ValidString(fmt.Sprint(v, path)) {
 		return fmt.Errorf("%s: %s: the text is not UTF-8", f.name, strings.ToValidUTF8(strings.Join(path, "."), "?"))
@@ -238,7 +235,7 @@ func (f *edit) put(v any, path ...string) error {
 	return f.set(rawjson.Of(v), path...)
 }
 
-// set changes the value at path, or removes it when value is nil.
+// set changes the value at path, or removes it if value is nil.
 func (f *edit) set(value json.RawMessage, path ...string) error {
 	if err := f.Set(value, path...); err != nil {
 		return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), err)
@@ -246,8 +243,7 @@ func (f *edit) set(value json.RawMessage, path ...string) error {
 	return nil
 }
 
-// save writes the file after an edit that did not fail, unless it would not load
-// for a new reason.
+// save writes the file, unless the edit failed or causes new errors.
 func (f *edit) save(failed error) error {
 	if failed != nil {
 		return failed
@@ -259,7 +255,7 @@ func (f *edit) save(failed error) error {
 	var fresh Errors
 	for _, e := range f.check(f.Data) {
 		if known[e.Message]--; known[e.Message] < 0 {
-			// Without a place: the line is in no file that there is.
+			// No place: the line is in no existing file.
 			fresh = append(fresh, &Error{Message: e.Message, Hint: e.Hint})
 		}
 	}
@@ -272,8 +268,8 @@ func (f *edit) save(failed error) error {
 	return clients.Replace(f.path, f.before, f.Data)
 }
 
-// holdsSecrets reports whether a server has something in it that looks like a secret
-// and is not in a variable.
+// holdsSecrets reports whether a server has a text outside of variables that looks like a
+// secret.
 func holdsSecrets(s clients.Server) bool {
 	literal := func(text string) bool { return !strings.Contains(strings.ReplaceAll(text, "$${", ""), "${") }
 	command, url := Shown(s)
@@ -296,9 +292,9 @@ func holdsSecrets(s clients.Server) bool {
 	return false
 }
 
-// check returns what is wrong with a content of the file.
+// check returns the errors of a content of the file.
 func (f *edit) check(data []byte) Errors {
-	if document.IsBlank(data) { // not a mistake: removing the last server leaves such a file
+	if document.IsBlank(data) { // removing the last server leaves a blank file
 		return nil
 	}
 	d := newDecoder(source{path: f.path, shown: f.name}, filepath.Dir(f.path), os.LookupEnv)

@@ -9,7 +9,7 @@ import (
 	"toolfinch/view"
 )
 
-// overrides is a tools block: the tools of one server and what changes of them.
+// overrides is a tools block: changes of a server's tools.
 var overrides = named[view.Override]{
 	noun: "tool", of: "tools to what changes of them", hint: "write {} for a tool as it is",
 	item:  override{overrideKeys},
@@ -25,7 +25,7 @@ var overrides = named[view.Override]{
 	},
 }
 
-// overrideKeys describes all keys of a tool within a tools block.
+// overrideKeys are the keys of a tool in a tools block.
 var overrideKeys = section[view.Override]{check: checkOverride, keys: keys{
 	{
 		name: "name", without: "server and tool",
@@ -59,7 +59,7 @@ var overrideKeys = section[view.Override]{check: checkOverride, keys: keys{
 	},
 }}
 
-// override is one tool of a tools block. Nothing is as good as {}.
+// override is a tool of a tools block. Null means {}.
 type override struct{ section[view.Override] }
 
 func (k override) read(d *decoder, n *document.Node, label string, o *view.Override) bool {
@@ -73,7 +73,7 @@ func (k override) read(d *decoder, n *document.Node, label string, o *view.Overr
 	return false
 }
 
-// checkOverride looks at what several keys of a tool say together.
+// checkOverride looks for contradictions between the keys of a tool.
 func checkOverride(d *decoder, n *document.Node, label string, o *view.Override) {
 	renamed := make(map[string]*document.Node)
 	for _, p := range o.Parameters {
@@ -92,14 +92,14 @@ func checkOverride(d *decoder, n *document.Node, label string, o *view.Override)
 	case name == nil || name.Kind != document.Text || d.lenient && hasVariables(name):
 	case isGlob(o.Tool):
 		d.fail(name, label+": a pattern of tools cannot have one name", "name a single tool")
-	case o.Disabled: // nobody sees it
+	case o.Disabled: // its name stays free
 		d.checkExposed(name, label+".name", o.Name)
 	case o.Name != "" || !hasVariables(name):
 		d.claim(name, label+".name", o.Name)
 	}
 }
 
-// parameterKeys describes all keys of a parameter of a tool.
+// parameterKeys are the keys of a parameter.
 var parameterKeys = section[view.Parameter]{check: checkParameter, keys: keys{
 	{
 		name:  "rename",
@@ -128,7 +128,7 @@ var parameterKeys = section[view.Parameter]{check: checkParameter, keys: keys{
 	},
 }}
 
-// bound is any value that a parameter gets, kept as JSON.
+// bound is any value of a parameter, kept as JSON.
 type bound struct {
 	at func(p *view.Parameter) *[]byte
 }
@@ -144,7 +144,7 @@ func (k bound) show(s *secrets, p view.Parameter) *document.Node {
 
 func (bound) schema() schema { return schema{} }
 
-// parameters are those of a tool, by name.
+// parameters are the parameters of a tool, by name.
 var parameters = named[view.Parameter]{
 	noun: "parameter", of: "parameters to what changes of them",
 	item:  parameterKeys,
@@ -152,7 +152,7 @@ var parameters = named[view.Parameter]{
 	name:  func(p *view.Parameter) string { return p.Name },
 }
 
-// checkParameter looks at what several keys of a parameter say together.
+// checkParameter looks for contradictions between the keys of a parameter.
 func checkParameter(d *decoder, n *document.Node, label string, p *view.Parameter) {
 	value, fallback := n.Find("value"), n.Find("default")
 	hidden := p.Hidden || value != nil
@@ -170,7 +170,7 @@ func checkParameter(d *decoder, n *document.Node, label string, p *view.Paramete
 	}
 }
 
-// outputCache says which results are kept. What is off has no minimum size.
+// outputCache says which results are kept; without a minimum size, none.
 var outputCache = outputCacheKind{onOff[view.OutputCache]{section: section[view.OutputCache]{keys: keys{
 	{
 		name:  "min_size",
@@ -218,7 +218,7 @@ func (outputCacheKind) schema() schema { return ref("output_cache") }
 
 func (override) schema() schema { return anyOf(overrideKeys.schema(), null) }
 
-// trimming is how much of a description is listed: view.TrimOff is written 0.
+// trimming bounds listed descriptions; view.TrimOff is written 0.
 type trimming struct{ number[int] }
 
 var trim = trimming{number[int]{0, 100_000}}

@@ -13,7 +13,7 @@ import (
 	"toolfinch/view"
 )
 
-// viewName fits into a URL, and before the names of a view's own tools.
+// viewName matches names for URLs and for prefixes of tools.
 var viewName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
 
 var searchStyle = choice[view.SearchStyle]{words: []view.SearchStyle{view.SearchSummary, view.SearchPlain}}
@@ -21,7 +21,7 @@ var searchStyle = choice[view.SearchStyle]{words: []view.SearchStyle{view.Search
 // directBelow is a number of tokens.
 var directBelow = number[int]{0, 10_000_000}
 
-// viewKeys describes all keys of a view.
+// viewKeys are the keys of a view.
 var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 	{
 		name:  "description",
@@ -105,7 +105,7 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 	},
 }}
 
-// views are the views by name, read once all servers are known.
+// views are the views by name, read after all servers.
 type views struct{}
 
 func (views) read(d *decoder, n *document.Node, label string, to *[]view.Settings) bool {
@@ -132,7 +132,7 @@ func (views) read(d *decoder, n *document.Node, label string, to *[]view.Setting
 		v.Name, v.At, v.Exposure = name, placeOf(p.Key), cmp.Or(d.expose, v.Exposure)
 		d.absent = nil
 		ok := viewKeys.read(d, p.Value, from.label, &v)
-		if name == view.Default { // without it clients would be shown everything
+		if name == view.Default { // without the default view clients see every tool
 			d.errors = append(d.errors, d.absent...)
 		} else {
 			from.absent = d.absent
@@ -145,8 +145,7 @@ func (views) read(d *decoder, n *document.Node, label string, to *[]view.Setting
 	return true
 }
 
-// leaveOut takes the views out of c that name servers which there are not: a view
-// without some of its tools is not what its owner promised.
+// leaveOut removes views with unknown servers from c: a view is served whole or not at all.
 func (d *decoder) leaveOut(c *Config) {
 	var whole []view.Settings
 	for i, from := range d.views {
@@ -174,8 +173,8 @@ func (views) schema() schema {
 	return schema{"type": "object", "propertyNames": schema{"pattern": viewName.String()}, "additionalProperties": viewKeys.schema()}
 }
 
-// completeViews gives the views what they leave to the top level, once environment
-// and flags are known too, and looks at what can be wrong with it.
+// completeViews gives views the top level's defaults, after environment and flags, and
+// checks the result.
 func (d *decoder) completeViews(c *Config) {
 	d.checkRoot(c)
 	hasDefault := false
@@ -203,7 +202,7 @@ func (d *decoder) completeViews(c *Config) {
 	}
 }
 
-// checkRoot looks whether there is what the root is to serve.
+// checkRoot checks default_view.
 func (d *decoder) checkRoot(c *Config) {
 	from := d.origins["default_view"]
 	var names []string
@@ -220,7 +219,7 @@ func (d *decoder) checkRoot(c *Config) {
 	}
 }
 
-// checkView looks at what several keys of a view say together.
+// checkView looks for contradictions between the keys of a view.
 func checkView(d *decoder, n *document.Node, label string, v *view.Settings) {
 	tools := n.Given("tools")
 	for _, name := range d.searchTools(v, tools) {
@@ -255,8 +254,7 @@ func checkView(d *decoder, n *document.Node, label string, v *view.Settings) {
 	}
 }
 
-// searchTools are the names of the tools that search the view, or each of its
-// servers.
+// searchTools returns the names of the view's search tools.
 func (s *serverNames) searchTools(v *view.Settings, tools *document.Node) []string {
 	switch v.Exposure {
 	case view.ExposureSearch:
@@ -283,15 +281,15 @@ func (s *serverNames) searchTools(v *view.Settings, tools *document.Node) []stri
 
 var notInToolName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// searchNames are the names that package retrieve, which is not below this one,
-// gives the tools that search what prefix names.
+// searchNames returns the names of the search tools with a prefix. Package retrieve makes
+// the same names, but is not below this package.
 func searchNames(prefix string) []string {
 	prefix = notInToolName.ReplaceAllString(prefix, "_")
 	prefix = prefix[:min(len(prefix), 64-len("_describe_tool"))]
 	return []string{prefix + "_search_tools", prefix + "_describe_tool", prefix + "_call_tool"}
 }
 
-// viewTools is what a view has of each server.
+// viewTools are the tools of a view, by server.
 type viewTools struct{}
 
 func (viewTools) read(d *decoder, n *document.Node, label string, to *[]view.UpstreamTools) bool {
@@ -307,7 +305,7 @@ func (viewTools) read(d *decoder, n *document.Node, label string, to *[]view.Ups
 			d.noServer(p.Key, fmt.Sprintf("%s: there is no server %q", label, shorten(name)), d.serverHint(name))
 		case d.off[name]:
 			d.warn(p.Key, fmt.Sprintf("%s: server %q is disabled: its tools are left out", label, name), "")
-			d.taken = make(claims) // looked at, and taken by nobody
+			d.taken = make(claims) // checked, but the names stay free
 		}
 		s := view.UpstreamTools{Name: name, At: placeOf(p.Key)}
 		if p.Value.Kind != document.Null {

@@ -13,29 +13,26 @@ import (
 )
 
 const (
-	quietTime  = 100 * time.Millisecond // an editor saves in several steps
-	maxQuiet   = time.Second            // a folder that is never quiet holds nothing up for longer
-	clockSlack = 2 * time.Second        // the times of files are coarser than ours, by so much on some file systems
-	lookTime   = 2 * time.Second        // files are looked at without a reason too: not every file system tells
+	quietTime  = 100 * time.Millisecond // editors save in several steps
+	maxQuiet   = time.Second            // longest delay by a folder with constant events
+	clockSlack = 2 * time.Second        // the coarsest time of file systems
+	lookTime   = 2 * time.Second        // interval of looks without events: not every file system sends events
 )
 
-// Watch tells when one of the files has changed, appeared or gone: a value on
-// the channel, at most one of them waiting. files returns absolute paths. It is
-// asked again and again, as another configuration may name others, and must be
-// safe to call concurrently with whoever changes them.
+// Watch sends a value when one of the files has changed, appeared or gone; at most one value
+// waits in the channel. files returns absolute paths. Watch calls it often, because a new
+// configuration may name other files; it must be safe for concurrent use.
 //
-// Folders are watched, not files: editors rename, and a file behind a symbolic
-// link (a Kubernetes volume) changes with the link. A change is told 100 ms after
-// the last event, by the file's place, size and time: who writes the same file
-// again without end is told once a second.
+// Watch watches folders, because editors rename files, and a file behind a symbolic link (a
+// Kubernetes volume) changes with the link. A change in a file's place, size or time is sent
+// 100 ms after the last event, or after a second of constant events.
 //
-// Watch ends with ctx. Its goroutine has ended once the channel is closed: who
-// cancels ctx receives until then.
+// Watch ends with ctx, and closes the channel when its goroutine has ended.
 func Watch(ctx context.Context, files func() []string, log *slog.Logger) (<-chan struct{}, error) {
 	return watch(ctx, files, log, lookTime)
 }
 
-// watch is Watch that looks at the files without a reason every so often.
+// watch is Watch with an interval of looks.
 func watch(ctx context.Context, files func() []string, log *slog.Logger, every time.Duration) (<-chan struct{}, error) {
 	notify, err := fsnotify.NewWatcher()
 	if err != nil {
@@ -62,7 +59,7 @@ type watcher struct {
 	refused map[string]bool // folders that could not be watched, and were logged
 }
 
-// mark is how a file was found; the zero mark is no file.
+// mark is the state of a file; the zero mark is no file.
 type mark struct {
 	path string // behind symbolic links
 	info os.FileInfo
@@ -82,14 +79,14 @@ func (w *watcher) run(ctx context.Context, changed chan<- struct{}, every time.D
 	quiet := time.NewTimer(quietTime)
 	quiet.Stop()
 	defer quiet.Stop()
-	var first time.Time // event that waits for quiet; zero for none
+	var first time.Time // first event since the last look; zero for none
 	wait := func() {
 		if first.IsZero() {
 			first = time.Now()
 		}
 		quiet.Reset(max(0, min(quietTime, maxQuiet-time.Since(first))))
 	}
-	pending := false // a change that a look has found
+	pending := false // a look without events found a change
 	for {
 		select {
 		case <-ctx.Done():
@@ -117,14 +114,14 @@ func (w *watcher) run(ctx context.Context, changed chan<- struct{}, every time.D
 				w.told = time.Now()
 				select {
 				case changed <- struct{}{}:
-				default: // one waits already
+				default: // a value waits already
 				}
 			}
 		}
 	}
 }
 
-// look reports whether a file is not as it was, and watches the folders of all.
+// look reports whether a file changed, and watches the folders of all files.
 func (w *watcher) look() (changed bool) {
 	files := w.files()
 	now := make(map[string]mark, len(files))
@@ -141,7 +138,7 @@ func (w *watcher) look() (changed bool) {
 		case known:
 			changed = changed || !m.same(before)
 		case !w.told.IsZero() && m.info != nil && m.info.ModTime().After(w.told.Add(-clockSlack)):
-			changed = true // perhaps written since somebody was told to read it
+			changed = true // may be written after the last value was sent
 		}
 	}
 	w.seen = now
@@ -161,15 +158,15 @@ func markOf(file string) mark {
 	return mark{path, info}
 }
 
-// watch watches the folders and no others.
+// watch watches only the folders.
 func (w *watcher) watch(folders []string) {
 	for _, folder := range w.notify.WatchList() {
 		if !slices.Contains(folders, folder) {
-			_ = w.notify.Remove(folder) // gone with its folder, at worst
+			_ = w.notify.Remove(folder) // fails if the folder is gone
 		}
 	}
 	for _, folder := range folders {
-		// Again and again: another folder may have got the name.
+		// Every time: a new folder may have the name.
 		err := w.notify.Add(folder)
 		if err != nil && !w.refused[folder] {
 			w.log.Warn("folder is not watched, its files are looked at now and then", "folder", folder, "error", err)

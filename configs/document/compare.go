@@ -11,14 +11,14 @@ import (
 // ErrByHand refuses an edit that would change something else, as of an alias.
 var ErrByHand = errors.New("it is written in a way that cannot be edited without changing something else; edit it by hand")
 
-// Same reports whether two JSON values are the same, except for what is at a
-// path. Objects on the way may be missing where they are empty.
+// Same reports whether two JSON values are equal except at a path. An empty object around
+// the path equals a missing object.
 func Same(a, b json.RawMessage, except ...string) bool {
 	var values [2]any
 	for i, raw := range []json.RawMessage{a, b} {
 		in := json.NewDecoder(bytes.NewReader(raw))
 		in.UseNumber()
-		_ = in.Decode(&values[i]) // what is no JSON is nil
+		_ = in.Decode(&values[i]) // invalid JSON is nil
 	}
 	if len(except) == 0 {
 		return reflect.DeepEqual(values[0], values[1])
@@ -26,7 +26,7 @@ func Same(a, b json.RawMessage, except ...string) bool {
 	return SameBut(values[0], values[1], except)
 }
 
-// SameBut reports whether two decoded documents differ at path only.
+// SameBut reports whether two decoded documents differ only at path.
 func SameBut(a, b any, path []string) bool {
 	return reflect.DeepEqual(without(a, path), without(b, path))
 }

@@ -15,13 +15,13 @@ import (
 
 var bom = []byte("\ufeff")
 
-// jsonText is JSON as people write it, with comments and trailing commas.
+// jsonText is JSON with comments and trailing commas.
 type jsonText struct {
 	root  hujson.Value
 	bom   bool
 	crlf  bool
-	ended bool   // with a line break of its own
-	flat  bool   // is on one line, and not empty
+	ended bool   // ends with a line break
+	flat  bool   // not empty, on one line
 	unit  string // one step of indentation
 }
 
@@ -35,8 +35,7 @@ func newJSONText(data []byte) (*jsonText, error) {
 	if len(bytes.TrimSpace(data)) == 0 {
 		data = []byte("{}\n")
 	}
-	// The parser keeps pieces of what it is given, and wants a line break behind
-	// the last comment.
+	// The parser keeps parts of data, and wants a line break after the last comment.
 	data = bytes.Clone(data)
 	if d.ended = bytes.HasSuffix(data, []byte("\n")); !d.ended {
 		data = append(data, '\n')
@@ -75,7 +74,7 @@ func (d *jsonText) pack() []byte {
 	return data
 }
 
-// standard is the document as plain JSON.
+// standard returns the document as plain JSON.
 func (d *jsonText) standard() json.RawMessage {
 	plain := d.root.Clone()
 	plain.Standardize()
@@ -92,9 +91,8 @@ func PlainJSON(data []byte) (json.RawMessage, error) {
 	return d.standard(), nil
 }
 
-// SetJSON returns the document with the member at path being value, in its place
-// or as the last one of its object; objects on the way are made. Comments, order
-// and layout of everything else stay. data may be empty.
+// SetJSON sets the member at path, or appends it and makes the objects around it. Comments,
+// order and layout of everything else stay. data may be empty.
 func SetJSON(data []byte, path []string, value json.RawMessage) ([]byte, error) {
 	d, err := newJSONText(data)
 	if err != nil {
@@ -136,8 +134,8 @@ func SetJSON(data []byte, path []string, value json.RawMessage) ([]byte, error) 
 	return d.checked(data, path)
 }
 
-// RemoveJSON returns the document without the member at path and its comments:
-// those directly above it and the one behind it. Without such a member nothing changes.
+// RemoveJSON removes the member at path with the comments directly above it and the comment
+// after it. Without such a member nothing changes.
 func RemoveJSON(data []byte, path []string) ([]byte, error) {
 	d, err := newJSONText(data)
 	if err != nil {
@@ -163,8 +161,8 @@ func RemoveJSON(data []byte, path []string) ([]byte, error) {
 	}
 	gone, last := object.Members[i], i == len(object.Members)-1
 	over := bytes.Contains(slices.Concat(gone.Name.BeforeExtra, object.AfterExtra), []byte("\n"))
-	// Two comments belong to other members: the one that ends the line before this
-	// member, and one on a line of its own before this member's comma.
+	// Two comments belong to other members: a comment that ends the line before this
+	// member, and a comment on a line of its own before this member's comma.
 	others, rest := cutLine(gone.Name.BeforeExtra)
 	object.Members[i].Name.BeforeExtra = rest
 	if !isComment(others) {
@@ -182,10 +180,10 @@ func RemoveJSON(data []byte, path []string) ([]byte, error) {
 	}
 	switch {
 	case !last && !isComment(slices.Concat(*follow, gone.Name.BeforeExtra)):
-		*follow = gone.Name.BeforeExtra // the next one takes its place
+		*follow = gone.Name.BeforeExtra // the next member takes its place
 	case last && i > 0 && gone.Value.AfterExtra != nil:
 		before := &object.Members[i-1].Value.AfterExtra
-		*before = append(hujson.Extra{}, *before...) // a trailing comma stays one
+		*before = append(hujson.Extra{}, *before...) // a trailing comma stays
 	case last && i > 0:
 		before := &object.Members[i-1].Value.AfterExtra
 		others, *before = slices.Concat(*before, others), nil
@@ -203,7 +201,7 @@ func RemoveJSON(data []byte, path []string) ([]byte, error) {
 	return d.checked(data, path)
 }
 
-// checked is the document as bytes, if it differs from before at path only.
+// checked returns the bytes of the document if it differs from before only at path.
 func (d *jsonText) checked(before []byte, path []string) ([]byte, error) {
 	after := d.pack()
 	was, err := PlainJSON(before)
@@ -216,8 +214,8 @@ func (d *jsonText) checked(before []byte, path []string) ([]byte, error) {
 	return after, nil
 }
 
-// indexOf returns where the member with the name is, -1 for none; of duplicates the
-// last one, which is the one that readers take.
+// indexOf returns the index of a member, -1 for none. The last duplicate wins, as it does
+// for readers.
 func indexOf(object *hujson.Object, name string) int {
 	for i, m := range slices.Backward(object.Members) {
 		if literal, _ := m.Name.Value.(hujson.Literal); literal.String() == name {
@@ -227,8 +225,8 @@ func indexOf(object *hujson.Object, name string) int {
 	return -1
 }
 
-// indentOf is what stands between the last line break of extra and what
-// follows; otherwise where there is no line break.
+// indentOf returns the indentation after the last line break of extra, or otherwise without
+// a line break.
 func indentOf(extra hujson.Extra, otherwise string) string {
 	i := bytes.LastIndexByte(extra, '\n')
 	if i < 0 || isComment(extra[i:]) {
@@ -237,8 +235,8 @@ func indentOf(extra hujson.Extra, otherwise string) string {
 	return string(extra[i+1:])
 }
 
-// cutLine splits what stands between values at its first line break outside of
-// comments. If there is none, all of it is rest.
+// cutLine splits the text between values at its first line break outside of comments.
+// Without a line break everything is rest.
 func cutLine(extra hujson.Extra) (line, rest hujson.Extra) {
 	for i := 0; i < len(extra); {
 		length := 1
@@ -255,10 +253,10 @@ func cutLine(extra hujson.Extra) (line, rest hujson.Extra) {
 	return nil, extra
 }
 
-// isComment reports whether there is more than white space between values.
+// isComment reports whether the text between values is more than white space.
 func isComment(extra hujson.Extra) bool { return len(bytes.TrimSpace(extra)) > 0 }
 
-// add appends a member. An object on one line stays on it, unless it is empty.
+// add appends a member. An object on one line stays on one line, unless it is empty.
 func (d *jsonText) add(object *hujson.Object, name string, value json.RawMessage, indent string) error {
 	line, trailing := "\n"+indent+d.unit, false
 	m := hujson.ObjectMember{Name: hujson.Value{Value: hujson.String(name)}}
@@ -275,7 +273,7 @@ func (d *jsonText) add(object *hujson.Object, name string, value json.RawMessage
 	}
 	if line != "" {
 		// Comments before the closing brace belong to the members above. An empty line
-		// keeps them apart from the new one, unless they end the line of the last member.
+		// separates the new member from comments below the last member's line.
 		kept := bytes.TrimRight(object.AfterExtra, " \t\n")
 		if bytes.Contains(kept, []byte("\n")) {
 			kept = append(bytes.Clone(kept), '\n')
@@ -295,8 +293,8 @@ func (d *jsonText) add(object *hujson.Object, name string, value json.RawMessage
 	return nil
 }
 
-// layout writes a value: objects over lines that begin with line, lists on one line;
-// all on one line where line is "".
+// layout writes a value: objects over lines that begin with line, lists on one line. If
+// line is "", everything is on one line.
 func layout(value json.RawMessage, line, unit string) string {
 	var parts []string
 	open, separator, end := line+unit, ","+line+unit, line

@@ -12,19 +12,19 @@ import (
 	"github.com/goccy/go-yaml/token"
 )
 
-// editYAML sets the value at path in the document, or removes it when value is nil. It
-// changes the text at the places of the parser's tokens and leaves every other byte. It
-// returns nil for what it cannot edit. The caller checks what was made.
+// setYAML sets the value at path in the document, or removes it if value is nil. It edits
+// the text at the places of the parser's tokens, and returns nil if it cannot. The caller
+// checks the result.
 func setYAML(data []byte, path []string, value json.RawMessage) (edited []byte) {
 	defer func() {
-		if recover() != nil { // another's code, over any input at all
+		if recover() != nil { // the parser may panic
 			edited = nil
 		}
 	}()
 	text, hasBOM := strings.CutPrefix(string(data), "\ufeff")
 	hasCRLF := strings.Contains(text, "\r\n")
 	if hasCRLF && strings.Count(text, "\r\n") != strings.Count(text, "\n") {
-		return nil // its line ends differ, and would all be made alike
+		return nil // an edit would change all line ends
 	}
 	if text = strings.ReplaceAll(text, "\r\n", "\n"); text != "" && !strings.HasSuffix(text, "\n") {
 		text += "\n"
@@ -81,7 +81,7 @@ func mappingOf(n ast.Node) *ast.MappingNode {
 	return nil
 }
 
-// yamlText is a document and where its lines and comments are. Lines and columns count
+// yamlText is a document with the places of its lines and comments. Lines and columns count
 // from 1, columns in characters.
 type yamlText struct {
 	text     string
@@ -126,7 +126,7 @@ func newYAMLText(text string, tokens token.Tokens, root *ast.MappingNode) *yamlT
 
 func keyPlace(v *ast.MappingValueNode) *token.Position { return v.Key.GetToken().Position }
 
-// offset returns where a place is in the text, in bytes.
+// offset returns the offset of a place in bytes.
 func (y *yamlText) offset(at *token.Position) int {
 	offset := y.starts[at.Line-1]
 	for range at.Column - 1 {
@@ -140,13 +140,13 @@ func (y *yamlText) isBlank(line int) bool {
 	return line > 0 && line < len(y.starts) && strings.TrimSpace(y.text[y.starts[line-1]:y.starts[line]]) == ""
 }
 
-// splice returns the text with other text between two offsets.
+// splice replaces the text between two offsets.
 func (y *yamlText) splice(from, to int, text string) string {
 	return y.text[:from] + text + y.text[to:]
 }
 
-// behind returns the line behind the content that ends before the line limit, and behind
-// the comments below it that are indented by more than column.
+// behind returns the line after an entry and after the comments below it that are indented
+// by more than column. The entry ends before limit.
 func (y *yamlText) behind(line, column, limit int) int {
 	end := limit
 	for end-1 > line && (y.isBlank(end-1) || y.alone[end-1] > 0) {
@@ -175,7 +175,7 @@ func (y *yamlText) change(m *ast.MappingNode, path []string, value json.RawMessa
 	i := slices.IndexFunc(m.Values, func(v *ast.MappingValueNode) bool { return yamlKey(v.Key) == path[0] })
 	switch {
 	case i < 0 && value == nil:
-		return "", false // it is there only by << or an alias
+		return "", false // only << or an alias has it
 	case i < 0 && m.IsFlowStyle:
 		return y.addInBraces(m, path, value), true
 	case i < 0:
@@ -198,15 +198,15 @@ func (y *yamlText) change(m *ast.MappingNode, path []string, value json.RawMessa
 	case below != nil && m.IsFlowStyle:
 		return y.addInBraces(below, path[1:], value), true
 	case below != nil && y.hasComment(y.offset(below.Start.Position), y.offset(below.End.Position)):
-		return "", false // it would go with the braces
+		return "", false // the comment would go with the braces
 	case below != nil || v.Value.Type() == ast.NullType && !m.IsFlowStyle:
 		return y.fill(v, path[1:], value, limit), true
 	}
 	return "", false
 }
 
-// add writes an entry behind the last one of m. An empty line comes before it at the
-// root, behind a comment that could be taken for its own, and where one stands before the last entry.
+// add writes an entry after the last entry of m. An empty line comes before it at the root,
+// after a comment that would look like its own, and if the last entry has one.
 func (y *yamlText) add(m *ast.MappingNode, path []string, value json.RawMessage, isRoot bool, limit int) string {
 	last := m.Values[len(m.Values)-1]
 	at := keyPlace(last)
@@ -237,15 +237,14 @@ func (y *yamlText) addInBraces(m *ast.MappingNode, path []string, value json.Raw
 	return y.splice(last, last, text)
 }
 
-// hasComment reports whether a comment begins between two offsets, or goes through from.
+// hasComment reports whether a comment overlaps two offsets.
 func (y *yamlText) hasComment(from, to int) bool {
 	return slices.ContainsFunc(y.comments, func(tk *token.Token) bool {
 		return y.offset(tk.Position) < to && y.starts[tk.Position.Line] > from
 	})
 }
 
-// remove takes an entry out, with the comments directly above it, and one of the empty
-// lines around it.
+// remove removes an entry with the comments directly above it and one empty line beside it.
 func (y *yamlText) remove(m *ast.MappingNode, i, limit int) string {
 	v := m.Values[i]
 	at := keyPlace(v)
@@ -259,7 +258,7 @@ func (y *yamlText) remove(m *ast.MappingNode, i, limit int) string {
 	return y.splice(y.starts[from-1], y.starts[to-1], "")
 }
 
-// removeFromBraces takes an entry out with its comma. Comments beside it are left alone.
+// removeFromBraces removes an entry with its comma, unless a comment stands beside it.
 func (y *yamlText) removeFromBraces(m *ast.MappingNode, i int) (string, bool) {
 	from, to := y.offset(keyPlace(m.Values[i])), y.offset(m.End.Position)
 	switch {
@@ -277,7 +276,7 @@ func (y *yamlText) removeFromBraces(m *ast.MappingNode, i int) (string, bool) {
 	return y.splice(from, to, ""), true
 }
 
-// replace writes another value in place of a plain or quoted one on one line.
+// replace replaces a plain or quoted value on one line.
 func (y *yamlText) replace(was ast.Node, value json.RawMessage) (string, bool) {
 	tk := was.GetToken()
 	text := strings.TrimSpace(tk.Origin)
@@ -288,7 +287,7 @@ func (y *yamlText) replace(was ast.Node, value json.RawMessage) (string, bool) {
 	return y.splice(from, from+len(text), flowYAML(value)), true
 }
 
-// fill writes the first entry under a key that has nothing or empty braces.
+// fill writes the first entry under a key with no value or empty braces.
 func (y *yamlText) fill(v *ast.MappingValueNode, path []string, value json.RawMessage, limit int) string {
 	at := keyPlace(v)
 	line := y.behind(at.Line, at.Column, limit)
@@ -308,7 +307,7 @@ func (y *yamlText) fill(v *ast.MappingValueNode, path []string, value json.RawMe
 	return before + between + text + y.text[begin:]
 }
 
-// yamlKey is the text of a key.
+// yamlKey returns the text of a key.
 func yamlKey(key ast.MapKeyNode) string {
 	if s, ok := key.(*ast.StringNode); ok {
 		return s.Value

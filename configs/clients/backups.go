@@ -16,35 +16,35 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Backups keep files as they were before they were edited, and give them back. Each
-// edited file has a folder in Dir, with a copy of it and what tells who changed it since.
+// Backups keep copies of files from before their edits, and restore them. Each edited file
+// has a folder in Dir with a copy and a record of its edits.
 type Backups struct {
-	Dir string // absolute, only for its owner, made when it is needed
+	Dir string // absolute, readable by its owner only, made when needed
 }
 
 // Edit is one change of a file.
 type Edit struct {
-	File          File     // without a Client if it is no client's
-	Before, After []byte   // Before is nil where there is no file
-	Moved         []string // servers that Before has and After has not
+	File          File     // without a Client for toolfinch's own file
+	Before, After []byte   // Before is nil without a file
+	Moved         []string // servers of Before that After lacks
 	Private       bool     // After has secrets: only the owner may read the file
-	Setup         bool     // it is a part of setup
+	Setup         bool     // made by setup
 }
 
-// record says how the edits of a file are undone.
+// record has the facts that undo needs.
 type record struct {
 	Path string      `json:"path"`
-	Copy string      `json:"copy,omitempty"` // base name, of what undo gives back; "" for no file
-	Mode fs.FileMode `json:"mode,omitempty"` // of the file as it was
-	// Sums are the SHA-256 of what the last edit replaced and of what it wrote. The first
-	// is there when the edit was interrupted; any other content is somebody else's.
+	Copy string      `json:"copy,omitempty"` // base name of the copy that undo restores; "" for no file
+	Mode fs.FileMode `json:"mode,omitempty"` // of the file before its edits
+	// Sums are the SHA-256 of the file before and after the last edit. An interrupted edit
+	// leaves the first; any other content is another program's.
 	Sums  [2]string `json:"sums"`
-	Moved []string  `json:"moved,omitempty"` // servers that edits took out, all of which the copy has
+	Moved []string  `json:"moved,omitempty"` // servers that edits removed; the copy has all of them
 	Setup bool      `json:"setup,omitempty"`
 }
 
-// Write makes the edit and returns the path of the copy that was made for it, "" if
-// there was nothing to copy or an earlier copy has it.
+// Write makes the edit and returns the path of its new copy, "" if the file is new or has
+// a copy already.
 func (b Backups) Write(e Edit, now time.Time) (copied string, err error) {
 	old, err := b.read(e.File.Path)
 	if err != nil {
@@ -62,7 +62,7 @@ func (b Backups) Write(e Edit, now time.Time) (copied string, err error) {
 	r.Sums = [2]string{digest(e.Before), digest(e.After)}
 	r.Moved = union(r.Moved, e.Moved)
 	r.Setup = r.Setup || e.Setup
-	// The record is first: an edit that nothing remembers could not be undone.
+	// The record comes first: an edit without a record could not be undone.
 	if err := b.write(r); err != nil {
 		return "", err
 	}
@@ -79,8 +79,7 @@ func (b Backups) Write(e Edit, now time.Time) (copied string, err error) {
 	return copied, nil
 }
 
-// copy makes the copy that undo is to give back: the file as it is, or as undo would
-// leave it if it was edited before.
+// copy makes the copy for undo: the file as it is, or without its earlier edits.
 func (b Backups) copy(r, old *record, e Edit, now time.Time) (path string, err error) {
 	data := e.Before
 	if old != nil && e.File.Client != nil {
@@ -100,10 +99,10 @@ func (b Backups) copy(r, old *record, e Edit, now time.Time) (path string, err e
 	return path, err
 }
 
-// backupMark stands between the name of a file and the time of its copy.
+// backupMark separates the name of a file from the time of its copy.
 const backupMark = ".toolfinch-backup-"
 
-// keep writes a copy of a file, which only its owner may read.
+// keep writes a copy of a file, readable by its owner only.
 func (b Backups) keep(path string, data []byte, now time.Time) (string, error) {
 	if err := os.MkdirAll(b.folder(path), 0o700); err != nil {
 		return "", fmt.Errorf("back up %s: %w", filepath.Base(path), reason(err))
@@ -118,11 +117,11 @@ func (b Backups) keep(path string, data []byte, now time.Time) (string, error) {
 	}
 }
 
-// knows reports whether nobody else has changed the file since the last edit.
+// knows reports whether no other program has changed the file since the last edit.
 func (r *record) knows(data []byte) bool { return slices.Contains(r.Sums[:], digest(data)) }
 
-// undone is the file without its edits: its copy, or where somebody has edited data
-// since, data without toolfinch and with the servers that were moved out.
+// undone returns the file without its edits: its copy, or if another program has changed
+// it, data without toolfinch and with the moved servers.
 func (b Backups) undone(r *record, f File, data []byte) ([]byte, error) {
 	var was []byte
 	if r != nil && r.Copy != "" {
@@ -156,18 +155,18 @@ func (b Backups) undone(r *record, f File, data []byte) ([]byte, error) {
 	return clean, nil
 }
 
-// Undone is what a file is once its edits are undone.
+// Undone is a file after its edits are undone.
 type Undone struct {
-	Edit           // After is nil if there is to be no file
-	Exact bool     // After is every byte of what was there before the edits
-	Back  []string // servers that come back, sorted
+	Edit           // After is nil if the file is removed
+	Exact bool     // After equals the file before the edits
+	Back  []string // restored servers, sorted
 
 	mode fs.FileMode
 }
 
-// Undo returns how the edits of a file are undone: its bytes as they were if nobody has
-// changed them since, else a client's bytes of now without toolfinch and with the
-// servers that were moved out. Of any other file that is ErrChanged. It writes nothing.
+// Undo returns a file without its edits: its earlier bytes if it is unchanged since, else a
+// client's present bytes without toolfinch and with the moved servers. For any other changed
+// file it returns ErrChanged. It writes nothing.
 func (b Backups) Undo(f File) (Undone, error) {
 	u := Undone{Edit: Edit{File: f}}
 	var err error
@@ -190,8 +189,8 @@ func (b Backups) Undo(f File) (Undone, error) {
 	return u, err
 }
 
-// Restore writes what Undo returned and forgets the edits. The copies go with them if u
-// is exact: otherwise they have comments that could not be put back.
+// Restore writes the result of Undo and forgets the edits. It removes the copies only if u
+// is exact, because otherwise they have comments that are not restored.
 func (b Backups) Restore(u Undone, now time.Time) (copied string, err error) {
 	path := u.File.Path
 	switch {
@@ -229,8 +228,8 @@ func (b Backups) Restore(u Undone, now time.Time) (copied string, err error) {
 	return copied, nil
 }
 
-// Setup returns the paths of the files that setup edited, sorted. Records that cannot be
-// read are the error; the others are returned all the same.
+// Setup returns the paths of the files that setup edited, sorted. err joins the errors of
+// unreadable records.
 func (b Backups) Setup() ([]string, error) {
 	entries, err := os.ReadDir(b.Dir)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -254,7 +253,7 @@ func (b Backups) Setup() ([]string, error) {
 
 const recordName = "record.json"
 
-// folder is where the copies of a file are.
+// folder returns the folder of a file's copies.
 func (b Backups) folder(path string) string {
 	return filepath.Join(b.Dir, digest([]byte(path))[:32])
 }
@@ -289,7 +288,7 @@ func (b Backups) write(r *record) error {
 	return Replace(b.place(r.Path), before, rawjson.Of(r))
 }
 
-// digest is the SHA-256 of a file, "none" for one that is not there.
+// digest is the SHA-256 of a file, "none" without a file.
 func digest(data []byte) string {
 	if data == nil {
 		return "none"
@@ -304,7 +303,7 @@ func union(a, b []string) []string {
 	return slices.Compact(all)
 }
 
-// missing are those of the names that no server in the bytes of the file has.
+// missing returns the names that no server in the bytes of the file has.
 func (f File) missing(data []byte, names []string) ([]string, error) {
 	var servers map[string]any
 	if f.Client.TOML {
@@ -321,12 +320,12 @@ func (f File) missing(data []byte, names []string) ([]string, error) {
 		for _, key := range f.Block {
 			value = rawjson.Member(value, key)
 		}
-		_ = json.Unmarshal(value, &servers) // what is no object has none
+		_ = json.Unmarshal(value, &servers) // another value has no servers
 	}
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { _, ok := servers[name]; return ok }), nil
 }
 
-// putBack returns data, which has no server of that name, with it as was has it.
+// putBack returns data with the server of that name in was.
 func (f File) putBack(data, was []byte, name string) ([]byte, error) {
 	if f.Client.TOML {
 		data, err := tomlPutBack(data, was, name)

@@ -1,6 +1,6 @@
-// Package clients knows where other MCP clients keep their servers, reads and edits
-// those files in place, and keeps them as they were. It knows nothing of
-// toolfinch's own configuration, and asks nobody before it writes.
+// Package clients finds, reads and edits the files in which other MCP clients keep their
+// servers, and keeps backups of them. It does not know toolfinch's own configuration, and
+// writes without asking.
 package clients
 
 import (
@@ -19,9 +19,8 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Server is one MCP server as a file has it. Its texts are in this project's
-// Notation: ${NAME} is a variable of the environment, $${ is ${. The tags are
-// the keys of this project's own configuration.
+// Server is an MCP server of a file. In its texts ${NAME} is a variable of the environment,
+// and $${ is ${. The tags are the keys of toolfinch's own configuration.
 type Server struct {
 	Name        string            `json:"-"`
 	Command     string            `json:"command,omitempty"` // "" for a URL
@@ -30,80 +29,80 @@ type Server struct {
 	Cwd         string            `json:"cwd,omitempty"`
 	URL         string            `json:"url,omitempty"` // "" for a command
 	Headers     map[string]string `json:"headers,omitempty"`
-	Transport   string            `json:"transport,omitempty"` // "sse" or "streamable-http" where the file says so, else ""
+	Transport   string            `json:"transport,omitempty"` // "sse", "streamable-http", or "" if the file does not say
 	Description string            `json:"description,omitempty"`
-	// ConnectTimeout and CallTimeout are durations such as "30s"; "" where the file has
-	// none, or does not say in which unit.
+	// ConnectTimeout and CallTimeout are durations such as "30s", or "" if the file has no
+	// duration with a known unit.
 	ConnectTimeout string `json:"connect_timeout,omitempty"`
 	CallTimeout    string `json:"call_timeout,omitempty"`
-	// Tools is a choice of tools as this project's own configuration has it, nil for all.
+	// Tools is a choice of tools in the keys of toolfinch's configuration, nil for all.
 	Tools    json.RawMessage `json:"tools,omitempty"`
 	Disabled bool            `json:"-"`
-	Secret   bool            `json:"-"` // it has a secret in it, whatever its texts look like
-	Problem  string          `json:"-"` // why it is no server that can be used, "" when it can
-	// NotTaken are the file's keys that are in no other field, sorted.
+	Secret   bool            `json:"-"` // it has a secret, even if no text looks like one
+	Problem  string          `json:"-"` // why the server cannot be used; "" if it can
+	// NotTaken are the file's unknown keys, sorted.
 	NotTaken []string `json:"-"`
 }
 
-// Client is a program that can be connected.
+// Client is a program that uses MCP servers.
 type Client struct {
 	ID       string   // what users type: "claude-code"
 	Name     string   // what people call it: "Claude Code"
-	Block    []string // where in a file its servers are
+	Block    []string // keys that lead to the servers in a file
 	TOML     bool
-	yaml     bool                // it is read only: nobody edits YAML in place here
-	Notation func(string) string // rewrites its variables as ours
+	yaml     bool                // its file is YAML, which is only read
+	Notation func(string) string // rewrites its variables in our notation
 	files    func(System) []File
-	// refer is a variable of the environment as a value of env, nil where the client
-	// has no way to say it.
+	// refer writes a variable of the environment as a value of env; nil if the client has no
+	// notation for it.
 	refer func(name string) string
-	// Timeouts are the keys of durations whose unit is documented.
+	// Timeouts are the keys of durations with a documented unit.
 	Timeouts map[string]Timeout
-	// entry is what makes the client start a command or call a URL; an error where
-	// it cannot.
+	// entry returns the client's entry for a command or a URL, or an error if the client
+	// cannot use it.
 	entry func(Entry) (json.RawMessage, error)
 }
 
-// System is the machine to look at.
+// System is the machine on which clients are looked for.
 type System struct {
 	GOOS string                      // runtime.GOOS
 	Env  func(string) (string, bool) // os.LookupEnv
 	Dir  string                      // absolute folder of the project
 }
 
-// File is one place where a client looks for servers. It need not exist.
+// File is a place where a client looks for servers. It need not exist.
 type File struct {
 	Client  *Client
 	Path    string   // absolute
-	Project string   // folder of the project that it is for, "" for all of the user's
-	Block   []string // where its servers are
+	Project string   // folder of its project, "" for a file of the user
+	Block   []string // keys that lead to the servers
 }
 
-// Own is what clients call the server that connect writes.
+// Own is the name of toolfinch's own server in clients' files.
 const Own = "toolfinch"
 
-// Entry is what connect writes: a command, or a URL of streamable HTTP.
+// Entry is the server that connect writes: a command, or a URL of streamable HTTP.
 type Entry struct {
 	Command string
 	Args    []string
 	URL     string
-	Pass    []string          // names of variables that the client is to pass on to the command
-	Values  map[string]string // variables of the command and their values, which are written as they are
+	Pass    []string          // names of variables that the client passes on to the command
+	Values  map[string]string // variables of the command with literal values
 
 	env map[string]string // Pass and Values in the client's notation
 }
 
-// Passing says which variables a client can be told to pass on.
+// Passing says which variables a client can pass on to a command.
 type Passing int
 
-// What clients pass on.
+// The kinds of Passing.
 const (
-	PassNone Passing = iota // none: its file has values only
-	PassSet                 // those that are set where it runs; another one arrives as a wrong value
-	PassAny                 // any; one that is not set stays so
+	PassNone Passing = iota // none: its file has only values
+	PassSet                 // set variables; an unset variable arrives as a wrong value
+	PassAny                 // any variable; an unset variable stays unset
 )
 
-// Passing returns which variables the client can be told to pass on.
+// Passing returns which variables the client can pass on.
 func (c *Client) Passing() Passing {
 	switch {
 	case c.TOML:
@@ -114,13 +113,13 @@ func (c *Client) Passing() Passing {
 	return PassSet
 }
 
-// CanHold reports whether the client reads a value from its file as it is: none has
-// an escape for its own notation of variables.
+// CanHold reports whether the client reads a value literally. No client has an escape for
+// its notation of variables.
 func (c *Client) CanHold(value string) bool {
 	return c.TOML || c.refer == nil || !strings.Contains(value, "$") && !strings.Contains(value, "{env:")
 }
 
-// ErrNoEdit says that a client's file is only read.
+// ErrNoEdit says that toolfinch does not edit a client's file.
 var ErrNoEdit = errors.New("keeps its servers in YAML, which toolfinch reads and does not edit: add toolfinch there by hand, as docs/clients.md shows")
 
 // CanEdit reports whether the client's file can be edited.
@@ -129,7 +128,7 @@ func (c *Client) CanEdit() bool { return !c.yaml }
 // ErrNoURL says that a client's file takes commands only.
 var ErrNoURL = errors.New("takes no URL in its file, only a command")
 
-// All are the clients, in the order they are shown in.
+// All are the clients, in the order of lists.
 var All = []*Client{
 	{ID: "claude-desktop", Name: "Claude Desktop", Block: mcpServers, Notation: literal, files: claudeDesktop, entry: commandOnly},
 	{ID: "claude-code", Name: "Claude Code", Block: mcpServers, Notation: ours, files: claudeCode, refer: bracedRef, entry: typed},
@@ -155,7 +154,7 @@ var All = []*Client{
 
 var mcpServers = []string{"mcpServers"}
 
-// Find returns the client with the ID, nil when there is none.
+// Find returns the client with the ID, or nil.
 func Find(id string) *Client {
 	i := slices.IndexFunc(All, func(c *Client) bool { return strings.EqualFold(c.ID, id) })
 	if i < 0 {
@@ -164,7 +163,7 @@ func Find(id string) *Client {
 	return All[i]
 }
 
-// IDs are those of All.
+// IDs returns the IDs of All.
 func IDs() []string {
 	ids := make([]string, len(All))
 	for i, c := range All {
@@ -173,8 +172,8 @@ func IDs() []string {
 	return ids
 }
 
-// Files returns where the client looks for servers, its user's file first.
-// Without a home directory only those of the project are known.
+// Files returns the client's files, the user's first. Without a home directory only files
+// of the project are known.
 func (c *Client) Files(sys System) []File {
 	var files []File
 	for _, f := range c.files(sys) {
@@ -189,8 +188,8 @@ func (c *Client) Files(sys System) []File {
 	return files
 }
 
-// File returns the file that connect edits: the user's, or that of the project.
-// Of several it is the first that exists. An error names what is missing.
+// File returns the file that connect edits, of the user or of the project: the first that
+// exists. An error names the missing folder.
 func (c *Client) File(sys System, project bool) (File, error) {
 	var found []File
 	for _, f := range c.Files(sys) {
@@ -212,8 +211,8 @@ func (c *Client) File(sys System, project bool) (File, error) {
 	return found[0], nil
 }
 
-// Installed reports whether the client seems to be there: the folder of its
-// user's file is.
+// Installed reports whether the client seems to be installed: the folder of its user's
+// file exists.
 func (c *Client) Installed(sys System) bool {
 	f, err := c.File(sys, false)
 	if err != nil {
@@ -227,13 +226,13 @@ func (c *Client) Installed(sys System) bool {
 	return f.Exists()
 }
 
-// Exists reports whether something is at the path.
+// Exists reports whether the path exists.
 func (f File) Exists() bool {
 	_, err := os.Stat(f.Path)
 	return err == nil
 }
 
-// Shown is the path as people write it: ~ for the home directory.
+// Shown is the path with ~ for the home directory.
 func (f File) Shown(sys System) string {
 	if home, ok := sys.home(); ok {
 		if rest, ok := strings.CutPrefix(f.Path, filepath.Clean(home)+string(filepath.Separator)); ok {
@@ -243,8 +242,7 @@ func (f File) Shown(sys System) string {
 	return f.Path
 }
 
-// Read returns the bytes of the file; none, and no error, where it does not
-// exist.
+// Read returns the bytes of the file, none for a missing file.
 func (f File) Read() ([]byte, error) {
 	data, err := ReadFile(f.Path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -253,8 +251,8 @@ func (f File) Read() ([]byte, error) {
 	return data, err
 }
 
-// Set returns the bytes with the named server being entry, and everything else
-// as it was. Nothing is written.
+// Set returns the bytes with entry as the named server, and everything else unchanged. It
+// writes nothing.
 func (f File) Set(data []byte, name string, entry Entry) ([]byte, error) {
 	if !f.Client.CanEdit() {
 		return nil, fmt.Errorf("%s %w", f.Client.Name, ErrNoEdit)
@@ -277,8 +275,8 @@ func (f File) Set(data []byte, name string, entry Entry) ([]byte, error) {
 	return data, f.wrap(err)
 }
 
-// Remove returns the bytes without the named server, and everything else as it
-// was; the same bytes where there is no such server. Nothing is written.
+// Remove returns the bytes without the named server, and everything else unchanged. It
+// writes nothing.
 func (f File) Remove(data []byte, name string) ([]byte, error) {
 	if !f.Client.CanEdit() {
 		return nil, fmt.Errorf("%s %w", f.Client.Name, ErrNoEdit)
@@ -299,9 +297,8 @@ func (f File) wrap(err error) error {
 	return fmt.Errorf("%s: %w", filepath.Base(f.Path), err)
 }
 
-// SeenFrom makes paths relative to a project's folder absolute, because they will be
-// read from elsewhere. A server with a relative path among its arguments runs in that
-// folder.
+// SeenFrom makes paths absolute that start at a project's folder, because the server moves
+// to another file. A server with a relative path among its arguments runs in the folder.
 func (s *Server) SeenFrom(project string) {
 	if project == "" {
 		return
@@ -317,13 +314,13 @@ func (s *Server) SeenFrom(project string) {
 	}
 }
 
-// IsRelativeCommand reports whether a command names a file seen from somewhere, not a program to look for in PATH.
+// IsRelativeCommand reports whether a command is a relative path, not a name in PATH.
 func IsRelativeCommand(command string) bool {
 	separated := strings.ContainsFunc(command, func(r rune) bool { return r < utf8.RuneSelf && os.IsPathSeparator(uint8(r)) })
 	return separated && !os.IsPathSeparator(command[0]) && !filepath.IsAbs(command) && !strings.HasPrefix(command, "~") && !strings.Contains(command, "${")
 }
 
-// Absolute is an argument in which a path that looks relative to the folder is absolute.
+// Absolute returns an argument with a path in the folder made absolute.
 func Absolute(arg, folder string) string {
 	if !isRelative(arg, folder) {
 		return arg
@@ -335,14 +332,14 @@ func Absolute(arg, folder string) string {
 	return flag + "=" + filepath.Join(folder, path)
 }
 
-// IsYAML reports whether the file is named as YAML.
+// IsYAML reports whether the file's name is that of a YAML file.
 func (f File) IsYAML() bool {
 	ext := strings.ToLower(filepath.Ext(f.Path))
 	return ext == ".yaml" || ext == ".yml"
 }
 
-// isRelative reports whether an argument looks like a path seen from the folder, or
-// ends in one behind a =.
+// isRelative reports whether an argument, or its part after =, looks like a path in the
+// folder.
 func isRelative(arg, folder string) bool {
 	if _, value, ok := strings.Cut(arg, "="); ok {
 		arg = value
@@ -374,7 +371,7 @@ func plain(urlKey string) func(Entry) (json.RawMessage, error) {
 	}
 }
 
-// command is an object of the pairs, with the variables under key if there are any.
+// command returns an object of the pairs, with the variables under key.
 func (e Entry) command(key string, pairs ...any) json.RawMessage {
 	if len(e.env) > 0 {
 		pairs = append(pairs, key, e.env)
@@ -400,7 +397,7 @@ func typed(e Entry) (json.RawMessage, error) {
 	return e.command("env", "type", "stdio", "command", e.Command, "args", e.Args), nil
 }
 
-// typedURL is plain with the kind of transport beside a URL.
+// typedURL is plain with the transport beside a URL.
 func typedURL(kind string) func(Entry) (json.RawMessage, error) {
 	return func(e Entry) (json.RawMessage, error) {
 		if e.URL != "" {
@@ -418,7 +415,7 @@ func copilotEntry(e Entry) (json.RawMessage, error) {
 	return e.command("env", "type", "local", "command", e.Command, "args", e.Args, "tools", all), nil
 }
 
-// clineEntry is that of Cline's CLI.
+// clineEntry is the entry of Cline's CLI.
 func clineEntry(e Entry) (json.RawMessage, error) {
 	inner := object("type", "streamableHttp", "url", e.URL)
 	if e.URL == "" {
@@ -427,7 +424,7 @@ func clineEntry(e Entry) (json.RawMessage, error) {
 	return object("transport", inner), nil
 }
 
-// qwenEntry keeps Qwen Code from hiding the tools behind a search of its own.
+// qwenEntry prevents Qwen Code from hiding the tools behind its own search.
 func qwenEntry(e Entry) (json.RawMessage, error) {
 	if e.URL != "" {
 		return object("httpUrl", e.URL, "alwaysLoadTools", true), nil

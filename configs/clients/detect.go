@@ -5,17 +5,17 @@ import (
 	"strings"
 )
 
-// AnyFile reads a file of whichever program.
+// AnyFile reads a file of any program.
 var AnyFile = &Client{ID: "file", Name: "the file", Block: mcpServers, Notation: ours}
 
-// byName are the files whose names are some client's alone.
+// byName are names of files that only one client has.
 var byName = map[string]string{
 	"claude_desktop_config.json": "claude-desktop", ".claude.json": "claude-code", ".mcp.json": "claude-code", "mcp_config.json": "windsurf",
 	"cline_mcp_settings.json": "cline", "mcp_settings.json": "roo", "mcp-config.json": "copilot",
 }
 
-// FileAt returns the file at a path, and tells by its place whose it is. For one that is
-// not known by its place, the Client is a guess by its name.
+// FileAt returns the file at a path with its client. known is true if the place tells the
+// client; otherwise the name suggests it.
 func FileAt(path string, sys System) (f File, known bool) {
 	path = filepath.Clean(path)
 	if !filepath.IsAbs(path) {
@@ -44,8 +44,8 @@ func FileAt(path string, sys System) (f File, known bool) {
 	return f, false
 }
 
-// projectOf is the folder that relative paths of a file start at: its own, or for a
-// file in a client's folder the one that this is in.
+// projectOf returns the folder at which relative paths of a file start: its own, or the
+// parent of a client's folder.
 func projectOf(path string) string {
 	dir := filepath.Dir(path)
 	if base := filepath.Base(dir); strings.HasPrefix(base, ".") && len(base) > 1 {

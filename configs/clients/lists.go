@@ -2,24 +2,23 @@ package clients
 
 import "path"
 
-// Listing is what a client was seen to do with its list of tools, when the program
-// itself ran against this one.
+// Listing is the measured behaviour of a client when its list of tools changes.
 type Listing struct {
 	ID       string // Client.ID
-	Announce string // how it names itself to servers (clientInfo.name); a pattern of path.Match
-	// Relists says that it asks for its list again, within the call that changed it. The
-	// others may be spared the change.
+	Announce string // its name in clientInfo; a pattern of path.Match
+	// Relists says that it asks for its list again within the call that changed it. Other
+	// clients may be spared the change.
 	Relists bool
-	// Awaits says that it takes that list in before it goes on with the answer of the call:
-	// in 32 retrievals, 24 of them on a busy machine, none was answered too early.
+	// Awaits says that it reads the new list before the answer of the call: in each of 32
+	// retrievals, 24 of them on a busy machine.
 	Awaits bool
 }
 
-// Listings are of versions that docs/clients.md names.
+// Listings are measurements of the versions in docs/clients.md.
 var Listings = []Listing{
 	{ID: "opencode", Announce: "opencode", Relists: true, Awaits: true},
 	{ID: "gemini", Announce: "gemini-cli-mcp-client*", Relists: true},
-	{ID: "claude-code", Announce: "claude-code"}, // 2026-07-28, as Copilot CLI: its list is not its own
+	{ID: "claude-code", Announce: "claude-code"}, // with 2026-07-28, like Copilot CLI, it shares its list
 	{ID: "codex", Announce: "codex-mcp-client"},
 	{ID: "qwen", Announce: "qwen-cli-mcp-client*"},
 	{ID: "copilot", Announce: "copilot-cli"},
@@ -27,8 +26,8 @@ var Listings = []Listing{
 	{ID: "continue", Announce: "continue-cli-client"},
 }
 
-// ListingOf finds the Listing of a client by how it names itself, with its version or
-// without; nil if it was not seen.
+// ListingOf finds the Listing of a client by its name, with or without version; nil for an
+// unmeasured client.
 func ListingOf(announced string) *Listing {
 	for i := range Listings {
 		if Announces(Listings[i].Announce, announced) {
@@ -38,14 +37,14 @@ func ListingOf(announced string) *Listing {
 	return nil
 }
 
-// Awaits is Listing.Awaits, false for a client that was not seen.
+// Awaits is Listing.Awaits, false for an unmeasured client.
 func Awaits(announced string) bool {
 	l := ListingOf(announced)
 	return l != nil && l.Awaits
 }
 
-// Announces reports whether a client that names itself announced, "name version", is
-// the one that a user calls name: by its ID, as it names itself, or by a pattern of that.
+// Announces reports whether a user's name for a client matches announced, "name version":
+// the name is an ID, the client's own name, or a pattern over that.
 func Announces(name, announced string) bool {
 	for _, l := range Listings {
 		if l.ID == name {

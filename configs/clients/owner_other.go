@@ -7,5 +7,5 @@ import (
 	"os"
 )
 
-// keepOwner has nothing to do: files inherit what their folder says.
+// keepOwner does nothing: files inherit the owner from their folder.
 func keepOwner(*os.File, fs.FileInfo) {}

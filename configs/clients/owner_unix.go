@@ -8,9 +8,9 @@ import (
 	"syscall"
 )
 
-// keepOwner gives f the owner in info where this user may.
+// keepOwner gives f the owner in info, if this user may.
 func keepOwner(f *os.File, info fs.FileInfo) {
 	if stat, ok := info.Sys().(*syscall.Stat_t); ok {
-		_ = f.Chown(int(stat.Uid), int(stat.Gid)) // not allowed to most, and then not needed
+		_ = f.Chown(int(stat.Uid), int(stat.Gid)) // most users may not, and need not
 	}
 }

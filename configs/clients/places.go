@@ -25,7 +25,7 @@ func (s System) home() (string, bool) {
 	return home, home != ""
 }
 
-// inHomeDir is a path below the home directory, "" where there is none.
+// inHomeDir returns a path below the home directory, "" without one.
 func (s System) inHomeDir(parts ...string) string {
 	home, ok := s.home()
 	if !ok {
@@ -34,18 +34,17 @@ func (s System) inHomeDir(parts ...string) string {
 	return filepath.Join(append([]string{home}, parts...)...)
 }
 
-// xdg is a path below the user's configuration directory as Linux has it, and
-// as some programs have it everywhere.
+// xdg returns a path below the configuration directory of Linux, which some programs use on
+// every system.
 func (s System) xdg(parts ...string) string {
-	// The base directory specification tells to ignore a relative path.
+	// The base directory specification says that a relative path is ignored.
 	if base := s.env("XDG_CONFIG_HOME"); filepath.IsAbs(base) {
 		return filepath.Join(append([]string{base}, parts...)...)
 	}
 	return s.inHomeDir(append([]string{".config"}, parts...)...)
 }
 
-// appData is a path below the folder where desktop programs of this system
-// keep their settings.
+// appData returns a path below the system's folder for settings of desktop programs.
 func (s System) appData(parts ...string) string {
 	switch s.GOOS {
 	case "windows":
@@ -59,7 +58,7 @@ func (s System) appData(parts ...string) string {
 	return s.xdg(parts...)
 }
 
-// user returns the user's files; those of unknown place are left out.
+// user returns the user's files without unknown (empty) paths.
 func user(paths ...string) []File {
 	var files []File
 	for _, path := range paths {
@@ -70,7 +69,7 @@ func user(paths ...string) []File {
 	return files
 }
 
-// project returns files of the project by their place in it.
+// project returns files of the project by their path in it.
 func (s System) project(places ...string) []File {
 	if s.Dir == "" {
 		return nil
@@ -82,16 +81,16 @@ func (s System) project(places ...string) []File {
 	return files
 }
 
-// inHome is a client with a file in a folder of its own, in the home directory
-// and in a project alike.
+// inHome returns the places of a client with a file at the same path in the home directory
+// and in a project.
 func inHome(name, folder string) func(System) []File {
 	return func(s System) []File {
 		return slices.Concat(user(s.inHomeDir(folder, name)), s.projectApart(folder+"/"+name))
 	}
 }
 
-// projectApart leaves the project out where that is the home directory, whose
-// file is the user's.
+// projectApart is project without files if the project is the home directory, whose file is
+// the user's.
 func (s System) projectApart(place string) []File {
 	if home, ok := s.home(); ok && filepath.Clean(home) == s.Dir {
 		return nil
@@ -103,9 +102,8 @@ func claudeDesktop(s System) []File {
 	return user(s.appData("Claude", "claude_desktop_config.json"))
 }
 
-// claudeCode has one file for everything: the user's servers, and for each
-// folder it was used in those that are the user's alone there. Servers that a
-// project's people share are in the project.
+// claudeCode has one file with the user's servers and the user's private servers of each
+// folder. Shared servers of a project are in the project.
 func claudeCode(s System) []File {
 	own := s.inHomeDir(".claude.json")
 	if dir := s.env("CLAUDE_CONFIG_DIR"); dir != "" {
@@ -125,9 +123,8 @@ func claudeCode(s System) []File {
 	return files
 }
 
-// claudeProjects returns the folders in which Claude Code was used that are
-// still there, as it writes them: on Windows with slashes. A file that cannot be read is reported when it is read for its
-// servers.
+// claudeProjects returns the existing folders in which Claude Code was used, as it writes
+// them: on Windows with slashes. An unreadable file is reported when its servers are read.
 func claudeProjects(own string) []string {
 	data, err := ReadFile(own)
 	if err != nil {
@@ -178,7 +175,7 @@ func zed(s System) []File {
 	return append(user(own), s.project(".zed/settings.json")...)
 }
 
-// cline and roo are extensions of VS Code, which keeps their files.
+// cline and roo are extensions of VS Code, which stores their files.
 func cline(s System) []File {
 	return user(s.appData("Code", "User", "globalStorage", "saoudrizwan.claude-dev", "settings", "cline_mcp_settings.json"))
 }
@@ -196,7 +193,7 @@ func roo(s System) []File {
 	return append(user(own), s.project(".roo/mcp.json")...)
 }
 
-// copilot reads a project's .mcp.json, too, which is Claude Code's here.
+// copilot also reads a project's .mcp.json, which counts as Claude Code's.
 func copilot(s System) []File {
 	own := s.inHomeDir(".copilot", "mcp-config.json")
 	if dir := s.env("COPILOT_HOME"); dir != "" {
@@ -218,7 +215,7 @@ func goose(s System) []File {
 	return user(s.xdg("goose", "config.yaml"))
 }
 
-// continues are the files of Continue: one for all servers, and folders of files with some.
+// continues are the files of Continue: one for all servers, and folders of further files.
 func continues(s System) []File {
 	home := s.inHomeDir(".continue")
 	if dir := s.env("CONTINUE_GLOBAL_DIR"); dir != "" {
@@ -240,9 +237,9 @@ func continues(s System) []File {
 	return files
 }
 
-// serverFiles are the files in a folder that have servers, at most 100.
+// serverFiles returns up to 100 files with servers in a folder.
 func serverFiles(dir string) (paths []string) {
-	entries, _ := os.ReadDir(dir) // what cannot be read has none
+	entries, _ := os.ReadDir(dir) // an unreadable folder has no files
 	for _, entry := range entries[:min(len(entries), 100)] {
 		switch filepath.Ext(entry.Name()) {
 		case ".yaml", ".yml", ".json":
@@ -252,10 +249,10 @@ func serverFiles(dir string) (paths []string) {
 	return paths
 }
 
-// ours is ${NAME}, ${NAME:-default} or ${env:NAME}.
+// ours is the notation ${NAME}, ${NAME:-default} or ${env:NAME}.
 func ours(text string) string { return text }
 
-// literal has none: ${ is text.
+// literal is a notation without variables: ${ is text.
 func literal(text string) string { return strings.ReplaceAll(text, "${", "$${") }
 
 var (
@@ -263,15 +260,15 @@ var (
 	bracedName = regexp.MustCompile(`\{env:([^}]*)\}`)
 )
 
-// dollar is $NAME beside ours.
+// dollar is the notation $NAME besides ours.
 func dollar(text string) string { return bareName.ReplaceAllString(text, "$${${1}}") }
 
-// braces is {env:NAME}; ${ is text.
+// braces is the notation {env:NAME}; ${ is text.
 func braces(text string) string { return bracedName.ReplaceAllString(literal(text), "$${${1}}") }
 
 var mustacheName = regexp.MustCompile(`\$\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 
-// mustache is ${{ secrets.NAME }}; ${ is text.
+// mustache is the notation ${{ secrets.NAME }}; ${ is text.
 func mustache(text string) string { return mustacheName.ReplaceAllString(literal(text), "$${${1}}") }
 
 func set(texts *map[string]string, name, text string) {

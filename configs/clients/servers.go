@@ -9,8 +9,8 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// ChoiceInWords says which tools of a server a choice as in Server.Tools has, like
-// "only a, b". Choices that it says the same of are the same.
+// ChoiceInWords describes a choice of tools as in Server.Tools, like "only a, b". Equal
+// choices have equal descriptions.
 func ChoiceInWords(tools json.RawMessage) string {
 	var on, off, patterns []string
 	for name, tool := range rawjson.Members(tools) {
@@ -43,10 +43,10 @@ func ChoiceInWords(tools json.RawMessage) string {
 	return words
 }
 
-// Timeout is a duration under some client's key.
+// Timeout describes a client's key of a duration.
 type Timeout struct {
 	Unit time.Duration
-	Call bool // of a call, not of connecting
+	Call bool // bounds a call, not connecting
 }
 
 var (

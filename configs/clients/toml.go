@@ -30,8 +30,8 @@ func PlainTOML(data []byte) (map[string]any, error) {
 	return tables, nil
 }
 
-// tomlError has the place and the reason; what the library quotes of the file
-// may be a secret.
+// tomlError returns place and reason without the library's quotes of the file, which may be
+// secrets.
 func tomlError(err error) error {
 	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
 		line, column := decode.Position()
@@ -40,8 +40,7 @@ func tomlError(err error) error {
 	return errors.New("is not valid TOML")
 }
 
-// tomlSet puts the server in a table of its own: where the old one began, else
-// at the end.
+// tomlSet writes the server's table in place of its old table, or at the end.
 func tomlSet(data []byte, name string, e Entry) ([]byte, error) {
 	newline := "\n"
 	if bytes.Contains(data, []byte("\r\n")) {
@@ -76,7 +75,7 @@ func tomlSet(data []byte, name string, e Entry) ([]byte, error) {
 	return tomlChecked(data, lines, name, true)
 }
 
-// tomlAppend is the document with text at its end, behind an empty line.
+// tomlAppend returns the document with an empty line and text at its end.
 func tomlAppend(data []byte, text, newline string) []string {
 	before := bytes.TrimRight(data, " \t\r\n")
 	if len(bytes.TrimPrefix(before, bom)) == 0 {
@@ -85,7 +84,7 @@ func tomlAppend(data []byte, text, newline string) []string {
 	return []string{string(before), newline, newline, text}
 }
 
-// tomlPutBack appends the tables that the server has in was.
+// tomlPutBack appends the server's tables in was.
 func tomlPutBack(data, was []byte, name string) ([]byte, error) {
 	lines, tables := tomlTables(was, name)
 	var text strings.Builder
@@ -99,8 +98,8 @@ func tomlPutBack(data, was []byte, name string) ([]byte, error) {
 	return tomlChecked(data, tomlAppend(data, text.String(), newline), name, true)
 }
 
-// tomlRemove takes out the tables of the server, each with the comments directly
-// above it and one empty line.
+// tomlRemove removes the server's tables, each with the comments directly above it and one
+// empty line.
 func tomlRemove(data []byte, name string) ([]byte, error) {
 	lines, tables := tomlTables(data, name)
 	for _, t := range slices.Backward(tables) {
@@ -118,10 +117,10 @@ func tomlRemove(data []byte, name string) ([]byte, error) {
 // lineSpan is a range of lines.
 type lineSpan struct{ from, to int }
 
-// tomlTables returns the lines of the document, and where the tables of the server
-// stand: from the header to the last line that is neither empty nor a comment.
+// tomlTables returns the lines of the document, and the lines of the server's tables: from
+// the header to the last line that is neither empty nor a comment.
 func tomlTables(data []byte, name string) (lines []string, tables []lineSpan) {
-	headers := map[int]bool{} // lines with a header, and whether it is the server's
+	headers := map[int]bool{} // by line of a header: whether it is the server's
 	var p unstable.Parser
 	body := bytes.TrimPrefix(data, bom)
 	for p.Reset(body); p.NextExpression(); {
@@ -152,8 +151,8 @@ func tomlTables(data []byte, name string) (lines []string, tables []lineSpan) {
 	return lines, tables
 }
 
-// tomlChecked is the lines as a document, if it differs from before in the one
-// server only, and has it or not.
+// tomlChecked returns the lines as a document, if only the server differs from before and
+// its presence is has.
 func tomlChecked(before []byte, lines []string, name string, has bool) ([]byte, error) {
 	after := []byte(strings.Join(lines, ""))
 	a, err := PlainTOML(before)
@@ -170,7 +169,7 @@ func tomlChecked(before []byte, lines []string, name string, has bool) ([]byte, 
 
 var bareKey = regexp.MustCompile(`^[A-Za-z0-9_-]+$`)
 
-// tomlKey is a key, in quotes where it must be.
+// tomlKey writes a key, in quotes if necessary.
 func tomlKey(name string) string {
 	if bareKey.MatchString(name) {
 		return name
@@ -186,8 +185,7 @@ func tomlList(texts []string) string {
 	return "[" + strings.Join(quoted, ", ") + "]"
 }
 
-// tomlText is a basic string. JSON's escapes are TOML's, but for the one
-// character that JSON leaves as it is.
+// tomlText writes a basic string: TOML has the escapes of JSON, and one character more.
 func tomlText(s string) string {
 	return strings.ReplaceAll(string(rawjson.Quote(s)), "\x7f", `\u007F`)
 }

@@ -10,16 +10,16 @@ import (
 	"path/filepath"
 )
 
-// maxSize bounds a file, in bytes: Claude Code keeps histories in its own.
+// maxSize bounds a file, in bytes: Claude Code's file has histories, too.
 const maxSize = 64 << 20
 
-// ErrChanged says that a file is not what it was when the edit was made.
+// ErrChanged says that a file changed since it was read for the edit.
 var ErrChanged = errors.New("the file has changed meanwhile; try again")
 
-// ErrReadOnly says that a file is not to be written.
+// ErrReadOnly says that a file is write-protected.
 var ErrReadOnly = errors.New("the file is read-only")
 
-// ReadFile returns the bytes of a file. Errors have no path but its base name.
+// ReadFile returns the bytes of a file. Errors have only the base name of its path.
 func ReadFile(path string) ([]byte, error) {
 	name := filepath.Base(path)
 	f, err := os.Open(path)
@@ -37,17 +37,15 @@ func ReadFile(path string) ([]byte, error) {
 	return data, nil
 }
 
-// Replace writes after in place of before, which is what the file must still
-// hold, nil for none. It is the whole new file or the old one that is there,
-// whatever happens on the way. Mode and, where possible, owner stay; a symbolic
-// link stays one and its target is written. A new file is for its user only, as
-// it may come to hold secrets; folders on the way to it are made.
+// Replace writes after in place of before, the file's present content, nil for no file. A
+// failure leaves the whole old file. Mode and, if possible, owner stay; through a symbolic
+// link the target is written. A new file is readable by its user only, because it may get
+// secrets; missing folders are made.
 func Replace(path string, before, after []byte) error {
 	return named(path, replace(path, before, after, 0o777))
 }
 
-// ReplacePrivate is Replace for bytes with secrets: afterwards only the file's owner
-// may read it.
+// ReplacePrivate is Replace for bytes with secrets: only the owner may read the new file.
 func ReplacePrivate(path string, before, after []byte) error {
 	return named(path, replace(path, before, after, 0o700))
 }
@@ -59,7 +57,7 @@ func named(path string, err error) error {
 	return nil
 }
 
-// replace keeps of the file's mode what mask has.
+// replace keeps the bits of the file's mode in mask.
 func replace(path string, before, after []byte, mask fs.FileMode) (err error) {
 	path = target(path)
 	info, err := os.Stat(path)
@@ -81,7 +79,7 @@ func replace(path string, before, after []byte, mask fs.FileMode) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			_ = temp.Close() // closed already, or never to be read
+			_ = temp.Close() // the file is closed already, or removed
 			_ = os.Remove(temp.Name())
 		}
 	}()
@@ -110,10 +108,9 @@ func replace(path string, before, after []byte, mask fs.FileMode) (err error) {
 	return nil
 }
 
-// target is the file that a path leads to through symbolic links, also where it is not
-// there yet.
+// target follows symbolic links to a file that need not exist.
 func target(path string) string {
-	for range 40 { // as many as systems follow
+	for range 40 { // the bound of Linux
 		link, err := os.Readlink(path)
 		if err != nil {
 			break
@@ -129,8 +126,8 @@ func target(path string) string {
 	return path
 }
 
-// writable refuses what its owner has protected: a rename would go past that,
-// and past what is no file.
+// writable refuses protected files and paths that are no file, because a rename would
+// replace both.
 func writable(path string, info fs.FileInfo) error {
 	if !info.Mode().IsRegular() {
 		return errors.New("it is not a regular file")
@@ -145,8 +142,7 @@ func writable(path string, info fs.FileInfo) error {
 	return f.Close()
 }
 
-// Writable returns why the file at a path cannot be replaced, nil if it can or is not
-// there.
+// Writable returns why the file at a path cannot be replaced, nil for a missing file.
 func Writable(path string) error {
 	info, err := os.Stat(path)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -175,8 +171,7 @@ func unchanged(path string, before []byte) error {
 	return nil
 }
 
-// syncDir makes the rename last. Not every system can, and the file is whole
-// without it.
+// syncDir makes the rename durable. Errors are ignored: not every system supports it.
 func syncDir(dir string) {
 	if d, err := os.Open(dir); err == nil {
 		_ = d.Sync()

@@ -13,7 +13,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Where a value that a server needs goes.
+// Where a server takes a value.
 const (
 	InEnvironment = "variable"
 	InArgument    = "argument"
@@ -21,7 +21,7 @@ const (
 	InURL         = "part of the URL"
 )
 
-// Need is a value that comes from who runs the server.
+// Need is a value that the user of a server must give.
 type Need struct {
 	Name     string   `json:"name"`
 	Where    string   `json:"where"`           // InEnvironment, InArgument, InHeader or InURL
@@ -31,13 +31,13 @@ type Need struct {
 	Repeated bool     `json:"repeated,omitempty"`
 	Choices  []string `json:"choices,omitempty"`
 	Default  string   `json:"default,omitempty"`
-	// Variable of the environment that the configuration refers to; "" if it does not,
-	// because the value is given, has a default, or may be left out.
+	// Variable is the variable of the environment in the configuration; "" for a value that
+	// is given, has a default, or is optional.
 	Variable string `json:"variable,omitempty"`
 	Given    bool   `json:"given,omitempty"`
 }
 
-// filler makes texts of inputs.
+// filler turns inputs into texts.
 type filler struct {
 	prefix      string
 	given       map[string][]string
@@ -46,18 +46,18 @@ type filler struct {
 	wroteSecret bool
 }
 
-// part is a piece of a text: a stranger's, which is literal, or one in the notation of
-// the configuration.
+// part is a part of a text: literal text of the registry, or text in the configuration's
+// notation.
 type part struct {
 	text  string
 	ours  bool
 	given bool
 }
 
-// literal is text in which the configuration sees no variables.
+// literal returns text without variables of the configuration.
 func literal(text string) string { return strings.ReplaceAll(text, "${", "$${") }
 
-// joined is the parts as one text of the configuration.
+// joined joins the parts to a text of the configuration.
 func joined(parts []part) (string, error) {
 	var out, strange strings.Builder
 	for _, p := range append(parts, part{ours: true}) {
@@ -65,7 +65,7 @@ func joined(parts []part) (string, error) {
 			strange.WriteString(p.text)
 			continue
 		}
-		// Escaped together: "$" and "{HOME}" are a variable only side by side.
+		// Adjacent parts are escaped together: "$" and "{HOME}" join to a variable.
 		if strings.HasSuffix(strange.String(), "$") && p.text != "" {
 			return "", unsupported("a value stands directly behind a $, which the configuration cannot express")
 		}
@@ -76,7 +76,7 @@ func joined(parts []part) (string, error) {
 	return out.String(), plain(out.String())
 }
 
-// plain refuses a text of a registry that is not what it looks like.
+// plain refuses a registry's text with characters that hide its meaning.
 func plain(text string) error {
 	if len(text) > maxText {
 		return unsupported("a text in it is longer than %d bytes: %q", maxText, rawjson.Clip(text, 40))
@@ -87,7 +87,7 @@ func plain(text string) error {
 	return nil
 }
 
-// texts are what an input becomes: none if it is left out, several if it is repeated.
+// texts returns the texts of an input: none if it is left out, several if it is repeated.
 func (f *filler) texts(in input, name, where string) ([]string, error) {
 	values, err := f.parts(in, name, where)
 	if err != nil {
@@ -105,7 +105,7 @@ func (f *filler) texts(in input, name, where string) ([]string, error) {
 	return texts, nil
 }
 
-// note remembers a text that has given values in it.
+// note remembers a text with given values.
 func (f *filler) note(text string, parts []part) {
 	if text == "" || !slices.ContainsFunc(parts, func(p part) bool { return p.given }) {
 		return
@@ -166,8 +166,8 @@ func (f *filler) parts(in input, name, where string) ([][]part, error) {
 
 var braced = regexp.MustCompile(`\{[^{}]+\}`)
 
-// template fills the variables of a value in; braces around anything else stay. It is
-// left out if a variable has no value and none is required.
+// template fills in the variables of a value; other braces stay. It is left out if a
+// variable has no value and none is required.
 func (f *filler) template(in input, where string) ([][]part, error) {
 	value := string(in.Value)
 	values := map[string][][]part{}
@@ -181,10 +181,10 @@ func (f *filler) template(in input, where string) ([][]part, error) {
 		variable.IsRequired = variable.IsRequired || in.IsRequired
 		variable.IsSecret = variable.IsSecret || in.IsSecret
 		within := where
-		if within == InEnvironment { // it has the name of no variable of the environment
+		if within == InEnvironment { // its name is no name of a variable
 			within = "part of a variable"
 		}
-		filled, err := f.parts(input{ // one level, so that nobody's nesting is followed
+		filled, err := f.parts(input{ // one level: nested variables are ignored
 			Description: variable.Description, Placeholder: variable.Placeholder, Format: variable.Format, IsRequired: variable.IsRequired, IsSecret: variable.IsSecret,
 			IsRepeated: in.IsRepeated, Default: orValue(variable), Choices: variable.Choices,
 		}, name, within)
@@ -220,8 +220,8 @@ func orValue(variable input) text {
 	return variable.Default
 }
 
-// check refuses given texts that the input does not take. One with a variable is known
-// only where it runs.
+// check refuses given texts that the input does not accept. A text with a variable passes,
+// because its value is unknown here.
 func (in input) check(name string, texts []string) error {
 	if len(texts) > 1 && !in.IsRepeated {
 		return fmt.Errorf("%s takes one value", name)
@@ -250,7 +250,7 @@ func (in input) choices() string {
 	return strings.Join(words, ", ")
 }
 
-// arguments are words of a command line.
+// arguments returns the words of a command line.
 func (f *filler) arguments(inputs []input) ([]string, error) {
 	var words []string
 	for _, in := range inputs {
@@ -274,7 +274,7 @@ func (f *filler) arguments(inputs []input) ([]string, error) {
 			return nil, err
 		}
 		for _, text := range texts {
-			// --flag=value is one word, whatever the value begins with.
+			// As one word, --flag=value allows any first character of the value.
 			if strings.HasPrefix(in.Name, "--") {
 				words = append(words, literal(in.Name)+"="+text)
 			} else {
@@ -285,7 +285,7 @@ func (f *filler) arguments(inputs []input) ([]string, error) {
 	return words, nil
 }
 
-// isSwitch reports whether nothing about a named argument speaks of a value.
+// isSwitch reports whether a named argument takes no value.
 func (in input) isSwitch() bool {
 	return in.Value == "" && in.Default == "" && in.ValueHint == "" && in.Placeholder == "" && in.Format == "" && len(in.Choices) == 0 && in.Description == ""
 }
@@ -294,7 +294,7 @@ func firstOf(texts ...string) string {
 	return texts[slices.IndexFunc(texts, func(text string) bool { return text != "" })]
 }
 
-// pairs are variables or headers with their values.
+// pairs returns variables or headers with their values.
 func (f *filler) pairs(inputs []input, where string, form *regexp.Regexp) (map[string]string, error) {
 	var all map[string]string
 	for _, in := range inputs {
@@ -316,7 +316,7 @@ func (f *filler) pairs(inputs []input, where string, form *regexp.Regexp) (map[s
 	return all, nil
 }
 
-// unknown refuses given values that nothing took.
+// unknown refuses given values that no input used.
 func (f *filler) unknown() error {
 	var names []string
 	for _, need := range f.needs {

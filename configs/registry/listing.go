@@ -10,7 +10,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// The bounds of what one listing can make a command print or write.
+// The bounds of a listing.
 const (
 	maxText   = 2000 // bytes of an argument, a header, a URL
 	maxAbout  = 300  // bytes of a description
@@ -18,7 +18,7 @@ const (
 	maxInputs = 200 // of one way
 )
 
-// Way is one way to start or reach a server.
+// Way is a way to start or reach a server.
 type Way struct {
 	Kind string // "npm", "pypi", "oci", "nuget", "mcpb", another type of package, or "remote"
 	At   string // identifier of the package, or URL
@@ -27,7 +27,7 @@ type Way struct {
 	remote *remote
 }
 
-// document is an answer of the API for one version of a server.
+// document is the API's answer for a version of a server.
 type document struct {
 	Server struct {
 		Name, Title, Description, Version, WebsiteURL, Status string
@@ -40,7 +40,7 @@ type document struct {
 	} `json:"_meta"`
 }
 
-// pack is a package that has a server in it.
+// pack is a package with a server.
 type pack struct {
 	RegistryType, RegistryBaseURL, Identifier string
 	Version, RuntimeHint                      string
@@ -49,15 +49,15 @@ type pack struct {
 	EnvironmentVariables                      []input
 }
 
-// remote is a server that runs somewhere.
+// remote is a server at a URL.
 type remote struct {
 	Type, URL string
 	Headers   []input
 	Variables map[string]input
 }
 
-// input is a text that may need a part from who runs the server. With a value it is that
-// text, in which names in braces stand for variables.
+// input is a text, or a part of one, that the user may have to give. Its value may have
+// names of variables in braces.
 type input struct {
 	Name, Type, ValueHint            string
 	Description, Format, Placeholder string
@@ -67,10 +67,10 @@ type input struct {
 	Variables                        map[string]input
 }
 
-// text is a string. Older documents have numbers and booleans in its place.
+// text is a string, or in older documents a number or boolean.
 type text string
 
-// UnmarshalJSON takes what is no string as it is written; null is "".
+// UnmarshalJSON keeps a value that is no string as it is written; null is "".
 func (t *text) UnmarshalJSON(data []byte) error {
 	switch data[0] {
 	case '"':
@@ -85,7 +85,7 @@ func (t *text) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// listing reads one answer.
+// listing reads an answer.
 func listing(raw json.RawMessage) (Listing, error) {
 	var d document
 	if err := json.Unmarshal(raw, &d); err != nil {
@@ -101,7 +101,7 @@ func listing(raw json.RawMessage) (Listing, error) {
 		Status: rawjson.Clip(official.Status, 80), StatusMessage: about(official.StatusMessage),
 	}
 	if l.Status == "" {
-		l.Status = rawjson.Clip(s.Status, 80) // where documents of before September 2025 have it
+		l.Status = rawjson.Clip(s.Status, 80) // as in documents before September 2025
 	}
 	for i := range s.Packages {
 		l.Ways = append(l.Ways, Way{Kind: rawjson.Clip(s.Packages[i].RegistryType, 80), At: rawjson.Clip(s.Packages[i].Identifier, maxAbout), pkg: &s.Packages[i]})
@@ -115,7 +115,7 @@ func listing(raw json.RawMessage) (Listing, error) {
 
 func about(text string) string { return rawjson.Clip(printable.Line(text), maxAbout) }
 
-// webAddress is "" for what is no address that people can open.
+// webAddress returns an address that a browser can open, else "".
 func webAddress(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || len(text) > maxText {

@@ -9,7 +9,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// alwaysGiven are options that a program gets anyway, so a publisher's are dropped.
+// alwaysGiven are options that toolfinch adds itself; a publisher's are dropped.
 var alwaysGiven = map[string][]string{
 	"npx":    {"-y", "--yes"},
 	"bunx":   {"-y", "--yes"}, // bunx never asks
@@ -23,9 +23,9 @@ var (
 	assigned   = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*=`)
 )
 
-// options are the words before the package. They belong to the program that starts it:
-// one of them can start something else, or open the machine to a container. So only those
-// pass that can do neither; a publisher with any other is refused.
+// options returns the options of the program that starts a package. An option could start
+// another program, or open the machine to a container, so only harmless options pass; any
+// other is refused.
 func (f *filler) options(program string, inputs []input) ([]string, error) {
 	var words []string
 	for i, in := range inputs {
@@ -65,13 +65,13 @@ func foreign(program, words string) error {
 	return unsupported("its publisher gives %s the option %q, which could do more than start the package", program, rawjson.Clip(strings.TrimSpace(words), 80))
 }
 
-// mountsWhatIsGiven reports whether what is mounted is wholly the user's, and the
-// publisher says no more than where it is in the container.
+// mountsWhatIsGiven reports whether the user alone chooses the mounted folder, and the
+// publisher only its path in the container.
 func (in input) mountsWhatIsGiven() bool {
 	if in.Value == "" {
 		return in.Default == ""
 	}
-	for _, variable := range in.Variables { // one that ends its part of the text would begin another
+	for _, variable := range in.Variables { // a value with a comma would add options
 		if strings.ContainsAny(string(orValue(variable)), `,:"`) {
 			return false
 		}
@@ -105,15 +105,15 @@ func (in input) mountsWhatIsGiven() bool {
 	return source && !strings.Contains(string(in.Value), `"`)
 }
 
-// steering are variables that make an interpreter load, a program run or an installer
-// fetch something else, whatever the package is.
+// steering are variables that make an interpreter, a program or an installer use other code
+// than the package's.
 var steering = regexp.MustCompile(`(?i)^(` + strings.Join([]string{
 	"PATH", "PATHEXT", "ENV", "BASH_ENV", "SHELL", "COMSPEC", "HOME", "USERPROFILE", "APPDATA", "XDG_.*", "LD_.*", "DYLD_.*", "GCONV_PATH", "GLIBC_TUNABLES",
 	"NODE_(OPTIONS|PATH|EXTRA_CA_CERTS|TLS_REJECT_UNAUTHORIZED)", "NPM_CONFIG_.*", "BUN_.*", "PYTHON.*", "UV_.*", "PIP_.*", "PIPX_.*", "DOCKER_.*", "PODMAN_.*", "CONTAINERS?_.*",
 	"DOTNET_.*", "CORECLR_.*", "NUGET_.*", "JAVA_TOOL_OPTIONS", "_JAVA_OPTIONS", "JDK_JAVA_OPTIONS", "PERL5.*", "RUBY.*", "GIT_.*", "(HTTPS?|ALL)_PROXY", "SSL_CERT_.*",
 }, "|") + `)$`)
 
-// refuseSteering refuses a publisher's own value for such a variable.
+// refuseSteering refuses a publisher's value for a steering variable.
 func refuseSteering(inputs []input) error {
 	for _, in := range inputs {
 		if (in.Value != "" || in.Default != "") && steering.MatchString(in.Name) {

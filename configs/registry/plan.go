@@ -12,38 +12,37 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// KindRemote is the kind of a server that is reached, not started.
+// KindRemote is the kind of a server at a URL.
 const KindRemote = "remote"
 
-// Plan is a server as the configuration is to have it.
+// Plan is a server for the configuration.
 type Plan struct {
 	Server clients.Server
 	Needs  []Need // in the order of the registry, each name once
 	Notes  []string
-	// Given are the texts of Server that have given values in them, each as it is with ***
-	// for those.
+	// Given maps texts of Server with given values to the texts with *** for the values.
 	Given map[string]string
 }
 
-// Unsupported says why a way cannot be taken.
+// Unsupported says why a way cannot be used.
 type Unsupported struct{ Reason string }
 
-// Error is the reason.
+// Error returns the reason.
 func (e *Unsupported) Error() string { return e.Reason }
 
 func unsupported(format string, args ...any) error {
 	return &Unsupported{Reason: fmt.Sprintf(format, args...)}
 }
 
-// runtime is how packages of one type are started.
+// runtime describes how packages of a type are started.
 type runtime struct {
-	base     string // host of the registry that the program installs from
+	base     string // host of the program's registry
 	programs map[string]func(p *pack, before, after []string) []string
-	first    string // the program that is used unless the package names another
+	first    string // the default program
 	name     *regexp.Regexp
 }
 
-// The programs get no identifier that they could take for a flag, a path or a URL.
+// Identifiers that a program could take for a flag, a path or a URL are refused.
 var runtimes = map[string]runtime{
 	"npm": {"registry.npmjs.org", map[string]func(p *pack, before, after []string) []string{
 		"npx": func(p *pack, before, after []string) []string {
@@ -80,7 +79,7 @@ var (
 	headerForm   = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
 )
 
-// at is the package in its version.
+// at returns the package with its version.
 func at(p *pack, separator string) string {
 	if p.Version == "" {
 		return p.Identifier
@@ -88,7 +87,7 @@ func at(p *pack, separator string) string {
 	return p.Identifier + separator + p.Version
 }
 
-// containerArgs start a container that ends with its client.
+// containerArgs starts a container that ends with its client.
 func containerArgs(p *pack, before, after []string) []string {
 	args := []string{"run", "-i", "--rm"}
 	for _, variable := range p.EnvironmentVariables {
@@ -97,8 +96,8 @@ func containerArgs(p *pack, before, after []string) []string {
 	return slices.Concat(args, before, []string{image(p)}, after)
 }
 
-// image is the name of the image with its registry and its version. Before October 2025
-// documents had these apart.
+// image returns the name of the image with registry and version, which documents before
+// October 2025 have separately.
 func image(p *pack) string {
 	name := p.Identifier
 	if u, err := url.Parse(p.RegistryBaseURL); err == nil && u.Host != "" {
@@ -112,9 +111,8 @@ func image(p *pack) string {
 	return name
 }
 
-// Plan returns the server of that name as the configuration is to have it. given are
-// values for what it needs, by Need.Name: texts of the configuration, in which ${NAME} is
-// a variable of the environment. An *Unsupported says that this way cannot be taken.
+// Plan returns the server for the configuration. given are values by Need.Name, in which
+// ${NAME} is a variable of the environment. An *Unsupported says that the way cannot be used.
 func (w Way) Plan(name, description string, given map[string][]string) (Plan, error) {
 	f := &filler{prefix: variablePrefix(name), given: given}
 	p := Plan{Server: clients.Server{Name: name, Description: literal(description)}}
@@ -150,7 +148,7 @@ func (w Way) start(p *Plan, f *filler) error {
 	case len(pkg.EnvironmentVariables)+len(pkg.RuntimeArguments)+len(pkg.PackageArguments) > maxInputs:
 		return unsupported("it has more than %d arguments and variables", maxInputs)
 	}
-	// The hint names a program to run, so only known ones are followed.
+	// The hint names a program to run, so only known programs are accepted.
 	program := cmp.Or(pkg.RuntimeHint, kind.first)
 	if kind.programs[program] == nil {
 		if len(pkg.RuntimeArguments) > 0 {
@@ -173,7 +171,7 @@ func (w Way) start(p *Plan, f *filler) error {
 	if p.Server.Env, err = f.pairs(pkg.EnvironmentVariables, InEnvironment, variableForm); err != nil {
 		return err
 	}
-	if w.Kind == "oci" { // only what is set goes into the container
+	if w.Kind == "oci" { // the container gets only these variables
 		named := *pkg
 		named.EnvironmentVariables = slices.DeleteFunc(slices.Clone(pkg.EnvironmentVariables), func(in input) bool {
 			_, ok := p.Server.Env[in.Name]
@@ -210,8 +208,8 @@ func (w Way) reach(p *Plan, f *filler) error {
 	return err
 }
 
-// variablePrefix is what the names of variables begin with that stand for what has no
-// name of its own in the environment: a plain HOST or PATH means something else there.
+// variablePrefix begins the names of variables for arguments, headers and URLs, because a
+// variable HOST or PATH has another meaning.
 func variablePrefix(name string) string {
 	return strings.Trim(variableOf(name), "_") + "_"
 }

@@ -1,6 +1,5 @@
-// Package registry asks an MCP registry which servers there are, and works out how one
-// of them is started or reached. It installs nothing, starts nothing and writes nothing.
-// What a registry says is written by strangers.
+// Package registry asks an MCP registry for servers, and plans how a server is started or
+// reached. It installs, starts and writes nothing. It trusts no text of a registry.
 package registry
 
 import (
@@ -25,16 +24,16 @@ import (
 // Official is the address of the registry of the Model Context Protocol.
 const Official = "https://registry.modelcontextprotocol.io"
 
-// The bounds of what one registry can make a command do.
+// The bounds of a registry's answers.
 const (
 	maxBody      = 8 << 20 // bytes of an answer
 	maxPages     = 10
-	pageSize     = 100 // servers; the most that the official registry gives
+	pageSize     = 100 // servers; the official registry's maximum
 	maxRedirects = 5
 	oneRequest   = 20 * time.Second
 )
 
-// Registry is one registry that speaks the API of the official one, version v0.1.
+// Registry is a registry with the official API, version v0.1.
 type Registry struct {
 	base   *url.URL
 	client *http.Client
@@ -42,8 +41,8 @@ type Registry struct {
 
 var apiVersion = regexp.MustCompile(`^v[0-9.]+$`)
 
-// New returns the registry at an http or https URL. Its path may end in the version of
-// the API; else that is v0.1.
+// New returns the registry at an http or https URL. The path may end in the version of the
+// API, which is v0.1 otherwise.
 func New(base string) (*Registry, error) {
 	u, err := url.Parse(base)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" {
@@ -64,7 +63,7 @@ func New(base string) (*Registry, error) {
 	return &Registry{u, client}, nil
 }
 
-// Listing is one version of a server as a registry has it.
+// Listing is a version of a server in a registry.
 type Listing struct {
 	Name        string `json:"name"`
 	Title       string `json:"title,omitempty"`
@@ -72,13 +71,13 @@ type Listing struct {
 	Version     string `json:"version"`
 	Website     string `json:"website,omitempty"`
 	Repository  string `json:"repository,omitempty"`
-	// Status is "active", "deprecated", "deleted", or "" where the registry says nothing.
+	// Status is "active", "deprecated", "deleted", or "" if the registry has none.
 	Status        string `json:"status,omitempty"`
 	StatusMessage string `json:"status_message,omitempty"`
 	Ways          []Way  `json:"-"` // packages, then remotes
 }
 
-// Kinds are those of the ways, each once.
+// Kinds returns the kinds of the ways, each once.
 func (l Listing) Kinds() []string {
 	kinds := []string{}
 	seen := map[string]bool{}
@@ -91,15 +90,15 @@ func (l Listing) Kinds() []string {
 	return kinds
 }
 
-// Found is what a search found.
+// Found is the result of a search.
 type Found struct {
 	Listings   []Listing
-	More       bool // there are more than were asked for
-	Unreadable int  // listings that are not as the API has them
+	More       bool // the registry has more servers
+	Unreadable int  // listings that break the API
 }
 
-// Search returns the latest versions of up to limit servers whose names contain query,
-// of all servers for "". Fewer may be returned: ten pages are read at most.
+// Search returns the latest versions of up to limit servers whose names contain query. It
+// reads at most ten pages, so it may return fewer.
 func (r *Registry) Search(ctx context.Context, query string, limit int) (Found, error) {
 	var found Found
 	params := url.Values{"version": {"latest"}, "limit": {strconv.Itoa(min(limit, pageSize))}}
@@ -120,7 +119,7 @@ func (r *Registry) Search(ctx context.Context, query string, limit int) (Found, 
 			switch {
 			case err != nil:
 				found.Unreadable++
-			case seen[l.Name]: // of a registry that does not know version=latest
+			case seen[l.Name]: // the registry ignores version=latest
 			case len(found.Listings) == limit:
 				found.More = true
 				return found, nil
@@ -138,11 +137,11 @@ func (r *Registry) Search(ctx context.Context, query string, limit int) (Found, 
 	return found, nil
 }
 
-// UnknownError says that a registry has no such server, or not in that version.
+// UnknownError says that a registry does not have a server, or a version of it.
 type UnknownError struct {
 	Name    string
 	Version string   // "" for the latest
-	Near    []string // names that may have been meant
+	Near    []string // the nearest names
 }
 
 // Error is one line.
@@ -157,7 +156,8 @@ func (e *UnknownError) Error() string {
 	return text
 }
 
-// Show returns a version of a server, "" for the latest. An unknown one is an *UnknownError.
+// Show returns a version of a server, "" for the latest. An unknown version is an
+// *UnknownError.
 func (r *Registry) Show(ctx context.Context, name, version string) (Listing, error) {
 	asked := version
 	if asked == "" {
@@ -166,7 +166,7 @@ func (r *Registry) Show(ctx context.Context, name, version string) (Listing, err
 	var raw json.RawMessage
 	err := error(&StatusError{Code: http.StatusNotFound})
 	if strings.Contains(name, "/") {
-		// Slashes in names are escaped: JoinPath would clean them away.
+		// Slashes in names are escaped, because JoinPath would remove them.
 		place := *r.base
 		place.RawPath = place.EscapedPath() + "/servers/" + url.PathEscape(name) + "/versions/" + url.PathEscape(asked)
 		place.Path, _ = url.PathUnescape(place.RawPath)
@@ -195,8 +195,8 @@ func isUnknown(err error) bool {
 	return ok && status.Code == http.StatusNotFound
 }
 
-// near returns names like one that there is not. Errors are ignored: the name is unknown
-// all the same.
+// near returns names like an unknown name. Errors are ignored, because the caller reports
+// the unknown name.
 func (r *Registry) near(ctx context.Context, name string) []string {
 	own := name[strings.LastIndex(name, "/")+1:]
 	queries := append([]string{own}, strings.FieldsFunc(own, func(c rune) bool { return strings.ContainsRune("-_. ", c) })...)
@@ -220,12 +220,12 @@ func (r *Registry) near(ctx context.Context, name string) []string {
 	return names[:min(3, len(names))]
 }
 
-// StatusError is an answer that is none of 2xx.
+// StatusError is an answer with another status than 2xx.
 type StatusError struct {
 	Host  string
 	Code  int
-	Words string        // what the registry says of it, bounded
-	Wait  time.Duration // that it asks for, 0 for none
+	Words string        // the registry's explanation, bounded
+	Wait  time.Duration // before the next request, as the registry asks; 0 for none
 }
 
 // Error is one line.
@@ -240,7 +240,7 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-// get asks for a resource. It asks once: who waits for the answer is told when to try again.
+// get requests a resource once. The error tells the user when to try again.
 func (r *Registry) get(ctx context.Context, at *url.URL, params url.Values, into any) error {
 	where := *at
 	where.RawQuery = params.Encode()
@@ -270,10 +270,10 @@ func (r *Registry) get(ctx context.Context, at *url.URL, params url.Values, into
 	return nil
 }
 
-// failed says why there is no answer.
+// failed is the error of a request without an answer.
 func (r *Registry) failed(ctx context.Context, err error) error {
 	if failed, ok := errors.AsType[*url.Error](err); ok {
-		err = failed.Err // without the whole URL
+		err = failed.Err // without the URL
 	}
 	slow, ok := errors.AsType[net.Error](err)
 	switch {
@@ -285,7 +285,7 @@ func (r *Registry) failed(ctx context.Context, err error) error {
 	return fmt.Errorf("%s: %w", r.base.Host, err)
 }
 
-// inWords says what of an answer is not as documented, without the words of Go.
+// inWords explains an invalid answer without terms of Go.
 func inWords(err error) error {
 	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		if wrong.Field == "" {
@@ -296,8 +296,8 @@ func inWords(err error) error {
 	return errors.New("it is not JSON")
 }
 
-// statusError takes the server's words from where the API's document has them, and from
-// where the official registry does.
+// statusError reads the explanation where the API's document has it, and where the official
+// registry has it.
 func statusError(host string, res *http.Response, body []byte) error {
 	e := &StatusError{Host: host, Code: res.StatusCode}
 	for _, key := range []string{"error", "detail", "message"} {

@@ -2,26 +2,9 @@ package register
 
 import (
 	"context"
-	"crypto/sha256"
-	"slices"
-	"sync"
-	"weak"
 
 	"toolfinch/internal/identity"
 	"toolfinch/tool"
-)
-
-// When says when found tools are registered for a client.
-type When string
-
-// AtOnce: with the answer, in one change of the list. WhenUsed: once they were called,
-// when the list changes anyway, and for the client's next sessions. Never: the list stays.
-// Tried: AtOnce until the client was waited for in vain, then WhenUsed.
-const (
-	AtOnce   When = "at_once"
-	WhenUsed When = "when_used"
-	Never    When = "never"
-	Tried    When = "tried"
 )
 
 // when is Served.Register for a client as it is known by now.
@@ -29,7 +12,7 @@ func (l *Live) when(v *Served, client string) When {
 	switch when := v.when(client); {
 	case when != Tried:
 		return when
-	case l.clients.never(client):
+	case l.relists.never(client):
 		return WhenUsed
 	}
 	return AtOnce
@@ -71,19 +54,9 @@ func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool
 	s.mu.Unlock()
 	if !change.Empty() {
 		l.announce(s, change)
-		relisted = l.hold(ctx, served, client, listed)
+		relisted = l.relists.hold(ctx, served, client, listed)
 	}
 	return now, relisted
-}
-
-// registrable are those of tools that are served now, and are not pinned.
-func (v *Served) registrable(tools []*tool.Tool) (out []*tool.Tool) {
-	for _, t := range tools {
-		if now, ok := v.Lookup(t.Name); ok && now.Def.ID == t.Def.ID && !v.isPinned(now.Def.ID) {
-			out = append(out, now)
-		}
-	}
-	return out
 }
 
 // announce tells one session, and the owner's hook, that its list changed.
@@ -100,7 +73,7 @@ func (l *Live) announce(s *session, change Change) {
 // Sync follows a change of what is served: it updates registrations, and tells the
 // clients whose lists differ now.
 func (l *Live) Sync() {
-	l.announced.forget()
+	l.fingerprints.forget()
 	for _, s := range l.everySession() {
 		l.follow(s, l.servedNow(s))
 	}
@@ -112,7 +85,7 @@ func (l *Live) Sync() {
 // follow updates the registrations of a session, and tells its client which lists differ
 // now from what it was told of. The first time there is nothing to tell.
 func (l *Live) follow(s *session, served *Served) {
-	now := l.announced.of(served)
+	now := l.fingerprints.of(served)
 	before := s.told.Swap(now)
 	defer l.observer.Changed(s.id) // when all of it is known
 	if before == nil {
@@ -132,8 +105,8 @@ func (l *Live) follow(s *session, served *Served) {
 	if gated {
 		change, differs = Change{}, false
 	}
-	if s.shown.isKnown() {
-		if _, provisioned, other := s.shown.follow("", served.granted); gated {
+	if s.provisioned.isKnown() {
+		if _, provisioned, other := s.provisioned.follow("", served.granted); gated {
 			change, differs = provisioned, other
 		}
 	}
@@ -145,14 +118,14 @@ func (l *Live) follow(s *session, served *Served) {
 	default:
 		l.announce(s, change)
 	}
-	for _, method := range before.others(now) {
+	for _, method := range before.otherLists(now) {
 		l.Notify(s.id, method, nil)
 	}
 }
 
 // tell tells the stream of a 2026-07-28 client which lists differ now.
 func (l *Live) tell(t *listener, served *Served) {
-	now := l.announced.of(served)
+	now := l.fingerprints.of(served)
 	before := t.told.Swap(now)
 	base, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
 	var sees bool
@@ -163,10 +136,10 @@ func (l *Live) tell(t *listener, served *Served) {
 	} else {
 		sees = t.direct.Swap(false) || base
 	}
-	if _, _, differs := t.shown.follow("", served.granted); differs || sees {
+	if _, _, differs := t.provisioned.follow("", served.granted); differs || sees {
 		t.notify(toolsChanged)
 	}
-	for _, method := range before.others(now) {
+	for _, method := range before.otherLists(now) {
 		t.notify(method)
 	}
 }
@@ -183,7 +156,7 @@ func (l *Live) Relist(ctx context.Context, owner, calling string) {
 	}
 	for _, s := range l.sessionsOf(owner) {
 		served := l.servedNow(s)
-		_, change, differs := s.shown.follow("", served.granted)
+		_, change, differs := s.provisioned.follow("", served.granted)
 		if !differs {
 			continue
 		}
@@ -194,89 +167,14 @@ func (l *Live) Relist(ctx context.Context, owner, calling string) {
 		l.announce(s, change)
 	}
 	for _, t := range l.listeners.all() {
-		if !t.shown.isOf(owner) {
+		if !t.provisioned.isOf(owner) {
 			continue
 		}
-		if _, _, differs := t.shown.follow("", l.served(t.party).granted); differs {
+		if _, _, differs := t.provisioned.follow("", l.served(t.party).granted); differs {
 			t.notify(toolsChanged)
 		}
 	}
 	if listed != nil {
-		l.hold(ctx, shown, client, listed)
+		l.relists.hold(ctx, shown, client, listed)
 	}
-}
-
-// seen are fingerprints of what clients see.
-type seen struct {
-	class string
-	lists map[tool.Kind]string // of tools what is listed without any registered
-	all   string               // what a client sees that is listed every tool, "" where none is
-}
-
-func seenOf(v *Served) *seen {
-	now := &seen{class: v.Class, lists: map[tool.Kind]string{}}
-	for _, kind := range tool.Kinds[1:] {
-		now.lists[kind] = fingerprint(v.Items(kind))
-	}
-	now.lists[tool.KindTool] = v.mode() + fingerprint(slices.Concat(v.Search, v.Meta, v.Pinned()))
-	if v.Direct != nil && !v.gated() {
-		now.all = v.mode() + fingerprint(slices.Concat(v.Beside, v.Meta, v.Tools()))
-	}
-	return now
-}
-
-// others are the notifications of the lists of what is no tool that differ.
-func (before *seen) others(now *seen) (methods []string) {
-	changed := func(kind tool.Kind) bool { return before.lists[kind] != now.lists[kind] }
-	if changed(tool.KindPrompt) {
-		methods = append(methods, promptsChanged)
-	}
-	if changed(tool.KindResource) || changed(tool.KindTemplate) {
-		methods = append(methods, resourcesChanged)
-	}
-	return methods
-}
-
-// announced has the fingerprints of what is served, made once for each value. It keeps no
-// value from being collected: one is part of all that a class of parties has of a view.
-type announced struct {
-	mu    sync.Mutex // guards known; held while fingerprints are made, so that each is made once
-	known map[weak.Pointer[Served]]*seen
-}
-
-// maxSeen bounds the values whose fingerprints are kept between two changes.
-const maxSeen = 1000
-
-func (a *announced) of(v *Served) *seen {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	key := weak.Make(v)
-	if now := a.known[key]; now != nil {
-		return now
-	}
-	if len(a.known) >= maxSeen {
-		clear(a.known)
-	}
-	if a.known == nil {
-		a.known = map[weak.Pointer[Served]]*seen{}
-	}
-	a.known[key] = seenOf(v)
-	return a.known[key]
-}
-
-// forget forgets the values that are served no more.
-func (a *announced) forget() {
-	a.mu.Lock()
-	defer a.mu.Unlock()
-	clear(a.known)
-}
-
-// fingerprint is equal for lists that look the same to clients.
-func fingerprint(items []*tool.Tool) string {
-	sum := sha256.New()
-	for _, t := range items {
-		sum.Write([]byte(t.Name))
-		sum.Write([]byte(t.Def.Hash))
-	}
-	return string(sum.Sum(nil))
 }

@@ -42,18 +42,3 @@ func (d *direct) sees(v *Served, searched, all bool) bool {
 	}
 	return searched || all && !decided
 }
-
-// listsAll decides whether a client is listed every tool. s is nil for 2026-07-28 clients.
-func (l *Live) listsAll(s *session, v *Served) bool {
-	switch {
-	case s != nil:
-		return s.direct.in(v)
-	case l.togetherIn(v):
-		return l.direct.in(v)
-	}
-	return v.Direct != nil && !v.gated() && v.Direct(false)
-}
-
-// togetherIn reports whether 2026-07-28 clients count as one, so that what one was shown holds
-// for all: neither where each sees its own part, nor where others serve them as well.
-func (l *Live) togetherIn(v *Served) bool { return v.Class == "" && !l.replicated }

@@ -41,7 +41,7 @@ func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered 
 	tools := slices.Concat(served.Search, served.Meta, pinned)
 	switch {
 	case served.gated() && s != nil:
-		provisioned, _, _ := s.shown.follow(call.Owner(), served.granted)
+		provisioned, _, _ := s.provisioned.follow(call.Owner(), served.granted)
 		return append(tools, provisioned...)
 	case served.gated():
 		return append(tools, served.granted(call.Owner())...)
@@ -142,13 +142,17 @@ func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange, prin
 	return result
 }
 
-// relisted notes that the client of s asked for the list, which ends its hold,
-// and returns what is registered.
-func (s *session) relisted() Set {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.listed)
-	s.listed, s.stale = make(chan struct{}), false
-	s.lists++
-	return s.set
+// listsAll decides whether a client is listed every tool. s is nil for 2026-07-28 clients.
+func (l *Live) listsAll(s *session, v *Served) bool {
+	switch {
+	case s != nil:
+		return s.direct.in(v)
+	case l.togetherIn(v):
+		return l.direct.in(v)
+	}
+	return v.Direct != nil && !v.gated() && v.Direct(false)
 }
+
+// togetherIn reports whether 2026-07-28 clients count as one, so that what one was shown holds
+// for all: neither where each sees its own part, nor where others serve them as well.
+func (l *Live) togetherIn(v *Served) bool { return v.Class == "" && !l.replicated }

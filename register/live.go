@@ -7,17 +7,12 @@ package register
 import (
 	"context"
 	"log/slog"
-	"maps"
-	"slices"
 	"sync"
 
-	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/internal/hook"
 	"toolfinch/internal/identity"
-	"toolfinch/internal/rawjson"
-	"toolfinch/internal/wire"
 	"toolfinch/tool"
 )
 
@@ -85,164 +80,48 @@ type Observer interface {
 type Live struct {
 	*sessions
 	listeners     listeners
-	parking       *parking
+	suspended     *suspendedCalls
 	subscriptions *Subscriptions
-	clients       *clients
-	recent        *recent
+	relists       *relists
+	recentCalls   *recentCalls
 	direct        direct   // of 2026-07-28 clients
 	replicated    bool     // see Options
 	process       *session // of the 2026-07-28 client on stdio; it has nothing but a set
 	notifier      *notifier
 
-	upstreams Upstreams
-	observer  Observer
-	served    func(identity.Party) *Served
-	announced announced
-	log       *slog.Logger
-	mcp       *server.MCPServer
+	upstreams    Upstreams
+	observer     Observer
+	served       func(identity.Party) *Served
+	fingerprints fingerprintCache
+	log          *slog.Logger
+	mcp          *server.MCPServer
 
 	closing   chan struct{} // closed when event streams are to end
 	closeOnce sync.Once
 }
 
-// New makes a server of what served returns for a party, which is asked once for each
-// request and must not block. Whoever changes that calls Sync.
-func New(options Options, served func(identity.Party) *Served, log *slog.Logger) *Live {
-	l := &Live{
-		upstreams: options.Upstreams, observer: options.Observer,
-		subscriptions: options.Subscriptions, served: served, replicated: options.Replicated, log: log,
-		listeners: listeners{byKey: map[string]*listener{}}, process: newSession(""), closing: make(chan struct{}),
-	}
-	if l.subscriptions == nil {
-		l.subscriptions = NewSubscriptions(nil)
-	}
-	if options.Limits == nil {
-		options.Limits = NewLimits()
-	}
-	if l.upstreams == nil {
-		l.upstreams = nothing{}
-	}
-	if l.observer == nil {
-		l.observer = nothing{}
-	}
-	l.sessions = &sessions{log: log, verbose: l.upstreams.SetLevel, byID: map[string]*session{}}
-	l.parking = newParking(options.Limits, log)
-	l.clients = newClients(options.Relists, l.observer.Relists)
-	l.recent = newRecent(options.Called, l.observer.Called)
-	if options.Hook.Line != "" {
-		l.notifier = newNotifier(options.Hook, log)
-	}
-	l.mcp = l.newMCP(options.Version)
-	return l
+// servedNow is what is served to the party that made the last request in a session.
+func (l *Live) servedNow(s *session) *Served {
+	return l.served(s.by())
 }
 
-// nothing is upstreams that answer nothing, and an observer that hears nothing.
-type nothing struct{}
-
-func (nothing) Complete(context.Context, string, *tool.Call) (tool.Result, error) {
-	return nil, methodNotFound(wire.MethodComplete)
-}
-
-func (nothing) Task(_ context.Context, method string, _ *tool.Call) (tool.Result, error) {
-	return nil, methodNotFound(method)
-}
-
-func (nothing) SetLevel(string)                       {}
-func (nothing) RootsChanged(string)                   {}
-func (nothing) Relists(string, tool.Relists)          {}
-func (nothing) Called(tool.Caller, []tool.Called)     {}
-func (nothing) Listed(string, string, []*tool.Tool)   {}
-func (nothing) Calling(*tool.Call) func(tool.Result)  { return func(tool.Result) {} }
-func (nothing) Unknown(context.Context, *tool.Call)   {}
-func (nothing) Began(context.Context, string, string) {}
-
-func (nothing) Registered(string, string, identity.Party, Change) {}
-func (nothing) Ended(string, Connected)                           {}
-func (nothing) Changed(string)                                    {}
-
-// newMCP returns the library's server around l.
-func (l *Live) newMCP(version string) *server.MCPServer {
-	hooks := &server.Hooks{}
-	hooks.AddAfterInitialize(func(ctx context.Context, _ any, request *mcp.InitializeRequest, result *mcp.InitializeResult) {
-		info := request.Params.ClientInfo
-		if s := l.sessionOf(ctx); s != nil {
-			s.initialize(info.Name, info.Version, wire.MessageFrom(ctx))
-			l.observer.Began(ctx, s.id, clientName(info.Name, info.Version))
-		}
-		party := partyOf(ctx, &tool.Client{Program: clientPart(info.Name), Version: clientPart(info.Version)})
-		l.servedTo(l.sessionOf(ctx), party).declare(&result.Capabilities, &result.Instructions)
-	})
-	hooks.AddAfterDiscover(func(ctx context.Context, _ any, _ *mcp.DiscoverRequest, result *mcp.DiscoverResult) {
-		served := l.served(partyOf(ctx, modernClient(rawjson.Member(wire.MessageFrom(ctx), "params"))))
-		served.declare(&result.Capabilities, &result.Instructions)
-		if served.Declared.Tasks {
-			if result.Capabilities.Extensions == nil {
-				result.Capabilities.Extensions = map[string]any{}
-			}
-			result.Capabilities.Extensions[tool.ExtensionTasks] = struct{}{}
-		}
-	})
-	hooks.AddAfterSetLevel(func(ctx context.Context, _ any, request *mcp.SetLevelRequest, _ *mcp.EmptyResult) {
-		if s := l.sessionOf(ctx); s != nil {
-			l.setLevel(s, string(request.Params.Level))
-			l.observer.Changed(s.id)
-		}
-	})
-	library := server.NewMCPServer("toolfinch", version,
-		server.WithToolCapabilities(true),
-		server.WithPromptCapabilities(true),
-		server.WithResourceCapabilities(true, true),
-		server.WithCompletions(),
-		server.WithLogging(),
-		server.WithHooks(hooks),
-	)
-	library.AddNotificationHandler("notifications/roots/list_changed", func(ctx context.Context, _ mcp.JSONRPCNotification) {
-		if s := l.sessionOf(ctx); s != nil {
-			s.roots.changed()
-			l.upstreams.RootsChanged(s.id)
-		}
-	})
-	// The only tool the library knows: the stub of every request.
-	library.AddTool(mcp.NewTool(wire.StubTool), l.serve)
-	return library
-}
-
-// MCP is the library's server, which handles messages and negotiates.
-func (l *Live) MCP() *server.MCPServer { return l.mcp }
-
-// Run runs the shell hook until ctx ends. Calls that wait for a 2026-07-28 client
-// to come back end with it.
-func (l *Live) Run(ctx context.Context) {
-	if l.notifier != nil {
-		l.notifier.run(ctx)
+// sessionFor is the session of a call. On stdio a 2026-07-28 client has one, too: the
+// process.
+func (l *Live) sessionFor(call *tool.Call) *session {
+	if s := l.session(call.Session); s != nil || call.Client == nil || !call.Client.Modern || call.Header != nil {
+		return s
 	}
-	<-ctx.Done()
-	l.parking.stop()
+	return l.process
 }
 
-// Closing is closed when event streams are to end.
-func (l *Live) Closing() <-chan struct{} { return l.closing }
-
-// EndStreams closes Closing.
-func (l *Live) EndStreams() { l.closeOnce.Do(func() { close(l.closing) }) }
-
-// Close ends the sessions and the open event streams of all clients.
-func (l *Live) Close() {
-	l.EndStreams()
-	l.sessions.mu.Lock()
-	ids := slices.Collect(maps.Keys(l.byID))
-	l.sessions.mu.Unlock()
-	for _, id := range ids {
-		l.Forget(id)
+// Connected returns the clients that are there, in no order.
+func (l *Live) Connected() []Connected {
+	var all []Connected
+	for _, s := range l.everySession() {
+		all = append(all, s.connected())
 	}
-}
-
-// Forget ends a session.
-func (l *Live) Forget(id string) {
-	s := l.remove(id)
-	if s == nil {
-		return
+	for _, t := range l.listeners.all() {
+		all = append(all, Connected{Client: clientName(t.party.Client, t.party.Version), Principal: principalOf(t.party), Transport: t.party.Transport, Modern: true, Since: t.since})
 	}
-	l.parking.aside(func(ctx context.Context) { l.subscriptions.leave(ctx, id) })
-	l.observer.Ended(id, s.connected())
+	return all
 }

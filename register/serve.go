@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -40,7 +39,7 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 
 func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *session, call *tool.Call, modern bool) (tool.Result, error) {
 	if s != nil && served.gated() {
-		s.shown.by(call.Owner())
+		s.provisioned.by(call.Owner())
 	}
 	switch x.Method {
 	case wire.MethodListTools:
@@ -74,7 +73,7 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 		}
 	}
 	if modern && call.Client.Answers() {
-		return l.parking.serve(ctx, x, call, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		return l.suspended.serve(ctx, x, call, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			return l.observed(ctx, served, call)
 		})
 	}
@@ -155,15 +154,6 @@ func (l *Live) servedTo(s *session, party identity.Party) *Served {
 	return served
 }
 
-// servedNow is what is served to the party that made the last request in a session.
-func (l *Live) servedNow(s *session) *Served {
-	return l.served(s.by())
-}
-
-func methodNotFound(method string) error {
-	return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "method not found: " + method}
-}
-
 func (l *Live) answer(x *wire.Exchange, result json.RawMessage, err error, modern bool) {
 	var rpc *tool.RPCError
 	_ = errors.As(err, &x.Lacks)
@@ -227,19 +217,6 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 		l.Used(call, t)
 	}
 	return t.Handler(ctx, call)
-}
-
-// notFound is the error for an unknown name. The code for resources changed with the
-// 2026-07-28 revision.
-func notFound(kind tool.Kind, name, hint string, modern bool) error {
-	rpc := &tool.RPCError{Code: tool.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q%s", kind, name, hint)}
-	if kind == tool.KindResource {
-		rpc.Data, _ = json.Marshal(map[string]string{"uri": name})
-		if !modern {
-			rpc.Code = tool.CodeResourceNotFound
-		}
-	}
-	return rpc
 }
 
 // checkParamHeaders checks the headers that mirror arguments, if the tool asks for

@@ -210,3 +210,48 @@ func (v *Served) hint(call *tool.Call) string {
 	}
 	return hint
 }
+
+// When says when found tools are registered for a client.
+type When string
+
+// AtOnce: with the answer, in one change of the list. WhenUsed: once they were called,
+// when the list changes anyway, and for the client's next sessions. Never: the list stays.
+// Tried: AtOnce until the client was waited for in vain, then WhenUsed.
+const (
+	AtOnce   When = "at_once"
+	WhenUsed When = "when_used"
+	Never    When = "never"
+	Tried    When = "tried"
+)
+
+// granted returns the tools that are listed to an owner behind a gate. Those of
+// Anonymous are not: the list of a 2026-07-28 client must not vary by its calls.
+func (v *Served) granted(owner string) []*tool.Tool {
+	if owner == tool.Anonymous || !v.gated() {
+		return nil
+	}
+	var tools []*tool.Tool
+	for _, id := range v.Granted(owner) {
+		if t, ok := v.ByID(id); ok && !v.isPinned(id) {
+			tools = append(tools, t)
+		}
+	}
+	return tools
+}
+
+// registrable are those of tools that are served now, and are not pinned.
+func (v *Served) registrable(tools []*tool.Tool) (out []*tool.Tool) {
+	for _, t := range tools {
+		if now, ok := v.Lookup(t.Name); ok && now.Def.ID == t.Def.ID && !v.isPinned(now.Def.ID) {
+			out = append(out, now)
+		}
+	}
+	return out
+}
+
+// recalls reports whether new sessions of the client that makes a call begin with tools
+// that it called before: those of clients for which tools are registered, and with Learn
+// of all.
+func (v *Served) recalls(call *tool.Call) bool {
+	return v.Recall > 0 && v.Register != nil && !v.gated() && call.Client != nil && (v.Learn || v.Register(call.Client.Name) != Never)
+}

@@ -5,13 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/internal/identity"
 	"toolfinch/internal/rawjson"
@@ -22,17 +19,17 @@ import (
 // session is one legacy-era client. A 2026-07-28 client has none: its list is
 // stable by that revision's rules.
 type session struct {
-	id        string
-	asks            // what servers ask of the client
-	roots     roots // of the client
-	shown     shown // what it has provisioned, as far as it knows
-	direct    direct
-	principal string                    // who opened it, "" for nobody; as of Open
-	since     time.Time                 // as of Open
-	piped     bool                      // stdio or SSE: one connection for everything
-	told      atomic.Pointer[seen]      // what the client was told of last
-	push      func(message []byte) bool // as of Open
-	reaches   func() bool
+	id             string
+	clientRequests             // what servers ask of the client
+	roots          roots       // of the client
+	provisioned    provisioned // what it has provisioned, as far as it knows
+	direct         direct
+	principal      string                       // who opened it, "" for nobody; as of Open
+	since          time.Time                    // as of Open
+	piped          bool                         // stdio or SSE: one connection for everything
+	told           atomic.Pointer[fingerprints] // what the client was told of last
+	push           func(message []byte) bool    // as of Open
+	reaches        func() bool
 
 	mu           sync.Mutex // guards what follows; never held over a write to the client or a wait
 	set          Set
@@ -57,8 +54,8 @@ type session struct {
 
 func newSession(id string) *session {
 	return &session{
-		id: id, asks: newAsks(id),
-		listed: make(chan struct{}), shown: shown{owner: tool.SessionOwner(id)},
+		id: id, clientRequests: newClientRequests(id),
+		listed: make(chan struct{}), provisioned: provisioned{owner: tool.SessionOwner(id)},
 	}
 }
 
@@ -107,7 +104,7 @@ func (s *session) ask(ctx context.Context, send func([]byte) bool, method string
 // answer it waits for.
 func (s *session) asking(c *tool.Client, x *wire.Exchange) func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 	return func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-		if err := checkAsk(c, method, params); err != nil {
+		if err := checkSupported(c, method, params); err != nil {
 			return nil, err
 		}
 		return s.ask(ctx, x.Send, method, params)
@@ -154,52 +151,26 @@ func (s *session) uses(name string) {
 	s.set = s.set.touch(name)
 }
 
-// severe reports whether a log message has at least a level. An unknown level of the
-// message counts as severe enough.
-func severe(params json.RawMessage, level string) bool {
-	is := slices.Index(tool.LogLevels, rawjson.Text(rawjson.Member(params, "level")))
-	return is < 0 || is >= slices.Index(tool.LogLevels, level)
+// expect notes that the client of s is about to be told that its list has changed. It
+// returns what hold needs.
+func (s *session) expect() (client string, listed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stale = true
+	return s.client, s.listed
 }
 
-// leveled wraps notify: of log messages, only those that c wants pass.
-func leveled(c *tool.Client, notify func(string, json.RawMessage)) func(string, json.RawMessage) {
-	return func(method string, params json.RawMessage) {
-		if method == "notifications/message" {
-			if c.LogLevel == "" && c.Modern || c.LogLevel != "" && !severe(params, c.LogLevel) {
-				return
-			}
-		}
-		notify(method, params)
-	}
+func (s *session) connected() Connected {
+	return Connected{Client: s.described().Name, Principal: s.principal, Transport: s.by().Transport, Since: s.since}
 }
 
-// modernKeys counts the keys of 2026-07-28 clients, of all Lives: upstreams know
-// them, too.
-var modernKeys atomic.Int64
-
-// modernKey returns a key for one request of a 2026-07-28 client.
-func modernKey() string { return "call-" + strconv.FormatInt(modernKeys.Add(1), 10) }
-
-// modernClient is the 2026-07-28 client behind a request, which describes itself in
-// each.
-func modernClient(params json.RawMessage) *tool.Client {
-	meta := rawjson.Member(params, "_meta")
-	info := rawjson.Member(meta, mcp.MetaKeyClientInfo)
-	name, version := rawjson.Text(rawjson.Member(info, "name")), rawjson.Text(rawjson.Member(info, "version"))
-	c := &tool.Client{
-		Name:         clientName(name, version),
-		Program:      clientPart(name),
-		Version:      clientPart(version),
-		Key:          modernKey(),
-		Modern:       true,
-		Capabilities: rawjson.Member(meta, mcp.MetaKeyClientCapabilities),
-		LogLevel:     rawjson.Text(rawjson.Member(meta, mcp.MetaKeyLogLevel)),
-	}
-	c.Ask = func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-		if err := checkAsk(c, method, params); err != nil {
-			return nil, err
-		}
-		return nil, methodNotFound(method) // this request of the client takes no questions
-	}
-	return c
+// relisted notes that the client of s asked for the list, which ends its hold,
+// and returns what is registered.
+func (s *session) relisted() Set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.listed)
+	s.listed, s.stale = make(chan struct{}), false
+	s.lists++
+	return s.set
 }

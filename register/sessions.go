@@ -91,7 +91,7 @@ func (all *sessions) everySession() []*session {
 
 // sessionsOf returns those of everySession whose last request came for owner.
 func (all *sessions) sessionsOf(owner string) []*session {
-	return slices.DeleteFunc(all.everySession(), func(s *session) bool { return !s.shown.isOf(owner) })
+	return slices.DeleteFunc(all.everySession(), func(s *session) bool { return !s.provisioned.isOf(owner) })
 }
 
 // Knows reports whether a session is there.
@@ -119,7 +119,7 @@ func (all *sessions) Ask(ctx context.Context, id, method string, params json.Raw
 	if s == nil {
 		return nil, errClientGone
 	}
-	if err := checkAsk(s.described(), method, params); err != nil {
+	if err := checkSupported(s.described(), method, params); err != nil {
 		return nil, err
 	}
 	return s.ask(ctx, func(message []byte) bool { return all.send(id, message) }, method, params)

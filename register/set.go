@@ -90,3 +90,25 @@ func (s Set) sync(lookup func(name string) (*tool.Tool, bool)) (next Set, change
 	}
 	return next, change, changed
 }
+
+// then is both changes as one: a name added and removed again is neither.
+func (c Change) then(next Change) Change {
+	return Change{
+		Added:   append(without(c.Added, next.Removed), without(next.Added, c.Removed)...),
+		Removed: append(without(c.Removed, next.Added), without(next.Removed, c.Added)...),
+	}
+}
+
+func without(names, gone []string) []string {
+	drop := make(map[string]bool, len(gone))
+	for _, name := range gone {
+		drop[name] = true
+	}
+	var kept []string
+	for _, name := range names {
+		if !drop[name] {
+			kept = append(kept, name)
+		}
+	}
+	return kept
+}

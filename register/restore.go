@@ -87,9 +87,9 @@ func (l *Live) State(id string) (State, bool) {
 		state.Registered = append(state.Registered, Listed{r.Name, r.Def.Hash})
 	}
 	s.mu.Unlock()
-	s.shown.mu.Lock()
-	state.Followed, state.Provisioned = s.shown.known, asListed(s.shown.tools)
-	s.shown.mu.Unlock()
+	s.provisioned.mu.Lock()
+	state.Followed, state.Provisioned = s.provisioned.known, asListed(s.provisioned.tools)
+	s.provisioned.mu.Unlock()
 	s.direct.mu.Lock()
 	if s.direct.decided {
 		state.Direct = &Direct{s.direct.mode, s.direct.is}
@@ -126,17 +126,17 @@ func (l *Live) Restore(id string, state State) {
 	if state.Level != "" {
 		l.setLevel(s, state.Level)
 	}
-	s.shown.mu.Lock()
-	s.shown.owner = (&tool.Call{Session: s.id, Principal: s.principal}).Owner()
-	s.shown.known, s.shown.tools = state.Followed, unlisted(state.Provisioned)
-	s.shown.mu.Unlock()
+	s.provisioned.mu.Lock()
+	s.provisioned.owner = (&tool.Call{Session: s.id, Principal: s.principal}).Owner()
+	s.provisioned.known, s.provisioned.tools = state.Followed, unlisted(state.Provisioned)
+	s.provisioned.mu.Unlock()
 	if d := state.Direct; d != nil {
 		s.direct.mu.Lock()
 		s.direct.decided, s.direct.mode, s.direct.is = true, d.Mode, d.Is
 		s.direct.mu.Unlock()
 	}
 	if told := state.Told; told != nil {
-		before := &seen{class: told.Class, lists: map[tool.Kind]string{}, all: string(told.All)}
+		before := &fingerprints{class: told.Class, lists: map[tool.Kind]string{}, all: string(told.All)}
 		for kind, print := range told.Lists {
 			if kind != tool.KindTool && len(served.Items(kind)) > 0 { // Stale is about tools
 				continue
@@ -150,7 +150,7 @@ func (l *Live) Restore(id string, state State) {
 		l.Notify(s.id, toolsChanged, nil)
 	}
 	if len(state.Subscribed) > 0 {
-		l.parking.aside(func(ctx context.Context) { l.resubscribe(ctx, s) })
+		l.suspended.aside(func(ctx context.Context) { l.resubscribe(ctx, s) })
 	}
 }
 
@@ -204,58 +204,6 @@ func (l *Live) rejoin(ctx context.Context, s *session, uri string) error {
 		l.Notify(s.id, resourceUpdated, json.RawMessage(`{"uri":`+string(rawjson.Quote(uri))+`}`))
 	}
 	return nil
-}
-
-// unrestored are the URIs that the session is yet to be subscribed to.
-func (s *session) unrestored() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.restoring)
-}
-
-// restored notes that the session need not be subscribed to a URI any more, and reports whether
-// its client still wants that.
-func (s *session) restored(uri string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := s.forget(uri)
-	return was || s.rejoining == uri && s.rejoined
-}
-
-// asked notes that the client subscribes to a URI itself, or unsubscribes.
-func (s *session) asked(uri string, subscribes bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.rejoining == uri {
-		s.rejoined = subscribes
-	}
-	if !subscribes {
-		s.forget(uri)
-	}
-}
-
-// forget takes a URI out of those to restore, and reports whether it was one; the caller holds the lock.
-func (s *session) forget(uri string) bool {
-	before := len(s.restoring)
-	s.restoring = slices.DeleteFunc(slices.Clone(s.restoring), func(one string) bool { return one == uri })
-	return len(s.restoring) < before
-}
-
-// uris returns the URIs of what a client subscribes to.
-func (s *Subscriptions) uris(key string) (uris []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.of[key] == 0 {
-		return nil
-	}
-	for _, all := range s.byID {
-		for _, one := range all {
-			if one.key == key {
-				uris = append(uris, one.uri)
-			}
-		}
-	}
-	return uris
 }
 
 // bounded are the URIs of a State, sorted.

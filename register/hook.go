@@ -59,28 +59,6 @@ func (n *notifier) notify(session, client string, change Change) {
 	}
 }
 
-// then is both changes as one: a name added and removed again is neither.
-func (c Change) then(next Change) Change {
-	return Change{
-		Added:   append(without(c.Added, next.Removed), without(next.Added, c.Removed)...),
-		Removed: append(without(c.Removed, next.Added), without(next.Removed, c.Added)...),
-	}
-}
-
-func without(names, gone []string) []string {
-	drop := make(map[string]bool, len(gone))
-	for _, name := range gone {
-		drop[name] = true
-	}
-	var kept []string
-	for _, name := range names {
-		if !drop[name] {
-			kept = append(kept, name)
-		}
-	}
-	return kept
-}
-
 func (n *notifier) run(ctx context.Context) {
 	for {
 		select {

@@ -4,12 +4,10 @@ import (
 	"context"
 	"errors"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
 	"toolfinch/internal/leeway"
-	"toolfinch/internal/rawjson"
 	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
 )
@@ -30,20 +28,11 @@ const (
 // errMissed is of a stage that has ended without what was waited for.
 var errMissed = errors.New("the client has not listed its tools again")
 
-// expect notes that the client of s is about to be told that its list has changed. It
-// returns what hold needs.
-func (s *session) expect() (client string, listed <-chan struct{}) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.stale = true
-	return s.client, s.listed
-}
-
 // hold waits until listed is closed, plus the grace, and reports whether it is. Only
 // this shows that a client re-lists: one that lists before each turn does so anyway. A
 // client known never to re-list is not waited for.
-func (l *Live) hold(ctx context.Context, served *Served, client string, listed <-chan struct{}) bool {
-	if l.clients.never(client) || served.when(client) == Never {
+func (c *relists) hold(ctx context.Context, served *Served, client string, listed <-chan struct{}) bool {
+	if c.never(client) || served.when(client) == Never {
 		return false
 	}
 	_, held := telemetry.Start(ctx, telemetry.StageHold, "")
@@ -53,7 +42,7 @@ func (l *Live) hold(ctx context.Context, served *Served, client string, listed <
 	defer wait.Stop()
 	select {
 	case <-listed:
-		l.clients.relisted(client)
+		c.relisted(client)
 		if served.awaits(client) {
 			return true
 		}
@@ -64,7 +53,7 @@ func (l *Live) hold(ctx context.Context, served *Served, client string, listed <
 		}
 		return true
 	case <-wait.C:
-		l.clients.missed(client)
+		c.missed(client)
 		missed = errMissed
 	case <-ctx.Done():
 		missed = ctx.Err()
@@ -72,44 +61,31 @@ func (l *Live) hold(ctx context.Context, served *Served, client string, listed <
 	return false
 }
 
-// Bounds of what is remembered of clients, which may call themselves anything.
-const (
-	maxClients    = 10_000
-	maxClientName = 128 // bytes of its name, and of its version
-)
-
-// clientName is how a client is known: "name version".
-func clientName(name, version string) string {
-	return strings.TrimSpace(clientPart(name) + " " + clientPart(version))
-}
-
-func clientPart(text string) string { return rawjson.Head(text, maxClientName) }
-
 // clients remembers, by "name version", which clients re-list while an answer waits for
 // it. Nobody is waited for in vain more than twice: a client that is met does so once,
 // one that has re-listed before twice.
-type clients struct {
+type relists struct {
 	remember func(client string, relists tool.Relists)
 
 	mu      sync.Mutex // guards relists; remember is called outside of it
 	relists map[string]tool.Relists
 }
 
-func newClients(known map[string]tool.Relists, remember func(string, tool.Relists)) *clients {
-	c := &clients{remember: remember, relists: map[string]tool.Relists{}}
+func newRelists(known map[string]tool.Relists, remember func(string, tool.Relists)) *relists {
+	c := &relists{remember: remember, relists: map[string]tool.Relists{}}
 	maps.Copy(c.relists, known)
 	return c
 }
 
 // never reports whether the client is known not to re-list.
-func (c *clients) never(client string) bool {
+func (c *relists) never(client string) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	relists, known := c.relists[client]
 	return known && relists == tool.RelistsNever
 }
 
-func (c *clients) relisted(client string) {
+func (c *relists) relisted(client string) {
 	c.learn(client, func(before tool.Relists, known bool) tool.Relists {
 		if known && before == tool.RelistsMostly {
 			return before
@@ -118,7 +94,7 @@ func (c *clients) relisted(client string) {
 	})
 }
 
-func (c *clients) missed(client string) {
+func (c *relists) missed(client string) {
 	c.learn(client, func(before tool.Relists, _ bool) tool.Relists {
 		if before == tool.RelistsAlways {
 			return tool.RelistsMostly
@@ -127,7 +103,7 @@ func (c *clients) missed(client string) {
 	})
 }
 
-func (c *clients) learn(client string, next func(before tool.Relists, known bool) tool.Relists) {
+func (c *relists) learn(client string, next func(before tool.Relists, known bool) tool.Relists) {
 	c.mu.Lock()
 	before, known := c.relists[client]
 	now := next(before, known)

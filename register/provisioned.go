@@ -8,24 +8,9 @@ import (
 	"toolfinch/tool"
 )
 
-// granted returns the tools that are listed to an owner behind a gate. Those of
-// Anonymous are not: the list of a 2026-07-28 client must not vary by its calls.
-func (v *Served) granted(owner string) []*tool.Tool {
-	if owner == tool.Anonymous || !v.gated() {
-		return nil
-	}
-	var tools []*tool.Tool
-	for _, id := range v.Granted(owner) {
-		if t, ok := v.ByID(id); ok && !v.isPinned(id) {
-			tools = append(tools, t)
-		}
-	}
-	return tools
-}
-
 // shown is the provisioned tools that one client was last listed, or told of. The
 // client is told of a change if its list would differ from them.
-type shown struct {
+type provisioned struct {
 	mu    sync.Mutex // guards what follows; held over look-ups, never over a write to the client
 	owner string     // of the client's last request
 	known bool       // the client has a list that can be out of date
@@ -33,13 +18,13 @@ type shown struct {
 }
 
 // by notes the owner of a request.
-func (s *shown) by(owner string) {
+func (s *provisioned) by(owner string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owner = owner
 }
 
-func (s *shown) isOf(owner string) bool {
+func (s *provisioned) isOf(owner string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.owner == owner
@@ -54,7 +39,7 @@ func namesOf(tools []*tool.Tool) []string {
 }
 
 // isKnown reports whether the client has a list, which can be out of date.
-func (s *shown) isKnown() bool {
+func (s *provisioned) isKnown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known
@@ -62,7 +47,7 @@ func (s *shown) isKnown() bool {
 
 // follow replaces the shown tools by those that are listed now, and returns these and
 // how they differ. owner is whose request asks for the list; "": no request does.
-func (s *shown) follow(owner string, listedTo func(owner string) []*tool.Tool) (now []*tool.Tool, change Change, differs bool) {
+func (s *provisioned) follow(owner string, listedTo func(owner string) []*tool.Tool) (now []*tool.Tool, change Change, differs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.owner, s.known = cmp.Or(owner, s.owner), s.known || owner != ""

@@ -8,11 +8,11 @@ import (
 )
 
 // when is Served.Register for a client as it is known by now.
-func (l *Live) when(v *Served, client string) When {
+func (c *relists) when(v *Served, client string) When {
 	switch when := v.when(client); {
 	case when != Tried:
 		return when
-	case l.relists.never(client):
+	case c.never(client):
 		return WhenUsed
 	}
 	return AtOnce
@@ -43,10 +43,10 @@ func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool
 	s.mu.Lock()
 	served = l.served(party) // under the lock that Sync takes after each change, so that nothing outdated stays
 	var change Change
-	if s != l.process && l.when(served, s.client) == AtOnce {
+	if s != l.process && l.relists.when(served, s.client.Name) == AtOnce {
 		s.set, change = s.set.plan(served.registrable(tools), served.maxRegistered())
 	}
-	listed, client := s.listed, s.client
+	listed, client := s.listed, s.client.Name
 	relisted = s.lists > 0 && !s.stale
 	for _, name := range s.set.names() {
 		now[name] = true
@@ -95,7 +95,7 @@ func (l *Live) follow(s *session, served *Served) {
 	gated := served.gated()
 	s.mu.Lock()
 	set, change, differs := s.set.sync(served.Lookup)
-	if (base || differs) && l.when(served, s.client) == WhenUsed { // so what was used costs no change of its own
+	if (base || differs) && l.relists.when(served, s.client.Name) == WhenUsed { // so what was used costs no change of its own
 		var added Change
 		set, added = set.plan(served.registrable(s.used), served.maxRegistered())
 		change, s.used = change.then(added), nil

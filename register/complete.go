@@ -12,7 +12,7 @@ import (
 
 // complete answers completion/complete at the upstream whose prompt or
 // template it is for.
-func (l *Live) complete(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
+func complete(ctx context.Context, upstreams Upstreams, served *Served, call *tool.Call) (tool.Result, error) {
 	ref := rawjson.Member(call.Params, "ref")
 	var target *tool.Tool
 	var key, name string
@@ -48,5 +48,5 @@ func (l *Live) complete(ctx context.Context, served *Served, call *tool.Call) (t
 	if call.Params, err = rawjson.Set(call.Params, "ref", mapped.JSON()); err != nil {
 		return nil, err
 	}
-	return l.upstreams.Complete(ctx, target.Def.ID.Server, call)
+	return upstreams.Complete(ctx, target.Def.ID.Server, call)
 }

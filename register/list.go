@@ -106,7 +106,7 @@ func listing(key string, items []*tool.Tool, next string, modern bool) tool.Resu
 
 // cached adds the members that the 2026-07-28 revision requires of lists and of
 // resources/read, unless the result has them.
-func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange, principal string) tool.Result {
+func cached(served *Served, result tool.Result, x *wire.Exchange, principal string) tool.Result {
 	if rawjson.Text(rawjson.Member(result, "resultType")) == inputRequired {
 		return result
 	}

@@ -75,10 +75,10 @@ func (l *Live) State(id string) (State, bool) {
 	if s == nil {
 		return State{}, false
 	}
-	restoring := s.unrestored() // first: what is restored meanwhile is among the others then
+	restoring := s.restoring.left() // first: what is restored meanwhile is among the others then
 	state := State{Subscribed: bounded(append(l.subscriptions.uris(id), restoring...))}
 	s.mu.Lock()
-	state.Level, state.Lists, state.Stale, state.Apps = s.level, s.lists, s.stale, s.apps
+	state.Level, state.Lists, state.Stale, state.Apps = s.client.LogLevel, s.lists, s.stale, s.apps
 	state.Recalled, state.Called = s.recalled, s.called
 	for _, t := range s.used {
 		state.Used = append(state.Used, t.Name)
@@ -112,8 +112,8 @@ func (l *Live) Restore(id string, state State) {
 		return
 	}
 	served := l.servedNow(s)
+	s.restoring.begin(state.Subscribed)
 	s.mu.Lock()
-	s.restoring = state.Subscribed
 	s.lists, s.stale, s.apps = state.Lists, state.Stale, state.Apps[:min(len(state.Apps), maxApps)]
 	s.recalled, s.called, s.used = state.Recalled, state.Called, nil
 	for _, name := range state.Used {
@@ -163,12 +163,12 @@ const (
 // subscribe to or the session has ended: its server may be away, or not be known here yet.
 func (l *Live) resubscribe(ctx context.Context, s *session) {
 	for pause := rejoinFirst; ; pause = min(2*pause, rejoinMost) {
-		for _, uri := range s.unrestored() {
+		for _, uri := range s.restoring.left() {
 			if err := l.rejoin(ctx, s, uri); err != nil && pause == rejoinFirst {
 				l.log.Warn("a subscription of a session that was taken over is not there yet", "error", err)
 			}
 		}
-		if len(s.unrestored()) == 0 {
+		if len(s.restoring.left()) == 0 {
 			return
 		}
 		select {
@@ -188,13 +188,11 @@ func (l *Live) rejoin(ctx context.Context, s *session, uri string) error {
 	if !ok {
 		return notFound(tool.KindResource, uri, "", false)
 	}
-	s.mu.Lock()
-	s.rejoining, s.rejoined = uri, false
-	s.mu.Unlock()
+	s.restoring.join(uri)
 	if err := l.subscriptions.join(ctx, uri, t.Def.ID, s.id); err != nil {
 		return fmt.Errorf("server %s: %w", t.Def.ID.Server, err)
 	}
-	wanted := s.restored(uri)
+	wanted := s.restoring.joined(uri)
 	switch {
 	case s.ended():
 		l.subscriptions.leave(context.WithoutCancel(ctx), s.id)

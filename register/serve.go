@@ -26,14 +26,14 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 	if !modern {
 		s = l.sessionOf(ctx)
 	}
-	call := l.callOf(ctx, x, s, modern)
+	call := callOf(ctx, x, s, modern)
 	party := partyOf(ctx, call.Client)
 	served := l.servedTo(s, party)
 	result, err := l.handle(identity.WithParty(ctx, party), served, x, s, call, modern)
 	if modern && err == nil {
-		result = l.cached(served, result, x, identity.NameOf(ctx))
+		result = cached(served, result, x, identity.NameOf(ctx))
 	}
-	l.answer(x, json.RawMessage(result), err, modern)
+	answer(x, json.RawMessage(result), err, modern)
 	return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
 }
 
@@ -64,9 +64,9 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	}
 	switch {
 	case x.Method == wire.MethodGetTask || x.Method == wire.MethodUpdateTask || x.Method == wire.MethodCancelTask:
-		return l.task(ctx, served, x, call)
+		return task(ctx, l.upstreams, served, x, call)
 	case x.Method == wire.MethodComplete:
-		return l.complete(ctx, served, call)
+		return complete(ctx, l.upstreams, served, call)
 	case modern && x.Method == wire.MethodCallTool && x.Header != nil:
 		if err := checkParamHeaders(served, x, call.Name); err != nil {
 			return nil, err
@@ -96,7 +96,7 @@ func (l *Live) observed(ctx context.Context, served *Served, call *tool.Call) (t
 }
 
 // callOf makes a call of a request.
-func (l *Live) callOf(ctx context.Context, x *wire.Exchange, s *session, modern bool) *tool.Call {
+func callOf(ctx context.Context, x *wire.Exchange, s *session, modern bool) *tool.Call {
 	call := &tool.Call{Params: x.Params, Request: x.ID}
 	switch x.Method {
 	case wire.MethodGetTask, wire.MethodUpdateTask, wire.MethodCancelTask:
@@ -154,7 +154,7 @@ func (l *Live) servedTo(s *session, party identity.Party) *Served {
 	return served
 }
 
-func (l *Live) answer(x *wire.Exchange, result json.RawMessage, err error, modern bool) {
+func answer(x *wire.Exchange, result json.RawMessage, err error, modern bool) {
 	var rpc *tool.RPCError
 	_ = errors.As(err, &x.Lacks)
 	if err != nil && !errors.As(err, &rpc) {
@@ -245,7 +245,7 @@ func checkParamHeaders(served *Served, x *wire.Exchange, name string) error {
 
 // task answers a request of the tasks extension of 2026-07-28 (SEP-2663): the
 // upstream that has the task does.
-func (l *Live) task(ctx context.Context, served *Served, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
+func task(ctx context.Context, upstreams Upstreams, served *Served, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
 	client := call.Client
 	if client == nil || !client.Modern || !served.Declared.Tasks {
 		return nil, methodNotFound(x.Method)
@@ -259,5 +259,5 @@ func (l *Live) task(ctx context.Context, served *Served, x *wire.Exchange, call 
 	if name, _ := mcp.DecodeHeaderValue(x.Header.Get(mcp.HeaderName)); x.Header != nil && name != call.Name {
 		return nil, &tool.RPCError{Code: mcp.HEADER_MISMATCH, Message: "the " + mcp.HeaderName + " header does not name the task"}
 	}
-	return l.upstreams.Task(ctx, x.Method, call)
+	return upstreams.Task(ctx, x.Method, call)
 }

@@ -24,6 +24,7 @@ type session struct {
 	roots          roots       // of the client
 	provisioned    provisioned // what it has provisioned, as far as it knows
 	direct         direct
+	restoring      restoring
 	principal      string                       // who opened it, "" for nobody; as of Open
 	since          time.Time                    // as of Open
 	piped          bool                         // stdio or SSE: one connection for everything
@@ -31,30 +32,23 @@ type session struct {
 	push           func(message []byte) bool    // as of Open
 	reaches        func() bool
 
-	mu           sync.Mutex // guards what follows; never held over a write to the client or a wait
-	set          Set
-	recalled     bool            // set has what the client called in sessions before
-	called       bool            // the client has called a tool
-	used         []*tool.Tool    // called, and registered once the list changes anyway
-	party        identity.Party  // of the last request
-	client       string          // "name version", "" until initialize
-	program      string          // the name in it
-	version      string          // and the version
-	capabilities json.RawMessage // as declared in initialize, nil before
-	initialized  bool
-	level        string        // of logging/setLevel, "" when it did not say
-	lists        int           // tools/list requests
-	listed       chan struct{} // closed by the next tools/list
-	stale        bool          // the list has changed since the last one
-	restoring    []string      // URIs that its client subscribed to in another process, and that are not subscribed to here yet
-	rejoining    string        // the one of these that is being subscribed to
-	rejoined     bool          // its client has subscribed to that itself meanwhile
-	apps         []string      // servers whose apps the client has read, the last first; replaced, never edited
+	mu          sync.Mutex // guards what follows; never held over a write to the client or a wait
+	set         Set
+	recalled    bool           // set has what the client called in sessions before
+	called      bool           // the client has called a tool
+	used        []*tool.Tool   // called, and registered once the list changes anyway
+	party       identity.Party // of the last request
+	client      tool.Client    // as it introduced itself, without Ask; its Name is empty before initialize
+	initialized bool
+	lists       int           // tools/list requests
+	listed      chan struct{} // closed by the next tools/list
+	stale       bool          // the list has changed since the last one
+	apps        []string      // servers whose apps the client has read, the last first; replaced, never edited
 }
 
 func newSession(id string) *session {
 	return &session{
-		id: id, clientRequests: newClientRequests(id),
+		id: id, clientRequests: newClientRequests(id), client: tool.Client{Key: id},
 		listed: make(chan struct{}), provisioned: provisioned{owner: tool.SessionOwner(id)},
 	}
 }
@@ -64,8 +58,8 @@ func newSession(id string) *session {
 func (s *session) initialize(name, version string, message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.client, s.program, s.version, s.initialized = clientName(name, version), clientPart(name), clientPart(version), true
-	s.capabilities = bytes.Clone(rawjson.Member(rawjson.Member(message, "params"), "capabilities"))
+	s.client.Name, s.client.Program, s.client.Version, s.initialized = clientName(name, version), clientPart(name), clientPart(version), true
+	s.client.Capabilities = bytes.Clone(rawjson.Member(rawjson.Member(message, "params"), "capabilities"))
 }
 
 // by is who made the last request.
@@ -85,7 +79,8 @@ func (s *session) isInitialized() bool {
 func (s *session) described() *tool.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &tool.Client{Name: s.client, Program: s.program, Version: s.version, Key: s.id, Capabilities: s.capabilities, LogLevel: s.level}
+	client := s.client
+	return &client
 }
 
 // ask sends a request to the client with send and waits for the answer, unless
@@ -157,7 +152,7 @@ func (s *session) expect() (client string, listed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.stale = true
-	return s.client, s.listed
+	return s.client.Name, s.listed
 }
 
 func (s *session) connected() Connected {

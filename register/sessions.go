@@ -182,7 +182,7 @@ func (all *sessions) Log(session string, hears func(identity.Party) bool, asked 
 // the most verbose level of all clients.
 func (all *sessions) setLevel(s *session, level string) {
 	s.mu.Lock()
-	s.level = level
+	s.client.LogLevel = level
 	s.mu.Unlock()
 	all.tellLevel()
 }

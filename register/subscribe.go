@@ -12,7 +12,7 @@ import (
 // subscribe answers resources/subscribe and resources/unsubscribe.
 func (l *Live) subscribe(ctx context.Context, served *Served, x *wire.Exchange, s *session) (tool.Result, error) {
 	uri := rawjson.Text(rawjson.Member(x.Params, "uri"))
-	s.asked(uri, x.Method == wire.MethodSubscribe)
+	s.restoring.asked(uri, x.Method == wire.MethodSubscribe)
 	if x.Method == wire.MethodUnsubscribe {
 		l.subscriptions.leave(ctx, s.id, uri)
 		l.observer.Changed(s.id)

@@ -7,7 +7,7 @@ import (
 	"toolfinch/tool"
 )
 
-// when is Served.Register for a client as it is known by now.
+// when is Served.Register, where Tried depends on whether the client re-lists.
 func (c *relists) when(v *Served, client string) When {
 	switch when := v.when(client); {
 	case when != Tried:
@@ -18,11 +18,9 @@ func (c *relists) when(v *Served, client string) When {
 	return AtOnce
 }
 
-// Register registers found tools for the client that made the call, where it is one for
-// which that is done at once: one change of its set and one list_changed. It returns
-// once the client has asked for the new list, as far as it is known to do so (see hold),
-// and reports by name what is registered now, and whether the client has been listed all
-// of that.
+// Register registers found tools for the client that made the call, if Served.Register says at once:
+// one change of its set and one list_changed. It returns when the hold ends. now has the names that are
+// registered; relisted says whether the client has listed all of them.
 func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool) (now map[string]bool, relisted bool) {
 	party, _ := identity.PartyOf(ctx)
 	served := l.served(party)
@@ -41,7 +39,7 @@ func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool
 		return now, true
 	}
 	s.mu.Lock()
-	served = l.served(party) // under the lock that Sync takes after each change, so that nothing outdated stays
+	served = l.served(party) // read under the lock that Sync takes after each change: an older value cannot overwrite a newer one
 	var change Change
 	if s != l.process && l.relists.when(served, s.client.Name) == AtOnce {
 		s.set, change = s.set.plan(served.registrable(tools), served.maxRegistered())
@@ -59,19 +57,19 @@ func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool
 	return now, relisted
 }
 
-// announce tells one session, and the owner's hook, that its list changed.
+// announce tells one session and the shell hook that the session's list changed.
 func (l *Live) announce(s *session, change Change) {
 	client, _ := s.expect()
 	l.Notify(s.id, toolsChanged, nil)
-	l.observer.Registered(s.id, client, s.by(), change)
+	l.observer.Registered(s.id, client, s.lastParty(), change)
 	l.observer.Changed(s.id)
 	if l.notifier != nil {
 		l.notifier.notify(s.id, client, change)
 	}
 }
 
-// Sync follows a change of what is served: it updates registrations, and tells the
-// clients whose lists differ now.
+// Sync updates registrations after what is served has changed, and tells the clients whose lists
+// differ.
 func (l *Live) Sync() {
 	l.fingerprints.forget()
 	for _, s := range l.everySession() {
@@ -82,12 +80,12 @@ func (l *Live) Sync() {
 	}
 }
 
-// follow updates the registrations of a session, and tells its client which lists differ
-// now from what it was told of. The first time there is nothing to tell.
+// follow updates the registrations of a session, and tells its client which lists differ from the last
+// ones. A new session is told nothing.
 func (l *Live) follow(s *session, served *Served) {
 	now := l.fingerprints.of(served)
 	before := s.told.Swap(now)
-	defer l.observer.Changed(s.id) // when all of it is known
+	defer l.observer.Changed(s.id) // after every change below
 	if before == nil {
 		return
 	}
@@ -95,7 +93,7 @@ func (l *Live) follow(s *session, served *Served) {
 	gated := served.gated()
 	s.mu.Lock()
 	set, change, differs := s.set.sync(served.Lookup)
-	if (base || differs) && l.relists.when(served, s.client.Name) == WhenUsed { // so what was used costs no change of its own
+	if (base || differs) && l.relists.when(served, s.client.Name) == WhenUsed { // the list changes anyway: the used tools join without a change of their own
 		var added Change
 		set, added = set.plan(served.registrable(s.used), served.maxRegistered())
 		change, s.used = change.then(added), nil
@@ -112,7 +110,7 @@ func (l *Live) follow(s *session, served *Served) {
 	}
 	switch direct := s.direct.was(served); {
 	case direct && !all, !direct && !base && !differs:
-	case base: // the owner of the program changed it, and needs no hook for that
+	case base: // the owner changed the configuration: the hook is not run
 		s.expect()
 		l.Notify(s.id, toolsChanged, nil)
 	default:
@@ -123,13 +121,13 @@ func (l *Live) follow(s *session, served *Served) {
 	}
 }
 
-// tell tells the stream of a 2026-07-28 client which lists differ now.
+// tell tells the stream of a 2026-07-28 client which lists changed.
 func (l *Live) tell(t *listener, served *Served) {
 	now := l.fingerprints.of(served)
 	before := t.told.Swap(now)
 	base, all := before.lists[tool.KindTool] != now.lists[tool.KindTool], before.all != now.all
 	var sees bool
-	if l.togetherIn(served) {
+	if l.countAsOne(served) {
 		sees = l.direct.sees(served, base, all)
 	} else if direct := l.listsAll(nil, served); direct {
 		sees = !t.direct.Swap(true) || all
@@ -144,15 +142,14 @@ func (l *Live) tell(t *listener, served *Served) {
 	}
 }
 
-// Relist tells the clients of owner that their list has changed, if it has, and
-// returns once the calling session has asked for the new list, as far as it is
-// known to do so (see hold).
+// Relist tells the clients of owner whose lists changed. It returns when the hold of the calling
+// session ends.
 func (l *Live) Relist(ctx context.Context, owner, calling string) {
 	var client string
 	var shown *Served
-	var listed <-chan struct{} // nil: nobody is waited for
+	var listed <-chan struct{} // nil: no client is waited for
 	if session, is := tool.SessionOf(owner); is {
-		l.observer.Changed(session) // also where its client sees no difference: another end, a tool that is away
+		l.observer.Changed(session) // also if its client sees no difference: the absent tools belong to the State, too
 	}
 	for _, s := range l.sessionsOf(owner) {
 		served := l.servedNow(s)

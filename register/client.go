@@ -15,13 +15,13 @@ import (
 	"toolfinch/tool"
 )
 
-// Connected is a client that is there: a session of the legacy era, or an event stream of
-// a 2026-07-28 client, which has no session.
+// Connected is a connected client: a session of the legacy era, or an event stream of a 2026-07-28
+// client.
 type Connected struct {
-	Client    string // "name version", as it says itself
-	Principal string // ID of who opened it, "" for nobody
-	Transport string // one of trust's transports
-	Modern    bool   // of the 2026-07-28 era
+	Client    string // "name version", as the client states them
+	Principal string // ID of the principal that connected, "" for none
+	Transport string // a transport of package identity
+	Modern    bool   // 2026-07-28 era
 	Since     time.Time
 }
 
@@ -32,28 +32,26 @@ func principalOf(p identity.Party) string {
 	return p.Principal.ID
 }
 
-// clientName is how a client is known: "name version".
+// clientName returns "name version", bounded.
 func clientName(name, version string) string {
 	return strings.TrimSpace(clientPart(name) + " " + clientPart(version))
 }
 
 func clientPart(text string) string { return rawjson.Head(text, maxClientName) }
 
-// Bounds of what is remembered of clients, which may call themselves anything.
+// Bounds for clients, which choose their own names.
 const (
 	maxClients    = 10_000
-	maxClientName = 128 // bytes of its name, and of its version
+	maxClientName = 128 // bytes of a name, and of a version
 )
 
-// modernKeys counts the keys of 2026-07-28 clients, of all Lives: upstreams know
-// them, too.
+// modernKeys counts the keys of 2026-07-28 clients over all Lives, because upstreams see the keys.
 var modernKeys atomic.Int64
 
 // modernKey returns a key for one request of a 2026-07-28 client.
 func modernKey() string { return "call-" + strconv.FormatInt(modernKeys.Add(1), 10) }
 
-// modernClient is the 2026-07-28 client behind a request, which describes itself in
-// each.
+// modernClient reads the 2026-07-28 client from the params of its request.
 func modernClient(params json.RawMessage) *tool.Client {
 	meta := rawjson.Member(params, "_meta")
 	info := rawjson.Member(meta, mcp.MetaKeyClientInfo)
@@ -71,7 +69,7 @@ func modernClient(params json.RawMessage) *tool.Client {
 		if err := checkSupported(c, method, params); err != nil {
 			return nil, err
 		}
-		return nil, methodNotFound(method) // this request of the client takes no questions
+		return nil, methodNotFound(method) // this request cannot carry questions
 	}
 	return c
 }

@@ -10,8 +10,7 @@ import (
 	"toolfinch/tool"
 )
 
-// complete answers completion/complete at the upstream whose prompt or
-// template it is for.
+// complete sends completion/complete to the upstream that has the prompt or template.
 func complete(ctx context.Context, upstreams Upstreams, served *Served, call *tool.Call) (tool.Result, error) {
 	ref := rawjson.Member(call.Params, "ref")
 	var target *tool.Tool
@@ -40,7 +39,7 @@ func complete(ctx context.Context, upstreams Upstreams, served *Served, call *to
 		case member == key:
 			value = rawjson.Quote(target.Def.ID.Name)
 		case member != "type" && slices.ContainsFunc([]string{"type", "name", "uri"}, func(known string) bool { return strings.EqualFold(member, known) }):
-			continue // a server that does not look at case would read it as another key
+			continue // a server that ignores case would read a second key
 		}
 		mapped.Add(member, value)
 	}

@@ -12,8 +12,7 @@ func methodNotFound(method string) error {
 	return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "method not found: " + method}
 }
 
-// notFound is the error for an unknown name. The code for resources changed with the
-// 2026-07-28 revision.
+// notFound is the error for an unknown name. The 2026-07-28 revision changed the code for resources.
 func notFound(kind tool.Kind, name, hint string, modern bool) error {
 	rpc := &tool.RPCError{Code: tool.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q%s", kind, name, hint)}
 	if kind == tool.KindResource {

@@ -9,11 +9,11 @@ import (
 	"toolfinch/tool"
 )
 
-// seen are fingerprints of what clients see.
+// fingerprints identify the lists that a client sees.
 type fingerprints struct {
 	class string
-	lists map[tool.Kind]string // of tools what is listed without any registered
-	all   string               // what a client sees that is listed every tool, "" where none is
+	lists map[tool.Kind]string // the list of tools without registered tools
+	all   string               // the list of every tool, "" if no client gets it
 }
 
 func fingerprintsOf(v *Served) *fingerprints {
@@ -28,7 +28,7 @@ func fingerprintsOf(v *Served) *fingerprints {
 	return now
 }
 
-// others are the notifications of the lists of what is no tool that differ.
+// otherLists returns the notifications for changed lists of prompts and resources.
 func (before *fingerprints) otherLists(now *fingerprints) (methods []string) {
 	changed := func(kind tool.Kind) bool { return before.lists[kind] != now.lists[kind] }
 	if changed(tool.KindPrompt) {
@@ -40,14 +40,13 @@ func (before *fingerprints) otherLists(now *fingerprints) (methods []string) {
 	return methods
 }
 
-// announced has the fingerprints of what is served, made once for each value. It keeps no
-// value from being collected: one is part of all that a class of parties has of a view.
+// fingerprintCache makes the fingerprints of each value once. Weak pointers let values be collected.
 type fingerprintCache struct {
 	mu    sync.Mutex // guards known; held while fingerprints are made, so that each is made once
 	known map[weak.Pointer[Served]]*fingerprints
 }
 
-// maxSeen bounds the values whose fingerprints are kept between two changes.
+// maxFingerprints bounds the cached values between two changes.
 const maxFingerprints = 1000
 
 func (a *fingerprintCache) of(v *Served) *fingerprints {
@@ -67,7 +66,7 @@ func (a *fingerprintCache) of(v *Served) *fingerprints {
 	return a.known[key]
 }
 
-// forget forgets the values that are served no more.
+// forget empties the cache.
 func (a *fingerprintCache) forget() {
 	a.mu.Lock()
 	defer a.mu.Unlock()

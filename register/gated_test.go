@@ -25,7 +25,7 @@ import (
 type shelf struct {
 	catalog // of prompts and resources: none
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	tools  catalog
 	pinned []string
 }

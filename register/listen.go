@@ -12,8 +12,8 @@ import (
 	"toolfinch/tool"
 )
 
-// listen answers subscriptions/listen, which lasts until the client ends it. owner is
-// the owner of the client's requests.
+// listen answers subscriptions/listen until the client ends it. owner is the owner of the client's
+// requests.
 func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, owner string) (tool.Result, error) {
 	party, _ := identity.PartyOf(ctx)
 	var params struct {
@@ -35,13 +35,13 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 	}}
 	t.provisioned.follow(owner, served.granted)
 	t.told.Store(l.fingerprints.of(served))
-	t.direct.Store(!l.togetherIn(served) && l.listsAll(nil, served))
+	t.direct.Store(!l.countAsOne(served) && l.listsAll(nil, served))
 	key := modernKey()
 	l.listeners.add(key, t)
-	l.tell(t, l.served(party)) // of what has changed since served was looked at
+	l.tell(t, l.served(party)) // changes since served was read
 	defer func() {
 		l.listeners.remove(key)
-		l.suspended.aside(func(ctx context.Context) { l.subscriptions.leave(ctx, key) })
+		l.suspended.background(func(ctx context.Context) { l.subscriptions.leave(ctx, key) })
 	}()
 	for _, uri := range want.ResourceSubscriptions {
 		resource, ok := served.Resource(uri)

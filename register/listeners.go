@@ -32,14 +32,14 @@ func (all *listeners) remove(key string) {
 	delete(all.byKey, key)
 }
 
-// get finds a stream by its key, nil if there is none.
+// get finds a stream by its key, nil if it is gone.
 func (all *listeners) get(key string) *listener {
 	all.mu.Lock()
 	defer all.mu.Unlock()
 	return all.byKey[key]
 }
 
-// all are the streams that are open.
+// all returns the open streams.
 func (all *listeners) all() []*listener {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -48,25 +48,24 @@ func (all *listeners) all() []*listener {
 
 // listener is one subscriptions/listen stream of a 2026-07-28 client.
 type listener struct {
-	id          json.RawMessage // of the request, which names the subscription
+	id          json.RawMessage // the request's ID names the subscription
 	wants       map[string]bool // by notification
 	queued      chan notification
-	provisioned provisioned // what its principal has provisioned, as far as it knows
+	provisioned provisioned // as the client knows it
 	party       identity.Party
 	since       time.Time
-	told        atomic.Pointer[fingerprints] // what it was told of last
-	direct      atomic.Bool                  // whether it was listed every tool then; not where togetherIn
+	told        atomic.Pointer[fingerprints] // the last lists that the client was told of
+	direct      atomic.Bool                  // the client was listed every tool; unused with countAsOne
 }
 
-// notify tells the client that a list changed, if it wants to hear of that.
+// notify tells the client that a list changed, if it subscribed to that list.
 func (t *listener) notify(method string) {
 	if t.wants[method] {
 		t.tell(method, nil)
 	}
 }
 
-// tell never blocks: a client that does not read misses notifications that only tell
-// it to ask again.
+// tell never blocks: a slow client loses notifications, which only tell it to list again.
 func (t *listener) tell(method string, params json.RawMessage) {
 	select {
 	case t.queued <- notification{method, params}:
@@ -74,7 +73,7 @@ func (t *listener) tell(method string, params json.RawMessage) {
 	}
 }
 
-// tagged is params with the subscription's ID in _meta.
+// tagged adds the subscription's ID to the _meta of params.
 func (t *listener) tagged(params json.RawMessage) json.RawMessage {
 	if len(params) == 0 {
 		params = json.RawMessage(`{}`)

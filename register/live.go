@@ -1,7 +1,6 @@
-// Package register owns what one client sees: its session, the registered set,
-// lists, list_changed, the hold and the shell hook; and what servers ask of it. It
-// neither searches nor dials nor stores, and does not decide what may be called: it
-// gets tools and hands calls to their handlers.
+// Package register owns what one client sees: its session, its registered tools, lists, list_changed,
+// the hold, the shell hook, and the requests of servers to it. It does not search, dial, store or
+// decide what may be called: it gets tools and calls their handlers.
 package register
 
 import (
@@ -19,64 +18,64 @@ import (
 // Options of a Live.
 type Options struct {
 	Version string       // of this program
-	Hook    hook.Command // run after list_changed; no Line, no hook
-	// Relists is what is known of clients ("name version").
+	Hook    hook.Command // run after list_changed; no hook without a Line
+	// Relists says which clients ("name version") re-list, as learned before.
 	Relists map[string]tool.Relists
-	// Called are the tools that callers called in their last sessions, the last first.
+	// Called has the tools of each caller's last sessions, the latest first.
 	Called map[tool.Caller][]tool.Called
-	// Subscriptions are those of all Lives that serve the same upstreams; nil where
-	// resources cannot be subscribed to.
+	// Subscriptions is shared by all Lives over the same upstreams; nil: resources cannot be subscribed
+	// to.
 	Subscriptions *Subscriptions
-	// Limits are those of all Lives that serve the same clients; nil: of this one.
+	// Limits is shared by all Lives of the same clients; nil: this Live has its own.
 	Limits    *Limits
-	Upstreams Upstreams // nil: there are none
-	Observer  Observer  // nil: nobody
-	// Replicated says that others may serve a client's next request, as they do without
-	// knowing what a client that has no session was shown here.
+	Upstreams Upstreams // nil: no upstreams
+	Observer  Observer  // nil: no observer
+	// Replicated says that other replicas may serve a client's next request. They do not know the lists
+	// that this one sent to 2026-07-28 clients.
 	Replicated bool
 }
 
-// Upstreams is what a Live asks of the servers behind it.
+// Upstreams are the servers, as a Live uses them.
 type Upstreams interface {
-	// Complete answers completion/complete. The ref in the call's Params has the
-	// upstream's own name.
+	// Complete answers completion/complete. The ref in the call's Params has the upstream's own name.
 	Complete(ctx context.Context, server string, call *tool.Call) (tool.Result, error)
 	// Task answers tasks/get, tasks/update and tasks/cancel.
 	Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error)
-	// SetLevel hears the most verbose level that any client's logging/setLevel asked for, "" for none.
+	// SetLevel gets the most verbose log level that any client has set, "" for none.
 	SetLevel(level string)
-	// RootsChanged hears of a session whose client has other roots.
+	// RootsChanged gets the session of a client whose roots changed.
 	RootsChanged(session string)
 }
 
-// Observer hears of clients. Its methods must not block, but for those that get a context.
+// Observer watches clients. Methods without a context must not block.
 type Observer interface {
-	// Relists hears what is known of a client ("name version"), when that is news.
+	// Relists is called when a client ("name version") shows whether it re-lists.
 	Relists(client string, relists tool.Relists)
-	// Called hears of the tools that a caller called in its last sessions, the last
-	// first, when that is news. It must not change them.
+	// Called gets the tools of a caller's last sessions, the latest first, after a change. It must not
+	// edit the slice.
 	Called(by tool.Caller, called []tool.Called)
-	// Listed hears of every answer to tools/list; session is "" for a 2026-07-28
-	// client. It must not change tools.
+	// Listed gets every answer to tools/list; session is "" for a 2026-07-28 client. It must not edit
+	// tools.
 	Listed(session, client string, tools []*tool.Tool)
-	// Calling hears of a client's call of a tool, and returns what hears of its answer,
-	// nil where that is an error of the protocol. It must not change either.
+	// Calling gets a client's tool call and returns a function for the result, nil after a protocol
+	// error. It must not edit either.
 	Calling(call *tool.Call) (answered func(tool.Result))
-	// Registered hears that the tools of a session have changed, whose client is told so now.
+	// Registered is called when a session's tools change and its client is told.
 	Registered(session, client string, party identity.Party, change Change)
-	// Unknown hears of a call of a name that nothing has.
+	// Unknown gets a call with an unknown name.
 	Unknown(ctx context.Context, call *tool.Call)
-	// Began hears of a session whose client ("name version") has introduced itself.
+	// Began is called when a client ("name version") has introduced itself.
 	Began(ctx context.Context, session, client string)
-	// Ended hears of a session that has ended, and whose it was.
+	// Ended gets a session that has ended, and its client.
 	Ended(session string, was Connected)
-	// Changed hears that the State of a session has changed.
+	// Changed is called when the State of a session changes.
 	Changed(session string)
 }
 
-// Live is the MCP server that clients talk to, over any transport and in both
-// protocol eras. mcp-go carries sessions and negotiation; lists and calls are
-// answered from here, byte for byte.
+// Live is the MCP server for clients, over any transport and in both eras. mcp-go does sessions and
+// negotiation; Live answers lists and calls, byte for byte. It has more than 30 methods because each
+// request of the protocol and each event needs one; sessions, suspended calls and listeners are types
+// of their own.
 type Live struct {
 	*sessions
 	listeners     listeners
@@ -84,9 +83,9 @@ type Live struct {
 	subscriptions *Subscriptions
 	relists       *relists
 	recentCalls   *recentCalls
-	direct        direct   // of 2026-07-28 clients
+	direct        direct   // shared by 2026-07-28 clients, see countAsOne
 	replicated    bool     // see Options
-	process       *session // of the 2026-07-28 client on stdio; it has nothing but a set
+	process       *session // the 2026-07-28 client on stdio; only its set is used
 	notifier      *notifier
 
 	upstreams    Upstreams
@@ -96,16 +95,16 @@ type Live struct {
 	log          *slog.Logger
 	mcp          *server.MCPServer
 
-	closing   chan struct{} // closed when event streams are to end
+	closing   chan struct{} // closed when event streams must end
 	closeOnce sync.Once
 }
 
-// servedNow is what is served to the party that made the last request in a session.
+// servedNow returns what is served to the party of a session's last request.
 func (l *Live) servedNow(s *session) *Served {
-	return l.served(s.by())
+	return l.served(s.lastParty())
 }
 
-// sessionFor is the session of a call. On stdio a 2026-07-28 client has one, too: the
+// sessionFor returns the session of a call. A 2026-07-28 client on stdio has the session of the
 // process.
 func (l *Live) sessionFor(call *tool.Call) *session {
 	if s := l.session(call.Session); s != nil || call.Client == nil || !call.Client.Modern || call.Header != nil {
@@ -114,7 +113,7 @@ func (l *Live) sessionFor(call *tool.Call) *session {
 	return l.process
 }
 
-// Connected returns the clients that are there, in no order.
+// Connected returns the connected clients, unordered.
 func (l *Live) Connected() []Connected {
 	var all []Connected
 	for _, s := range l.everySession() {

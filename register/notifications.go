@@ -8,7 +8,7 @@ import (
 	"toolfinch/tool"
 )
 
-// Notifications of what changed.
+// Notifications of changes.
 const (
 	toolsChanged     = "notifications/tools/list_changed"
 	promptsChanged   = "notifications/prompts/list_changed"
@@ -21,14 +21,13 @@ type notification struct {
 	params json.RawMessage
 }
 
-// severe reports whether a log message has at least a level. An unknown level of the
-// message counts as severe enough.
+// severe reports whether a log message has at least the given level. Unknown levels pass.
 func severe(params json.RawMessage, level string) bool {
 	is := slices.Index(tool.LogLevels, rawjson.Text(rawjson.Member(params, "level")))
 	return is < 0 || is >= slices.Index(tool.LogLevels, level)
 }
 
-// leveled wraps notify: of log messages, only those that c wants pass.
+// leveled wraps notify, and drops log messages below the client's level.
 func leveled(c *tool.Client, notify func(string, json.RawMessage)) func(string, json.RawMessage) {
 	return func(method string, params json.RawMessage) {
 		if method == "notifications/message" {

@@ -8,12 +8,12 @@ import (
 	"toolfinch/tool"
 )
 
-// shown is the provisioned tools that one client was last listed, or told of. The
-// client is told of a change if its list would differ from them.
+// provisioned are the provisioned tools of the client's last list or notification. The client is told
+// when its list would differ.
 type provisioned struct {
-	mu    sync.Mutex // guards what follows; held over look-ups, never over a write to the client
+	mu    sync.Mutex // guards the fields below; held over look-ups, never over a write to the client
 	owner string     // of the client's last request
-	known bool       // the client has a list that can be out of date
+	known bool       // the client has a list, which can be out of date
 	tools []*tool.Tool
 }
 
@@ -38,15 +38,15 @@ func namesOf(tools []*tool.Tool) []string {
 	return names
 }
 
-// isKnown reports whether the client has a list, which can be out of date.
+// isKnown reports whether the client has a list.
 func (s *provisioned) isKnown() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.known
 }
 
-// follow replaces the shown tools by those that are listed now, and returns these and
-// how they differ. owner is whose request asks for the list; "": no request does.
+// follow replaces the tools by the present ones, and returns them and the difference. owner is the
+// owner of a list request, "" without a request.
 func (s *provisioned) follow(owner string, listedTo func(owner string) []*tool.Tool) (now []*tool.Tool, change Change, differs bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"toolfinch/tool"
 )
 
-// Recalled takes in what callers called in their last sessions, in this process and others. What is known
-// here and not stored may be about to be.
+// Recalled merges stored calls of all processes into the known ones. Calls that are known only here may
+// still wait for the store.
 func (l *Live) Recalled(known map[tool.Caller][]tool.Called) {
 	r := l.recentCalls
 	r.mu.Lock()
@@ -53,8 +53,7 @@ func (l *Live) Used(call *tool.Call, t *tool.Tool) {
 	l.recentCalls.note(callerOf(call), t.Name, first)
 }
 
-// recall registers, before a session's first list, the tools that its client is likely
-// to call.
+// recall registers the client's recent tools before the first list of a session.
 func (l *Live) recall(served *Served, call *tool.Call, s *session) {
 	if !served.recalls(call) {
 		return
@@ -73,6 +72,6 @@ func (l *Live) recall(served *Served, call *tool.Call, s *session) {
 		}
 	}
 	tools = served.registrable(tools)
-	free := max(served.maxRegistered()-len(s.set.tools), 0) // what its client has searched for is not displaced
+	free := max(served.maxRegistered()-len(s.set.tools), 0) // recalled tools do not displace found ones
 	s.set, _ = s.set.plan(tools[:min(len(tools), served.Recall, free)], served.maxRegistered())
 }

@@ -10,20 +10,19 @@ import (
 	"toolfinch/tool"
 )
 
-// Bounds of what is remembered: of callers, which may call themselves anything, and of
-// the tools of one.
+// Bounds for callers, which choose their own names, and for the tools of one caller.
 const (
 	maxCallers = 1000
 	maxCalled  = 50
 )
 
-// recent remembers which tools clients called in their last eight sessions: through
-// call_tool or by their names, which the model of a resumed conversation calls again
-// though its agent refuses what its new session was not listed.
+// recentCalls has the tools that clients called in their last eight sessions. The model of a resumed
+// conversation calls them by name again, but its agent refuses names that its new session was not
+// listed.
 type recentCalls struct {
 	remember func(by tool.Caller, called []tool.Called)
 
-	mu     sync.Mutex // guards called, whose lists are replaced, never edited; remember is called outside of it
+	mu     sync.Mutex // guards called, whose slices are never edited; remember is called outside of it
 	called map[tool.Caller][]tool.Called
 }
 
@@ -31,9 +30,9 @@ func newRecentCalls(known map[tool.Caller][]tool.Called, remember func(tool.Call
 	return &recentCalls{remember: remember, called: maps.Clone(known)}
 }
 
-// of returns the names of up to most tools with which a new session of a caller begins:
-// those of the last two sessions, and of more than half of the known ones; the most
-// usual, then the last called. They are sorted, so that lists of the same tools are equal.
+// of returns up to most names for a new session of a caller: tools of the last two sessions, and of
+// more than half of the known sessions. The most frequent win, then the latest. Sorting makes equal
+// sets equal lists.
 func (r *recentCalls) of(by tool.Caller, most int) (names []string) {
 	r.mu.Lock()
 	called := slices.Clone(r.called[by])
@@ -54,7 +53,7 @@ func (r *recentCalls) of(by tool.Caller, most int) (names []string) {
 	return names
 }
 
-// note notes a call; first says that it is the first of its session.
+// note notes a call; first marks the first call of a session.
 func (r *recentCalls) note(by tool.Caller, name string, first bool) {
 	r.mu.Lock()
 	before, known := r.called[by]
@@ -80,7 +79,7 @@ func (r *recentCalls) note(by tool.Caller, name string, first bool) {
 	now = now[:min(len(now), maxCalled)]
 	r.called[by] = now
 	r.mu.Unlock()
-	if news { // that the order changed is not worth a write
+	if news { // a new order alone is not written
 		r.remember(by, now)
 	}
 }

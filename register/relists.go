@@ -12,25 +12,24 @@ import (
 	"toolfinch/tool"
 )
 
-// list_changed is handled by a client beside the call that caused it, so an
-// agent would run its next step with the old list. The answer of retrieve_tools
-// is therefore held until the client has asked for the new list.
+// Clients handle list_changed beside the call that caused it, so an agent would run its next step with
+// the old list. The hold delays the answer of retrieve_tools until the client has listed its tools
+// again.
 const (
-	// holdCap is how long a client gets to ask for the new list.
+	// holdCap bounds the wait for the client's list request.
 	holdCap = 1500 * time.Millisecond
-	// holdGrace lets the client take in the list it was just sent. Gemini CLI needs
-	// 20 ms on a quiet machine; on a busy one 50 ms were too short in two runs of
-	// three with eight retrievals each, 150 ms in one of three. Clients that Awaits
-	// knows need none.
+	// holdGrace lets the client read its new list. Gemini CLI needs 20 ms on a quiet machine; on a busy
+	// one 50 ms failed in two of three runs with eight retrievals each, 150 ms in one of three. Clients
+	// in Served.Awaits need no grace.
 	holdGrace = 150 * time.Millisecond
 )
 
-// errMissed is of a stage that has ended without what was waited for.
+// errMissed ends the hold's stage when the client does not re-list.
 var errMissed = errors.New("the client has not listed its tools again")
 
-// hold waits until listed is closed, plus the grace, and reports whether it is. Only
-// this shows that a client re-lists: one that lists before each turn does so anyway. A
-// client known never to re-list is not waited for.
+// hold waits until listed is closed, plus the grace, and reports whether the client re-listed. A
+// request outside of a hold proves nothing: some clients list before each turn. Clients that never
+// re-list are not waited for.
 func (c *relists) hold(ctx context.Context, served *Served, client string, listed <-chan struct{}) bool {
 	if c.never(client) || served.when(client) == Never {
 		return false
@@ -61,9 +60,8 @@ func (c *relists) hold(ctx context.Context, served *Served, client string, liste
 	return false
 }
 
-// clients remembers, by "name version", which clients re-list while an answer waits for
-// it. Nobody is waited for in vain more than twice: a client that is met does so once,
-// one that has re-listed before twice.
+// relists remembers, by "name version", which clients re-list during a hold. A client gets at most two
+// holds in vain: one if it is new, two if it has re-listed before.
 type relists struct {
 	remember func(client string, relists tool.Relists)
 
@@ -113,7 +111,7 @@ func (c *relists) learn(client string, next func(before tool.Relists, known bool
 	}
 	c.mu.Unlock()
 	if full {
-		return // it is waited for, as one never seen
+		return // treated as a new client every time
 	}
 	if client != "" && (!known || before != now) {
 		c.remember(client, now)

@@ -11,44 +11,43 @@ import (
 	"toolfinch/tool"
 )
 
-// State is what a session has beside what its client said in initialize: what another process
-// needs to go on with it.
+// State is what another process needs to take over a session, beside the client's initialize request.
 type State struct {
 	Level       string   `json:"level,omitempty"`       // of logging/setLevel
 	Registered  []Listed `json:"registered,omitempty"`  // tools, in their order
-	Provisioned []Listed `json:"provisioned,omitempty"` // tools behind a gate, as the client was told of them last
-	Followed    bool     `json:"followed,omitempty"`    // the client has a list of these, which can be out of date
-	Recalled    bool     `json:"recalled,omitempty"`    // what the client called in sessions before is registered
+	Provisioned []Listed `json:"provisioned,omitempty"` // the provisioned tools that the client knows, in a gated view
+	Followed    bool     `json:"followed,omitempty"`    // the client has a list of Provisioned, which can be out of date
+	Recalled    bool     `json:"recalled,omitempty"`    // tools of earlier sessions are registered
 	Called      bool     `json:"called,omitempty"`      // the client has called a tool
-	Used        []string `json:"used,omitempty"`        // tools that were called, and are registered once the list changes anyway
-	Lists       int      `json:"lists,omitempty"`       // tools/list requests
-	Stale       bool     `json:"stale,omitempty"`       // the list has changed since the last one
+	Used        []string `json:"used,omitempty"`        // called tools, registered with the next change of the list
+	Lists       int      `json:"lists,omitempty"`       // number of tools/list requests
+	Stale       bool     `json:"stale,omitempty"`       // the list has changed since the last tools/list
 	Direct      *Direct  `json:"direct,omitempty"`      // nil: not decided
-	Told        *Told    `json:"told,omitempty"`        // nil: nothing
+	Told        *Told    `json:"told,omitempty"`        // nil: the client was told of no list
 	Apps        []string `json:"apps,omitempty"`        // servers whose apps the client has read
 	Subscribed  []string `json:"subscribed,omitempty"`  // URIs of resources
 }
 
-// Listed is a tool as a client was listed it.
+// Listed is a tool in a client's list.
 type Listed struct {
 	Name string `json:"name"`
-	Hash string `json:"hash"` // of its definition
+	Hash string `json:"hash"` // of the definition
 }
 
-// Direct is whether a client is listed every tool.
+// Direct is the decision whether a client is listed every tool.
 type Direct struct {
-	Mode string `json:"mode"` // in which that was decided
+	Mode string `json:"mode"` // of the decision
 	Is   bool   `json:"is"`
 }
 
-// Told are the fingerprints of the lists that a client was told of last.
+// Told are the fingerprints of the last lists that a client was told of.
 type Told struct {
 	Class string               `json:"class,omitempty"`
 	Lists map[tool.Kind][]byte `json:"lists"`
 	All   []byte               `json:"all,omitempty"`
 }
 
-// maxSubscribedBytes bounds the URIs in a State: those that come last are left out.
+// maxSubscribedBytes bounds the URIs in a State: the last ones are dropped.
 const maxSubscribedBytes = 64 << 10
 
 func asListed(tools []*tool.Tool) []Listed {
@@ -59,8 +58,7 @@ func asListed(tools []*tool.Tool) []Listed {
 	return out
 }
 
-// unlisted are tools of which only what a client was listed is known, until what is served is
-// looked at.
+// unlisted makes tools from a client's list; sync replaces them by the served tools.
 func unlisted(all []Listed) []*tool.Tool {
 	out := make([]*tool.Tool, len(all))
 	for i, one := range all {
@@ -69,13 +67,13 @@ func unlisted(all []Listed) []*tool.Tool {
 	return out
 }
 
-// State returns what a session has now, and false where there is no such session.
+// State returns the state of a session; false if the session is gone.
 func (l *Live) State(id string) (State, bool) {
 	s := l.session(id)
 	if s == nil {
 		return State{}, false
 	}
-	restoring := s.restoring.left() // first: what is restored meanwhile is among the others then
+	restoring := s.restoring.left() // read before the subscriptions: a URI restored meanwhile is then in both, not in neither
 	state := State{Subscribed: bounded(append(l.subscriptions.uris(id), restoring...))}
 	s.mu.Lock()
 	state.Level, state.Lists, state.Stale, state.Apps = s.client.LogLevel, s.lists, s.stale, s.apps
@@ -104,8 +102,8 @@ func (l *Live) State(id string) (State, bool) {
 	return state, true
 }
 
-// Restore gives a session, whose client has just been introduced again, what it had in another
-// process. What its client sees otherwise by now, it is told, and again what may not have arrived.
+// Restore gives a session, whose client has just been initialized again, its state of another process.
+// The client is told of every list that differs or may have changed unseen.
 func (l *Live) Restore(id string, state State) {
 	s := l.session(id)
 	if s == nil {
@@ -138,7 +136,7 @@ func (l *Live) Restore(id string, state State) {
 	if told := state.Told; told != nil {
 		before := &fingerprints{class: told.Class, lists: map[tool.Kind]string{}, all: string(told.All)}
 		for kind, print := range told.Lists {
-			if kind != tool.KindTool && len(served.Items(kind)) > 0 { // Stale is about tools
+			if kind != tool.KindTool && len(served.Items(kind)) > 0 { // for tools the State itself has Stale
 				continue
 			}
 			before.lists[kind] = string(print)
@@ -150,17 +148,17 @@ func (l *Live) Restore(id string, state State) {
 		l.Notify(s.id, toolsChanged, nil)
 	}
 	if len(state.Subscribed) > 0 {
-		l.suspended.aside(func(ctx context.Context) { l.resubscribe(ctx, s) })
+		l.suspended.background(func(ctx context.Context) { l.resubscribe(ctx, s) })
 	}
 }
 
 const (
-	// rejoinFirst and rejoinMost are between two attempts to subscribe again: each time doubled.
+	// rejoinFirst and rejoinMost bound the doubling pause between two attempts to subscribe.
 	rejoinFirst, rejoinMost = time.Second, time.Minute
 )
 
-// resubscribe subscribes a session that came from another process, until nothing is left to
-// subscribe to or the session has ended: its server may be away, or not be known here yet.
+// resubscribe retries the subscriptions of a session from another process until all are restored or the
+// session ends: a server may be away or unknown.
 func (l *Live) resubscribe(ctx context.Context, s *session) {
 	for pause := rejoinFirst; ; pause = min(2*pause, rejoinMost) {
 		for _, uri := range s.restoring.left() {
@@ -181,8 +179,8 @@ func (l *Live) resubscribe(ctx context.Context, s *session) {
 	}
 }
 
-// rejoin subscribes a session to one resource again. What was told of it meanwhile its client has
-// missed, so it is told once.
+// rejoin subscribes a session to a resource again. The client may have missed updates, so it is told of
+// one.
 func (l *Live) rejoin(ctx context.Context, s *session, uri string) error {
 	t, ok := l.servedNow(s).Resource(uri)
 	if !ok {
@@ -196,7 +194,7 @@ func (l *Live) rejoin(ctx context.Context, s *session, uri string) error {
 	switch {
 	case s.ended():
 		l.subscriptions.leave(context.WithoutCancel(ctx), s.id)
-	case !wanted: // its client has unsubscribed meanwhile
+	case !wanted: // the client has unsubscribed meanwhile
 		l.subscriptions.leave(context.WithoutCancel(ctx), s.id, uri)
 	default:
 		l.Notify(s.id, resourceUpdated, json.RawMessage(`{"uri":`+string(rawjson.Quote(uri))+`}`))
@@ -204,7 +202,7 @@ func (l *Live) rejoin(ctx context.Context, s *session, uri string) error {
 	return nil
 }
 
-// bounded are the URIs of a State, sorted.
+// bounded sorts the URIs of a State and drops URIs past maxSubscribedBytes.
 func bounded(uris []string) []string {
 	slices.Sort(uris)
 	uris = slices.Compact(uris)

@@ -15,7 +15,7 @@ import (
 	"toolfinch/tool"
 )
 
-// serve is mcp-go's handler of the stub: the answer goes out raw.
+// serve is mcp-go's handler of the stub; the answer is written raw.
 func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	x := wire.ExchangeFrom(ctx)
 	if x == nil {
@@ -80,7 +80,7 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	return l.observed(ctx, served, call)
 }
 
-// observed dispatches a call, and lets the observer hear of it if it is of a tool.
+// observed dispatches a call, and shows tool calls to the observer.
 func (l *Live) observed(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
 	if call.Kind != tool.KindTool {
 		return l.dispatch(ctx, served, call)
@@ -95,7 +95,7 @@ func (l *Live) observed(ctx context.Context, served *Served, call *tool.Call) (t
 	return result, nil
 }
 
-// callOf makes a call of a request.
+// callOf makes a call from a request.
 func callOf(ctx context.Context, x *wire.Exchange, s *session, modern bool) *tool.Call {
 	call := &tool.Call{Params: x.Params, Request: x.ID}
 	switch x.Method {
@@ -120,7 +120,7 @@ func callOf(ctx context.Context, x *wire.Exchange, s *session, modern bool) *too
 	if x.Header != nil {
 		call.Header = x.Header.Get
 	} else if from, _ := identity.SourceOf(ctx); from.Transport == identity.TransportSSE {
-		call.Header = func(string) string { return "" } // it came over HTTP, which its headers are not kept of
+		call.Header = func(string) string { return "" } // an HTTP request whose headers are not kept
 	}
 	call.Principal = identity.NameOf(ctx)
 	call.Notify = x.Notify
@@ -130,7 +130,7 @@ func callOf(ctx context.Context, x *wire.Exchange, s *session, modern bool) *too
 	return call
 }
 
-// partyOf is who makes a request with a client, which may be nil.
+// partyOf returns the party of a request; client may be nil.
 func partyOf(ctx context.Context, client *tool.Client) identity.Party {
 	from, _ := identity.SourceOf(ctx)
 	p := identity.Party{Principal: identity.PrincipalOf(ctx), Transport: from.Transport}
@@ -140,7 +140,7 @@ func partyOf(ctx context.Context, client *tool.Client) identity.Party {
 	return p
 }
 
-// servedTo is what is served to the party that makes a request in a session; nil: in none.
+// servedTo returns what is served to the party of a request. s is nil without a session.
 func (l *Live) servedTo(s *session, party identity.Party) *Served {
 	served := l.served(party)
 	if s != nil {
@@ -219,8 +219,8 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 	return t.Handler(ctx, call)
 }
 
-// checkParamHeaders checks the headers that mirror arguments, if the tool asks for
-// some (SEP-2243).
+// checkParamHeaders checks the headers that mirror arguments, if the tool requires such headers
+// (SEP-2243).
 func checkParamHeaders(served *Served, x *wire.Exchange, name string) error {
 	t, ok := served.Lookup(name)
 	if !ok || !bytes.Contains(t.Def.InputSchema, []byte("x-mcp-header")) {
@@ -243,8 +243,7 @@ func checkParamHeaders(served *Served, x *wire.Exchange, name string) error {
 	return nil
 }
 
-// task answers a request of the tasks extension of 2026-07-28 (SEP-2663): the
-// upstream that has the task does.
+// task sends a request of the 2026-07-28 tasks extension (SEP-2663) to the upstream that has the task.
 func task(ctx context.Context, upstreams Upstreams, served *Served, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
 	client := call.Client
 	if client == nil || !client.Modern || !served.Declared.Tasks {

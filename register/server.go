@@ -15,8 +15,8 @@ import (
 	"toolfinch/tool"
 )
 
-// New makes a server of what served returns for a party, which is asked once for each
-// request and must not block. Whoever changes that calls Sync.
+// New makes a server. It calls served once per request; served must not block. Call Sync when its
+// result changes.
 func New(options Options, served func(identity.Party) *Served, log *slog.Logger) *Live {
 	l := &Live{
 		upstreams: options.Upstreams, observer: options.Observer,
@@ -46,7 +46,7 @@ func New(options Options, served func(identity.Party) *Served, log *slog.Logger)
 	return l
 }
 
-// nothing is upstreams that answer nothing, and an observer that hears nothing.
+// nothing implements Upstreams and Observer without any effect.
 type nothing struct{}
 
 func (nothing) Complete(context.Context, string, *tool.Call) (tool.Result, error) {
@@ -79,7 +79,7 @@ func (nothing) Ended(string, Connected) {}
 
 func (nothing) Changed(string) {}
 
-// newMCP returns the library's server around l.
+// newMCP returns mcp-go's server around l.
 func (l *Live) newMCP(version string) *server.MCPServer {
 	hooks := &server.Hooks{}
 	hooks.AddAfterInitialize(func(ctx context.Context, _ any, request *mcp.InitializeRequest, result *mcp.InitializeResult) {
@@ -121,16 +121,15 @@ func (l *Live) newMCP(version string) *server.MCPServer {
 			l.upstreams.RootsChanged(s.id)
 		}
 	})
-	// The only tool the library knows: the stub of every request.
+	// The stub of every request is the only tool that mcp-go knows.
 	library.AddTool(mcp.NewTool(wire.StubTool), l.serve)
 	return library
 }
 
-// MCP is the library's server, which handles messages and negotiates.
+// MCP returns mcp-go's server, which handles messages and negotiates.
 func (l *Live) MCP() *server.MCPServer { return l.mcp }
 
-// Run runs the shell hook until ctx ends. Calls that wait for a 2026-07-28 client
-// to come back end with it.
+// Run runs the shell hook until ctx ends. Suspended calls end with ctx.
 func (l *Live) Run(ctx context.Context) {
 	if l.notifier != nil {
 		l.notifier.run(ctx)
@@ -139,7 +138,7 @@ func (l *Live) Run(ctx context.Context) {
 	l.suspended.stop()
 }
 
-// Closing is closed when event streams are to end.
+// Closing is closed when event streams must end.
 func (l *Live) Closing() <-chan struct{} { return l.closing }
 
 // EndStreams closes Closing.
@@ -162,6 +161,6 @@ func (l *Live) Forget(id string) {
 	if s == nil {
 		return
 	}
-	l.suspended.aside(func(ctx context.Context) { l.subscriptions.leave(ctx, id) })
+	l.suspended.background(func(ctx context.Context) { l.subscriptions.leave(ctx, id) })
 	l.observer.Ended(id, s.connected())
 }

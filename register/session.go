@@ -16,34 +16,33 @@ import (
 	"toolfinch/tool"
 )
 
-// session is one legacy-era client. A 2026-07-28 client has none: its list is
-// stable by that revision's rules.
+// session is one legacy-era client. A 2026-07-28 client has none: its revision requires stable lists.
 type session struct {
 	id             string
-	clientRequests             // what servers ask of the client
-	roots          roots       // of the client
-	provisioned    provisioned // what it has provisioned, as far as it knows
+	clientRequests // requests of servers to the client
+	roots          roots
+	provisioned    provisioned // as the client knows it
 	direct         direct
 	restoring      restoring
-	principal      string                       // who opened it, "" for nobody; as of Open
+	principal      string                       // the principal that opened it, "" for none; as of Open
 	since          time.Time                    // as of Open
 	piped          bool                         // stdio or SSE: one connection for everything
-	told           atomic.Pointer[fingerprints] // what the client was told of last
+	told           atomic.Pointer[fingerprints] // the last lists that the client was told of
 	push           func(message []byte) bool    // as of Open
 	reaches        func() bool
 
-	mu          sync.Mutex // guards what follows; never held over a write to the client or a wait
+	mu          sync.Mutex // guards the fields below; never held over a write to the client or a wait
 	set         Set
-	recalled    bool           // set has what the client called in sessions before
+	recalled    bool           // set has the recent tools of earlier sessions
 	called      bool           // the client has called a tool
-	used        []*tool.Tool   // called, and registered once the list changes anyway
+	used        []*tool.Tool   // called tools, registered with the next change of the list
 	party       identity.Party // of the last request
-	client      tool.Client    // as it introduced itself, without Ask; its Name is empty before initialize
+	client      tool.Client    // without Ask; Name is empty before initialize
 	initialized bool
-	lists       int           // tools/list requests
+	lists       int           // number of tools/list requests
 	listed      chan struct{} // closed by the next tools/list
-	stale       bool          // the list has changed since the last one
-	apps        []string      // servers whose apps the client has read, the last first; replaced, never edited
+	stale       bool          // the list has changed since the last tools/list
+	apps        []string      // servers whose apps the client has read, the latest first; replaced, never edited
 }
 
 func newSession(id string) *session {
@@ -53,8 +52,7 @@ func newSession(id string) *session {
 	}
 }
 
-// initialize notes the client's name and capabilities. message is the request as it
-// was sent, nil if it is not known.
+// initialize notes the client's name and capabilities. message is the raw request, nil if unknown.
 func (s *session) initialize(name, version string, message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -62,8 +60,8 @@ func (s *session) initialize(name, version string, message []byte) {
 	s.client.Capabilities = bytes.Clone(rawjson.Member(rawjson.Member(message, "params"), "capabilities"))
 }
 
-// by is who made the last request.
-func (s *session) by() identity.Party {
+// lastParty returns the party of the last request.
+func (s *session) lastParty() identity.Party {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.party
@@ -75,7 +73,7 @@ func (s *session) isInitialized() bool {
 	return s.initialized
 }
 
-// described returns the session's client as a call knows it, without Ask.
+// described returns the session's client for a call, without Ask.
 func (s *session) described() *tool.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,10 +81,9 @@ func (s *session) described() *tool.Client {
 	return &client
 }
 
-// ask sends a request to the client with send and waits for the answer, unless
-// it is known.
+// ask sends a request to the client and waits for the answer. Known roots are answered at once.
 func (s *session) ask(ctx context.Context, send func([]byte) bool, method string, params json.RawMessage) (json.RawMessage, error) {
-	if method != methodRoots || !rawjson.IsEmpty(params) { // params may change the answer
+	if method != methodRoots || !rawjson.IsEmpty(params) { // with params the client may answer otherwise
 		return s.request(ctx, send, method, params)
 	}
 	if says := rawjson.Member(rawjson.Member(s.described().Capabilities, tool.CapabilityRoots), "listChanged"); string(says) != "true" {
@@ -95,8 +92,7 @@ func (s *session) ask(ctx context.Context, send func([]byte) bool, method string
 	return s.roots.get(ctx, s.gone, func() (json.RawMessage, error) { return s.request(ctx, send, method, params) })
 }
 
-// asking returns the Ask of a legacy client's call: requests go out beside the
-// answer it waits for.
+// asking returns Ask for a legacy client's call: requests go out beside the call's answer.
 func (s *session) asking(c *tool.Client, x *wire.Exchange) func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 	return func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 		if err := checkSupported(c, method, params); err != nil {
@@ -106,14 +102,14 @@ func (s *session) asking(c *tool.Client, x *wire.Exchange) func(context.Context,
 	}
 }
 
-// appScheme is what URIs of apps begin with (MCP Apps).
+// appScheme begins the URIs of apps (MCP Apps).
 const appScheme = "ui://"
 
-// maxApps bounds the servers remembered because the session has apps of theirs.
+// maxApps bounds the remembered servers with apps.
 const maxApps = 16
 
-// reads notes that the session's client reads a resource, and reports whether it is an app:
-// then the client may call tools of its server. s may be nil.
+// reads notes that the client reads a resource, and reports whether it is an app, which may call tools
+// of its server. s may be nil.
 func (s *session) reads(id tool.ID) (app bool) {
 	if s == nil || !strings.HasPrefix(id.Name, appScheme) {
 		return false
@@ -125,8 +121,7 @@ func (s *session) reads(id tool.ID) (app bool) {
 	return true
 }
 
-// appsOpen are the servers whose apps the session's client has, the last first.
-// s may be nil.
+// appsOpen returns the servers whose apps the client has, the latest first. s may be nil.
 func (s *session) appsOpen() []string {
 	if s == nil {
 		return nil
@@ -146,8 +141,8 @@ func (s *session) uses(name string) {
 	s.set = s.set.touch(name)
 }
 
-// expect notes that the client of s is about to be told that its list has changed. It
-// returns what hold needs.
+// expect notes, before the notification, that the client's list has changed. It returns the arguments
+// of hold.
 func (s *session) expect() (client string, listed <-chan struct{}) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -156,11 +151,11 @@ func (s *session) expect() (client string, listed <-chan struct{}) {
 }
 
 func (s *session) connected() Connected {
-	return Connected{Client: s.described().Name, Principal: s.principal, Transport: s.by().Transport, Since: s.since}
+	return Connected{Client: s.described().Name, Principal: s.principal, Transport: s.lastParty().Transport, Since: s.since}
 }
 
-// relisted notes that the client of s asked for the list, which ends its hold,
-// and returns what is registered.
+// relisted notes that the client has asked for its list, which ends its hold, and returns the
+// registered tools.
 func (s *session) relisted() Set {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -25,16 +25,16 @@ func (l *Live) subscribe(ctx context.Context, served *Served, x *wire.Exchange, 
 	if err := l.subscriptions.join(ctx, uri, t.Def.ID, s.id); err != nil {
 		return nil, err
 	}
-	if s.ended() { // too late to be found when the session was forgotten
+	if s.ended() { // the session ended before the subscription existed
 		l.subscriptions.leave(context.WithoutCancel(ctx), s.id)
 	}
 	l.observer.Changed(s.id)
 	return tool.Result(`{}`), nil
 }
 
-// Updated tells the subscribers of a resource of a server that it changed.
+// Updated tells the subscribers of a server's resource that it changed.
 func (l *Live) Updated(server, uri string, params json.RawMessage) {
-	told := map[subscription]bool{} // a client that subscribed to a resource and to the whole of it hears once
+	told := map[subscription]bool{} // a client that subscribed to a resource and to the folder above it is told once
 	for _, one := range l.subscriptions.to(server, uri) {
 		s, listener := l.session(one.key), l.listeners.get(one.key)
 		var served *Served
@@ -44,10 +44,10 @@ func (l *Live) Updated(server, uri string, params json.RawMessage) {
 		case listener != nil:
 			served = l.served(listener.party)
 		default:
-			continue // another Live's
+			continue // of another Live
 		}
 		if one.uri == "" {
-			one.uri = served.Exposed(server, uri) // which policies may have otherwise for each
+			one.uri = served.Exposed(server, uri) // policies may give each party another URI
 		}
 		if served.Class != "" {
 			if _, still := served.Resource(one.uri); !still {

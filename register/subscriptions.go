@@ -13,28 +13,27 @@ import (
 	"toolfinch/tool"
 )
 
-// Subscriptions knows which client wants to hear of which resource, of all Lives
-// that serve the same upstreams. An upstream is subscribed to with the first client
-// and left with the last. What counts is the server's own URI: clients may know the
-// resource by another, which may change when another server lists the same.
+// Subscriptions has the resource subscriptions of all clients, for all Lives over the same upstreams.
+// The first client of a resource subscribes at the upstream, the last one unsubscribes. The key is the
+// server's own URI, because a client's URI may change when another server lists the same URI.
 type Subscriptions struct {
 	change func(ctx context.Context, id tool.ID, on bool) error
 
-	turns sync.Map // server -> chan struct{} that holds one: taken while the upstream answers, so that its subscriptions change in order
+	turns sync.Map // server -> chan struct{} of size 1, taken while the upstream answers: its subscriptions change in order
 
 	most  *limit.Limit // of each client
 	bytes *limit.Limit // of a URI
 
-	mu   sync.Mutex                 // guards what follows; held for look-ups only
-	byID map[tool.ID][]subscription // an ID with none is about to be left
-	of   map[string]int             // how many a client has, by key
+	mu   sync.Mutex                 // guards the fields below; held for look-ups only
+	byID map[tool.ID][]subscription // an ID without subscriptions is about to be left
+	of   map[string]int             // number of a client's subscriptions, by key
 }
 
 // Limits returns the limits of subscriptions.
 func (s *Subscriptions) Limits() []*limit.Limit { return []*limit.Limit{s.most, s.bytes} }
 
-// NewSubscriptions returns no subscriptions. change subscribes to a resource of an
-// upstream, or unsubscribes; nil: resources cannot be subscribed to.
+// NewSubscriptions returns no subscriptions. change subscribes or unsubscribes at the upstream; nil:
+// resources cannot be subscribed to.
 func NewSubscriptions(change func(ctx context.Context, id tool.ID, on bool) error) *Subscriptions {
 	if change == nil {
 		change = func(context.Context, tool.ID, bool) error {
@@ -50,24 +49,23 @@ func NewSubscriptions(change func(ctx context.Context, id tool.ID, on bool) erro
 	}
 }
 
-// maxSubscriptions is how many resources a session, or one subscriptions/listen,
-// may follow.
+// maxSubscriptions bounds the resources of a session, or of one subscriptions/listen.
 const maxSubscriptions = 1000
 
-// maxSubscribed is the longest URI of a subscription, in bytes: it is kept.
+// maxSubscribed bounds the URI of a subscription, in bytes.
 const maxSubscribed = 8 << 10
 
-// subscription is one of a session or a listener, to the URI that it named.
+// subscription has the key of a session or listener, and the URI that it named.
 type subscription struct{ key, uri string }
 
 const (
-	// leaveWithin is how long an upstream may take for each resource that is left, and leaveAllWithin
-	// for all that a client leaves.
+	// leaveWithin bounds the wait for an upstream per resource, leaveAllWithin for all resources of a
+	// client.
 	leaveWithin, leaveAllWithin = 10 * time.Second, 5 * time.Minute
 )
 
-// turn waits for the turn to change the subscriptions of a server, and returns
-// what ends it. Without the turn it returns the reason why ctx has ended.
+// turn waits for the turn to change a server's subscriptions, and returns the function that ends it. If
+// ctx ends first, it returns the cause.
 func (s *Subscriptions) turn(ctx context.Context, server string) (end func(), err error) {
 	turn, _ := s.turns.LoadOrStore(server, make(chan struct{}, 1))
 	held := turn.(chan struct{})
@@ -122,10 +120,10 @@ func (s *Subscriptions) count(key string, n int) {
 	s.most.Count(int64(n))
 }
 
-// leave ends the subscriptions of key: of the URIs, or all if none is named. Errors
-// are ignored: an unreachable upstream holds no subscription.
+// leave ends the subscriptions of key: of the URIs, or all without any URI. Errors are ignored: an
+// unreachable upstream holds no subscription.
 func (s *Subscriptions) leave(ctx context.Context, key string, uris ...string) {
-	last := map[string][]tool.ID{} // by their servers
+	last := map[string][]tool.ID{} // by server
 	s.mu.Lock()
 	for id, all := range s.byID {
 		left := slices.DeleteFunc(all, func(one subscription) bool {
@@ -144,7 +142,8 @@ func (s *Subscriptions) leave(ctx context.Context, key string, uris ...string) {
 	dropping.Wait()
 }
 
-// drop leaves resources of one upstream. One that does not answer is not waited for again.
+// drop unsubscribes from resources of one upstream. After one resource without an answer it waits no
+// more.
 func (s *Subscriptions) drop(ctx context.Context, ids []tool.ID) {
 	ctx, cancel := context.WithTimeout(ctx, leaveAllWithin)
 	defer cancel()
@@ -156,8 +155,8 @@ func (s *Subscriptions) drop(ctx context.Context, ids []tool.ID) {
 	}
 }
 
-// dropOne leaves a resource, unless somebody has joined meanwhile. If the turn does
-// not come in time, it leaves out of turn: nothing is kept for that upstream.
+// dropOne unsubscribes from a resource, unless a client has joined meanwhile. If the turn comes too late,
+// it unsubscribes without the turn.
 func (s *Subscriptions) dropOne(ctx context.Context, id tool.ID) error {
 	waiting, stop := context.WithTimeout(ctx, leeway.Of(leaveWithin))
 	defer stop()
@@ -178,9 +177,8 @@ func (s *Subscriptions) dropOne(ctx context.Context, id tool.ID) error {
 	return s.change(ctx, id, false)
 }
 
-// to returns the subscriptions to a resource of a server, and to resources that it
-// is a part of, because servers may tell of parts of what was subscribed to. The
-// latter have no URI: theirs is not that of the part.
+// to returns the subscriptions to a resource of a server and to the resources above it, because servers
+// may announce changes of children. A subscription to a resource above has no URI here.
 func (s *Subscriptions) to(server, uri string) []subscription {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -205,7 +203,7 @@ func partOf(uri, whole string) bool {
 	return below && rest != "" && (strings.HasSuffix(whole, "/") || strings.ContainsRune("/?#", rune(rest[0])))
 }
 
-// uris returns the URIs of what a client subscribes to.
+// uris returns the URIs that a client subscribes to.
 func (s *Subscriptions) uris(key string) (uris []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

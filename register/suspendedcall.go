@@ -15,44 +15,43 @@ import (
 	"toolfinch/tool"
 )
 
-// parked is a call of a 2026-07-28 client during which the upstream may ask its
-// client something.
+// suspendedCall is a call of a 2026-07-28 client during which the upstream may ask the client.
 type suspendedCall struct {
-	owner string // whose alone it is
+	owner string // only this owner may continue it
 	kind  tool.Kind
 	name  string // exposed
 	done  chan outcome
-	wake  chan struct{} // holds one signal: something was asked
+	wake  chan struct{} // holds one signal: a request was added
 	end   context.CancelCauseFunc
 
 	progress json.RawMessage // the progress token of the first request
-	bytes    *limit.Limit    // of what is kept
+	bytes    *limit.Limit    // the limit of kept bytes
 	size     int64           // of the request, in bytes
 
-	mu        sync.Mutex // guards what follows; never held over a wait or a write
-	since     time.Time  // when it was parked last
-	state     string     // the requestState that continues it, "" while a request waits
-	ended     bool
-	abandoned bool // nobody will continue it: nothing is kept any more
-	requests  map[string]*pendingRequest
-	count     int
-	notify    func(string, json.RawMessage) // to the request that waits now; nil while none does
-	waiting   []notification                // notifications meanwhile
-	unread    int                           // bytes of their params
-	dropped   int                           // notifications that found no room among missed
-	token     json.RawMessage               // its progress token
-	expire    *time.Timer
+	mu           sync.Mutex // guards the fields below; never held over a wait or a write
+	since        time.Time  // the last suspension
+	state        string     // the requestState that continues the call, "" while a request waits
+	ended        bool
+	abandoned    bool // nobody will continue the call: notifications are not kept
+	requests     map[string]*pendingRequest
+	count        int
+	notify       func(string, json.RawMessage) // sends to the waiting request; nil without one
+	waiting      []notification                // notifications for the next request
+	waitingBytes int                           // bytes of their params
+	dropped      int                           // notifications without room in waiting
+	token        json.RawMessage               // the progress token of the waiting request
+	expire       *time.Timer
 }
 
-// tell sends a notification to the request that waits now, or to the next.
+// tell sends a notification to the waiting request, or keeps it for the next.
 func (p *suspendedCall) tell(method string, params json.RawMessage) {
 	p.mu.Lock()
 	notify, token := p.notify, p.token
 	switch {
 	case notify != nil || p.abandoned:
-	case len(p.waiting) < maxMissed && p.unread+len(params) <= maxUnread && p.bytes.Take(int64(len(params))) == nil:
+	case len(p.waiting) < maxMissed && p.waitingBytes+len(params) <= maxUnread && p.bytes.Take(int64(len(params))) == nil:
 		p.waiting = append(p.waiting, notification{method, params})
-		p.unread += len(params)
+		p.waitingBytes += len(params)
 	default:
 		p.dropped++
 	}
@@ -62,14 +61,13 @@ func (p *suspendedCall) tell(method string, params json.RawMessage) {
 	}
 }
 
-// attend makes a request the one that waits now, and sends it the notifications that
-// were kept.
+// attend makes a request the waiting one, and sends it the kept notifications.
 func (p *suspendedCall) attend(notify func(string, json.RawMessage)) {
 	for {
 		p.mu.Lock()
 		late, token := p.waiting, p.token
-		p.bytes.Release(int64(p.unread))
-		if p.waiting, p.unread = nil, 0; len(late) == 0 {
+		p.bytes.Release(int64(p.waitingBytes))
+		if p.waiting, p.waitingBytes = nil, 0; len(late) == 0 {
 			p.notify = notify
 			p.mu.Unlock()
 			return
@@ -81,8 +79,8 @@ func (p *suspendedCall) attend(notify func(string, json.RawMessage)) {
 	}
 }
 
-// pass sends a notification. The upstream knows the progress token of the first
-// request; pass replaces it by the token of the request that waits now.
+// pass sends a notification. The upstream knows the progress token of the first request; pass replaces
+// it by the token of the waiting request.
 func (p *suspendedCall) pass(notify func(string, json.RawMessage), token json.RawMessage, method string, params json.RawMessage) {
 	if method == "notifications/progress" && !bytes.Equal(token, p.progress) {
 		if token == nil {
@@ -130,8 +128,8 @@ func (p *suspendedCall) signal() {
 // abandon ends a call that nobody will continue.
 func (p *suspendedCall) abandon() {
 	p.mu.Lock()
-	p.bytes.Release(int64(p.unread))
-	p.waiting, p.unread, p.abandoned = nil, 0, true
+	p.bytes.Release(int64(p.waitingBytes))
+	p.waiting, p.waitingBytes, p.abandoned = nil, 0, true
 	p.mu.Unlock()
 	p.end(nil)
 }
@@ -147,14 +145,14 @@ type outcome struct {
 	err    error
 }
 
-// Bounds of the notifications kept until the client calls again, in number and in
-// bytes; later ones are dropped.
+// Bounds of the kept notifications, in number and in bytes; later ones are dropped.
 const (
 	maxMissed = 256
 	maxUnread = 1 << 20
 )
 
-// present returns params to send: roots/list needs none, but the client of the Go SDK insists.
+// present returns params, or an empty object: roots/list needs no params, but the client of the Go SDK
+// does.
 func present(params json.RawMessage) json.RawMessage {
 	if params == nil {
 		return json.RawMessage(`{}`)

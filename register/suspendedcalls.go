@@ -16,35 +16,33 @@ import (
 	"toolfinch/tool"
 )
 
-// A 2026-07-28 client cannot be sent requests: it gets an input_required result
-// and calls again with the answers (specification 2026-07-28, multi round-trip
-// requests). Where an upstream of the legacy era asks in the middle of a call,
-// that call is parked between the client's requests.
+// A 2026-07-28 client cannot be sent requests: it gets an input_required result and calls again with
+// the answers (specification 2026-07-28, multi round-trip requests). If a legacy upstream asks during a
+// call, the call is suspended between the client's requests.
 
 const (
-	// gather is how long a call waits for further requests after the first, so that
-	// requests made together reach the client together.
+	// gather is the wait for further requests after the first, so that requests made together reach the
+	// client together.
 	gather = 5 * time.Millisecond
-	// givesWay is how long a call stays parked at least before it ends to make room
-	// for another.
+	// givesWay is how long a suspended call is safe from being ended for another call.
 	givesWay = time.Minute
-	// parkedFor is how long a client may take to call again; an upstream may give up
-	// earlier. keptFor is how long the result of a call that ended meanwhile is kept.
+	// suspendedFor is how long a client may take to call again; an upstream may give up earlier.
+	// keptFor is how long the result of a call that has ended meanwhile is kept.
 	suspendedFor = 24 * time.Hour
 	keptFor      = 10 * time.Minute
 )
 
-// Limits bound the parked calls of all Lives that serve the same clients.
+// Limits bound the suspended calls of all Lives that serve the same clients.
 type Limits struct{ calls, bytes *limit.Limit }
 
 const (
-	// maxParked bounds the calls that wait for their clients, and maxParkedBytes the
-	// bytes of their requests and of the notifications kept for them.
+	// maxSuspended bounds the suspended calls, maxSuspendedBytes the bytes of their requests and kept
+	// notifications.
 	maxSuspended      = 1000
 	maxSuspendedBytes = 64 << 20
 )
 
-// NewLimits returns limits with nothing used.
+// NewLimits returns unused limits.
 func NewLimits() *Limits {
 	const later = "answer what was asked, or try again later"
 	return &Limits{
@@ -56,20 +54,20 @@ func NewLimits() *Limits {
 // All returns the limits.
 func (b *Limits) All() []*limit.Limit { return []*limit.Limit{b.calls, b.bytes} }
 
-// parking holds the calls that wait between two requests of their client, and ends
-// whatever outlives the request that began it.
+// suspendedCalls has the calls that wait for the next request of their client. It also waits for
+// background work that outlives its request.
 type suspendedCalls struct {
 	gather time.Duration // tests lengthen it
 	limits *Limits
 	log    *slog.Logger
 
-	life    context.Context // of what is done aside
+	life    context.Context // of background work
 	end     context.CancelFunc
-	running sync.WaitGroup // calls that outlive the request that made them, and what is done aside
+	running sync.WaitGroup // calls that outlive their request, and background work
 
-	mu      sync.Mutex // guards what follows; held for look-ups only
+	mu      sync.Mutex // guards the fields below; held for look-ups only
 	byState map[string]*suspendedCall
-	stopped bool // no call is parked any more
+	stopped bool // no call may be suspended
 }
 
 func newSuspendedCalls(limits *Limits, log *slog.Logger) *suspendedCalls {
@@ -78,7 +76,7 @@ func newSuspendedCalls(limits *Limits, log *slog.Logger) *suspendedCalls {
 	return k
 }
 
-// stop ends all calls that are parked, and what is done aside, and waits for them.
+// stop ends all suspended calls and background work, and waits for them.
 func (k *suspendedCalls) stop() {
 	k.end()
 	k.mu.Lock()
@@ -90,9 +88,9 @@ func (k *suspendedCalls) stop() {
 	k.running.Wait()
 }
 
-// aside runs f off the caller's path: upstreams that hang must not keep sessions
-// from ending. stop ends ctx, and waits for f.
-func (k *suspendedCalls) aside(f func(ctx context.Context)) {
+// background runs f in a goroutine: a hanging upstream must not keep a session from ending. stop ends
+// ctx and waits for f.
+func (k *suspendedCalls) background(f func(ctx context.Context)) {
 	k.mu.Lock()
 	stopped := k.stopped
 	if !stopped {
@@ -104,7 +102,7 @@ func (k *suspendedCalls) aside(f func(ctx context.Context)) {
 	}
 }
 
-// serve calls handler for a 2026-07-28 client that can be asked something.
+// serve calls handler for a 2026-07-28 client that answers requests.
 func (k *suspendedCalls) serve(ctx context.Context, x *wire.Exchange, call *tool.Call, handler tool.Handler) (tool.Result, error) {
 	p, err := k.resume(call, x)
 	if err != nil {
@@ -118,7 +116,7 @@ func (k *suspendedCalls) serve(ctx context.Context, x *wire.Exchange, call *tool
 	return k.attend(ctx, p)
 }
 
-// attend waits for the result of a call, or what is to be asked: then the call is parked.
+// attend waits for the result of a call, or suspends the call when the upstream asks.
 func (k *suspendedCalls) attend(ctx context.Context, p *suspendedCall) (tool.Result, error) {
 	for {
 		select {
@@ -140,7 +138,7 @@ func (k *suspendedCalls) attend(ctx context.Context, p *suspendedCall) (tool.Res
 	}
 }
 
-// park starts a call that outlives the request that made it.
+// start starts a call that outlives its request.
 func (k *suspendedCalls) start(ctx context.Context, x *wire.Exchange, call *tool.Call, handler tool.Handler) (*suspendedCall, error) {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
 	p := &suspendedCall{
@@ -165,7 +163,7 @@ func (k *suspendedCalls) start(ctx context.Context, x *wire.Exchange, call *tool
 	}
 	k.running.Go(func() {
 		defer end(nil)
-		result, err := k.guarded(life, call, handler)
+		result, err := k.recovering(life, call, handler)
 		p.done <- outcome{result, err}
 		p.mu.Lock()
 		defer p.mu.Unlock()
@@ -180,9 +178,8 @@ func (k *suspendedCalls) start(ctx context.Context, x *wire.Exchange, call *tool
 	return p, nil
 }
 
-// guarded calls handler and recovers: the call has a goroutine of its own, where
-// nothing else would.
-func (k *suspendedCalls) guarded(ctx context.Context, call *tool.Call, handler tool.Handler) (result tool.Result, err error) {
+// recovering calls handler and recovers: the call's own goroutine has no other recovery.
+func (k *suspendedCalls) recovering(ctx context.Context, call *tool.Call, handler tool.Handler) (result tool.Result, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			k.log.Error("panic while handling a request", "name", call.Name, "panic", r)
@@ -192,8 +189,8 @@ func (k *suspendedCalls) guarded(ctx context.Context, call *tool.Call, handler t
 	return handler(ctx, call)
 }
 
-// suspend parks the call and returns the input_required result with the requests to
-// the client; nil if there are none any more.
+// suspend suspends the call and returns the input_required result with the upstream's requests; nil
+// without requests.
 func (k *suspendedCalls) suspend(p *suspendedCall) (tool.Result, error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -225,11 +222,11 @@ func (k *suspendedCalls) suspend(p *suspendedCall) (tool.Result, error) {
 	return tool.Result(result.JSON()), nil
 }
 
-// inputRequired is the resultType of a result that has requests to the client.
+// inputRequired is the resultType of a result with requests to the client.
 const inputRequired = "input_required"
 
-// keep parks a call. If too many or too large ones are parked, those that waited longest end,
-// provided they waited for givesWay.
+// keep takes a call in. Past the limits it ends the longest suspended calls, if their time exceeds
+// givesWay.
 func (k *suspendedCalls) keep(state string, p *suspendedCall) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -237,14 +234,14 @@ func (k *suspendedCalls) keep(state string, p *suspendedCall) error {
 		return errStopping
 	}
 	err := k.limits.calls.Take(1)
-	if err != nil && k.yielded() {
+	if err != nil && k.makeRoom() {
 		err = k.limits.calls.Take(1)
 	}
 	if err != nil {
 		return err
 	}
 	err = k.limits.bytes.Take(p.size)
-	for err != nil && k.yielded() {
+	for err != nil && k.makeRoom() {
 		err = k.limits.bytes.Take(p.size)
 	}
 	if err != nil {
@@ -255,9 +252,9 @@ func (k *suspendedCalls) keep(state string, p *suspendedCall) error {
 	return nil
 }
 
-// yielded ends the call that was parked first, if that is more than givesWay ago,
-// and reports whether it did. The caller holds the lock.
-func (k *suspendedCalls) yielded() bool {
+// makeRoom ends the longest suspended call, if its time exceeds givesWay, and reports whether it did.
+// The caller holds the lock.
+func (k *suspendedCalls) makeRoom() bool {
 	var oldest string
 	since := time.Now().Add(-givesWay)
 	for state, p := range k.byState {
@@ -274,15 +271,14 @@ func (k *suspendedCalls) yielded() bool {
 	return true
 }
 
-// abandon ends the parked call of a state, if there is one: nobody will continue it. The caller
-// holds the lock.
+// abandon ends the suspended call of a state, if any. The caller holds the lock.
 func (k *suspendedCalls) abandon(state string) {
 	if p := k.take(state); p != nil {
 		p.abandon()
 	}
 }
 
-// take takes out a parked call, nil if there is none of that state. The caller holds the lock.
+// take removes a suspended call and returns it, nil for an unknown state. The caller holds the lock.
 func (k *suspendedCalls) take(state string) *suspendedCall {
 	p := k.byState[state]
 	if p != nil {
@@ -293,8 +289,8 @@ func (k *suspendedCalls) take(state string) *suspendedCall {
 	return p
 }
 
-// resume returns the parked call that a request continues, after it delivered the
-// client's answers; nil if the request continues none.
+// resume delivers the client's answers and returns the suspended call that the request continues; nil
+// if it continues none.
 func (k *suspendedCalls) resume(call *tool.Call, x *wire.Exchange) (*suspendedCall, error) {
 	state, ours := wire.SuspendedState(call.Params)
 	if !ours {
@@ -303,7 +299,7 @@ func (k *suspendedCalls) resume(call *tool.Call, x *wire.Exchange) (*suspendedCa
 	k.mu.Lock()
 	p := k.byState[state]
 	fits := p != nil && p.owner == call.Owner() && p.kind == call.Kind && p.name == call.Name
-	if fits { // else it is another's, or another tool's, and stays where it is
+	if fits { // otherwise the call belongs to another owner or tool, and stays
 		k.take(state)
 	}
 	k.mu.Unlock()
@@ -325,7 +321,7 @@ func (k *suspendedCalls) resume(call *tool.Call, x *wire.Exchange) (*suspendedCa
 		}
 	}
 	if len(p.requests) > 0 {
-		p.signal() // asked again, with a new state
+		p.signal() // suspends again, with a new state
 	}
 	return p, nil
 }

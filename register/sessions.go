@@ -108,8 +108,8 @@ func (all *sessions) Reaches(id string) bool {
 	return s != nil && s.reaches()
 }
 
-// Ask sends an upstream's request, outside of calls, to the client of a session. Errors are like those
-// of tool.Client's Ask.
+// Ask sends an upstream's request, outside of calls, to the client of a session. It returns the
+// errors of tool.Client's Ask.
 func (all *sessions) Ask(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
 	s := all.session(id)
 	if s == nil {

@@ -42,7 +42,6 @@ var climbs = map[string]int{
 	"proxy/web/page":     18,
 	"proxytool":          4,
 	"proxytool/client":   3,
-	"register":           20,
 	"register/transport": 2,
 	"retrieve":           37,
 	"retrieve/eval":      2,

@@ -153,7 +153,7 @@ func (s *views) env(v *View, config *configs.Config, tools func() map[string]*to
 		},
 		Headers: config.HookHeaders,
 		Keep:    s.keep,
-		Guard: func(server string) tool.Middleware {
+		MaskSecrets: func(server string) tool.Middleware {
 			return s.guard(config.SecretsIn(v.name, server), v.name, server)
 		},
 	}

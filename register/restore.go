@@ -11,44 +11,43 @@ import (
 	"toolfinch/tool"
 )
 
-// State is what a session has beside what its client said in initialize: what another process
-// needs to go on with it.
+// State is what another process needs to take over a session, beside the client's initialize request.
 type State struct {
 	Level       string   `json:"level,omitempty"`       // of logging/setLevel
 	Registered  []Listed `json:"registered,omitempty"`  // tools, in their order
-	Provisioned []Listed `json:"provisioned,omitempty"` // tools behind a gate, as the client was told of them last
-	Followed    bool     `json:"followed,omitempty"`    // the client has a list of these, which can be out of date
-	Recalled    bool     `json:"recalled,omitempty"`    // what the client called in sessions before is registered
+	Provisioned []Listed `json:"provisioned,omitempty"` // the provisioned tools that the client knows, in a gated view
+	Followed    bool     `json:"followed,omitempty"`    // the client has a list of Provisioned, which can be out of date
+	Recalled    bool     `json:"recalled,omitempty"`    // tools of earlier sessions are registered
 	Called      bool     `json:"called,omitempty"`      // the client has called a tool
-	Used        []string `json:"used,omitempty"`        // tools that were called, and are registered once the list changes anyway
-	Lists       int      `json:"lists,omitempty"`       // tools/list requests
-	Stale       bool     `json:"stale,omitempty"`       // the list has changed since the last one
+	Used        []string `json:"used,omitempty"`        // called tools, registered with the next change of the list
+	Lists       int      `json:"lists,omitempty"`       // number of tools/list requests
+	Stale       bool     `json:"stale,omitempty"`       // the list has changed since the last tools/list
 	Direct      *Direct  `json:"direct,omitempty"`      // nil: not decided
-	Told        *Told    `json:"told,omitempty"`        // nil: nothing
+	Told        *Told    `json:"told,omitempty"`        // nil: the client was told of no list
 	Apps        []string `json:"apps,omitempty"`        // servers whose apps the client has read
 	Subscribed  []string `json:"subscribed,omitempty"`  // URIs of resources
 }
 
-// Listed is a tool as a client was listed it.
+// Listed is a tool in a client's list.
 type Listed struct {
 	Name string `json:"name"`
-	Hash string `json:"hash"` // of its definition
+	Hash string `json:"hash"` // of the definition
 }
 
-// Direct is whether a client is listed every tool.
+// Direct is the decision whether a client is listed every tool.
 type Direct struct {
-	Mode string `json:"mode"` // in which that was decided
+	Mode string `json:"mode"` // of the decision
 	Is   bool   `json:"is"`
 }
 
-// Told are the fingerprints of the lists that a client was told of last.
+// Told are the fingerprints of the last lists that a client was told of.
 type Told struct {
 	Class string               `json:"class,omitempty"`
 	Lists map[tool.Kind][]byte `json:"lists"`
 	All   []byte               `json:"all,omitempty"`
 }
 
-// maxSubscribedBytes bounds the URIs in a State: those that come last are left out.
+// maxSubscribedBytes bounds the URIs in a State: the last ones are dropped.
 const maxSubscribedBytes = 64 << 10
 
 func asListed(tools []*tool.Tool) []Listed {
@@ -59,8 +58,7 @@ func asListed(tools []*tool.Tool) []Listed {
 	return out
 }
 
-// unlisted are tools of which only what a client was listed is known, until what is served is
-// looked at.
+// unlisted makes tools from a client's list; sync replaces them by the served tools.
 func unlisted(all []Listed) []*tool.Tool {
 	out := make([]*tool.Tool, len(all))
 	for i, one := range all {
@@ -69,16 +67,16 @@ func unlisted(all []Listed) []*tool.Tool {
 	return out
 }
 
-// State returns what a session has now, and false where there is no such session.
+// State returns the state of a session; false if the session is gone.
 func (l *Live) State(id string) (State, bool) {
 	s := l.session(id)
 	if s == nil {
 		return State{}, false
 	}
-	restoring := s.unrestored() // first: what is restored meanwhile is among the others then
+	restoring := s.restoring.left() // read before the subscriptions: a URI restored meanwhile is then in both, not in neither
 	state := State{Subscribed: bounded(append(l.subscriptions.uris(id), restoring...))}
 	s.mu.Lock()
-	state.Level, state.Lists, state.Stale, state.Apps = s.level, s.lists, s.stale, s.apps
+	state.Level, state.Lists, state.Stale, state.Apps = s.client.LogLevel, s.lists, s.stale, s.apps
 	state.Recalled, state.Called = s.recalled, s.called
 	for _, t := range s.used {
 		state.Used = append(state.Used, t.Name)
@@ -87,9 +85,9 @@ func (l *Live) State(id string) (State, bool) {
 		state.Registered = append(state.Registered, Listed{r.Name, r.Def.Hash})
 	}
 	s.mu.Unlock()
-	s.shown.mu.Lock()
-	state.Followed, state.Provisioned = s.shown.known, asListed(s.shown.tools)
-	s.shown.mu.Unlock()
+	s.provisioned.mu.Lock()
+	state.Followed, state.Provisioned = s.provisioned.known, asListed(s.provisioned.tools)
+	s.provisioned.mu.Unlock()
 	s.direct.mu.Lock()
 	if s.direct.decided {
 		state.Direct = &Direct{s.direct.mode, s.direct.is}
@@ -104,16 +102,16 @@ func (l *Live) State(id string) (State, bool) {
 	return state, true
 }
 
-// Restore gives a session, whose client has just been introduced again, what it had in another
-// process. What its client sees otherwise by now, it is told, and again what may not have arrived.
+// Restore gives a session, whose client has just been initialized again, its state of another process.
+// The client is told of every list that differs or may have changed unseen.
 func (l *Live) Restore(id string, state State) {
 	s := l.session(id)
 	if s == nil {
 		return
 	}
 	served := l.servedNow(s)
+	s.restoring.begin(state.Subscribed)
 	s.mu.Lock()
-	s.restoring = state.Subscribed
 	s.lists, s.stale, s.apps = state.Lists, state.Stale, state.Apps[:min(len(state.Apps), maxApps)]
 	s.recalled, s.called, s.used = state.Recalled, state.Called, nil
 	for _, name := range state.Used {
@@ -126,19 +124,19 @@ func (l *Live) Restore(id string, state State) {
 	if state.Level != "" {
 		l.setLevel(s, state.Level)
 	}
-	s.shown.mu.Lock()
-	s.shown.owner = (&tool.Call{Session: s.id, Principal: s.principal}).Owner()
-	s.shown.known, s.shown.tools = state.Followed, unlisted(state.Provisioned)
-	s.shown.mu.Unlock()
+	s.provisioned.mu.Lock()
+	s.provisioned.owner = (&tool.Call{Session: s.id, Principal: s.principal}).Owner()
+	s.provisioned.known, s.provisioned.tools = state.Followed, unlisted(state.Provisioned)
+	s.provisioned.mu.Unlock()
 	if d := state.Direct; d != nil {
 		s.direct.mu.Lock()
 		s.direct.decided, s.direct.mode, s.direct.is = true, d.Mode, d.Is
 		s.direct.mu.Unlock()
 	}
 	if told := state.Told; told != nil {
-		before := &seen{class: told.Class, lists: map[tool.Kind]string{}, all: string(told.All)}
+		before := &fingerprints{class: told.Class, lists: map[tool.Kind]string{}, all: string(told.All)}
 		for kind, print := range told.Lists {
-			if kind != tool.KindTool && len(served.Items(kind)) > 0 { // Stale is about tools
+			if kind != tool.KindTool && len(served.Items(kind)) > 0 { // for tools the State itself has Stale
 				continue
 			}
 			before.lists[kind] = string(print)
@@ -150,25 +148,25 @@ func (l *Live) Restore(id string, state State) {
 		l.Notify(s.id, toolsChanged, nil)
 	}
 	if len(state.Subscribed) > 0 {
-		l.parking.aside(func(ctx context.Context) { l.resubscribe(ctx, s) })
+		l.suspended.background(func(ctx context.Context) { l.resubscribe(ctx, s) })
 	}
 }
 
 const (
-	// rejoinFirst and rejoinMost are between two attempts to subscribe again: each time doubled.
+	// rejoinFirst and rejoinMost bound the doubling pause between two attempts to subscribe.
 	rejoinFirst, rejoinMost = time.Second, time.Minute
 )
 
-// resubscribe subscribes a session that came from another process, until nothing is left to
-// subscribe to or the session has ended: its server may be away, or not be known here yet.
+// resubscribe retries the subscriptions of a session from another process until all are restored or the
+// session ends: a server may be away or unknown.
 func (l *Live) resubscribe(ctx context.Context, s *session) {
 	for pause := rejoinFirst; ; pause = min(2*pause, rejoinMost) {
-		for _, uri := range s.unrestored() {
+		for _, uri := range s.restoring.left() {
 			if err := l.rejoin(ctx, s, uri); err != nil && pause == rejoinFirst {
 				l.log.Warn("a subscription of a session that was taken over is not there yet", "error", err)
 			}
 		}
-		if len(s.unrestored()) == 0 {
+		if len(s.restoring.left()) == 0 {
 			return
 		}
 		select {
@@ -181,24 +179,22 @@ func (l *Live) resubscribe(ctx context.Context, s *session) {
 	}
 }
 
-// rejoin subscribes a session to one resource again. What was told of it meanwhile its client has
-// missed, so it is told once.
+// rejoin subscribes a session to a resource again. The client may have missed updates, so it is told of
+// one.
 func (l *Live) rejoin(ctx context.Context, s *session, uri string) error {
 	t, ok := l.servedNow(s).Resource(uri)
 	if !ok {
 		return notFound(tool.KindResource, uri, "", false)
 	}
-	s.mu.Lock()
-	s.rejoining, s.rejoined = uri, false
-	s.mu.Unlock()
+	s.restoring.join(uri)
 	if err := l.subscriptions.join(ctx, uri, t.Def.ID, s.id); err != nil {
 		return fmt.Errorf("server %s: %w", t.Def.ID.Server, err)
 	}
-	wanted := s.restored(uri)
+	wanted := s.restoring.joined(uri)
 	switch {
 	case s.ended():
 		l.subscriptions.leave(context.WithoutCancel(ctx), s.id)
-	case !wanted: // its client has unsubscribed meanwhile
+	case !wanted: // the client has unsubscribed meanwhile
 		l.subscriptions.leave(context.WithoutCancel(ctx), s.id, uri)
 	default:
 		l.Notify(s.id, resourceUpdated, json.RawMessage(`{"uri":`+string(rawjson.Quote(uri))+`}`))
@@ -206,59 +202,7 @@ func (l *Live) rejoin(ctx context.Context, s *session, uri string) error {
 	return nil
 }
 
-// unrestored are the URIs that the session is yet to be subscribed to.
-func (s *session) unrestored() []string {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return slices.Clone(s.restoring)
-}
-
-// restored notes that the session need not be subscribed to a URI any more, and reports whether
-// its client still wants that.
-func (s *session) restored(uri string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	was := s.forget(uri)
-	return was || s.rejoining == uri && s.rejoined
-}
-
-// asked notes that the client subscribes to a URI itself, or unsubscribes.
-func (s *session) asked(uri string, subscribes bool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.rejoining == uri {
-		s.rejoined = subscribes
-	}
-	if !subscribes {
-		s.forget(uri)
-	}
-}
-
-// forget takes a URI out of those to restore, and reports whether it was one; the caller holds the lock.
-func (s *session) forget(uri string) bool {
-	before := len(s.restoring)
-	s.restoring = slices.DeleteFunc(slices.Clone(s.restoring), func(one string) bool { return one == uri })
-	return len(s.restoring) < before
-}
-
-// uris returns the URIs of what a client subscribes to.
-func (s *Subscriptions) uris(key string) (uris []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.of[key] == 0 {
-		return nil
-	}
-	for _, all := range s.byID {
-		for _, one := range all {
-			if one.key == key {
-				uris = append(uris, one.uri)
-			}
-		}
-	}
-	return uris
-}
-
-// bounded are the URIs of a State, sorted.
+// bounded sorts the URIs of a State and drops URIs past maxSubscribedBytes.
 func bounded(uris []string) []string {
 	slices.Sort(uris)
 	uris = slices.Compact(uris)

@@ -74,9 +74,9 @@ func TestAnUnsubscribeOvertakesTheRestoring(t *testing.T) {
 			}()
 			s := live.session(c.session)
 			eventually(t, "the client subscribes again", func() bool {
-				s.mu.Lock()
-				defer s.mu.Unlock()
-				return s.rejoined
+				s.restoring.mu.Lock()
+				defer s.restoring.mu.Unlock()
+				return s.restoring.wanted
 			})
 			close(join)
 			receive(t, answered, "the answer")

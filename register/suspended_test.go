@@ -115,10 +115,10 @@ func stateOf(t testing.TB, message string) string {
 	return state
 }
 
-func (l *Live) parkedCalls() int {
-	l.parking.mu.Lock()
-	defer l.parking.mu.Unlock()
-	return len(l.parking.byState)
+func (l *Live) suspendedNow() int {
+	l.suspended.mu.Lock()
+	defer l.suspended.mu.Unlock()
+	return len(l.suspended.byState)
 }
 
 func TestAModernClientIsAskedByInputRequired(t *testing.T) {
@@ -136,8 +136,8 @@ func TestAModernClientIsAskedByInputRequired(t *testing.T) {
 				if second != want {
 					t.Errorf("answered\n got %s\nwant %s", second, want)
 				}
-				if live.parkedCalls() != 0 {
-					t.Error("the call is still parked")
+				if live.suspendedNow() != 0 {
+					t.Error("the call is still suspended")
 				}
 			})
 		})
@@ -226,8 +226,8 @@ func TestAStateContinuesItsOwnCallAndOnlyOnce(t *testing.T) {
 		const answers = `,"inputResponses":{"1":{"roots":[]}},"requestState":`
 		refused("another tool's name", `"name":"srv_other"`+answers+`"`+state+`"`)
 		refused("a state nobody gave", asking("roots/list", `{}`)+answers+`"`+state[:len(state)-1]+`"`)
-		refused("a state without its end", asking("roots/list", `{}`)+answers+`"`+wire.ParkedPrefix+`"`)
-		if live.parkedCalls() != 1 {
+		refused("a state without its end", asking("roots/list", `{}`)+answers+`"`+wire.SuspendedPrefix+`"`)
+		if live.suspendedNow() != 1 {
 			t.Fatal("the call is not where it was")
 		}
 		if got := n.answer(3, "tools/call", asking("roots/list", `{}`)+answers+`"`+state+`"`); !strings.Contains(got, `"answered":{"roots":[]}`) {
@@ -317,10 +317,10 @@ func TestCallsThatDoNotAskLeaveNoState(t *testing.T) {
 				t.Fatalf("got  %s\nwant %s", got, want)
 			}
 		}
-		if live.parkedCalls() != 0 {
-			t.Error("a call is parked")
+		if live.suspendedNow() != 0 {
+			t.Error("a call is suspended")
 		}
-		live.parking.running.Wait()
+		live.suspended.running.Wait()
 	})
 }
 
@@ -452,7 +452,7 @@ func TestSuspendingWhileRunEnds(t *testing.T) {
 		stop()
 		await(t, messages, `"id":1,`)
 		receive(t, ran, "the end of Run")
-		if live.parkedCalls() != 0 {
+		if live.suspendedNow() != 0 {
 			t.Fatal("a call was kept")
 		}
 	}
@@ -499,13 +499,13 @@ func TestWhatIsAskedMeanwhileIsAskedNext(t *testing.T) {
 		})
 		first := n.answer(1, "tools/call", `"name":"srv_more"`)
 		close(next)
-		live.parking.mu.Lock()
-		p := live.parking.byState[strings.TrimPrefix(stateOf(t, first), wire.ParkedPrefix)]
-		live.parking.mu.Unlock()
+		live.suspended.mu.Lock()
+		p := live.suspended.byState[strings.TrimPrefix(stateOf(t, first), wire.SuspendedPrefix)]
+		live.suspended.mu.Unlock()
 		eventually(t, "the second question", func() bool {
 			p.mu.Lock()
 			defer p.mu.Unlock()
-			return len(p.asks) == 2
+			return len(p.requests) == 2
 		})
 		second := n.answer(2, "tools/call", `"name":"srv_more","inputResponses":{"1":"one"},"requestState":"`+stateOf(t, first)+`"`)
 		if !strings.Contains(second, `"inputRequests":{"2":{"method":"elicitation/create","params":{"n":2}}}`) {
@@ -561,14 +561,14 @@ func TestProgressGoesToTheRequestThatWaits(t *testing.T) {
 
 func TestWhatIsToldWhileNobodyWaitsIsToldLater(t *testing.T) {
 	newcomers(t, everything, setup{}, func(t *testing.T, live *Live, n *newcomer) {
-		parked := make(chan struct{})
+		suspended := make(chan struct{})
 		addTool(t, live, "srv_busy", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			go func() {
-				<-parked
+				<-suspended
 				for step := range 3 {
 					call.Notify("notifications/progress", json.RawMessage(fmt.Sprintf(`{"progressToken":"first","progress":%d}`, step)))
 				}
-				parked <- struct{}{}
+				suspended <- struct{}{}
 			}()
 			if _, err := call.Client.Ask(ctx, "roots/list", nil); err != nil {
 				return nil, err
@@ -577,8 +577,8 @@ func TestWhatIsToldWhileNobodyWaitsIsToldLater(t *testing.T) {
 		})
 		n.meta = `,"progressToken":"first"`
 		state := stateOf(t, n.answer(1, "tools/call", `"name":"srv_busy"`))
-		parked <- struct{}{}
-		<-parked
+		suspended <- struct{}{}
+		<-suspended
 		n.meta = `,"progressToken":"second"`
 		messages := n.request(2, "tools/call", fmt.Sprintf(`"name":"srv_busy","inputResponses":{"1":{}},"requestState":"%s"`, state))
 		for step := range 3 {
@@ -593,7 +593,7 @@ func TestWhatIsToldWhileNobodyWaitsIsToldLater(t *testing.T) {
 	})
 }
 
-func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
+func TestNoMoreCallsAreSuspendedThanAllowed(t *testing.T) {
 	live := newLive(t, setup{})
 	asker(t, live)
 	addItem(t, live, tool.KindPrompt, "p", `{"name":"p"}`, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
@@ -601,8 +601,8 @@ func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
 		return nil, err
 	})
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: everything}
-	for i := range maxParked {
-		if err := live.parking.keep(fmt.Sprint(i), &parked{end: func(error) {}, bytes: live.parking.limits.parkedBytes, since: time.Now()}); err != nil {
+	for i := range maxSuspended {
+		if err := live.suspended.keep(fmt.Sprint(i), &suspendedCall{end: func(error) {}, bytes: live.suspended.limits.bytes, since: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -612,38 +612,38 @@ func TestNoMoreCallsAreParkedThanAllowed(t *testing.T) {
 	if got := n.answer(2, "prompts/get", `"name":"p"`); !strings.Contains(got, `"error":{"code":-32603,"message":"`+"too many calls wait for their clients: the limit is 1000") {
 		t.Errorf("prompts/get: %s", got)
 	}
-	live.parking.running.Wait() // the handlers were let go
+	live.suspended.running.Wait() // the handlers were let go
 
 	// One that has waited for long gives way.
 	left := make(chan struct{})
-	live.parking.mu.Lock()
-	old := live.parking.take("7")
-	live.parking.mu.Unlock()
+	live.suspended.mu.Lock()
+	old := live.suspended.take("7")
+	live.suspended.mu.Unlock()
 	old.end, old.since = func(error) { close(left) }, time.Now().Add(-2*givesWay)
-	if err := live.parking.keep("7", old); err != nil {
+	if err := live.suspended.keep("7", old); err != nil {
 		t.Fatal(err)
 	}
 	stateOf(t, n.answer(3, "tools/call", asking("roots/list", `{}`)))
 	receive(t, left, "the end of the call that waited longest")
-	if hits := live.parking.limits.parked.Hits(); hits != 3 {
+	if hits := live.suspended.limits.calls.Hits(); hits != 3 {
 		t.Errorf("the limit was reached %d times, want 3", hits)
 	}
 }
 
 // So do large ones, of which fewer find room.
 func TestLargeCallsThatWaitedLongGiveWay(t *testing.T) {
-	k := newLive(t, setup{}).parking
+	k := newLive(t, setup{}).suspended
 	left := make(chan struct{})
 	park := func(state string, size int64, since time.Duration, end func(error)) error {
-		return k.keep(state, &parked{end: end, bytes: k.limits.parkedBytes, size: size, since: time.Now().Add(-since)})
+		return k.keep(state, &suspendedCall{end: end, bytes: k.limits.bytes, size: size, since: time.Now().Add(-since)})
 	}
-	if err := park("old", maxParkedBytes/2, 2*givesWay, func(error) { close(left) }); err != nil {
+	if err := park("old", maxSuspendedBytes/2, 2*givesWay, func(error) { close(left) }); err != nil {
 		t.Fatal(err)
 	}
-	if err := park("young", maxParkedBytes/2, 0, func(error) {}); err != nil {
+	if err := park("young", maxSuspendedBytes/2, 0, func(error) {}); err != nil {
 		t.Fatal(err)
 	}
-	if err := park("new", maxParkedBytes/2, 0, func(error) {}); err != nil {
+	if err := park("new", maxSuspendedBytes/2, 0, func(error) {}); err != nil {
 		t.Errorf("beside one that has waited for long: %v", err)
 	}
 	receive(t, left, "the end of the call that waited longest")
@@ -673,8 +673,8 @@ func TestSuspendingRacesWithTheEnd(t *testing.T) {
 				t.Fatalf("answer = %s", got)
 			}
 		}
-		if live.parkedCalls() != 0 {
-			t.Error("a call is still parked")
+		if live.suspendedNow() != 0 {
+			t.Error("a call is still suspended")
 		}
 	})
 }
@@ -728,7 +728,7 @@ func TestManyModernClientsDoNotCross(t *testing.T) {
 	})
 }
 
-func TestAParkedCallIsContinuedByItsOwnerAlone(t *testing.T) {
+func TestASuspendedCallIsContinuedByItsOwnerAlone(t *testing.T) {
 	live := newLive(t, setup{})
 	asker(t, live)
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: everything}
@@ -746,7 +746,7 @@ func TestAParkedCallIsContinuedByItsOwnerAlone(t *testing.T) {
 		reply := func(state string) string {
 			return question + `,"inputResponses":{"1":{"roots":[]}},"requestState":"` + state + `"`
 		}
-		unknown := as("bob", reply(wire.ParkedPrefix+"unknown"))
+		unknown := as("bob", reply(wire.SuspendedPrefix+"unknown"))
 		if got := as("bob", reply(state)); got != unknown || !strings.Contains(got, "continues no call") {
 			t.Errorf("bob, with the state of %q: %s\nwith one that is none: %s", owner, got, unknown)
 		}

@@ -11,19 +11,19 @@ import (
 	"toolfinch/internal/identity"
 )
 
-// notifier runs the owner's shell hook after list_changed, one run at a time.
-// What changes meanwhile is merged into one further run per session.
+// notifier runs the owner's shell hook after list_changed, one run at a time. Changes during a run are
+// merged into one further run per session.
 type notifier struct {
 	command hook.Command
 	log     *slog.Logger
 	wake    chan struct{}
 
-	mu      sync.Mutex // guards what follows; never held over a run
+	mu      sync.Mutex // guards the fields below; never held over a run
 	pending []notice   // at most maxNotices
-	lost    int        // of those, since it was said
+	lost    int        // dropped notices since the last warning
 }
 
-// maxNotices bounds the sessions whose change waits: clients open as many as they like.
+// maxNotices bounds the waiting sessions: clients open as many as they like.
 const maxNotices = 1000
 
 type notice struct {
@@ -59,28 +59,6 @@ func (n *notifier) notify(session, client string, change Change) {
 	}
 }
 
-// then is both changes as one: a name added and removed again is neither.
-func (c Change) then(next Change) Change {
-	return Change{
-		Added:   append(without(c.Added, next.Removed), without(next.Added, c.Removed)...),
-		Removed: append(without(c.Removed, next.Added), without(next.Removed, c.Added)...),
-	}
-}
-
-func without(names, gone []string) []string {
-	drop := make(map[string]bool, len(gone))
-	for _, name := range gone {
-		drop[name] = true
-	}
-	var kept []string
-	for _, name := range names {
-		if !drop[name] {
-			kept = append(kept, name)
-		}
-	}
-	return kept
-}
-
 func (n *notifier) run(ctx context.Context) {
 	for {
 		select {
@@ -104,7 +82,7 @@ func (n *notifier) run(ctx context.Context) {
 }
 
 func (n *notifier) exec(ctx context.Context, p notice) {
-	// Names travel in the environment only: an upstream chooses them.
+	// Tool names travel only in the environment: upstreams choose them.
 	output, err := n.command.Run(ctx, []string{
 		"MCPPROXY_SESSION=" + p.session,
 		"MCPPROXY_CLIENT=" + strings.ReplaceAll(p.client, "\x00", ""),

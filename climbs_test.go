@@ -44,7 +44,6 @@ var climbs = map[string]int{
 	"proxytool/client":   3,
 	"register":           20,
 	"register/transport": 2,
-	"retrieve":           37,
 	"retrieve/eval":      2,
 	"retrieve/gate":      2,
 	"store":              13,

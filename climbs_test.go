@@ -46,7 +46,6 @@ var climbs = map[string]int{
 	"register/transport": 2,
 	"retrieve/eval":      2,
 	"retrieve/gate":      2,
-	"store":              13,
 	"store/storetest":    5,
 	"store/vault":        2,
 	"trust/audit":        2,

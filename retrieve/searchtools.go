@@ -6,36 +6,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"regexp"
 	"strings"
 
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 )
-
-// maxSearchName leaves room for what follows it in 64 characters.
-const maxSearchName = 64 - len("_describe_tool")
-
-var notInToolName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
-
-// SearchName is the name of the meta-tool that searches tools under prefix, the
-// name of a view or server.
-func SearchName(prefix string) string { return searchPrefix(prefix) + "_search_tools" }
-
-// SearchNames are the names of all meta-tools of SearchTools.
-func SearchNames(prefix string) []string {
-	p := searchPrefix(prefix)
-	return []string{p + "_search_tools", p + "_describe_tool", p + "_call_tool"}
-}
-
-func searchPrefix(prefix string) string {
-	prefix = notInToolName.ReplaceAllString(prefix, "_")
-	if len(prefix) > maxSearchName {
-		prefix = prefix[:maxSearchName]
-	}
-	return prefix
-}
 
 // SearchTools returns three meta-tools for clients that list nothing else:
 // {prefix}_search_tools, {prefix}_describe_tool and {prefix}_call_tool. They are for the
@@ -158,15 +134,6 @@ func (r *Retriever) describe(server string) tool.Handler {
 	}
 }
 
-// searchTool returns the name of the meta-tool that finds the tools of a server, or of
-// all with "".
-func (c *caller) searchTool(server string) string {
-	if server == "" {
-		return c.search
-	}
-	return SearchName(server) // a server's own trio begins with its name
-}
-
 // SearchItems searches tools for a program: an array of objects with name, id
 // ("server.tool"), server, description, inputSchema and score, best first.
 func (s *searcher) SearchItems(ctx context.Context, query string, limit int) (json.RawMessage, error) {
@@ -190,14 +157,4 @@ func (s *searcher) SearchItems(ctx context.Context, query string, limit int) (js
 		items = append(items, item{hit.Name, hit.Def.ID.String(), hit.Def.ID.Server, hit.Def.Description, hit.Def.InputSchema, hit.Score})
 	}
 	return rawjson.Of(items), nil
-}
-
-// whole is the tool with its whole description.
-func whole(t *tool.Tool) *tool.Tool {
-	if t.Def.Whole == nil {
-		return t
-	}
-	whole := *t
-	whole.Def = t.Def.Whole
-	return &whole
 }

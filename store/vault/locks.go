@@ -5,7 +5,6 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"sync"
@@ -23,13 +22,6 @@ const (
 
 // ErrLocked is wrapped by the error of Locked when somebody else has a name for too long.
 var ErrLocked = errors.New("it is in use, by this or another process, for too long")
-
-// Locks are a way to lock names for all processes with the same rows: one of both, or none.
-type Locks struct {
-	Dir string // folder of files, one for each name; it need not exist
-	// Take locks a name until release, or until the process ends. It waits for it.
-	Take func(ctx context.Context, name string) (release func(), err error)
-}
 
 func (l Locks) shared() bool { return l.Dir != "" || l.Take != nil }
 
@@ -54,18 +46,6 @@ func newLocks(o Options) locks {
 		l.wait = maxWait
 	}
 	return l
-}
-
-// Locked runs do while nobody else, in this process or another one, runs something
-// under the same name. It waits for at most a minute; the error then wraps ErrLocked.
-// The lock ends with the process. do must not call Locked with the same name.
-func (v *Vault) Locked(ctx context.Context, name string, do func(context.Context) error) error {
-	release, err := v.locks.take(ctx, name)
-	if err != nil {
-		return fmt.Errorf("vault: lock %s: %w", name, err)
-	}
-	defer release()
-	return do(ctx)
 }
 
 func (l *locks) take(ctx context.Context, name string) (release func(), err error) {

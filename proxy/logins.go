@@ -55,7 +55,7 @@ func newLogins(config *configs.Config, o options, db *store.Store, among *others
 	l.callback.Store("")
 	l.Logins = login.New(login.Options{
 		Vault: loginVault{v, o.log}, Log: o.log, Record: o.observer.record, Told: among.heard(), Failed: among.loginFailed,
-		Callback: func() string { return l.callback.Load().(string) }, Key: key, Forward: among.cameBack, Prove: l.prove,
+		Callback: func() string { return l.callback.Load().(string) }, Key: key, Forward: among.cameBack, Prove: l.prove, Whose: l.whose,
 	})
 	return l, nil
 }
@@ -299,15 +299,22 @@ func (l *logins) prove(w http.ResponseWriter, r *http.Request, s login.Start) bo
 		page.Serve(w, http.StatusForbidden)
 		return false
 	}
-	who := l.whoAsks(w, r)
+	who := l.whoAsks(r)
 	page.Keys = l.entrance.TakesKeys() && strings.HasPrefix(s.Principal, "key|")
-	if who == "" && page.Keys && r.Method == http.MethodPost {
-		bearer, err := l.entrance.ByForm(r, r.PostFormValue("key"))
-		if err != nil {
-			page.Problem, status = err.Error(), http.StatusForbidden
-		} else if p, _ := bearer.Principal(r.Context()); p != nil {
-			who = p.ID
+	issuer := l.issuerOf(r, s.Principal)
+	page.Issuer = issuer.URL
+	var err error
+	switch {
+	case who != "" || r.Method != http.MethodPost:
+	case page.Keys:
+		who, err = l.byForm(r)
+	case issuer.URL != "":
+		if err = l.Identify(w, r, s, issuer); err == nil {
+			return false // the login goes on when the browser is back
 		}
+	}
+	if err != nil {
+		page.Problem, status = err.Error(), http.StatusForbidden
 	}
 	if who == s.Principal {
 		return true
@@ -321,10 +328,39 @@ func (l *logins) prove(w http.ResponseWriter, r *http.Request, s login.Start) bo
 }
 
 // whoAsks is the principal that a request itself proves, by its header or that of a reverse proxy; "" for none.
-func (l *logins) whoAsks(w http.ResponseWriter, r *http.Request) (who string) {
+func (l *logins) whoAsks(r *http.Request) (who string) {
 	see := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { who = identity.NameOf(r.Context()) })
-	l.entrance.Know(see, func(*http.Request) inbound.Target { return inbound.Target{Any: true} }).ServeHTTP(w, r)
+	l.entrance.Know(see, func(*http.Request) inbound.Target { return inbound.Target{Any: true} }).ServeHTTP(nil, r)
 	return who
+}
+
+// whose is the principal that an access token proves.
+func (l *logins) whose(r *http.Request, token string) string {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	return l.whoAsks(r)
+}
+
+// byForm is the principal whose API key was typed in.
+func (l *logins) byForm(r *http.Request) (string, error) {
+	bearer, err := l.entrance.ByForm(r, r.PostFormValue("key"))
+	if err != nil {
+		return "", err
+	}
+	if p, _ := bearer.Principal(r.Context()); p != nil {
+		return p.ID, nil
+	}
+	return "", errors.New("the key cannot be looked up now: try again later")
+}
+
+// issuerOf is the issuer of the access tokens of a principal; without a URL if there is none.
+func (l *logins) issuerOf(r *http.Request, principal string) login.Issuer {
+	for _, i := range l.entrance.Issuers {
+		if strings.HasPrefix(principal, i.URL+"|") {
+			return login.Issuer{URL: i.URL, Resource: l.entrance.URL(r), ClientID: i.ClientID, AllowPrivate: i.AllowPrivate}
+		}
+	}
+	return login.Issuer{}
 }
 
 // refused takes down that another user opened a login.

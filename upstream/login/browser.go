@@ -94,6 +94,24 @@ func (b *binder) mac(use, id, value string) string {
 	return base64.RawURLEncoding.EncodeToString(h.Sum(nil))
 }
 
+// seal encrypts a value for open.
+func (b *binder) seal(value any) (string, error) {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return "", err
+	}
+	return base64.RawURLEncoding.EncodeToString(b.aead.Seal(nil, nil, raw, nil)), nil
+}
+
+// open reports whether a text was sealed, and reads its value.
+func (b *binder) open(sealed string, to any) bool {
+	raw, err := base64.RawURLEncoding.DecodeString(sealed)
+	if err == nil {
+		raw, err = b.aead.Open(nil, nil, raw, nil)
+	}
+	return err == nil && json.Unmarshal(raw, to) == nil
+}
+
 // state is the state of a login in the browser that has the secret in a cookie.
 func (b *binder) state(id, secret string, secure bool) string {
 	use := "state"
@@ -132,11 +150,11 @@ func cookieName(id string, secure bool) string {
 	return name
 }
 
-// cookie is the cookie that binds a login to a browser; it is deleted with the secret "".
-func (s Start) cookie(secret string) *http.Cookie {
+// cookie is the cookie that binds a login to a browser; it is deleted with the value "".
+func cookie(id, value string, secure bool) *http.Cookie {
 	// Lax: the browser comes back from the site of the authorization server.
-	c := &http.Cookie{Name: cookieName(s.ID, s.secure()), Value: secret, Path: "/", HttpOnly: true, Secure: s.secure(), SameSite: http.SameSiteLaxMode, MaxAge: int(pendingFor.Seconds())}
-	if secret == "" {
+	c := &http.Cookie{Name: cookieName(id, secure), Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode, MaxAge: int(pendingFor.Seconds())}
+	if value == "" {
 		c.MaxAge = -1
 	}
 	return c
@@ -151,11 +169,9 @@ func (l *Logins) startURL(s Start) (string, error) {
 	}
 	value := s.ID
 	if l.binder.shared {
-		raw, err := json.Marshal(s)
-		if err != nil {
+		if value, err = l.binder.seal(s); err != nil {
 			return "", err
 		}
-		value = base64.RawURLEncoding.EncodeToString(l.binder.aead.Seal(nil, nil, raw, nil))
 	}
 	q := u.Query()
 	q.Set(paramLogin, value)
@@ -168,14 +184,7 @@ func (l *Logins) startOf(value string) (s Start, found bool) {
 	if p := l.waiting(value); p != nil {
 		return p.start, true
 	}
-	raw, err := base64.RawURLEncoding.DecodeString(value)
-	if err == nil {
-		raw, err = l.binder.aead.Open(nil, nil, raw, nil)
-	}
-	if err != nil || json.Unmarshal(raw, &s) != nil || time.Now().After(s.Until) {
-		return s, false
-	}
-	return s, true
+	return s, l.binder.open(value, &s) && s.At != "" && time.Now().Before(s.Until)
 }
 
 // waiting is the login of an ID that waits for a browser; nil for none.
@@ -234,9 +243,19 @@ func (l *Logins) serveStart(w http.ResponseWriter, r *http.Request, q url.Values
 	if !byOwner && !l.prove(w, r, s) {
 		return
 	}
+	l.sendOn(w, s)
+}
+
+// sendOn binds a login to the browser of the asker, and sends it to the authorization server.
+func (l *Logins) sendOn(w http.ResponseWriter, s Start) {
 	secret := rand.Text()
-	http.SetCookie(w, s.cookie(secret))
-	w.Header().Set("Location", s.At+"&state="+url.QueryEscape(l.binder.state(s.ID, secret, s.secure())))
+	http.SetCookie(w, cookie(s.ID, secret, s.secure()))
+	redirect(w, s.At, l.binder.state(s.ID, secret, s.secure()))
+}
+
+// redirect sends a browser to a page of an authorization server with a state.
+func redirect(w http.ResponseWriter, at, state string) {
+	w.Header().Set("Location", at+"&state="+url.QueryEscape(state))
 	w.WriteHeader(http.StatusSeeOther)
 }
 
@@ -254,6 +273,10 @@ func ProveLocally(w http.ResponseWriter, r *http.Request, s Start) bool {
 // serveAnswer takes the answer that a browser brings, or hands it to the process in which the login began.
 func (l *Logins) serveAnswer(w http.ResponseWriter, r *http.Request, q url.Values) {
 	state := q.Get("state")
+	if i, is := l.identification(r, state); is {
+		l.identified(w, r, i, q)
+		return
+	}
 	p := l.waiting(idOf(state))
 	if !l.binder.opened(r, state) {
 		if p != nil {
@@ -272,7 +295,7 @@ func (l *Logins) serveAnswer(w http.ResponseWriter, r *http.Request, q url.Value
 		noLogin(w)
 		return
 	}
-	http.SetCookie(w, p.start.cookie(""))
+	http.SetCookie(w, cookie(p.id, "", p.start.secure()))
 	if err := l.take(p, q); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprintf(w, "The login to %s has failed: %s\n", p.account.name, printable.Line(err.Error()))

@@ -289,15 +289,10 @@ func (p *Pending) prepare() (err error) {
 		}
 	}
 	p.client = client
-	p.config = oauth2.Config{ClientID: client.ID, Scopes: p.scopes, RedirectURL: p.redirect, Endpoint: oauth2.Endpoint{AuthURL: p.place.meta.AuthorizationEndpoint}}
-	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(p.verifier)}
-	if p.place.resource != "" {
-		options = append(options, oauth2.SetAuthURLParam("resource", p.place.resource))
+	p.start = Start{
+		ID: p.id, Server: a.name, Principal: a.principal, Redirect: p.redirect, Until: time.Now().Add(pendingFor),
+		At: codeRequest{p.place, client, p.redirect, p.verifier}.askedAt(p.scopes),
 	}
-	if covers(p.scopes, []string{offline}) { // OpenID Connect 11: it is ignored otherwise
-		options = append(options, oauth2.SetAuthURLParam("prompt", "consent"))
-	}
-	p.start = Start{ID: p.id, Server: a.name, Principal: a.principal, Redirect: p.redirect, Until: time.Now().Add(pendingFor), At: p.config.AuthCodeURL("", options...)}
 	if p.at, err = a.logins.startURL(p.start); err != nil {
 		return err
 	}
@@ -305,34 +300,60 @@ func (p *Pending) prepare() (err error) {
 	return nil
 }
 
-// answered takes the authorization server's answer over (RFC 6749 4.1.2, RFC 9207).
+// answered takes the authorization server's answer over.
 func (p *Pending) answered(ctx context.Context, q url.Values) error {
-	meta := p.place.meta
-	iss := q.Get("iss")
-	switch {
-	case iss == "" && q.Has("iss"), iss != "" && iss != meta.Issuer:
-		return fmt.Errorf("the answer is of %q, not of the authorization server %s: it is not used", rawjson.Clip(iss, 100), meta.Issuer)
-	case iss == "" && meta.IssSupported:
-		return fmt.Errorf("the answer lacks the name of the authorization server %s, which always gives it: it is not used", meta.Issuer)
-	}
-	if code := q.Get("error"); code != "" {
-		return &Refusal{Code: rawjson.Clip(printable.Line(code), 60), Text: rawjson.Clip(printable.Line(q.Get("error_description")), maxWords)}
-	}
-	if q.Get("code") == "" {
-		return errors.New("the answer has no code")
-	}
-	form := url.Values{"grant_type": {string(GrantCode)}, "code": {q.Get("code")}, "redirect_uri": {p.redirect}, "code_verifier": {p.verifier}}
-	if p.place.resource != "" {
-		form.Set("resource", p.place.resource)
-	}
-	t, err := p.account.ask(ctx, meta.TokenEndpoint, p.client, form)
+	t, err := p.account.exchange(ctx, codeRequest{p.place, p.client, p.redirect, p.verifier}, q)
 	if err != nil {
 		if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Code == "invalid_client" && p.client.Redirect != "" {
-			_ = p.account.keepRegistration(ctx, meta.Issuer, p.redirect, nil) // the next login registers anew
+			_ = p.account.keepRegistration(ctx, p.place.meta.Issuer, p.redirect, nil) // the next login registers anew
 		}
 		return err
 	}
 	return p.keep(ctx, t)
+}
+
+// codeRequest is how a code was asked for, which its exchange repeats.
+type codeRequest struct {
+	place    *place
+	client   registered
+	redirect string
+	verifier string
+}
+
+// askedAt is the URL at which a person is asked for the code, without a state.
+func (c codeRequest) askedAt(scopes []string) string {
+	config := oauth2.Config{ClientID: c.client.ID, Scopes: scopes, RedirectURL: c.redirect, Endpoint: oauth2.Endpoint{AuthURL: c.place.meta.AuthorizationEndpoint}}
+	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(c.verifier)}
+	if c.place.resource != "" {
+		options = append(options, oauth2.SetAuthURLParam("resource", c.place.resource))
+	}
+	if covers(scopes, []string{offline}) { // OpenID Connect 11: it is ignored otherwise
+		options = append(options, oauth2.SetAuthURLParam("prompt", "consent"))
+	}
+	return config.AuthCodeURL("", options...)
+}
+
+// exchange gets the token for the code of an answer (RFC 6749 4.1.2, RFC 9207).
+func (s *Server) exchange(ctx context.Context, asked codeRequest, q url.Values) (*oauth2.Token, error) {
+	meta := asked.place.meta
+	iss := q.Get("iss")
+	switch {
+	case iss == "" && q.Has("iss"), iss != "" && iss != meta.Issuer:
+		return nil, fmt.Errorf("the answer is of %q, not of the authorization server %s: it is not used", rawjson.Clip(iss, 100), meta.Issuer)
+	case iss == "" && meta.IssSupported:
+		return nil, fmt.Errorf("the answer lacks the name of the authorization server %s, which always gives it: it is not used", meta.Issuer)
+	}
+	if code := q.Get("error"); code != "" {
+		return nil, &Refusal{Code: rawjson.Clip(printable.Line(code), 60), Text: rawjson.Clip(printable.Line(q.Get("error_description")), maxWords)}
+	}
+	if q.Get("code") == "" {
+		return nil, errors.New("the answer has no code")
+	}
+	form := url.Values{"grant_type": {string(GrantCode)}, "code": {q.Get("code")}, "redirect_uri": {asked.redirect}, "code_verifier": {asked.verifier}}
+	if asked.place.resource != "" {
+		form.Set("resource", asked.place.resource)
+	}
+	return s.ask(ctx, meta.TokenEndpoint, asked.client, form)
 }
 
 // keep stores what the login has brought.

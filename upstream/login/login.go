@@ -146,6 +146,8 @@ type Options struct {
 	// Prove reports whether the browser of a request for a start page is the asker's; if not, it has
 	// answered the request. Default: a login of the owner in a browser of this machine.
 	Prove func(w http.ResponseWriter, r *http.Request, s Start) bool
+	// Whose returns the principal that an access token for this server proves; "" for none. Identify needs it.
+	Whose func(r *http.Request, token string) string
 }
 
 // Logins are those to all servers of one process. Its methods are safe for concurrent use.
@@ -158,6 +160,7 @@ type Logins struct {
 	failed   func(id string)
 	forward  func(ctx context.Context, query string) bool
 	prove    func(w http.ResponseWriter, r *http.Request, s Start) bool
+	whose    func(r *http.Request, token string) string
 	binder   *binder
 	life     context.Context // of what is done for nobody's request
 	end      context.CancelFunc
@@ -193,7 +196,7 @@ func New(o Options) *Logins {
 	if o.Prove == nil {
 		o.Prove = ProveLocally
 	}
-	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, told: o.Told, failed: o.Failed, forward: o.Forward, prove: o.Prove, binder: newBinder(o.Key), another: make(chan struct{}), pending: map[string]*Pending{}, listeners: map[int]*listener{}}
+	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, told: o.Told, failed: o.Failed, forward: o.Forward, prove: o.Prove, whose: o.Whose, binder: newBinder(o.Key), another: make(chan struct{}), pending: map[string]*Pending{}, listeners: map[int]*listener{}}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.under = limit.New("pending_logins", maxPending, "logins are under way", "finish one, or try again in ten minutes")
 	return l

@@ -149,7 +149,7 @@ func (p *Proxy) Handler() http.Handler {
 	for _, pattern := range inbound.MetadataPatterns {
 		mux.HandleFunc(pattern, p.desk.entrance.Metadata)
 	}
-	mux.Handle("GET "+callbackPath, p.desk.connected.Counted(http.HandlerFunc(p.loggedIn), refuse))
+	mux.Handle(callbackPath, p.desk.connected.Counted(p.logins, refuse))
 	for _, pattern := range page.Patterns {
 		mux.Handle(pattern, p.desk.connected.Counted(p.desk.page(), refuse))
 	}
@@ -162,17 +162,6 @@ func (p *Proxy) Handler() http.Handler {
 		enter(pattern, target, api)
 	}
 	return p.desk.connected.Guard(p.traces.Around(mux), transport.Names{Hosts: p.hosts(), Origins: p.first.Origins, Page: page.Path}, refuse)
-}
-
-// loggedIn is where a browser comes back to from an authorization server, with a state as its proof. The login may
-// have begun at another replica.
-func (p *Proxy) loggedIn(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet && !p.logins.Awaits(r) && p.others.cameBack(r.Context(), r.URL.RawQuery) {
-		w.Header().Set("Cache-Control", "no-store")
-		fmt.Fprintln(w, "Thank you. If this login was begun by toolfinch, it goes on there. Where it has not ended in a minute, begin it again.")
-		return
-	}
-	p.logins.ServeHTTP(w, r)
 }
 
 // hosts are the names by which clients reach the proxy, beside those of this machine.

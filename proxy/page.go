@@ -308,6 +308,9 @@ func (h paged) loginOf(ctx context.Context, server string) *page.Login {
 	}
 	if pending := one.Pending(principal); may && pending != nil {
 		l.URL, l.Code = pending.URL(), pending.UserCode()
+		if h.owner(ctx) {
+			l.URL = pending.OwnerURL()
+		}
 	}
 	return l
 }

@@ -91,6 +91,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	p.desk.entrance = inbound.New(inbound.Options{
 		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db.Keys(), Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
 	})
+	p.logins.entrance = p.desk.entrance
 	p.desk.page = sync.OnceValue(p.newPage)
 	all.endpoint = p.desk.open
 	if config.Learn {
@@ -125,18 +126,19 @@ func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 
 // newViews reads the store. There are no views before they are built.
 func newViews(ctx context.Context, config *configs.Config, o options, db *store.Store, events upstream.Events, among *others) (*views, recalled, error) {
-	logins, err := newLogins(config, o, db, among)
+	var key [32]byte
+	if among != nil {
+		var err error
+		if key, err = db.Replicas().StateKey(ctx); err != nil {
+			return nil, recalled{}, err
+		}
+	}
+	logins, err := newLogins(config, o, db, among, key)
 	if err != nil {
 		return nil, recalled{}, err
 	}
 	if config.Store != "" {
 		if err := logins.rows.readAll(ctx); err != nil {
-			return nil, recalled{}, err
-		}
-	}
-	var key [32]byte
-	if among != nil {
-		if key, err = db.Replicas().StateKey(ctx); err != nil {
 			return nil, recalled{}, err
 		}
 	}

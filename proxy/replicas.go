@@ -173,8 +173,8 @@ func (o *others) loginFailed(id string) {
 // maxCallback bounds the query with which a browser comes back from an authorization server, as it is handed on.
 const maxCallback = 6 << 10
 
-// cameBack tells the other replicas with which query a browser has come back from an authorization server: the login
-// may have begun at one of them. It reports whether they were told.
+// cameBack tells the other replicas the query of an authorization server's answer, whose login may have begun at
+// one of them. It reports whether they were told.
 func (o *others) cameBack(ctx context.Context, query string) bool {
 	if o == nil || query == "" || len(query) > maxCallback {
 		return false
@@ -243,7 +243,7 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 				p.desk.sessions.Taken([sha256.Size]byte(hash))
 			}
 		case store.TopicCallback:
-			lazy.Go(func() { p.logins.answer(context.WithoutCancel(ctx), n.Detail) }) // the server takes its time
+			lazy.Go(func() { p.logins.Answer(n.Detail) }) // the authorization server takes its time
 		}
 		return p.unread(ctx, n.Kind, err)
 	})

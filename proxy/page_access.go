@@ -117,13 +117,13 @@ func (h paged) MakeKey(ctx context.Context, wanted inbound.KeyRequest) (text str
 
 // Revoke revokes an API key.
 func (h paged) Revoke(ctx context.Context, name string) error {
-	was, err := h.store.Keys().Revoke(ctx, name)
+	key, err := h.store.Keys().Revoke(ctx, name)
 	if err != nil {
 		return err
 	}
-	if !was {
+	if key == nil {
 		return fmt.Errorf("there is no key %q", cmp.Or(rawjson.Clip(name, maxShownName), "of that name"))
 	}
-	h.observer.record(ctx, identity.Key{Name: name}.Event("revoked"))
+	h.observer.record(ctx, key.Event("revoked"))
 	return nil
 }

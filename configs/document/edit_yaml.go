@@ -1,10 +1,8 @@
-package configs
+package document
 
 import (
 	"encoding/json"
-	"regexp"
 	"slices"
-	"strconv"
 	"strings"
 	"unicode/utf8"
 
@@ -12,14 +10,12 @@ import (
 	"github.com/goccy/go-yaml/lexer"
 	"github.com/goccy/go-yaml/parser"
 	"github.com/goccy/go-yaml/token"
-
-	"toolfinch/internal/rawjson"
 )
 
 // editYAML sets the value at path in the document, or removes it when value is nil. It
 // changes the text at the places of the parser's tokens and leaves every other byte. It
 // returns nil for what it cannot edit. The caller checks what was made.
-func editYAML(data []byte, path []string, value json.RawMessage) (edited []byte) {
+func setYAML(data []byte, path []string, value json.RawMessage) (edited []byte) {
 	defer func() {
 		if recover() != nil { // another's code, over any input at all
 			edited = nil
@@ -43,11 +39,11 @@ func editYAML(data []byte, path []string, value json.RawMessage) (edited []byte)
 	case root != nil:
 		y := newYAMLText(text, tokens, root)
 		text, ok = y.change(root, path, value, true, y.end)
-	case isBlank(data) && value != nil:
+	case IsBlank(data) && value != nil:
 		if text != "" {
 			text = strings.TrimRight(text, "\n") + "\n\n"
 		}
-		text += yamlBlock(path, value, "", "  ")
+		text += block(path, value, "", "  ")
 	default:
 		return nil
 	}
@@ -215,7 +211,7 @@ func (y *yamlText) add(m *ast.MappingNode, path []string, value json.RawMessage,
 	last := m.Values[len(m.Values)-1]
 	at := keyPlace(last)
 	line := y.behind(at.Line, at.Column-1, limit)
-	text := yamlBlock(path, value, strings.Repeat(" ", at.Column-1), y.unit)
+	text := block(path, value, strings.Repeat(" ", at.Column-1), y.unit)
 	isApart := isRoot || y.alone[line-1] == at.Column || len(m.Values) > 1 && y.isBlank(y.lead(last)-1)
 	if isApart && (len(path) > 1 || value[0] == '{') {
 		text = "\n" + text
@@ -297,7 +293,7 @@ func (y *yamlText) fill(v *ast.MappingValueNode, path []string, value json.RawMe
 	at := keyPlace(v)
 	line := y.behind(at.Line, at.Column, limit)
 	begin := y.starts[line-1]
-	text := yamlBlock(path, value, strings.Repeat(" ", at.Column-1)+y.unit, y.unit)
+	text := block(path, value, strings.Repeat(" ", at.Column-1)+y.unit, y.unit)
 	from, to := begin, begin
 	if below := mappingOf(v.Value); below != nil {
 		from, to = y.offset(below.Start.Position), y.offset(below.End.Position)+1
@@ -318,61 +314,4 @@ func yamlKey(key ast.MapKeyNode) string {
 		return s.Value
 	}
 	return key.GetToken().Value
-}
-
-// nested is value under the rest of a path.
-func nested(path []string, value json.RawMessage) json.RawMessage {
-	for _, key := range slices.Backward(path) {
-		value = json.RawMessage("{" + string(rawjson.Quote(key)) + ":" + string(value) + "}")
-	}
-	return value
-}
-
-// yamlBlock writes a value under a path: mappings over lines, all else on one.
-func yamlBlock(path []string, value json.RawMessage, indent, unit string) string {
-	value = nested(path[1:], value)
-	begin := indent + quotedYAML(path[0]) + ":"
-	if value[0] != '{' || string(value) == "{}" {
-		return begin + " " + flowYAML(value) + "\n"
-	}
-	text := begin + "\n"
-	for name, v := range rawjson.Members(value) {
-		text += yamlBlock([]string{name}, v, indent+unit, unit)
-	}
-	return text
-}
-
-// flowYAML is a value on one line.
-func flowYAML(value json.RawMessage) string {
-	var parts []string
-	switch value[0] {
-	case '"':
-		return quotedYAML(rawjson.Text(value))
-	case '[':
-		for item := range rawjson.Elements(value) {
-			parts = append(parts, flowYAML(item))
-		}
-		return "[" + strings.Join(parts, ", ") + "]"
-	case '{':
-		for name, v := range rawjson.Members(value) {
-			parts = append(parts, quotedYAML(name)+": "+flowYAML(v))
-		}
-		return "{" + strings.Join(parts, ", ") + "}"
-	}
-	return string(value)
-}
-
-// plainText is text that YAML takes as such without quotes, in and outside of
-// brackets: words, sentences of words, durations. There is more of it than that.
-var plainText = regexp.MustCompile(`^([A-Za-z/][A-Za-z0-9_./@+-]*[A-Za-z0-9_/]|[A-Za-z]|[A-Za-z][A-Za-z0-9_./-]*( [A-Za-z][A-Za-z0-9_./-]*)+|[0-9]+(ms|[smh]))$`)
-
-// notText are words that are something else without quotes, in some version of
-// YAML.
-var notText = []string{"true", "false", "yes", "no", "on", "off", "y", "n", "null", "nan", "inf"}
-
-func quotedYAML(s string) string {
-	if len(s) < 200 && plainText.MatchString(s) && !slices.Contains(notText, strings.ToLower(s)) {
-		return s
-	}
-	return strconv.Quote(s) // YAML has all escapes of Go
 }

@@ -1,12 +1,10 @@
-package clients
+package document
 
 import (
 	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
-	"reflect"
 	"slices"
 	"strings"
 
@@ -17,11 +15,8 @@ import (
 
 var bom = []byte("\ufeff")
 
-// errOthers says that an edit is left to people.
-var errOthers = errors.New("cannot be edited without changing something else; edit it by hand")
-
-// jsonDoc is JSON as people write it, with comments and trailing commas.
-type jsonDoc struct {
+// jsonText is JSON as people write it, with comments and trailing commas.
+type jsonText struct {
 	root  hujson.Value
 	bom   bool
 	crlf  bool
@@ -30,9 +25,9 @@ type jsonDoc struct {
 	unit  string // one step of indentation
 }
 
-// parseJSON reads a document; an empty one is an empty object.
-func parseJSON(data []byte) (*jsonDoc, error) {
-	d := &jsonDoc{unit: "  "}
+// newJSONText reads a document; an empty one is an empty object.
+func newJSONText(data []byte) (*jsonText, error) {
+	d := &jsonText{unit: "  "}
 	data, d.bom = bytes.CutPrefix(data, bom)
 	if ends := bytes.Count(data, []byte("\r\n")); ends > 0 && ends == bytes.Count(data, []byte("\n")) {
 		d.crlf, data = true, bytes.ReplaceAll(data, []byte("\r\n"), []byte("\n"))
@@ -45,6 +40,9 @@ func parseJSON(data []byte) (*jsonDoc, error) {
 	data = bytes.Clone(data)
 	if d.ended = bytes.HasSuffix(data, []byte("\n")); !d.ended {
 		data = append(data, '\n')
+	}
+	if bad := tooDeepJSON(data); bad != nil {
+		return nil, errors.New(bad.Message)
 	}
 	var err error
 	if d.root, err = hujson.Parse(data); err != nil {
@@ -63,7 +61,7 @@ func parseJSON(data []byte) (*jsonDoc, error) {
 	return d, nil
 }
 
-func (d *jsonDoc) pack() []byte {
+func (d *jsonText) pack() []byte {
 	data := d.root.Pack()
 	if !d.ended {
 		data = bytes.TrimSuffix(data, []byte("\n"))
@@ -78,7 +76,7 @@ func (d *jsonDoc) pack() []byte {
 }
 
 // standard is the document as plain JSON.
-func (d *jsonDoc) standard() json.RawMessage {
+func (d *jsonText) standard() json.RawMessage {
 	plain := d.root.Clone()
 	plain.Standardize()
 	return plain.Pack()
@@ -87,7 +85,7 @@ func (d *jsonDoc) standard() json.RawMessage {
 // PlainJSON returns an object with comments and trailing commas as plain JSON; an
 // empty document is an empty object.
 func PlainJSON(data []byte) (json.RawMessage, error) {
-	d, err := parseJSON(data)
+	d, err := newJSONText(data)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +96,7 @@ func PlainJSON(data []byte) (json.RawMessage, error) {
 // or as the last one of its object; objects on the way are made. Comments, order
 // and layout of everything else stay. data may be empty.
 func SetJSON(data []byte, path []string, value json.RawMessage) ([]byte, error) {
-	d, err := parseJSON(data)
+	d, err := newJSONText(data)
 	if err != nil {
 		return nil, err
 	}
@@ -113,10 +111,7 @@ func SetJSON(data []byte, path []string, value json.RawMessage) ([]byte, error) 
 		}
 		j := indexOf(in, name)
 		if j < 0 {
-			for _, below := range slices.Backward(path[i+1:]) {
-				value = object(below, value)
-			}
-			if err := d.add(in, name, value, indent); err != nil {
+			if err := d.add(in, name, nested(path[i+1:], value), indent); err != nil {
 				return nil, err
 			}
 			return d.checked(data, path)
@@ -134,7 +129,7 @@ func SetJSON(data []byte, path []string, value json.RawMessage) ([]byte, error) 
 	}
 	was := at.Clone()
 	was.Standardize()
-	if SameJSON(was.Pack(), value) {
+	if Same(was.Pack(), value) {
 		return data, nil
 	}
 	at.Value = parsed.Value
@@ -144,7 +139,7 @@ func SetJSON(data []byte, path []string, value json.RawMessage) ([]byte, error) 
 // RemoveJSON returns the document without the member at path and its comments:
 // those directly above it and the one behind it. Without such a member nothing changes.
 func RemoveJSON(data []byte, path []string) ([]byte, error) {
-	d, err := parseJSON(data)
+	d, err := newJSONText(data)
 	if err != nil {
 		return nil, err
 	}
@@ -209,54 +204,16 @@ func RemoveJSON(data []byte, path []string) ([]byte, error) {
 }
 
 // checked is the document as bytes, if it differs from before at path only.
-func (d *jsonDoc) checked(before []byte, path []string) ([]byte, error) {
+func (d *jsonText) checked(before []byte, path []string) ([]byte, error) {
 	after := d.pack()
 	was, err := PlainJSON(before)
 	if err != nil {
 		return nil, err
 	}
-	if is, err := PlainJSON(after); err != nil || !SameJSON(was, is, path...) {
-		return nil, errOthers
+	if is, err := PlainJSON(after); err != nil || !Same(was, is, path...) {
+		return nil, ErrByHand
 	}
 	return after, nil
-}
-
-// SameJSON reports whether two JSON values are the same, except for what is at a
-// path. Objects on the way may be missing where they are empty.
-func SameJSON(a, b json.RawMessage, except ...string) bool {
-	var values [2]any
-	for i, raw := range []json.RawMessage{a, b} {
-		in := json.NewDecoder(bytes.NewReader(raw))
-		in.UseNumber()
-		_ = in.Decode(&values[i]) // what is no JSON is nil
-	}
-	if len(except) == 0 {
-		return reflect.DeepEqual(values[0], values[1])
-	}
-	return sameBut(values[0], values[1], except)
-}
-
-// sameBut reports whether two decoded documents differ at path only.
-func sameBut(a, b any, path []string) bool {
-	return reflect.DeepEqual(without(a, path), without(b, path))
-}
-
-func without(v any, path []string) any {
-	m, ok := v.(map[string]any)
-	switch {
-	case len(path) == 0:
-		return nil
-	case !ok:
-		return v
-	}
-	m = maps.Clone(m)
-	if m[path[0]] = without(m[path[0]], path[1:]); m[path[0]] == nil {
-		delete(m, path[0])
-	}
-	if len(m) == 0 {
-		return nil
-	}
-	return m
 }
 
 // indexOf returns where the member with the name is, -1 for none; of duplicates the
@@ -302,7 +259,7 @@ func cutLine(extra hujson.Extra) (line, rest hujson.Extra) {
 func isComment(extra hujson.Extra) bool { return len(bytes.TrimSpace(extra)) > 0 }
 
 // add appends a member. An object on one line stays on it, unless it is empty.
-func (d *jsonDoc) add(object *hujson.Object, name string, value json.RawMessage, indent string) error {
+func (d *jsonText) add(object *hujson.Object, name string, value json.RawMessage, indent string) error {
 	line, trailing := "\n"+indent+d.unit, false
 	m := hujson.ObjectMember{Name: hujson.Value{Value: hujson.String(name)}}
 	if n := len(object.Members); n > 0 {

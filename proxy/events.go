@@ -16,16 +16,18 @@ func (p *Proxy) events() upstream.Events {
 		Started: func(server string, s *upstream.Settings, pid int) { p.observer.spawned(server, s, pid) },
 		Updated: func(server, uri string, params json.RawMessage) {
 			id := tool.ID{Server: server, Name: uri, Kind: tool.KindResource}
-			for _, v := range p.now.Load().views {
-				if !v.catalog.Excludes(id) { // a part of what is not excluded may be
-					v.live.Updated(server, uri, params)
+			now := p.now.Load()
+			for name, e := range now.endpoints {
+				if !now.ByName[name].Catalog.Excludes(id) { // what the catalog does not exclude may still be excluded in part
+					e.live.Updated(server, uri, params)
 				}
 			}
 		},
 		Log: func(server, client string, asked bool, params json.RawMessage) {
-			for _, v := range p.now.Load().views {
-				if v.has(server) {
-					v.live.Log(client, v.hears(server), asked, params)
+			now := p.now.Load()
+			for name, e := range now.endpoints {
+				if v := now.ByName[name]; v.Has(server) {
+					e.live.Log(client, v.Hears(server), asked, params)
 				}
 			}
 		},
@@ -50,9 +52,9 @@ func (p *Proxy) events() upstream.Events {
 // liveOf returns the live server that a client's session is of, nil when it has
 // ended.
 func (p *Proxy) liveOf(client string) *register.Live {
-	for _, v := range p.now.Load().views {
-		if v.live.Knows(client) {
-			return v.live
+	for _, e := range p.now.Load().endpoints {
+		if e.live.Knows(client) {
+			return e.live
 		}
 	}
 	return nil

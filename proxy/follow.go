@@ -1,16 +1,12 @@
 package proxy
 
 import (
-	"bytes"
 	"cmp"
 	"context"
-	"slices"
 	"time"
 
 	"toolfinch/configs"
 	"toolfinch/store"
-	"toolfinch/tool"
-	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 )
 
@@ -40,16 +36,6 @@ func (k *listings) follow(ctx context.Context, config *configs.Config, server st
 		k.byServer[server] = now
 	}
 	return f, nil
-}
-
-// same reports whether two lists of a server are one.
-func (s *listing) same(other *listing) bool {
-	return slices.EqualFunc(s.defs, other.defs, func(a, b *tool.Def) bool {
-		return a.ID == b.ID && a.Hash == b.Hash
-	}) && slices.EqualFunc(s.unpinned, other.unpinned, func(a, b pins.Held) bool {
-		return a.ID == b.ID && a.Hash == b.Hash && a.Rejected == b.Rejected
-	}) && bytes.Equal(s.capabilities, other.capabilities) && s.instructions == other.instructions && s.version == other.version &&
-		s.era == other.era && s.interactive == other.interactive
 }
 
 // followPatience is how long a server that another process lists, and that was never

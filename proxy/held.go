@@ -3,7 +3,6 @@ package proxy
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -12,7 +11,6 @@ import (
 	"toolfinch/internal/identity"
 	"toolfinch/internal/printable"
 	"toolfinch/internal/rawjson"
-	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/trust/pins"
@@ -67,33 +65,6 @@ func (k *listings) instructionsOf(config *configs.Config, server string) string 
 
 func instructionsID(server string) tool.ID {
 	return tool.ID{Server: server, Kind: tool.KindInstructions, Name: string(tool.KindInstructions)}
-}
-
-// errHeld is the error for a call of what is held.
-var errHeld = errors.New("is held until the user approves it (toolfinch pins)")
-
-// refuseHeld answers calls of a held definition with errHeld.
-func refuseHeld(h pins.Held) tool.Middleware {
-	return func(tool.Handler) tool.Handler {
-		return func(context.Context, *tool.Call) (tool.Result, error) {
-			return nil, fmt.Errorf("%s %w: it %s", rawjson.Clip(printable.Line(h.ID.String()), maxHeldName), errHeld, h.Why())
-		}
-	}
-}
-
-const maxHeldName = 200 // bytes
-
-// free parts what a view has of a server, which was listed.
-func free(tools []*tool.Tool, held map[tool.ID]pins.Held) (rest []*tool.Tool, waiting []retrieve.Held) {
-	rest = make([]*tool.Tool, 0, len(tools)) // not nil: it was listed
-	for _, t := range tools {
-		if h, is := held[t.Def.ID]; is {
-			waiting = append(waiting, retrieve.Held{Tool: t, Why: h.Why(), Quiet: h.WasRejected()})
-		} else {
-			rest = append(rest, t)
-		}
-	}
-	return rest, waiting
 }
 
 // compare is what of a list that is not stored differs from what is approved. Where the
@@ -230,7 +201,7 @@ func (l *loop) decisions(ctx context.Context) {
 	if err != nil || n == l.decided {
 		return // it is asked again
 	}
-	changed, err := l.known.decided(ctx, l.now.Load().config)
+	changed, err := l.known.decided(ctx, l.now.Load().Config)
 	if err != nil {
 		l.log.Warn("what was decided could not be read; it is asked again", "error", err)
 		return

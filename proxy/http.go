@@ -24,11 +24,12 @@ import (
 
 // ServeStdio serves one client on in and out until it closes in.
 func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	v, err := p.View("")
+	now := p.now.Load()
+	v, err := p.viewIn(now, "")
 	if err != nil {
 		return err
 	}
-	return transport.Stdio(p.traces.On(ctx), v.live, p.desk.connected, in, out, p.log)
+	return transport.Stdio(p.traces.On(ctx), now.endpoints[v.Name].live, p.desk.connected, in, out, p.log)
 }
 
 // ServeHTTP serves clients on listener until ctx ends: streamable HTTP at /mcp,
@@ -58,8 +59,8 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	within := p.leave(cmp.Or(p.first.HTTP.Drain, configs.DefaultHTTPLimits.Drain))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	for _, v := range p.now.Load().views {
-		v.live.EndStreams()
+	for _, e := range p.now.Load().endpoints {
+		e.live.EndStreams()
 	}
 	err := server.Shutdown(ctx)
 	if err != nil {
@@ -73,8 +74,8 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 
 // cut ends what still runs: requests of MCP get a moment to say so.
 func (p *Proxy) cut(server *http.Server) error {
-	for _, v := range p.now.Load().views {
-		v.http.Cut()
+	for _, e := range p.now.Load().endpoints {
+		e.http.Cut()
 	}
 	saying, cancel := context.WithTimeout(context.Background(), transport.CutWithin)
 	defer cancel()
@@ -101,17 +102,18 @@ func (p *Proxy) MayListen(at net.Addr) error { return p.first.Auth.CheckListener
 const messagePattern = "POST /message"
 
 // sessionPaths are the patterns of requests of clients, and what of a view serves them.
-func (p *Proxy) sessionPaths() map[string]func(v *View) http.Handler {
-	streamable := func(v *View) http.Handler { return v.http }
-	return map[string]func(v *View) http.Handler{
-		"/mcp": streamable, "/mcp/{view}": streamable, messagePattern: func(v *View) http.Handler { return http.HandlerFunc(v.sse.Messages) },
+func (p *Proxy) sessionPaths() map[string]func(e *endpoint) http.Handler {
+	streamable := func(e *endpoint) http.Handler { return e.http }
+	return map[string]func(e *endpoint) http.Handler{
+		"/mcp": streamable, "/mcp/{view}": streamable, messagePattern: func(e *endpoint) http.Handler { return http.HandlerFunc(e.sse.Messages) },
 	}
 }
 
 // to serves the view that a request names.
-func (p *Proxy) to(serve func(v *View) http.Handler) http.HandlerFunc {
+func (p *Proxy) to(serve func(e *endpoint) http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		v, err := p.reachable(r.PathValue("view"))
+		now := p.now.Load()
+		v, err := p.reachable(now, r.PathValue("view"))
 		if err != nil {
 			reason := "no such view"
 			if r.PathValue("view") == "" { // it is refused by the owner, who says so
@@ -120,7 +122,7 @@ func (p *Proxy) to(serve func(v *View) http.Handler) http.HandlerFunc {
 			http.Error(w, reason, http.StatusNotFound)
 			return
 		}
-		serve(v).ServeHTTP(w, r)
+		serve(now.endpoints[v.Name]).ServeHTTP(w, r)
 	}
 }
 
@@ -134,7 +136,7 @@ func (p *Proxy) Handler() http.Handler {
 	inPath := func(r *http.Request) inbound.Target { return inbound.Target{View: r.PathValue("view")} }
 	inQuery := func(r *http.Request) inbound.Target { return inbound.Target{View: r.URL.Query().Get("view")} }
 	bySSE := func(*http.Request) inbound.Target { return inbound.Target{SSE: true} }
-	enter("/sse", bySSE, p.to(func(v *View) http.Handler { return http.HandlerFunc(v.sse.Events) }))
+	enter("/sse", bySSE, p.to(func(e *endpoint) http.Handler { return http.HandlerFunc(e.sse.Events) }))
 	for pattern, serve := range p.sessionPaths() {
 		target := inPath
 		if pattern == messagePattern {
@@ -201,7 +203,7 @@ func (p *Proxy) api() http.Handler {
 // ifREST is next as long as the configuration has the REST API served.
 func (p *Proxy) ifREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !p.now.Load().config.REST {
+		if !p.now.Load().Config.REST {
 			http.NotFound(w, r)
 			return
 		}

@@ -24,7 +24,7 @@ func (h liveHost) Complete(ctx context.Context, server string, call *tool.Call) 
 // Task answers a request about a task of an upstream that the view has something of.
 func (h liveHost) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
 	escaped, _, _ := strings.Cut(call.Name, "/") // as upstream.Pool names tasks
-	if server, err := url.PathUnescape(escaped); err != nil || !h.of.now().of(ctx).has(server) {
+	if server, err := url.PathUnescape(escaped); err != nil || !h.of.now().Of(ctx).Has(server) {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "there is no such task"}
 	}
 	return h.pool().Task(ctx, method, call)
@@ -50,7 +50,7 @@ func (h liveHost) Called(by tool.Caller, called []tool.Called) {
 
 // Listed counts what a client was listed.
 func (h liveHost) Listed(session, client string, tools []*tool.Tool) {
-	h.of.desk.meter.Listed(metered{h.of.now()}, session, client, tools)
+	h.of.desk.meter.Listed(metered{h.of.now(), h.of.desk.counter}, session, client, tools)
 }
 
 // Calling counts a call of a client, and its answer.
@@ -59,7 +59,7 @@ func (h liveHost) Calling(call *tool.Call) func(tool.Result) {
 	if call.Client != nil {
 		client = call.Client.Name
 	}
-	answered := h.of.desk.meter.Called(metered{v}, call.Session, client, v.kindOf(call))
+	answered := h.of.desk.meter.Called(metered{v, h.of.desk.counter}, call.Session, client, kindOf(v, call))
 	return func(result tool.Result) { answered(result) }
 }
 

@@ -93,14 +93,14 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	defer close(l.ended)
 	l.life = ctx
 	l.report(l.Problems())
-	for _, v := range l.now.Load().views {
-		v.run(ctx)
+	for _, e := range l.now.Load().endpoints {
+		e.run(ctx)
 	}
 	l.readyForScripts()
 	defer func() {
 		l.scripts.Ready(false)
-		for _, v := range l.now.Load().views {
-			<-v.ended
+		for _, e := range l.now.Load().endpoints {
+			<-e.ended
 		}
 		l.closing.Wait()
 	}()
@@ -224,7 +224,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 	diffs := make([]store.Diff, len(changes))
 	changed := map[string]bool{}
 	news := false
-	config := l.now.Load().config
+	config := l.now.Load().Config
 	for i, change := range changes {
 		configured := slices.ContainsFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == change.Server })
 		if !configured { // it was removed meanwhile
@@ -259,7 +259,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			}
 			l.wait(change, err)
 		}
-		if now := l.known.byServer[change.Server]; change.Err == nil && now != nil && before != nil && now.as(before) {
+		if now := l.known.byServer[change.Server]; change.Err == nil && now != nil && before != nil && now.same(before) {
 			now.defs, now.tools, now.of = before.defs, before.tools, before.of // which is what is served
 			l.known.listedThisRun[change.Server] = true
 			continue
@@ -270,7 +270,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 		}
 		l.known.listedThisRun[change.Server] = true
 	}
-	if len(changed) == 0 && l.now.Load().complete {
+	if len(changed) == 0 && l.now.Load().Complete {
 		return diffs // the last known tools stay
 	}
 	if err := l.refresh(ctx, changed); err != nil {
@@ -304,9 +304,9 @@ func (l *loop) refresh(ctx context.Context, changed map[string]bool) error {
 
 // show serves next, by one store, tells clients, and ends the views that are no
 // more.
-func (l *loop) show(ctx context.Context, next *served) {
+func (l *loop) show(ctx context.Context, next *current) {
 	before := l.now.Load()
-	if isClosed(before.ready) && !next.complete {
+	if isClosed(before.ready) && !next.Complete {
 		next.ready = make(chan struct{})
 	}
 	l.now.Store(next)
@@ -316,25 +316,25 @@ func (l *loop) show(ctx context.Context, next *served) {
 	if l.life != nil {
 		l.readyForScripts()
 	}
-	for _, v := range next.views {
-		if l.life != nil && v.end == nil {
-			v.run(l.life)
+	for name, e := range next.endpoints {
+		if l.life != nil && e.end == nil {
+			e.run(l.life)
 		}
-		if before.byName[v.name] != v {
-			v.live.Sync()
+		if before.ByName[name] != next.ByName[name] {
+			e.live.Sync()
 		}
 	}
-	for _, v := range before.views {
-		if now := next.byName[v.name]; now == nil || now.endpoint != v.endpoint {
+	for name, e := range before.endpoints {
+		if next.endpoints[name] != e {
 			l.closing.Go(func() { // beside: its calls may take long to end
-				if err := v.close(); err != nil {
-					l.log.Warn("a removed view did not end well", "view", v.name, "error", err)
+				if err := e.close(); err != nil {
+					l.log.Warn("a removed view did not end well", "view", name, "error", err)
 				}
 			})
 		}
 	}
-	l.report(next.problems)
-	if next.complete && !isClosed(next.ready) {
+	l.report(next.Problems)
+	if next.Complete && !isClosed(next.ready) {
 		close(next.ready)
 	}
 }
@@ -371,5 +371,5 @@ func (l *loop) report(problems []view.Problem) {
 // readyForScripts keeps a process waiting for the next script of a model where a
 // view takes such.
 func (l *loop) readyForScripts() {
-	l.scripts.Ready(slices.ContainsFunc(l.now.Load().config.Views, func(s view.Settings) bool { return s.RunScript != nil }))
+	l.scripts.Ready(slices.ContainsFunc(l.now.Load().Config.Views, func(s view.Settings) bool { return s.RunScript != nil }))
 }

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"maps"
 	"net"
 	"net/http"
 	"slices"
@@ -13,6 +14,7 @@ import (
 	"toolfinch/internal/telemetry"
 	"toolfinch/store"
 	"toolfinch/trust/inbound"
+	"toolfinch/trust/policy"
 	"toolfinch/upstream"
 )
 
@@ -23,24 +25,24 @@ func (h rest) Metrics(ctx context.Context) ([]byte, error) {
 	if p := identity.PrincipalOf(ctx); p != nil && p.View != "" {
 		only = p.View
 	}
-	views := slices.DeleteFunc(slices.Clone(now.views), func(v *View) bool { return only != "" && v.name != only })
+	views := slices.DeleteFunc(slices.Clone(now.Views), func(v *View) bool { return only != "" && v.Name != only })
 	var shows func(view, server, tool string) bool
-	if _, ofClient := identity.PartyOf(ctx); only != "" || ofClient && now.config.Policies != nil {
+	if _, ofClient := identity.PartyOf(ctx); only != "" || ofClient && now.Config.Policies != nil {
 		shows = func(view, server, name string) bool {
-			return (view == "" || only == "" || view == only) && (server == "" || slices.ContainsFunc(views, func(v *View) bool { return v.of(ctx).counts(server, name) }))
+			return (view == "" || only == "" || view == only) && (server == "" || slices.ContainsFunc(views, func(v *View) bool { return counts(v.Of(ctx), server, name) }))
 		}
 	}
 	return h.observer.metrics.Text(slices.Concat(h.viewMetrics(ctx), h.serverMetrics(ctx), h.searchMetrics(), h.dropMetrics(), h.gateMetrics(), h.limitMetrics(), h.auditMetrics(), h.httpMetrics(), h.replicaMetrics()), shows)
 }
 
-// counts reports whether the view has a server and, unless its name is "" or telemetry.Other,
+// counts reports whether a view has a server and, unless its name is "" or telemetry.Other,
 // a tool or prompt of it.
-func (v *View) counts(server, name string) bool {
-	if !v.has(server) || name == "" || name == telemetry.Other {
-		return v.has(server)
+func counts(v *View, server, name string) bool {
+	if !v.Has(server) || name == "" || name == telemetry.Other {
+		return v.Has(server)
 	}
-	_, err := v.catalog.Find(server + "." + name)
-	_, prompt := v.catalog.Prompt(server + "." + name)
+	_, err := v.Catalog.Find(server + "." + name)
+	_, prompt := v.Catalog.Prompt(server + "." + name)
 	return err == nil || prompt
 }
 
@@ -68,14 +70,14 @@ func (h rest) viewMetrics(ctx context.Context) []telemetry.Family {
 	steps := telemetry.Family{Name: "toolfinch_steps_total", Help: "Steps of models that have read a list since the start (made), and those with every tool listed (all).", Counter: true, Labels: byKind}
 	changes := telemetry.Family{Name: "toolfinch_list_changes_total", Help: "Lists that changed between two steps of a session since the start: at their end (appended) or inside (changed).", Counter: true, Labels: byKind}
 	tokens := telemetry.Family{Name: "toolfinch_tokens_total", Help: "Tokens that models have read since the start, as toolfinch savings accounts for them.", Counter: true, Labels: byKind}
-	for _, v := range h.now.Load().views {
-		if h.only != "" && v.name != h.only {
+	for _, v := range h.now.Load().Views {
+		if h.only != "" && v.Name != h.only {
 			continue
 		}
-		c, name := counted[v.name], v.name
+		c, name := counted[v.Name], v.Name
 		h.observer.metrics.View(name)
-		n, of := v.catalog.Embedded(), v.catalog.Indexed()
-		add(&tools, int64(v.of(ctx).catalog.Len()), name)
+		n, of := v.Catalog.Embedded(), v.Catalog.Indexed()
+		add(&tools, int64(v.Of(ctx).Catalog.Len()), name)
 		add(&documents, int64(of), name)
 		add(&vectors, int64(n), name)
 		add(&sessions, c.Sessions, name)
@@ -175,7 +177,7 @@ func (h rest) limitMetrics() []telemetry.Family {
 
 // bounds are the limits of what clients can make grow.
 func (p *Proxy) bounds() []*limit.Limit {
-	return slices.Concat(p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().limits.Limits())
+	return slices.Concat(p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().Limits.Limits())
 }
 
 // auditMetrics are about the audit log; there are none without one.
@@ -269,5 +271,33 @@ func (c *connections) metrics() []telemetry.Family {
 		open,
 		one("toolfinch_connections_idle_closed_total", "Connections that were closed while idle, by clients or after the limit.", true, c.idled),
 		one("toolfinch_connections_idle_limit_seconds", "After how long an idle connection is closed (http_limits.idle_time).", false, int64(c.limit/time.Second)),
+	}
+}
+
+// denials counts what policies denied, by the policies that did.
+type denials struct {
+	mu sync.Mutex // guards by; held for look-ups only
+	by map[string]int64
+}
+
+// maxDenials bounds the policies that are told apart: reloads may bring others.
+const maxDenials = 1000
+
+func (d *denials) count(decided policy.Decision) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.by == nil || len(d.by) >= maxDenials {
+		d.by = map[string]int64{}
+	}
+	d.by[decided.Policy()]++
+}
+
+// each calls f with every policy that denied something, and how often.
+func (d *denials) each(f func(policy string, n int64)) {
+	d.mu.Lock()
+	by := maps.Clone(d.by)
+	d.mu.Unlock()
+	for id, n := range by {
+		f(id, n)
 	}
 }

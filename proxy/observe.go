@@ -239,20 +239,12 @@ func noteLine(ctx context.Context) {
 	}
 }
 
-func (o *observer) aroundAll(v *View, tools []*tool.Tool) []*tool.Tool {
-	out := make([]*tool.Tool, len(tools))
-	for i, t := range tools {
-		out[i] = o.aroundMeta(v, t)
-	}
-	return out
-}
-
 // aroundMeta has the calls of a meta-tool of a view observed. One that only calls another
 // tool is no operation of its own where that is one.
 func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
 	of := func(call *tool.Call) subject {
-		s := subject{kind: identity.EventCall, view: v.name, meta: true}
-		if v.kindOf(call) == savings.Search {
+		s := subject{kind: identity.EventCall, view: v.Name, meta: true}
+		if kindOf(v, call) == savings.Search {
 			s.kind = identity.EventRetrieve
 		}
 		return s
@@ -260,7 +252,7 @@ func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
 	return t.With(tool.LayerObserved, func(next tool.Handler) tool.Handler {
 		whole := o.observed(next, of)
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-			if !v.passesOn(call) {
+			if !passesOn(v, call) {
 				return whole(ctx, call)
 			}
 			inside := &lines{}
@@ -283,23 +275,23 @@ func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
 }
 
 // passesOn reports whether a call of a meta-tool is that of another tool.
-func (v *View) passesOn(call *tool.Call) bool {
-	if call.Name == v.settings.ProxyTool {
-		return v.kindOf(call) == savings.Use
+func passesOn(v *View, call *tool.Call) bool {
+	if call.Name == v.Settings.ProxyTool {
+		return kindOf(v, call) == savings.Use
 	}
 	return retrieve.Calls(call.Name)
 }
 
 // refused takes down a call that was not made: of name, which the caller has not in the
 // view (t is nil), or of t.
-func (v *View) refused(o *observer) func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
+func (o *observer) refused(v *View) func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
 	return func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
 		noteLine(ctx)
-		s := subject{kind: identity.EventCall, view: v.name}
+		s := subject{kind: identity.EventCall, view: v.Name}
 		if t != nil {
-			s = subject{kind: identity.EventCall, view: v.name, tool: t}
+			s = subject{kind: identity.EventCall, view: v.Name, tool: t}
 		} else {
-			v.revealed(ctx, call, name, &s)
+			revealed(ctx, v, call, name, &s)
 		}
 		o.note(ctx, s, call, name, refusalOf(reason))
 	}
@@ -307,8 +299,8 @@ func (v *View) refused(o *observer) func(ctx context.Context, call *tool.Call, n
 
 // revealed makes the tool that a policy hides from the caller the subject, for those who
 // watch; a view without policies hides none.
-func (v *View) revealed(ctx context.Context, call *tool.Call, name string, s *subject) {
-	if hidden, decided := v.hidden(ctx, call, name); hidden != nil {
+func revealed(ctx context.Context, v *View, call *tool.Call, name string, s *subject) {
+	if hidden, decided := v.Hidden(ctx, call, name); hidden != nil {
 		s.tool, s.decision = hidden, &audit.Decision{Policy: decided.Policy()}
 	}
 }
@@ -322,7 +314,7 @@ func refusalOf(reason error) string {
 // Unknown takes down a call of a name that nothing in the view has.
 func (h liveHost) Unknown(ctx context.Context, call *tool.Call) {
 	s := subject{kind: eventOf(call.Kind), view: h.of.view}
-	h.of.now().of(ctx).revealed(ctx, call, call.Name, &s)
+	revealed(ctx, h.of.now().Of(ctx), call, call.Name, &s)
 	h.of.desk.views.observer.note(ctx, s, call, call.Name, tool.ErrNotFound.Error())
 }
 

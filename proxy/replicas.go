@@ -301,7 +301,7 @@ func (p *Proxy) unread(ctx context.Context, kind string, err error) error {
 func (p *Proxy) attend(ctx context.Context) {
 	for {
 		_, changed, _ := p.others.leads.Replicas()
-		p.loop.soon(ctx, func(context.Context) { p.others.share(p.limits) })
+		p.loop.soon(ctx, func(context.Context) { p.others.share(p.now.Load().Limits) })
 		wake(p.embedder.work)
 		select {
 		case <-changed:
@@ -318,21 +318,21 @@ func (p *Proxy) recallProvisions(ctx context.Context, detail string) (failed err
 	if detail != "" && json.Unmarshal([]byte(detail), &of) != nil {
 		return nil
 	}
-	for _, v := range p.now.Load().views {
-		if detail != "" && v.name != of[0] {
+	for view, e := range p.now.Load().endpoints {
+		if detail != "" && view != of[0] {
 			continue
 		}
 		owners, err := []string{of[1]}, error(nil)
 		if detail == "" {
-			owners, err = p.ownersIn(ctx, v)
+			owners, err = p.ownersIn(ctx, e)
 		}
 		for _, owner := range owners {
 			if err == nil {
-				err = v.gate.Recall(ctx, owner, v.endpoint.provisions)
+				err = e.gate.Recall(ctx, owner, e.provisions)
 			}
 		}
 		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("view %s: %w", v.name, err))
+			failed = errors.Join(failed, fmt.Errorf("view %s: %w", view, err))
 		}
 	}
 	return failed
@@ -340,9 +340,9 @@ func (p *Proxy) recallProvisions(ctx context.Context, detail string) (failed err
 
 // ownersIn are those who have something provisioned in a view, as far as this replica or
 // the store knows.
-func (p *Proxy) ownersIn(ctx context.Context, v *View) ([]string, error) {
-	stored, err := p.store.Usage().Provisions(ctx, v.name)
-	owners := v.gate.Owners()
+func (p *Proxy) ownersIn(ctx context.Context, e *endpoint) ([]string, error) {
+	stored, err := p.store.Usage().Provisions(ctx, e.view)
+	owners := e.gate.Owners()
 	for _, one := range stored {
 		owners = append(owners, one.Owner)
 	}
@@ -372,12 +372,12 @@ func usesOf(stored []store.LearnedUse) []retrieve.Use {
 
 // recallCalled takes in what clients called over other replicas.
 func (p *Proxy) recallCalled(ctx context.Context) error {
-	for _, v := range p.now.Load().views {
-		called, err := p.store.Usage().Called(ctx, v.name)
+	for view, e := range p.now.Load().endpoints {
+		called, err := p.store.Usage().Called(ctx, view)
 		if err != nil {
-			return fmt.Errorf("view %s: %w", v.name, err)
+			return fmt.Errorf("view %s: %w", view, err)
 		}
-		v.live.Recalled(called)
+		e.live.Recalled(called)
 	}
 	return nil
 }

@@ -68,8 +68,11 @@ func (p *Proxy) withSession(api http.Handler) http.Handler {
 	}
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		id := r.Header.Get(mcp.HeaderSessionID)
-		if v, err := p.View(r.URL.Query().Get("view")); err == nil && id != "" && identity.NameOf(r.Context()) == "" && !v.live.Knows(id) {
-			_ = v.http.Take(r.Context(), id) // the API says that it does not know the session
+		now := p.now.Load()
+		if v, err := p.viewIn(now, r.URL.Query().Get("view")); err == nil && id != "" && identity.NameOf(r.Context()) == "" {
+			if e := now.endpoints[v.Name]; !e.live.Knows(id) {
+				_ = e.http.Take(r.Context(), id) // the API says that it does not know the session
+			}
 		}
 		api.ServeHTTP(w, r)
 	})

@@ -1,14 +1,13 @@
-package proxy
+package served
 
 import (
 	"cmp"
 	"context"
-	"maps"
+	"encoding/json"
 	"slices"
 	"sync"
 	"time"
 
-	"toolfinch/configs"
 	"toolfinch/internal/identity"
 	"toolfinch/internal/telemetry"
 	"toolfinch/retrieve"
@@ -23,20 +22,22 @@ import (
 type police struct {
 	policies *policy.Policies
 	limits   *rate.Limits
-	denials  *denials
+	denied   func(policy.Decision) // counts
 	view     string
-	// template finds the template that a resource which is not listed comes from.
-	template func(id tool.ID) (*tool.Tool, bool)
-	// serving are those of views that have a server; nil where only view is served.
-	serving func(server string) []string
-	// alike is what such a resource may be in other spellings.
-	alike func(id tool.ID) []retrieve.Alike
+	combined []string       // the views that view combines; nil: it is one of its own
+	now      func() *Served // what is served now: tools outlive views
+	planned  *View          // view before it is served
+}
+
+// catalog returns the catalog of the view as it is now.
+func (p *police) catalog() *retrieve.Catalog {
+	return cmp.Or(p.now().ByName[p.view], p.planned).Catalog
 }
 
 // judge has policies decide about calls of t over the arguments that its server gets; nil
 // without policies. The calls of the program's own user pass. The error is a *policy.DeniedError.
 func (p *police) judge(t *tool.Tool) tool.Middleware {
-	if p == nil || p.policies == nil {
+	if p.policies == nil {
 		return nil
 	}
 	return func(next tool.Handler) tool.Handler {
@@ -64,7 +65,7 @@ func (p *police) decide(ctx context.Context, t *tool.Tool, call *tool.Call, part
 	}
 	identity.Decide(ctx, decided.Trusted())
 	if !decided.Allow {
-		p.denials.count(decided)
+		p.denied(decided)
 		return &policy.DeniedError{Name: call.Name, Decision: decided}
 	}
 	return nil
@@ -73,7 +74,7 @@ func (p *police) decide(ctx context.Context, t *tool.Tool, call *tool.Call, part
 // limit has rate limits decide about calls of t; nil without limits. The calls of the
 // program's own user pass. The error is a *rate.Error.
 func (p *police) limit(t *tool.Tool) tool.Middleware {
-	if p == nil || p.limits == nil {
+	if p.limits == nil {
 		return nil
 	}
 	return func(next tool.Handler) tool.Handler {
@@ -91,24 +92,40 @@ func (p *police) limit(t *tool.Tool) tool.Middleware {
 	}
 }
 
-// viewsWith are the views that have a server. Where several are served together, what is of none in particular, as
-// a resource that no server lists, is allowed if one of them allows it.
+// viewsWith returns the view, or the views with a server that it combines: something of no view in particular, as a
+// resource that no server lists, is allowed if one of them allows it.
 func (p *police) viewsWith(server string) []string {
-	if p.serving != nil {
-		if all := p.serving(server); len(all) > 0 {
-			return all
-		}
+	byName := p.now().ByName
+	all := slices.DeleteFunc(slices.Clone(p.combined), func(name string) bool {
+		v := byName[name]
+		return v == nil || !slices.ContainsFunc(v.Contents.Servers, func(has retrieve.Server) bool { return has.Name == server })
+	})
+	if len(all) == 0 {
+		return []string{p.view}
 	}
-	return []string{p.view}
+	return all
 }
 
-// mayAll reports whether a party may use a definition in every view that has its server: to approve it concerns all.
-func (s *served) mayAll(party identity.Party, def *tool.Def) bool {
-	return !slices.ContainsFunc(s.views, func(in *View) bool {
-		p := in.police
-		together := p != nil && p.serving != nil // whose views are asked themselves
-		return p != nil && !together && in.has(def.ID.Server) && !p.policies.May(p.request(party, def, in.name))
-	})
+// MayDecide returns whether the maker of the request of ctx may use a definition, or the
+// instructions of a server, in every view that has the server.
+func (s *Served) MayDecide(ctx context.Context) func(tool.ID, json.RawMessage) bool {
+	party, ofClient := identity.PartyOf(ctx)
+	return func(id tool.ID, raw json.RawMessage) bool {
+		if id.Kind == tool.KindInstructions || !ofClient || s.Config.Policies == nil {
+			return true
+		}
+		def, err := tool.ParseKind(id.Kind, id.Server, raw)
+		return err == nil && !slices.ContainsFunc(s.Views, func(v *View) bool {
+			p := v.police
+			combines := p.combined != nil // its views are asked themselves
+			return !combines && v.Has(id.Server) && !p.policies.May(p.request(party, def, v.Name))
+		})
+	}
+}
+
+// Shows reports whether the maker of the request of ctx has something of a server.
+func (s *Served) Shows(ctx context.Context, server string) bool {
+	return slices.ContainsFunc(s.Views, func(v *View) bool { return v.Of(ctx).Has(server) })
 }
 
 // mayServer reports whether something of a server may be allowed that is not known yet, of one of the kinds, or of any.
@@ -124,7 +141,7 @@ func (p *police) request(party identity.Party, def *tool.Def, view string) polic
 	}
 	if def.ID.Kind == tool.KindResource && def.Raw == nil {
 		r.Template = p.templateOf(def.ID)
-		for _, one := range p.alike(def.ID) {
+		for _, one := range p.catalog().Alike(def.ID) {
 			r.Alike = append(r.Alike, policy.Alike{ID: one.ID, Template: p.templateOf(one.ID), Equal: one.Equal})
 		}
 	}
@@ -132,59 +149,10 @@ func (p *police) request(party identity.Party, def *tool.Def, view string) polic
 }
 
 func (p *police) templateOf(id tool.ID) string {
-	if t, ok := p.template(id); ok && id.Kind == tool.KindResource {
+	if t, ok := p.catalog().TemplateOf(id); ok && id.Kind == tool.KindResource {
 		return t.Def.ID.String()
 	}
 	return ""
-}
-
-// denials counts what policies denied, by the policies that did.
-type denials struct {
-	mu sync.Mutex // guards by; held for look-ups only
-	by map[string]int64
-}
-
-// maxDenials bounds the policies that are told apart: reloads may bring others.
-const maxDenials = 1000
-
-func (d *denials) count(decided policy.Decision) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.by == nil || len(d.by) >= maxDenials {
-		d.by = map[string]int64{}
-	}
-	d.by[decided.Policy()]++
-}
-
-// each calls f with every policy that denied something, and how often.
-func (d *denials) each(f func(policy string, n int64)) {
-	d.mu.Lock()
-	by := maps.Clone(d.by)
-	d.mu.Unlock()
-	for id, n := range by {
-		f(id, n)
-	}
-}
-
-// policeOf is the police of a planned view.
-func (s *views) policeOf(config *configs.Config, v *View, together ...string) *police {
-	now := func() *View { return cmp.Or(s.now.Load().byName[v.name], v) } // tools outlive v
-	var serving func(string) []string
-	if together != nil {
-		serving = func(server string) []string {
-			byName := s.now.Load().byName
-			return slices.DeleteFunc(slices.Clone(together), func(name string) bool {
-				one := byName[name]
-				return one == nil || !slices.ContainsFunc(one.contents.Servers, func(has retrieve.Server) bool { return has.Name == server })
-			})
-		}
-	}
-	return &police{
-		serving:  serving,
-		policies: config.Policies, limits: s.limits, denials: &s.denials, view: v.name,
-		template: func(id tool.ID) (*tool.Tool, bool) { return now().catalog.TemplateOf(id) },
-		alike:    func(id tool.ID) []retrieve.Alike { return now().catalog.Alike(id) },
-	}
 }
 
 // parts are what parties have of a view, each made when it is first asked for. Parties
@@ -218,44 +186,44 @@ func (p *parts) of(party identity.Party, class string) *View {
 	return made()
 }
 
-// as is what a party has of the view: the view itself without policies.
-func (v *View) as(party identity.Party) *View {
+// As returns what a party has of the view: the view itself without policies.
+func (v *View) As(party identity.Party) *View {
 	switch {
-	case v.whole != nil:
-		return v.whole.as(party)
+	case v.Whole != nil:
+		return v.Whole.As(party)
 	case v.parts == nil:
 		return v
 	}
 	return v.parts.of(party, v.police.policies.Class(party))
 }
 
-// of is what the party that makes the request of a context has of the view; the program's
+// Of returns what the party that makes the request of a context has of the view; the program's
 // own user has all of it.
-func (v *View) of(ctx context.Context) *View {
+func (v *View) Of(ctx context.Context) *View {
 	if party, ok := identity.PartyOf(ctx); ok {
-		return v.as(party)
+		return v.As(party)
 	}
 	return v
 }
 
 // divide has parties see their part of a planned view, where there are policies.
-func (s *views) divide(config *configs.Config, next plan) {
+func (b *builder) divide(next plan) {
 	if next.police.policies == nil {
 		return
 	}
 	next.View.parts = &parts{
-		most:    min(maxParts, 1+maxPartsTools/(1+next.catalog.Len())),
+		most:    min(maxParts, 1+maxPartsTools/(1+next.Catalog.Len())),
 		byClass: map[string]func() *View{},
-		make:    func(party identity.Party, class string) *View { return s.partOf(config, next, party, class) },
+		make:    func(party identity.Party, class string) *View { return b.partOf(next, party, class) },
 	}
 }
 
 // partOf makes what a party has of a view: a view like it, of a catalog that lacks the
 // rest. What it answers follows from what it has, as with any view.
-func (s *views) partOf(config *configs.Config, whole plan, party identity.Party, class string) *View {
+func (b *builder) partOf(whole plan, party identity.Party, class string) *View {
 	v, p := *whole.View, whole.police
 	next := whole
-	next.View, v.whole, v.parts = &v, whole.View, nil
+	next.View, v.Whole, v.parts = &v, whole.View, nil
 	allows := func(def *tool.Def, view string, search bool) bool {
 		views := []string{view}
 		if view == "" {
@@ -270,17 +238,17 @@ func (s *views) partOf(config *configs.Config, whole plan, party identity.Party,
 		})
 	}
 	has := func(server string) bool {
-		return slices.ContainsFunc(v.contents.Servers, func(s retrieve.Server) bool { return s.Name == server })
+		return slices.ContainsFunc(v.Contents.Servers, func(s retrieve.Server) bool { return s.Name == server })
 	}
-	v.catalog = whole.catalog.Only(retrieve.Allowed{
+	v.Catalog = whole.Catalog.Only(retrieve.Allowed{
 		Use:    func(def *tool.Def, view string) bool { return allows(def, view, false) },
 		Find:   func(def *tool.Def, view string) bool { return allows(def, view, true) },
 		Server: func(name string) bool { return p.mayServer(party, name) },
 	})
-	v.contents.Servers = v.catalog.Servers()
+	v.Contents.Servers = v.Catalog.Servers()
 	lacks := func(server string) bool { return !has(server) }
-	v.upstreams = slices.DeleteFunc(slices.Clone(v.upstreams), lacks)
-	v.starting = slices.DeleteFunc(slices.Clone(v.starting), lacks)
+	v.Upstreams = slices.DeleteFunc(slices.Clone(v.Upstreams), lacks)
+	v.Starting = slices.DeleteFunc(slices.Clone(v.Starting), lacks)
 	compiled := *v.compiled
 	compiled.Upstreams = slices.DeleteFunc(slices.Clone(compiled.Upstreams), func(u view.Upstream) bool { return lacks(u.Server) })
 	v.compiled = &compiled
@@ -290,55 +258,49 @@ func (s *views) partOf(config *configs.Config, whole plan, party identity.Party,
 			if one.of == whole.View {
 				one.of = &v
 			} else {
-				one.of = one.of.as(party)
+				one.of = one.of.As(party)
 			}
 			v.searches = append(v.searches, one)
 		}
 	}
-	next.offer.About = v.contents.Servers
-	v.retriever = s.newRetriever(config, next)
-	if v.endpoint != nil {
-		s.showTo(config, next)
-		v.shown.Class = class
-		v.shown.Declared.Only(func(kinds ...tool.Kind) bool {
-			return slices.ContainsFunc(kinds, func(kind tool.Kind) bool { return len(v.catalog.Items(kind)) > 0 }) || slices.ContainsFunc(v.upstreams, func(server string) bool { return p.mayServer(party, server, kinds...) })
+	next.offer.About = v.Contents.Servers
+	v.Retriever = b.newRetriever(next)
+	if v.live != nil {
+		b.show(next)
+		v.Shown.Class = class
+		v.Shown.Declared.Only(func(kinds ...tool.Kind) bool {
+			return slices.ContainsFunc(kinds, func(kind tool.Kind) bool { return len(v.Catalog.Items(kind)) > 0 }) || slices.ContainsFunc(v.Upstreams, func(server string) bool { return p.mayServer(party, server, kinds...) })
 		})
 	}
 	return &v
 }
 
-// hears returns what reports whether a party has something of a server; nil: each has.
-func (v *View) hears(server string) func(identity.Party) bool {
+// Hears returns what reports whether a party has something of a server; nil: each has.
+func (v *View) Hears(server string) func(identity.Party) bool {
 	if v.parts == nil {
 		return nil
 	}
-	return func(party identity.Party) bool { return v.as(party).has(server) }
+	return func(party identity.Party) bool { return v.As(party).Has(server) }
 }
 
 // Request is a request of a party to use something of the view: to call a tool, get a
 // prompt, read a resource.
 func (v *View) Request(party identity.Party, t *tool.Tool) policy.Request {
-	return v.police.request(party, t.Def, cmp.Or(t.View, v.name))
+	return v.police.request(party, t.Def, cmp.Or(t.View, v.Name))
 }
 
-// Prompt finds a prompt of the view by the name clients see.
-func (v *View) Prompt(name string) (*tool.Tool, bool) { return v.catalog.Prompt(name) }
-
-// Resource finds a resource of the view, listed or not, by the URI clients use.
-func (v *View) Resource(uri string) (*tool.Tool, bool) { return v.catalog.Resource(uri) }
-
-// hidden finds what somebody named that the view has, and not for them. It counts that,
+// Hidden finds what somebody named that the view has, and not for them. It counts that,
 // and says what was decided.
-func (v *View) hidden(ctx context.Context, call *tool.Call, name string) (t *tool.Tool, decided policy.Decision) {
-	whole := v.whole
+func (v *View) Hidden(ctx context.Context, call *tool.Call, name string) (t *tool.Tool, decided policy.Decision) {
+	whole := v.Whole
 	if whole == nil {
 		return nil, decided
 	}
-	t, err := whole.catalog.Find(name)
+	t, err := whole.Catalog.Find(name)
 	if err != nil {
 		var ok bool
-		if t, ok = whole.catalog.Prompt(name); !ok {
-			if t, ok = whole.catalog.Resource(name); !ok {
+		if t, ok = whole.Catalog.Prompt(name); !ok {
+			if t, ok = whole.Catalog.Resource(name); !ok {
 				return nil, decided
 			}
 		}
@@ -349,6 +311,6 @@ func (v *View) hidden(ctx context.Context, call *tool.Call, name string) (t *too
 	if decided = v.police.policies.Decide(request); decided.Allow {
 		return nil, decided
 	}
-	v.police.denials.count(decided)
+	v.police.denied(decided)
 	return t, decided
 }

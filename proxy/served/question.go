@@ -1,4 +1,4 @@
-package proxy
+package served
 
 import (
 	"fmt"
@@ -31,17 +31,17 @@ func (v *View) asked(q policy.Question) (*tool.Tool, error) {
 			return t, nil
 		}
 		hint := "toolfinch reindex asks the servers what they have"
-		if near := v.Nearest(q.Tool, 3); len(near) > 0 {
+		if near := v.Catalog.Nearest(q.Tool, 3); len(near) > 0 {
 			hint = "nearest: " + strings.Join(near, ", ") + "; " + hint
 		}
 		return nil, &identity.FieldError{Text: fmt.Sprintf("the view knows no tool %q (%s)", q.Tool, hint)}
 	case q.Prompt != "":
-		if t, ok := v.Prompt(q.Prompt); ok {
+		if t, ok := v.Catalog.Prompt(q.Prompt); ok {
 			return t, nil
 		}
 		return nil, &identity.FieldError{Text: fmt.Sprintf("the view knows no prompt %q", q.Prompt)}
 	}
-	if t, ok := v.Resource(q.Resource); ok {
+	if t, ok := v.Catalog.Resource(q.Resource); ok {
 		return t, nil
 	}
 	return nil, &identity.FieldError{Text: fmt.Sprintf("no server of the view has the resource %q", q.Resource)}

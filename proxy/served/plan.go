@@ -1,4 +1,4 @@
-package proxy
+package served
 
 import (
 	"cmp"
@@ -12,12 +12,13 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/nearest"
+	"toolfinch/internal/rawjson"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
+	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 	"toolfinch/view"
-	"toolfinch/view/output"
 )
 
 // plan is a view of a configuration on its way to be served. Only its catalog can
@@ -32,18 +33,10 @@ type plan struct {
 	below    int // clients are listed every tool that cost fewer tokens together; 0: none is
 }
 
-// searchTools are the meta-tools that search one server of a view, or all.
-type searchTools struct {
-	prefix, server, about string
-
-	of *View // whose tools these are
-}
-
-// plan compiles the views of a configuration over what the upstreams have. It
-// changes nothing that is served. A served view that uses none of the changed
-// servers stays as it is; with nil all views are compiled.
-func (s *views) plan(config *configs.Config, upstreams []view.Upstream, changed map[string]bool) (plans []plan, problems []view.Problem) {
-	base, problems := view.Base(upstreams, config.Tools)
+// plan compiles the views of the configuration over its servers' listings.
+func (b *builder) plan() (plans []plan, problems []view.Problem) {
+	config := b.Config
+	base, problems := view.Base(b.upstreams(), config.Tools)
 	tools := sync.OnceValue(func() map[string]*tool.Tool { return byID(base) })
 	named := sync.OnceValue(func() func(string) (*tool.Tool, bool) { return retrieve.Finder(namedBy(config, base)) })
 	find := func(name string) (*tool.Tool, bool) {
@@ -52,35 +45,41 @@ func (s *views) plan(config *configs.Config, upstreams []view.Upstream, changed 
 		}
 		return named()(name)
 	}
-	now := s.now.Load()
-	for _, settings := range settingsOf(config) {
-		same := now.byName[settings.Name]
-		if same != nil && changed != nil && !usesAny(settings, changed) {
+	for _, settings := range SettingsOf(config) {
+		same := b.before.ByName[settings.Name]
+		if same != nil && b.Changed != nil && !usesAny(settings, b.Changed) {
 			plans = append(plans, plan{View: same, same: true})
 			problems = append(problems, same.problems...)
 			continue
 		}
-		settings.Hooks.Pre = append(slices.Clone(s.pre), settings.Hooks.Pre...)
-		settings.Hooks.Post = append(slices.Clone(settings.Hooks.Post), s.post...)
-		v := &View{name: settings.Name, settings: settings, pool: s.pool}
-		if same != nil {
-			v.root, v.endpoint = same.root, same.endpoint
-		}
-		env := s.env(v, config, tools, find)
+		settings.Hooks.Pre = append(slices.Clone(b.Pre), settings.Hooks.Pre...)
+		settings.Hooks.Post = append(slices.Clone(settings.Hooks.Post), b.Post...)
+		v := &View{Name: settings.Name, Settings: settings}
+		env := b.env(v, tools, find)
 		before := same
-		if now.config != config {
+		if b.before.Config != config {
 			before = nil
 		}
 		if before != nil {
 			env.Before = before.compiled
 		}
 		compiled, wrong := view.Compile(settings, base, env)
-		next := s.planView(v, config, compiled, before)
+		next := b.planView(v, compiled, before)
 		v.problems = append(wrong, next.clashes()...)
 		problems = append(problems, v.problems...)
 		plans = append(plans, next)
 	}
 	return plans, problems
+}
+
+// upstreams are the servers of the configuration with their listed tools, in its order.
+func (b *builder) upstreams() []view.Upstream {
+	all := make([]view.Upstream, len(b.Config.Servers))
+	for i, s := range b.Config.Servers {
+		listing := b.Listings[s.Name]
+		all[i] = view.Upstream{Server: s.Name, Listed: listing.Listed, Tools: listing.Tools}
+	}
+	return all
 }
 
 // byID are the tools of upstreams by the text of their IDs.
@@ -106,9 +105,9 @@ func usesAny(settings view.Settings, servers map[string]bool) bool {
 	return false
 }
 
-// settingsOf are the views of a configuration, and before them everything, where that
-// is what the root serves.
-func settingsOf(config *configs.Config) []view.Settings {
+// SettingsOf returns the views of a configuration, and before them a view of everything, where the root serves
+// that.
+func SettingsOf(config *configs.Config) []view.Settings {
 	if config.Root() != configs.RootAll {
 		return config.Views
 	}
@@ -129,60 +128,67 @@ func namedBy(config *configs.Config, base []view.Upstream) (servers []retrieve.S
 	return servers
 }
 
-// env is what surrounds a view, which is complete before anything is called. tools()
-// are those of all upstreams by ID, and find finds them by other names, too.
-func (s *views) env(v *View, config *configs.Config, tools func() map[string]*tool.Tool, find func(string) (*tool.Tool, bool)) view.Env {
-	return view.Env{
-		Log:     s.log,
-		Program: s.modules.Program,
-		Python:  s.python,
-		Scripts: s.scripts,
-		Find:    find,
-		Nearest: func(id string, n int) []string {
-			return nearest.Names(id, slices.Sorted(maps.Keys(tools())), n, nearest.Loose)
-		},
-		Retrieve: func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
-			return cmp.Or(s.now.Load().byName[rootOf(config)], v).retriever.SearchItems(ctx, query, limit)
-		},
-		Within: func(ctx context.Context, name string) (*tool.Tool, error) { return v.of(ctx).catalog.Find(name) },
-		Search: func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
-			return v.of(ctx).retriever.SearchItems(ctx, query, limit)
-		},
-		Around: func(t *tool.Tool, handler tool.Handler) tool.Handler {
-			return onlyKinds(s.observer.around(v.name, t)(handler)) // the caller puts the error into its result
-		},
-		Headers: config.HookHeaders,
-		Keep:    s.keep,
-		Guard: func(server string) tool.Middleware {
-			return s.guard(config.SecretsIn(v.name, server), v.name, server)
-		},
+// env returns the surroundings of a view, which is complete before anything is called. tools()
+// are the tools of all upstreams by ID, and find finds them by other names, too.
+func (b *builder) env(v *View, tools func() map[string]*tool.Tool, find func(string) (*tool.Tool, bool)) view.Env {
+	config, env := b.Config, b.Env
+	env.Find = find
+	env.Nearest = func(id string, n int) []string {
+		return nearest.Names(id, slices.Sorted(maps.Keys(tools())), n, nearest.Loose)
 	}
+	env.Retrieve = func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
+		return cmp.Or(b.Now().ByName[RootOf(config)], v).Retriever.SearchItems(ctx, query, limit)
+	}
+	env.Within = func(ctx context.Context, name string) (*tool.Tool, error) { return v.Of(ctx).Catalog.Find(name) }
+	env.Search = func(ctx context.Context, query string, limit int) (json.RawMessage, error) {
+		return v.Of(ctx).Retriever.SearchItems(ctx, query, limit)
+	}
+	env.Around = func(t *tool.Tool, handler tool.Handler) tool.Handler {
+		return onlyKinds(b.Observed(v.Name, t)(handler)) // the caller puts the error into its result
+	}
+	env.Headers = config.HookHeaders
+	env.Guard = func(server string) tool.Middleware {
+		return guard(env.Log, config.SecretsIn(v.Name, server), v.Name, server)
+	}
+	return env
 }
 
-// keep keeps large results.
-func (s *views) keep(c view.OutputCache) tool.Middleware {
-	return s.outputs.Keep(output.Settings{MinSize: c.MinSize, Preview: c.Preview, TTL: c.TTL})
+// RootOf returns the name of the view that a configuration has served at the root; ""
+// for none.
+func RootOf(config *configs.Config) string {
+	switch root := config.Root(); root {
+	case configs.RootAll, configs.RootViews:
+		return view.Default
+	case configs.RootNone:
+		return ""
+	default:
+		return root
+	}
 }
 
 // planView works out what a compiled view has and what its meta-tools are called. before
 // is the view as it was with the same configuration, nil for none.
-func (s *views) planView(v *View, config *configs.Config, compiled *view.Compiled, before *View) plan {
-	settings := compiled.Settings
+func (b *builder) planView(v *View, compiled *view.Compiled, before *View) plan {
+	config, settings := b.Config, compiled.Settings
 	next := plan{View: v}
 	v.compiled, v.settled = compiled, true
-	if v.police == nil {
-		v.police = s.policeOf(config, v)
-	}
-	v.contents = retrieve.Contents{Servers: s.contentsOf(config, compiled, before), Pins: config.Pinned}
+	v.police = &police{policies: config.Policies, limits: b.Limits, denied: b.Denied, view: v.Name, now: b.Now, planned: v}
+	v.Contents = retrieve.Contents{Servers: b.contentsOf(compiled, before), Pins: config.Pinned}
 	v.declared = map[string]register.Declared{}
 	for _, u := range compiled.Upstreams {
-		if !v.has(u.Server) {
-			v.upstreams = append(v.upstreams, u.Server)
+		listing := b.Listings[u.Server]
+		if !v.Has(u.Server) {
+			v.Upstreams = append(v.Upstreams, u.Server)
+			if !listing.StartsUntil.IsZero() {
+				v.Starting = append(v.Starting, u.Server)
+			}
+			if listing.StartsUntil.After(v.StartsUntil) {
+				v.StartsUntil = listing.StartsUntil
+			}
 		}
-		v.declared[u.Server] = s.known.declaredBy(settings, u.Server)
-		v.settled = v.settled && (u.Listed || s.known.listedThisRun[u.Server])
+		v.declared[u.Server] = listing.declaredTo(settings)
+		v.settled = v.settled && (u.Listed || listing.Answered)
 	}
-	s.known.startOf(v, config.StartWait)
 	switch settings.Exposure {
 	case view.ExposureDirect:
 		next.find = retrieve.RetrieveTools
@@ -197,15 +203,15 @@ func (s *views) planView(v *View, config *configs.Config, compiled *view.Compile
 		if config.Routing == configs.RoutingAuto { // the others say how tools reach clients
 			next.below = settings.DirectBelow
 		}
-		next.offer = retrieve.Offer{Call: config.Routing != configs.RoutingDynamic, Split: config.CallTool == configs.CallToolSplit, About: v.contents.Servers}
+		next.offer = retrieve.Offer{Call: config.Routing != configs.RoutingDynamic, Split: config.CallTool == configs.CallToolSplit, About: v.Contents.Servers}
 	}
-	v.contents.Reserved = s.reservedIn(v)
+	v.Contents.Reserved = b.reservedIn(v)
 	return next
 }
 
 // reservedIn are the names that meta-tools of the view have, and those that they have
 // in other views.
-func (s *views) reservedIn(v *View) []string {
+func (b *builder) reservedIn(v *View) []string {
 	names := retrieve.Reserved()
 	for _, search := range v.searches {
 		names = append(names, retrieve.SearchNames(search.prefix)...)
@@ -213,11 +219,11 @@ func (s *views) reservedIn(v *View) []string {
 	for _, t := range v.compiled.Meta {
 		names = append(names, t.Name)
 	}
-	if v.settings.ProxyTool != "" {
-		names = append(names, v.settings.ProxyTool)
+	if v.Settings.ProxyTool != "" {
+		names = append(names, v.Settings.ProxyTool)
 	}
 	if v.compiled.Keeps() {
-		names = append(names, s.outputs.Tool().Name)
+		names = append(names, b.Kept.Name)
 	}
 	return names
 }
@@ -225,7 +231,7 @@ func (s *views) reservedIn(v *View) []string {
 // perServer are search tools for each server of a view.
 func perServer(v *View) (all []searchTools) {
 	taken := map[string]bool{}
-	for _, s := range v.contents.Servers {
+	for _, s := range v.Contents.Servers {
 		prefix := s.Name
 		for n := 2; taken[retrieve.SearchName(prefix)]; n++ { // servers a.b and a_b
 			prefix = fmt.Sprintf("%d_%s", n, s.Name)
@@ -240,10 +246,10 @@ func perServer(v *View) (all []searchTools) {
 // others would have had.
 func (n *plan) clashes() []view.Problem {
 	var problems []view.Problem
-	own := n.settings.ProxyTool
-	for _, clash := range retrieve.Clashes(n.contents.Servers, own) {
+	own := n.Settings.ProxyTool
+	for _, clash := range retrieve.Clashes(n.Contents.Servers, own) {
 		problem := view.Problem{
-			View: n.name, At: n.settings.At,
+			View: n.Name, At: n.Settings.At,
 			Message: fmt.Sprintf("two tools are named %q: one was given the name that %s has", clash.Name, clash.ID),
 			Hint:    "give one of them another name",
 		}
@@ -263,34 +269,31 @@ func joined(texts ...string) string {
 // contentsOf is what a view's catalog is made of: what it has of the upstreams,
 // and its own tools under its own name. Of servers that are as they were before, the view
 // keeps the tools, with all that is around them.
-func (s *views) contentsOf(config *configs.Config, compiled *view.Compiled, before *View) []retrieve.Server {
-	settings := compiled.Settings
+func (b *builder) contentsOf(compiled *view.Compiled, before *View) []retrieve.Server {
+	config, settings := b.Config, compiled.Settings
 	var out []retrieve.Server
 	for _, u := range compiled.Upstreams {
 		i := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == u.Server })
 		configured := config.Servers[i]
-		one := retrieve.Server{
-			Name: u.Server, Description: configured.Description, Prefix: configured.Prefix,
-			Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server),
+		listing := b.Listings[u.Server]
+		server := retrieve.Server{
+			Name: u.Server, Description: configured.Description, Prefix: configured.Prefix, Instructions: listing.Instructions,
+			Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server), Cache: map[tool.Kind]retrieve.CacheHint{},
 		}
 		if u.Listed {
 			if was := before.serverOf(u); was != nil && u.Server != settings.Name { // else own tools may be among them
-				one.Tools, one.Held = was.Tools, was.Held
+				server.Tools, server.Held = was.Tools, was.Held
 			} else {
-				one.Tools, one.Held = free(u.Tools, s.known.heldOf(config, u.Server))
+				server.Tools, server.Held = free(u.Tools, listing.Held)
 			}
 		}
-		if known := s.known.byServer[u.Server]; known != nil {
-			one.Instructions = s.known.instructionsOf(config, u.Server)
-			if settings.IncludeAll {
-				one.Capabilities = known.capabilities
-			}
-			one.Cache = map[tool.Kind]retrieve.CacheHint{}
-			for kind, hint := range known.cache {
-				one.Cache[kind] = retrieve.CacheHint(hint)
-			}
+		if settings.IncludeAll {
+			server.Capabilities = listing.Capabilities
 		}
-		out = append(out, one)
+		for kind, hint := range listing.Cache {
+			server.Cache[kind] = retrieve.CacheHint(hint)
+		}
+		out = append(out, server)
 	}
 	if len(compiled.Own) == 0 {
 		return out
@@ -312,7 +315,7 @@ func (v *View) serverOf(u view.Upstream) *retrieve.Server {
 	if i < 0 || !tool.Same(v.compiled.Upstreams[i].Tools, u.Tools) {
 		return nil
 	}
-	return &v.contents.Servers[i]
+	return &v.Contents.Servers[i]
 }
 
 // unlistedOf says which URIs that a server does not list a view sends to it.
@@ -324,4 +327,51 @@ func unlistedOf(settings view.Settings, server string) retrieve.Unlisted {
 		return retrieve.UnlistedOnly
 	}
 	return retrieve.UnlistedNamed
+}
+
+// free parts what a view has of a server, which was listed.
+func free(tools []*tool.Tool, held map[tool.ID]pins.Held) (rest []*tool.Tool, waiting []retrieve.Held) {
+	rest = make([]*tool.Tool, 0, len(tools)) // not nil: it was listed
+	for _, t := range tools {
+		if h, is := held[t.Def.ID]; is {
+			waiting = append(waiting, retrieve.Held{Tool: t, Why: h.Why(), Quiet: h.WasRejected()})
+		} else {
+			rest = append(rest, t)
+		}
+	}
+	return rest, waiting
+}
+
+// declaredTo is what an upstream declares to the clients of a view. One that is not known
+// yet counts as declaring everything, because a client asks once. Prompts and resources
+// are in a view that includes all.
+func (l Listing) declaredTo(settings view.Settings) (o register.Declared) {
+	unknown := l.Capabilities == nil
+	has := func(names ...string) bool {
+		if unknown {
+			return true
+		}
+		value := l.Capabilities
+		for _, name := range names {
+			value = rawjson.Member(value, name)
+		}
+		return value != nil && string(value) != "false" && string(value) != "null"
+	}
+	o.Logging = has("logging")
+	if !unknown {
+		o.Tasks = l.Era == upstream.EraModern && has("extensions", tool.ExtensionTasks) // unknown: a 2026-07-28 client asks again
+		for name, value := range rawjson.Members(rawjson.Member(l.Capabilities, "extensions")) {
+			if name == tool.ExtensionTasks { // which not every client is declared
+				continue
+			}
+			if o.Extensions == nil {
+				o.Extensions = map[string]json.RawMessage{}
+			}
+			o.Extensions[name] = value
+		}
+	}
+	if settings.IncludeAll {
+		o.Prompts, o.Resources, o.Subscribe, o.Completions = has("prompts"), has("resources"), has("resources", "subscribe"), has("completions")
+	}
+	return o
 }

@@ -68,7 +68,7 @@ func (s *views) call(def *tool.Def) tool.Handler {
 	}
 }
 
-// building is the runtime of the views of one build.
+// building is the runtime of the views of one build; served.Runtime describes its methods.
 type building struct {
 	of        *views
 	endpoints map[string]*endpoint // those that are served, and those of new views; nil after the build
@@ -104,10 +104,8 @@ func (b *building) endpoint(view string) *endpoint {
 	return e
 }
 
-// Now returns what is served now.
 func (b *building) Now() *served.Served { return b.of.now.Load().Served }
 
-// Catalog returns a catalog of contents over the index of a view.
 func (b *building) Catalog(ctx context.Context, view string, contents retrieve.Contents) (*retrieve.Catalog, error) {
 	root := b.endpoint(view).root
 	if b.of.stored != nil {
@@ -116,7 +114,6 @@ func (b *building) Catalog(ctx context.Context, view string, contents retrieve.C
 	return root.With(ctx, contents)
 }
 
-// Live returns the server of a view's clients; nil in a Workspace.
 func (b *building) Live(view string) served.Live {
 	if e := b.endpoint(view); e.live != nil {
 		return liveView{e.live, e}
@@ -124,7 +121,6 @@ func (b *building) Live(view string) served.Live {
 	return nil
 }
 
-// Retrieval returns the settings of a view's retriever that do not follow from the view.
 func (b *building) Retrieval(v *View) retrieve.Settings {
 	s := b.of
 	return retrieve.Settings{
@@ -139,17 +135,14 @@ func (b *building) Retrieval(v *View) retrieve.Settings {
 	}
 }
 
-// Observed returns the layer that observes calls of a tool.
 func (b *building) Observed(view string, t *tool.Tool) tool.Middleware {
 	return b.of.observer.around(view, t)
 }
 
-// ObservedMeta returns a meta-tool of a view with its calls observed.
 func (b *building) ObservedMeta(v *View, t *tool.Tool) *tool.Tool {
 	return b.of.observer.aroundMeta(v, t)
 }
 
-// Denied counts a denial of a policy.
 func (b *building) Denied(decided policy.Decision) { b.of.denials.count(decided) }
 
 // liveView is the live server of an endpoint as the views of the endpoint know it.

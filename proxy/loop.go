@@ -226,8 +226,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 	news := false
 	config := l.now.Load().Config
 	for i, change := range changes {
-		configured := slices.ContainsFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == change.Server })
-		if !configured { // it was removed meanwhile
+		if config.Server(change.Server) == nil { // it was removed meanwhile
 			delete(l.waiting, change.Server)
 			continue
 		}

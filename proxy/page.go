@@ -20,7 +20,6 @@ import (
 	"toolfinch/store"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
-	"toolfinch/upstream"
 	"toolfinch/upstream/login"
 )
 
@@ -217,8 +216,7 @@ const maxShownName = 128 // bytes of what a browser sent
 // a secret is masked.
 func (h paged) describe(d *page.Details) {
 	config := h.now.Load().Config
-	if at := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == d.Name }); at >= 0 {
-		s := config.Servers[at]
+	if s := config.Server(d.Name); s != nil {
 		d.Cwd, d.Changes = s.Cwd, string(cmp.Or(config.Changes[s.Name], pins.Review))
 		if s.Command != "" {
 			d.Sandbox = s.Sandbox.String()
@@ -284,9 +282,8 @@ func (h paged) Switch(ctx context.Context, name string, on bool) error {
 
 // principalOf is whose login to a server who asks may see to, and whether it may.
 func (h paged) principalOf(ctx context.Context, server string) (principal string, may bool) {
-	config := h.now.Load().Config
-	at := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == server })
-	perUser := at >= 0 && config.Servers[at].Login.PerUser
+	s := h.now.Load().Config.Server(server)
+	perUser := s != nil && s.Login.PerUser
 	if h.owner(ctx) {
 		return "", !perUser
 	}

@@ -111,7 +111,7 @@ func (o *others) embeds(config func() *configs.Config) func(server string) bool 
 		return nil
 	}
 	return func(server string) bool {
-		if !slices.ContainsFunc(config().Servers, func(s upstream.Settings) bool { return s.Name == server }) {
+		if config().Server(server) == nil {
 			server = ""
 		}
 		leads, _ := o.leads.Leads(server)

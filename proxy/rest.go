@@ -76,12 +76,12 @@ func (h rest) Upstreams(ctx context.Context) []web.Upstream {
 // is served alone there is nothing else.
 func (h rest) serves(server string) bool { return h.only == "" || h.main().Has(server) }
 
+// described returns the description of a server, which may just have left.
 func described(config *configs.Config, server string) string {
-	i := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == server })
-	if i < 0 {
-		return "" // it has just left
+	if s := config.Server(server); s != nil {
+		return s.Description
 	}
-	return config.Servers[i].Description
+	return ""
 }
 
 // Reconnect connects an upstream anew and lists it.

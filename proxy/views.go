@@ -172,17 +172,22 @@ func (s *views) health() (h retrieve.Health) {
 	if v := s.main(); v != nil {
 		return s.healthOf(v)
 	}
-	for _, s := range s.pool.Health() {
-		switch s.State {
-		case upstream.StateFailed, upstream.StateLogin:
-			h.Failed++
-		case upstream.StateReady:
-			h.Ready++
-		default:
-			h.Pending++
-		}
+	for _, u := range s.pool.Health() {
+		count(&h, u.State, true)
 	}
 	return h
+}
+
+// count counts an upstream by its state. One that was not listed is pending.
+func count(h *retrieve.Health, state upstream.State, listed bool) {
+	switch {
+	case state == upstream.StateFailed, state == upstream.StateLogin:
+		h.Failed++
+	case state == upstream.StateReady && listed:
+		h.Ready++
+	default:
+		h.Pending++
+	}
 }
 
 // healthOf counts the upstreams of a view by their state.
@@ -211,14 +216,7 @@ func (s *views) healthOf(v *View) retrieve.Health {
 			}
 			h.Absent = append(h.Absent, a)
 		}
-		switch {
-		case u.State == upstream.StateFailed, u.State == upstream.StateLogin:
-			h.Failed++
-		case u.State == upstream.StateReady && listed:
-			h.Ready++
-		default:
-			h.Pending++
-		}
+		count(&h, u.State, listed)
 	}
 	for _, s := range servers {
 		if n := v.Catalog.HeldOf(s.Name); n > 0 {

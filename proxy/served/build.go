@@ -9,14 +9,6 @@ import (
 	"toolfinch/view"
 )
 
-// builder makes one Served.
-type builder struct {
-	Input
-	Runtime
-	before *Served
-	next   *Served
-}
-
 // Build makes what is served of in. Views of before that nothing has changed stay the same values. The error is
 // that of a catalog; nothing that is served has changed then.
 func Build(ctx context.Context, in Input, before *Served, run Runtime) (*Served, error) {

@@ -13,6 +13,7 @@ import (
 	"toolfinch/tool"
 	"toolfinch/trust/leaks"
 	"toolfinch/trust/pins"
+	"toolfinch/upstream"
 )
 
 // The order of the layers is that of package tool. View.Compile adds those that a view's settings ask for.
@@ -63,11 +64,11 @@ func UnlistedResource(run Runtime, log *slog.Logger, view string, below func(*to
 				}
 			}
 		}
-		t = t.With(tool.LayerPolicies, now(func(_ *Served, v *View) tool.Middleware { return v.police.judge(t) }))
+		t = t.With(tool.LayerPolicies, now(func(_ *Served, v *View) tool.Middleware { return v.judge(t) }))
 		t = t.With(tool.LayerSecrets, now(func(all *Served, v *View) tool.Middleware {
 			return guard(log, all.secretsOf(v, def.ID.Server), view, def.ID.Server)
 		}))
-		t = t.With(tool.LayerLimits, now(func(_ *Served, v *View) tool.Middleware { return v.police.limit(t) }))
+		t = t.With(tool.LayerLimits, now(func(_ *Served, v *View) tool.Middleware { return v.limit(t) }))
 		return t.With(tool.LayerObserved, run.Observed(view, t)).With(tool.LayerFailures, onlyKinds).Handler
 	}
 }
@@ -75,7 +76,7 @@ func UnlistedResource(run Runtime, log *slog.Logger, view string, below func(*to
 // secretsOf returns what becomes of secrets in a resource that its server does not list. Where views are
 // combined, the strictest mode of the views with the server holds.
 func (s *Served) secretsOf(v *View, server string) (mode leaks.Mode) {
-	for i, name := range v.police.viewsWith(server) {
+	for i, name := range v.viewsWith(server) {
 		if m := s.Config.SecretsIn(name, server); i == 0 || slices.Index(leaks.Modes, m) > slices.Index(leaks.Modes, mode) {
 			mode = m
 		}
@@ -94,14 +95,14 @@ func (b *builder) addLayers(n plan) {
 		return
 	}
 	around := func(t *tool.Tool) *tool.Tool {
-		t = t.With(tool.LayerPolicies, n.police.judge(t))
+		t = t.With(tool.LayerPolicies, n.judge(t))
 		if t.Def.ID.Kind == tool.KindTool {
 			if gated {
 				t = t.With(tool.LayerGate, n.live.Gate().Guard(t.Def.ID))
 			}
 			t = t.With(tool.LayerScopes, scopes.Guard(t))
 		}
-		t = t.With(tool.LayerLimits, n.police.limit(t))
+		t = t.With(tool.LayerLimits, n.limit(t))
 		t = t.With(tool.LayerObserved, b.Observed(n.Name, t)).With(tool.LayerFailures, onlyKinds)
 		t.View = n.Name // of the copy that With made
 		return t
@@ -125,3 +126,28 @@ func (b *builder) addLayers(n plan) {
 		n.Contents.Servers[i].Tools, n.Contents.Servers[i].Held = tools, held
 	}
 }
+
+// onlyKinds tells clients the kind of a failure: what a failing server or its process wrote is for the
+// owner, who finds it in the log, on the page and in the answers of commands.
+func onlyKinds(next tool.Handler) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		result, err := next(ctx, call)
+		if err == nil || call.Local {
+			return result, err
+		}
+		if kind := upstream.Reason(err); kind != err.Error() {
+			err = failure{err, kind}
+		}
+		return result, err
+	}
+}
+
+// failure is an error whose text is its kind alone.
+type failure struct {
+	error
+	kind string
+}
+
+func (f failure) Error() string { return f.kind }
+
+func (f failure) Unwrap() error { return f.error }

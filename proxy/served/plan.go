@@ -21,18 +21,6 @@ import (
 	"toolfinch/view"
 )
 
-// plan is a view of a configuration on its way to be served. Only its catalog can
-// still fail.
-type plan struct {
-	*View
-	same  bool           // it is served already, and stays as it is
-	find  string         // the meta-tool that answers send clients to who look for a tool
-	offer retrieve.Offer // what there is of retrieve_tools and call_tool
-	// together says that its tools are those of other views, with their handlers.
-	together bool
-	below    int // clients are listed every tool that cost fewer tokens together; 0: none is
-}
-
 // plan compiles the views of the configuration over its servers' listings.
 func (b *builder) plan() (plans []plan, problems []view.Problem) {
 	config := b.Config
@@ -54,7 +42,7 @@ func (b *builder) plan() (plans []plan, problems []view.Problem) {
 		}
 		settings.Hooks.Pre = append(slices.Clone(b.Pre), settings.Hooks.Pre...)
 		settings.Hooks.Post = append(slices.Clone(settings.Hooks.Post), b.Post...)
-		v := &View{Name: settings.Name, Settings: settings}
+		v := b.newView(settings)
 		env := b.env(v, tools, find)
 		before := same
 		if b.before.Config != config {
@@ -70,6 +58,11 @@ func (b *builder) plan() (plans []plan, problems []view.Problem) {
 		plans = append(plans, next)
 	}
 	return plans, problems
+}
+
+// newView begins a view.
+func (b *builder) newView(settings view.Settings) *View {
+	return &View{Name: settings.Name, Settings: settings, policies: b.Config.Policies, limits: b.Limits, run: b.Runtime}
 }
 
 // upstreams are the servers of the configuration with their listed tools, in its order.
@@ -119,11 +112,7 @@ func SettingsOf(config *configs.Config) []view.Settings {
 // namedBy is what upstreams have as a catalog names it.
 func namedBy(config *configs.Config, base []view.Upstream) (servers []retrieve.Server) {
 	for _, u := range base {
-		one := retrieve.Server{Name: u.Server, Tools: u.Tools}
-		if i := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == u.Server }); i >= 0 {
-			one.Prefix = config.Servers[i].Prefix
-		}
-		servers = append(servers, one)
+		servers = append(servers, retrieve.Server{Name: u.Server, Tools: u.Tools, Prefix: config.Server(u.Server).Prefix})
 	}
 	return servers
 }
@@ -172,7 +161,6 @@ func (b *builder) planView(v *View, compiled *view.Compiled, before *View) plan 
 	config, settings := b.Config, compiled.Settings
 	next := plan{View: v}
 	v.compiled, v.settled = compiled, true
-	v.police = &police{policies: config.Policies, limits: b.Limits, denied: b.Denied, view: v.Name, now: b.Now, planned: v}
 	v.Contents = retrieve.Contents{Servers: b.contentsOf(compiled, before), Pins: config.Pinned}
 	v.declared = map[string]register.Declared{}
 	for _, u := range compiled.Upstreams {
@@ -273,9 +261,7 @@ func (b *builder) contentsOf(compiled *view.Compiled, before *View) []retrieve.S
 	config, settings := b.Config, compiled.Settings
 	var out []retrieve.Server
 	for _, u := range compiled.Upstreams {
-		i := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == u.Server })
-		configured := config.Servers[i]
-		listing := b.Listings[u.Server]
+		configured, listing := config.Server(u.Server), b.Listings[u.Server]
 		server := retrieve.Server{
 			Name: u.Server, Description: configured.Description, Prefix: configured.Prefix, Instructions: listing.Instructions,
 			Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server), Cache: map[tool.Kind]retrieve.CacheHint{},

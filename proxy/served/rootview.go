@@ -23,7 +23,7 @@ func (b *builder) planRoot() plan {
 		return plan{View: same, same: true}
 	}
 	open := slices.DeleteFunc(slices.Clone(next.Views), gatedView)
-	v := &View{Name: view.Default, Settings: settingsTogether(config, open, next.Views)}
+	v := b.newView(settingsTogether(config, open, next.Views))
 	compiled := &view.Compiled{Settings: v.Settings, Meta: metaTogether(open)}
 	var parts []retrieve.Part
 	for _, one := range open {
@@ -35,7 +35,7 @@ func (b *builder) planRoot() plan {
 	root := b.planView(v, compiled, nil)
 	root.together = true
 	for _, one := range open {
-		v.police.combined = append(v.police.combined, one.Name)
+		v.combined = append(v.combined, one.Name)
 	}
 	v.searches = searchesTogether(open)
 	if v.Settings.Exposure == view.ExposureSearch {

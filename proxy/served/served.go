@@ -11,15 +11,13 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/identity"
 	"toolfinch/register"
 	"toolfinch/retrieve"
 	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
-	"toolfinch/trust/inbound"
-	"toolfinch/trust/pins"
 	"toolfinch/trust/policy"
 	"toolfinch/trust/rate"
-	"toolfinch/upstream"
 	"toolfinch/view"
 )
 
@@ -55,9 +53,12 @@ type View struct {
 	settled  bool                         // each upstream was listed, or has failed
 	lists    bool                         // it combines views, at least one direct
 	declared map[string]register.Declared // by upstream
-	police   *police                      // around every tool of the view
-	parts    *parts                       // by party; nil: every party has the whole view
-	live     Live                         // nil in a command
+	policies *policy.Policies             // nil: they allow everything
+	limits   *rate.Limits
+	combined []string                         // the views that this combines; nil: none
+	parts    func(party identity.Party) *View // nil: every party has the whole view
+	live     Live                             // nil in a command
+	run      Runtime
 }
 
 // searchTools are the meta-tools that search one server of a view, or all.
@@ -65,52 +66,6 @@ type searchTools struct {
 	prefix, server, about string
 
 	of *View // the view that is searched
-}
-
-// Input is what is built of.
-type Input struct {
-	Config   *configs.Config
-	Listings map[string]Listing // by server
-	// Changed are the servers with news since the value before. A view that uses none of them stays as
-	// it is; with nil every view is compiled.
-	Changed    map[string]bool
-	Accept     func([]view.Problem) error // decides whether views with problems are built; nil: they are
-	Env        view.Env                   // the surroundings that all views share
-	Pre        []view.PreCall             // before the hooks of each view
-	Post       []view.PostCall
-	Limits     *rate.Limits
-	Scopes     inbound.Scopes
-	Kept       *tool.Tool // the meta-tool that reads kept results
-	Replicated bool       // every replica must decide alike how tools are listed
-}
-
-// Listing is what is known of a server.
-type Listing struct {
-	Listed       bool         // false: its tools are not known
-	Tools        []*tool.Tool // with the layers below all views; the same slice until something changes
-	Held         map[tool.ID]pins.Held
-	Waiting      int             // held definitions without the rejected ones
-	Instructions string          // that were approved last
-	Capabilities json.RawMessage // nil: not known
-	Era          upstream.Era
-	Cache        map[tool.Kind]upstream.CacheHint
-	Answered     bool      // it was listed, or has failed, since the start
-	StartsUntil  time.Time // how long requests wait for its first list; zero: they do not
-}
-
-// CutTo leaves the tools of the first servers that have at most so many together; the other servers are as if
-// they had not been listed yet. It reports whether there are such.
-func CutTo(all map[string]Listing, config *configs.Config, most int) (cut bool) {
-	for _, s := range config.Servers {
-		listing := all[s.Name]
-		if n := len(listing.Tools); n > most {
-			listing.Tools, listing.Listed, cut = nil, false, true
-			all[s.Name] = listing
-		} else {
-			most -= n
-		}
-	}
-	return cut
 }
 
 // Runtime is what outlives the views that are built.
@@ -164,3 +119,20 @@ func (v *View) Call(ctx context.Context, t *tool.Tool, arguments json.RawMessage
 
 // Has reports whether the view has something of an upstream.
 func (v *View) Has(server string) bool { return slices.Contains(v.Upstreams, server) }
+
+// contains reports whether the catalog of the view has a server; there may be no view.
+func (v *View) contains(server string) bool {
+	return v != nil && slices.ContainsFunc(v.Contents.Servers, func(s retrieve.Server) bool { return s.Name == server })
+}
+
+// named finds a tool, prompt or resource of the view by its name; nil for none.
+func (v *View) named(name string) *tool.Tool {
+	if t, err := v.Catalog.Find(name); err == nil {
+		return t
+	}
+	if t, ok := v.Catalog.Prompt(name); ok {
+		return t
+	}
+	t, _ := v.Catalog.Resource(name)
+	return t
+}

@@ -24,7 +24,10 @@ import (
 func (b *builder) newRetriever(next plan) *retrieve.Retriever {
 	config, settings := b.Config, b.Retrieval(next.View)
 	settings.TopK, settings.QueryTimeout = config.TopK, config.QueryEmbedTimeout
-	settings.Validate = func(server string) bool { return validates(config, server) }
+	settings.Validate = func(server string) bool {
+		s := config.Server(server)
+		return s == nil || s.Validate
+	}
 	settings.Offer, settings.SearchTool = next.offer, next.find
 	settings.Offers = func(name string) bool { return next.Shown.MetaTool(name) != nil }
 	settings.PlainSearch = next.Settings.SearchStyle == view.SearchPlain
@@ -39,16 +42,6 @@ func (b *builder) newRetriever(next plan) *retrieve.Retriever {
 		}
 	}
 	return retrieve.New(next.Catalog, settings)
-}
-
-// validates reports whether call_tool checks the arguments for a server's tools.
-func validates(config *configs.Config, server string) bool {
-	for _, s := range config.Servers {
-		if s.Name == server {
-			return s.Validate
-		}
-	}
-	return true
 }
 
 // show decides what the clients of a view are shown.

@@ -63,19 +63,7 @@ func (v *View) lacks(arguments []byte) bool {
 	for id := range rawjson.Elements(rawjson.Member(arguments, "tool_ids")) {
 		names = append(names, rawjson.Text(id))
 	}
-	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return !v.knows(name) && !v.Retriever.IsMeta(name) })
-}
-
-// knows reports whether something of the view has a name.
-func (v *View) knows(name string) bool {
-	if _, err := v.Catalog.Find(name); err == nil {
-		return true
-	}
-	if _, ok := v.Catalog.Prompt(name); ok {
-		return true
-	}
-	_, ok := v.Catalog.Resource(name)
-	return ok
+	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return v.named(name) == nil && !v.Retriever.IsMeta(name) })
 }
 
 // showStarting has what the view shows wait for servers that are starting.

@@ -6,9 +6,11 @@ import (
 	"errors"
 	"maps"
 
+	"toolfinch/internal/hook"
 	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/served"
 	"toolfinch/register"
+	"toolfinch/register/transport"
 	"toolfinch/retrieve"
 	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
@@ -156,3 +158,44 @@ func (l liveView) Gate() *gate.Gate { return l.of.gate }
 
 // Started waits for the servers of the view that are starting.
 func (l liveView) Started(ctx context.Context) *View { return l.of.Started(ctx) }
+
+// serve gives the endpoint of a new view its live server.
+func (d *desk) serve(e *endpoint) {
+	kept, err := d.store.Usage().Provisions(context.Background(), e.view)
+	if err != nil {
+		d.views.log.Warn("the store could not be read: what clients had provisioned is not known", "view", e.view, "error", err)
+	}
+	called, err := d.store.Usage().Called(context.Background(), e.view)
+	if err != nil {
+		d.views.log.Warn("the store could not be read: what clients called before is not known", "view", e.view, "error", err)
+	}
+	e.desk = d
+	behind := liveHost{e}
+	options := register.Options{
+		Version:       d.views.version,
+		Hook:          hook.Command{Line: d.views.first.ListChangedExec},
+		Relists:       d.relists,
+		Called:        called,
+		Subscriptions: d.subscriptions,
+		Limits:        d.limits,
+		Upstreams:     behind,
+		Observer:      behind,
+		Replicated:    d.sessions != nil,
+	}
+	e.live = register.New(options, e.shown(), d.views.log)
+	gating := gate.Options{Clients: e.live, Store: behind, Kept: kept, Limit: d.provisioned}
+	if d.views.others != nil {
+		gating.Read = e.provisions
+	}
+	e.gate = gate.New(gating, e.terms, d.views.log)
+	var stored transport.Sessions
+	if d.sessions != nil {
+		e.sessions = d.sessions.View(e.view, having{e})
+		stored = e.sessions
+	}
+	e.http = transport.NewStreamable(e.live, d.connected, stored, d.views.log)
+	e.sse = transport.NewSSE(e.live, d.connected, "/message", d.views.log)
+	if e.sessions != nil {
+		e.sessions.Serve(e.http)
+	}
+}

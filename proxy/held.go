@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"time"
 
 	"toolfinch/configs"
 	"toolfinch/internal/identity"
@@ -189,29 +188,4 @@ func (k *listings) someHeld() bool {
 		}
 	}
 	return false
-}
-
-// decisionsEvery is how often the store is asked whether the owner has decided
-// something, while something is held: toolfinch pins is a process of its own.
-const decisionsEvery = time.Second
-
-// decisions takes in what was decided since the last time.
-func (l *loop) decisions(ctx context.Context) {
-	n, err := l.store.Pins().Decisions(ctx)
-	if err != nil || n == l.decided {
-		return // it is asked again
-	}
-	changed, err := l.known.decided(ctx, l.now.Load().Config)
-	if err != nil {
-		l.log.Warn("what was decided could not be read; it is asked again", "error", err)
-		return
-	}
-	l.decided = n
-	if len(changed) == 0 {
-		return
-	}
-	if err := l.refresh(ctx, changed); err != nil && ctx.Err() == nil {
-		l.log.Error("the catalog was not refreshed", "error", err)
-	}
-	l.wake()
 }

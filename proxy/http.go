@@ -15,7 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"toolfinch/configs"
+	"toolfinch/internal/identity"
 	"toolfinch/proxy/web"
 	"toolfinch/proxy/web/page"
 	"toolfinch/register/transport"
@@ -83,16 +86,6 @@ func (p *Proxy) cut(server *http.Server) error {
 		return nil
 	}
 	return server.Close()
-}
-
-// limitsOf are those of clients.
-func limitsOf(config *configs.Config) transport.Limits {
-	l := config.HTTP
-	return transport.Limits{
-		Sessions: int64(config.MaxSessions), SessionIdle: config.SessionTimeout,
-		PrincipalSessions: int64(l.PrincipalSessions), AddressSessions: int64(l.AddressSessions), PrincipalStreams: int64(l.PrincipalStreams),
-		MessageBytes: int64(l.Body), HeaderBytes: int64(l.Headers), BodyTime: l.BodyTime,
-	}
 }
 
 // MayListen reports whether clients may be served at an address: beyond this machine only
@@ -243,13 +236,45 @@ func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(told)
 }
 
-// refuse answers a request with an error in the form of what it asked for.
-func refuse(w http.ResponseWriter, r *http.Request, status int, reason string) {
-	if slices.ContainsFunc(web.Patterns, func(pattern string) bool {
-		return r.URL.Path == pattern || strings.HasSuffix(pattern, "/") && strings.HasPrefix(r.URL.Path, pattern)
-	}) {
-		web.Refuse(w, status, reason)
-		return
+// withSession has the session that a request of the REST API names here, if it is another replica's.
+func (p *Proxy) withSession(api http.Handler) http.Handler {
+	if p.desk.sessions == nil {
+		return api
 	}
-	http.Error(w, reason, status)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(mcp.HeaderSessionID)
+		now := p.now.Load()
+		if v, err := p.viewIn(now, r.URL.Query().Get("view")); err == nil && id != "" && identity.NameOf(r.Context()) == "" {
+			if e := now.endpoints[v.Name]; !e.live.Knows(id) {
+				_ = e.http.Take(r.Context(), id) // the API says that it does not know the session
+			}
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// lastly has each connection end with its next answer once this replica is about to end. Those
+// that are idle stay until load balancers have looked away: one may just have sent a request.
+func (p *Proxy) lastly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// lookAway is the part of the time to drain in which load balancers notice that this replica is about to end, as
+// /readyz says. Requests that come meanwhile are answered.
+const lookAway = 5
+
+// leave waits until load balancers have looked away, and returns what is left of the time to drain.
+func (p *Proxy) leave(drain time.Duration) (left time.Duration) {
+	if p.desk.sessions == nil {
+		return drain
+	}
+	p.draining.Store(true)
+	p.log.Info("this replica is about to end: its sessions go on at others", "within", drain)
+	time.Sleep(drain / lookAway)
+	return drain - drain/lookAway
 }

@@ -300,3 +300,39 @@ func (k *listings) logFaults(change upstream.Change) {
 		k.log.Warn("more definitions are malformed than are named", "server", change.Server, "more", more)
 	}
 }
+
+func usesOf(stored []store.LearnedUse) []retrieve.Use {
+	uses := make([]retrieve.Use, len(stored))
+	for i, u := range stored {
+		uses[i] = retrieve.Use(u)
+	}
+	return uses
+}
+
+// followed is what following a server came to.
+type followed struct {
+	known   bool // the store has a list of it
+	changed bool // it is another one
+	listed  *store.Listed
+}
+
+// follow takes in what another process has stored of a server. What is not stored, which
+// is how long a list may be kept and what was logged, stays as it was.
+func (k *listings) follow(ctx context.Context, config *configs.Config, server string) (f followed, err error) {
+	listed, err := k.store.Listed(ctx, server)
+	delete(k.wrote, server)
+	if err != nil || listed == nil {
+		return followed{known: k.byServer[server] != nil}, err
+	}
+	now, before := storedOf(listed.Upstream), k.byServer[server]
+	now.defs = k.defsOf(listed.Defs, before)
+	now.unpinned = heldBy(config, listed.Unpinned)
+	if before != nil {
+		now.cache, now.faults = before.cache, before.faults
+	}
+	f = followed{known: true, changed: before == nil || !before.same(now), listed: listed}
+	if f.changed {
+		k.byServer[server] = now
+	}
+	return f, nil
+}

@@ -2,6 +2,7 @@ package proxy
 
 import (
 	"context"
+	"log/slog"
 	"net/url"
 	"strings"
 	"time"
@@ -80,3 +81,43 @@ func (h liveHost) Change(ctx context.Context, owner string, f func(stored []tool
 }
 
 func (h liveHost) pool() *upstream.Pool { return h.of.desk.views.pool }
+
+// Began takes down a session.
+func (h liveHost) Began(ctx context.Context, session, client string) {
+	h.of.desk.views.observer.record(ctx, identity.Event{Kind: identity.EventSessionOn, View: h.of.view, Session: session, Client: client})
+}
+
+// Unknown takes down a call of a name that nothing in the view has.
+func (h liveHost) Unknown(ctx context.Context, call *tool.Call) {
+	s := subject{kind: eventOf(call.Kind), view: h.of.view}
+	revealed(ctx, h.of.now().Of(ctx), call, call.Name, &s)
+	h.of.desk.views.observer.note(ctx, s, call, call.Name, tool.ErrNotFound.Error())
+}
+
+// Registered takes down that what a client is listed has changed.
+func (h liveHost) Registered(session, client string, party identity.Party, change register.Change) {
+	o := h.of.desk.views.observer
+	o.metrics.Registered(h.of.view)
+	if !o.log.Enabled(context.Background(), slog.LevelInfo) {
+		return
+	}
+	line := lineFor(h.of.view, identity.Digest(session), client, "")
+	if party.Principal != nil {
+		line.text("principal", party.Principal.ID)
+	}
+	line.text("transport", party.Transport)
+	for key, names := range map[string][]string{"added": change.Added, "removed": change.Removed} {
+		if len(names) > maxNamed {
+			line.add(slog.Int("more_"+key, len(names)-maxNamed))
+		}
+		line.text(key, strings.Join(names[:min(maxNamed, len(names))], " "))
+	}
+	o.log.LogAttrs(context.Background(), slog.LevelInfo, "tools registered", line.attrs...)
+}
+
+// Changed hears of a session that has something else now.
+func (h liveHost) Changed(session string) {
+	if h.of.sessions != nil {
+		h.of.sessions.Changed(session)
+	}
+}

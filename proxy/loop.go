@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/configs"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/upstream"
@@ -148,14 +150,6 @@ func (l *loop) wake() {
 	wake(l.count.work)
 	wake(l.embedder.work)
 	wake(l.segments.work)
-}
-
-// wake tells whoever waits on c that there is work; once is enough.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // wait has a change taken again later, if its err may pass; nil: it was taken.
@@ -338,15 +332,6 @@ func (l *loop) show(ctx context.Context, next *current) {
 	}
 }
 
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
-	}
-}
-
 // report logs what is wrong with the views, each thing once, while the loop runs.
 // Warnings wait until each server was listed or has failed: until then a view lacks
 // what may yet come.
@@ -371,4 +356,68 @@ func (l *loop) report(problems []view.Problem) {
 // view takes such.
 func (l *loop) readyForScripts() {
 	l.scripts.Ready(slices.ContainsFunc(l.now.Load().Config.Views, func(s view.Settings) bool { return s.RunScript != nil }))
+}
+
+// decisionsEvery is how often the store is asked whether the owner has decided
+// something, while something is held: toolfinch pins is a process of its own.
+const decisionsEvery = time.Second
+
+// decisions takes in what was decided since the last time.
+func (l *loop) decisions(ctx context.Context) {
+	n, err := l.store.Pins().Decisions(ctx)
+	if err != nil || n == l.decided {
+		return // it is asked again
+	}
+	changed, err := l.known.decided(ctx, l.now.Load().Config)
+	if err != nil {
+		l.log.Warn("what was decided could not be read; it is asked again", "error", err)
+		return
+	}
+	l.decided = n
+	if len(changed) == 0 {
+		return
+	}
+	if err := l.refresh(ctx, changed); err != nil && ctx.Err() == nil {
+		l.log.Error("the catalog was not refreshed", "error", err)
+	}
+	l.wake()
+}
+
+// followPatience is how long a server that another process lists, and that was never
+// listed, is counted as one that may still come.
+const followPatience = 30 * time.Second
+
+// follow takes in a Change of a server that another process lists: what that has stored.
+// known is false while nobody has listed the server.
+func (l *loop) follow(ctx context.Context, config *configs.Config, change upstream.Change) (diff store.Diff, known, changed bool) {
+	if w := l.waiting[change.Server]; w.Followed {
+		change.Outdated, change.Interactive = change.Outdated || w.Outdated, change.Interactive || w.Interactive
+	}
+	f, err := l.known.follow(ctx, config, change.Server)
+	if err != nil && ctx.Err() == nil {
+		l.log.Log(context.Background(), store.Level(err), "what another replica lists could not be read; what was known before stays", "server", change.Server, "error", err)
+	}
+	if f.listed != nil {
+		diff = countOf(f.listed.Defs)
+		l.pool.Follow(change.Server, diff.Total, upstream.Faults{LeftOut: f.listed.LeftOut, Mended: f.listed.Mended}, f.listed.Interactive)
+		if change.Interactive && !f.listed.Interactive {
+			l.later("that a server asks clients", func(ctx context.Context) error { return l.store.Asks(ctx, change.Server) })
+		}
+	}
+	if !f.known {
+		time.AfterFunc(followPatience, func() {
+			l.later("that a server was not listed", func(ctx context.Context) error {
+				if l.known.byServer[change.Server] != nil || l.known.listedThisRun[change.Server] {
+					return nil
+				}
+				l.known.listedThisRun[change.Server] = true
+				return l.refresh(ctx, map[string]bool{change.Server: true})
+			})
+		})
+	}
+	if change.Outdated {
+		err = cmp.Or(err, l.others.relist(ctx, change.Server))
+	}
+	l.wait(change, err)
+	return diff, f.known, f.changed
 }

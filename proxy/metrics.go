@@ -2,19 +2,14 @@ package proxy
 
 import (
 	"context"
-	"maps"
-	"net"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"toolfinch/internal/identity"
-	"toolfinch/internal/limit"
 	"toolfinch/internal/telemetry"
 	"toolfinch/store"
 	"toolfinch/trust/inbound"
-	"toolfinch/trust/policy"
 	"toolfinch/upstream"
 )
 
@@ -175,11 +170,6 @@ func (h rest) limitMetrics() []telemetry.Family {
 	return []telemetry.Family{size, used, hits, one("toolfinch_calls_in_flight", "Calls, reads, prompts and retrievals that run now.", false, int64(running))}
 }
 
-// bounds are the limits of what clients can make grow.
-func (p *Proxy) bounds() []*limit.Limit {
-	return slices.Concat(p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().Limits.Limits())
-}
-
 // auditMetrics are about the audit log; there are none without one.
 func (h rest) auditMetrics() []telemetry.Family {
 	if h.audit.log == nil {
@@ -226,36 +216,6 @@ func (h rest) httpMetrics() []telemetry.Family {
 	return append(h.connections.metrics(), build)
 }
 
-// connections counts those of clients over HTTP, which an HTTP server tells of with told.
-type connections struct {
-	mu     sync.Mutex // guards what follows; held for look-ups only
-	states map[net.Conn]http.ConnState
-	idled  int64         // that ended while nothing was asked over them
-	limit  time.Duration // how long nothing may be asked; 0 before one is served
-}
-
-// told is an http.Server's ConnState.
-func (c *connections) told(conn net.Conn, state http.ConnState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch state {
-	case http.StateClosed, http.StateHijacked:
-		if c.states[conn] == http.StateIdle {
-			c.idled++
-		}
-		delete(c.states, conn)
-	default:
-		c.states[conn] = state
-	}
-}
-
-// limits notes how long nothing may be asked over a connection.
-func (c *connections) limits(idle time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.limit = idle
-}
-
 func (c *connections) metrics() []telemetry.Family {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -271,33 +231,5 @@ func (c *connections) metrics() []telemetry.Family {
 		open,
 		one("toolfinch_connections_idle_closed_total", "Connections that were closed while idle, by clients or after the limit.", true, c.idled),
 		one("toolfinch_connections_idle_limit_seconds", "After how long an idle connection is closed (http_limits.idle_time).", false, int64(c.limit/time.Second)),
-	}
-}
-
-// denials counts what policies denied, by the policies that did.
-type denials struct {
-	mu sync.Mutex // guards by; held for look-ups only
-	by map[string]int64
-}
-
-// maxDenials bounds the policies that are told apart: reloads may bring others.
-const maxDenials = 1000
-
-func (d *denials) count(decided policy.Decision) {
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	if d.by == nil || len(d.by) >= maxDenials {
-		d.by = map[string]int64{}
-	}
-	d.by[decided.Policy()]++
-}
-
-// each calls f with every policy that denied something, and how often.
-func (d *denials) each(f func(policy string, n int64)) {
-	d.mu.Lock()
-	by := maps.Clone(d.by)
-	d.mu.Unlock()
-	for id, n := range by {
-		f(id, n)
 	}
 }

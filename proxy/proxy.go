@@ -75,7 +75,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	}
 	p := &Proxy{store: db, started: time.Now(), connections: connections{states: map[net.Conn]http.ConnState{}}}
 	beside := join(ctx, config, o, db) // before anything is read: what changes from here on is heard of
-	all, known, err := newViews(ctx, config, o, db, p.events(), beside)
+	all, known, err := newViews(ctx, config, o, db, eventsOf(func() *current { return p.now.Load() }, o.observer), beside)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
 	}

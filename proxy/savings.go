@@ -6,15 +6,15 @@ import (
 
 	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/savings"
+	"toolfinch/proxy/served"
 	"toolfinch/proxytool"
 	"toolfinch/retrieve"
-	"toolfinch/store"
 	"toolfinch/tool"
 )
 
 // metered is a view as the meter of savings knows it.
 type metered struct {
-	*View
+	*served.View
 	counter *counter
 }
 
@@ -30,7 +30,7 @@ func (m metered) ListingCost(ctx context.Context) int {
 }
 
 // kindOf says what a call is beside listing every tool.
-func kindOf(v *View, call *tool.Call) savings.Kind {
+func kindOf(v *served.View, call *tool.Call) savings.Kind {
 	name := call.Name
 	if v.Shown.MetaTool(name) == nil {
 		return savings.Use
@@ -47,8 +47,3 @@ func kindOf(v *View, call *tool.Call) savings.Kind {
 	}
 	return savings.Use
 }
-
-// Savings is what the models of the clients have read since Open, and what they would
-// have read had every tool been listed, by view. Day is empty. What came since it was
-// counted last is counted first, which under load takes up to 0.4 s.
-func (p *Proxy) Savings(ctx context.Context) []store.Savings { return p.desk.meter.Totals(ctx) }

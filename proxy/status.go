@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/limit"
 	"toolfinch/internal/telemetry"
 	"toolfinch/proxy/replicas"
 	"toolfinch/proxy/savings"
@@ -200,4 +201,17 @@ func callStatus(o *telemetry.Operation) web.CallStatus {
 		Kind: o.Kind, Began: o.Time, View: o.View, Server: o.Server, Tool: o.Tool, Name: o.Name, Client: o.Client, Principal: o.Principal,
 		MS: float64(o.Duration.Microseconds()) / 1000, Outcome: o.Outcome, Reason: o.Reason, Said: o.Said,
 	}
+}
+
+// Feed is what the proxy does now and did last.
+func (p *Proxy) Feed() *telemetry.Feed { return p.observer.feed }
+
+// Savings is what the models of the clients have read since Open, and what they would
+// have read had every tool been listed, by view. Day is empty. What came since it was
+// counted last is counted first, which under load takes up to 0.4 s.
+func (p *Proxy) Savings(ctx context.Context) []store.Savings { return p.desk.meter.Totals(ctx) }
+
+// bounds are the limits of what clients can make grow.
+func (p *Proxy) bounds() []*limit.Limit {
+	return slices.Concat(p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().Limits.Limits())
 }

@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 	"sync"
 
 	"toolfinch/configs"
@@ -248,10 +247,6 @@ func (n *plan) clashes() []view.Problem {
 		problems = append(problems, problem)
 	}
 	return problems
-}
-
-func joined(texts ...string) string {
-	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n")
 }
 
 // contentsOf is what a view's catalog is made of: what it has of the upstreams,

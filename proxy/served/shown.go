@@ -208,3 +208,7 @@ func registers(config *configs.Config) func(client string) register.When {
 		return register.Never
 	}
 }
+
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n")
+}

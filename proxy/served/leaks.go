@@ -1,4 +1,4 @@
-package proxy
+package served
 
 import (
 	"context"
@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 
 	"toolfinch/internal/rawjson"
@@ -19,7 +18,7 @@ const leaksMeta = "toolfinch/secrets"
 
 // guard returns what keeps the secrets in a server's answers from clients of a view, as
 // the configuration says; nil where it is off. server is "" for the view's own tools.
-func (s *views) guard(mode leaks.Mode, view, server string) tool.Middleware {
+func guard(log *slog.Logger, mode leaks.Mode, view, server string) tool.Middleware {
 	if mode == "" || mode == leaks.Off {
 		return nil
 	}
@@ -28,7 +27,7 @@ func (s *views) guard(mode leaks.Mode, view, server string) tool.Middleware {
 			with := *call
 			with.Client = call.Client.WithoutTasks() // the result of a task would pass by
 			result, err := next(ctx, &with)
-			found := leaked{mode: mode, log: s.log.With("view", view, "server", server, "name", call.Name)}
+			found := leaked{mode: mode, log: log.With("view", view, "server", server, "name", call.Name)}
 			if rpc, ok := errors.AsType[*tool.RPCError](err); ok {
 				return result, found.inError(ctx, err, rpc)
 			}
@@ -36,30 +35,6 @@ func (s *views) guard(mode leaks.Mode, view, server string) tool.Middleware {
 				return result, err
 			}
 			return found.inResult(ctx, call.Kind, result)
-		}
-	}
-}
-
-// guardUnlisted is guard for a resource that its server does not list. It outlives configurations, so that
-// it looks up the mode with each read. Where views are served together, the strictest mode of the views
-// with the server holds.
-func (s *views) guardUnlisted(view string, def *tool.Def) tool.Middleware {
-	return func(next tool.Handler) tool.Handler {
-		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-			now, in := s.now.Load(), []string{view}
-			if v := now.byName[view]; v != nil && v.police != nil {
-				in = v.police.viewsWith(def.ID.Server)
-			}
-			mode := now.config.SecretsIn(in[0], def.ID.Server)
-			for _, other := range in[1:] {
-				if m := now.config.SecretsIn(other, def.ID.Server); slices.Index(leaks.Modes, m) > slices.Index(leaks.Modes, mode) {
-					mode = m
-				}
-			}
-			if guard := s.guard(mode, view, def.ID.Server); guard != nil {
-				return guard(next)(ctx, call)
-			}
-			return next(ctx, call)
 		}
 	}
 }

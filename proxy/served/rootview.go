@@ -1,4 +1,4 @@
-package proxy
+package served
 
 import (
 	"cmp"
@@ -12,45 +12,40 @@ import (
 	"toolfinch/view"
 )
 
-// planRoot plans the view that serves those of next together: each tool is the one that
+// planRoot plans the view that combines the other views: each tool is the one that
 // its view has, with all that is around it there. Gated views stay apart, because what
 // their clients provision is theirs.
-func (s *views) planRoot(config *configs.Config, next *served) plan {
-	before := s.now.Load()
-	same := before.byName[view.Default]
-	changed := slices.ContainsFunc(next.views, func(v *View) bool { return before.byName[v.name] != v })
-	if same != nil && before.config == config && !changed {
+func (b *builder) planRoot() plan {
+	config, next := b.Config, b.next
+	same := b.before.ByName[view.Default]
+	changed := slices.ContainsFunc(next.Views, func(v *View) bool { return b.before.ByName[v.Name] != v })
+	if same != nil && b.before.Config == config && !changed {
 		return plan{View: same, same: true}
 	}
-	open := slices.DeleteFunc(slices.Clone(next.views), gatedView)
-	v := &View{name: view.Default, settings: settingsTogether(config, open, next.views), pool: s.pool}
-	if same != nil {
-		v.root, v.endpoint = same.root, same.endpoint
-	}
-	compiled := &view.Compiled{Settings: v.settings, Meta: metaTogether(open)}
+	open := slices.DeleteFunc(slices.Clone(next.Views), gatedView)
+	v := b.newView(settingsTogether(config, open, next.Views))
+	compiled := &view.Compiled{Settings: v.Settings, Meta: metaTogether(open)}
 	var parts []retrieve.Part
 	for _, one := range open {
 		compiled.Upstreams = append(compiled.Upstreams, one.compiled.Upstreams...)
-		listed := one.settings.Exposure == view.ExposureDirect
+		listed := one.Settings.Exposure == view.ExposureDirect
 		v.lists = v.lists || listed
-		parts = append(parts, retrieve.Part{View: one.name, Catalog: one.catalog, Listed: listed})
+		parts = append(parts, retrieve.Part{View: one.Name, Catalog: one.Catalog, Listed: listed})
 	}
-	var names []string
-	for _, one := range open {
-		names = append(names, one.name)
-	}
-	v.police = s.policeOf(config, v, names...)
-	root := s.planView(v, config, compiled, nil)
+	root := b.planView(v, compiled, nil)
 	root.together = true
+	for _, one := range open {
+		v.combined = append(v.combined, one.Name)
+	}
 	v.searches = searchesTogether(open)
-	if v.settings.Exposure == view.ExposureSearch {
+	if v.Settings.Exposure == view.ExposureSearch {
 		if root.find = ""; len(v.searches) == 1 {
 			root.find = retrieve.SearchName(v.searches[0].prefix)
 		}
 	}
 	var renamed []retrieve.Renamed
-	v.contents, renamed = retrieve.Together(parts, s.reservedIn(v))
-	v.contents.Pins, root.offer.About = config.Pinned, v.contents.Servers
+	v.Contents, renamed = retrieve.Together(parts, b.reservedIn(v))
+	v.Contents.Pins, root.offer.About = config.Pinned, v.Contents.Servers
 	if v.problems = clashTogether(renamed); len(open) == 0 {
 		v.problems = []view.Problem{{
 			View: view.Default, Warning: true,
@@ -60,7 +55,7 @@ func (s *views) planRoot(config *configs.Config, next *served) plan {
 	return root
 }
 
-func gatedView(v *View) bool { return v.settings.Gating != nil }
+func gatedView(v *View) bool { return v.Settings.Gating != nil }
 
 // settingsTogether are those of the view that serves others together, as if it had been
 // configured. all are these and the gated ones.
@@ -68,16 +63,16 @@ func settingsTogether(config *configs.Config, views, all []*View) view.Settings 
 	together := view.Settings{Name: view.Default, ProxyTool: config.ProxyTool, Exposure: exposureTogether(views)}
 	var about []string
 	for _, v := range views {
-		if v.settings.Description != "" {
-			about = append(about, v.name+": "+v.settings.Description)
+		if v.Settings.Description != "" {
+			about = append(about, v.Name+": "+v.Settings.Description)
 		}
-		together.DirectBelow = max(together.DirectBelow, v.settings.DirectBelow)
-		if v.settings.IncludeAll && !together.IncludeAll {
-			together.IncludeAll, together.Exclude, together.Tools = true, v.settings.Exclude, v.settings.Tools
+		together.DirectBelow = max(together.DirectBelow, v.Settings.DirectBelow)
+		if v.Settings.IncludeAll && !together.IncludeAll {
+			together.IncludeAll, together.Exclude, together.Tools = true, v.Settings.Exclude, v.Settings.Tools
 		}
 	}
 	if len(views) == 0 {
-		about = []string{"No tools are served here. There are " + addresses(all) + "."}
+		about = []string{"No tools are served here. There are " + Addresses(all) + "."}
 	}
 	together.Description = strings.Join(about, "\n")
 	return together
@@ -88,7 +83,7 @@ func settingsTogether(config *configs.Config, views, all []*View) view.Settings 
 func exposureTogether(views []*View) view.Exposure {
 	has := map[view.Exposure]bool{}
 	for _, v := range views {
-		has[cmp.Or(v.settings.Exposure, view.ExposureAuto)] = true
+		has[cmp.Or(v.Settings.Exposure, view.ExposureAuto)] = true
 	}
 	search := has[view.ExposureSearch] || has[view.ExposureSearchPerServer]
 	switch {
@@ -115,7 +110,7 @@ func metaTogether(views []*View) (all []*tool.Tool) {
 		for _, t := range v.compiled.Meta {
 			if count[t.Name] > 1 {
 				named := *t
-				named.Name = v.name + "_" + t.Name
+				named.Name = v.Name + "_" + t.Name
 				t = &named
 			}
 			all = append(all, t)
@@ -135,8 +130,8 @@ func searchesTogether(views []*View) (all []searchTools) {
 	}
 	for _, v := range views {
 		for _, one := range v.searches {
-			if count[retrieve.SearchName(one.prefix)] > 1 && one.prefix != v.name {
-				one.prefix = v.name + "_" + one.prefix
+			if count[retrieve.SearchName(one.prefix)] > 1 && one.prefix != v.Name {
+				one.prefix = v.Name + "_" + one.prefix
 			}
 			all = append(all, one)
 		}
@@ -164,16 +159,16 @@ func clashTogether(renamed []retrieve.Renamed) []view.Problem {
 	}}
 }
 
-// aboutRoot says which views are served together.
-func aboutRoot(all []*View) string {
+// AboutRoot says which views are combined at the root.
+func (s *Served) AboutRoot() string {
 	var together, apart []string
-	for _, v := range all {
+	for _, v := range s.Views {
 		switch {
-		case v.name == view.Default:
+		case v.Name == view.Default:
 		case gatedView(v):
-			apart = append(apart, v.name)
+			apart = append(apart, v.Name)
 		default:
-			together = append(together, v.name)
+			together = append(together, v.Name)
 		}
 	}
 	text := "nothing"

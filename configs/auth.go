@@ -121,6 +121,11 @@ var issuerKeys = section[inbound.Issuer]{
 			doc:   "whether it may be at a private address",
 			value: in(func(i *inbound.Issuer) *bool { return &i.AllowPrivate }).is(boolean{only: true}),
 		},
+		{
+			name: "client_id", without: "toolfinch registers itself",
+			doc:   "of a public client with the redirect URL of [`per_user`](security.md#logging-in-to-servers) logins, with which users prove who they are",
+			value: in(func(i *inbound.Issuer) *string { return &i.ClientID }).is(str{check: notEmpty, word: true}),
+		},
 	},
 	check: func(d *decoder, n *document.Node, label string, i *inbound.Issuer) {
 		if n.Given("issuer") == nil {

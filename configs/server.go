@@ -270,8 +270,8 @@ func (d *decoder) checkServer(s *server, n *document.Node, label string) {
 			d.fail(s.name, label+" has neither command nor url", "")
 		}
 	case url != nil:
-		if s.Login.PerUser && s.Login.Grant == login.GrantCredentials {
-			d.fail(n.Given("per_user"), label+": per_user and oauth.grant "+string(s.Login.Grant)+" contradict each other", "that grant has one login for all; remove per_user, or the grant")
+		if s.Login.PerUser && s.Login.Grant != "" && s.Login.Grant != login.GrantCode {
+			d.fail(n.Given("per_user"), label+": per_user and oauth.grant "+string(s.Login.Grant)+" contradict each other", "only a browser proves who logs in; remove per_user, or the grant")
 		}
 		if s.Transport == upstream.TransportStdio {
 			d.fail(transport, label+": transport stdio needs command, not url", "remove it, or write "+string(upstream.TransportHTTP)+" or "+string(upstream.TransportSSE))

@@ -319,6 +319,9 @@ func (l *logins) prove(w http.ResponseWriter, r *http.Request, s login.Start) bo
 	if who == s.Principal {
 		return true
 	}
+	if !page.Keys && page.Issuer == "" {
+		status = http.StatusForbidden
+	}
 	if who != "" {
 		page.Problem, status = "Another user asked for this login.", http.StatusForbidden
 		l.refused(r, s, who)

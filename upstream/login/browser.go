@@ -239,7 +239,7 @@ func (l *Logins) serveStart(w http.ResponseWriter, r *http.Request, q url.Values
 		noLogin(w)
 		return
 	}
-	byOwner := s.Principal == "" && hmac.Equal([]byte(q.Get(paramOwner)), []byte(l.binder.mac("owner", s.ID, "")))
+	byOwner := hmac.Equal([]byte(q.Get(paramOwner)), []byte(l.binder.mac("owner", s.ID, "")))
 	if !byOwner && !l.prove(w, r, s) {
 		return
 	}

@@ -106,6 +106,6 @@ func (l *Logins) identified(w http.ResponseWriter, r *http.Request, i identifica
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, "The user who asked for the login to %s is not the one who has logged in at %s. Nothing was changed. If somebody sent you here, do not go on.\n", i.Start.Server, i.Issuer.URL)
 	default:
-		l.sendOn(w, i.Start)
+		l.binder.sendOn(w, i.Start)
 	}
 }

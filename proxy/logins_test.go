@@ -3,6 +3,7 @@ package proxy_test
 import (
 	"html"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"strings"
@@ -24,6 +25,7 @@ type loggingIn struct {
 	proxy *proxy.Proxy
 	url   string
 	keys  map[string]string
+	log   await.Log
 }
 
 func logsIn(t *testing.T, change func(*configs.Config, *authserver.Server)) *loggingIn {
@@ -35,7 +37,7 @@ func logsIn(t *testing.T, change func(*configs.Config, *authserver.Server)) *log
 	l.keys = keysOf(t, config, "ann", "bob")
 	config.UI, config.Transport = true, configs.TransportHTTP
 	change(config, l.as)
-	l.proxy, l.url = running(t, config)
+	l.proxy, l.url = running(t, config, proxy.WithLogger(slog.New(slog.NewTextHandler(&l.log, nil))))
 	return l
 }
 
@@ -126,6 +128,9 @@ func TestOnlyTheAskerGetsPastTheStartPage(t *testing.T) {
 			if !test.passes {
 				if to != "" || got.header.Get("Set-Cookie") != "" || !strings.Contains(got.body, test.says) || strings.Contains(got.body, test.asker) {
 					t.Errorf("the start page answers %d, %q: %s", got.status, to, got.body)
+				}
+				if recognised := strings.Contains(test.says, "Another user"); strings.Contains(l.log.String(), "another user opened it") != recognised {
+					t.Errorf("the log has\n%s", l.log.String())
 				}
 				return
 			}

@@ -6,7 +6,6 @@ package inbound
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -141,7 +140,7 @@ func (s Scopes) Check(p *identity.Principal, level Level, operation string) erro
 	}
 	needed := s.least(level)
 	return &identity.ScopeError{
-		Operation: operation, Needed: needed, Key: strings.HasPrefix(p.ID, keyPrincipal),
+		Operation: operation, Needed: needed, Key: identity.Of(identity.KeySource, p.ID),
 		Ask: s.names(func(scope Scope) bool { return scope.Name == needed || slices.Contains(p.Scopes, scope.Name) }),
 	}
 }

@@ -25,6 +25,7 @@ import (
 	"toolfinch/embed"
 	"toolfinch/embed/models"
 	"toolfinch/internal/await"
+	"toolfinch/internal/pipes"
 	"toolfinch/proxy"
 	"toolfinch/retrieve"
 	"toolfinch/upstream"
@@ -36,6 +37,7 @@ import (
 var userModels string
 
 func TestMain(m *testing.M) {
+	pipes.Install()
 	none, err := os.MkdirTemp("", "toolfinch-no-models-")
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)

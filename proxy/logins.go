@@ -30,9 +30,7 @@ const callbackPath = "/oauth/callback"
 type logins struct {
 	*login.Logins
 	rows     *sealedRows
-	callback atomic.Value // the URL of our own listener for browsers, a string; none where it has none
-	log      *slog.Logger
-	record   identity.Record
+	callback atomic.Value  // the URL of our own listener for browsers, a string; none where it has none
 	entrance *inbound.Gate // proves who browsers belong to; nil in commands, where only the owner logs in
 }
 
@@ -51,7 +49,7 @@ func newLogins(config *configs.Config, o options, db *store.Store, among *others
 	if err != nil {
 		return nil, err
 	}
-	l := &logins{rows: rows, log: o.log, record: o.observer.record}
+	l := &logins{rows: rows}
 	l.callback.Store("")
 	l.Logins = login.New(login.Options{
 		Vault: loginVault{v, o.log}, Log: o.log, Record: o.observer.record, Told: among.heard(), Failed: among.loginFailed,
@@ -319,9 +317,12 @@ func (l *logins) prove(w http.ResponseWriter, r *http.Request, s login.Start) bo
 	if who == s.Principal {
 		return true
 	}
+	if !page.Keys && page.Issuer == "" {
+		status = http.StatusForbidden
+	}
 	if who != "" {
 		page.Problem, status = "Another user asked for this login.", http.StatusForbidden
-		l.refused(r, s, who)
+		l.Refused(r.WithContext(identity.WithSource(r.Context(), from)), s, who)
 	}
 	page.Serve(w, status)
 	return false
@@ -361,12 +362,6 @@ func (l *logins) issuerOf(r *http.Request, principal string) login.Issuer {
 		}
 	}
 	return login.Issuer{}
-}
-
-// refused takes down that another user opened a login.
-func (l *logins) refused(r *http.Request, s login.Start, who string) {
-	l.log.Warn("a login was refused: another user opened it", "server", s.Server, "principal", s.Principal, "opened_by", who)
-	l.record.Event(identity.WithSource(r.Context(), l.entrance.Source(r)), identity.Event{Kind: identity.EventLogin, Principal: who, Server: s.Server, Outcome: identity.Denied, Reason: "the login of another user was opened"})
 }
 
 // Login is what logs in to an upstream; nil where that needs or wants no login.

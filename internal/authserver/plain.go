@@ -298,7 +298,7 @@ func (p *plain) introspect(w http.ResponseWriter, r *http.Request) {
 		p.say(w, http.StatusOK, map[string]any{"active": false})
 		return
 	}
-	p.say(w, http.StatusOK, map[string]any{"active": true, "scope": g.scope, "sub": g.user, "exp": g.expires[token].Unix()})
+	p.say(w, http.StatusOK, map[string]any{"active": true, "scope": g.scope, "sub": g.user, "aud": g.resource, "exp": g.expires[token].Unix()})
 }
 
 func (p *plain) revoke(w http.ResponseWriter, r *http.Request) {

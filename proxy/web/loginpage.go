@@ -24,7 +24,7 @@ var loginPage = template.Must(template.New("login").Parse(`<!doctype html>
 <p><input id="key" name="key" type="password" autocomplete="off" required spellcheck="false" placeholder="tfkey_…"> <button>Go on</button></p>
 </form>{{end}}
 {{with .Issuer}}<form method="post"><p>To prove that the agent is yours, log in as its user at {{.}}: <button name="identify" value="yes">Go on</button></p></form>{{end}}
-{{if not (or .Keys .Issuer)}}<p>This page cannot tell who you are, so the login is refused.</p>{{end}}
+{{if not (or .Problem .Keys .Issuer)}}<p role="alert">This page cannot tell who you are, so the login is refused.</p>{{end}}
 </main></body></html>
 `))
 

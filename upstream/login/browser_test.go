@@ -282,7 +282,13 @@ func TestALoginAtTheIssuerProvesWhoOpenedALogin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, authserver.Settings{})
 			var p *process
+			var denied []identity.Event
 			p = h.processOf(t, login.Settings{}, login.Options{
+				Record: func(_ context.Context, e identity.Event) {
+					if e.Outcome == identity.Denied {
+						denied = append(denied, e)
+					}
+				},
 				Prove: func(w http.ResponseWriter, r *http.Request, s login.Start) bool {
 					if err := p.logins.Identify(w, r, s, login.Issuer{URL: h.as.Issuer, Resource: h.rs.URL + "/mcp", AllowPrivate: true}); err != nil {
 						t.Error(err)
@@ -312,8 +318,8 @@ func TestALoginAtTheIssuerProvesWhoOpenedALogin(t *testing.T) {
 			} else if status := fetched(t, browser, answer.String()); status != test.status {
 				t.Errorf("it is answered %d", status)
 			}
-			if raw, _ := h.vault.Get(t.Context(), "login/notes idp%7Cann"); raw != nil {
-				t.Error("the row has another name than the test thinks")
+			if test.browser == nil && len(denied) > 0 == test.passes || len(denied) > 0 && denied[0].Principal != test.is {
+				t.Errorf("taken down as refused: %+v", denied)
 			}
 			raw, err := h.vault.Get(t.Context(), "login/notes idp|ann")
 			if err != nil || (raw != nil) != test.passes {

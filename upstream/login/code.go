@@ -21,9 +21,6 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// pendingFor is how long a login that was begun may take.
-const pendingFor = 10 * time.Minute
-
 // maxPending bounds the logins that are under way at once.
 const maxPending = 200
 
@@ -293,7 +290,7 @@ func (p *Pending) prepare() (err error) {
 		ID: p.id, Server: a.name, Principal: a.principal, Redirect: p.redirect, Until: time.Now().Add(pendingFor),
 		At: codeRequest{p.place, client, p.redirect, p.verifier}.askedAt(p.scopes),
 	}
-	if p.at, err = a.logins.startURL(p.start); err != nil {
+	if p.at, err = a.logins.binder.startURL(p.start); err != nil {
 		return err
 	}
 	close(p.ready)

@@ -11,6 +11,7 @@ import (
 	"golang.org/x/oauth2"
 
 	"toolfinch/internal/discovery"
+	"toolfinch/internal/identity"
 	"toolfinch/internal/printable"
 )
 
@@ -98,14 +99,22 @@ func (l *Logins) identified(w http.ResponseWriter, r *http.Request, i identifica
 	if err == nil {
 		t, err = s.exchange(ctx, codeRequest{p, i.Client, i.Start.Redirect, i.Verifier}, q)
 	}
-	switch {
-	case err != nil:
+	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
 		fmt.Fprintf(w, "The login at %s has failed: %s\n", i.Issuer.URL, printable.Line(err.Error()))
-	case l.whose(r, t.AccessToken) != i.Start.Principal:
+		return
+	}
+	if who := l.whose(r, t.AccessToken); who != i.Start.Principal {
+		l.Refused(r, i.Start, who)
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, "The user who asked for the login to %s is not the one who has logged in at %s. Nothing was changed. If somebody sent you here, do not go on.\n", i.Start.Server, i.Issuer.URL)
-	default:
-		l.sendOn(w, i.Start)
+		return
 	}
+	l.binder.sendOn(w, i.Start)
+}
+
+// Refused takes down that a user who is not the asker opened a login.
+func (l *Logins) Refused(r *http.Request, s Start, who string) {
+	l.log.Warn("a login was refused: another user opened it", "server", s.Server, "principal", s.Principal, "opened_by", who)
+	l.record.Event(r.Context(), identity.Event{Kind: identity.EventLogin, Principal: who, Server: s.Server, Outcome: identity.Denied, Reason: "the login of another user was opened"})
 }

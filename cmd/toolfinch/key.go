@@ -55,7 +55,7 @@ revoked key takes them over.`,
 				if err != nil {
 					return err
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), text) // first: nobody else has it
+				fmt.Fprintln(cmd.OutOrStdout(), text) // printed first: the key is stored nowhere else
 				if err := record(cmd.Context(), config, key.Event("made")); err != nil {
 					return err
 				}

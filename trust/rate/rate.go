@@ -15,8 +15,7 @@ import (
 	"toolfinch/internal/limit"
 )
 
-// Rule limits the calls that it matches. It counts them apart for each principal, server and tool that
-// it names, and the rest together.
+// Rule limits the calls that it matches, counted apart as Principals, Servers and Ids say.
 type Rule struct {
 	Name string // of metrics
 	// Server and Tool select calls, Tool by a glob over "server.name"; "" for all.

@@ -186,12 +186,15 @@ type Called struct {
 func (c *Call) Owner() string {
 	switch {
 	case c.Principal != "":
-		return "principal " + c.Principal
+		return PrincipalOwner(c.Principal)
 	case c.Session != "":
 		return SessionOwner(c.Session)
 	}
 	return Anonymous
 }
+
+// PrincipalOwner is the Owner of the calls of a principal.
+func PrincipalOwner(principal string) string { return "principal " + principal }
 
 // SessionOwner is the Owner of the calls of a session without a principal.
 func SessionOwner(session string) string { return sessionOwner + session }

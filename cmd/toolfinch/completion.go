@@ -124,7 +124,7 @@ func (d *workspace) servers() []string {
 func (d *workspace) views() []string {
 	var names []string
 	for _, v := range d.Views() {
-		names = append(names, v.Settings().Name)
+		names = append(names, v.Settings.Name)
 	}
 	return names
 }

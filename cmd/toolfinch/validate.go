@@ -190,7 +190,7 @@ func (d *workspace) subjects(rows []proxy.Refreshed) []*subject {
 		parts = append(parts, &subject{check: check{Status: statusDisabled, Kind: "server", Name: name, Text: "disabled"}})
 	}
 	for _, v := range d.Views() {
-		settings := v.Settings()
+		settings := v.Settings
 		n := len(v.Tools())
 		viewOf := func(kind, name string, places ...view.Place) *subject {
 			return &subject{check: check{Status: statusOK, Kind: kind, Name: name, Line: places[0].Line}, view: settings.Name, places: places}

@@ -104,7 +104,7 @@ func (s *settings) withStore(cmd *cobra.Command, writes bool, do func(context.Co
 // problems counts the problems of the view and of its servers' tools.
 func (d *workspace) problems() (n int) {
 	for _, problem := range d.Problems() {
-		if !problem.Warning && (problem.View == "" || problem.View == d.view.Settings().Name) {
+		if !problem.Warning && (problem.View == "" || problem.View == d.view.Settings.Name) {
 			n++
 		}
 	}
@@ -213,7 +213,7 @@ func (d *workspace) meet(servers []string) (all bool) {
 			fmt.Fprintln(stderr, "warning:", row.Lost)
 		}
 	}
-	if now, err := d.View(d.view.Settings().Name); err == nil {
+	if now, err := d.View(d.view.Settings.Name); err == nil {
 		d.view = now
 	}
 	return all

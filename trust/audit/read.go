@@ -13,10 +13,12 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"toolfinch/internal/identity"
 )
 
 // Filter selects lines. Texts are compared whole, without case, and * matches any text; "" matches all.
-// The zero Filter selects all.
+// Principal is an ID, or the label of several keys. The zero Filter selects all.
 type Filter struct {
 	Principal, Tool, Event, Outcome string
 	Since                           time.Time
@@ -28,7 +30,8 @@ func (f *Filter) Wants(l *Line) bool {
 	if l.Principal != nil {
 		principal = l.Principal.ID
 	}
-	return matches(f.Principal, principal) && (matches(f.Tool, l.Tool) || matches(f.Tool, l.Name)) &&
+	who := matches(f.Principal, principal) || matches(f.Principal, identity.Label(principal))
+	return who && (matches(f.Tool, l.Tool) || matches(f.Tool, l.Name)) &&
 		matches(f.Event, l.Event) && matches(f.Outcome, l.Outcome) && !l.Time.Before(f.Since)
 }
 

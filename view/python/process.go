@@ -213,7 +213,7 @@ func (p *process) await(ctx context.Context, o order, tool func(context.Context,
 		delete(p.calls, o.ID)
 		p.mu.Unlock()
 	}()
-	p.send(ctx, o)
+	sent := p.send(ctx, o)
 	select {
 	case got := <-c.answer:
 		return got, got.err()
@@ -232,7 +232,9 @@ func (p *process) await(ctx context.Context, o order, tool func(context.Context,
 	if errors.Is(why, context.DeadlineExceeded) {
 		why = failed("no answer within %s", leeway.Of(loadTime))
 	}
-	p.cancel(c, o)
+	if sent { // else Python knows no such call, and would answer no cancellation
+		p.cancel(c, o)
+	}
 	return reply{}, why
 }
 
@@ -256,13 +258,15 @@ func (p *process) cancel(c *pending, o order) {
 	}
 }
 
-// send hands an order to the writer.
-func (p *process) send(ctx context.Context, o order) {
+// send hands an order to the writer, and reports whether the writer took it.
+func (p *process) send(ctx context.Context, o order) bool {
 	select {
 	case p.orders <- o:
+		return true
 	case <-p.life.Done():
 	case <-ctx.Done():
 	}
+	return false
 }
 
 // write writes the host's source, and then orders, until the end.

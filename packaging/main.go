@@ -1,6 +1,5 @@
-// Command packaging makes, from the archives of a release, the packages that GoReleaser
-// does not: of npm, of desktop clients (.mcpb), the entry of the MCP registry and the
-// Homebrew formula. It publishes nothing.
+// Command packaging makes the packages of a release that GoReleaser does not make: for npm and desktop
+// clients (.mcpb), the entry of the MCP registry, and the Homebrew formula. It publishes nothing.
 //
 //	go run ./packaging -releases https://example.com/toolfinch/v1.2.3 -namespace com.example dist
 package main
@@ -52,10 +51,10 @@ func main() {
 	}
 }
 
-// platforms are those of goreleaser.yaml.
+// platforms are the platforms of goreleaser.yaml.
 var platforms = []string{"darwin_amd64", "darwin_arm64", "linux_amd64", "linux_arm64", "windows_amd64", "windows_arm64"}
 
-// release is what is packed.
+// release is the release to pack.
 type release struct {
 	folder    string
 	URL       string
@@ -65,7 +64,7 @@ type release struct {
 	license   []byte
 }
 
-// archive is one of GoReleaser's.
+// archive is an archive of GoReleaser.
 type archive struct {
 	OS, Arch  string
 	File, Sum string // its name, and its SHA-256 in hexadecimal digits
@@ -80,7 +79,7 @@ func (a *archive) exe() string {
 	return "toolfinch"
 }
 
-// node are the platform and the architecture as Node and npm call them.
+// node returns the platform and the architecture in the words of Node and npm.
 func (a *archive) node() (string, string) {
 	names := map[string]string{"windows": "win32", "amd64": "x64"}
 	return cmp.Or(names[a.OS], a.OS), cmp.Or(names[a.Arch], a.Arch)
@@ -112,7 +111,7 @@ func (r *release) make(partial bool) error {
 
 var archiveName = regexp.MustCompile(`^toolfinch_(.+)_(linux|darwin|windows)_(amd64|arm64)\.(tar\.gz|zip)$`)
 
-// read finds the archives, and in them the programs and the licence.
+// read finds the archives, with the programs and the licence in them.
 func (r *release) read() error {
 	files, err := os.ReadDir(r.folder)
 	if err != nil {
@@ -148,7 +147,7 @@ func (r *release) read() error {
 	return nil
 }
 
-// sorted are the archives in the order of platforms.
+// sorted returns the archives in the order of platforms.
 func (r *release) sorted() (all []*archive) {
 	for _, p := range platforms {
 		if a := r.Archives[p]; a != nil {
@@ -158,8 +157,8 @@ func (r *release) sorted() (all []*archive) {
 	return all
 }
 
-// npm makes a package for each platform and the one that people name, which depends on
-// them optionally: npm installs the one that fits, and nothing runs when it does.
+// npm makes a package for each platform and the main package, which depends on them optionally: npm
+// installs the right one, and runs no script.
 func (r *release) npm() (made []string, err error) {
 	common := func(name string) map[string]any {
 		return map[string]any{"name": name, "version": r.Version, "description": about, "license": "Apache-2.0"}
@@ -182,7 +181,7 @@ func (r *release) npm() (made []string, err error) {
 	about["bin"] = map[string]string{"toolfinch": "toolfinch.js"}
 	about["engines"] = map[string]string{"node": ">=18"}
 	about["optionalDependencies"] = optional
-	about["mcpName"] = r.Namespace + "/toolfinch" // by which the registry knows that it is ours
+	about["mcpName"] = r.Namespace + "/toolfinch" // the registry identifies our package by it
 	file, err := r.tarball("toolfinch", about, content{"toolfinch.js", launcher, 0o755}, content{"LICENSE", r.license, 0o644})
 	return append(made, file), err
 }
@@ -217,8 +216,8 @@ func (r *release) tarball(name string, about map[string]any, files ...content) (
 	return r.write(name+"-"+r.Version+".tgz", out.Bytes())
 }
 
-// bundles makes the .mcpb files, which desktop clients install by a double click: one a
-// platform, because a bundle for all would be six programs.
+// bundles makes the .mcpb files, which desktop clients install by a double click: one for each
+// platform, because a common bundle would have six programs.
 func (r *release) bundles() (made []string, err error) {
 	for _, a := range r.sorted() {
 		system, _ := a.node()
@@ -273,8 +272,8 @@ func (r *release) bundles() (made []string, err error) {
 	return made, nil
 }
 
-// registryEntry makes server.json. It names the npm package alone: the registry cannot
-// say for which platform a bundle is.
+// registryEntry makes server.json. It names only the npm package: the registry cannot state a bundle's
+// platform.
 func (r *release) registryEntry() ([]string, error) {
 	text, err := indented(map[string]any{
 		"$schema": "https://static.modelcontextprotocol.io/schemas/2025-12-11/server.schema.json",
@@ -299,7 +298,7 @@ func (r *release) registryEntry() ([]string, error) {
 	return []string{file}, err
 }
 
-// homebrew makes the formula, for a tap of the owner's.
+// homebrew makes the formula for the owner's tap.
 func (r *release) homebrew() ([]string, error) {
 	t, err := template.New("formula.rb").Option("missingkey=error").Parse(formula)
 	if err != nil {
@@ -313,7 +312,7 @@ func (r *release) homebrew() ([]string, error) {
 	return []string{file}, err
 }
 
-// Systems are the archives that Homebrew can install, by its names of systems and processors.
+// Systems are the archives for Homebrew, by its names of systems and processors.
 func (r *release) Systems() map[string]map[string]*archive {
 	all := map[string]map[string]*archive{}
 	for system, name := range map[string]string{"darwin": "macos", "linux": "linux"} {
@@ -333,7 +332,7 @@ func (r *release) write(name string, data []byte) (string, error) {
 	return name, os.WriteFile(filepath.Join(r.folder, name), data, 0o644)
 }
 
-// addSums adds files to checksums.txt, in the place of those of an earlier run.
+// addSums adds files to checksums.txt, and replaces their sums of an earlier run.
 func (r *release) addSums(files []string) error {
 	before, err := os.ReadFile(filepath.Join(r.folder, "checksums.txt"))
 	if err != nil && !os.IsNotExist(err) {
@@ -358,7 +357,7 @@ func (r *release) addSums(files []string) error {
 
 func sum(data []byte) string { return fmt.Sprintf("%x", sha256.Sum256(data)) }
 
-// indented is JSON as people read it.
+// indented is JSON for people.
 func indented(value any) ([]byte, error) {
 	var out bytes.Buffer
 	e := json.NewEncoder(&out)
@@ -368,7 +367,7 @@ func indented(value any) ([]byte, error) {
 	return out.Bytes(), err
 }
 
-// untar returns the named files of a .tar.gz; each must be there.
+// untar returns the named files of a .tar.gz; all must exist.
 func untar(data []byte, names ...string) (map[string][]byte, error) {
 	compressed, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
@@ -391,7 +390,7 @@ func untar(data []byte, names ...string) (map[string][]byte, error) {
 	}
 }
 
-// unzip returns the named files of a .zip; each must be there.
+// unzip returns the named files of a .zip; all must exist.
 func unzip(data []byte, names ...string) (map[string][]byte, error) {
 	r, err := zip.NewReader(bytes.NewReader(data), int64(len(data)))
 	if err != nil {

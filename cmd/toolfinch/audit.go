@@ -35,7 +35,7 @@ prompt, search, login, session, process and change of the configuration.`,
 	return cmd
 }
 
-// auditFilter are the flags that say which lines are shown.
+// auditFilter are the flags that select lines.
 type auditFilter struct {
 	audit.Filter
 	since  string
@@ -52,7 +52,7 @@ func (f *auditFilter) flags(cmd *cobra.Command) {
 	flags.BoolVar(&f.asJSON, "json", false, "print the lines as they are")
 }
 
-// moment reads a time: how long ago, a day of this time zone, or a time of RFC 3339.
+// moment reads a time: a duration before now, a day of this time zone, or a time of RFC 3339.
 func moment(text string, now time.Time) (time.Time, error) {
 	if text == "" {
 		return time.Time{}, nil
@@ -74,7 +74,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither how long ago, like 90m or 7d, nor a time like 2026-11-01 or 2026-11-01T12:00:00Z", text)
 }
 
-// open reads the filters, and returns where the log is and what shows its lines.
+// open reads the filters, and returns the settings of the log and the printer of its lines.
 func (f *auditFilter) open(cmd *cobra.Command, s *settings) (settings *audit.Settings, _ *auditLines, err error) {
 	if f.Since, err = moment(f.since, time.Now()); err != nil {
 		return nil, nil, &exitError{exitUsage, fmt.Errorf("--since: %w", err)}
@@ -103,7 +103,7 @@ another machine to protect it from users who can change files here.`,
 			if err != nil {
 				return err
 			}
-			followed, err := audit.Follow(settings.File) // a line that comes meanwhile is shown twice rather than not at all
+			followed, err := audit.Follow(settings.File) // a line written meanwhile is shown twice rather than never
 			if err != nil {
 				return err
 			}
@@ -133,11 +133,11 @@ another machine to protect it from users who can change files here.`,
 	return cmd
 }
 
-// auditLines prints lines for people, in tables of a few hundred, or as they are.
+// auditLines prints lines for people, in tables of a few hundred, or raw.
 type auditLines struct {
 	out    io.Writer
 	asJSON bool
-	atOnce bool // each line by itself
+	atOnce bool // without tables of several lines
 	n      int
 	rows   [][]string
 	headed bool
@@ -157,7 +157,7 @@ func (a *auditLines) show(l *audit.Line, text []byte) error {
 	return nil
 }
 
-// cellsOf are the cells of a line: when, what, who, which, and what came of it.
+// cellsOf are the cells of a line: time, event, party, object and outcome.
 func cellsOf(l *audit.Line) []string {
 	var who []string
 	if l.Principal != nil {
@@ -193,7 +193,7 @@ func cellsOf(l *audit.Line) []string {
 	}
 }
 
-// print prints what is gathered.
+// print prints the gathered lines.
 func (a *auditLines) print() error {
 	if len(a.rows) == 0 {
 		return nil
@@ -215,7 +215,7 @@ func (a *auditLines) print() error {
 	return t.print(a.out)
 }
 
-// auditSettings reads what the configuration says of the audit log.
+// auditSettings reads the audit log's settings.
 func (s *settings) auditSettings(cmd *cobra.Command) (*audit.Settings, error) {
 	config, err := s.read(cmd, nil)
 	if err != nil {
@@ -228,7 +228,7 @@ func (s *settings) auditSettings(cmd *cobra.Command) (*audit.Settings, error) {
 	return settings, nil
 }
 
-// openAudit opens the audit log of a configuration, nil where it has none.
+// openAudit opens the audit log of a configuration, nil without one.
 func openAudit(config *configs.Config, log *slog.Logger) (*audit.Log, error) {
 	settings := config.AuditLog()
 	if settings == nil {
@@ -237,13 +237,13 @@ func openAudit(config *configs.Config, log *slog.Logger) (*audit.Log, error) {
 	return audit.Open(*settings, masked, log)
 }
 
-// masked is a content without what looks like a secret.
+// masked hides likely secrets in a content.
 func masked(content []byte) []byte {
 	without, _ := leaks.JSON(content)
 	return without
 }
 
-// audited are the options of a proxy that writes the audit log of its configuration.
+// audited returns options for a proxy that writes its configuration's audit log.
 func audited(config *configs.Config, log *slog.Logger) ([]proxy.Option, error) {
 	to, err := openAudit(config, log)
 	if to == nil || err != nil {
@@ -252,8 +252,7 @@ func audited(config *configs.Config, log *slog.Logger) ([]proxy.Option, error) {
 	return []proxy.Option{proxy.WithAudit(to, *config.AuditLog())}, nil
 }
 
-// record has the audit log say what a command of the owner did. That it cannot be said
-// is an error, after the fact.
+// record writes events of the owner's command to the audit log. A failure is an error after the fact.
 func record(ctx context.Context, config *configs.Config, events ...identity.Event) error {
 	log, err := openAudit(config, slog.New(slog.DiscardHandler))
 	if log == nil || err != nil {
@@ -265,7 +264,7 @@ func record(ctx context.Context, config *configs.Config, events ...identity.Even
 	return log.Close()
 }
 
-// byCommand is a context of what a command of the owner does.
+// byCommand marks ctx as a command of the owner.
 func byCommand(ctx context.Context) context.Context {
 	if u, err := user.Current(); err == nil {
 		ctx = identity.WithPrincipal(ctx, &identity.Principal{ID: "local|" + u.Username})

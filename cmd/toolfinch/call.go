@@ -42,7 +42,7 @@ the exit code is 1. The command does not answer a tool's requests to its client.
   toolfinch call notes.add --title Keys --text "With Ada" --tags home --tags keys
   toolfinch call github.search_code --json '{"query": "retry"}' --raw
   toolfinch call github.search_code --help`,
-		// What flags there are, the tool says.
+		// the tool defines the flags
 		DisableFlagParsing:    true,
 		DisableFlagsInUseLine: true,
 	}
@@ -64,7 +64,7 @@ the exit code is 1. The command does not answer a tool's requests to its client.
 				return callUsage(cmd, "", err)
 			}
 		}
-		return s.withView(cmd, view, func(d *desk) error {
+		return s.withView(cmd, view, func(d *workspace) error {
 			t, err := d.find(line.tool)
 			if err != nil {
 				return err
@@ -88,9 +88,9 @@ the exit code is 1. The command does not answer a tool's requests to its client.
 	return cmd
 }
 
-// splitCall takes the command line apart and sets the flags of the command.
+// splitCall divides the command line and sets the flags of the command.
 func (s *settings) splitCall(cmd *cobra.Command, words []string) (callLine, error) {
-	cmd.InheritedFlags() // makes Flags have those of the root
+	cmd.InheritedFlags() // adds the root's flags to Flags
 	cmd.InitDefaultHelpFlag()
 	takesValue := func(name string) bool { return cmd.Flags().Lookup(name).NoOptDefVal == "" }
 	line, err := splitCall(words, isFlagOf(cmd), takesValue)
@@ -115,17 +115,17 @@ func callUsage(cmd *cobra.Command, tool string, err error) error {
 	return &exitError{exitUsage, fmt.Errorf("%w\nSee: %s --help", err, path)}
 }
 
-// maxInput bounds what is read from standard input, in bytes.
+// maxInput bounds standard input, in bytes.
 const maxInput = 64 << 20
 
-// readInput reads standard input to its end, or so many bytes, or until ctx ends.
+// readInput reads standard input to its end, to most bytes, or until ctx ends.
 func readInput(ctx context.Context, cmd *cobra.Command, most int64) ([]byte, error) {
 	type input struct {
 		text []byte
 		err  error
 	}
 	read := make(chan input, 1)
-	go func() { // which ends with the program at the latest: see readLine
+	go func() { // it ends at the latest with the program: see readLine
 		text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), most))
 		read <- input{text, err}
 	}()
@@ -137,7 +137,7 @@ func readInput(ctx context.Context, cmd *cobra.Command, most int64) ([]byte, err
 	}
 }
 
-// readObject reads the arguments that --json brings.
+// readObject reads the arguments of --json.
 func readObject(cmd *cobra.Command, text string) (json.RawMessage, error) {
 	raw := []byte(text)
 	if text == "-" {
@@ -150,7 +150,7 @@ func readObject(cmd *cobra.Command, text string) (json.RawMessage, error) {
 		}
 	}
 	raw = bytes.TrimSpace(raw)
-	var object map[string]json.RawMessage // for its error alone
+	var object map[string]json.RawMessage // only its error is used
 	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
 		if err == nil || json.Valid(raw) {
 			err = errors.New("it is none")
@@ -173,7 +173,7 @@ func printToolHelp(cmd *cobra.Command, t *tool.Tool, flags []toolFlag) error {
 	return err
 }
 
-// runCall calls the tool and prints what it answers.
+// runCall calls the tool and prints its answer.
 func runCall(cmd *cobra.Command, t *tool.Tool, given json.RawMessage, raw bool) error {
 	call := &tool.Call{Name: t.Name, Local: true, Arguments: given}
 	stderr := cmd.ErrOrStderr()
@@ -206,8 +206,8 @@ func runCall(cmd *cobra.Command, t *tool.Tool, given json.RawMessage, raw bool) 
 	return err
 }
 
-// printResult prints the content of a result for people: its text, a line for what
-// is no text, and its structured content where there is no text.
+// printResult prints a result for people: its text, a line for each other block, and without text its
+// structured content.
 func printResult(w io.Writer, result tool.Result) error {
 	var out strings.Builder
 	hasText := false
@@ -230,7 +230,7 @@ func printResult(w io.Writer, result tool.Result) error {
 	return err
 }
 
-// describe is a line for a content block that is no text.
+// describe is a line for a content block that is not text.
 func describe(block json.RawMessage) string {
 	text := func(name string) string { return rawjson.Text(rawjson.Member(block, name)) }
 	kind := text("type")
@@ -255,17 +255,17 @@ func describe(block json.RawMessage) string {
 	return "[" + strings.TrimSpace(strings.Join(words, " ")) + "]"
 }
 
-// base64Size is the size of what base64 text stands for.
+// base64Size is the size of the decoded bytes.
 func base64Size(text string) string {
 	return humanize.Bytes(uint64(len(strings.TrimRight(text, "=")) * 3 / 4))
 }
 
-// narrator shows what a tool says while it runs.
+// narrator shows a running tool's messages.
 type narrator struct {
 	w  io.Writer // the terminal itself
 	on screen
 
-	mu      sync.Mutex // guards drawn, and keeps lines whole
+	mu      sync.Mutex // guards drawn; held over a line, so that lines stay whole
 	drawn   bool       // a line of progress is on the screen
 	silence bool       // the call has ended
 }

@@ -17,15 +17,14 @@ import (
 	"toolfinch/tool"
 )
 
-// shape is what a JSON schema says of a value, as far as a command line needs it.
+// shape is a JSON schema, as far as a command line needs it.
 type shape struct {
 	types []string          // types of JSON Schema; nil for any
 	enum  []json.RawMessage // nil for any value of the types
 	items *shape            // of an array's elements; nil for any
 }
 
-// The types of JSON Schema, in the order in which a text is tried as one: the
-// narrowest first.
+// The types of JSON Schema, in the order in which a text is tried as each: the narrowest first.
 const (
 	typeNull    = "null"
 	typeBoolean = "boolean"
@@ -36,15 +35,14 @@ const (
 	typeString  = "string"
 )
 
-// shapeOf reads a schema that is a part of root. What it does not understand it
-// leaves to the server: any value will do.
+// shapeOf reads a schema within root. Keywords that it does not know restrict nothing: the server
+// checks them.
 func shapeOf(schema, root json.RawMessage) shape {
 	r := reader{root: root, left: 1000}
 	return r.shape(schema)
 }
 
-// reader reads a schema. left bounds the parts it reads, because a schema may refer to
-// itself.
+// reader reads a schema. left bounds the subschemas, because a schema may refer to itself.
 type reader struct {
 	root json.RawMessage
 	left int
@@ -90,7 +88,7 @@ func (r *reader) shape(schema json.RawMessage) shape {
 	return s
 }
 
-// unite makes s any of the parts, as far as it does not say itself what it is.
+// unite makes s the union of parts, where s itself states nothing.
 func (s *shape) unite(r *reader, parts []json.RawMessage) {
 	var types []string
 	var enum []json.RawMessage
@@ -117,7 +115,7 @@ func (s *shape) unite(r *reader, parts []json.RawMessage) {
 	}
 }
 
-// unique returns names without those that came before.
+// unique removes repeated names.
 func unique(names []string) (once []string) {
 	for _, name := range names {
 		if !slices.Contains(once, name) {
@@ -127,7 +125,7 @@ func unique(names []string) (once []string) {
 	return once
 }
 
-// pointedAt is the part of root that a local reference names; nil for others.
+// pointedAt resolves a local reference in root; nil for other references.
 func pointedAt(root json.RawMessage, ref string) json.RawMessage {
 	path, local := strings.CutPrefix(ref, "#/")
 	if !local {
@@ -161,8 +159,7 @@ var (
 	numbers  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 )
 
-// value is the JSON value that a text on the command line stands for. Its digits
-// stay as they were typed.
+// value converts a text of the command line to JSON. Digits stay as typed.
 func (s shape) value(text string) (json.RawMessage, error) {
 	if s.enum != nil && !s.has(typeArray) {
 		if i := slices.Index(s.choices(), text); i >= 0 {
@@ -205,8 +202,8 @@ func (s shape) value(text string) (json.RawMessage, error) {
 	return nil, fmt.Errorf("must be %s, not %q", s, text)
 }
 
-// values is the JSON value that a flag given several times stands for: an array
-// of all, else what was given last.
+// values converts the texts of a repeated flag to JSON: an array of all if the type allows it, else the
+// last.
 func (s shape) values(texts []string) (json.RawMessage, error) {
 	if len(texts) == 1 || !s.has(typeArray) {
 		return s.value(texts[len(texts)-1])
@@ -236,7 +233,7 @@ func (s shape) element() shape {
 	return *s.items
 }
 
-// String names what is expected: "an integer", "one of a, b".
+// String describes the expected value: "an integer", "one of a, b".
 func (s shape) String() string {
 	if s.enum != nil {
 		return "one of " + strings.Join(s.choices(), ", ")
@@ -258,7 +255,7 @@ func (s shape) String() string {
 	return strings.Join(names, " or ")
 }
 
-// choices are the values of an enum as they are typed.
+// choices are the values of an enum, as typed.
 func (s shape) choices() []string {
 	var out []string
 	for _, one := range s.enum {
@@ -303,7 +300,7 @@ func (s shape) kind() string {
 	return strings.Join(names, "|")
 }
 
-// toolFlag is an argument of a tool as a flag.
+// toolFlag is a tool's argument as a flag.
 type toolFlag struct {
 	argument string // the tool's name of it
 	name     string // of the flag, without dashes
@@ -313,8 +310,8 @@ type toolFlag struct {
 	shape    shape
 }
 
-// toolFlags are the flags of a tool in the order of its schema. ours are flags of
-// the command, which have no other name.
+// toolFlags are the flags of a tool in the order of its schema. ours reports flags of the command,
+// whose names are taken.
 func toolFlags(schema json.RawMessage, ours func(name string) bool) []toolFlag {
 	required := map[string]bool{}
 	for name := range rawjson.Elements(rawjson.Member(schema, "required")) {
@@ -337,7 +334,7 @@ func toolFlags(schema json.RawMessage, ours func(name string) bool) []toolFlag {
 	for argument, property := range rawjson.Members(rawjson.Member(schema, "properties")) {
 		add(argument, property)
 	}
-	for name := range rawjson.Elements(rawjson.Member(schema, "required")) { // without a property: any value
+	for name := range rawjson.Elements(rawjson.Member(schema, "required")) { // a required argument without a property takes any value
 		if argument := rawjson.Text(name); required[argument] {
 			add(argument, nil)
 		}
@@ -345,14 +342,14 @@ func toolFlags(schema json.RawMessage, ours func(name string) bool) []toolFlag {
 	return flags
 }
 
-// argPrefix leads to an argument of the tool whatever it is called.
+// argPrefix begins a flag for any argument of the tool.
 const argPrefix = "arg-"
 
-// negated are the prefixes of a boolean that is false.
+// negated begins a boolean flag that means false.
 const negated = "no-"
 
-// findFlag finds the flag that was typed. Case and separators are ignored if only one
-// flag is left then. off says that it was negated.
+// findFlag finds a typed flag, ignoring case and separators if the result is unique. off says that it
+// was negated.
 func findFlag(flags []toolFlag, typed string) (f *toolFlag, off bool) {
 	asTyped := func(s string) string { return s }
 	folded := func(s string) string {
@@ -379,15 +376,14 @@ func findFlag(flags []toolFlag, typed string) (f *toolFlag, off bool) {
 	return nil, false
 }
 
-// given is a flag of the tool with its values as typed, or a value that it was
-// switched to.
+// given is a flag of the tool with its typed values, or the value of a switch.
 type given struct {
 	*toolFlag
 	texts []string
 }
 
-// arguments makes the arguments object of what was typed after the tool, on top
-// of base, which may be nil. Every mistake is an error that says what to do.
+// arguments makes the arguments object from the words after the tool, over base, which may be nil.
+// Every error says what to do.
 func arguments(flags []toolFlag, words []string, base json.RawMessage) (json.RawMessage, error) {
 	sets, err := readFlags(flags, words)
 	if err != nil {
@@ -404,7 +400,7 @@ func arguments(flags []toolFlag, words []string, base json.RawMessage) (json.Raw
 	if out == nil {
 		out = json.RawMessage("{}")
 	}
-	for i, set := range slices.Backward(sets) { // what is new becomes the first member
+	for i, set := range slices.Backward(sets) { // a new member becomes the first
 		if values[i] == nil {
 			continue
 		}
@@ -426,8 +422,7 @@ func arguments(flags []toolFlag, words []string, base json.RawMessage) (json.Raw
 	return out, errors.Join(problems...)
 }
 
-// readFlags reads what was typed after the tool: each flag once, in the order in
-// which they came first.
+// readFlags reads the words after the tool: each flag once, in the order of first use.
 func readFlags(flags []toolFlag, words []string) ([]given, error) {
 	var sets []given
 	for len(words) > 0 {
@@ -501,16 +496,16 @@ func printFlags(w io.Writer, t *tool.Tool, flags []toolFlag) error {
 	return lines.print(w)
 }
 
-// callLine is the command line of call, taken apart.
+// callLine is the divided command line of call.
 type callLine struct {
 	ours []string // flags of the command, with their values
-	tool string   // "" when none is named
-	rest []string // what is about the tool's arguments
+	tool string   // "" without a tool
+	rest []string // the words for the tool's arguments
 }
 
-// splitCall tells the command's flags from the tool's, which are unknown until the
-// configuration is read. So every word that begins with -- is a flag; such a value is
-// written with =. takesValue is asked for the command's flags only.
+// splitCall divides the command's flags from the tool's, which are unknown before the configuration is
+// read. Every word with -- is therefore a flag; a value that begins so is written with =. takesValue is
+// called for the command's flags only.
 func splitCall(words []string, ours, takesValue func(name string) bool) (callLine, error) {
 	var line callLine
 	for len(words) > 0 {

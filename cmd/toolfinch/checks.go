@@ -20,10 +20,10 @@ import (
 	"toolfinch/view"
 )
 
-// modelWait bounds what validate waits for the model or its endpoint.
+// modelWait bounds validate's wait for the model or its endpoint.
 const modelWait = 20 * time.Second
 
-// checkStore says whether what was learned can be used.
+// checkStore says whether the store can be used.
 func checkStore(ctx context.Context, at configs.Places) check {
 	c := check{Status: statusOK, Kind: "store", Name: filepath.Base(at.StoreName())}
 	switch known, err := store.Check(ctx, at.Store); {
@@ -35,8 +35,8 @@ func checkStore(ctx context.Context, at configs.Places) check {
 	return c
 }
 
-// checkModel embeds a text with what is configured to search by meaning.
-func (d *desk) checkModel() check {
+// checkModel embeds a text with the configured embedder.
+func (d *workspace) checkModel() check {
 	settings := d.config.Embed
 	c := check{Status: statusOK, Kind: "model", Name: settings.HFModel}
 	switch settings.Kind {
@@ -64,8 +64,8 @@ func (d *desk) checkModel() check {
 	return c
 }
 
-// checkClients finds the entries of clients that start toolfinch with this configuration.
-// Files that cannot be read are not ours to check.
+// checkClients finds entries of clients that start toolfinch with this configuration. It skips
+// unreadable files of other programs.
 func checkClients(config *configs.Config) (checks []check) {
 	found, _ := findServers(filesOfAll(system()), system())
 	for _, f := range found {
@@ -99,9 +99,8 @@ func hasView(config *configs.Config, name string) bool {
 	return name == view.Default || slices.ContainsFunc(config.Views, func(v view.Settings) bool { return v.Name == name })
 }
 
-// countMissing makes a view one that is not well where servers that it uses failed, and
-// where nothing is in it.
-func (p *part) countMissing(config *configs.Config, settings view.Settings, rows []proxy.Refreshed) {
+// countMissing fails a view with failed servers, or without any tool.
+func (p *subject) countMissing(config *configs.Config, settings view.Settings, rows []proxy.Refreshed) {
 	var missing []string
 	for _, row := range rows {
 		if row.Err != nil && usesServer(config, settings, row.Server) {
@@ -120,8 +119,8 @@ func (p *part) countMissing(config *configs.Config, settings view.Settings, rows
 	}
 }
 
-// usesServer reports whether a view has something of a server. The view that is made
-// where none is configured has all servers, or those of the views that it serves together.
+// usesServer reports whether a view has something of a server. The built-in root has all servers, or
+// the servers of its views.
 func usesServer(config *configs.Config, settings view.Settings, server string) bool {
 	uses := func(v view.Settings) bool {
 		return v.IncludeAll || slices.ContainsFunc(v.Tools, func(s view.UpstreamTools) bool { return s.Name == server })

@@ -63,25 +63,24 @@ store from an older version, whose configuration is unknown, is listed but never
 	return cmd
 }
 
-// The states of a store that clean lists.
+// The states of stores.
 const (
-	storeGone    = "gone"    // its configuration is
-	storeUnknown = "unknown" // whose it is
+	storeGone    = "gone"    // its configuration is gone
+	storeUnknown = "unknown" // its configuration is unknown
 	storeCache   = "cache"   // of eval
 	storeRemoved = "removed"
 )
 
-// storeRow is a store that no configuration is known to use.
+// storeRow is a store without a known configuration.
 type storeRow struct {
 	State         string    `json:"state"`
-	Configuration string    `json:"configuration,omitempty"` // "" of an unknown one
+	Configuration string    `json:"configuration,omitempty"` // "" if unknown
 	Folder        string    `json:"folder"`
 	Bytes         int64     `json:"bytes"`
 	Written       time.Time `json:"written"`
 }
 
-// uselessStores returns the stores in the user's data folder whose configuration is
-// gone or unknown.
+// uselessStores returns the stores in the user's data folder whose configuration is gone or unknown.
 func uselessStores() ([]storeRow, error) {
 	base, err := configs.UserDataDir()
 	if err != nil {
@@ -108,7 +107,7 @@ func uselessStores() ([]storeRow, error) {
 			rows = append(rows, row)
 			continue
 		}
-		// A folder that data_dir names may have been used by several configurations.
+		// A folder in data_dir may have been used by several configurations.
 		if own, err := configs.DefaultDataDir(f.Configuration); err != nil || own != f.Path {
 			continue
 		}
@@ -119,14 +118,14 @@ func uselessStores() ([]storeRow, error) {
 	return rows, nil
 }
 
-// removeStores removes the stores of configurations that are gone, and the cache.
+// removeStores removes the stores of missing configurations, and the cache.
 func removeStores(ctx context.Context, rows []storeRow) error {
 	var failed []error
 	for i, row := range rows {
 		if row.State != storeGone && row.State != storeCache {
 			continue
 		}
-		askLive(ctx, row.Folder, "") // removes the sockets of processes that have crashed
+		askLive(ctx, row.Folder, "") // removes the sockets of crashed processes
 		if err := store.Remove(ctx, row.Folder); err != nil {
 			failed = append(failed, fmt.Errorf("%s was not removed: %w", row.Folder, err))
 			continue

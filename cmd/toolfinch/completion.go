@@ -19,19 +19,19 @@ import (
 	"toolfinch/tool"
 )
 
-// completions makes the shell complete the names of servers, views and tools, the
-// flags of tools, and the values of flags that take one of a few. They come from the
-// configuration and the store alone. Files complete only what names a file.
+// completions makes the shell complete names of servers, views and tools, the flags of tools, and the
+// values of flags with few values. They come from the configuration and the store only. Only flags for
+// files complete files.
 func (s *settings) completions(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	values := map[string]cobra.CompletionFunc{ // by flag, or by command and flag where others have another meaning
+	values := map[string]cobra.CompletionFunc{ // by flag, or by command and flag if the flag has another meaning there
 		"config":            cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt),
 		"data-dir":          cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
-		"server":            s.completing(func(d *desk) []string { return serverNames(d.config) }),
+		"server":            s.completing(func(d *workspace) []string { return serverNames(d.config) }),
 		"import --server":   nil, // servers of other clients
-		"view":              s.completing((*desk).views),
-		"tool":              s.completing((*desk).toolIDs),
+		"view":              s.completing((*workspace).views),
+		"tool":              s.completing((*workspace).toolIDs),
 		"eval --tools":      cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"eval --queries":    cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
 		"eval --misses":     cobra.FixedCompletions(nil, cobra.ShellCompDirectiveDefault),
@@ -48,13 +48,13 @@ func (s *settings) completions(root *cobra.Command) {
 		"tools":           s.completeTool,
 		"call":            s.completeCall,
 		"servers add":     completeCommand,
-		"servers remove":  onlyOne(s.completing((*desk).servers)),
-		"servers enable":  onlyOne(s.completing((*desk).servers)),
-		"servers disable": onlyOne(s.completing((*desk).servers)),
+		"servers remove":  onlyOne(s.completing((*workspace).servers)),
+		"servers enable":  onlyOne(s.completing((*workspace).servers)),
+		"servers disable": onlyOne(s.completing((*workspace).servers)),
 		"model rm":        onlyOne(completeModels),
-		"pins diff":       s.completing((*desk).pinNames),
-		"pins approve":    s.completing((*desk).pinNames),
-		"pins reject":     s.completing((*desk).pinNames),
+		"pins diff":       s.completing((*workspace).pinNames),
+		"pins approve":    s.completing((*workspace).pinNames),
+		"pins reject":     s.completing((*workspace).pinNames),
 	}
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {
@@ -65,7 +65,7 @@ func (s *settings) completions(root *cobra.Command) {
 				fill = values[flag.Name]
 			}
 			if fill != nil {
-				_ = cmd.RegisterFlagCompletionFunc(flag.Name, fill) // fails for a second one only
+				_ = cmd.RegisterFlagCompletionFunc(flag.Name, fill) // fails only for a second registration
 			}
 		}
 		cmd.LocalNonPersistentFlags().VisitAll(complete)
@@ -80,12 +80,12 @@ func (s *settings) completions(root *cobra.Command) {
 	walk(root)
 }
 
-// fixed completes a few words.
+// fixed completes fixed words.
 func fixed(words ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// onlyOne completes the first operand alone.
+// onlyOne completes the first operand only.
 func onlyOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -95,8 +95,7 @@ func onlyOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// completeCommand completes the command of a new server as files: its program, or what
-// it is given.
+// completeCommand completes the command of a new server as files: its program and arguments.
 func completeCommand(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -106,7 +105,7 @@ func completeCommand(_ *cobra.Command, args []string, _ string) ([]string, cobra
 
 // completeModels completes the local models.
 func completeModels(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
-	all, _ := models.List() // without a folder there are none
+	all, _ := models.List() // without a folder there are no models
 	var names []string
 	for _, info := range all {
 		names = append(names, info.Name)
@@ -114,13 +113,15 @@ func completeModels(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 	return starting(names, typed), cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeWithin bounds what a key press may wait for.
+// completeWithin bounds the wait after a key press.
 const completeWithin = 3 * time.Second
 
-// servers are all that are configured, disabled ones too.
-func (d *desk) servers() []string { return slices.Concat(serverNames(d.config), d.config.Disabled) }
+// servers are all configured servers, including disabled ones.
+func (d *workspace) servers() []string {
+	return slices.Concat(serverNames(d.config), d.config.Disabled)
+}
 
-func (d *desk) views() []string {
+func (d *workspace) views() []string {
 	var names []string
 	for _, v := range d.Views() {
 		names = append(names, v.Settings.Name)
@@ -128,8 +129,8 @@ func (d *desk) views() []string {
 	return names
 }
 
-// known are the tools of a view, as far as the store knows them.
-func (d *desk) known(name string) []*tool.Tool {
+// storedTools are the tools of a view in the store.
+func (d *workspace) storedTools(name string) []*tool.Tool {
 	v, err := d.View(name)
 	if err != nil {
 		return nil
@@ -137,20 +138,19 @@ func (d *desk) known(name string) []*tool.Tool {
 	return v.Tools()
 }
 
-// toolIDs are the tools by ID, after a pattern for all of each server.
-func (d *desk) toolIDs() []string {
+// toolIDs are the tools by ID, and before each server's tools a pattern for all of them.
+func (d *workspace) toolIDs() []string {
 	var names []string
 	for _, server := range serverNames(d.config) {
 		names = append(names, server+".*")
 	}
-	for _, t := range d.known("") {
+	for _, t := range d.storedTools("") {
 		names = append(names, cobra.CompletionWithDesc(t.Def.ID.String(), retrieve.FirstSentence(t.Def.Description)))
 	}
 	return names
 }
 
-// typedName is how a tool of a view is named on the command line: by its ID, unless it
-// has a name of its own.
+// typedName is a tool's name on the command line: its ID, unless it has a name of its own.
 func typedName(t *tool.Tool) string {
 	if t.Name == t.Def.ID.Server+"_"+t.Def.ID.Name {
 		return t.Def.ID.String()
@@ -167,15 +167,15 @@ func toolNames(tools []*tool.Tool) []string {
 	return names
 }
 
-// completing makes a completion of what is known without connecting. What cannot be
-// read in time completes nothing.
-func (s *settings) completing(what func(*desk) []string) cobra.CompletionFunc {
+// completing makes a completion without connecting to servers. If reading takes too long, it completes
+// nothing.
+func (s *settings) completing(what func(*workspace) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) (names []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), leeway.Of(completeWithin))
 		defer cancel()
 		cmd.SetContext(ctx)
 		if config, err := s.read(cmd, nil); err == nil {
-			_ = s.withDesk(cmd, config, slog.New(slog.DiscardHandler), true, func(d *desk) error {
+			_ = s.withWorkspace(cmd, config, slog.New(slog.DiscardHandler), true, func(d *workspace) error {
 				names = starting(what(d), typed)
 				return nil
 			})
@@ -184,7 +184,7 @@ func (s *settings) completing(what func(*desk) []string) cobra.CompletionFunc {
 	}
 }
 
-// starting are the names that begin with what was typed.
+// starting are the names with the typed beginning.
 func starting(names []string, typed string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, typed) })
 }
@@ -194,11 +194,10 @@ func (s *settings) completeTool(cmd *cobra.Command, args []string, typed string)
 		return nil, cobra.ShellCompDirectiveNoFileComp
 	}
 	name, _ := cmd.Flags().GetString("view")
-	return s.completing(func(d *desk) []string { return toolNames(d.known(name)) })(cmd, args, typed)
+	return s.completing(func(d *workspace) []string { return toolNames(d.storedTools(name)) })(cmd, args, typed)
 }
 
-// completeCall completes the tool, then its flags, then the values of flags that
-// have few.
+// completeCall completes the tool, then its flags, then the values of flags with few values.
 func (s *settings) completeCall(cmd *cobra.Command, words []string, typed string) ([]string, cobra.ShellCompDirective) {
 	const none = cobra.ShellCompDirectiveNoFileComp
 	last := ""
@@ -223,9 +222,9 @@ func (s *settings) completeCall(cmd *cobra.Command, words []string, typed string
 		return nil, none
 	}
 	directive := none
-	names, _ := s.completing(func(d *desk) []string {
+	names, _ := s.completing(func(d *workspace) []string {
 		name, _ := cmd.Flags().GetString("view")
-		tools := d.known(name)
+		tools := d.storedTools(name)
 		switch {
 		case last == "--view":
 			return d.views()
@@ -259,7 +258,7 @@ func (s *settings) completeCall(cmd *cobra.Command, words []string, typed string
 	return names, directive
 }
 
-// aboutFiles is how arguments that name files are called or described.
+// aboutFiles matches names and descriptions of arguments for files.
 var aboutFiles = regexp.MustCompile(`(?i)path|file|folder|director|(^|[^a-z])dir`)
 
 // mayBeFile reports whether the value may name a file.

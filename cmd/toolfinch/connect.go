@@ -23,7 +23,7 @@ import (
 	"toolfinch/view"
 )
 
-// connectFlags are what connect is asked for.
+// connectFlags are the flags of connect.
 type connectFlags struct {
 	view, http                 string
 	dryRun, undo, project, yes bool
@@ -90,16 +90,16 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 	return cmd
 }
 
-// change is an edit of a client's file, before it is made.
-type change struct {
+// fileEdit is a planned edit of a client's file.
+type fileEdit struct {
 	clients.Edit
-	place string          // the path as it is shown
-	shown []byte          // After with the servers that were moved, whose lines are not to be seen
-	lines []string        // what else changes
-	undo  *clients.Undone // nil unless edits are undone
+	path  string          // the path for display
+	shown []byte          // After with the moved servers, whose lines must not be shown
+	lines []string        // further changes
+	undo  *clients.Undone // only for an undo
 }
 
-// connect changes the client's file, once the user has agreed.
+// connect changes the client's file after the user has agreed.
 func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags) error {
 	c, err := s.planConnect(cmd.ErrOrStderr(), file, f)
 	if err != nil {
@@ -111,7 +111,7 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags
 		if f.undo {
 			state = "not connected to toolfinch"
 		}
-		_, err := fmt.Fprintf(out, "%s is %s: %s\n", name, state, c.place)
+		_, err := fmt.Fprintf(out, "%s is %s: %s\n", name, state, c.path)
 		return err
 	}
 	c.print(out)
@@ -131,8 +131,8 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags
 	return err
 }
 
-// done makes the change, and says what was done.
-func (c *change) done(f connectFlags) (string, error) {
+// done makes the edit and describes it.
+func (c *fileEdit) done(f connectFlags) (string, error) {
 	copied, err := c.write()
 	if err != nil {
 		return "", err
@@ -144,15 +144,15 @@ func (c *change) done(f connectFlags) (string, error) {
 	if f.undo {
 		verb = "disconnected"
 		if servers, err := configs.ServersIn(c.File, c.After); err == nil && slices.ContainsFunc(servers, isOurs) {
-			verb = "restored" // with an entry that connect had not written
+			verb = "restored" // restored an entry that connect had not written
 		}
 	}
-	return fmt.Sprintf("%s %s (%s%s); restart it if it runs", verb, c.File.Client.Name, c.place, copied), nil
+	return fmt.Sprintf("%s %s (%s%s); restart it if it runs", verb, c.File.Client.Name, c.path, copied), nil
 }
 
-// planConnect says what becomes of the client's file.
-func (s *settings) planConnect(notes io.Writer, file clients.File, f connectFlags) (*change, error) {
-	c := &change{Edit: clients.Edit{File: file}, place: file.Shown(system())}
+// planConnect plans the edit of the client's file.
+func (s *settings) planConnect(notes io.Writer, file clients.File, f connectFlags) (*fileEdit, error) {
+	c := &fileEdit{Edit: clients.Edit{File: file}, path: file.Shown(system())}
 	if f.undo {
 		return c, c.planUndo()
 	}
@@ -188,16 +188,16 @@ func (s *settings) planConnect(notes io.Writer, file clients.File, f connectFlag
 	return c, nil
 }
 
-// read begins a change with what is in the client's file.
-func (c *change) read() error {
+// read begins an edit with the content of the client's file.
+func (c *fileEdit) read() error {
 	before, err := c.File.Read()
 	c.Before, c.After, c.shown = before, before, before
 	return err
 }
 
-// connect writes the entry into the client's file, with the variables that the
-// configuration uses if there is one.
-func (c *change) connect(notes io.Writer, entry clients.Entry, config string, values bool) error {
+// connect adds the entry to the edit, with the variables that the configuration uses if there is a
+// configuration.
+func (c *fileEdit) connect(notes io.Writer, entry clients.Entry, config string, values bool) error {
 	if config != "" {
 		if err := passOn(notes, c.File.Client, config, &entry, values); err != nil {
 			return err
@@ -211,8 +211,8 @@ func (c *change) connect(notes io.Writer, entry clients.Entry, config string, va
 	return err
 }
 
-// moveOut takes a server out of the client's file.
-func (c *change) moveOut(name string) error {
+// moveOut removes a server from the client's file.
+func (c *fileEdit) moveOut(name string) error {
 	after, err := c.File.Remove(c.After, name)
 	if err != nil {
 		return fmt.Errorf("server %q: %w", name, err)
@@ -223,7 +223,7 @@ func (c *change) moveOut(name string) error {
 	return nil
 }
 
-// warnOfLost names the servers that the configuration does not have, or has otherwise.
+// warnOfLost names the servers that the configuration lacks, or has with other settings.
 func warnOfLost(notes io.Writer, file clients.File, servers []clients.Server, config string) error {
 	ours, err := configs.Servers(config)
 	if err != nil {
@@ -245,8 +245,8 @@ func warnOfLost(notes io.Writer, file clients.File, servers []clients.Server, co
 	return nil
 }
 
-// planUndo undoes the edits of the file.
-func (c *change) planUndo() error {
+// planUndo plans the undo of the file's edits.
+func (c *fileEdit) planUndo() error {
 	b, err := backups()
 	if err != nil {
 		return err
@@ -259,31 +259,31 @@ func (c *change) planUndo() error {
 	for _, name := range u.Back {
 		c.lines = append(c.lines, fmt.Sprintf("+ server %q", name))
 	}
-	if len(u.Back) > 0 { // whose lines are not to be seen
+	if len(u.Back) > 0 { // the lines of restored servers must not be shown
 		c.shown, err = c.File.Remove(u.Before, clients.Own)
 	}
 	return err
 }
 
-func (c *change) nothing() bool {
+func (c *fileEdit) nothing() bool {
 	return bytes.Equal(c.Before, c.After) && (c.Before == nil) == (c.After == nil)
 }
 
-// print shows the change, without secrets.
-func (c *change) print(out io.Writer) {
+// print shows the edit, without secrets.
+func (c *fileEdit) print(out io.Writer) {
 	if c.After == nil {
-		fmt.Fprintf(out, "%s is removed: there was none\n", c.place)
+		fmt.Fprintf(out, "%s is removed: there was none\n", c.path)
 		return
 	}
-	// Values are hidden first: of a long line only a piece is shown, which may be one of a value.
+	// Values are hidden before lines are shortened: a piece of a line may be a piece of a value.
 	before, shown := hideValues(c.Before, c.File, c.Before, c.shown), hideValues(c.shown, c.File, c.Before, c.shown)
 	switch {
 	case bytes.Equal(c.Before, c.shown):
-		fmt.Fprintln(out, c.place)
+		fmt.Fprintln(out, c.path)
 	case bytes.Equal(before, shown):
-		fmt.Fprintf(out, "%s: only values that are not shown\n", c.place)
+		fmt.Fprintf(out, "%s: only values that are not shown\n", c.path)
 	default:
-		fmt.Fprint(out, preview(c.place, before, shown))
+		fmt.Fprint(out, preview(c.path, before, shown))
 	}
 	for _, line := range c.lines {
 		fmt.Fprintln(out, line)
@@ -293,8 +293,8 @@ func (c *change) print(out io.Writer) {
 	}
 }
 
-// write makes the change and returns the path of the copy that it made, "" for none.
-func (c *change) write() (copied string, err error) {
+// write makes the edit and returns the path of the backup, "" for none.
+func (c *fileEdit) write() (copied string, err error) {
 	b, err := backups()
 	if err != nil {
 		return "", err
@@ -305,7 +305,7 @@ func (c *change) write() (copied string, err error) {
 	return b.Write(c.Edit, time.Now())
 }
 
-// backups are of the files of other programs.
+// backups are the backups of other programs' files.
 func backups() (clients.Backups, error) {
 	dir, err := configs.UserDataDir()
 	if err != nil {
@@ -314,7 +314,7 @@ func backups() (clients.Backups, error) {
 	return clients.Backups{Dir: filepath.Join(dir, "undo")}, nil
 }
 
-// entry is how the client gets to toolfinch.
+// entry is the client's entry for toolfinch.
 func (s *settings) entry(f connectFlags) (clients.Entry, error) {
 	if f.http != "" {
 		u, err := url.Parse(f.http)
@@ -333,7 +333,7 @@ func (s *settings) entry(f connectFlags) (clients.Entry, error) {
 	if err != nil {
 		return clients.Entry{}, err
 	}
-	views, err := configs.ViewNames(config) // a file that is not there or broken is found now
+	views, err := configs.ViewNames(config) // finds a missing or broken file now
 	if err != nil {
 		return clients.Entry{}, editError(err)
 	}
@@ -350,16 +350,17 @@ func (s *settings) entry(f connectFlags) (clients.Entry, error) {
 	return entry, nil
 }
 
-// isOurs reports whether a server of a client has the name that connect writes.
+// isOurs reports whether a client's server has the name that connect writes.
 func isOurs(s clients.Server) bool { return s.Name == clients.Own }
 
-// startEntry starts this program with the configuration.
+// startEntry is an entry that starts this program with the configuration.
 func startEntry(config string) (clients.Entry, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return clients.Entry{}, fmt.Errorf("this program's own path: %w", err)
 	}
-	// On Linux that is where symbolic links lead: to the folder of a version, which goes with an upgrade.
+	// On Linux the path of the running program has no symbolic links: it names the folder of a version,
+	// which an upgrade removes.
 	if named, err := exec.LookPath(os.Args[0]); err == nil && samePath(named, program) {
 		if named, err = filepath.Abs(named); err == nil {
 			program = named
@@ -368,8 +369,8 @@ func startEntry(config string) (clients.Entry, error) {
 	return clients.Entry{Command: program, Args: []string{"serve", "--config", config}}, nil
 }
 
-// passOn makes the client pass on the variables that the configuration uses, and says
-// on notes which ones it cannot.
+// passOn makes the client pass on the variables that the configuration uses, and names on notes the
+// ones that it cannot pass on.
 func passOn(notes io.Writer, c *clients.Client, config string, entry *clients.Entry, values bool) error {
 	used, unset, err := configs.Variables(config)
 	if err != nil {
@@ -406,7 +407,7 @@ func passOn(notes io.Writer, c *clients.Client, config string, entry *clients.En
 	return nil
 }
 
-// agreed is nil where the user agrees to what was shown, and otherwise the error of the command.
+// agreed returns nil if the user agrees, else the error of the command.
 func agreed(cmd *cobra.Command, question string) error {
 	yes, err := ask(cmd, question)
 	if err == nil && !yes {
@@ -415,7 +416,7 @@ func agreed(cmd *cobra.Command, question string) error {
 	return err
 }
 
-// ask asks a question at the terminal. Without one nobody can answer.
+// ask asks a question at the terminal. Without a terminal the answer is no.
 func ask(cmd *cobra.Command, question string) (bool, error) {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
@@ -425,21 +426,20 @@ func ask(cmd *cobra.Command, question string) (bool, error) {
 	return answer(cmd.Context(), in), nil
 }
 
-// answer reads a line that says yes or not; an interrupt is no yes.
+// answer reads yes or no; an interrupt is no yes.
 func answer(ctx context.Context, in io.Reader) bool {
 	text, _ := readLine(ctx, bufio.NewReader(in))
 	text = strings.ToLower(text)
 	return text == "y" || text == "yes"
 }
 
-// readLine reads a line without the spaces around it, "" at the end. The error is why
-// ctx has ended.
+// readLine reads a line without spaces around it, "" at the end of input. The error is the cause of
+// ctx's end.
 func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 	line := make(chan string, 1)
-	// A read of a terminal cannot be stopped: when ctx ends first, the program does
-	// and takes this along.
+	// A read of a terminal cannot be stopped: it ends with the program.
 	go func() {
-		text, _ := in.ReadString('\n') // no answer is none
+		text, _ := in.ReadString('\n') // a failed read is no answer
 		line <- strings.TrimSpace(text)
 	}()
 	select {
@@ -450,7 +450,7 @@ func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 	}
 }
 
-// clientRow is a client as it is listed.
+// clientRow is a listed client.
 type clientRow struct {
 	Client    string `json:"client"`
 	Name      string `json:"name"`
@@ -460,7 +460,7 @@ type clientRow struct {
 	Problem   string `json:"problem,omitempty"`
 }
 
-// clientRows says which clients are here, and which have toolfinch.
+// clientRows returns the clients of this machine, and says which have toolfinch.
 func clientRows(sys clients.System) (rows []clientRow, err error) {
 	for _, c := range clients.All {
 		file, err := c.File(sys, false)
@@ -482,7 +482,7 @@ func clientRows(sys clients.System) (rows []clientRow, err error) {
 	return rows, nil
 }
 
-// listClients prints which clients are here, and which have toolfinch.
+// listClients prints the clients of this machine, and which have toolfinch.
 func listClients(cmd *cobra.Command, sys clients.System, asJSON bool) error {
 	rows, err := clientRows(sys)
 	if err != nil {

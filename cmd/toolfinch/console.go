@@ -12,19 +12,17 @@ import (
 	"toolfinch/internal/printable"
 )
 
-// console is a stream that people may read: everything that commands print passes
-// it. Names, descriptions and errors are strangers' texts, so it writes characters
-// that nobody sees as escapes, on terminals and in pipes alike. JSON stays the same
-// value: in its strings the escapes mean those very characters.
+// console is a stream for people: every command prints through it. Names, descriptions and errors are
+// strangers' texts, so it writes invisible characters as escapes, on terminals and in pipes. JSON keeps
+// its value: in its strings the escapes mean the same characters.
 type console struct {
 	w io.Writer
 
-	mu   sync.Mutex // guards rest; held while w is written to
-	rest []byte     // the beginning of a character, or a carriage return, that the next Write may complete
+	mu   sync.Mutex // guards rest; held over writes to w
+	rest []byte     // the beginning of a character, or a carriage return, for the next Write
 }
 
-// unfiltered is the stream below a console, for the protocol and for what steers the
-// terminal.
+// unfiltered is the stream below a console, for the protocol and for terminal control.
 func unfiltered(w io.Writer) io.Writer {
 	if c, ok := w.(*console); ok {
 		return c.w
@@ -44,7 +42,7 @@ func (c *console) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// flush writes what was left for the next Write.
+// flush writes the rest.
 func (c *console) flush() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -52,7 +50,7 @@ func (c *console) flush() {
 	c.rest = nil
 }
 
-// incomplete is how many bytes at the end may belong to what comes next.
+// incomplete counts the bytes at the end that may belong to the next Write.
 func incomplete(text []byte) int {
 	if n := len(text); n > 0 && text[n-1] == '\r' {
 		return 1
@@ -68,9 +66,8 @@ func incomplete(text []byte) int {
 	return 0
 }
 
-// visible is a text in which characters that nobody sees are escapes: those that
-// control a terminal, change the direction of text, join, hide, or have no width.
-// Tabs and ends of lines stay.
+// visible replaces invisible characters by escapes: characters that control a terminal, change the
+// direction of text, join, hide, or have no width. Tabs and line ends stay.
 func visible(text string) string {
 	i := 0
 	for i < len(text) && (' ' <= text[i] && text[i] < unicode.MaxASCII || text[i] == '\n' || text[i] == '\t') {

@@ -71,8 +71,8 @@ With --serve the proxy keeps running for your own agent.`,
 	return cmd
 }
 
-// demoConfig puts this very program, as each of the built-in servers, behind a
-// proxy that keeps everything in dir.
+// demoConfig configures this program, as each of the built-in servers, behind a proxy that keeps
+// everything in dir.
 func demoConfig(dir string) (*configs.Config, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -100,8 +100,7 @@ func demoConfig(dir string) (*configs.Config, error) {
 	return config, nil
 }
 
-// play runs the proxy with the demo's client at the other end of a pipe, as
-// an agent would start it over stdio.
+// play runs the proxy over a pipe with the demo's client, as an agent would start it over stdio.
 func play(ctx context.Context, config *configs.Config, log *slog.Logger, out io.Writer) (err error) {
 	p, err := proxy.Open(ctx, config, proxy.WithVersion(built().Version), proxy.WithLogger(log))
 	if err != nil {
@@ -122,7 +121,7 @@ func play(ctx context.Context, config *configs.Config, log *slog.Logger, out io.
 	return errors.Join(err, <-played)
 }
 
-// newDemoServer is how the demo starts its servers. Anybody else may too.
+// newDemoServer is the hidden command that runs a server of the demo.
 func newDemoServer() *cobra.Command {
 	return &cobra.Command{
 		Use:     "demo-server NAME DIR",

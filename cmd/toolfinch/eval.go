@@ -68,7 +68,7 @@ JSON null.
 	return cmd
 }
 
-// unusable marks an error in what the user has given: nothing was measured.
+// unusable marks a mistake in the user's input: nothing was measured.
 func unusable(err error) error { return &exitError{exitUsage, err} }
 
 func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
@@ -81,7 +81,7 @@ func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 	case len(f.sets) == 0 && f.queries == "":
 		return unusable(errors.New("nothing to ask: give --queries FILE, or --set NAME=DIR\nSee: toolfinch eval --help"))
 	}
-	// Files can be measured without a configuration; the store cannot be found.
+	// Files can be measured without a configuration; a store cannot.
 	config, log, err := s.load(cmd, nil)
 	if errors.Is(err, configs.ErrNoConfig) && (f.tools != "" || len(f.sets) > 0) {
 		err = nil
@@ -152,8 +152,8 @@ func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 	return report.WriteTable(cmd.OutOrStdout())
 }
 
-// vectorsDir is where the vectors of tools are kept: those of files beside the
-// models, so that measuring twice embeds once.
+// vectorsDir is the folder for tools' vectors. Vectors of files are beside the models, so that a second
+// run embeds nothing.
 func (f *evalFlags) vectorsDir(config *configs.Config) string {
 	if len(f.sets) == 0 && f.tools == "" {
 		return config.Places().Store
@@ -161,7 +161,7 @@ func (f *evalFlags) vectorsDir(config *configs.Config) string {
 	return evalCache()
 }
 
-// evalCache is where the vectors of files are kept.
+// evalCache is the folder for the vectors of files.
 func evalCache() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -170,8 +170,8 @@ func evalCache() string {
 	return filepath.Join(cache, "toolfinch", "eval")
 }
 
-// embedding is that of the configuration, or of the environment if there is
-// none, with the kind of the flag.
+// embedding returns the embedder of the configuration, or of the environment without one, with the kind
+// of the flag.
 func (f *evalFlags) embedding(config *configs.Config) (embed.Settings, error) {
 	settings := embed.Settings{
 		Kind:    cmp.Or(os.Getenv("MCPPROXY_EMBEDDER"), embed.KindAuto),
@@ -193,8 +193,8 @@ func (f *evalFlags) embedding(config *configs.Config) (embed.Settings, error) {
 	return settings, nil
 }
 
-// read returns the sets to measure, or one without tools if no file has them.
-// The error is the user's to mend.
+// read returns the sets to measure, or one without tools if no file has tools. An error is a mistake in
+// the user's input.
 func (f *evalFlags) read() ([]*eval.Set, error) {
 	var sets []*eval.Set
 	names := map[string]bool{}
@@ -230,8 +230,8 @@ func (f *evalFlags) read() ([]*eval.Set, error) {
 	return []*eval.Set{set}, nil
 }
 
-// fillFromStore gives set what the store knows of the configured servers. It
-// only reads, and may do so while a proxy runs.
+// fillFromStore fills set with the stored tools of the configured servers. It only reads, beside a
+// running proxy.
 func (s *settings) fillFromStore(cmd *cobra.Command, set *eval.Set, config *configs.Config, log *slog.Logger) (err error) {
 	db, err := store.OpenReadOnly(cmd.Context(), config.Places().Store, log)
 	if err != nil {
@@ -255,7 +255,7 @@ func (s *settings) fillFromStore(cmd *cobra.Command, set *eval.Set, config *conf
 		return errors.New("the store knows no tools yet; run: toolfinch reindex")
 	}
 	set.Names = map[string]string{}
-	return s.withDesk(cmd, config, log, true, func(d *desk) error {
+	return s.withWorkspace(cmd, config, log, true, func(d *workspace) error {
 		for _, v := range d.Views() {
 			for _, t := range v.Tools() {
 				if _, twice := set.Names[t.Name]; !twice {

@@ -11,8 +11,8 @@ import (
 	"github.com/spf13/cobra/doc"
 )
 
-// With the tag packaging, `toolfinch generate FOLDER` writes the man pages and the shell
-// completions that packages contain. Programs that people run do without what renders them.
+// With the tag packaging, `toolfinch generate FOLDER` writes the man pages and shell completions for
+// packages. The released program does without the code that renders them.
 func init() {
 	if len(os.Args) != 3 || os.Args[1] != "generate" {
 		return

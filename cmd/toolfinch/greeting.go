@@ -21,22 +21,22 @@ func onTerminal(stream any) bool {
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// greets reports whether a person is told what is served: one who sees standard error, and
-// not an agent that reads the log or waits at the other end of stdio.
+// greets reports whether a person sees standard error, and not an agent that reads the log or waits at
+// the other end of stdio.
 func greets(config *configs.Config, stdin io.Reader, stderr io.Writer) bool {
 	return config.LogFormat != "json" && onTerminal(unfiltered(stderr)) && (config.Transport == configs.TransportHTTP || onTerminal(stdin))
 }
 
-// greeting is what is served, for a person at a terminal.
+// greeting describes what is served, for a person at a terminal.
 type greeting struct {
 	config   *configs.Config
-	at, root string   // the address of HTTP, or "stdio"; what is served where no view is named
-	views    []string // that have an endpoint of their own
-	tools    int      // that are known already
-	link     string   // to the page, "" where there is none
+	at, root string   // the address of HTTP, or "stdio"; the name of the root view
+	views    []string // with an endpoint of their own
+	tools    int      // known so far
+	link     string   // to the page, "" without one
 }
 
-// greetingOf is what a proxy serves at an address, or over stdio.
+// greetingOf describes a proxy at an address, or over stdio.
 func greetingOf(p *proxy.Proxy, config *configs.Config, at string) greeting {
 	g := greeting{config: config, at: at, root: p.Root(), tools: p.Tools()}
 	if at == configs.TransportStdio {
@@ -53,7 +53,7 @@ func greetingOf(p *proxy.Proxy, config *configs.Config, at string) greeting {
 	return g
 }
 
-// print prints what there is, and what to do next.
+// print prints the greeting, and what to do next.
 func (g greeting) print(w io.Writer) {
 	over := g.at != configs.TransportStdio
 	t := &table{indent: "  ", whole: true}
@@ -105,7 +105,7 @@ func (g greeting) print(w io.Writer) {
 	on := screenOf(w)
 	text.WriteString(on.paint(bold, strings.TrimSpace("toolfinch "+built().Version+"  "+shown(g.config.Path))) + "\n\n")
 	_ = t.printOn(&text, on) // a Buffer cannot fail
-	if g.link != "" {        // apart, as it is longer than anything else
+	if g.link != "" {        // not in the table: it is longer than anything else
 		again := ""
 		if g.config.Path != "" {
 			again = "; toolfinch ui makes another"
@@ -115,8 +115,8 @@ func (g greeting) print(w io.Writer) {
 	text.WriteByte('\n')
 	_ = next.printOn(&text, on)
 	text.WriteByte('\n')
-	_, _ = unfiltered(w).Write(text.Bytes()) // nobody is there to be told
+	_, _ = unfiltered(w).Write(text.Bytes()) // a failed write has no reader
 }
 
-// maxGreeted is how many servers and views are named.
+// maxGreeted bounds the named servers and views.
 const maxGreeted = 8

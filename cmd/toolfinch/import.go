@@ -50,11 +50,11 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 				return err
 			}
 			ours, err := configs.Servers(path)
-			if err != nil && !errors.Is(err, fs.ErrNotExist) { // what is not there will be made
+			if err != nil && !errors.Is(err, fs.ErrNotExist) { // a missing file will be made
 				return editError(err)
 			}
 			found, broken := findServers(from, system())
-			if err := known(names, found); err != nil {
+			if err := refuseUnknown(names, found); err != nil {
 				return err
 			}
 			rows := planImport(choose(found, names), ours, filepath.Base(path))
@@ -93,7 +93,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 
 // system is this machine, seen from the working directory.
 func system() clients.System {
-	dir, _ := os.Getwd() // without it nothing of a project is found
+	dir, _ := os.Getwd() // without it no project file is found
 	return clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: dir}
 }
 
@@ -112,8 +112,8 @@ func clientsByID(ids []string) ([]*clients.Client, error) {
 	return chosen, nil
 }
 
-// filesOf are the files of the clients with the IDs and those at paths; of all clients
-// if there is neither.
+// filesOf returns the files of the clients with the IDs and at the paths; of all clients without
+// either.
 func filesOf(args []string, sys clients.System) ([]clients.File, error) {
 	var files []clients.File
 	var ids []string
@@ -138,15 +138,15 @@ func filesOf(args []string, sys clients.System) ([]clients.File, error) {
 	return files, err
 }
 
-// foundServer is a server in the file of a client.
+// foundServer is a server in a client's file.
 type foundServer struct {
 	file   clients.File
 	shown  string // the file's path
 	server clients.Server
 }
 
-// findServers reads files of clients. A file that cannot be read is an error in
-// the second result; the others are still read.
+// findServers reads clients' files. Errors of unreadable files are the second result; the rest are
+// still read.
 func findServers(files []clients.File, sys clients.System) ([]foundServer, []error) {
 	var found []foundServer
 	var broken []error
@@ -174,30 +174,30 @@ func findServers(files []clients.File, sys clients.System) ([]foundServer, []err
 	return found, broken
 }
 
-// importRow is a server of a client and what becomes of it.
+// importRow is a client's server and its import.
 type importRow struct {
 	Client  string   `json:"client"`
 	File    string   `json:"file"`
 	Project string   `json:"project,omitempty"`
 	Server  string   `json:"server"`
-	Command []string `json:"command,omitempty"` // and arguments; what looks like a secret is ***
-	URL     string   `json:"url,omitempty"`     // likewise
+	Command []string `json:"command,omitempty"` // with arguments; likely secrets are ***
+	URL     string   `json:"url,omitempty"`     // likely secrets are ***
 	Env     []string `json:"env,omitempty"`     // names
 	Headers []string `json:"headers,omitempty"` // names
 	Enabled bool     `json:"enabled"`
-	// Status is "new", "there" (already in the configuration), "self" (toolfinch
-	// itself), "unusable", or after an import "added" or "failed".
+	// Status is "new", "there" (already in the configuration), "self" (toolfinch itself), "unusable",
+	// or after an import "added" or "failed".
 	Status string `json:"status"`
 	As     string `json:"as,omitempty"` // its name in the configuration
 	Reason string `json:"reason,omitempty"`
-	// NotTaken are the keys of the server that mean nothing to toolfinch.
+	// NotTaken are the keys of the server that toolfinch does not have.
 	NotTaken []string `json:"not_taken,omitempty"`
 
 	server  clients.Server
-	differs string // of one that is there: how the one that is there differs, "" for not
+	differs string // for status "there": how the present server differs, "" if not
 }
 
-// planImport says what would become of each server if all were taken over.
+// planImport plans the import of every server.
 func planImport(found []foundServer, ours []clients.Server, config string) []importRow {
 	known := slices.Clone(ours)
 	rows := make([]importRow, 0, len(found))
@@ -235,8 +235,8 @@ func planImport(found []foundServer, ours []clients.Server, config string) []imp
 	return rows
 }
 
-// enabledFirst puts the disabled servers that some client has enabled behind all others:
-// the first of equal servers is the one that is taken over.
+// enabledFirst sorts servers that every client has disabled last: the first of equal servers is
+// imported.
 func enabledFirst(found []foundServer) []foundServer {
 	var first, last []foundServer
 	for _, f := range found {
@@ -251,8 +251,8 @@ func enabledFirst(found []foundServer) []foundServer {
 	return append(first, last...)
 }
 
-// findSame finds the server among those that are known, -1 if it is not. What differs is
-// "" if the known one can take its place: whoever has the server loses and gains nothing.
+// findSame finds the server among known servers, -1 if it is missing. differs is "" if the known server
+// can replace it without a gain or loss for its user.
 func findSame(known []clients.Server, s clients.Server) (at int, differs string) {
 	at = -1
 	for i, k := range known {
@@ -290,7 +290,7 @@ func isToolfinch(s clients.Server) bool {
 	return base == "toolfinch" && slices.Contains(s.Args, "serve")
 }
 
-// freeName is the name, or the name with the first number that makes it free.
+// freeName is the name, with the first free number if it is taken.
 func freeName(name string, taken []clients.Server) string {
 	free := name
 	for n := 2; slices.ContainsFunc(taken, func(s clients.Server) bool { return s.Name == free }); n++ {
@@ -299,8 +299,8 @@ func freeName(name string, taken []clients.Server) string {
 	return free
 }
 
-// known refuses names that no client has.
-func known(names []string, found []foundServer) error {
+// refuseUnknown refuses names that no client has.
+func refuseUnknown(names []string, found []foundServer) error {
 	var there []string
 	for _, f := range found {
 		there = append(there, f.server.Name)
@@ -317,7 +317,7 @@ func known(names []string, found []foundServer) error {
 	return nil
 }
 
-// choose returns the servers that were asked for, all of them if no name was given.
+// choose returns the named servers, or all without names.
 func choose(found []foundServer, names []string) []foundServer {
 	if len(names) == 0 {
 		return found
@@ -325,8 +325,8 @@ func choose(found []foundServer, names []string) []foundServer {
 	return slices.DeleteFunc(found, func(f foundServer) bool { return !slices.Contains(names, f.server.Name) })
 }
 
-// importRows writes the new servers into the configuration beside ours, and marks each
-// as added or failed. A server that fails leaves its name free for the next.
+// importRows writes the new servers into the configuration, and marks each as added or failed. A failed
+// server leaves its name free for the next.
 func importRows(path string, ours []clients.Server, rows []importRow) []error {
 	known := slices.Clone(ours)
 	var failed []error
@@ -339,7 +339,7 @@ func importRows(path string, ours []clients.Server, rows []importRow) []error {
 		row.server.Name = row.As
 		if err := configs.AddServer(path, row.server); err != nil {
 			if fresh, ok := errors.AsType[configs.Errors](err); ok {
-				err = fresh // others were written
+				err = fresh // other servers were written
 			}
 			row.Status, row.Reason = "failed", err.Error()
 			failed = append(failed, fmt.Errorf("server %q of %s: %w", row.Server, row.Client, err))

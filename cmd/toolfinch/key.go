@@ -54,7 +54,7 @@ belong to this key alone: a new key with the name of a revoked key gets none of 
 				if err != nil {
 					return err
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), text) // first: nobody else has it
+				fmt.Fprintln(cmd.OutOrStdout(), text) // printed first: the key is stored nowhere else
 				if err := record(cmd.Context(), config, key.Event("made")); err != nil {
 					return err
 				}

@@ -98,17 +98,17 @@ running toolfinch keeps using the old data until it restarts.`,
 
 // learnedRow is a query and a tool that was called after it.
 type learnedRow struct {
-	Principal string    `json:"principal,omitempty"` // whose it is
+	Principal string    `json:"principal,omitempty"` // the principal that learned it
 	Query     string    `json:"query"`
 	Server    string    `json:"server"`
 	Tool      string    `json:"tool"`   // its own name
-	Weight    float64   `json:"weight"` // what it counts now
+	Weight    float64   `json:"weight"` // decayed
 	LastUsed  time.Time `json:"last_used"`
 
 	id string // server.name
 }
 
-// learnedRows returns what is stored, what counts most first.
+// learnedRows returns the stored rows, the heaviest first.
 func learnedRows(ctx context.Context, stored *store.Usage, now time.Time) ([]learnedRow, error) {
 	uses, err := stored.Learned(ctx)
 	if err != nil {

@@ -30,32 +30,32 @@ import (
 	"toolfinch/proxy/web"
 )
 
-// running is a toolfinch that runs, as it says itself. It answers other commands of its
-// user at a socket in the folder of its store, however clients reach it.
+// running is a running toolfinch, as it describes itself. It answers other commands of its user at a
+// socket in the folder of its store, over any transport.
 type running struct {
 	web.Status
 	socket string
-	silent error // why it does not answer
+	silent error // the error of an answer that did not come
 }
 
 const (
-	liveName = "live-"         // what names of the sockets begin with
+	liveName = "live-"         // begins the names of the sockets
 	liveWait = 5 * time.Second // for an answer
-	maxLive  = 16              // sockets that are asked
-	// liveBegins is longer than a socket takes from its first sight to its first answer.
+	maxLive  = 16              // number of sockets that are asked
+	// liveBegins exceeds the time between a socket's appearance and its first answer.
 	liveBegins = 50 * time.Millisecond
 	maxAnswer  = 4 << 20 // bytes
 )
 
-// live is what a running toolfinch answers other commands of its user.
+// live is a running toolfinch's answers for other commands of its user.
 type live struct {
 	status func(ctx context.Context) web.Status
-	// link returns path and query of a link to the page, or why there is none; one of here is
-	// for browsers of this user alone.
+	// link returns path and query of a link to the page, or an error; here makes it for browsers of
+	// this user only.
 	link func(here bool) (string, error)
 }
 
-// liveOf is what a proxy answers that is reached at an address, or over stdio.
+// liveOf describes a proxy at an address, or over stdio.
 func liveOf(p *proxy.Proxy, config *configs.Config, at string, refused *atomic.Pointer[string]) live {
 	return live{link: p.UILink, status: func(ctx context.Context) web.Status {
 		status := p.Status(ctx)
@@ -67,8 +67,8 @@ func liveOf(p *proxy.Proxy, config *configs.Config, at string, refused *atomic.P
 	}}
 }
 
-// answerLive answers at a socket in dir until ctx ends. Without a socket, as where the
-// path is too long for one, toolfinch runs all the same.
+// answerLive answers at a socket in dir until ctx ends. Without a socket (its path may be too long)
+// toolfinch still runs.
 func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // it never fails
@@ -97,14 +97,14 @@ func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 	_ = os.Remove(place)
 }
 
-// listenPrivately listens at a socket that only its user opens, from its first moment on: it is
-// made within a folder of that user and moved with its mode. Between listening and a change of
-// the mode it would have that of the umask, which is one for all goroutines.
+// listenPrivately listens at a socket that from the start only its user can open: it is made within a
+// private folder, and moved with its mode. A later chmod would leave it open for a moment, and the
+// umask is shared by all goroutines.
 func listenPrivately(place string) (_ net.Listener, err error) {
-	if runtime.GOOS == "windows" { // the folder's access list counts there
+	if runtime.GOOS == "windows" { // there the folder's access list applies
 		return net.Listen("unix", place)
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(place), ".") // a name no longer than that of place
+	dir, err := os.MkdirTemp(filepath.Dir(place), ".") // no longer than place's name
 	if err != nil {
 		return nil, err
 	}
@@ -124,10 +124,10 @@ func listenPrivately(place string) (_ net.Listener, err error) {
 	return listener, nil
 }
 
-// askLive asks the processes that run with a store in dir, all at once: mine are those of
-// the configuration, the last one started first. What a crashed one has left is removed.
+// askLive asks the processes with a store in dir, in parallel. mine are the processes of the
+// configuration, the latest start first. It removes the sockets of crashed processes.
 func askLive(ctx context.Context, dir, configuration string) (mine, others []running) {
-	entries, _ := os.ReadDir(dir) // nobody runs where nothing can be read
+	entries, _ := os.ReadDir(dir) // an unreadable folder has no processes
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), liveName) })
 	all := make([]running, min(len(entries), maxLive))
 	var asking sync.WaitGroup
@@ -154,7 +154,7 @@ func askLive(ctx context.Context, dir, configuration string) (mine, others []run
 			others = append(others, one)
 		}
 	}
-	if removed && len(entries) > len(all) { // those that were not asked may be the ones that run
+	if removed && len(entries) > len(all) { // processes that were not asked may still run
 		return askLive(ctx, dir, configuration)
 	}
 	sort.Slice(mine, func(i, j int) bool { return mine[i].Started.After(mine[j].Started) })

@@ -120,7 +120,7 @@ func (s *settings) withLogins(cmd *cobra.Command, do func(*proxy.Logins, *config
 	return do(l, config)
 }
 
-// serverToLogin is the configured server of a name, with its settings as change leaves them.
+// serverToLogin is the named server, with its settings after change.
 func serverToLogin(l *proxy.Logins, config *configs.Config, name string, change func(*login.Settings) error) (*login.Server, error) {
 	at := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == name })
 	if at < 0 {
@@ -158,7 +158,7 @@ func serverToLogin(l *proxy.Logins, config *configs.Config, name string, change 
 	return nil, fmt.Errorf("server %q has a header Authorization, which is used instead: remove it to log in", name)
 }
 
-// logIn sees one login through.
+// logIn makes one login.
 func logIn(cmd *cobra.Command, l *proxy.Logins, one *login.Server, name string, noBrowser bool) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	if _, err := one.Probe(ctx, ""); err != nil {
@@ -195,7 +195,7 @@ func logIn(cmd *cobra.Command, l *proxy.Logins, one *login.Server, name string, 
 	return loggedIn(cmd, l, pending.Status())
 }
 
-// loggedIn says what a login has brought, and where it is kept.
+// loggedIn prints the result of a login, and its storage.
 func loggedIn(cmd *cobra.Command, l *proxy.Logins, status login.Status) error {
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "logged in to %s at %s\n", status.Server, status.Issuer)
@@ -217,7 +217,7 @@ func untilOf(s login.Status) string {
 	return until
 }
 
-// loginRow is a login that there is, or a server without one.
+// loginRow is a login, or a server without one.
 type loginRow struct {
 	Server    string     `json:"server"`
 	Principal string     `json:"principal,omitempty"` // "" for the owner of this configuration
@@ -281,5 +281,5 @@ func openBrowser(url string) error {
 	if err := opening.Start(); err != nil {
 		return err
 	}
-	return opening.Process.Release() // it may be the browser itself, which ends when it wants
+	return opening.Process.Release() // it may be the browser itself, which stays open
 }

@@ -1,5 +1,5 @@
-// Command toolfinch is one MCP server in front of many: agents find tools by
-// what they do instead of being listed all of them.
+// Command toolfinch is one MCP server in front of many: agents find tools by their purpose, and need no
+// list of all of them.
 package main
 
 import (
@@ -28,18 +28,18 @@ import (
 	"toolfinch/store/vault"
 )
 
-// Exit codes. They are part of what users script against.
+// Exit codes. Scripts of users rely on them.
 const (
 	exitOK     = 0
-	exitFailed = 1 // what was asked for failed, or a part of it did
+	exitFailed = 1 // the task failed, at least in part
 	exitUsage  = 2 // bad flags, arguments or configuration; nothing was started
 
-	exitNotRunning  = 3   // no toolfinch runs that could be asked
-	exitInterrupted = 130 // the user pressed Ctrl-C; SIGTERM has no code of its own
+	exitNotRunning  = 3   // no running toolfinch could be asked
+	exitInterrupted = 130 // Ctrl-C; SIGTERM has no code of its own
 )
 
-// exitError is an error with an exit code of its own. A nil err prints nothing:
-// the command has said what there is to say.
+// exitError is an error with its own exit code. A nil err prints nothing: the command has printed its
+// error.
 type exitError struct {
 	code int
 	err  error
@@ -56,14 +56,14 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-// run is the program with its streams, so that tests can be it.
+// run is the program with its streams; tests call it.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	outer, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	ctx, stop := signal.NotifyContext(outer, os.Interrupt)
 	defer stop()
 	defer endAtOnce(ctx)()
-	collectGarbage(200) // building the index makes much of it, for a tenth of a second
+	collectGarbage(200) // building the index makes much garbage in a tenth of a second
 
 	root := newRoot(vault.TakeKey())
 	root.SetArgs(args)
@@ -97,8 +97,8 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 }
 
-// endAtOnce ends the program on a Ctrl-C that comes after ctx has ended: what closes
-// then may take its time, and nobody is made to wait for it. The result stops that.
+// endAtOnce ends the program on a Ctrl-C after the end of ctx, without waiting for Close. stop turns
+// that off.
 func endAtOnce(ctx context.Context) (stop func()) {
 	again := make(chan os.Signal, 1)
 	done := make(chan struct{})
@@ -109,7 +109,7 @@ func endAtOnce(ctx context.Context) (stop func()) {
 			return
 		case <-ctx.Done():
 		}
-		select { // one Ctrl-C may come twice: from the terminal, and from npm, which starts the program
+		select { // one Ctrl-C may arrive twice: from the terminal, and from npm, which starts the program
 		case <-done:
 			return
 		case <-time.After(300 * time.Millisecond):
@@ -128,11 +128,11 @@ func endAtOnce(ctx context.Context) (stop func()) {
 	}
 }
 
-// whenInterrupted is the annotation of a command that says what Ctrl-C leaves behind.
+// whenInterrupted is the annotation of a command with its text after Ctrl-C.
 const whenInterrupted = "interrupted"
 
-// afterInterrupt says, in the words of cmd, how an interrupt has left things. Of err
-// it says what is not the interrupt itself.
+// afterInterrupt is cmd's text after an interrupt, with the parts of err that the interrupt has not
+// caused.
 func afterInterrupt(cmd *cobra.Command, err error) string {
 	said := ""
 	if text := cmd.Annotations[whenInterrupted]; text != "" {
@@ -150,24 +150,24 @@ func afterInterrupt(cmd *cobra.Command, err error) string {
 	return said + ": " + err.Error()
 }
 
-// collectGarbage sets how much garbage may pile up, in percent of what is in
-// use, unless the user has said so.
+// collectGarbage sets the garbage allowed between collections, in percent of live memory, unless the
+// user has set it.
 func collectGarbage(percent int) {
 	if os.Getenv("GOGC") == "" {
 		debug.SetGCPercent(percent)
 	}
 }
 
-// settings are the flags that every command with a configuration has.
+// settings are the flags of every command with a configuration.
 type settings struct {
 	config, dataDir, logLevel, logFormat string
 
 	vaultKey string       // of the environment; "" for none
-	reading  vaultReading // what the configuration's secrets are read with
+	reading  vaultReading // the vault of the configuration's secrets
 	away     error        // the store did not answer when they were read: commands do not wait for it again
 }
 
-// newRoot returns the whole command line. vaultKey is what vault.TakeKey returned.
+// newRoot returns the whole command line. vaultKey is the result of vault.TakeKey.
 func newRoot(vaultKey string) *cobra.Command {
 	s := &settings{vaultKey: vaultKey}
 	root := &cobra.Command{
@@ -182,7 +182,7 @@ Ctrl-C.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	// Not cobra's Version: its template makes the linker keep every method there is.
+	// Not cobra's Version: its template makes the linker keep every method.
 	asked := root.Flags().Bool("version", false, "print the version")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *asked {
@@ -219,8 +219,8 @@ Ctrl-C.`,
 	return root
 }
 
-// finish gives a command and those below it what all have: complaints about
-// arguments have the exit code for it, and what only has commands below prints its help.
+// finish completes a command and its subcommands: wrong arguments get their exit code, and a command
+// with only subcommands prints its help.
 func finish(cmd *cobra.Command) {
 	cmd.SuggestionsMinimumDistance = 2
 	for _, below := range cmd.Commands() {
@@ -259,7 +259,7 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 	return err
 }
 
-// otherNames are what other programs call our commands.
+// otherNames are other programs' names of our commands.
 var otherNames = map[string][]string{
 	"serve":       {"start", "run", "up", "server-start", "proxy"},
 	"ui":          {"web", "dashboard", "open", "page"},
@@ -286,8 +286,8 @@ var otherNames = map[string][]string{
 	"secret rm":   {"unset"},
 }
 
-// calledSo returns the commands below cmd, as paths from it, that have that name
-// deeper down or are called so by other programs.
+// calledSo returns the subcommands of cmd, as paths, with that name at a deeper level or in other
+// programs.
 func calledSo(cmd *cobra.Command, name string) (paths []string) {
 	name = strings.ToLower(name)
 	root := cmd.Root().CommandPath() + " "
@@ -307,8 +307,8 @@ func calledSo(cmd *cobra.Command, name string) (paths []string) {
 	return paths
 }
 
-// load reads the configuration and makes the log it asks for. flags are
-// further settings from the command line, by configuration key.
+// load reads the configuration and makes its log. flags are further settings from the command line, by
+// configuration key.
 func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.Config, *slog.Logger, error) {
 	config, err := s.read(cmd, flags)
 	if err != nil {
@@ -317,7 +317,7 @@ func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.C
 	return config, faulty(cmd, config), nil
 }
 
-// loadStored is load for a command that can do nothing while the store does not answer.
+// loadStored is load for a command that needs the store.
 func (s *settings) loadStored(cmd *cobra.Command) (*configs.Config, *slog.Logger, error) {
 	config, err := s.read(cmd, nil)
 	if err = cmp.Or(err, s.away); err != nil {
@@ -326,14 +326,14 @@ func (s *settings) loadStored(cmd *cobra.Command) (*configs.Config, *slog.Logger
 	return config, faulty(cmd, config), nil
 }
 
-// faulty returns the log of a command, in which is what is wrong with the configuration.
+// faulty returns the log of a command, and logs the faults of the configuration.
 func faulty(cmd *cobra.Command, config *configs.Config) *slog.Logger {
 	log := newLog(cmd.ErrOrStderr(), config)
 	logFaults(log, config)
 	return log
 }
 
-// logFaults logs what is wrong with a configuration that can be used.
+// logFaults logs the faults of a usable configuration.
 func logFaults(log *slog.Logger, config *configs.Config) {
 	for _, broken := range config.Broken {
 		log.Error("left out: " + broken.Error())
@@ -343,7 +343,7 @@ func logFaults(log *slog.Logger, config *configs.Config) {
 	}
 }
 
-// given are the settings of the flags that every command has, by configuration key.
+// given are the settings of flags common to all commands, by configuration key.
 func (s *settings) given() map[string]string {
 	all := map[string]string{"data_dir": s.dataDir, "log_level": s.logLevel, "log_format": s.logFormat}
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
@@ -355,7 +355,7 @@ func (s *settings) read(cmd *cobra.Command, flags map[string]string) (*configs.C
 	all := s.given()
 	maps.Copy(all, flags)
 	if cmd.Name() != "serve" && all["log_level"] == "" && os.Getenv("MCPPROXY_LOG_LEVEL") == "" {
-		all["log_level"] = "warn" // a command prints its own account
+		all["log_level"] = "warn" // a command prints its own messages
 	}
 	config, err := configs.Load(configs.Options{Path: s.config, Flags: all, Vault: s.readVault})
 	if err != nil {

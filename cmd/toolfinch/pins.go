@@ -144,7 +144,7 @@ server changes them again. You can approve them later.`
 	return cmd
 }
 
-// withPins reads what is held for do.
+// withPins reads the held definitions for do.
 func (s *settings) withPins(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Pins, proxy.Pins) error) error {
 	return s.withStore(cmd, writes, func(ctx context.Context, config *configs.Config, db *store.Store) error {
 		all, err := proxy.ReadPins(ctx, db, config, nil)
@@ -180,7 +180,7 @@ func (s *settings) listPins(cmd *cobra.Command, asJSON bool) error {
 	})
 }
 
-// pinName is the name within its server, with its kind unless it is a tool.
+// pinName is the definition's name within its server, with its kind unless it is a tool.
 func pinName(r pins.Report) string {
 	switch name := pins.Visible(r.ID.Name); {
 	case r.ID.Kind.String() == r.ID.Name:
@@ -201,7 +201,7 @@ func countOfPins(chosen []pins.Report) string {
 	return fmt.Sprintf("%s of %s", plural(len(chosen), "definition"), strings.Join(servers, ", "))
 }
 
-// choosePins are the reports of servers, and those of definitions, that are named.
+// choosePins returns the reports of the named servers and definitions.
 func choosePins(reports []pins.Report, names []string, everything bool) ([]pins.Report, error) {
 	if everything {
 		return reports, nil
@@ -231,7 +231,7 @@ func choosePins(reports []pins.Report, names []string, everything bool) ([]pins.
 	return chosen, nil
 }
 
-// printDiffs shows what changed, field by field.
+// printDiffs shows each change, field by field.
 func printDiffs(w io.Writer, all proxy.Pins, chosen []pins.Report) error {
 	on := screenOf(w)
 	var out strings.Builder
@@ -284,7 +284,7 @@ func pieces(on screen, change pins.Change) string {
 	return strings.Join(parts, " ")
 }
 
-// heldText says in commands that something is held.
+// heldText says that n definitions are held.
 func heldText(n int) string {
 	what := plural(n, "definition")
 	if n == 1 {
@@ -296,7 +296,7 @@ func heldText(n int) string {
 // maxWarnings bounds the lines about one server.
 const maxWarnings = 5
 
-// warningsOf are lines about the definitions of a server, of all for "".
+// warningsOf are the warnings about a server's definitions, about all for "".
 func warningsOf(warnings map[tool.ID][]pins.Warning, server string) (lines []string) {
 	more := 0
 	for _, id := range slices.SortedFunc(maps.Keys(warnings), func(a, b tool.ID) int { return strings.Compare(a.String(), b.String()) }) {
@@ -317,8 +317,8 @@ func warningsOf(warnings map[tool.ID][]pins.Warning, server string) (lines []str
 	return lines
 }
 
-// pinNames are what pins takes: servers of which something is held, and that.
-func (d *desk) pinNames() (names []string) {
+// pinNames are the operands of pins: servers with held definitions, and the definitions.
+func (d *workspace) pinNames() (names []string) {
 	for _, r := range d.Held(d.cmd.Context()) {
 		names = append(names, r.ID.Server, r.ID.String())
 	}

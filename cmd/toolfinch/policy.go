@@ -37,7 +37,7 @@ Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not loa
   toolfinch policy test --transport stdio --view reader --tool files.read_file --action search`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withView(cmd, q.View, func(d *desk) error {
+			return s.withView(cmd, q.View, func(d *workspace) error {
 				verdict, err := d.view.Ask(d.config.Policies, q)
 				if err != nil {
 					return flagError(err)

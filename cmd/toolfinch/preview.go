@@ -9,8 +9,8 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// preview shows what changes in a file: the lines that go and the lines that
-// come. Edits are in one place, so what is the same around it is left out.
+// preview shows the removed and added lines of a file. Edits are in one place, so equal lines around
+// them are left out.
 func preview(place string, before, after []byte) string {
 	was, is := linesOf(before), linesOf(after)
 	same, end := common(was, is)
@@ -33,9 +33,8 @@ func preview(place string, before, after []byte) string {
 	return b.String()
 }
 
-// shortened leaves out what two long lines have in common, but for whole words, and a
-// line of which nothing is left: a whole file may be one line, with the keys of other
-// servers in it.
+// shortened removes the common words of two long lines, and lines that are then empty: a whole file may
+// be one line, with the keys of other servers.
 func shortened(a, b string) (gone, come []string) {
 	const long = 120
 	x, y := []rune(a), []rune(b)
@@ -44,7 +43,7 @@ func shortened(a, b string) (gone, come []string) {
 	}
 	inWord := func(r rune) bool { return !strings.ContainsRune(" \t\"{}[],:", r) }
 	same, end := common(x, y)
-	changed := same+end < min(len(x), len(y)) // nothing is put in or taken out
+	changed := same+end < min(len(x), len(y)) // nothing is inserted or removed
 	for changed && same > 0 && inWord(x[same-1]) {
 		same--
 	}
@@ -60,7 +59,7 @@ func shortened(a, b string) (gone, come []string) {
 	return piece(x), piece(y)
 }
 
-// common is how much two lists share at their beginning, and of the rest at their end.
+// common counts the equal elements at the beginning of two lists, and at the end of the rest.
 func common[T comparable](a, b []T) (same, end int) {
 	for same < min(len(a), len(b)) && a[same] == b[same] {
 		same++
@@ -78,8 +77,8 @@ func linesOf(data []byte) []string {
 	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n"), "\n")
 }
 
-// hideValues hides in data what may be secret in the servers of the contents of a
-// client's file, of all of them: a change can be on the line of another server.
+// hideValues hides possible secrets of a client's file in data. It reads the servers of all contents,
+// because an edit can be on the line of another server.
 func hideValues(data []byte, file clients.File, contents ...[]byte) []byte {
 	if data == nil || file.Client == nil {
 		return data
@@ -94,12 +93,12 @@ func hideValues(data []byte, file clients.File, contents ...[]byte) []byte {
 	for _, data := range contents {
 		servers, err := configs.ServersIn(file, data)
 		if err != nil {
-			continue // nothing of it is shown: it is an error before
+			continue // the error came before: nothing is shown
 		}
 		for _, s := range servers {
 			for _, texts := range []map[string]string{s.Env, s.Headers} {
 				for _, value := range texts {
-					if !strings.Contains(strings.ReplaceAll(value, "$${", ""), "${") { // which names a variable
+					if !strings.Contains(strings.ReplaceAll(value, "$${", ""), "${") { // a text that names a variable
 						hide(value, "***")
 					}
 				}

@@ -2,9 +2,8 @@ package main
 
 import "golang.org/x/sys/unix"
 
-// keepPrivate keeps other processes of the same user, such as servers without a sandbox,
-// from reading the environment and the memory of this one, and writes no core dumps.
-// What it starts is not bound by it.
+// keepPrivate keeps other processes of the user, such as servers without a sandbox, from reading this
+// process's environment and memory, and turns core dumps off. Children are not affected.
 func keepPrivate() {
-	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // it is known to every kernel
+	_ = unix.Prctl(unix.PR_SET_DUMPABLE, 0, 0, 0, 0) // every kernel knows it
 }

@@ -22,13 +22,13 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// registryVariable names the registry in place of the official one.
+// registryVariable names a registry in place of the official one.
 const registryVariable = "MCPPROXY_REGISTRY"
 
-// registryTime bounds what a command asks of a registry, with its repetitions.
+// registryTime bounds a command's requests to a registry, with retries.
 const registryTime = time.Minute
 
-// registryFlags are what the commands below registry are asked for.
+// registryFlags are the flags below registry.
 type registryFlags struct {
 	at, version, kind, as string
 	set                   []string
@@ -134,7 +134,7 @@ that it writes.`,
 	return cmd
 }
 
-// choosing adds the flags that say what of a server is meant.
+// choosing adds the flags that choose a version and a way.
 func (f *registryFlags) choosing(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.version, "version", "", "this `VERSION` of the server (default: the latest)")
 	cmd.Flags().StringVar(&f.kind, "package", "", "npm, pypi, oci, nuget, remote, or the name of a package")
@@ -160,7 +160,7 @@ func listingOf(ctx context.Context, r *registry.Registry, name, version string) 
 	return l, err
 }
 
-// foundRow is a server that search lists.
+// foundRow is a found server.
 type foundRow struct {
 	Name        string   `json:"name"`
 	Version     string   `json:"version"`
@@ -195,23 +195,23 @@ func printFound(cmd *cobra.Command, found registry.Found, asJSON bool) error {
 	return err
 }
 
-// offer is one way to have a server.
+// offer is one way to run or reach a server.
 type offer struct {
 	Package string   `json:"package"`
 	Runs    []string `json:"command,omitempty"`
 	URL     string   `json:"url,omitempty"`
-	// Env and Headers are all that would be written, with *** for what is given.
+	// Env and Headers are the variables and headers to write, with *** for given values.
 	Env     map[string]string `json:"env,omitempty"`
 	Headers map[string]string `json:"headers,omitempty"`
 	Needs   []registry.Need   `json:"needs,omitempty"`
 	Notes   []string          `json:"notes,omitempty"`
-	Problem string            `json:"problem,omitempty"` // why it cannot be had so
+	Problem string            `json:"problem,omitempty"` // the reason against this way
 
 	way  registry.Way
 	plan registry.Plan
 }
 
-// offers are all ways to have a server, those that are asked for.
+// offers are the ways of a listing that the flags allow.
 func (f *registryFlags) offers(l registry.Listing) (all []offer, err error) {
 	for _, way := range l.Ways {
 		if f.kind != "" && f.kind != way.Kind && f.kind != way.At {
@@ -235,7 +235,7 @@ func (f *registryFlags) offers(l registry.Listing) (all []offer, err error) {
 	return nil, fmt.Errorf("the registry has neither package nor URL of %s", l.Name)
 }
 
-// offer is a server had in one way, with what is given for it.
+// offer plans one way of a listing with the given values.
 func (f *registryFlags) offer(l registry.Listing, way registry.Way, given map[string][]string) (offer, error) {
 	o := offer{Package: way.Kind, way: way}
 	var err error
@@ -251,8 +251,8 @@ func (f *registryFlags) offer(l registry.Listing, way registry.Way, given map[st
 	return o, nil
 }
 
-// shown fills in what is printed of the plan. Values of a publisher are never masked:
-// they are public, and whoever adds them is to see them.
+// shown fills in the printed fields. A publisher's values are never masked: they are public, and their
+// user must see them.
 func (o *offer) shown() {
 	server, given := o.plan.Server, o.plan.Given
 	o.Runs, o.URL = configs.Shown(server)
@@ -288,7 +288,7 @@ var (
 	apostrophe = strings.NewReplacer("'", `'\''`)
 )
 
-// shellLine is a command as it would be typed.
+// shellLine is a command as typed.
 func shellLine(words []string) string {
 	words = slices.Clone(words)
 	for i, word := range words {
@@ -299,8 +299,8 @@ func shellLine(words []string) string {
 	return strings.Join(words, " ")
 }
 
-// best is the offer that add takes: the first whose program is here, else the first that
-// needs none, the newer transport before the older, else the first; -1 for none.
+// best returns the offer for add: the first whose program is here, else the first without a program,
+// newer transports first, else the first; -1 for none.
 func best(offers []offer) int {
 	installed := func(o offer) bool {
 		if len(o.Runs) == 0 {
@@ -317,7 +317,7 @@ func best(offers []offer) int {
 	return -1
 }
 
-// ownName is the last part of a name in the registry as a name in the configuration.
+// ownName makes a name for the configuration from the last part of a registry name.
 func ownName(name string) string {
 	legal := strings.Map(func(r rune) rune {
 		if unicode.IsLetter(r) || unicode.IsDigit(r) || strings.ContainsRune("-_.", r) {
@@ -378,7 +378,7 @@ func printStatus(w io.Writer, l registry.Listing) {
 	fmt.Fprintln(w, text)
 }
 
-// print shows what the offer runs or calls and what it needs.
+// print shows what the offer runs or calls, and its needs.
 func (o offer) print(w io.Writer) {
 	if o.Problem != "" {
 		fmt.Fprintf(w, "not for toolfinch: %s\n", o.Problem)
@@ -461,7 +461,7 @@ func (s *settings) addListing(cmd *cobra.Command, f *registryFlags, l registry.L
 	return nil
 }
 
-// choose returns the offer to take, with what is given.
+// choose returns the offer to take, with the given values.
 func (f *registryFlags) choose(l registry.Listing, given map[string][]string) (offer, error) {
 	offers, err := f.offers(l)
 	if err != nil {

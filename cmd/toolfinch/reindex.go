@@ -43,7 +43,7 @@ func (s *settings) reindex(cmd *cobra.Command, asJSON bool) error {
 	if err != nil {
 		return err
 	}
-	return s.withDesk(cmd, config, log, false, func(d *desk) error {
+	return s.withWorkspace(cmd, config, log, false, func(d *workspace) error {
 		if durable, err := d.Learn(cmd.Context()); err != nil || !durable {
 			return cmp.Or(err, fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.Places().StoreName()))
 		}
@@ -68,12 +68,12 @@ func (s *settings) reindex(cmd *cobra.Command, asJSON bool) error {
 	})
 }
 
-// failureOf is why the store does not have what a server has now, nil when it does.
+// failureOf is the error for outdated definitions of a server in the store; nil if they are current.
 func failureOf(row proxy.Refreshed) error {
 	return cmp.Or(row.Err, row.Lost)
 }
 
-// refreshedRow is what a server had when it was asked.
+// refreshedRow is the result of listing a server.
 type refreshedRow struct {
 	Server  string `json:"server"`
 	Tools   int    `json:"tools"`
@@ -81,7 +81,7 @@ type refreshedRow struct {
 	Changed int    `json:"changed"`
 	Removed int    `json:"removed"`
 	Others  int    `json:"others"`
-	Held    int    `json:"held,omitempty"` // that wait for approval
+	Held    int    `json:"held,omitempty"` // waiting for approval
 	Millis  int64  `json:"ms"`
 	Error   string `json:"error,omitempty"`
 }
@@ -105,7 +105,7 @@ func refreshed(all []proxy.Refreshed) ([]refreshedRow, *table) {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// bar is a progress bar, drawn on a terminal only.
+// bar is a progress bar, only on a terminal.
 type bar struct {
 	w           io.Writer // the terminal itself, nil for none
 	done, total int

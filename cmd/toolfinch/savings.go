@@ -80,10 +80,10 @@ counts as read for the first time. Clients that never list tools are left out. A
 	return cmd
 }
 
-// maxSince is how many days --since may reach back: more than any store has.
+// maxSince bounds the days of --since: no store is older.
 const maxSince = 36_500
 
-// sinceDay is the day, in UTC, from which on savings are shown.
+// sinceDay is the first day, in UTC, of the shown savings.
 func sinceDay(text string, now time.Time) (time.Time, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.Atoi(days); err == nil && n >= 1 && n <= maxSince {
@@ -95,7 +95,7 @@ func sinceDay(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither a number of days like 30d nor a day like 2026-11-01", text)
 }
 
-// savingsRow is what was read, in tokens. Costs are weighed: see savings.Weighed.
+// savingsRow has the tokens that models read. Costs are weighted: see savings.Weighed.
 type savingsRow struct {
 	View       string   `json:"view,omitempty"` // "" in a total
 	Sessions   int64    `json:"sessions"`
@@ -114,10 +114,10 @@ type savingsRow struct {
 	AllListed  int64    `json:"all_listed"`
 	AllCached  int64    `json:"all_cached"`
 	Cost       int64    `json:"cost"`
-	AllCost    int64    `json:"all_cost"`    // with every tool listed
-	Changes    int64    `json:"change_cost"` // of Cost, for lists that changed
+	AllCost    int64    `json:"all_cost"`    // if every tool were listed
+	Changes    int64    `json:"change_cost"` // the part of Cost for changed lists
 	Saved      int64    `json:"saved"`
-	Percent    *float64 `json:"percent"` // of AllCost; null where that is 0
+	Percent    *float64 `json:"percent"` // of AllCost; null if that is 0
 }
 
 func savingsOf(s store.Savings) savingsRow {
@@ -180,7 +180,7 @@ func printSavingsTable(w io.Writer, rows []savingsRow, total savingsRow) error {
 	return err
 }
 
-// percent is the share that was saved, "-" where there was nothing to save.
+// percent is the saved share, "-" if AllCost is 0.
 func (r savingsRow) percent() string {
 	if r.Percent == nil {
 		return "-"
@@ -188,7 +188,7 @@ func (r savingsRow) percent() string {
 	return strconv.FormatFloat(*r.Percent, 'f', 1, 64) + " %"
 }
 
-// lines say what was saved, what changed lists cost, and what is not seen.
+// lines describe the savings, the cost of changed lists, and unseen costs.
 func (r savingsRow) lines() []string {
 	if r.Starts == 0 {
 		return []string{"no session has called a tool yet: there is nothing to compare"}
@@ -210,18 +210,16 @@ func (r savingsRow) lines() []string {
 	return lines
 }
 
-// usualPrompt is what Claude Code sends of its own with each step, in tokens.
+// usualPrompt is the prompt of Claude Code in each step, in tokens.
 const usualPrompt = 18_000
 
-// unseen is what each token of the agent's own prompt and messages has cost more
-// than with every tool listed, at least: the steps that are not made then, and the
-// changes of the list before it.
+// unseen is the additional cost of each token of the agent's own prompt and messages, compared with
+// listing every tool: the further steps, and the changes of the list before the prompt.
 func (r savingsRow) unseen() float64 {
 	return savings.Cached*float64(r.Steps-r.AllSteps) + (savings.Written-savings.Cached)*float64(r.Appended+r.Changed)
 }
 
-// advice says that listing every tool would have been cheaper in a view, and what to
-// do; "" where it would not.
+// advice says that listing every tool is cheaper in a view, and what to do; "" if it is not.
 func (r savingsRow) advice() string {
 	if r.Saved >= 0 || r.Starts == 0 {
 		return ""
@@ -229,7 +227,7 @@ func (r savingsRow) advice() string {
 	return fmt.Sprintf("view %s cost %s more than listing every tool would have: %s", r.View, humanize.Comma(-r.Saved), r.remedy())
 }
 
-// remedy is what to do where listing every tool is cheaper.
+// remedy says what to do if listing every tool is cheaper.
 func (r savingsRow) remedy() string {
 	const thousand = 1000
 	switch {

@@ -41,7 +41,7 @@ gets with detail: full.`,
 			if err != nil {
 				return err
 			}
-			return s.withDesk(cmd, config, log, false, func(d *desk) error {
+			return s.withWorkspace(cmd, config, log, false, func(d *workspace) error {
 				if d.Tools() == 0 && kind == defaultKind {
 					return errors.New("the store knows no tools yet; run: toolfinch reindex")
 				}
@@ -83,7 +83,7 @@ gets with detail: full.`,
 
 const defaultKind = "tool"
 
-// hitTable is a table of hits, with a column for kinds where there may be several.
+// hitTable is a table of hits, with a column for kinds if there may be several.
 func hitTable(q retrieve.Query, found retrieve.Found) *table {
 	t := &table{head: []string{"SCORE", "TOOL", "SERVER", "DESCRIPTION"}}
 	if q.Kinds != nil {
@@ -100,11 +100,11 @@ func hitTable(q retrieve.Query, found retrieve.Found) *table {
 	return t
 }
 
-// deprecation is how servers say in words that a tool is deprecated; MCP has no field
-// for it. A tool that is about deprecated things does not match.
+// deprecation matches a description that calls its tool deprecated; MCP has no field for it. A tool for
+// deprecated things does not match.
 var deprecation = regexp.MustCompile(`(?i:^\W*deprecated\b|[\[(]deprecated\b|\bdeprecated:|\bthis (?:tool|prompt|resource) (?:is|has been) deprecated\b)|\bDEPRECATED\b`)
 
-// summaryOf is the first sentence of a description, marked if what it describes is deprecated.
+// summaryOf is the first sentence of a description, marked for a deprecated tool.
 func summaryOf(def *tool.Def) string {
 	about := retrieve.FirstSentence(def.Description)
 	if deprecated(def) {
@@ -113,8 +113,7 @@ func summaryOf(def *tool.Def) string {
 	return about
 }
 
-// deprecated reports whether a definition says, in a member or in words, that it is
-// deprecated.
+// deprecated reports whether a definition calls itself deprecated, in a member or in words.
 func deprecated(def *tool.Def) bool {
 	for _, in := range []json.RawMessage{def.Raw, rawjson.Member(def.Raw, "annotations"), rawjson.Member(def.Raw, "_meta")} {
 		if string(rawjson.Member(in, "deprecated")) == "true" {
@@ -124,7 +123,7 @@ func deprecated(def *tool.Def) bool {
 	return deprecation.MatchString(def.Title) || deprecation.MatchString(def.Description)
 }
 
-// printExplained prints, for each hit, what each ranker, field and word gave.
+// printExplained prints each hit's points by ranker, field and word.
 func printExplained(w io.Writer, found retrieve.Found) error {
 	ranking := "words"
 	if found.Hybrid {

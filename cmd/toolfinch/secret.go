@@ -192,8 +192,8 @@ is lost. The next secret or login makes a new key. An existing key stays.`,
 	return cmd
 }
 
-// recordSecret has the audit log say that a secret has changed. A configuration that cannot
-// be read, perhaps for want of that secret, says of no log.
+// recordSecret writes the change of a secret to the audit log. A configuration that cannot be read,
+// perhaps without that secret, has no log.
 func (s *settings) recordSecret(cmd *cobra.Command, name, change string) error {
 	config, err := s.read(cmd, nil)
 	if err != nil {
@@ -213,11 +213,11 @@ func secretRow(name string) (string, error) {
 	return row, nil
 }
 
-// maxSecret bounds a value that is read, in bytes.
+// maxSecret bounds a secret's value, in bytes.
 const maxSecret = 256 << 10
 
-// secretValue reads the value of a secret: from a terminal without echo, else all of
-// standard input but for the line break at its end.
+// secretValue reads a secret's value: from a terminal without echo, else from standard input, without
+// the last line end.
 func secretValue(ctx context.Context, cmd *cobra.Command, name string) ([]byte, error) {
 	var value []byte
 	var err error
@@ -242,7 +242,7 @@ func secretValue(ctx context.Context, cmd *cobra.Command, name string) ([]byte, 
 	return value, err
 }
 
-// readHidden reads a line from a terminal without showing it.
+// readHidden reads a line from a terminal without echo.
 func readHidden(ctx context.Context, terminal int) ([]byte, error) {
 	before, err := term.GetState(terminal)
 	if err != nil {
@@ -253,7 +253,7 @@ func readHidden(ctx context.Context, terminal int) ([]byte, error) {
 		err  error
 	}
 	read := make(chan line, 1)
-	// As in readLine, the read cannot be stopped; the terminal must show again what is typed.
+	// As in readLine, the read cannot be stopped; then the terminal's echo must return.
 	go func() {
 		text, err := term.ReadPassword(terminal)
 		read <- line{text, err}
@@ -266,25 +266,24 @@ func readHidden(ctx context.Context, terminal int) ([]byte, error) {
 	}
 }
 
-// places says where the store and the key file are, whatever else is wrong with the
-// configuration: it may lack the very secret that is to be stored.
+// places returns the paths of the store and the key file, even for a broken configuration: it may lack
+// the very secret that will be stored.
 func (s *settings) places() (configs.Places, error) {
 	return configs.FindPlaces(configs.Options{Path: s.config, Flags: s.given()})
 }
 
-// vaultReading is the vault that configurations are read with. It outlives the stores that
-// it reads, so that a key that was had once is not asked for again: a keyring may be away
-// when a running toolfinch reads its configuration anew.
+// vaultReading is the vault for reading configurations. It outlives the stores: a key is asked for only
+// once, because the keyring may be away at a later reload.
 type vaultReading struct {
 	at    configs.Places
 	vault *vault.Vault
 	rows  *readRows
 }
 
-// readRows are the rows of the store that is open now.
+// readRows are the rows of the open store.
 type readRows struct{ *store.Sealed }
 
-// readVault opens the vault of a store for reading, until done. It is for one caller at a time.
+// readVault opens the vault of a store for reading, until done. Callers must not overlap.
 func (s *settings) readVault(at configs.Places) (v *vault.Vault, done func() error, err error) {
 	s.away = nil
 	db, err := store.OpenSealed(context.Background(), at.Store)
@@ -328,8 +327,8 @@ func (s *settings) withVault(cmd *cobra.Command, do func(context.Context, *vault
 	return do(cmd.Context(), v)
 }
 
-// explainKey adds to an error what only the owner is told of a key that cannot be had,
-// and what remains if it is lost.
+// explainKey adds to the error of a missing key what only the owner may know, and what to do if the key
+// is lost.
 func explainKey(err error) error {
 	noKey, ok := errors.AsType[*vault.KeyError](err)
 	if !ok {

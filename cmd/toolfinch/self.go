@@ -14,14 +14,13 @@ import (
 	"toolfinch/upstream"
 )
 
-// chainVar names the configurations of the proxies that this process is an
-// upstream of, so that a ring of them is found whatever way it is closed.
+// chainVar names the configurations of the proxies above this process, so that every ring of proxies is
+// found.
 const chainVar = "TOOLFINCH_CHAIN"
 
-// leaveOutSelf leaves out the servers of a configuration that are this proxy itself,
-// as a client's own file has it, with a warning. It refuses the configuration of a
-// proxy that started this one, and marks its children so that a longer ring is
-// refused, too.
+// leaveOutSelf removes this proxy itself from the configuration's servers, with a warning: a client's
+// own file may name it. It refuses the configuration of a proxy above this one, and marks its children,
+// so that longer rings are refused, too.
 func leaveOutSelf(config *configs.Config) error {
 	chain := filepath.SplitList(os.Getenv(chainVar))
 	if config.Path != "" {
@@ -72,7 +71,7 @@ func isSelf(config *configs.Config, s upstream.Settings) bool {
 			return samePath(s.Args[i+1], config.Path)
 		}
 	}
-	return true // it would find the configuration that we found
+	return true // without a path it finds our own configuration
 }
 
 func isOwnAddress(rawURL, listen string) bool {

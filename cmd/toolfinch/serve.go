@@ -70,7 +70,7 @@ views continue. A broken edit is refused and logged.`,
 			if err != nil {
 				return err
 			}
-			s.config = config.Path // a reload reads this file, even if another would be found by now
+			s.config = config.Path // a reload reads this file, even if the search would find another by then
 			lines := newBacklog(cmd.ErrOrStderr(), config)
 			defer lines.close()
 			log := newLog(lines, config)
@@ -89,7 +89,7 @@ views continue. A broken edit is refused and logged.`,
 	return cmd
 }
 
-// streams are those of the program. out has no filter: it is for the protocol.
+// streams are the program's streams. out has no filter: it carries the protocol.
 type streams struct {
 	in       io.Reader
 	out, err io.Writer
@@ -99,19 +99,18 @@ func streamsOf(cmd *cobra.Command) streams {
 	return streams{in: cmd.InOrStdin(), out: unfiltered(cmd.OutOrStdout()), err: cmd.ErrOrStderr()}
 }
 
-// serve runs a proxy until its client leaves or ctx ends. viewName, unless empty,
-// is the one view that is served; reload, unless nil, reads the configuration
-// again.
+// serve runs a proxy until its client leaves or ctx ends. viewName, if set, is the only served view;
+// reload, if set, reads the configuration again.
 func serve(ctx context.Context, config *configs.Config, viewName string, reload func() (*configs.Config, error), log *slog.Logger, std streams, options []proxy.Option) (err error) {
 	keepPrivate()
 	outlivePipes()
 	hangup := make(chan os.Signal, 1)
 	if reload != nil {
-		signal.Notify(hangup, syscall.SIGHUP) // for good: one that comes at the end would end all at once
+		signal.Notify(hangup, syscall.SIGHUP) // never reset: a late SIGHUP would end the process at once
 	}
 	terminal, closed := onTerminal(unfiltered(std.err)), false
 	traces := telemetry.OpenTraces(ctx, built().Version, log)
-	defer func() { // once nothing is running that makes spans
+	defer func() { // after the last span
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(flushWithin))
 		defer cancel()
 		if err := traces.Close(ctx); err != nil {
@@ -133,7 +132,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		options = append(options, proxy.WithConnector(newConnector(config, listener.Addr())), proxy.WithOwnPort(listener.Addr().(*net.TCPAddr).Port))
 	}
 	p, err := proxy.Open(ctx, config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithView(viewName), proxy.WithTraces(traces),
-		// Many of these run beside an agent all day, and the garbage of a call is small.
+		// Many processes run beside agents all day, and the garbage of a call is small.
 		proxy.WhenIndexed(func() { collectGarbage(50) }), proxy.WhenIdle(giveBack))...)
 	if errors.Is(err, proxy.ErrNoView) {
 		return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
@@ -190,17 +189,17 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 	return err
 }
 
-// outlivePipes has a write to standard output or error that nobody reads any more fail. Otherwise it
-// ends the process, as is right for commands: an agent that leaves closes all pipes at once, and a line of
-// the log would keep what is at work from its end. Children are started as before.
+// outlivePipes makes writes to a closed standard output or error fail. The default ends the process: an
+// agent that leaves closes all pipes at once, and a log line would cut off the work in progress.
+// Children start with the default.
 func outlivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// flushWithin is how long the end of a proxy waits for a collector to take the last spans.
+// flushWithin bounds the wait for a collector to take the last spans.
 const flushWithin = 3 * time.Second
 
-// follow takes edits of the configuration until ctx ends: when a file that it
-// depends on changed, and on SIGHUP, which hungUp hears of before: it may end ctx.
-// refused gets why the last one is not served, nil where it is.
+// follow applies edits of the configuration until ctx ends: when one of its files changes, and on
+// SIGHUP. hungUp is called before the latter, and may end ctx. refused gets the error of the last edit,
+// nil if it is served.
 func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload func() (*configs.Config, error), hangup <-chan os.Signal, refused *atomic.Pointer[string], log *slog.Logger, hungUp func()) {
 	var named atomic.Pointer[[]string]
 	watch := func(config *configs.Config) {
@@ -213,7 +212,7 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 		log.Warn("edits of the configuration are taken on SIGHUP alone", "error", err)
 	} else {
 		defer func() {
-			for range changed { // it is closed once nothing is watched any more
+			for range changed { // closed when nothing is watched
 			}
 		}()
 	}
@@ -232,7 +231,7 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 		}
 		next, err := reload()
 		if err == nil {
-			watch(next) // refused or not: what it names may be what is mended
+			watch(next) // also after a refusal: one of its files may be the repair
 			err = p.Reload(ctx, next)
 		}
 		switch {

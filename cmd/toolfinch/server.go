@@ -99,8 +99,8 @@ func newServerSwitch(s *settings, on bool) *cobra.Command {
 	return cmd
 }
 
-// editing returns a command that edits the configuration. do makes the edit and returns
-// the line to print.
+// editing returns a command that edits the configuration. do makes the edit and returns the line to
+// print.
 func (s *settings) editing(verb string, do func(cmd *cobra.Command, path, name string) (said string, err error)) *cobra.Command {
 	return &cobra.Command{
 		Use:  verb + " NAME",
@@ -120,8 +120,8 @@ func (s *settings) editing(verb string, do func(cmd *cobra.Command, path, name s
 	}
 }
 
-// editedFile returns the path of the configuration to edit. If there is none, make says
-// whether ./toolfinch.yaml is returned instead of an error.
+// editedFile returns the path of the configuration to edit. Without one, make returns ./toolfinch.yaml
+// instead of an error.
 func (s *settings) editedFile(make bool) (string, error) {
 	path, err := configs.Find(configs.Options{Path: s.config})
 	if make && errors.Is(err, configs.ErrNoConfig) {
@@ -130,7 +130,7 @@ func (s *settings) editedFile(make bool) (string, error) {
 	return path, err
 }
 
-// editError gives mistakes in the arguments, or a missing file, the exit code for them.
+// editError gives mistakes in the arguments, or a missing file, their exit code.
 func editError(err error) error {
 	if _, ok := errors.AsType[*configs.NameError](err); ok || errors.Is(err, fs.ErrNotExist) {
 		return &exitError{exitUsage, err}
@@ -138,7 +138,7 @@ func editError(err error) error {
 	return err
 }
 
-// textsOf are the texts of a server that may have variables.
+// textsOf are a server's texts that may have variables.
 func textsOf(s clients.Server) []string {
 	texts := append([]string{s.Command, s.Cwd, s.URL}, s.Args...)
 	return slices.Concat(texts, slices.Collect(maps.Values(s.Env)), slices.Collect(maps.Values(s.Headers)))
@@ -152,7 +152,7 @@ func isOrAre(names []string) string {
 	return strings.Join(names, " and ") + " are"
 }
 
-// shown returns a path relative to the working directory if it is inside of it.
+// shown returns a relative path inside of the working directory.
 func shown(path string) string {
 	dir, err := os.Getwd()
 	if err != nil {

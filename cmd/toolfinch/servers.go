@@ -97,28 +97,28 @@ and layout stay. A change that would break the file is not written.`,
 	return cmd
 }
 
-// serverRow is a server as it is configured, and what the store knows of it.
-// Arguments and URLs are in it only with --long, and what looks like a secret is ***.
+// serverRow is a server in the configuration and the store. It has arguments and URLs only with --long;
+// likely secrets are ***.
 type serverRow struct {
 	Name        string     `json:"name"`
 	Description string     `json:"description,omitempty"`
 	Enabled     bool       `json:"enabled"`
-	Transport   string     `json:"transport,omitempty"` // "" of a disabled server
+	Transport   string     `json:"transport,omitempty"` // "" for a disabled server
 	Command     string     `json:"command,omitempty"`
 	Host        string     `json:"host,omitempty"`
-	Protocol    string     `json:"protocol,omitempty"` // its era, once it is known
+	Protocol    string     `json:"protocol,omitempty"` // its era, once known
 	Tools       int        `json:"tools"`
 	Prompts     int        `json:"prompts"`
 	Resources   int        `json:"resources"`
 	Templates   int        `json:"templates"`
-	LeftOut     int        `json:"left_out,omitempty"` // malformed definitions that are not served
-	Mended      int        `json:"mended,omitempty"`   // malformed definitions that are served mended
-	Held        int        `json:"held,omitempty"`     // definitions that wait for approval
-	Warnings    []string   `json:"warnings,omitempty"` // of its definitions, approved or not; only with --long
+	LeftOut     int        `json:"left_out,omitempty"` // malformed and not served
+	Mended      int        `json:"mended,omitempty"`   // malformed, served mended
+	Held        int        `json:"held,omitempty"`     // definitions waiting for approval
+	Warnings    []string   `json:"warnings,omitempty"` // about its definitions; only with --long
 	Listed      *time.Time `json:"listed"`             // null: never
-	Fault       string     `json:"fault,omitempty"`    // why it cannot be used as it is configured
+	Fault       string     `json:"fault,omitempty"`    // why its settings cannot be used
 	Leader      string     `json:"leader,omitempty"`   // the replica that lists it
-	// State, Since and Error are of the toolfinch that runs; "" where none does.
+	// State, Since and Error are from the running toolfinch; "" without one.
 	State upstream.State `json:"state,omitempty"`
 	Since *time.Time     `json:"since,omitempty"`
 	Error string         `json:"error,omitempty"`
@@ -131,15 +131,15 @@ type launch struct {
 	Runs      []string `json:"runs,omitempty"` // program and arguments, relative paths made absolute
 	URL       string   `json:"url,omitempty"`
 	Cwd       string   `json:"cwd,omitempty"`
-	Gets      []string `json:"env,omitempty"`       // names of the variables that it is given
-	Inherits  []string `json:"inherits,omitempty"`  // patterns of variables that it gets beside the minimal ones
-	Touches   string   `json:"sandbox,omitempty"`   // what its process may touch; "" for all that the user may
-	Variables []string `json:"variables,omitempty"` // that its entry names
+	Gets      []string `json:"env,omitempty"`       // names of its variables
+	Inherits  []string `json:"inherits,omitempty"`  // patterns of variables beside the minimal ones
+	Touches   string   `json:"sandbox,omitempty"`   // what its process may access; "" for everything
+	Variables []string `json:"variables,omitempty"` // named in its entry
 	Headers   []string `json:"headers,omitempty"`   // names
 	Stderr    string   `json:"stderr,omitempty"`    // where it goes
 }
 
-// serverRows returns the enabled servers and then the others, both in file order.
+// serverRows returns the enabled servers and then the disabled ones, in file order.
 func serverRows(ctx context.Context, config *configs.Config, db *store.Store) ([]serverRow, error) {
 	rows := []serverRow{}
 	for _, s := range config.Servers {
@@ -151,7 +151,7 @@ func serverRows(ctx context.Context, config *configs.Config, db *store.Store) ([
 	at := func(server string) *serverRow {
 		i := slices.IndexFunc(rows, func(r serverRow) bool { return r.Name == server })
 		if i < 0 {
-			return nil // it has left the configuration
+			return nil // no longer in the configuration
 		}
 		return &rows[i]
 	}
@@ -194,12 +194,12 @@ func configuredRow(s upstream.Settings) serverRow {
 		row.Transport = string(upstream.TransportStdio)
 		row.Command = filepath.Base(s.Command)
 	} else if u, err := url.Parse(s.URL); err == nil {
-		row.Host = u.Host // without the user and password
+		row.Host = u.Host // without user and password
 	}
 	return row
 }
 
-// takeHeld counts the definitions of the server that wait for approval.
+// takeHeld counts the server's definitions waiting for approval.
 func (r *serverRow) takeHeld(all proxy.Pins) {
 	for _, report := range all.Reports {
 		if report.ID.Server == r.Name && !report.WasRejected() {
@@ -234,7 +234,7 @@ func serverTable(rows []serverRow) *table {
 	if running {
 		t.head = append(t.head, "NOW")
 	}
-	// Beside malformed definitions, why a server is left out.
+	// The column also says why a server is left out.
 	faulty := slices.ContainsFunc(rows, func(r serverRow) bool { return r.faults() != "-" })
 	if faulty {
 		t.head = append(t.head, "FAULTS")
@@ -279,8 +279,8 @@ func serverTable(rows []serverRow) *table {
 	return t
 }
 
-// liveStates takes the states of the toolfinch that started last over into the rows, and
-// says where they are from.
+// liveStates copies the states of the toolfinch that started last into the rows, and describes their
+// source.
 func liveStates(rows []serverRow, processes []running) (source string) {
 	newest := processes[0]
 	for _, server := range newest.Servers {
@@ -297,7 +297,7 @@ func liveStates(rows []serverRow, processes []running) (source string) {
 	return source
 }
 
-// processRow is a toolfinch that runs, without what it does.
+// processRow is a running toolfinch, without its work.
 type processRow struct {
 	PID           int       `json:"pid"`
 	Configuration string    `json:"configuration"`
@@ -313,7 +313,7 @@ func briefly(processes []running) []processRow {
 	return rows
 }
 
-// started says of the rows how their servers are started.
+// started fills in how the servers are started.
 func started(rows []serverRow, config *configs.Config) error {
 	written, err := configs.Servers(config.Path)
 	if err != nil {
@@ -322,7 +322,7 @@ func started(rows []serverRow, config *configs.Config) error {
 	for i := range rows {
 		at := slices.IndexFunc(written, func(s clients.Server) bool { return s.Name == rows[i].Name })
 		if at < 0 {
-			continue // it is from elsewhere than the file
+			continue // not from the file
 		}
 		raw := written[at]
 		l := &launch{Variables: configs.Named(textsOf(raw)...), Gets: slices.Sorted(maps.Keys(raw.Env)), Headers: slices.Sorted(maps.Keys(raw.Headers))}
@@ -337,7 +337,7 @@ func started(rows []serverRow, config *configs.Config) error {
 			for n, word := range l.Runs {
 				l.Runs[n] = clients.Absolute(word, l.Cwd)
 			}
-			l.Runs[0] = settings.Command // relative to the configuration's folder, whatever the server's is
+			l.Runs[0] = settings.Command // relative to the configuration's folder, not the server's
 			if found, err := exec.LookPath(settings.Command); err == nil {
 				l.Runs[0] = found
 			}
@@ -347,7 +347,7 @@ func started(rows []serverRow, config *configs.Config) error {
 	return nil
 }
 
-// printLong prints what is known of each server, one below the other.
+// printLong prints the details of each server, one below the other.
 func printLong(w io.Writer, rows []serverRow) error {
 	for i, row := range rows {
 		if i > 0 {
@@ -392,7 +392,7 @@ func printLong(w io.Writer, rows []serverRow) error {
 	return nil
 }
 
-// replicasOf are the replicas that are there; none where the store is one process's.
+// replicasOf are the running replicas; none for the store of one process.
 func replicasOf(ctx context.Context, db *store.Store) ([]store.Replica, error) {
 	if all := db.Replicas(); all != nil {
 		return all.All(ctx)
@@ -400,7 +400,7 @@ func replicasOf(ctx context.Context, db *store.Store) ([]store.Replica, error) {
 	return nil, nil
 }
 
-// takeReplicas takes over who leads a server.
+// takeReplicas fills in the leader of a server.
 func (r *serverRow) takeReplicas(all []store.Replica) {
 	for _, one := range all {
 		if slices.Contains(one.Leads, r.Name) {

@@ -21,7 +21,7 @@ import (
 	"toolfinch/embed/models"
 )
 
-// setupFlags are what setup is asked for.
+// setupFlags are the flags of setup.
 type setupFlags struct{ yes, dryRun, undo, withSecrets bool }
 
 func newSetup(s *settings) *cobra.Command {
@@ -71,13 +71,13 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 	return cmd
 }
 
-// setupPlan is what setup would do. Nothing of it is written yet.
+// setupPlan is the plan of setup; nothing of it is written.
 type setupPlan struct {
 	config  clients.Edit
 	rows    []importRow
-	changes []*change
+	changes []*fileEdit
 	found   *table
-	problem bool // something stays as it is that the user may want otherwise
+	problem bool // a file stays unchanged, and the user may object
 }
 
 func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFlags) error {
@@ -130,8 +130,8 @@ func (p *setupPlan) result() error {
 	return nil
 }
 
-// planSetup works out the files as they are to be. The configuration is written into a
-// folder of its own for that, so that a dry run and a real one go the same way.
+// planSetup plans the files. It writes the configuration into a temporary folder, so that a dry run and
+// a real one run the same code.
 func (s *settings) planSetup(cmd *cobra.Command, chosen []*clients.Client, f setupFlags) (*setupPlan, error) {
 	path, err := s.editedFile(false)
 	if errors.Is(err, configs.ErrNoConfig) {
@@ -164,8 +164,7 @@ func (s *settings) planSetup(cmd *cobra.Command, chosen []*clients.Client, f set
 	return p, p.connect(cmd, files, staged, f)
 }
 
-// look reads the users' files of the clients. A file that cannot be read or replaced is
-// named and left alone.
+// look reads the clients' user files. A file that cannot be read or replaced is named and skipped.
 func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]clients.File, error) {
 	sys := system()
 	var files []clients.File
@@ -221,7 +220,7 @@ func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged st
 		if err := clients.Writable(p.config.File.Path); err != nil {
 			return err
 		}
-		// The mode says afterwards whether the file got a secret, whatever the umask is.
+		// The mode then says whether the file got a secret, whatever the umask is.
 		if err := errors.Join(os.WriteFile(staged, before, 0o644), os.Chmod(staged, 0o644)); err != nil {
 			return fmt.Errorf("copy the configuration: %w", err)
 		}
@@ -229,7 +228,7 @@ func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged st
 			return editError(err)
 		}
 	}
-	found, _ := findServers(files, system()) // what cannot be read was named before
+	found, _ := findServers(files, system()) // errors of unreadable files were printed before
 	p.rows = planImport(found, ours, filepath.Base(p.config.File.Path))
 	failed := importRows(staged, ours, p.rows)
 	p.problem = p.problem || len(failed) > 0
@@ -245,7 +244,7 @@ func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged st
 	return err
 }
 
-// connect works out the clients' files.
+// connect plans the clients' files.
 func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged string, f setupFlags) error {
 	sys := system()
 	ours, err := configs.Servers(staged)
@@ -257,7 +256,7 @@ func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged str
 		return err
 	}
 	for _, file := range files {
-		c := &change{Edit: clients.Edit{File: file, Setup: true}, place: file.Shown(sys)}
+		c := &fileEdit{Edit: clients.Edit{File: file, Setup: true}, path: file.Shown(sys)}
 		if err := c.read(); err != nil {
 			return err
 		}
@@ -265,7 +264,7 @@ func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged str
 		if err != nil {
 			return err
 		}
-		// An entry of another view stays as it is.
+		// An entry of another view stays unchanged.
 		connected := slices.ContainsFunc(servers, func(s clients.Server) bool {
 			return s.Name == clients.Own && isToolfinch(s) && slices.Contains(s.Args, p.config.File.Path)
 		})
@@ -321,8 +320,7 @@ func (p *setupPlan) print(cmd *cobra.Command) error {
 	return nil
 }
 
-// write makes the changes. The configuration is first: a client that finds none would
-// have lost its tools.
+// write makes the changes, at first the configuration: a client without one would lose its tools.
 func (p *setupPlan) write(cmd *cobra.Command) error {
 	b, err := backups()
 	if err != nil {
@@ -342,12 +340,12 @@ func (p *setupPlan) write(cmd *cobra.Command) error {
 			p.problem = true
 			continue
 		}
-		fmt.Fprintf(out, "connected %s (%s); restart it if it runs\n", c.File.Client.Name, c.place)
+		fmt.Fprintf(out, "connected %s (%s); restart it if it runs\n", c.File.Client.Name, c.path)
 	}
 	return nil
 }
 
-// offerModel asks whether to download the model if it is not here.
+// offerModel offers to download a missing model.
 func (s *settings) offerModel(cmd *cobra.Command, yes bool) error {
 	config, err := s.read(cmd, nil)
 	if err != nil {
@@ -374,7 +372,7 @@ func (s *settings) offerModel(cmd *cobra.Command, yes bool) error {
 	return err
 }
 
-// undoSetup restores the files that setup has changed: the clients' first.
+// undoSetup restores the files that setup has changed, the clients' first.
 func undoSetup(cmd *cobra.Command, f setupFlags) error {
 	b, err := backups()
 	if err != nil {
@@ -404,7 +402,7 @@ func undoSetup(cmd *cobra.Command, f setupFlags) error {
 			continue
 		}
 		if _, err := c.write(); err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s is left as it is: %v\n", c.place, err)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s is left as it is: %v\n", c.path, err)
 			failed = true
 			continue
 		}
@@ -412,7 +410,7 @@ func undoSetup(cmd *cobra.Command, f setupFlags) error {
 		if c.After == nil {
 			verb = "removed"
 		}
-		fmt.Fprintf(out, "%s %s\n", verb, c.place)
+		fmt.Fprintf(out, "%s %s\n", verb, c.path)
 	}
 	if failed {
 		return &exitError{exitFailed, nil}
@@ -420,18 +418,17 @@ func undoSetup(cmd *cobra.Command, f setupFlags) error {
 	return nil
 }
 
-// planUndoSetup says what becomes of the files, the clients' first. One that cannot be
-// restored is named.
-func planUndoSetup(notes io.Writer, paths []string) (changes []*change, failed bool) {
+// planUndoSetup plans the undo, the clients' files first. A file that cannot be restored is named.
+func planUndoSetup(notes io.Writer, paths []string) (changes []*fileEdit, failed bool) {
 	sys := system()
-	var others []*change
+	var others []*fileEdit
 	for _, path := range paths {
 		file := clientFile(path, sys)
-		c := &change{Edit: clients.Edit{File: file}, place: file.Shown(sys)}
+		c := &fileEdit{Edit: clients.Edit{File: file}, path: file.Shown(sys)}
 		err := c.planUndo()
 		switch {
 		case err != nil:
-			fmt.Fprintf(notes, "%s is left as it is: %v\n", c.place, err)
+			fmt.Fprintf(notes, "%s is left as it is: %v\n", c.path, err)
 			failed = true
 		case file.Client == nil:
 			c.shown = c.Before // a configuration may have any secret
@@ -443,7 +440,7 @@ func planUndoSetup(notes io.Writer, paths []string) (changes []*change, failed b
 	return append(changes, others...), failed
 }
 
-// clientFile is the user's file of a client at the path, or that of no client.
+// clientFile is the client's user file at the path, or a file without a client.
 func clientFile(path string, sys clients.System) clients.File {
 	for _, c := range clients.All {
 		for _, f := range c.Files(sys) {

@@ -28,7 +28,7 @@ const (
 	minWatchEvery = 200 * time.Millisecond
 )
 
-// statusFlags say whom status asks, and how it shows the answer.
+// statusFlags select the toolfinch to ask, and the form of the answer.
 type statusFlags struct {
 	url, keyEnv   string
 	watch, asJSON bool
@@ -90,14 +90,14 @@ Exit codes: 0 a toolfinch runs, 3 none runs.`,
 	return cmd
 }
 
-// found is every toolfinch that was asked for and answers.
+// found has every running toolfinch that answers.
 type found struct {
 	Running []web.Status `json:"running"`
-	none    string       // what to say where none runs
-	notes   []string     // what else is to be said
+	none    string       // the text if none runs
+	notes   []string     // further messages
 }
 
-// statusOf returns what asks for the status that the flags name.
+// statusOf returns a function that asks for the status that the flags name.
 func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Context) (found, error), error) {
 	switch {
 	case f.url == "" && f.keyEnv != "":
@@ -109,7 +109,7 @@ func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Con
 	if err != nil {
 		return nil, err
 	}
-	// Not the whole configuration: a broken edit is when one asks.
+	// Only the places: after a broken edit the status is most wanted.
 	at, err := s.places()
 	if err != nil {
 		return nil, err
@@ -132,13 +132,13 @@ func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Con
 	}, nil
 }
 
-// remoteStatus returns what asks the toolfinch at a URL.
+// remoteStatus returns a function that asks the toolfinch at a URL.
 func remoteStatus(cmd *cobra.Command, f statusFlags) (func(context.Context) (found, error), error) {
 	at, err := url.Parse(f.url)
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil || at.RawQuery != "" {
 		return nil, &exitError{exitUsage, errors.New("--url must be like https://tools.example.com")}
 	}
-	// What clients connect to is taken, too.
+	// The URL that clients connect to is accepted, too.
 	base, view, _ := strings.Cut(strings.TrimSuffix(at.EscapedPath(), "/"), "/mcp")
 	at = at.JoinPath() // a copy
 	at.Path, at.RawPath = "", ""
@@ -194,7 +194,7 @@ func isLoopback(host string) bool {
 // remoteWait bounds the wait for another machine.
 const remoteWait = 15 * time.Second
 
-// refusedStatus says why another machine tells nothing, and what to do.
+// refusedStatus explains another machine's refusal, and what to do.
 func refusedStatus(response *http.Response, data []byte, keyed bool) error {
 	reason := rawjson.Text(rawjson.Member(data, "detail"))
 	if reason == "" {
@@ -212,7 +212,7 @@ func refusedStatus(response *http.Response, data []byte, keyed bool) error {
 	return fmt.Errorf("%s answers with HTTP status %s: %s%s", response.Request.URL.Redacted(), response.Status, cmp.Or(strings.TrimSpace(printable.Line(reason)), "nothing that says more"), advice)
 }
 
-// readKey reads the key in a variable of the environment, "" for none.
+// readKey reads a key from an environment variable, "" for none.
 func readKey(variable string) (string, error) {
 	if variable == "" {
 		return "", nil
@@ -224,13 +224,12 @@ func readKey(variable string) (string, error) {
 	return key, nil
 }
 
-// watchStatus shows the status again and again, until the context ends: in place on a
-// terminal, else one below the other.
+// watchStatus repeats the status until ctx ends: in place on a terminal, else one below the other.
 func watchStatus(cmd *cobra.Command, ask func(context.Context) (found, error), f statusFlags) error {
 	ctx, out := cmd.Context(), unfiltered(cmd.OutOrStdout())
 	inPlace := screenOf(out).terminal && !f.asJSON
 	if inPlace {
-		if _, err := io.WriteString(out, "\x1b[?1049h\x1b[?25l"); err != nil { // another screen, without a cursor
+		if _, err := io.WriteString(out, "\x1b[?1049h\x1b[?25l"); err != nil { // the terminal's second screen, without a cursor
 			return err
 		}
 		defer io.WriteString(out, "\x1b[?25h\x1b[?1049l")
@@ -265,8 +264,7 @@ func watchStatus(cmd *cobra.Command, ask func(context.Context) (found, error), f
 	}
 }
 
-// inFrame is text as it replaces what a terminal shows: each line in its place, and no more
-// than there is room for.
+// inFrame is text that replaces the terminal's content: each line in its place, and no more than fit.
 func inFrame(text []byte, on screen) []byte {
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	if on.rows > 1 && len(lines) > on.rows {

@@ -16,7 +16,7 @@ import (
 	"toolfinch/upstream"
 )
 
-// Bounds of what status shows as text; --json has more.
+// Bounds of the status as text; --json has more.
 const (
 	textSessions = 10
 	textCalls    = 10
@@ -24,11 +24,10 @@ const (
 	textStderr   = 3
 )
 
-// slowStart is when a server that has not answered yet is one that is not well.
+// slowStart is the time after which a starting server is shown as a problem.
 const slowStart = 10 * time.Second
 
-// text is the status as a person reads it. Whole, it has lines as long as they are; else
-// they are cut to the width of the screen.
+// text is the status for people. Unless whole, lines are cut to the width of the screen.
 func (f found) text(on screen, whole bool) []byte {
 	t := &statusText{on: on, whole: whole}
 	for i, one := range f.Running {
@@ -37,7 +36,7 @@ func (f found) text(on screen, whole bool) []byte {
 		}
 		t.process(one)
 	}
-	if len(f.Running) == 0 && !whole { // else it is said as an error
+	if len(f.Running) == 0 && !whole { // otherwise it is printed as an error
 		t.line("", f.none)
 	}
 	if len(f.Running) > 0 && len(f.notes) > 0 {
@@ -49,14 +48,14 @@ func (f found) text(on screen, whole bool) []byte {
 	return t.out.Bytes()
 }
 
-// statusText is text on its way to a screen.
+// statusText is a status being written for a screen.
 type statusText struct {
 	on    screen
 	whole bool
 	out   bytes.Buffer
 }
 
-// line adds a line, which may have texts of strangers in it.
+// line adds a line, whose text may be a stranger's.
 func (t *statusText) line(colour, text string) {
 	text = visible(oneLine(text))
 	if !t.whole && t.on.columns > 0 {
@@ -98,7 +97,7 @@ func (t *statusText) process(s web.Status) {
 	t.section(limitTable(s))
 }
 
-// headOf says which process it is.
+// headOf identifies the process.
 func headOf(s web.Status) string {
 	parts := []string{"toolfinch " + cmp.Or(s.Version, "of an older version")}
 	if s.PID != 0 {
@@ -118,7 +117,7 @@ func headOf(s web.Status) string {
 	return strings.Join(parts, " | ")
 }
 
-// sumOf is everything in one line.
+// sumOf is the summary in one line.
 func sumOf(s web.Status) string {
 	ready, tools := 0, 0
 	for _, server := range s.Servers {
@@ -157,8 +156,8 @@ func sumOf(s web.Status) string {
 	return strings.Join(parts, " | ")
 }
 
-// unwellTable has the servers that somebody should look at and why, and what to do; with
-// words also what they wrote last.
+// unwellTable has the servers with problems, the problems, and what to do; with words also their last
+// log lines.
 func unwellTable(s web.Status, words bool) *table {
 	t := &table{}
 	var todo []string
@@ -195,8 +194,8 @@ func unwellTable(s web.Status, words bool) *table {
 	return t
 }
 
-// lastWords are the last lines of the standard error of a server that has failed, without
-// those that its error repeats.
+// lastWords are the last lines of a failed server's standard error, without lines that its error
+// repeats.
 func lastWords(s web.ServerStatus) []string {
 	if upstream.State(s.State) != upstream.StateFailed && upstream.State(s.State) != upstream.StatePending {
 		return nil
@@ -207,7 +206,7 @@ func lastWords(s web.ServerStatus) []string {
 	return lines[max(len(lines)-textStderr, 0):]
 }
 
-// unwell says what is wrong with a server, "" for nothing, and what to do.
+// unwell describes a server's problem, "" for none, and what to do.
 func unwell(s web.ServerStatus, now time.Time) (why string, do []string) {
 	since := lasting(now.Sub(s.Since))
 	reason := strings.TrimPrefix(s.Error, "upstream "+s.Name+": ")
@@ -292,7 +291,7 @@ func runningTable(s web.Status) *table {
 	return t
 }
 
-// more says how many rows are not shown.
+// more counts the rows that are not shown.
 func (t *table) more(all int, what string) {
 	if left := all - len(t.rows); left > 0 {
 		t.add(fmt.Sprintf("... %s more %s", humanize.Comma(int64(left)), what))
@@ -322,7 +321,7 @@ func limitTable(s web.Status) *table {
 	return t
 }
 
-// calledAs is what was called: the ID of a tool says more than its name.
+// calledAs names a call: by the tool's ID, else by its name.
 func calledAs(c web.CallStatus) string {
 	called := cmp.Or(c.Tool, c.Name)
 	switch c.Kind {

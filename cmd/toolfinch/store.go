@@ -86,7 +86,7 @@ are copied sealed: the copy needs the same key.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			from, to := args[0], args[1]
-			if place(from, whose...) == place(to, whose...) {
+			if storePlace(from, locating...) == storePlace(to, locating...) {
 				return &exitError{exitUsage, errors.New("both are " + storeName(from))}
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn}))
@@ -127,14 +127,14 @@ are copied sealed: the copy needs the same key.`,
 	return cmd
 }
 
-// whose are what of the query of a URL says which store it is.
-var whose = []string{"host", "port", "dbname", "service", "search_path", "options"}
+// locating are the query parameters of a URL that identify a store.
+var locating = []string{"host", "port", "dbname", "service", "search_path", "options"}
 
-// storeName is the place of a store without what may be secret.
-func storeName(at string) string { return place(at, "search_path") }
+// storeName is the place of a store without secrets.
+func storeName(at string) string { return storePlace(at, "search_path") }
 
-// place is the place of a store. Of the query of a URL it has what is asked for.
-func place(at string, query ...string) string {
+// storePlace is the place of a store, with the given parameters of a URL's query.
+func storePlace(at string, query ...string) string {
 	if store.InPostgres(at) {
 		u, err := url.Parse(at)
 		if err != nil {

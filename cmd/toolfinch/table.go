@@ -15,13 +15,13 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// screen is what is known of where output goes. The zero screen is a file or a
-// pipe: all is printed, and plainly.
+// screen describes the output. The zero screen is a file or a pipe: everything is printed, without
+// colour.
 type screen struct {
 	terminal bool
 	columns  int  // 0: lines are not cut
-	rows     int  // 0: not known
-	colour   bool // of a terminal, where NO_COLOR is not set
+	rows     int  // 0: unknown
+	colour   bool // on a terminal without NO_COLOR
 }
 
 func screenOf(w io.Writer) screen {
@@ -50,7 +50,7 @@ const (
 	faint  = "2"
 )
 
-// paint colours text where colours are.
+// paint colours text, if the screen has colours.
 func (s screen) paint(code, text string) string {
 	if !s.colour || code == "" || text == "" {
 		return text
@@ -63,25 +63,24 @@ type table struct {
 	head   []string // nil for none
 	indent string   // before each line
 	rows   [][]string
-	whole  bool // the last column is not cut: what it says is needed
+	whole  bool // the last column is never cut
 	// paint, if set, is the colour of a cell, "" for none.
 	paint func(row, column int) string
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// print writes the table. Cells are foreign text, so each becomes one line. On a
-// terminal they are cut to its width, the last column first; elsewhere a cell is
-// cut at maxCell columns only.
+// print writes the table. Cells are foreign text, so each becomes one line. On a terminal they are cut
+// to its width, the last column first; elsewhere only at maxCell columns.
 func (t *table) print(w io.Writer) error {
 	return t.printOn(w, screenOf(w))
 }
 
 const (
 	gap     = 2   // columns between two columns of a table
-	minLast = 10  // columns that the last one keeps
-	minCell = 8   // columns that the others keep
-	maxCell = 128 // columns of any cell but the last
+	minLast = 10  // the least columns of the last cell
+	minCell = 8   // the least columns of other cells
+	maxCell = 128 // the most columns of any cell but the last
 )
 
 func (t *table) printOn(w io.Writer, on screen) error {
@@ -110,8 +109,7 @@ func (t *table) printOn(w io.Writer, on screen) error {
 	return err
 }
 
-// fit makes the columns of a table as narrow as what it is shown on: columns wide,
-// 0 for any width.
+// fit narrows the columns of a table to a width, 0 for any width.
 func (t *table) fit(widths []int, columns int) {
 	last := len(widths) - 1
 	if last < 0 {
@@ -151,7 +149,7 @@ func (t *table) line(out *strings.Builder, on screen, line int, row []string, wi
 	out.WriteByte('\n')
 }
 
-// colour of a cell; line counts the heading.
+// colour returns a cell's colour; line 0 is the heading.
 func (t *table) colour(line, column int) string {
 	if t.head != nil {
 		if line == 0 {
@@ -165,7 +163,7 @@ func (t *table) colour(line, column int) string {
 	return t.paint(line, column)
 }
 
-// columnsOf is how wide text is on a terminal.
+// columnsOf is the width of text on a terminal.
 func columnsOf(text string) int {
 	n := 0
 	for _, r := range text {
@@ -205,8 +203,7 @@ func printJSON(w io.Writer, value any) error {
 	return rawjson.Write(w, value, "  ")
 }
 
-// show prints what a command lists: as JSON, or as a table; where there is nothing to
-// list it says so.
+// show prints a list as JSON or as a table, or none if it is empty.
 func show(cmd *cobra.Command, asJSON bool, value any, t *table, none string) error {
 	switch {
 	case asJSON:

@@ -34,7 +34,7 @@ see it. It reads the store, and connects only to servers that were never listed.
 			if len(args) == 1 && server != "" {
 				return &exitError{exitUsage, errors.New("name a tool or --server, not both\nSee: toolfinch tools --help")}
 			}
-			return s.withView(cmd, view, func(d *desk) error {
+			return s.withView(cmd, view, func(d *workspace) error {
 				if len(args) == 1 {
 					return d.showTool(args[0], asJSON)
 				}
@@ -56,8 +56,8 @@ see it. It reads the store, and connects only to servers that were never listed.
 	return cmd
 }
 
-// showTool prints the definition of a tool as clients see it.
-func (d *desk) showTool(name string, asJSON bool) error {
+// showTool prints a tool's definition as clients see it.
+func (d *workspace) showTool(name string, asJSON bool) error {
 	t, err := d.find(name)
 	if err != nil {
 		return err
@@ -77,7 +77,7 @@ func toolTable(tools []*tool.Tool) *table {
 	return t
 }
 
-// toolRow is a tool as it is listed.
+// toolRow is a listed tool.
 type toolRow struct {
 	Name        string          `json:"name"` // as clients see it
 	ID          string          `json:"id"`   // server.tool
@@ -126,7 +126,7 @@ func printTool(w io.Writer, t *tool.Tool) error {
 	return results.print(w)
 }
 
-// effects is what a tool says that it does to the world.
+// effects describes a tool's annotations.
 func effects(def *tool.Def) string {
 	var words []string
 	if deprecated(def) {

@@ -15,18 +15,18 @@ import (
 	"toolfinch/trust/inbound"
 )
 
-// connector says what connect would write, for the page of a toolfinch that serves HTTP.
+// connector plans connect for the page of a toolfinch that serves HTTP.
 type connector struct {
 	*settings
-	url   string // where clients call it
+	url   string // for clients
 	proof bool   // it wants credentials
 }
 
-// newConnector is the connector of what serves a configuration at an address.
+// newConnector is the connector for a configuration at an address.
 func newConnector(config *configs.Config, at net.Addr) connector {
 	host, port, _ := net.SplitHostPort(at.String())
 	if ip := net.ParseIP(host); ip.IsUnspecified() {
-		host = "127.0.0.1" // the files are of this machine's clients
+		host = "127.0.0.1" // the clients are on this machine
 	}
 	return connector{&settings{config: config.Path}, cmp.Or(config.Auth.Resource, "http://"+net.JoinHostPort(host, port)+"/mcp"), config.Auth.Mode == inbound.Proof}
 }
@@ -39,7 +39,7 @@ func (c connector) flags(how page.Connection) connectFlags {
 	return f
 }
 
-// Clients are those that connect knows, the ones that are here first.
+// Clients are the clients that connect knows, the installed ones first.
 func (c connector) Clients() (all []page.Client) {
 	rows, err := clientRows(system())
 	if err != nil {
@@ -61,9 +61,9 @@ func (c connector) Clients() (all []page.Client) {
 	return all
 }
 
-// Views are those of the configuration.
+// Views are the views of the configuration.
 func (c connector) Views() []string {
-	names, _ := configs.ViewNames(c.config) // a file that is being edited has none
+	names, _ := configs.ViewNames(c.config) // a file in the middle of an edit has none
 	return names
 }
 
@@ -75,7 +75,7 @@ func (c connector) file(how page.Connection) (clients.File, error) {
 	return one.File(system(), false)
 }
 
-// Entry is a client's file that has toolfinch alone, and the command that writes it.
+// Entry is a client's file with only toolfinch, and the command that writes it.
 func (c connector) Entry(how page.Connection) (e page.Entry, err error) {
 	file, err := c.file(how)
 	if err != nil {
@@ -90,7 +90,7 @@ func (c connector) Entry(how page.Connection) (e page.Entry, err error) {
 		config = c.config
 	}
 	var said bytes.Buffer
-	alone := &change{Edit: clients.Edit{File: file}}
+	alone := &fileEdit{Edit: clients.Edit{File: file}}
 	if err := alone.connect(&said, entry, config, false); err != nil {
 		return e, forPage(err)
 	}
@@ -115,7 +115,7 @@ func (c connector) command(how page.Connection) string {
 	return line
 }
 
-// notes are what connect says beside.
+// notes are connect's further messages.
 func (c connector) notes(said *bytes.Buffer, how page.Connection) (notes []string) {
 	for line := range strings.Lines(said.String()) {
 		notes = append(notes, strings.TrimSpace(line))
@@ -126,7 +126,7 @@ func (c connector) notes(said *bytes.Buffer, how page.Connection) (notes []strin
 	return notes
 }
 
-// forPage is an error without what a command line says of flags.
+// forPage is an error without hints at flags.
 func forPage(err error) error {
 	if errors.Is(err, clients.ErrNoURL) {
 		return errors.New("this client takes no URL in its file, only a command: let it start a toolfinch of its own")

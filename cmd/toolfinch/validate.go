@@ -40,7 +40,7 @@ Exit codes: 0 no errors, 1 errors, 2 the configuration does not load.`,
 			if err != nil {
 				return err
 			}
-			return s.withDesk(cmd, config, s.quietLog(cmd, config), true, func(d *desk) error {
+			return s.withWorkspace(cmd, config, s.quietLog(cmd, config), true, func(d *workspace) error {
 				checks, err := d.validate()
 				if err == nil {
 					err = show(cmd, asJSON, map[string]any{"checks": checks}, checkTable(checks), "")
@@ -56,7 +56,7 @@ Exit codes: 0 no errors, 1 errors, 2 the configuration does not load.`,
 	return cmd
 }
 
-// status is how a check went.
+// status is the result of a check.
 type status string
 
 const (
@@ -66,25 +66,25 @@ const (
 	statusDisabled status = "disabled"
 )
 
-// marks are the statuses as a character, and its colour.
+// marks are the statuses' characters and colours.
 var marks = map[status]struct{ text, colour string }{
 	statusOK: {"✓", green}, statusWarning: {"!", yellow}, statusError: {"✗", red}, statusDisabled: {"-", faint},
 }
 
-// check is one line of validate. What has several problems has several.
+// check is one line of validate. Each problem of a subject has a check.
 type check struct {
 	Status status `json:"status"`
 	Kind   string `json:"kind"` // config, store, model, server, view, hook, composite, custom, root or client
 	Name   string `json:"name"`
 	Line   int    `json:"line,omitempty"` // of the configuration, from 1
-	Text   string `json:"text,omitempty"` // the reason, or what there is
+	Text   string `json:"text,omitempty"` // the problem, or the content
 	Tools  *int   `json:"tools,omitempty"`
 	Millis *int64 `json:"ms,omitempty"`
 }
 
-// validate checks everything: the configuration, then the servers, then what
-// stands under them and in views, in file order.
-func (d *desk) validate() (checks []check, err error) {
+// validate checks the configuration, then the servers, then what is under them and in views, in file
+// order.
+func (d *workspace) validate() (checks []check, err error) {
 	file := filepath.Base(d.config.Path)
 	for _, warning := range d.config.Warnings {
 		text := warning.Message
@@ -109,13 +109,13 @@ func (d *desk) validate() (checks []check, err error) {
 		return nil, context.Cause(d.cmd.Context())
 	}
 
-	parts := d.parts(rows)
+	parts := d.subjects(rows)
 	sorted := slices.Clone(d.Problems())
 	slices.SortStableFunc(sorted, func(a, b view.Problem) int {
 		return cmp.Or(cmp.Compare(a.At.Line, b.At.Line), cmp.Compare(a.At.Column, b.At.Column))
 	})
 	for _, problem := range sorted {
-		part := partOf(parts, problem)
+		part := subjectOf(parts, problem)
 		problem.View = "" // the line has it already
 		c := check{Status: statusError, Kind: part.check.Kind, Name: part.check.Name, Line: problem.At.Line, Text: problem.Error()}
 		if problem.Warning {
@@ -129,7 +129,7 @@ func (d *desk) validate() (checks []check, err error) {
 	}
 	if len(d.config.Views)+len(d.config.BrokenViews) > 0 {
 		root := check{Status: statusOK, Kind: "root", Name: "/mcp", Text: d.Root()}
-		// It is made of the views, so it is no better than they are.
+		// The root is made of the views, so it is no better than they are.
 		if len(d.config.BrokenViews) > 0 || slices.ContainsFunc(checks, func(c check) bool { return c.Kind == "view" && c.Status != statusOK }) {
 			root.Status, root.Text = statusWarning, root.Text+"; not all views are well, see above"
 		}
@@ -138,17 +138,17 @@ func (d *desk) validate() (checks []check, err error) {
 	return append(checks, checkClients(d.config)...), nil
 }
 
-// part is what has a line of its own: a server, a view, a hook or a tool.
-type part struct {
-	check    check // when it has no problems
+// subject has lines of its own: a server, a view, a hook or a tool.
+type subject struct {
+	check    check // without problems
 	view     string
 	places   []view.Place
 	problems []check
 }
 
-// lines are those of the part: its problems, else that it is well. A server that
-// was listed says so whatever is wrong beside, and is no better than that.
-func (p *part) lines() []check {
+// lines are the subject's problems, or that it is well. A listed server also has a line for its list,
+// with its worst status.
+func (p *subject) lines() []check {
 	if len(p.problems) == 0 || p.check.Kind == "server" {
 		for _, problem := range p.problems {
 			if p.check.Status != statusError {
@@ -160,9 +160,8 @@ func (p *part) lines() []check {
 	return p.problems
 }
 
-// countBroken makes a view with hooks or tools of its own that are broken one that is
-// not well.
-func (p *part) countBroken(parts []*part) {
+// countBroken fails a view with broken hooks or tools of its own.
+func (p *subject) countBroken(parts []*subject) {
 	if p.check.Kind != "view" {
 		return
 	}
@@ -177,9 +176,9 @@ func (p *part) countBroken(parts []*part) {
 	}
 }
 
-// parts are all parts in file order.
-func (d *desk) parts(rows []proxy.Refreshed) []*part {
-	var parts []*part
+// subjects are all subjects in file order.
+func (d *workspace) subjects(rows []proxy.Refreshed) []*subject {
+	var parts []*subject
 	warnings := d.Warnings()
 	for i, s := range d.config.Servers {
 		if s.Fault != "" {
@@ -188,13 +187,13 @@ func (d *desk) parts(rows []proxy.Refreshed) []*part {
 		parts = append(parts, serverPart(s, d.config.Tools, rows[i], warningsOf(warnings, s.Name)))
 	}
 	for _, name := range d.config.Disabled {
-		parts = append(parts, &part{check: check{Status: statusDisabled, Kind: "server", Name: name, Text: "disabled"}})
+		parts = append(parts, &subject{check: check{Status: statusDisabled, Kind: "server", Name: name, Text: "disabled"}})
 	}
 	for _, v := range d.Views() {
 		settings := v.Settings
 		n := len(v.Tools())
-		viewOf := func(kind, name string, places ...view.Place) *part {
-			return &part{check: check{Status: statusOK, Kind: kind, Name: name, Line: places[0].Line}, view: settings.Name, places: places}
+		viewOf := func(kind, name string, places ...view.Place) *subject {
+			return &subject{check: check{Status: statusOK, Kind: kind, Name: name, Line: places[0].Line}, view: settings.Name, places: places}
 		}
 		own := viewOf("view", settings.Name, settings.At)
 		own.check.Tools = &n
@@ -232,9 +231,9 @@ func (d *desk) parts(rows []proxy.Refreshed) []*part {
 	return parts
 }
 
-func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refreshed, warnings []string) *part {
+func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refreshed, warnings []string) *subject {
 	ms := row.Took.Milliseconds()
-	p := &part{check: check{Status: statusOK, Kind: "server", Name: s.Name, Tools: &row.Diff.Total, Millis: &ms}}
+	p := &subject{check: check{Status: statusOK, Kind: "server", Name: s.Name, Tools: &row.Diff.Total, Millis: &ms}}
 	p.check.Text = fmt.Sprintf("%s in %s", plural(row.Diff.Total, "tool"), row.Took.Round(time.Millisecond))
 	if row.Err != nil {
 		p.check.Status, p.check.Tools, p.check.Text = statusError, nil, reasonOf(row.Err)
@@ -287,7 +286,7 @@ func faultLines(server string, faults upstream.Faults) (lines []check) {
 	return lines
 }
 
-// reasonOf is the error without the server, which the line has already.
+// reasonOf is the error without the server, which the line names.
 func reasonOf(err error) string {
 	if e, ok := errors.AsType[*upstream.Error](err); ok {
 		return fmt.Sprintf("%s: %v", e.Op, e.Err)
@@ -295,7 +294,7 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// nameOf names what runs: a function of a module, or a program.
+// nameOf names a hook's function or program.
 func nameOf(h *view.Hook) string {
 	if h.Module != "" {
 		return filepath.Base(h.Module) + ":" + h.Function
@@ -306,10 +305,9 @@ func nameOf(h *view.Hook) string {
 	return filepath.Base(h.Command[0])
 }
 
-// partOf is the part that a problem is about: the one that stands where it is,
-// else its view, else the first there is. A composite and its view may begin at one
-// place: then it is the narrower.
-func partOf(parts []*part, problem view.Problem) *part {
+// subjectOf is a problem's subject: the one at its place, else its view, else the first. A composite
+// may begin at its view's place: then it is the composite.
+func subjectOf(parts []*subject, problem view.Problem) *subject {
 	found, best := parts[0], 0
 	for _, p := range parts {
 		fits, here := 0, slices.Contains(p.places, problem.At)

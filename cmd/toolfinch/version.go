@@ -11,21 +11,21 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Set by the linker where there is no version control to ask, as in a build from an archive:
-// -ldflags "-X main.version=v1.2.3 -X main.commit=0123abcd -X main.date=2026-11-23T14:35:29Z".
+// Set by the linker for builds without version control, as from an archive: -ldflags "-X
+// main.version=v1.2.3 -X main.commit=0123abcd -X main.date=2026-11-23T14:35:29Z".
 var version, commit, date string
 
-// build is which program this is.
+// build identifies this program.
 type build struct {
-	Version  string `json:"version"`            // of the release, or what Go makes of the commit; "dev" if neither is known
+	Version  string `json:"version"`            // of the release, or Go's name for the commit; "dev" without either
 	Commit   string `json:"commit,omitempty"`   // whole
-	Date     string `json:"date,omitempty"`     // of the commit, as RFC 3339 has it
-	Modified bool   `json:"modified,omitempty"` // built from files that differ from the commit's
+	Date     string `json:"date,omitempty"`     // of the commit, in RFC 3339
+	Modified bool   `json:"modified,omitempty"` // built from changed files
 	Go       string `json:"go"`
 	Platform string `json:"platform"` // as linux/amd64
 }
 
-// built is the build of this program.
+// built is this program's build.
 func built() build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -34,14 +34,14 @@ func built() build {
 	return buildOf(info, version, commit, date)
 }
 
-// buildOf reads the build information; what the linker was given goes first.
+// buildOf reads the build information; values from the linker win.
 func buildOf(info *debug.BuildInfo, version, commit, date string) build {
 	settings := map[string]string{}
 	for _, s := range info.Settings {
 		settings[s.Key] = s.Value
 	}
 	module := info.Main.Version
-	if module == "(devel)" { // a build outside of version control, or one that was told not to ask it
+	if module == "(devel)" { // a build without version control
 		module = ""
 	}
 	return build{
@@ -54,7 +54,7 @@ func buildOf(info *debug.BuildInfo, version, commit, date string) build {
 	}
 }
 
-// String is the line that `toolfinch version` prints, without the name.
+// String is the output of `toolfinch version`, without the name.
 func (id build) String() string {
 	var known []string
 	if id.Commit != "" {

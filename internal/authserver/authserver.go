@@ -1,5 +1,5 @@
-// Package authserver starts a certified authorization server (oidc-provider) for tests:
-// one that logs everybody in, so that no human is needed. Only tests import it.
+// Package authserver starts a certified authorization server (oidc-provider) for tests. It logs
+// everybody in without a human. Only tests import it.
 package authserver
 
 import (
@@ -20,30 +20,30 @@ import (
 	"testing"
 )
 
-// Settings are those of a server. What is empty has the default of testdata/node/authserver.mjs.
+// Settings are a server's settings. Empty ones have the defaults of testdata/node/authserver.mjs.
 type Settings struct {
 	Port      int      `json:"port,omitempty"`      // default: any
 	Scopes    []string `json:"scopes,omitempty"`    // of every resource; default mcp:read and mcp:write
-	Resources []string `json:"resources,omitempty"` // that tokens may be asked for; default any
-	Algorithm string   `json:"algorithm,omitempty"` // that tokens are signed with: RS256 (default), ES256 or EdDSA
+	Resources []string `json:"resources,omitempty"` // for which tokens can be requested; default any
+	Algorithm string   `json:"algorithm,omitempty"` // of tokens' signatures: RS256 (default), ES256 or EdDSA
 	Clients   []Client `json:"clients,omitempty"`   // registered beforehand
 
 	Registration      *bool `json:"registration,omitempty"`      // dynamic registration; default true
-	HeldToScopes      bool  `json:"heldToScopes,omitempty"`      // a client gets no scope that it did not register for
-	MetadataDocuments bool  `json:"metadataDocuments,omitempty"` // client IDs that are URLs of documents
-	Rotate            *bool `json:"rotate,omitempty"`            // refresh tokens; default true. The reuse of one revokes the grant
-	Offline           bool  `json:"offline,omitempty"`           // refresh tokens only where offline_access was granted
-	Granted           bool  `json:"granted,omitempty"`           // a token request without resource gets the granted one, not none
+	HeldToScopes      bool  `json:"heldToScopes,omitempty"`      // a client gets only scopes that it registered for
+	MetadataDocuments bool  `json:"metadataDocuments,omitempty"` // client IDs can be URLs of documents
+	Rotate            *bool `json:"rotate,omitempty"`            // refresh tokens; default true. Reuse of an old one revokes the grant
+	Offline           bool  `json:"offline,omitempty"`           // refresh tokens only with offline_access
+	Granted           bool  `json:"granted,omitempty"`           // a token request without resource gets the granted one
 
 	Now
 }
 
-// Now are settings that can be changed while the server runs.
+// Now are settings that can change while the server runs.
 type Now struct {
-	User     string              `json:"user,omitempty"`     // who logs in, unless the client sends login_hint; default alice
+	User     string              `json:"user,omitempty"`     // logged in without a login_hint; default alice
 	Groups   map[string][]string `json:"groups,omitempty"`   // of users, for the claim groups
 	Lifetime int                 `json:"lifetime,omitempty"` // of access tokens, in seconds; default 3600
-	Opaque   *bool               `json:"opaque,omitempty"`   // access tokens are no JWTs; default false
+	Opaque   *bool               `json:"opaque,omitempty"`   // access tokens are not JWTs; default false
 	Deny     *bool               `json:"deny,omitempty"`     // the user says no; default false
 	Skew     *int                `json:"skew,omitempty"`     // of the server's clock, in seconds
 }
@@ -54,14 +54,14 @@ type Client struct {
 	Secret          string          `json:"client_secret,omitempty"`
 	RedirectURIs    []string        `json:"redirect_uris"` // not nil
 	GrantTypes      []string        `json:"grant_types,omitempty"`
-	ResponseTypes   []string        `json:"response_types"` // not nil; empty where there is no redirect
+	ResponseTypes   []string        `json:"response_types"` // not nil; empty without redirects
 	ApplicationType string          `json:"application_type,omitempty"`
 	AuthMethod      string          `json:"token_endpoint_auth_method,omitempty"`
 	Keys            json.RawMessage `json:"jwks,omitempty"`
 }
 
-// Machine is a client that gets tokens for itself, by client_credentials and with its secret
-// in the Authorization header.
+// Machine is a client with a token of its own, by client_credentials, with its secret in the
+// Authorization header.
 func Machine(id, secret string) Client {
 	return Client{ID: id, Secret: secret, RedirectURIs: []string{}, ResponseTypes: []string{}, GrantTypes: []string{"client_credentials"}}
 }
@@ -71,13 +71,13 @@ type Server struct {
 	Issuer string
 
 	do    func(command string, values, to any) error
-	plain bool // it is one of New
+	plain bool // made by New
 }
 
-// process is the server that runs in Node.
+// process is a server in Node.
 type process struct {
 	Issuer string
-	mu     sync.Mutex // one command at a time
+	mu     sync.Mutex // held over one command
 	in     io.Writer
 	out    *bufio.Reader
 }
@@ -104,7 +104,7 @@ func Start(t testing.TB, node, modules string, environment []string, settings Se
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = in.Close() // it ends with its standard input
+		_ = in.Close() // closing standard input ends it
 		_ = cmd.Wait()
 	})
 	s := &process{in: in, out: bufio.NewReader(out)}
@@ -118,21 +118,20 @@ func Start(t testing.TB, node, modules string, environment []string, settings Se
 	return &Server{Issuer: s.Issuer, do: s.do}
 }
 
-// Set changes settings. Those that are empty stay.
+// Set changes the settings that are not empty.
 func (s *Server) Set(t testing.TB, now Now) {
 	t.Helper()
 	s.command(t, "set", now, nil)
 }
 
-// Down closes the port and all connections, Up opens the port again; all that the server
-// knows stays.
+// Down closes the port and all connections; the server keeps its state.
 func (s *Server) Down(t testing.TB) { t.Helper(); s.command(t, "down", nil, nil) }
 
-// Up is after Down.
+// Up opens the port again after Down.
 func (s *Server) Up(t testing.TB) { t.Helper(); s.command(t, "up", nil, nil) }
 
-// Event is something that was asked of the server: granted, refused (at the token
-// endpoint), authorized, not authorized, registered, not registered, device, revoked.
+// Event is a request to the server: granted, refused (at the token endpoint), authorized, not
+// authorized, registered, not registered, device, revoked.
 type Event struct {
 	What          string
 	Client        string
@@ -140,7 +139,7 @@ type Event struct {
 	Error, Reason string
 }
 
-// Seen returns the events since the last time.
+// Seen returns the events since the last call of Seen.
 func (s *Server) Seen(t testing.TB) []Event {
 	t.Helper()
 	var events []Event
@@ -199,8 +198,8 @@ const (
 	challenge = "E9Melhoa2OwvFrEMTJguCHaoeK1t8URWbuGJSstw-cM"
 )
 
-// User returns tokens of a user, for a resource. The client needs the grant type
-// authorization_code and a redirect URI, which nothing needs to answer.
+// User returns tokens of a user, for a resource. The client needs the grant type authorization_code and
+// a redirect URI, at which nothing must listen.
 func (s *Server) User(t testing.TB, client Client, user, resource, scope string) Tokens {
 	t.Helper()
 	back := client.RedirectURIs[0]
@@ -246,9 +245,8 @@ var (
 	input = regexp.MustCompile(`<input[^>]* name="([^"]*)" value="([^"]*)"`)
 )
 
-// Browse goes where a browser goes that is led to a URL, with cookies, and submits the forms
-// that it meets. It returns the last URL: one that begins with until, unless that is
-// empty, is not asked for any more.
+// Browse follows a URL like a browser, with cookies, and submits the forms that it meets. It returns
+// the last URL: the first one with the prefix until, if that is not empty, without requesting it.
 func (s *Server) Browse(t testing.TB, from, until string) *url.URL {
 	t.Helper()
 	return s.BrowseIn(t, NewBrowser(), from, until)
@@ -313,7 +311,7 @@ func (s *Server) BrowseIn(t testing.TB, browser *http.Client, from, until string
 	}
 }
 
-// errorsOf logs what the server complains of.
+// errorsOf logs the server's errors.
 type errorsOf struct{ t testing.TB }
 
 func (e *errorsOf) Write(p []byte) (int, error) {

@@ -17,8 +17,8 @@ import (
 	"toolfinch/internal/pipes"
 )
 
-// New starts a server in this process, reached over pipes: as strict as clients need for their tests,
-// certified by nobody, and with JWTs by their form alone. It ends with its test.
+// New starts a server in this process, reached over pipes: strict enough for clients' tests, not
+// certified, with JWTs only in form. It ends with its test.
 func New(t testing.TB, settings Settings) *Server {
 	t.Helper()
 	host := pipes.NewHost()
@@ -41,18 +41,18 @@ type plain struct {
 	server       *http.Server
 	ended        chan struct{}
 
-	mu      sync.Mutex // guards what follows, and Settings
+	mu      sync.Mutex // guards the fields below, and Settings
 	seen    []Event
 	codes   map[string]*grant // by code
 	devices map[string]*grant // by device code
-	tokens  map[string]*grant // by token, access and refresh
+	tokens  map[string]*grant // by access or refresh token
 }
 
-// grant is what a user, or a machine, has granted a client.
+// grant is a grant of a user or a machine to a client.
 type grant struct {
 	client, user, scope, resource, challenge, redirect string
 	agreed, over                                       bool
-	refresh                                            string               // the token that is good
+	refresh                                            string               // the valid refresh token
 	expires                                            map[string]time.Time // of access tokens
 }
 
@@ -152,7 +152,7 @@ func (p *plain) register(w http.ResponseWriter, r *http.Request) {
 	p.say(w, http.StatusCreated, client)
 }
 
-// client returns the client of an ID, nil for none.
+// client finds a client by its ID, nil for none.
 func (p *plain) client(id string) *Client {
 	i := slices.IndexFunc(p.Clients, func(c Client) bool { return c.ID == id })
 	if i < 0 {
@@ -161,12 +161,12 @@ func (p *plain) client(id string) *Client {
 	return &p.Clients[i]
 }
 
-// ofResource are the scopes without those of OpenID.
+// ofResource removes the scopes of OpenID.
 func ofResource(scope string) string {
 	return strings.Join(slices.DeleteFunc(strings.Fields(scope), func(s string) bool { return !strings.HasPrefix(s, "mcp:") }), " ")
 }
 
-// granted are those of the scopes that there are.
+// granted removes unknown scopes.
 func granted(scope string) string {
 	all := strings.Fields(scope)
 	return strings.Join(slices.DeleteFunc(all, func(s string) bool {
@@ -198,7 +198,7 @@ func (p *plain) authorize(w http.ResponseWriter, r *http.Request) {
 	http.Redirect(w, r, back+"?"+answer.Encode(), http.StatusSeeOther)
 }
 
-// portless is a URL without its port, which is any on loopback (RFC 8252 7.3).
+// portless removes the port of a URL: on loopback any port is allowed (RFC 8252 7.3).
 func portless(at string) string {
 	u, err := url.Parse(at)
 	if err != nil {
@@ -262,7 +262,7 @@ func (p *plain) token(w http.ResponseWriter, r *http.Request) {
 		delete(p.devices, code)
 	case "refresh_token":
 		token := r.Form.Get("refresh_token")
-		if g = p.tokens[token]; g != nil && g.refresh != token { // it was used, perhaps by a thief
+		if g = p.tokens[token]; g != nil && g.refresh != token { // reused, perhaps by a thief
 			g.over = true
 		}
 	}

@@ -20,24 +20,23 @@ import (
 	"toolfinch/internal/pipes"
 )
 
-// Inspector is the client by which Protected asks about tokens. It is to be among the
-// clients of the authorization server.
+// Inspector is the client with which Protected asks about tokens. The authorization server must have it
+// among its clients.
 var Inspector = Machine("inspector", "inspector-secret")
 
-// Protected is an MCP server of the Go SDK that takes requests with a token of an
-// authorization server alone, and asks that about each token. Its only tool, whoami, says
-// whose the token is.
+// Protected is an MCP server of the Go SDK that requires a token of an authorization server, and asks
+// it about each token. Its only tool, whoami, names the token's user.
 type Protected struct {
 	*httptest.Server
 	as *Server
 
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards the fields below
 	scope string
 	not   []string
 	seen  []string
 }
 
-// Protect starts one, with sessions of the legacy era, or of 2026-07-28.
+// Protect starts a Protected, with sessions of the legacy era, or for 2026-07-28.
 func Protect(t testing.TB, as *Server, modern bool) *Protected {
 	t.Helper()
 	p := &Protected{as: as, scope: "mcp:read"}
@@ -69,21 +68,21 @@ func Protect(t testing.TB, as *Server, modern bool) *Protected {
 // At is the URL of the server.
 func (p *Protected) At() string { return p.URL + "/mcp" }
 
-// Wants sets the scope that every request needs from now on; at first it is mcp:read.
+// Wants sets the scope of all further requests; at first it is mcp:read.
 func (p *Protected) Wants(scope string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.scope = scope
 }
 
-// RefuseSeen has the server refuse all tokens that it has seen.
+// RefuseSeen makes the server refuse all tokens that it has seen.
 func (p *Protected) RefuseSeen() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.not = append(p.not, p.seen...)
 }
 
-// Seen are the tokens that came since the last time.
+// Seen returns the tokens since the last call of Seen.
 func (p *Protected) Seen() []string {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -107,14 +106,14 @@ func (p *Protected) verify(ctx context.Context, token string, _ *http.Request) (
 	return &auth.TokenInfo{Scopes: strings.Fields(about.Scope), Expiration: time.Unix(about.Exp, 0), UserID: about.Sub}, nil
 }
 
-// Introspection is what the server says of a token (RFC 7662).
+// Introspection is the authorization server's answer about a token (RFC 7662).
 type Introspection struct {
 	Active     bool
 	Scope, Sub string
 	Exp        int64 // seconds since 1970
 }
 
-// Introspect asks about a token as Inspector, which is to be among the clients.
+// Introspect asks about a token as Inspector.
 func (s *Server) Introspect(ctx context.Context, token string) (about Introspection, _ error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.Issuer+"/token/introspection", strings.NewReader(url.Values{"token": {token}}.Encode()))
 	if err != nil {

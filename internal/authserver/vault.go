@@ -7,24 +7,24 @@ import (
 	"sync"
 )
 
-// Vault is a vault of logins in memory, which several processes of a test can share.
+// Vault is a login.Vault in memory, shared by several processes of a test.
 type Vault struct {
 	mu    sync.Mutex // guards rows and locks
 	rows  map[string][]byte
 	locks map[string]*sync.Mutex
 }
 
-// NewVault returns an empty one.
+// NewVault returns an empty vault.
 func NewVault() *Vault { return &Vault{rows: map[string][]byte{}, locks: map[string]*sync.Mutex{}} }
 
-// Get is that of login.Vault, as are the others.
+// Get implements login.Vault.
 func (v *Vault) Get(_ context.Context, name string) ([]byte, error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return bytes.Clone(v.rows[name]), nil
 }
 
-// Put is that of login.Vault.
+// Put implements login.Vault.
 func (v *Vault) Put(_ context.Context, name string, value []byte) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -32,7 +32,7 @@ func (v *Vault) Put(_ context.Context, name string, value []byte) error {
 	return nil
 }
 
-// Delete is that of login.Vault.
+// Delete implements login.Vault.
 func (v *Vault) Delete(_ context.Context, name string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -40,7 +40,7 @@ func (v *Vault) Delete(_ context.Context, name string) error {
 	return nil
 }
 
-// Names is that of login.Vault.
+// Names implements login.Vault.
 func (v *Vault) Names(_ context.Context, prefix string) (names []string, _ error) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -52,7 +52,7 @@ func (v *Vault) Names(_ context.Context, prefix string) (names []string, _ error
 	return names, nil
 }
 
-// Locked is that of login.Vault.
+// Locked implements login.Vault.
 func (v *Vault) Locked(ctx context.Context, name string, f func(context.Context) error) error {
 	v.mu.Lock()
 	if v.locks[name] == nil {

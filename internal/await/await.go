@@ -1,5 +1,5 @@
-// Package await lets tests wait for what they assert instead of for time. It owns
-// the one bound on such a wait; only tests import it.
+// Package await lets tests wait for conditions instead of for time. It owns the one bound of such a
+// wait; only tests import it.
 package await
 
 import (
@@ -15,15 +15,15 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// Bound is how long a wait lasts at most. It is generous, because a test that
-// passes never waits for it, and a busy machine may be slow.
+// Bound bounds a wait. It is generous: a passing test never waits for it, and a busy machine may be
+// slow.
 const Bound = time.Minute
 
-// Where no setting says how long the program waits, it waits so much longer in tests.
+// Where no setting bounds a wait of the program, it waits this much longer in tests.
 func init() { leeway.More.Store(int64(10 * time.Second)) }
 
-// Expiry is for a test that waits until such a time is over: until it ends the program waits as it does
-// outside of tests. The test must not be parallel.
+// Expiry is for a test of an expiring wait: until it ends the program's waits are as short as outside
+// of tests. The test must not be parallel.
 func Expiry(t testing.TB) {
 	more := leeway.More.Swap(0)
 	t.Cleanup(func() { leeway.More.Store(more) })
@@ -31,8 +31,8 @@ func Expiry(t testing.TB) {
 
 const pause = 5 * time.Millisecond // between two looks
 
-// True waits until the condition holds. When it never does, the test fails with what
-// this module's goroutines were doing.
+// True waits until the condition holds, else fails the test with the stacks of this module's
+// goroutines.
 func True(t testing.TB, condition func() bool) {
 	t.Helper()
 	if !within(condition) {
@@ -41,8 +41,7 @@ func True(t testing.TB, condition func() bool) {
 	}
 }
 
-// Contains waits until the text contains want. When it never does, the test fails with
-// the last text.
+// Contains waits until the text contains want, else fails the test with the last text.
 func Contains(t testing.TB, text func() string, want string) {
 	t.Helper()
 	Nil(t, func() error {
@@ -53,8 +52,7 @@ func Contains(t testing.TB, text func() string, want string) {
 	})
 }
 
-// Nil waits until check returns nil. When it never does, the test fails with its
-// last error.
+// Nil waits until check returns nil, else fails the test with its last error.
 func Nil(t testing.TB, check func() error) {
 	t.Helper()
 	var err error
@@ -75,11 +73,11 @@ func Value[T any](t testing.TB, from <-chan T) T {
 	}
 }
 
-// Context returns a context that ends with the test, and before it once Bound has passed: for an operation that
-// has no bound of its own.
+// Context returns a context that ends with the test, or after Bound: for an operation without a bound
+// of its own.
 func Context(t testing.TB) context.Context { return bounded(t, Bound) }
 
-// Program is Context for a program of others that does much before it ends, as an agent: five times as long.
+// Program is Context for a slow foreign program, such as an agent: five times as long.
 func Program(t testing.TB) context.Context { return bounded(t, 5*Bound) }
 
 func bounded(t testing.TB, bound time.Duration) context.Context {
@@ -99,9 +97,9 @@ func Gone(t testing.TB, function string) {
 	})
 }
 
-// NoLeak runs f and waits until every goroutine that began meanwhile has ended, of
-// those whose stack names this module or one of the packages. It looks at the whole
-// process, so tests that use it must not be parallel.
+// NoLeak runs f and waits until the goroutines that began meanwhile have ended, if their stacks name
+// this module or one of the packages. It reads the whole process, so tests that use it must not be
+// parallel.
 func NoLeak(t testing.TB, f func(), packages ...string) {
 	t.Helper()
 	ended := Began(packages...)
@@ -109,8 +107,7 @@ func NoLeak(t testing.TB, f func(), packages ...string) {
 	ended(t)
 }
 
-// Began is for a NoLeak that ends in a cleanup: the returned function waits for the
-// goroutines that have begun since.
+// Began is NoLeak for a cleanup: the returned function waits for the goroutines that have begun since.
 func Began(packages ...string) (ended func(testing.TB)) {
 	packages = append(packages, "toolfinch/")
 	before := goroutines(packages)

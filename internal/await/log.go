@@ -5,9 +5,9 @@ import (
 	"sync"
 )
 
-// Log keeps what is written to it, and can be read meanwhile. The zero Log is ready.
+// Log keeps written text, and can be read concurrently. The zero Log is ready.
 type Log struct {
-	mu   sync.Mutex // guards text; not held over anything
+	mu   sync.Mutex // guards text
 	text strings.Builder
 }
 
@@ -17,7 +17,7 @@ func (l *Log) Write(p []byte) (int, error) {
 	return l.text.Write(p)
 }
 
-// String returns what was written so far.
+// String returns the text so far.
 func (l *Log) String() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()

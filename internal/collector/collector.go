@@ -1,6 +1,5 @@
-// Package collector is a collector of traces for tests: it takes what is sent over OTLP/HTTP,
-// decodes it with OpenTelemetry's own protocol buffers, and refuses what a collector would
-// refuse. It keeps spans, and shows nobody anything.
+// Package collector is a collector of traces for tests: it takes spans over OTLP/HTTP, decodes them
+// with OpenTelemetry's own protocol buffers, refuses what a collector would refuse, and keeps the rest.
 package collector
 
 import (
@@ -25,21 +24,21 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Collector is one that runs until the test ends.
+// Collector runs until the test ends.
 type Collector struct {
 	URL string
 
 	t        testing.TB
-	provider *sdktrace.TracerProvider // of Provider, nil for none
+	provider *sdktrace.TracerProvider // the result of Provider, or nil
 
-	mu     sync.Mutex // guards what follows; held for assignments only
+	mu     sync.Mutex // guards the fields below; held for assignments only
 	spans  []Span
 	header http.Header // of the last request
-	status int         // that requests are answered with, 0 for 200
+	status int         // the status of answers; 0 for 200
 	asked  int         // requests so far
 }
 
-// Span is a span that has arrived. IDs are in hexadecimal.
+// Span is a received span. IDs are in hexadecimal.
 type Span struct {
 	Trace, ID, Parent string // Parent is "" for a root
 	Name, Kind        string // Kind is SERVER, CLIENT or INTERNAL
@@ -65,7 +64,7 @@ func New(t testing.TB) *Collector {
 	return c
 }
 
-// Provider makes spans that the collector gets, sampled as sampler says. It is asked for once.
+// Provider makes spans for the collector, sampled by sampler. Call it once.
 func (c *Collector) Provider(sampler sdktrace.Sampler) *sdktrace.TracerProvider {
 	exporter, err := otlptracehttp.New(c.t.Context(), otlptracehttp.WithEndpointURL(c.URL+"/v1/traces"))
 	if err != nil {
@@ -80,27 +79,26 @@ func (c *Collector) Provider(sampler sdktrace.Sampler) *sdktrace.TracerProvider 
 	return c.provider
 }
 
-// Environment has a process send its traces here, soon.
+// Environment makes a process send its traces here, without delay.
 func (c *Collector) Environment() []string {
 	return []string{"OTEL_EXPORTER_OTLP_ENDPOINT=" + c.URL, "OTEL_BSP_SCHEDULE_DELAY=20"}
 }
 
-// Answer has requests answered with a status from now on; 0 for 200.
+// Answer sets the status of further answers; 0 for 200.
 func (c *Collector) Answer(status int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.status = status
 }
 
-// Asked is how many requests have come, and the headers of the last one.
+// Asked returns the number of requests, and the headers of the last one.
 func (c *Collector) Asked() (n int, header http.Header) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.asked, c.header
 }
 
-// Spans returns what has arrived and is kept, in the order of the ends. What Provider has made
-// so far is among it.
+// Spans returns the received spans, by their ends. It first flushes the spans of Provider.
 func (c *Collector) Spans() []Span {
 	if c.provider != nil {
 		if err := c.provider.ForceFlush(context.Background()); err != nil {
@@ -112,7 +110,7 @@ func (c *Collector) Spans() []Span {
 	return slices.Clone(c.spans)
 }
 
-// Clear forgets what has arrived.
+// Clear forgets the received spans.
 func (c *Collector) Clear() {
 	c.Spans()
 	c.mu.Lock()
@@ -174,7 +172,7 @@ func read(r *http.Request) (spans []Span, err error) {
 	return spans, nil
 }
 
-// check checks what trace.proto demands of a span.
+// check checks the rules of trace.proto for a span.
 func check(one *tracepb.Span) error {
 	switch {
 	case len(one.TraceId) != 16 || zero(one.TraceId):
@@ -220,7 +218,7 @@ func spanOf(one *tracepb.Span, resource map[string]string) Span {
 	return s
 }
 
-// attributes are texts and whole numbers: there are no others.
+// attributes reads texts and whole numbers: we send no others.
 func attributes(pairs []*commonpb.KeyValue) map[string]string {
 	all := map[string]string{}
 	for _, pair := range pairs {

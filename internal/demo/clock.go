@@ -7,7 +7,7 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // the zones work where the system has none
+	_ "time/tzdata" // zones on systems without them
 
 	"github.com/mark3labs/mcp-go/server"
 )
@@ -79,7 +79,7 @@ func zone(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil
 	}
-	if name != "Local" { // that would be this machine's, whatever it is
+	if name != "Local" { // that would be this machine's zone
 		if loc, err := time.LoadLocation(name); err == nil {
 			return loc, nil
 		}
@@ -90,7 +90,7 @@ func zone(name string) (*time.Location, error) {
 	return nil, fmt.Errorf("there is no time zone %q; names look like Europe/Berlin, and list_zones finds them", name)
 }
 
-// zonesWith returns the zones whose name contains a text, spaces and case aside.
+// zonesWith returns the zones whose name contains a text, ignoring spaces and case.
 func zonesWith(text string) []string {
 	text = strings.ToLower(strings.ReplaceAll(strings.TrimSpace(text), " ", "_"))
 	out := []string{}
@@ -102,7 +102,7 @@ func zonesWith(text string) []string {
 	return out
 }
 
-// read reads a time given in a zone, both as a caller writes them.
+// read reads a time in a zone, both as callers write them.
 func (c clock) read(text, in string) (time.Time, error) {
 	loc, err := zone(in)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c clock) read(text, in string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is no date or time; write it like 2026-03-02T09:00:00, 2026-03-02, 09:00 or now", text)
 }
 
-// at tells a time. RFC 3339 cannot write years of more digits.
+// at describes a time. RFC 3339 has no longer years.
 func at(t time.Time) (moment, error) {
 	if t.Year() < 1 || t.Year() > 9999 {
 		return moment{}, fmt.Errorf("the year %d is outside 1 to 9999", t.Year())
@@ -163,7 +163,7 @@ func (c clock) add(_ context.Context, in addTimeArgs) (moment, error) {
 			return moment{}, fmt.Errorf("%d is too large a number of years, months, weeks, days, hours, minutes or seconds", n)
 		}
 	}
-	// Not AddDate for months: it makes 3 March of 31 January and a month.
+	// AddDate makes 3 March of 31 January plus a month.
 	year, month, day := t.Date()
 	first := time.Date(year+in.Years, month+time.Month(in.Months), 1, 0, 0, 0, 0, time.UTC)
 	day = min(day, first.AddDate(0, 1, -1).Day())

@@ -1,6 +1,5 @@
 // Package demo owns the built-in MCP servers (files, notes, clock, math and text) and the client that
-// plays with them. The servers are ordinary: the proxy reaches them like any other and does not know
-// that they are its own.
+// plays with them. The proxy treats the servers like any other.
 package demo
 
 import (
@@ -19,9 +18,9 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// Server is a built-in MCP server. New makes one that keeps its files, if it
-// has any, in dir, which must exist, and touches nothing outside it; the second
-// result releases what New opened. None of them uses the network.
+// Server is a built-in MCP server. New makes one that keeps its files, if it has any, in dir, which
+// must exist, and touches nothing outside it; the second result releases the opened files. No server
+// uses the network.
 type Server struct {
 	Name, Description string
 	New               func(dir string) (*server.MCPServer, func() error, error)
@@ -76,8 +75,8 @@ func newServer(name, instructions string) *server.MCPServer {
 
 func nothingToClose() error { return nil }
 
-// effect is what a tool does to what is outside it. None reaches beyond its
-// own folder, so none is open to the world.
+// effect is the effect of a tool outside of itself. No tool reaches beyond its own folder, so none is
+// open to the world.
 type effect struct{ readOnly, destructive, idempotent bool }
 
 var (
@@ -107,7 +106,7 @@ func add[In, Out any](s *server.MCPServer, name, title, description string, does
 		options = append(options, mcp.WithRawOutputSchema(schema[Out]()))
 	}
 	t := mcp.NewTool(name, options...)
-	t.InputSchema = mcp.ToolInputSchema{} // NewTool's own; a tool with two cannot be listed
+	t.InputSchema = mcp.ToolInputSchema{} // remove NewTool's own schema; a tool with two cannot be listed
 	s.AddTool(t, mcp.NewTypedToolHandler(func(ctx context.Context, _ mcp.CallToolRequest, in In) (*mcp.CallToolResult, error) {
 		out, err := run(ctx, in)
 		if err != nil {
@@ -124,8 +123,8 @@ func add[In, Out any](s *server.MCPServer, name, title, description string, does
 	}))
 }
 
-// nullable is how the type of a Go slice or pointer comes out. No value here is
-// null, and many clients know one type only.
+// nullable is the schema type of a Go slice or pointer. No value here is null, and many clients know
+// only single types.
 var nullable = regexp.MustCompile(`"type":\["null","(\w+)"\]`)
 
 // schema derives a JSON schema. It panics when a type has none, which the first
@@ -135,7 +134,7 @@ func schema[T any]() json.RawMessage {
 	if err != nil {
 		panic(err)
 	}
-	if !bytes.Contains(raw, []byte(`"properties"`)) { // some clients want them even where there are none
+	if !bytes.Contains(raw, []byte(`"properties"`)) { // some clients need an empty one
 		raw = bytes.Replace(raw, []byte(`"type":"object"`), []byte(`"type":"object","properties":{}`), 1)
 	}
 	return nullable.ReplaceAll(raw, []byte(`"type":"$1"`))

@@ -23,7 +23,7 @@ const (
 	maxListed  = 1000    // files in one answer
 	maxVisited = 100_000 // files looked at in one call
 	maxFound   = 200_000 // bytes of matching lines in one answer
-	maxLine    = 500     // bytes of a matching line that are shown
+	maxLine    = 500     // shown bytes of a matching line
 )
 
 // files serves one folder. os.Root keeps every path inside it, links included.
@@ -85,7 +85,7 @@ func newFiles(dir string) (*server.MCPServer, func() error, error) {
 	return s, root.Close, nil
 }
 
-// where cleans a path. os.Root refuses what leads outside, too; the words are better here.
+// where cleans a path. os.Root would refuse paths that lead outside, too; these errors are clearer.
 func where(p string) (string, error) {
 	clean := path.Clean(p) // "" becomes "."
 	if !filepath.IsLocal(filepath.FromSlash(clean)) {
@@ -94,7 +94,7 @@ func where(p string) (string, error) {
 	return clean, nil
 }
 
-// plain says what went wrong with p, without the system call that noticed.
+// plain is an error about p without the system call.
 func plain(p string, err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -157,8 +157,8 @@ func (f *files) write(_ context.Context, in writeArgs) (pathArgs, error) {
 	return pathArgs{p}, plain(p, f.root.WriteFile(p, []byte(in.Content), 0o644))
 }
 
-// walk calls do with everything below p, in the order of paths, as fs.WalkDir
-// does. What cannot be read is left out.
+// walk calls do for everything below p, like fs.WalkDir, in the order of paths. It skips unreadable
+// entries.
 func (f *files) walk(ctx context.Context, p string, do func(p string, entry fs.DirEntry) error) error {
 	p, err := where(p)
 	if err != nil {

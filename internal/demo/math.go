@@ -99,8 +99,8 @@ func evaluate(_ context.Context, in expressionArgs) (value, error) {
 	return value{number}, nil
 }
 
-// onlyArithmetic refuses everything that is not arithmetic. What it lets through
-// costs no more than the expression is long.
+// onlyArithmetic refuses everything but arithmetic. The cost of the rest grows only with the
+// expression's length.
 func onlyArithmetic(expr syntax.Expr) (wrong error) {
 	operators := []syntax.Token{syntax.PLUS, syntax.MINUS, syntax.STAR, syntax.SLASH, syntax.SLASHSLASH, syntax.PERCENT}
 	syntax.Walk(expr, func(n syntax.Node) bool {
@@ -155,7 +155,7 @@ func factorize(ctx context.Context, in integerArgs) (primeFactors, error) {
 type unit struct {
 	quantity     string
 	factor, zero float64
-	names        string // parted by spaces, the symbol first; _ stands for a space
+	names        string // separated by spaces, the symbol first; _ stands for a space
 }
 
 // The factors are exact by definition; volumes are US customary.
@@ -239,9 +239,9 @@ func convertUnits(_ context.Context, in convertUnitsArgs) (converted, error) {
 		return converted{}, errors.New("the result is too large")
 	}
 	if from.quantity == "temperature" {
-		result = math.Round(result*1e9) / 1e9 // the zeros leave 5.7e-14 degC of 32 degF
+		result = math.Round(result*1e9) / 1e9 // the zero points leave 5.7e-14 degC of 32 degF
 	}
-	// The last two of 17 digits are the noise of the conversion.
+	// The last two of 17 digits are noise.
 	result, err = strconv.ParseFloat(strconv.FormatFloat(result, 'g', 15, 64), 64)
 	return converted{result, to.symbol(), to.quantity}, err
 }

@@ -24,9 +24,8 @@ const (
 	maxTag   = 50 // bytes
 )
 
-// The notes are this server's own; the proxy's SQL is in package store. A note's
-// rowid comes from numbers, so that none is used again. Its tags are sorted words
-// with a space around each.
+// The notes belong to this server; the proxy's SQL is in package store. AUTOINCREMENT never reuses a
+// note's rowid. Tags are sorted words with a space around each.
 const notesSchema = `
 CREATE TABLE IF NOT EXISTS numbers (id INTEGER PRIMARY KEY AUTOINCREMENT) STRICT;
 CREATE VIRTUAL TABLE IF NOT EXISTS notes USING fts5 (title, text, tags UNINDEXED, added UNINDEXED,
@@ -83,7 +82,7 @@ func newNotes(dir string) (*server.MCPServer, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	db.SetMaxOpenConns(1) // one writer, and a caller or two
+	db.SetMaxOpenConns(1) // one writer, and few callers
 	if _, err := db.Exec(notesSchema); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("notes.db: %w", err), db.Close())
 	}
@@ -146,7 +145,7 @@ func (n *notes) delete(ctx context.Context, in noteArgs) (noteArgs, error) {
 	return in, noSuchNote(in.ID)
 }
 
-// Both searches page what they found in the same way.
+// Both searches page their results in the same way.
 const page = ` SELECT id, title, excerpt, tags, added, count(*) OVER () FROM found
 	WHERE ?1 = '' OR instr(tags, ' ' || ?1 || ' ') ORDER BY rank, id DESC LIMIT ?2`
 
@@ -160,14 +159,14 @@ func (n *notes) search(ctx context.Context, in searchNotesArgs) (noteList, error
 	if match == "" {
 		return noteList{Notes: []note{}}, errors.New("the query has no word to search for")
 	}
-	// A word in the title counts three times as much as one in the text.
+	// A word in the title counts three times.
 	return n.lines(ctx, in.listNotesArgs, `WITH found AS MATERIALIZED (
 		SELECT rowid AS id, title, snippet(notes, 1, '', '', '...', 24) AS excerpt, tags, added, bm25(notes, 3, 1) AS rank
 		FROM notes WHERE notes MATCH ?3)`+page, match)
 }
 
-// words turns what a caller asks into an FTS5 query: every word, quoted, so that
-// nothing in it is an operator, and as a beginning.
+// words makes an FTS5 query of a caller's words: each is quoted, so that it is no operator, and matches
+// beginnings.
 func words(query string) string {
 	fields := strings.FieldsFunc(query, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r) })
 	for i, word := range fields {
@@ -219,7 +218,7 @@ func (n *notes) listTags(ctx context.Context, _ struct{}) (tagCounts, error) {
 	return out, rows.Err()
 }
 
-// tagged returns tags as they are kept, sorted: "#Home" and "home" are one.
+// tagged returns the stored form of tags, sorted: "#Home" and "home" are equal.
 func tagged(tags []string) ([]string, error) {
 	out := []string{}
 	for _, tag := range tags {

@@ -14,11 +14,11 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// step is one thing the played client wants done.
+// step is one task of the played client.
 type step struct {
-	want      string // what its user said
-	query     string // what it asks retrieve_tools
-	tool      string // the tool it then calls, as found by that query
+	want      string // the words of its user
+	query     string // its query for retrieve_tools
+	tool      string // the found tool that it calls
 	arguments map[string]any
 }
 
@@ -33,9 +33,8 @@ var steps = []step{
 		"notes_search", map[string]any{"query": "key"}},
 }
 
-// Play is a real MCP client at the other end of in and out. It does what an
-// agent does with a proxy that has the built-in servers behind it, and prints
-// each step to w.
+// Play is a real MCP client over in and out. It acts like an agent with a proxy in front of the
+// built-in servers, and prints each step to w.
 func Play(ctx context.Context, in io.Reader, out io.WriteCloser, w io.Writer) error {
 	p := &player{w: w, changed: make(chan struct{}, 1)}
 	//lint:ignore SA1019 what is shown, list_changed in a session, is of the legacy era
@@ -79,11 +78,11 @@ type player struct {
 	w       io.Writer
 	changed chan struct{}
 
-	spent      int // tokens of the definitions it was given
-	tools, all int // tools indexed, and the tokens of listing them all
+	spent      int // tokens of the definitions so far
+	tools, all int // indexed tools, and the tokens of listing them all
 }
 
-// found is what the demo reads of an answer of retrieve_tools.
+// found is the part of retrieve_tools' answer that the demo reads.
 type found struct {
 	Tools []foundTool `json:"tools"`
 	Index struct {
@@ -132,8 +131,8 @@ func (p *player) step(ctx context.Context, s step) error {
 	for len(p.changed) > 0 {
 		<-p.changed
 	}
-	// An agent's client lists again when it is told to, beside the call that
-	// caused it; the answer is held until then.
+	// An agent's client lists again beside the call that changed the list; the hold delays the answer
+	// until then.
 	relisted := make(chan []string, 1)
 	stop := make(chan struct{})
 	go func() {

@@ -19,7 +19,7 @@ import (
 
 const (
 	maxText  = 1 << 20 // bytes of one argument
-	maxDepth = 100     // levels of a JSON document; the indents of deeper ones are many times its size
+	maxDepth = 100     // levels of a JSON document: indents multiply the size of deeper ones
 )
 
 type textArgs struct {
@@ -71,7 +71,7 @@ func newText(string) (*server.MCPServer, func() error, error) {
 	return s, nothingToClose, nil
 }
 
-// always makes a tool of what cannot fail.
+// always makes a tool of a function that cannot fail.
 func always(run func(string) string) func(string) (string, error) {
 	return func(text string) (string, error) { return run(text), nil }
 }
@@ -97,7 +97,7 @@ func compare(_ context.Context, in diffArgs) (string, error) {
 func encodeBase64(text string) string { return base64.StdEncoding.EncodeToString([]byte(text)) }
 
 func decodeBase64(text string) (string, error) {
-	text = strings.Join(strings.Fields(text), "") // encoders break lines
+	text = strings.Join(strings.Fields(text), "") // base64 text may have line breaks
 	out, err := base64.RawStdEncoding.DecodeString(strings.TrimRight(text, "="))
 	if err == nil && !utf8.Valid(out) {
 		err = fmt.Errorf("it decodes to %d bytes that are not text", len(out))
@@ -133,7 +133,7 @@ func indented(doc hujson.Value) (string, error) {
 	return out.String(), err
 }
 
-// parseJSON parses one JSON value; its errors say at which line and column it is wrong.
+// parseJSON parses one JSON value; its errors name line and column.
 func parseJSON(text string) (hujson.Value, error) {
 	if err := atMost(maxText, "the document", text); err != nil {
 		return hujson.Value{}, err

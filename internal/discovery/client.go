@@ -13,17 +13,17 @@ import (
 	"time"
 )
 
-// Rules say where requests to authorization servers may lead.
+// Rules restrict the requests to authorization servers.
 type Rules struct {
-	Local        bool                     // whoever names the servers is on this machine: so may they be, by plain http too
-	Host         string                   // may be at a private address; "" for none
-	AllowPrivate bool                     // any server may be at a private address
-	Plain        func(*http.Request) bool // reports what else may be sent by plain http; nil for nothing
-	Redirects    bool                     // GET requests follow up to five redirects, none of them to http
+	Local        bool                     // this machine's user names the servers: they may be on it, also over plain http
+	Host         string                   // a host that may have a private address; "" for none
+	AllowPrivate bool                     // any host may have a private address
+	Plain        func(*http.Request) bool // reports further requests that may use plain http; may be nil
+	Redirects    bool                     // GET requests follow up to five redirects, none to http
 	Timeout      time.Duration            // of one request
 }
 
-// NewClient returns a client that sends what the rules allow and nothing else.
+// NewClient returns a client that sends only requests within the rules.
 func NewClient(rules Rules) *http.Client {
 	proxied := http.DefaultTransport.(*http.Transport).Clone()
 	proxied.MaxResponseHeaderBytes = maxHeader
@@ -31,10 +31,10 @@ func NewClient(rules Rules) *http.Client {
 	if !rules.AllowPrivate {
 		direct.DialContext = rules.dial
 	}
-	return &http.Client{Transport: guarded{rules, direct, proxied}, Timeout: rules.Timeout, CheckRedirect: rules.redirect}
+	return &http.Client{Transport: proxiedTransport{rules, direct, proxied}, Timeout: rules.Timeout, CheckRedirect: rules.redirect}
 }
 
-// dial looks at the address itself: a name may lead anywhere.
+// dial checks the address itself: a name may lead anywhere.
 func (r Rules) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: r.Timeout}
 	if host, _, err := net.SplitHostPort(address); err != nil || r.Host == "" || !strings.EqualFold(host, r.Host) {
@@ -55,7 +55,7 @@ func (r Rules) allows(address string) error {
 	return fmt.Errorf("%s: it is at a private address, which allow_private allows", ip)
 }
 
-// secure reports whether a request may be sent.
+// secure reports whether a request's transport is allowed.
 func (r Rules) secure(request *http.Request) bool {
 	switch request.URL.Scheme {
 	case "https":
@@ -80,14 +80,14 @@ func (r Rules) redirect(next *http.Request, via []*http.Request) error {
 	return nil
 }
 
-// guarded sends what a proxy of the environment is for to that proxy, whose own address says
-// nothing: where it leads is the proxy's to know.
-type guarded struct {
+// proxiedTransport sends requests through the environment's HTTP proxy, if it has one for them. The
+// proxy's address is trusted, and the proxy decides where requests go.
+type proxiedTransport struct {
 	rules           Rules
 	direct, proxied *http.Transport
 }
 
-func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
+func (g proxiedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !g.rules.secure(r) {
 		if r.Body != nil {
 			_ = r.Body.Close()
@@ -100,12 +100,12 @@ func (g guarded) RoundTrip(r *http.Request) (*http.Response, error) {
 	return g.direct.RoundTrip(r)
 }
 
-func (g guarded) CloseIdleConnections() {
+func (g proxiedTransport) CloseIdleConnections() {
 	g.direct.CloseIdleConnections()
 	g.proxied.CloseIdleConnections()
 }
 
-// IsLoopback reports whether a host is this machine by its name.
+// IsLoopback reports whether a host name means this machine.
 func IsLoopback(host string) bool {
 	host = strings.ToLower(host)
 	if host == "localhost" || strings.HasSuffix(host, ".localhost") {
@@ -115,7 +115,7 @@ func IsLoopback(host string) bool {
 	return err == nil && ip.Unmap().IsLoopback()
 }
 
-// IsWeb reports whether a text is the URL of a page that a browser may be sent to.
+// IsWeb reports whether a text is a URL that a browser may open.
 func IsWeb(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "https" && u.Host != "" || u.Scheme == "http" && IsLoopback(u.Hostname()))

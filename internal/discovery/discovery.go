@@ -1,6 +1,5 @@
-// Package discovery asks authorization servers what they say of themselves (RFC 8414, OpenID Connect
-// Discovery), with a client that nobody can lead to what only our place in the network reaches. It
-// proves no tokens and gets none.
+// Package discovery reads the metadata of authorization servers (RFC 8414, OpenID Connect Discovery),
+// with a client that strangers cannot lead into our private network. It neither checks nor gets tokens.
 package discovery
 
 import (
@@ -20,7 +19,7 @@ const (
 	maxHeader   = 64 << 10
 )
 
-// Metadata is what an authorization server says of itself, as far as it matters here.
+// Metadata is an authorization server's metadata, as far as we use it.
 type Metadata struct {
 	Issuer                        string   `json:"issuer"`
 	JWKSURI                       string   `json:"jwks_uri"`
@@ -40,9 +39,8 @@ type Metadata struct {
 // ErrNone says that an authorization server has no metadata.
 var ErrNone = errors.New("it has no metadata")
 
-// Find gets the metadata of an authorization server, from the first of the places that the standards name
-// where there is some that fits: whoever asks compares the issuer. The error is ErrNone where there is none
-// at all.
+// Find gets an authorization server's metadata from the standards' URLs: the first that fits accepts,
+// which compares the issuer. The error is ErrNone without any metadata.
 func Find(ctx context.Context, client *http.Client, issuer string, fits func(*Metadata) error) (*Metadata, error) {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -64,7 +62,7 @@ func Find(ctx context.Context, client *http.Client, issuer string, fits func(*Me
 			return m, nil
 		}
 		if status, ok := errors.AsType[statusError](err); ok && status >= 400 && status < 500 {
-			continue // nothing is there
+			continue // no document there
 		}
 		if fault == ErrNone {
 			fault = fmt.Errorf("%s: %w", at, err)
@@ -85,7 +83,7 @@ func Get(ctx context.Context, client *http.Client, at string, to any) error {
 	return Read(client, r, to)
 }
 
-// Read sends a request, and reads the JSON that answers it.
+// Read sends a request, and reads the JSON answer.
 func Read(client *http.Client, r *http.Request, to any) error {
 	r.Header.Set("Accept", "application/json")
 	response, err := client.Do(r)
@@ -105,14 +103,14 @@ func Read(client *http.Client, r *http.Request, to any) error {
 	return nil
 }
 
-// statusError is the status of an answer that is none.
+// statusError is an answer's status other than 200.
 type statusError int
 
 func (s statusError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("it answers %d %s", int(s), http.StatusText(int(s))))
 }
 
-// withoutURL is an error of asking without the URL, which may carry a secret.
+// withoutURL is a request's error without the URL, which may have a secret.
 func withoutURL(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err

@@ -15,7 +15,8 @@ type Answer struct {
 	Body   string
 }
 
-// Send sends a request. Each header is "Name: value". A body is JSON, unless a header says what it is.
+// Send sends a request. Each header is "Name: value". A body is JSON, unless a header names another
+// type.
 func Send(t testing.TB, method, url, body string, header ...string) Answer {
 	t.Helper()
 	request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))

@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// kept are globs of what a child inherits of the environment, in upper case: what it
-// needs to run at all, and to reach registries and servers as the owner does.
+// kept are globs of the variables that children inherit, in upper case: variables to run at all, and to
+// reach registries and servers like the owner.
 var kept = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "TMPDIR", "TEMP", "TMP", "XDG_*",
 	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NODE_EXTRA_CA_CERTS", "SSL_CERT_*", "REQUESTS_CA_BUNDLE",
@@ -19,9 +19,8 @@ var kept = []string{
 	"COMSPEC", "OS", "PROCESSOR_*", "NUMBER_OF_PROCESSORS", "PSMODULEPATH",
 }
 
-// Environment is the minimal environment, what inherit matches beside, and what the
-// configuration gives: what else is set here, secrets among it, is none of a child's
-// business.
+// Environment is the minimal environment, the variables that inherit matches, and the configured ones.
+// Children get no other variables, because secrets may be among them.
 func Environment(own map[string]string, inherit []string) []string {
 	var env []string
 	for _, pair := range os.Environ() {

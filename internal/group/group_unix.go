@@ -7,8 +7,7 @@ import (
 	"syscall"
 )
 
-// Own makes a command, which is not started yet, start in a process group of its
-// own.
+// Own makes a command, before its start, start in a process group of its own.
 func Own(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // Terminate asks the process group of a started command to end.

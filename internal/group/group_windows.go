@@ -8,6 +8,5 @@ func Own(*exec.Cmd) {}
 // Terminate ends the process of a started command at once.
 func Terminate(cmd *exec.Cmd) error { return cmd.Process.Kill() }
 
-// Kill ends the process of a started command at once, but nothing that it has
-// started.
+// Kill ends the process of a started command at once, but not its children.
 func Kill(cmd *exec.Cmd) error { return cmd.Process.Kill() }

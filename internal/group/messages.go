@@ -8,8 +8,8 @@ import (
 	"io"
 )
 
-// Messages is one end of a connection to a process of ours: JSON, a message a line.
-// Sending and receiving may go on at the same time, each by one goroutine.
+// Messages is one end of a connection to our own process: JSON, one message a line. One goroutine may
+// send and one receive at the same time.
 type Messages struct {
 	in  *bufio.Reader
 	out *json.Encoder
@@ -22,7 +22,7 @@ func NewMessages(in io.Reader, out io.Writer) *Messages {
 	return m
 }
 
-// Errors of Receive, beside those of reading.
+// Errors of Receive, beside read errors.
 var (
 	ErrLong      = errors.New("a message is too long")
 	ErrNoMessage = errors.New("a line is no message")
@@ -31,7 +31,7 @@ var (
 // Send writes a message.
 func (m *Messages) Send(message any) error { return m.out.Encode(message) }
 
-// Receive reads a message of at most so many bytes. It trusts the other end with nothing.
+// Receive reads a message of at most most bytes. It does not trust the other end.
 func (m *Messages) Receive(message any, most int) error {
 	var line []byte
 	for {

@@ -14,35 +14,33 @@ import (
 
 const (
 	maxLogLine    = 4 << 10 // bytes of a line of standard error that are logged
-	stderrBurst   = 200     // lines that are logged as fast as they come
+	stderrBurst   = 200     // lines logged without delay
 	stderrRate    = 20      // lines a second after that
 	keptLines     = 20      // lines that are kept
-	maxKeptLine   = 1 << 10 // bytes of each
-	lastLines     = 5       // of them, lines that errors have
-	maxLastLine   = 300     // bytes of each
+	maxKeptLine   = 1 << 10 // bytes of a kept line
+	lastLines     = 5       // kept lines in errors
+	maxLastLine   = 300     // bytes of such a line
 	longLine      = "(a line too long to show)"
 	lastSeparator = " | "
 )
 
-// Stderr is what a child writes to its standard error. It goes to the log at a
-// bounded rate; the last lines are kept.
+// Stderr is the standard error of a child. It is logged at a bounded rate; the last lines are kept.
 type Stderr struct {
 	log  *slog.Logger
 	done chan struct{}
 
-	repeats bool // lines that are in heard already are for debugging
+	repeats bool // lines in heard are logged for debugging
 
-	mu    sync.Mutex // guards what follows; never held over I/O
+	mu    sync.Mutex // guards the fields below; never held over I/O
 	last  []string
 	heard map[uint64]bool // hashes of the first lines, without their numbers
 }
 
-// NewStderr returns a Stderr that goes to log.
+// NewStderr returns a Stderr that writes to log.
 func NewStderr(log *slog.Logger) *Stderr { return &Stderr{log: log, done: make(chan struct{})} }
 
-// Repeats has lines that before has, but for their numbers, logged for debugging only: a
-// process that is started again and again for nothing says the same each time. It is
-// called before Follow.
+// Repeats logs lines that before has, numbers aside, for debugging only: a process that is restarted in
+// vain repeats itself each time. Call it before Follow.
 func (e *Stderr) Repeats(before *Stderr) {
 	before.mu.Lock()
 	defer before.mu.Unlock()
@@ -79,7 +77,7 @@ func (e *Stderr) isNew(line string) bool {
 
 var seed = maphash.MakeSeed()
 
-// Done returns a channel that is closed when there is nothing more to read.
+// Done returns a channel that is closed at the end of the output.
 func (e *Stderr) Done() <-chan struct{} { return e.done }
 
 // Follow reads until the end.
@@ -134,14 +132,14 @@ func (e *Stderr) keep(line string) {
 	e.last = append(e.last, strings.Clone(line[:min(len(line), maxKeptLine)]))
 }
 
-// Lines are the last lines, as the process wrote them.
+// Lines are the last lines, unchanged.
 func (e *Stderr) Lines() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.last)
 }
 
-// Words are the last lines, on one line, as the process wrote them.
+// Words are the last lines, on one line.
 func (e *Stderr) Words() string {
 	lines := e.Lines()
 	lines = lines[max(0, len(lines)-lastLines):]

@@ -19,10 +19,10 @@ import (
 type Program struct {
 	Argv    []string      // the program and its arguments; a program with a / in it is relative to Dir
 	Dir     string        // working directory; "" for the proxy's
-	Timeout time.Duration // the whole group is killed after it; 0 means 5s
+	Timeout time.Duration // of the run, then the whole group is killed; 0 means 5s
 }
 
-// Check says why the program could not be started, without starting it.
+// Check returns the reason that the program cannot start, without starting it.
 func (p Program) Check() error {
 	if len(p.Argv) == 0 {
 		return errors.New("no program is named")
@@ -35,17 +35,17 @@ func (p Program) Check() error {
 	return err
 }
 
-// MaxAnswer is how long the answer of a Program may be, in bytes.
+// MaxAnswer bounds a Program's answer, in bytes.
 const MaxAnswer = 16 << 20
 
-// Error is a Program that did not answer as it should.
+// Error is a Program's failure to answer.
 type Error struct {
-	Reason string // for anybody: without paths and without what it printed
-	Err    error  // more of it, for who can fix it; nil when there is none
-	Stderr string // the beginning of what it said on its standard error
+	Reason string // for everyone: without paths and output
+	Err    error  // for the owner; may be nil
+	Stderr string // the beginning of its standard error
 }
 
-// Error returns all of it, for the log.
+// Error returns the whole error, for the log.
 func (e *Error) Error() string {
 	text := e.Reason
 	if e.Err != nil {
@@ -59,10 +59,10 @@ func (e *Error) Error() string {
 
 func (e *Error) Unwrap() error { return e.Err }
 
-// Exchange starts the program with env on top of the proxy's environment,
-// writes request to its standard input, and returns the JSON object that it
-// printed. A program that does not exit with status 0 has failed, whatever it
-// printed. The error is an *Error that wraps that of ctx when this ended it.
+// Exchange starts the program with env on top of the proxy's environment, writes request to its
+// standard input, and returns the JSON object that it printed. A program with an exit status other than
+// 0 has failed, whatever it printed. The error is an *Error; it wraps ctx's error if ctx ended the
+// program.
 func (p Program) Exchange(ctx context.Context, env []string, request []byte) (answer []byte, err error) {
 	if len(p.Argv) == 0 {
 		return nil, &Error{Reason: "no program is named"}
@@ -101,8 +101,7 @@ func (p Program) Exchange(ctx context.Context, env []string, request []byte) (an
 	return answer, nil
 }
 
-// bounded keeps what is written and refuses to keep more than most bytes, which
-// closes the pipe that it is the end of.
+// bounded keeps at most most bytes, and then refuses writes, which closes the pipe.
 type bounded struct {
 	b    bytes.Buffer
 	most int

@@ -16,11 +16,11 @@ import (
 // Command is one shell command line of the configuration.
 type Command struct {
 	Line    string        // run by `sh -c` (`cmd /C` on Windows)
-	Timeout time.Duration // the whole group is killed after it; 0 means 5s
+	Timeout time.Duration // of the run, then the whole group is killed; 0 means 5s
 }
 
-// Run executes the command with env on top of the proxy's environment and
-// returns the beginning of what it printed. The error says how it ended.
+// Run executes the command with env on top of the proxy's environment and returns the beginning of its
+// output. The error says how it ended.
 func (c Command) Run(ctx context.Context, env []string) (output []byte, err error) {
 	var head group.Head
 	err = runGroup(ctx, c.Timeout, func(ctx context.Context) *exec.Cmd {
@@ -35,9 +35,8 @@ func (c Command) Run(ctx context.Context, env []string) (output []byte, err erro
 	return head.Bytes(), nil
 }
 
-// runGroup runs the command that build makes, in a process group of its own,
-// and kills the whole group once it has ended, after the timeout (0: 5s), or
-// when ctx ends; then the error is the cause of that.
+// runGroup runs the command of build in a process group of its own, and kills the whole group after its
+// end, after the timeout (0: 5s), or when ctx ends; the error is then the cause of ctx.
 func runGroup(ctx context.Context, timeout time.Duration, build func(context.Context) *exec.Cmd) error {
 	if timeout == 0 {
 		timeout = 5 * time.Second
@@ -48,10 +47,10 @@ func runGroup(ctx context.Context, timeout time.Duration, build func(context.Con
 	cmd := build(ctx)
 	group.Own(cmd)
 	cmd.Cancel = func() error { return group.Kill(cmd) }
-	cmd.WaitDelay = time.Second // a grandchild that left the group may hold the pipe
+	cmd.WaitDelay = time.Second // a grandchild outside of the group may hold the pipe
 	err := cmd.Run()
 	if cmd.Process != nil {
-		_ = group.Kill(cmd) // what it left running in the background ends with it
+		_ = group.Kill(cmd) // its background processes end with it
 	}
 	switch {
 	case err == nil || errors.Is(err, exec.ErrWaitDelay):
@@ -62,7 +61,7 @@ func runGroup(ctx context.Context, timeout time.Duration, build func(context.Con
 	return err
 }
 
-// timeoutError is a command that took longer than this.
+// timeoutError is the error of a command past its timeout.
 type timeoutError time.Duration
 
 func (e timeoutError) Error() string { return "killed after " + time.Duration(e).String() }

@@ -1,5 +1,5 @@
-// Package leeway is the time that the program leaves others for what usually takes a moment, where no
-// setting says how long. Tests leave more, because what their machine does beside them says nothing about the program.
+// Package leeway is the time for brief operations of others, where no setting bounds it. Tests allow
+// more, because their machine may be busy.
 package leeway
 
 import (
@@ -7,10 +7,11 @@ import (
 	"time"
 )
 
-// More is what tests add to every such time, in nanoseconds. In the program it is 0.
+// More is added to every such time, in nanoseconds, in tests. In the program it is 0.
 var More atomic.Int64
 
-// more is set by the linker where the built program is tested: -ldflags '-X toolfinch/internal/leeway.more=3s'.
+// more is set by the linker for tests of the built program: -ldflags '-X
+// toolfinch/internal/leeway.more=3s'.
 var more string
 
 func init() {
@@ -19,5 +20,5 @@ func init() {
 	}
 }
 
-// Of returns how long to wait for something that should not take longer than usual.
+// Of returns the bound for an operation with a usual time.
 func Of(usual time.Duration) time.Duration { return usual + time.Duration(More.Load()) }

@@ -1,5 +1,5 @@
-// Package limit bounds what strangers can make grow: it counts, refuses what
-// is too much, and says how often that was. It knows nothing of what it counts.
+// Package limit bounds what strangers can make grow: it counts, refuses past the bound, and counts
+// refusals. It does not know what it counts.
 package limit
 
 import (
@@ -7,46 +7,45 @@ import (
 	"sync/atomic"
 )
 
-// Limit is how much of one thing there may be at once. Its methods are safe for
-// concurrent use.
+// Limit bounds the quantity of one thing. Its methods are safe for concurrent use.
 type Limit struct {
 	name, what, advice string
 	max                int64
 	own                bool // of each owner
 	used, hits         atomic.Int64
-	measure            func() int64 // nil: used says it
+	measure            func() int64 // returns the quantity; nil: used has it
 }
 
-// New returns a limit of max. name is that of metrics and of the documentation;
-// what completes "too many", or "too much"; advice says what to do about it.
+// New returns a limit of max. name is its name in metrics and documentation; what completes "too many",
+// or "too much"; advice says what to do.
 func New(name string, max int64, what, advice string) *Limit {
 	return &Limit{name: name, what: what, advice: advice, max: max}
 }
 
-// Measured is New for what is counted elsewhere: used is asked how much there is.
+// Measured is New for a quantity that is counted elsewhere: used returns it.
 func Measured(name string, max int64, what, advice string, used func() int64) *Limit {
 	l := New(name, max, what, advice)
 	l.measure = used
 	return l
 }
 
-// Error says that a limit was reached, and what to do.
+// Error is a reached limit, with advice.
 type Error struct{ limit *Limit }
 
 func (e *Error) Error() string {
 	return fmt.Sprintf("too many %s: the limit is %d; %s", e.limit.what, e.limit.max, e.limit.advice)
 }
 
-// Own reports whether it was the share of one owner that was used up, so that others may go on.
+// Own reports whether one owner's share is used up, so that other owners may go on.
 func (e *Error) Own() bool { return e.limit.own }
 
-// Name is that of the limit.
+// Name is the limit's name.
 func (l *Limit) Name() string { return l.name }
 
-// Max is how much there may be.
+// Max is the bound.
 func (l *Limit) Max() int64 { return l.max }
 
-// Used is how much there is now.
+// Used is the present quantity.
 func (l *Limit) Used() int64 {
 	if l.measure != nil {
 		return l.measure()
@@ -54,27 +53,27 @@ func (l *Limit) Used() int64 {
 	return l.used.Load()
 }
 
-// Hits is how often the limit was reached since the start.
+// Hits counts the refusals since the start.
 func (l *Limit) Hits() int64 { return l.hits.Load() }
 
-// Take takes n of what there may be. The error is an *Error.
+// Take takes n. The error is an *Error.
 func (l *Limit) Take(n int64) error { return l.TakeBelow(n, l.max) }
 
-// TakeBelow is Take up to a lower limit, which leaves the rest to others.
+// TakeBelow is Take up to a lower bound, which leaves the rest to other callers.
 func (l *Limit) TakeBelow(n, most int64) error {
 	for {
 		used := l.used.Load()
 		if used+n > most {
 			return l.Refuse()
 		}
-		if l.used.CompareAndSwap(used, used+n) { // what is refused must not refuse others
+		if l.used.CompareAndSwap(used, used+n) { // a refused quantity must not count against others
 			return nil
 		}
 	}
 }
 
-// TakeOf takes one of what each owner may have; has is what this one has. What is
-// used is that of all owners.
+// TakeOf takes one of an owner's share; has is the owner's present count. Used is the sum of all
+// owners.
 func (l *Limit) TakeOf(has *atomic.Int64) error {
 	if has.Add(1) > l.max {
 		has.Add(-1)
@@ -84,19 +83,19 @@ func (l *Limit) TakeOf(has *atomic.Int64) error {
 	return nil
 }
 
-// Refuse counts a refusal of what is counted elsewhere, and returns its error.
+// Refuse counts a refusal made elsewhere, and returns its error.
 func (l *Limit) Refuse() error {
 	l.hits.Add(1)
 	return &Error{l}
 }
 
-// Count adds to what is used, where who counts has checked it.
+// Count adds to the quantity after the caller's own check.
 func (l *Limit) Count(n int64) { l.used.Add(n) }
 
-// Release gives back what Take took.
+// Release returns a quantity to the limit.
 func (l *Limit) Release(n int64) { l.used.Add(-n) }
 
-// ReleaseOf gives back what TakeOf took.
+// ReleaseOf undoes TakeOf.
 func (l *Limit) ReleaseOf(has *atomic.Int64) {
 	has.Add(-1)
 	l.used.Add(-1)

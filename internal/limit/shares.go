@@ -2,13 +2,13 @@ package limit
 
 import "sync"
 
-// Shares is how much of one thing each owner may have at once. What is used is that of
-// all owners. Its methods are safe for concurrent use.
+// Shares bounds the quantity of one thing for each owner. Used is the sum of all owners. Its methods
+// are safe for concurrent use.
 type Shares struct {
 	Limit
 
 	mu sync.Mutex       // guards of; held for look-ups only
-	of map[string]int64 // by owner; none has 0
+	of map[string]int64 // by owner, never 0
 }
 
 // NewShares is New for a limit of each owner.
@@ -18,8 +18,7 @@ func NewShares(name string, max int64, what, advice string) *Shares {
 	return s
 }
 
-// TakeFor takes one of what an owner may have; "" is nobody, who is not limited. The
-// error is an *Error.
+// TakeFor takes one for an owner; "" is nobody, who has no limit. The error is an *Error.
 func (s *Shares) TakeFor(owner string) error {
 	if owner == "" {
 		return nil
@@ -37,7 +36,7 @@ func (s *Shares) TakeFor(owner string) error {
 	return nil
 }
 
-// ReleaseFor gives back what TakeFor took.
+// ReleaseFor undoes TakeFor.
 func (s *Shares) ReleaseFor(owner string) {
 	if owner == "" {
 		return

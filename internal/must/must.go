@@ -1,5 +1,5 @@
-// Package must ends a test whose preparation fails. It asserts nothing that a test
-// is about; only tests import it.
+// Package must ends a test whose preparation fails. It checks nothing that a test is for; only tests
+// import it.
 package must
 
 import (
@@ -16,7 +16,7 @@ func Do(t testing.TB, err error) {
 	}
 }
 
-// Get returns the value of a call that has not failed: must.Get(os.Getwd())(t).
+// Get returns the value of a successful call: must.Get(os.Getwd())(t).
 func Get[T any](value T, err error) func(testing.TB) T {
 	return func(t testing.TB) T {
 		t.Helper()

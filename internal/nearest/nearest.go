@@ -8,19 +8,19 @@ import (
 	"strings"
 )
 
-// How much of a name may be different.
+// The share of a name that may differ.
 const (
-	Close = 1.0 / 3 // a slip of the pen
-	Loose = 2.0 / 3 // much the same words
+	Close = 1.0 / 3 // a typing error
+	Loose = 2.0 / 3 // similar words
 )
 
 // maxLength bounds, in bytes, the compared part of a name: the cost of the distance
 // is its square, and names come from clients.
 const maxLength = 128
 
-// Names returns up to n of the names that are most like word, the nearest first, and
-// none in which more than share of the letters differ. Case, spaces and the
-// separators - _ and . do not count, and a name that contains the word is near.
+// Names returns up to n names similar to word, the nearest first, with at most share of the letters
+// different. Case, spaces and the separators - _ and . do not count; a name that contains the word is
+// near.
 func Names(word string, names []string, n int, share float64) []string {
 	want := fold(word)
 	if want == "" {

@@ -1,5 +1,5 @@
-// Package pipes lets tests serve HTTP over pipes in memory, because a bubble of
-// testing/synctest takes no sockets. Only tests import it.
+// Package pipes lets tests serve HTTP over pipes in memory, because testing/synctest allows no sockets.
+// Only tests import it.
 package pipes
 
 import (
@@ -22,7 +22,8 @@ var (
 	last  atomic.Int64
 )
 
-// Install has clones of http.DefaultTransport dial listeners of this package, and others as ever.
+// Install makes clones of http.DefaultTransport dial listeners of this package, and other addresses as
+// usual.
 func Install() { http.DefaultTransport.(*http.Transport).DialContext = Dial }
 
 // NewServer returns a server over pipes. It ends with its test.
@@ -37,16 +38,16 @@ func NewServer(t testing.TB, handler http.Handler) *httptest.Server {
 	return s
 }
 
-// NewHost returns a host that nobody has listened at.
+// NewHost returns an unused host.
 func NewHost() string {
 	n := last.Add(1)
 	return fmt.Sprintf(network+"%d.%d", n>>8, n&255)
 }
 
-// network is that of the hosts: of loopback, because only there is http allowed everywhere.
+// network is the hosts' network: loopback, because only there is http allowed everywhere.
 const network = "127.77."
 
-// Nowhere is the URL of a server that is not there.
+// Nowhere is the URL of a missing server.
 const Nowhere = "http://" + network + "255.255"
 
 // Listen listens at a host of NewHost.
@@ -56,7 +57,7 @@ func Listen(host string) net.Listener {
 	return l
 }
 
-// Dial dials a listener of this package, and any other address as ever.
+// Dial dials a listener of this package, or another address as usual.
 func Dial(ctx context.Context, kind, address string) (net.Conn, error) {
 	host, _, _ := net.SplitHostPort(address)
 	if !strings.HasPrefix(host, network) {
@@ -80,7 +81,7 @@ func Dial(ctx context.Context, kind, address string) (net.Conn, error) {
 	}
 }
 
-// end is an end of a connection, whose errors and addresses are like those of one over TCP.
+// end is an end of a connection with TCP's errors and addresses.
 type end struct {
 	net.Conn
 	local, remote net.Addr

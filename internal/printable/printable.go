@@ -1,5 +1,5 @@
-// Package printable makes what others wrote fit for lines of ours: it cannot begin a line
-// there, steer a terminal, or carry what nobody sees.
+// Package printable makes foreign text safe within our lines: it can neither begin a line, nor steer a
+// terminal, nor carry invisible text.
 package printable
 
 import (
@@ -9,19 +9,19 @@ import (
 	"unicode/utf8"
 )
 
-// Hidden reports whether a character controls how others are shown, or is not seen.
+// Hidden reports whether a character is invisible, or controls how others are shown.
 func Hidden(r rune) bool {
 	if ' ' <= r && r < unicode.MaxASCII {
 		return false
 	}
 	if unicode.Is(unicode.Variation_Selector, r) {
-		return r < 0xFE00 || r > 0xFE0F // those make a character text or an emoji
+		return r < 0xFE00 || r > 0xFE0F // variation selectors choose text or emoji
 	}
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Zl, unicode.Zp, unicode.Other_Default_Ignorable_Code_Point)
 }
 
-// Line returns text as one line: white space as single blanks, without hidden characters
-// and what is not UTF-8.
+// Line returns text as one line: white space as single blanks, without hidden characters and invalid
+// UTF-8.
 func Line(text string) string {
 	if plain(text) {
 		return text
@@ -40,8 +40,8 @@ func Line(text string) string {
 	return strings.Join(strings.Fields(text), " ")
 }
 
-// plain reports whether text is printable ASCII and its blanks are single and within, as
-// almost all are: nothing has to be done then.
+// plain reports whether Line would change nothing: printable ASCII with single blanks inside. Almost
+// all text is plain.
 func plain(text string) bool {
 	before := byte(' ')
 	for i := range len(text) {
@@ -54,7 +54,7 @@ func plain(text string) bool {
 	return text == "" || before != ' '
 }
 
-// Lines is Line for each line of text, which keep how they are indented by blanks.
+// Lines is Line for each line of text, which keeps its indentation.
 func Lines(text string) string {
 	lines := strings.Split(text, "\n")
 	for i, line := range lines {
@@ -64,8 +64,8 @@ func Lines(text string) string {
 	return strings.Join(lines, "\n")
 }
 
-// JSON returns a value as one line that means the same: hidden characters, which JSON has
-// in texts only, are escaped.
+// JSON returns a value as one line with the same meaning: hidden characters, which JSON has only in
+// texts, are escaped.
 func JSON(value []byte) []byte {
 	if !strings.ContainsFunc(string(value), odd) {
 		return value

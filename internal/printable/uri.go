@@ -2,8 +2,7 @@ package printable
 
 import "strings"
 
-// URI is a URI, or a name, for logs and people: without the parts that may be secret, its
-// user and its query.
+// URI is a URI, or a name, for logs and people: without its user and query, which may be secret.
 func URI(uri string) string {
 	uri, _, _ = strings.Cut(uri, "?")
 	scheme, rest, ok := strings.Cut(uri, "://")

@@ -10,8 +10,8 @@ import (
 	"unicode/utf8"
 )
 
-// Encode returns value as JSON. Unlike json.Marshal it leaves <, > and & as they
-// are, so that text of others keeps its bytes.
+// Encode returns value as JSON. Unlike json.Marshal it does not escape <, > and &, so that foreign text
+// keeps its bytes.
 func Encode(value any) (json.RawMessage, error) {
 	var out bytes.Buffer
 	if err := Write(&out, value, ""); err != nil {
@@ -20,8 +20,8 @@ func Encode(value any) (json.RawMessage, error) {
 	return bytes.TrimSuffix(out.Bytes(), []byte("\n")), nil
 }
 
-// Of returns value as JSON, like Encode. It panics when value cannot be encoded:
-// use it for texts, numbers, and structures of them.
+// Of returns value as JSON, like Encode. It panics if value cannot be encoded: use it for texts,
+// numbers, and structures of them.
 func Of(value any) json.RawMessage {
 	out, err := Encode(value)
 	if err != nil {
@@ -30,7 +30,7 @@ func Of(value any) json.RawMessage {
 	return out
 }
 
-// Quote returns text as JSON. What is not UTF-8 in it becomes U+FFFD.
+// Quote returns text as JSON. Invalid UTF-8 becomes U+FFFD.
 func Quote(text string) json.RawMessage { return appendText(make([]byte, 0, len(text)+2), text) }
 
 // appendText appends text as JSON.
@@ -43,8 +43,8 @@ func appendText(to []byte, text string) []byte {
 	return append(append(append(to, '"'), text...), '"')
 }
 
-// Write writes value as JSON and a line break, encoded like Encode. indent is
-// what each level is indented by, "" for all on one line.
+// Write writes value as JSON and a line break, encoded like Encode. indent is one level's indentation,
+// "" for a single line.
 func Write(w io.Writer, value any, indent string) error {
 	encoder := json.NewEncoder(w)
 	encoder.SetEscapeHTML(false)
@@ -65,7 +65,7 @@ func (o *Object) Add(name string, value []byte) {
 	o.members = append(o.members, value...)
 }
 
-// begin appends what stands before a member.
+// begin appends the bytes before a member.
 func (o *Object) begin() {
 	open := byte(',')
 	if len(o.members) == 0 {
@@ -90,7 +90,7 @@ func (o *Object) AddInt(name string, value int) {
 	o.Add(name, strconv.AppendInt(nil, int64(value), 10))
 }
 
-// AddAll appends the members of another object but those of some names.
+// AddAll appends the members of another object, except some names.
 func (o *Object) AddAll(object []byte, but ...string) {
 	for m := range members(object) {
 		if !slices.ContainsFunc(but, func(name string) bool { return m.is(object, name) }) {
@@ -148,8 +148,7 @@ func IsEmpty(object []byte) bool {
 	return true
 }
 
-// Clip returns text of others for a message: at most n bytes of it, and "..."
-// where there are more.
+// Clip returns foreign text for a message: at most n bytes of it, and "..." if it is longer.
 func Clip(text string, n int) string {
 	if len(text) <= n {
 		return text
@@ -157,8 +156,7 @@ func Clip(text string, n int) string {
 	return Head(text, n) + "..."
 }
 
-// Head returns the beginning of text: at most n bytes, cut between two
-// characters, without what is not UTF-8 when it was cut.
+// Head returns at most n bytes of text, cut between two characters; a cut text loses invalid UTF-8.
 func Head(text string, n int) string {
 	if len(text) <= n {
 		return text

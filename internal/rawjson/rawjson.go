@@ -1,6 +1,5 @@
-// Package rawjson owns JSON as bytes: it reads, edits, builds and encodes it, so
-// that members which this program does not know are kept. It does not know what
-// any of it means.
+// Package rawjson owns JSON as bytes: it reads, edits, builds and encodes it, and keeps unknown
+// members. It does not know their meaning.
 package rawjson
 
 import (
@@ -12,12 +11,11 @@ import (
 	"unicode/utf8"
 )
 
-// errNotObject says that bytes which should be a JSON object are not one.
+// errNotObject is the error for bytes other than a JSON object.
 var errNotObject = errors.New("not a JSON object")
 
-// Members yields the members of a JSON object in their order, values as the
-// bytes that stand there. It trusts the syntax inside values: check foreign
-// bytes with json.Valid first. Anything but an object yields nothing.
+// Members yields the members of a JSON object in their order, with the bytes of their values. It trusts
+// the syntax inside values: check foreign bytes with json.Valid first. Other values yield nothing.
 func Members(object []byte) iter.Seq2[string, json.RawMessage] {
 	return func(yield func(string, json.RawMessage) bool) {
 		for m := range members(object) {
@@ -28,8 +26,8 @@ func Members(object []byte) iter.Seq2[string, json.RawMessage] {
 	}
 }
 
-// Member returns the bytes of the named member, nil when there is none. Of
-// duplicate names the last one counts, as in encoding/json.
+// Member returns the bytes of the named member, nil for none. The last of duplicate names counts, as in
+// encoding/json.
 func Member(object []byte, name string) json.RawMessage {
 	var found json.RawMessage
 	for m := range members(object) {
@@ -40,7 +38,7 @@ func Member(object []byte, name string) json.RawMessage {
 	return found
 }
 
-// Elements yields the elements of a JSON array, as Members does of an object.
+// Elements yields the elements of a JSON array, with the same trust as Members.
 func Elements(array []byte) iter.Seq[json.RawMessage] {
 	return func(yield func(json.RawMessage) bool) {
 		i := skipSpace(array, 0)
@@ -48,7 +46,7 @@ func Elements(array []byte) iter.Seq[json.RawMessage] {
 			return
 		}
 		for {
-			i = skipSpace(array, i+1) // behind the bracket or a comma
+			i = skipSpace(array, i+1) // after the bracket or a comma
 			end := skipValue(array, i)
 			if end <= i || !yield(array[i:end]) {
 				return
@@ -60,7 +58,7 @@ func Elements(array []byte) iter.Seq[json.RawMessage] {
 	}
 }
 
-// Text returns the string that raw is, "" when it is none.
+// Text returns the string in raw, "" for another value.
 func Text(raw []byte) string {
 	if len(raw) == 0 {
 		return ""
@@ -75,7 +73,7 @@ func Text(raw []byte) string {
 	return s
 }
 
-// plain is what stands between the quotes of a string without anything to decode.
+// plain is the inside of a string without escapes.
 func plain(raw []byte) (text []byte, ok bool) {
 	if len(raw) < 2 || raw[0] != '"' || raw[len(raw)-1] != '"' {
 		return nil, false
@@ -89,9 +87,8 @@ func plain(raw []byte) (text []byte, ok bool) {
 	return text, utf8.Valid(text)
 }
 
-// Int returns the whole number that raw is, however it is written: 10, 10.0, 1e1,
-// and "10", as some models write it. ok is false for anything else, and beyond 32
-// bits.
+// Int returns the whole number in raw, in any spelling: 10, 10.0, 1e1, and "10", as some models write
+// it. ok is false for other values, and beyond 32 bits.
 func Int(raw []byte) (n int, ok bool) {
 	var number float64
 	if len(raw) > 0 && raw[0] == '"' {
@@ -103,14 +100,14 @@ func Int(raw []byte) (n int, ok bool) {
 	return int(number), string(raw) != "null"
 }
 
-// Set returns the object with the named member set to value, in its place if
-// it was there, else as the first one. All other bytes stay as they were.
+// Set returns the object with the named member set to value, in its old place, else as the first one.
+// All other bytes stay.
 func Set(object []byte, name string, value []byte) ([]byte, error) {
 	return Update(object, name, func(json.RawMessage) []byte { return value })
 }
 
-// Update is Set to what value returns for what the member was, nil where there is none. The
-// object stays as it is where value returns nil.
+// Update is Set to value's result for the old value, nil for none. If value returns nil, the object
+// stays unchanged.
 func Update(object []byte, name string, value func(was json.RawMessage) []byte) ([]byte, error) {
 	var at member
 	empty := true
@@ -149,10 +146,10 @@ func splice(b []byte, from, to int, with []byte) []byte {
 	return append(out, b[to:]...)
 }
 
-// MaxDepth is how deep JSON may nest that encoding/json takes.
+// MaxDepth is the deepest JSON that encoding/json reads.
 const MaxDepth = 10_000
 
-// Depth is how deep JSON nests: 0 for a number, 1 for a list of numbers.
+// Depth is the depth of JSON: 0 for a number, 1 for a list of numbers.
 func Depth(value []byte) (most int) {
 	depth := 0
 	for i := 0; i < len(value); i++ {
@@ -196,7 +193,7 @@ func (m member) name(object []byte) string {
 	return s
 }
 
-// is reports whether name is the member's, without an allocation where nothing is to decode.
+// is reports whether the member has the name; it allocates only for escapes.
 func (m member) is(object []byte, name string) bool {
 	raw := object[m.key:m.keyEnd]
 	if bytes.IndexByte(raw, '\\') < 0 && utf8.Valid(raw) {

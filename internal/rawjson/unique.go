@@ -2,9 +2,8 @@ package rawjson
 
 import "slices"
 
-// Unique returns valid JSON without the members that another of their name follows
-// in the same object, at any depth: JSON that everybody reads the same way. It is
-// value itself if there are none. All other bytes stay as they were.
+// Unique removes, at any depth, members that another of their name follows in the same object, so that
+// every reader reads the same. It returns value itself without such members. All other bytes stay.
 func Unique(value []byte) []byte {
 	s := scan{json: value}
 	for i := 0; i < len(value); i++ {
@@ -29,19 +28,19 @@ func Unique(value []byte) []byte {
 // scan is one pass over a JSON text.
 type scan struct {
 	json    []byte
-	open    []scope  // what is open at this place, the innermost last
+	open    []scope  // open objects and arrays, the innermost last
 	removed [][2]int // parts of the text to leave out
 }
 
-// scope is an object or array that is open.
+// scope is an open object or array.
 type scope struct {
 	isObject, keyNext bool
-	starts            []int          // of the members so far: where their names begin
+	starts            []int          // offsets of the members' names so far
 	last              map[string]int // by name: the member in starts
 	superseded        []int          // members in starts that another follows
 }
 
-// text takes a string, which may be the name of a member.
+// text reads a string, maybe the name of a member.
 func (s *scan) text(from, to int) {
 	if len(s.open) == 0 || to-from < 2 || s.json[to-1] != '"' {
 		return
@@ -62,8 +61,7 @@ func (s *scan) text(from, to int) {
 	o.starts = append(o.starts, from)
 }
 
-// end ends the innermost scope. What is removed of it reaches to the next member:
-// there is always one.
+// end ends the innermost scope. A removed member ends where the next begins: there is always one.
 func (s *scan) end() {
 	if len(s.open) == 0 {
 		return
@@ -75,8 +73,7 @@ func (s *scan) end() {
 	}
 }
 
-// rest is the text without what is removed. Parts that are removed may lie in each
-// other.
+// rest is the text without the removed parts, which may be nested.
 func (s *scan) rest() []byte {
 	if len(s.removed) == 0 {
 		return s.json

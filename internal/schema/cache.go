@@ -10,8 +10,8 @@ import (
 // Cache keeps compiled schemas and checks values against them. It is safe for
 // concurrent use.
 type Cache struct {
-	slots    chan struct{} // of expensive checks that may run at a time: they take memory
-	mu       sync.Mutex    // guards compiled; not held while a schema is compiled
+	slots    chan struct{} // of concurrent expensive checks, because they take memory
+	mu       sync.Mutex    // guards compiled; not held during a compilation
 	compiled map[string]*compilation
 }
 
@@ -20,9 +20,8 @@ func NewCache() *Cache {
 	return &Cache{slots: make(chan struct{}, runtime.GOMAXPROCS(0)), compiled: map[string]*compilation{}}
 }
 
-// Check is Schema.Check against the schema that Compile returns for key and raw. Few
-// expensive checks run at a time; the others wait, no longer than until their ctx
-// ends.
+// Check is Schema.Check against the schema that Compile returns for key and raw. Few expensive checks
+// run at a time; the rest wait until their ctx ends.
 func (c *Cache) Check(ctx context.Context, key string, raw, value json.RawMessage) (violations []string, err error) {
 	schema, err := c.Compile(ctx, key, raw)
 	if err != nil {
@@ -38,9 +37,8 @@ type compilation struct {
 	err    error
 }
 
-// Compile returns the schema that is kept under key, else compiles raw and keeps
-// the outcome, an error too. A schema is compiled once, however many ask for it: the
-// others wait, no longer than until their ctx ends.
+// Compile returns the outcome under key, or compiles raw and keeps the outcome, also an error. A schema
+// is compiled once; concurrent callers wait until their ctx ends.
 func (c *Cache) Compile(ctx context.Context, key string, raw json.RawMessage) (*Schema, error) {
 	c.mu.Lock()
 	found := c.compiled[key]

@@ -7,33 +7,33 @@ import (
 	"strings"
 )
 
-// Bounds of a schema. What is beyond them is not compiled.
+// Bounds of a schema; larger schemas are not compiled.
 const (
 	maxSchemaBytes  = 512 << 10
-	maxSchemaDepth  = 100     // how deep its JSON nests
-	maxSchemaValues = 10_000  // values in its JSON; compiling compares each with each
+	maxSchemaDepth  = 100     // of its JSON
+	maxSchemaValues = 10_000  // values in its JSON, because compiling compares each with each
 	maxPattern      = 5_000   // instructions of one regular expression
 	maxPatterns     = 50_000  // instructions of all regular expressions
 	maxRefWork      = 150_000 // values below the targets of references, and a tenth of all for each
 )
 
-// Bounds of a value. What is beyond them is not checked.
+// Bounds of a value; larger values are not checked.
 const (
 	maxValueDepth = 500
 	maxValues     = 100_000 // values in its JSON
 )
 
-// Bounds of a number, of schemas and values: they are compared as fractions, whose
-// cost grows with the square of their length.
+// Bounds of numbers in schemas and values: numbers are compared as fractions, in time quadratic in
+// their length.
 const (
 	maxDigits   = 1_000
 	maxExponent = 1_000
 )
 
-// extent is how large a JSON text is.
+// extent is the size of a JSON text.
 type extent struct {
 	values, depth int
-	number        string // the first number beyond the bounds, cut; "" if there is none
+	number        string // the first number past the bounds, cut; "" for none
 }
 
 // extentOf measures valid JSON in one pass.
@@ -65,7 +65,7 @@ func extentOf(raw []byte) (e extent) {
 	return e
 }
 
-// endOfString is the place of the quote that ends the string at i.
+// endOfString is the offset of the quote that ends the string at i.
 func endOfString(raw []byte, i int) int {
 	for i++; i < len(raw) && raw[i] != '"'; i++ {
 		if raw[i] == '\\' {
@@ -75,7 +75,7 @@ func endOfString(raw []byte, i int) int {
 	return i
 }
 
-// beyond reports whether a number is beyond the bounds.
+// beyond reports whether a number is past the bounds.
 func beyond(number []byte) bool {
 	if len(number) > maxDigits {
 		return true
@@ -88,16 +88,15 @@ func beyond(number []byte) bool {
 	return err != nil || n > maxExponent || n < -maxExponent
 }
 
-// survey walks a schema before it is compiled, and adds up what compiling will
-// cost beside its size.
+// survey walks a schema before it is compiled, and adds up the cost of compiling beside its size.
 type survey struct {
 	root     any
 	values   int             // in root
 	patterns int             // instructions
-	refs     map[string]bool // references that were seen
+	refs     map[string]bool // seen references
 	refWork  int             // values below their targets
 	ids      int             // members named $id
-	outside  bool            // a reference leads out of it
+	outside  bool            // a reference leads to another document
 }
 
 func (s *survey) walk(value any) error {
@@ -153,16 +152,15 @@ func (s *survey) pattern(text string) error {
 	return nil
 }
 
-// single reports whether a dynamic reference can lead to one place alone, which is
-// where a plain one leads: within one resource, that of the root.
+// single reports whether dynamic references lead where plain ones do: within one resource, the root's.
 func (s *survey) single() bool {
 	object, _ := s.root.(map[string]any)
 	_, own := object["$id"]
 	return !s.outside && (s.ids == 0 || s.ids == 1 && own)
 }
 
-// below estimates the values that the library looks at for a reference: those below
-// its target, and a list of all. Definitions are looked at once for all references.
+// below estimates the values that the library visits for a reference: the values below its target, and
+// a list of all. Definitions are visited once for all references.
 func (s *survey) below(ref string) int {
 	tokens := strings.Split(ref, "/")
 	if ref == "#" || tokens[0] == "#" && len(tokens) == 3 && (tokens[1] == "$defs" || tokens[1] == "definitions") {
@@ -175,7 +173,7 @@ func (s *survey) below(ref string) int {
 	return count(target) + s.values/10
 }
 
-// count is how many values a value has, itself with them.
+// count counts the values in a value, including itself.
 func count(value any) int {
 	n := 1
 	switch value := value.(type) {
@@ -191,8 +189,8 @@ func count(value any) int {
 	return n
 }
 
-// instructions estimates how large a regular expression is once it is compiled.
-// What is none has the size of its text.
+// instructions estimates the compiled size of a regular expression. An invalid one has the size of its
+// text.
 func instructions(text string) int {
 	parsed, err := syntax.Parse(text, syntax.Perl)
 	if err != nil {

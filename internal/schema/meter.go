@@ -7,32 +7,31 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 )
 
-// Bounds of one check. The unit of work is about what the library does to apply a
-// schema without keywords to a value: half a microsecond and 200 bytes. Matching of
-// texts has a budget of its own, because it takes time alone.
+// Bounds of one check. A unit of work is about the library's cost of applying a schema without keywords
+// to a value: half a microsecond and 200 bytes. Matching texts has its own budget, because it takes
+// only time.
 const (
 	maxWork       = 200_000 // and workPerValue for each value
 	workPerValue  = 4
 	maxMatching   = 200_000 // and one for each bytesPerMatch of the value
 	bytesPerMatch = 4
-	maxInPlace    = 100    // schemas applied to one value, each by the one before
-	maxFrames     = 2_000  // schemas that are being applied at a time
-	workPerLook   = 4096   // how often the context is looked at
+	maxInPlace    = 100    // schemas applied to one value, each by the previous one
+	maxFrames     = 2_000  // nested schemas
+	workPerLook   = 4096   // work between two looks at the context
 	expensive     = 20_000 // work of a check that takes a slot
 )
 
-// meter follows the library through a schema and a value, and adds up what the
-// check will cost at most. The library cannot be stopped once it runs: a few
-// references that fan out cost it seconds and gigabytes.
+// meter follows the library through a schema and a value, and adds up the greatest cost of the check. A
+// running library cannot be stopped: a few branching references cost it seconds and gigabytes.
 type meter struct {
 	ctx         context.Context
-	left, look  int  // work, until the end and until the context is looked at
-	matching    int  // work that is left for matching texts
+	left, look  int  // work left in all, and until the next look at the context
+	matching    int  // work left for matching texts
 	unevaluated bool // some schema has unevaluatedProperties or unevaluatedItems
 }
 
-// work is what the check of a value with so many values and bytes costs at most, and
-// whether that is within the bounds. Finding out takes no longer than the check may.
+// work is the greatest cost of checking a value with so many values and bytes, and whether it is within
+// the bounds. It takes no longer than the check may.
 func (s *Schema) work(ctx context.Context, value any, values, bytes int) (work int, affordable bool) {
 	budget := maxWork + workPerValue*values
 	m := &meter{ctx: ctx, left: budget, matching: maxMatching + bytes/bytesPerMatch, unevaluated: s.unevaluated}
@@ -51,9 +50,8 @@ func (m *meter) spend(n int) bool {
 	return m.left >= 0
 }
 
-// visit adds what it costs to apply s to v. inPlace counts the schemas above that
-// are applied to the same value, frames all above. It reports whether there is work
-// left.
+// visit adds the cost of applying s to v. inPlace counts the schemas above for the same value, frames
+// all schemas above. It reports whether work is left.
 func (m *meter) visit(s *jsonschema.Schema, v any, inPlace, frames int) bool {
 	if !m.spend(1+inPlace/4+frames/16) || inPlace > maxInPlace || frames > maxFrames {
 		return false
@@ -99,7 +97,7 @@ func (m *meter) visit(s *jsonschema.Schema, v any, inPlace, frames int) bool {
 	return true
 }
 
-// object adds what the keywords of objects cost.
+// object adds the cost of keywords for objects.
 func (m *meter) object(s *jsonschema.Schema, v map[string]any, self func(*jsonschema.Schema) bool, frames int) bool {
 	each := 1 + len(s.PatternProperties)
 	if m.unevaluated {
@@ -145,7 +143,7 @@ func (m *meter) object(s *jsonschema.Schema, v map[string]any, self func(*jsonsc
 	return true
 }
 
-// array adds what the keywords of arrays cost.
+// array adds the cost of keywords for arrays.
 func (m *meter) array(s *jsonschema.Schema, v []any, frames int) bool {
 	cost := len(v) / 4
 	if m.unevaluated {
@@ -186,7 +184,7 @@ func (m *meter) array(s *jsonschema.Schema, v []any, frames int) bool {
 	return true
 }
 
-// comparison is what const, enum, format and the type integer cost.
+// comparison is the cost of const, enum, format and the type integer.
 func comparison(s *jsonschema.Schema, v any) int {
 	cost := 0
 	switch v := v.(type) {
@@ -210,7 +208,7 @@ func comparison(s *jsonschema.Schema, v any) int {
 	return cost
 }
 
-// match adds what matching a text against a regular expression costs at most.
+// match adds the greatest cost of matching a text with a regular expression.
 func (m *meter) match(re jsonschema.Regexp, text string) bool {
 	if p, ok := re.(pattern); ok {
 		m.matching -= 1 + len(text)*p.instructions/64
@@ -218,8 +216,7 @@ func (m *meter) match(re jsonschema.Regexp, text string) bool {
 	return m.matching >= 0
 }
 
-// allows reports whether a list of types has the type of v. Numbers count as
-// integers, too.
+// allows reports whether a list of types has the type of v. Numbers count as integers, too.
 func allows(types jsonschema.Types, v any) bool {
 	var of jsonschema.Types
 	switch v.(type) {
@@ -240,7 +237,7 @@ func allows(types jsonschema.Types, v any) bool {
 	return types.IsEmpty() || types&of != 0
 }
 
-// reach collects the schemas that can be reached from s.
+// reach collects the schemas reachable from s.
 func reach(s *jsonschema.Schema, seen map[*jsonschema.Schema]bool) {
 	if s == nil || seen[s] {
 		return

@@ -8,8 +8,7 @@ import (
 // unescape undoes the escapes of a JSON Pointer's tokens.
 var unescape = strings.NewReplacer("~1", "/", "~0", "~")
 
-// At returns what a JSON Pointer (RFC 6901) leads to in a decoded value; false where
-// it leads nowhere, or is none.
+// At follows a JSON Pointer (RFC 6901) in a decoded value; false if it leads nowhere or is invalid.
 func At(root any, pointer string) (value any, ok bool) {
 	before, rest, deeper := strings.Cut(pointer, "/")
 	if before != "" {

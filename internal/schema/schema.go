@@ -1,6 +1,5 @@
-// Package schema owns the checks of JSON values against JSON Schemas. It trusts
-// neither: it reads no file, follows no URL, and bounds the cost. It does not decide
-// what to do about a violation.
+// Package schema owns the checks of JSON values against JSON Schemas. It trusts neither: it reads no
+// file, follows no URL, and bounds the cost. It does not decide about violations.
 package schema
 
 import (
@@ -18,15 +17,13 @@ import (
 )
 
 var (
-	// ErrSchema is what errors are about a schema that nothing can be checked
-	// against: it is none, refers to another document, or would cost too much.
+	// ErrSchema marks an unusable schema: it is invalid, refers to another document, or costs too much.
 	ErrSchema = errors.New("the schema cannot be used")
-	// ErrValue is what errors are about a value that is not checked, whatever the
-	// schema, because that would cost too much.
+	// ErrValue marks a value that is not checked, because any check of it costs too much.
 	ErrValue = errors.New("the value cannot be checked")
 )
 
-// fault is an error that is ErrSchema or ErrValue, and says why alone.
+// fault is an ErrSchema or ErrValue whose text is only the reason.
 type fault struct {
 	error
 	is error
@@ -45,8 +42,8 @@ type Schema struct {
 	unevaluated bool // it has unevaluatedProperties or unevaluatedItems
 }
 
-// Compile compiles a schema, of draft 2020-12 unless it names another. Its errors
-// are ErrSchema. It takes up to about a second, for a schema at the bounds.
+// Compile compiles a schema, of draft 2020-12 unless it names another. Its errors are ErrSchema. It
+// takes up to about a second, for the largest schemas.
 func Compile(raw json.RawMessage) (schema *Schema, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -106,7 +103,7 @@ func readSchema(raw json.RawMessage) (*survey, error) {
 	return s, s.walk(value)
 }
 
-// noLoader keeps a schema from making this program read files.
+// noLoader refuses to load files.
 type noLoader struct{}
 
 func (noLoader) Load(url string) (any, error) {
@@ -119,7 +116,7 @@ type pattern struct {
 	instructions int
 }
 
-// compilePattern is also called for values of the format "regex".
+// compilePattern also compiles values of the format "regex".
 func compilePattern(text string) (jsonschema.Regexp, error) {
 	n := instructions(text)
 	if n > maxPattern {
@@ -132,15 +129,14 @@ func compilePattern(text string) (jsonschema.Regexp, error) {
 	return pattern{compiled, n}, nil
 }
 
-// Check returns what is wrong with a value, one line each ("/path: what"), ten at
-// most. Without an answer its error is ErrValue, about the value whatever the
-// schema; ErrSchema, about the schema with this value; or that of ctx. It takes up
-// to about half a second, for a value and a schema at the bounds.
+// Check returns the violations of a value, one line each ("/path: what"), at most ten. Without an
+// answer its error is ErrValue for the value with any schema, ErrSchema for the schema with this value,
+// or ctx's. It takes up to about half a second.
 func (s *Schema) Check(ctx context.Context, raw json.RawMessage) (violations []string, err error) {
 	return s.check(ctx, raw, nil)
 }
 
-// check is Check, with a slot for what is expensive unless slots is nil.
+// check is Check, with a slot for an expensive check unless slots is nil.
 func (s *Schema) check(ctx context.Context, raw json.RawMessage, slots chan struct{}) (violations []string, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
@@ -182,7 +178,7 @@ func (s *Schema) check(ctx context.Context, raw json.RawMessage, slots chan stru
 	return leaves(invalid, message.NewPrinter(language.English), nil), nil
 }
 
-// Bounds of what is said of a value.
+// Bounds of the violations of a value.
 const (
 	maxViolations = 10
 	maxViolation  = 500 // bytes of one

@@ -22,13 +22,13 @@ const (
 	headerBaggage = "Baggage"
 )
 
-// carried is the context that a request takes along, in the words of W3C.
+// carried is the context in a request, in W3C's words.
 type carried struct{ parent, state, baggage string }
 
-// maxContext bounds each of them, in bytes: it is what W3C has baggage be at most.
+// maxContext bounds each field, in bytes, like W3C's bound of baggage.
 const maxContext = 8192
 
-// inMeta is the context in the _meta of a request.
+// inMeta reads the context in the _meta of a request.
 func inMeta(params json.RawMessage) (c carried) {
 	for key, value := range rawjson.Members(rawjson.Member(params, "_meta")) {
 		if to := c.member(key); to != nil && len(value) <= maxContext {
@@ -38,7 +38,7 @@ func inMeta(params json.RawMessage) (c carried) {
 	return c
 }
 
-// member is the one with a key in _meta; nil for any other key.
+// member is the field of a key in _meta; nil for other keys.
 func (c *carried) member(key string) *string {
 	switch key {
 	case keyParent:
@@ -71,7 +71,7 @@ func (c carried) into(h http.Header) {
 	}
 }
 
-// remote is the span that it names; one that is not valid for none.
+// remote is the span of the context; an invalid context has none.
 func (c carried) remote() trace.SpanContext {
 	if c.parent == "" {
 		return trace.SpanContext{}
@@ -79,7 +79,7 @@ func (c carried) remote() trace.SpanContext {
 	return trace.SpanContextFromContext(propagation.TraceContext{}.Extract(context.Background(), &c))
 }
 
-// Get returns the value of a key, as an OpenTelemetry carrier does.
+// Get returns the value of a key, for OpenTelemetry.
 func (c *carried) Get(key string) string {
 	if value := c.member(key); value != nil {
 		return *value
@@ -94,10 +94,10 @@ func (c *carried) Set(key, value string) {
 	}
 }
 
-// Keys is not called.
+// Keys is never called.
 func (c *carried) Keys() []string { return nil }
 
-// carries is what a request takes along that has the span.
+// carries is the context for a request of the span.
 func (s *Span) carries(ctx context.Context) (c carried) {
 	propagation.TraceContext{}.Inject(trace.ContextWithSpan(ctx, s.span), &c)
 	if s.traces.baggage {
@@ -106,8 +106,8 @@ func (s *Span) carries(ctx context.Context) (c carried) {
 	return c
 }
 
-// Inject returns the params of a request with the context of its span in _meta, in the place
-// of any other; all other bytes stay as they are. header, unless nil, gets it, too.
+// Inject puts the context of a request's span into the _meta of its params, in place of another; all
+// other bytes stay. header, unless nil, gets the context, too.
 func (s *Span) Inject(ctx context.Context, params json.RawMessage, header http.Header) json.RawMessage {
 	if s == nil || !s.traces.propagates {
 		return params
@@ -121,7 +121,7 @@ func (s *Span) Inject(ctx context.Context, params json.RawMessage, header http.H
 	}
 	out, err := rawjson.Update(params, "_meta", func(was json.RawMessage) []byte {
 		if was != nil && !rawjson.IsObject(was) {
-			return nil // it is the server's to refuse
+			return nil // the server will refuse it
 		}
 		meta := rawjson.NewObject(len(was) + 128 + len(c.state) + len(c.baggage))
 		meta.AddText(keyParent, c.parent)

@@ -14,32 +14,30 @@ import (
 // Bounds of a feed.
 const (
 	kept        = 1000 // finished operations
-	maxInFlight = 1000 // of those that run, so many are shown
-	minutes     = 60   // that are counted
+	maxInFlight = 1000 // of shown running operations
+	minutes     = 60   // counted minutes
 )
 
-// Feed is what the proxy does now and did last: the operations in flight, the last 1,000
-// finished ones, and counts of the last hour. Its methods are safe for concurrent use, and
-// none of them waits.
+// Feed has the running operations, the last 1,000 finished ones, and counts of the last hour. Its
+// methods are safe for concurrent use and never wait.
 type Feed struct {
 	mu       sync.Mutex // guards all below; held for look-ups and copies of pointers only
 	last     [kept]*Operation
-	next     int // where the next one goes in last
+	next     int // index in last of the next one
 	inFlight map[*Running]struct{}
 	begun    int64 // operations, since the start
-	running  int   // operations in flight, those that are not in inFlight among them
+	running  int   // running operations, also those missing in inFlight
 	counts   [minutes]Minute
 }
 
-// Minute counts the operations that finished within one minute; those within others
-// (Depth above 0) are not counted.
+// Minute counts the operations that finished within one minute, without nested ones (Depth above 0).
 type Minute struct {
 	Start    time.Time // of the minute
 	All      int
-	Outcomes map[string]int // those that are not identity.Success, by outcome; nil for none
+	Outcomes map[string]int // other than identity.Success, by outcome; may be nil
 }
 
-// Failed counts the operations that did not succeed.
+// Failed counts the failed operations.
 func (m Minute) Failed() (n int) {
 	for _, of := range m.Outcomes {
 		n += of
@@ -52,8 +50,8 @@ func NewFeed() *Feed {
 	return &Feed{inFlight: map[*Running]struct{}{}}
 }
 
-// Begin begins an operation; its Time is now unless it is set. Stages that are started with
-// the returned context are of it.
+// Begin begins an operation; its Time is now unless it is set. Stages started with the returned context
+// belong to it.
 func (f *Feed) Begin(ctx context.Context, o Operation) (context.Context, *Running) {
 	if o.Time.IsZero() {
 		o.Time = time.Now()
@@ -72,7 +70,7 @@ func (f *Feed) Begin(ctx context.Context, o Operation) (context.Context, *Runnin
 	return context.WithValue(ctx, runningKey{}, r), r
 }
 
-// finished takes an operation that has ended.
+// finished takes a finished operation.
 func (f *Feed) finished(r *Running) {
 	o := &r.Operation
 	f.mu.Lock()
@@ -102,7 +100,7 @@ func (f *Feed) count(at time.Time, outcome string) {
 	}
 }
 
-// Recent returns up to n finished operations that keep accepts (nil: all), the last first.
+// Recent returns up to n finished operations that keep accepts (nil: all), the latest first.
 func (f *Feed) Recent(n int, keep func(*Operation) bool) []*Operation {
 	var all []*Operation
 	f.mu.Lock()
@@ -118,8 +116,8 @@ func (f *Feed) Recent(n int, keep func(*Operation) bool) []*Operation {
 	return all[:min(n, len(all))]
 }
 
-// InFlight returns the operations that run, the oldest first, and how many there are: more
-// than 1,000 are not shown. Their stages are those that have begun.
+// InFlight returns the running operations, the oldest first, at most 1,000 of them, and their number.
+// Their stages have begun, maybe not ended.
 func (f *Feed) InFlight() (shown []Operation, all int) {
 	f.mu.Lock()
 	running := make([]*Running, 0, len(f.inFlight))
@@ -139,8 +137,7 @@ func (f *Feed) InFlight() (shown []Operation, all int) {
 	return shown, all
 }
 
-// Hour returns the counts of the last 60 minutes, the oldest first, each minute once. The
-// last one is that of now, and not over.
+// Hour returns the counts of the last 60 minutes, the oldest first. The last one is the present minute.
 func (f *Feed) Hour(now time.Time) []Minute {
 	all := make([]Minute, minutes)
 	f.mu.Lock()

@@ -19,10 +19,10 @@ import (
 // TextType is the media type of Metrics.Text.
 const TextType = "text/plain; version=0.0.4; charset=utf-8"
 
-// Other is the label tool of the calls of all tools beyond the first 1,000 that were called.
+// Other is the label tool for tools after the first 1,000.
 const Other = "__other"
 
-// maxTools bounds the tools that are told apart.
+// maxTools bounds the labels tool.
 const maxTools = 1000
 
 // Metrics count operations and more for Prometheus. Its methods are safe for concurrent use.
@@ -30,7 +30,7 @@ type Metrics struct {
 	registry *prometheus.Registry
 
 	calls                             *prometheus.CounterVec
-	whole, own, stages                *prometheus.HistogramVec // stages by the names of stages alone
+	whole, own, stages                *prometheus.HistogramVec // stages by their names only
 	retrievals                        *prometheus.CounterVec
 	searches, confident, hybrid, hits *prometheus.CounterVec
 	registrations, holds              *prometheus.CounterVec
@@ -40,14 +40,14 @@ type Metrics struct {
 	tools map[[2]string]struct{}
 }
 
-// Buckets in seconds. The lowest of the MCP semantic conventions is 10 ms, which no call of a
-// quick server reaches: over stdio it takes 150 us.
+// Buckets in seconds. The lowest bucket of the MCP semantic conventions, 10 ms, is above every call of
+// a quick server: over stdio it takes 150 us.
 var (
 	wholeBuckets = []float64{50e-6, 100e-6, 200e-6, .0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300}
 	ownBuckets   = []float64{50e-6, 100e-6, 200e-6, 400e-6, 800e-6, .0016, .0032, .0064, .0125, .025, .05, .1, .25, .5, 1, 5}
 )
 
-// NewMetrics returns metrics in which nothing is counted.
+// NewMetrics returns metrics with nothing counted.
 func NewMetrics() *Metrics {
 	m := &Metrics{registry: prometheus.NewRegistry(), tools: map[[2]string]struct{}{}}
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
@@ -103,8 +103,7 @@ func (m *Metrics) Operation(o *Operation) {
 	}
 }
 
-// tool is the label of what was called. URIs are not bounded by what servers list, and names
-// that nothing has not by anything: both have no tool.
+// tool is an operation's label tool, "" for URIs and unknown names: their number has no bound.
 func (m *Metrics) tool(o *Operation) string {
 	name := strings.TrimPrefix(o.Tool, o.Server+".")
 	switch {
@@ -128,20 +127,20 @@ func (m *Metrics) tool(o *Operation) string {
 	return strings.ToValidUTF8(name, "\uFFFD")
 }
 
-// View has the metrics of a view begin with 0, so that the first retrieval is a change.
+// View begins the metrics of a view with 0, so that the first retrieval shows as a change.
 func (m *Metrics) View(name string) {
 	for _, vec := range []*prometheus.CounterVec{m.retrievals, m.searches, m.confident, m.hybrid, m.hits, m.registrations} {
 		vec.WithLabelValues(name)
 	}
 }
 
-// Registered counts a change of what a session is listed.
+// Registered counts a change of a session's list.
 func (m *Metrics) Registered(view string) { m.registrations.WithLabelValues(view).Inc() }
 
-// Started counts the process of a server.
+// Started counts a start of a server's process.
 func (m *Metrics) Started(server string) { m.starts.WithLabelValues(server).Inc() }
 
-// Event counts an event that is no operation.
+// Event counts an event other than an operation.
 func (m *Metrics) Event(e identity.Event) {
 	outcome := e.Outcome
 	if outcome == "" {
@@ -150,24 +149,24 @@ func (m *Metrics) Event(e identity.Event) {
 	m.events.WithLabelValues(e.Kind, outcome).Inc()
 }
 
-// Family is a metric that is read when it is asked for, and not counted here.
+// Family is a metric that is read, not counted here.
 type Family struct {
 	Name, Help string
-	Counter    bool // else a gauge
+	Counter    bool // otherwise a gauge
 	Labels     []string
 	Samples    []Sample
 }
 
-// Sample is a value of a Family, with the values of its labels in their order.
+// Sample is a value of a Family, with its labels' values in order.
 type Sample struct {
 	Value  float64
 	Labels []string
 }
 
-// families collects what was read.
+// families collects read metrics.
 type families []Family
 
-// Describe describes nothing: what there is to collect differs each time.
+// Describe describes nothing: the metrics differ each time.
 func (families) Describe(chan<- *prometheus.Desc) {}
 
 func (all families) Collect(to chan<- prometheus.Metric) {
@@ -183,8 +182,8 @@ func (all families) Collect(to chan<- prometheus.Metric) {
 	}
 }
 
-// Text returns all metrics, with what else was read, as TextType. shows, unless nil, says
-// whether a sample with the labels view, server and tool, "" without one, is for the reader.
+// Text returns all metrics and the read ones, as TextType. shows, unless nil, says whether the reader
+// may see a sample with the labels view, server and tool, "" for a missing one.
 func (m *Metrics) Text(read []Family, shows func(view, server, tool string) bool) ([]byte, error) {
 	beside := prometheus.NewRegistry()
 	if err := beside.Register(families(read)); err != nil {

@@ -1,6 +1,5 @@
-// Package telemetry owns what can be watched of the proxy: operations and their stages,
-// the feed of them, metrics, and the spans of requests. It never delays what it watches, and knows neither tools
-// nor servers.
+// Package telemetry owns the observation of the proxy: operations and their stages, the feed of them,
+// metrics, and spans of requests. It never delays them, and knows neither tools nor servers.
 package telemetry
 
 import (
@@ -14,95 +13,94 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Operation is one call of a tool, read of a resource, get of a prompt, or retrieval. A
-// finished one never changes. Strings of strangers are bounded, and not yet printable.
+// Operation is one call of a tool, read of a resource, get of a prompt, or retrieval. A finished one
+// never changes. Foreign texts are bounded, and may be unprintable.
 type Operation struct {
-	N    int64     // counts operations since the start, from 1, in the order in which they began
-	Time time.Time // when it began
+	N    int64     // number of the operation since the start, from 1
+	Time time.Time // of its begin
 	Kind string    // identity.EventCall, EventRead, EventPrompt or EventRetrieve
 	View string
-	// Server and Tool (its ID: server.name, of a URI without user and query) are what was called; both are "" for a name
-	// that nothing has, and for a meta-tool.
+	// Server and Tool identify what was called: Tool is server.name, for a URI without user and query.
+	// Both are "" for unknown names and meta-tools.
 	Server, Tool string
-	Name         string // what the client called it: an exposed name, or a URI
-	Meta         bool   // it is a meta-tool
-	Client       string // "name version", as it says; "" for none
+	Name         string // the client's name of it: an exposed name, or a URI
+	Meta         bool   // a meta-tool was called
+	Client       string // "name version", as the client says; "" for none
 	Principal    string // ID; "" for nobody
 	Session      string // a digest (identity.Digest); "" for none
-	Request      string // the JSON-RPC ID as it was sent; "" for none
-	Transport    string // one of trust's transports, or "command"
-	Era          string // "legacy", "2026-07-28", or "" where there is no client
-	Depth        int    // of a call within calls; 0 is a client's own
-	Trace        string // ID of the trace that it is in; "" where that is not kept
+	Request      string // the JSON-RPC ID as sent; "" for none
+	Transport    string // a transport of package identity, or "command"
+	Era          string // "legacy", "2026-07-28", or "" without a client
+	Depth        int    // of a call inside another call; 0 for a client's own
+	Trace        string // ID of its trace; "" if the trace is not kept
 
-	// What follows is known when the operation has finished.
+	// The fields below are set when the operation has finished.
 
-	Outcome string // one of trust's outcomes; "" while it runs
-	Reason  string // of an outcome that is not identity.Success
-	// Said is the message of a JSON-RPC error, in the words of whoever answered with it. It may
-	// repeat arguments: it is for who made the call and for the owner, and in no log.
+	Outcome string // of package identity; "" while it runs
+	Reason  string // of a failure
+	// Said is the message of a JSON-RPC error, in the words of its author. It may repeat arguments: it
+	// is for the caller and the owner, and in no log.
 	Said     string
 	Duration time.Duration
-	// Own is our share of Duration: without the time in which it was in StageUpstream or
-	// StageHold, which is spent by others.
+	// Own is our share of Duration: without StageUpstream and StageHold, which are other parties' time.
 	Own               time.Duration
 	BytesIn, BytesOut int // of the arguments, and of the result
-	// Stages are in the order in which they began; those of operations within are among
-	// them. Left counts those that were left out.
+	// Stages are in the order of their begin, including those of nested operations. Left counts omitted
+	// ones.
 	Stages    []Stage
 	Left      int
-	Retrieval *Retrieval // of a retrieval that searched; nil of everything else
+	Retrieval *Retrieval // of a retrieval that searched, else nil
 }
 
-// Stage is one part of an operation. Stages may overlap and lie within others.
+// Stage is one part of an operation. Stages may overlap and be nested.
 type Stage struct {
-	Name, Target string        // one of the stages below, and what it is about, "" for nothing
-	Start        time.Duration // since the operation began
+	Name, Target string        // a stage below, and its target, "" for none
+	Start        time.Duration // after the begin of the operation
 	Duration     time.Duration // Unfinished while it runs
 	Failed       bool
 }
 
-// Unfinished is the duration of a stage that has not ended.
+// Unfinished is the duration of a running stage.
 const Unfinished time.Duration = -1
 
 // Stages of operations.
 const (
 	StageEmbed    = "embed"    // the vectors of a query
-	StageSearch   = "search"   // the index; the target is the view or server, StageFuse is within
+	StageSearch   = "search"   // the index; the target is the view or server, StageFuse is nested
 	StageFuse     = "fuse"     // words and vectors
 	StagePolicy   = "policy"   // policies and rate limits
 	StageGate     = "gate"     // provisioning
 	StageHook     = "hook"     // the target is the hook
 	StageUpstream = "upstream" // the target is "server.name"
-	StageHold     = "hold"     // a client is waited for to list its tools again
+	StageHold     = "hold"     // the wait for a client to list its tools again
 )
 
-// Retrieval counts what the searches of a retrieval found.
+// Retrieval counts the results of a retrieval's searches.
 type Retrieval struct {
 	Searches, Hits int
-	Confident      int // searches whose answer is likely to have the right tool
-	Hybrid         int // searches in which vectors had a part
+	Confident      int // searches that probably found the right tool
+	Hybrid         int // searches that used vectors
 }
 
-// Bounds of what is kept of one operation.
+// Bounds of a kept operation.
 const (
 	maxStages = 32
 	maxText   = 256 // bytes of a string
 	maxReason = 500
 )
 
-// Running is an operation that has begun.
+// Running is a running operation.
 type Running struct {
 	feed   *Feed
-	parent *Running // the operation that it is within
+	parent *Running // the enclosing operation
 
-	mu sync.Mutex // guards what follows; never held over I/O
+	mu sync.Mutex // guards the fields below; never held over I/O
 	Operation
 	ended bool
-	waits int           // stages of others that run
-	since time.Duration // when waits became more than 0
-	away  time.Duration // spent in them, while waits was more than 0
-	few   [4]Stage      // room for the stages of most operations
+	waits int           // running stages of other parties' time
+	since time.Duration // when waits rose above 0
+	away  time.Duration // time with waits above 0, so far
+	few   [4]Stage      // room for most operations' stages
 	span  trace.Span    // nil without traces
 }
 
@@ -114,9 +112,9 @@ func runningOf(ctx context.Context) *Running {
 	return r
 }
 
-// Start begins a stage of the operation of ctx, and of those that it is within. end, which
-// is called once, ends it; its error is nil for success. Without an operation nothing is
-// noted. The context is that of the stage.
+// Start begins a stage of the operation of ctx, and of its enclosing ones. end must be called once; its
+// error is nil for success. Without an operation Start does nothing. The returned context is for the
+// stage.
 func Start(ctx context.Context, stage, target string) (_ context.Context, end func(error)) {
 	ctx, span := startStage(ctx, stage, target)
 	r := runningOf(ctx)
@@ -144,10 +142,10 @@ func Start(ctx context.Context, stage, target string) (_ context.Context, end fu
 	}
 }
 
-// ofOthers reports whether others spend the time of a stage.
+// ofOthers reports whether a stage is other parties' time.
 func ofOthers(stage string) bool { return stage == StageUpstream || stage == StageHold }
 
-// start notes that a stage has begun, and returns where; -1 where it is left out.
+// start notes the begin of a stage, and returns its index; -1 if it is omitted.
 func (r *Running) start(stage, target string) int {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -172,7 +170,7 @@ func (r *Running) start(stage, target string) int {
 	return len(r.Stages) - 1
 }
 
-// end notes that the stage at n has ended. What ends after the operation is not noted.
+// end notes the end of stage n. A stage that ends after its operation is ignored.
 func (r *Running) end(stage string, n int, failed bool) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -190,7 +188,7 @@ func (r *Running) end(stage string, n int, failed bool) {
 	}
 }
 
-// Searched notes what a search of the operation of ctx found.
+// Searched notes the result of a search in the operation of ctx.
 func Searched(ctx context.Context, hits int, confident, hybrid bool) {
 	r := runningOf(ctx)
 	if r == nil {
@@ -214,32 +212,32 @@ func Searched(ctx context.Context, hits int, confident, hybrid bool) {
 	}
 }
 
-// Say notes the message of the JSON-RPC error that is the answer.
+// Say notes the message of the JSON-RPC error in the answer.
 func (r *Running) Say(message string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.Said = rawjson.Clip(message, maxReason)
 }
 
-// End finishes the operation, once, and returns what the feed has from now on.
+// End finishes the operation, once, and returns it for the feed.
 func (r *Running) End(outcome, reason string, bytesOut int) *Operation {
 	r.mu.Lock()
 	r.ended = true
 	r.Duration = time.Since(r.Time)
-	if r.waits > 0 { // a stage was left by a panic
+	if r.waits > 0 { // a panic left a stage open
 		r.away += r.Duration - r.since
 	}
 	r.Own = max(r.Duration-r.away, 0)
 	r.Outcome, r.Reason, r.BytesOut = outcome, rawjson.Clip(reason, maxReason), bytesOut
 	span := r.span
-	r.span = nil // a finished operation keeps no other thing
+	r.span = nil // a finished operation keeps no span
 	r.mu.Unlock()
 	r.endSpan(span)
 	r.feed.finished(r)
 	return &r.Operation
 }
 
-// snapshot is the operation as far as it is.
+// snapshot is the operation so far.
 func (r *Running) snapshot() Operation {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -252,7 +250,7 @@ func (r *Running) snapshot() Operation {
 	return o
 }
 
-// bound cuts what others can make long.
+// bound cuts foreign texts.
 func (o *Operation) bound() {
 	for _, text := range []*string{&o.View, &o.Server, &o.Tool, &o.Name, &o.Client, &o.Principal, &o.Request} {
 		*text = rawjson.Clip(*text, maxText)

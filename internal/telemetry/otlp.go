@@ -26,9 +26,8 @@ import (
 	"google.golang.org/protobuf/proto"
 )
 
-// Limits of sending: of one request by default, of how long and how often one is tried again
-// (OTEL_BSP_EXPORT_TIMEOUT, by default 30 s, may end that before), and of the bytes that are
-// read of an answer.
+// Limits of sending: of one request by default, of the time and number of its retries
+// (OTEL_BSP_EXPORT_TIMEOUT, by default 30 s, may end them earlier), and of an answer's bytes.
 const (
 	sendWithin  = 10 * time.Second
 	tryWithin   = time.Minute
@@ -38,21 +37,20 @@ const (
 )
 
 // collector sends spans over OTLP/HTTP, as binary protocol buffers: it is an otlptrace.Client.
-// OpenTelemetry's own links gRPC, 2.3 MB, for one message of it that has the encoding of
-// another, TracesData.
+// OpenTelemetry's own links gRPC, 2.3 MB, for one message with the encoding of TracesData.
 type collector struct {
 	url    string
 	host   string
-	masked *strings.Replacer // takes the rest of url, which may be a secret, out of answers
+	masked *strings.Replacer // masks all of url but its host in answers: it may be secret
 	header http.Header
 	gzip   bool
 	client *http.Client
 }
 
-// openCollector reads the variables of the exporter. What cannot be read but can be done
-// without is said, never with its value.
+// openCollector reads the exporter's variables. It reports unusable optional ones to say, without their
+// values.
 func openCollector(env func(string) string, version string, say func(problem string)) (*collector, error) {
-	// first is the variable of traces, or else that of everything that is exported.
+	// first is the variable for traces, else the variable for all signals.
 	first := func(name string) (key, value string) {
 		for _, prefix := range []string{"OTEL_EXPORTER_OTLP_TRACES_", "OTEL_EXPORTER_OTLP_"} {
 			if value := strings.TrimSpace(env(prefix + name)); value != "" {
@@ -67,12 +65,12 @@ func openCollector(env func(string) string, version string, say func(problem str
 	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
 		return nil, fmt.Errorf("%s is no http:// or https:// URL", key)
 	}
-	if key != "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" { // that one has the whole path
+	if key != "OTEL_EXPORTER_OTLP_TRACES_ENDPOINT" { // that variable has the whole path
 		at.Path = path.Join("/", at.Path, "v1/traces")
 	}
-	at.User = nil // is for headers to say, and would stand in errors
+	at.User = nil // credentials belong into headers, and would appear in errors
 	c.url, c.host = at.String(), at.Host
-	parts := []string{} // the longest first: the first that fits is taken
+	parts := []string{} // the longest first, because the first match wins
 	for _, part := range []string{at.RequestURI(), at.EscapedPath(), at.Path, at.RawQuery} {
 		if len(part) > 1 {
 			parts = append(parts, part, "[...]")
@@ -105,12 +103,12 @@ func openCollector(env func(string) string, version string, say func(problem str
 		return nil, err
 	}
 	c.client = &http.Client{Transport: way, Timeout: within, CheckRedirect: func(*http.Request, []*http.Request) error {
-		return http.ErrUseLastResponse // followed, a POST becomes a GET, and its headers go to another host
+		return http.ErrUseLastResponse // a redirected POST would become a GET, with its headers sent to another host
 	}}
 	return c, nil
 }
 
-// trusted reads the certificates: whom to trust, and who we are.
+// trusted reads the certificates of the collector's authority and of this client.
 func trusted(first func(name string) (key, value string)) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if key, file := first("CERTIFICATE"); file != "" {
@@ -135,8 +133,8 @@ func trusted(first func(name string) (key, value string)) (*tls.Config, error) {
 	return config, nil
 }
 
-// unreadable is an error of reading the file of a variable, without its path: people have put the
-// content there.
+// unreadable is an error of reading a variable's file, without its path: some people set the content
+// instead.
 func unreadable(key string, err error) error {
 	if at, ok := errors.AsType[*fs.PathError](err); ok {
 		err = at.Err
@@ -144,17 +142,17 @@ func unreadable(key string, err error) error {
 	return fmt.Errorf("%s: %w", key, err)
 }
 
-// Start does nothing: connections are made when they are needed.
+// Start does nothing: the first request connects.
 func (c *collector) Start(context.Context) error { return nil }
 
-// Stop ends connections that nothing is sent over.
+// Stop closes idle connections.
 func (c *collector) Stop(context.Context) error {
 	c.client.CloseIdleConnections()
 	return nil
 }
 
-// UploadTraces sends spans, and tries again for a minute where a collector that is busy or
-// restarts, or a network that is away, may be back. Its error is that of the last try.
+// UploadTraces sends spans. It retries for a minute if the collector is busy or restarts, or the
+// network is down. Its error is from the last attempt.
 func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceSpans) error {
 	body, err := proto.Marshal(&tracepb.TracesData{ResourceSpans: spans})
 	if err != nil {
@@ -178,7 +176,7 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 	var last error
 	_, err = backoff.Retry(ctx, func() (struct{}, error) {
 		failed, next := c.send(ctx, body, header)
-		if last == nil || ctx.Err() == nil { // else it failed because the tries end
+		if last == nil || ctx.Err() == nil { // otherwise the time for retries is over
 			last = failed
 		}
 		return struct{}{}, next
@@ -189,7 +187,7 @@ func (c *collector) UploadTraces(ctx context.Context, spans []*tracepb.ResourceS
 	return nil
 }
 
-// send is one request: why it failed, nil if it did not, and what that means for the next try.
+// send makes one request: its failure, nil for success, and what that means for the next attempt.
 func (c *collector) send(ctx context.Context, body []byte, header http.Header) (failed, next error) {
 	permanent := func(err error) (failed, next error) { return err, backoff.Permanent(err) }
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, c.url, bytes.NewReader(body))
@@ -200,7 +198,7 @@ func (c *collector) send(ctx context.Context, body []byte, header http.Header) (
 	response, err := c.client.Do(request)
 	if err != nil {
 		again := mayPass(err)
-		if whole, ok := errors.AsType[*url.Error](err); ok { // which has the whole URL
+		if whole, ok := errors.AsType[*url.Error](err); ok { // its text has the whole URL
 			err = whole.Err
 		}
 		err = fmt.Errorf("%s: %w", c.host, err)
@@ -236,9 +234,9 @@ func (c *collector) send(ctx context.Context, body []byte, header http.Header) (
 	return permanent(err)
 }
 
-// mayPass reports whether what a request failed with may be over soon: nobody listens, a
-// connection has broken, or a time has run out. net/http says that in errors of many kinds, some
-// of them without a type; what stays has one: a host that there is not, and what TLS refuses.
+// mayPass reports whether a request's failure may be over soon: nobody listens, a connection has
+// broken, or a time has run out. net/http has many errors for that, some without a type; permanent ones
+// have one: an unknown host, and TLS refusals.
 func mayPass(err error) bool {
 	if unknown, ok := errors.AsType[*net.DNSError](err); ok {
 		return !unknown.IsNotFound
@@ -253,9 +251,9 @@ func mayPass(err error) bool {
 	return !ok || failed.Op != "remote error" && failed.Op != "local error" // alerts of TLS
 }
 
-// rejected reads an ExportTraceServiceResponse: how many spans were not taken, and why. The
-// fields are those of opentelemetry/proto/collector/trace/v1: partial_success is 1, in it
-// rejected_spans 1 and error_message 2.
+// rejected reads an ExportTraceServiceResponse: how many spans were refused, and why. The fields are
+// from opentelemetry/proto/collector/trace/v1: partial_success is 1, in it rejected_spans 1 and
+// error_message 2.
 func rejected(answer []byte) (n uint64, why string) {
 	for number, value := range fields(answer) {
 		if number != 1 {
@@ -275,7 +273,7 @@ func rejected(answer []byte) (n uint64, why string) {
 	return n, why
 }
 
-// fields yields the fields of a message, as far as it is one.
+// fields yields the fields of a message, up to the first invalid one.
 func fields(message []byte) func(yield func(protowire.Number, []byte) bool) {
 	return func(yield func(protowire.Number, []byte) bool) {
 		for len(message) > 0 {

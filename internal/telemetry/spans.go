@@ -21,28 +21,27 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Attributes of spans are those of OpenTelemetry's semantic conventions of MCP and of HTTP,
-// and these of our own. No attribute is of arguments, results or principals.
+// Attributes of spans are from OpenTelemetry's semantic conventions of MCP and HTTP, and these two. No
+// attribute has arguments, results or principals.
 const (
 	keyUpstream = attribute.Key("toolfinch.upstream") // the configured name of a server
 	keyView     = attribute.Key("toolfinch.view")
-	keyTool     = attribute.Key("toolfinch.tool") // the ID of the tool that a request called in the end
+	keyTool     = attribute.Key("toolfinch.tool") // the ID of the tool that a request finally called
 	keyOutcome  = attribute.Key("toolfinch.outcome")
 )
 
-// entry is what the spans of the requests of a connection, or of an HTTP request, have in
-// common.
+// entry is common to the spans of a connection's requests, or of an HTTP request.
 type entry struct {
 	traces   *Traces
 	header   carried // the trace context of the HTTP request
-	protocol string  // "HTTP/1.1"; "" of a connection that is no HTTP
+	protocol string  // "HTTP/1.1"; "" for other connections
 	address  string  // of the client, with its port
 	unknown  bool    // nothing is known of the connection
 }
 
 type entryKey struct{}
 
-// On returns a context of requests that have spans, of a connection that is no HTTP.
+// On gives spans to the requests of a connection other than HTTP.
 func (t *Traces) On(ctx context.Context) context.Context {
 	if t == nil {
 		return ctx
@@ -50,7 +49,7 @@ func (t *Traces) On(ctx context.Context) context.Context {
 	return context.WithValue(ctx, entryKey{}, &entry{traces: t})
 }
 
-// Around has the requests that next gets in HTTP requests have spans.
+// Around gives spans to the HTTP requests of next.
 func (t *Traces) Around(next http.Handler) http.Handler {
 	if t == nil {
 		return next
@@ -61,7 +60,7 @@ func (t *Traces) Around(next http.Handler) http.Handler {
 	})
 }
 
-// As returns a context whose requests have spans if those of from have.
+// As gives ctx's requests spans if from's have spans.
 func As(ctx, from context.Context) context.Context {
 	if e := entryOf(from); e != nil && e != entryOf(ctx) {
 		return context.WithValue(ctx, entryKey{}, e)
@@ -69,7 +68,7 @@ func As(ctx, from context.Context) context.Context {
 	return ctx
 }
 
-// Traced reports whether the requests of a context have spans.
+// Traced reports whether the requests of ctx have spans.
 func Traced(ctx context.Context) bool { return entryOf(ctx) != nil }
 
 func entryOf(ctx context.Context) *entry {
@@ -83,32 +82,31 @@ func versionOf(protocol string) string {
 	return strings.TrimSuffix(version, ".0")
 }
 
-// Message is what spans say of a JSON-RPC request.
+// Message describes a JSON-RPC request for spans.
 type Message struct {
 	Method     string
 	ID, Params json.RawMessage
 	Session    string // ID; "" for none
-	Version    string // of the protocol, where Params does not state it; "" where it is not known yet
+	Version    string // of the protocol, unless Params states it; "" while unknown
 }
 
-// Peer is a server, as spans of requests to it say.
+// Peer describes a server for spans.
 type Peer struct {
 	Name    string // as configured
-	Pipe    bool   // it is a process
-	Address string // host; "" of a process
+	Pipe    bool   // a process
+	Address string // host; "" for a process
 	Port    int
 }
 
-// Span is one request. Nil is none: its methods do nothing then.
+// Span is one request. The methods of a nil Span do nothing.
 type Span struct {
 	span   trace.Span
 	traces *Traces
 	method string
 }
 
-// Serve begins the span of a client's request, whose parent is what its _meta says, or else
-// its HTTP headers. The context is that of answering it. It is nil where there are no
-// traces.
+// Serve begins the span of a client's request, with the parent from its _meta, else from its HTTP
+// headers. The context is for answering it. The span is nil without traces.
 func Serve(ctx context.Context, m Message) (context.Context, *Span) {
 	e := entryOf(ctx)
 	if e == nil {
@@ -126,8 +124,8 @@ func Serve(ctx context.Context, m Message) (context.Context, *Span) {
 	return ctx, s
 }
 
-// remote puts the parent of a request into its context: the one in _meta, or else the one in
-// the HTTP headers. link is the latter where there are both.
+// remote puts the parent of a request into its context: from _meta, else from the HTTP headers. link is
+// the headers' span if there are both.
 func (e *entry) remote(ctx context.Context, meta carried) (_ context.Context, link trace.SpanContext) {
 	from := meta
 	if e.traces.propagates {
@@ -149,8 +147,8 @@ func (e *entry) remote(ctx context.Context, meta carried) (_ context.Context, li
 	return ctx, link
 }
 
-// describe says where a request came from. Of a client behind a reverse proxy no port is known:
-// that of the connection is the proxy's.
+// describe names the source of a request. A client behind a reverse proxy has no port: the connection's
+// is the proxy's.
 func (e *entry) describe(ctx context.Context, span trace.Span) {
 	e.transport(span)
 	if from, _ := identity.SourceOf(ctx); from.Address != "" && e.protocol != "" {
@@ -161,7 +159,7 @@ func (e *entry) describe(ctx context.Context, span trace.Span) {
 	}
 }
 
-// transport says what carries a request from or to a client.
+// transport names the transport of a client's request.
 func (e *entry) transport(span trace.Span) {
 	switch {
 	case e.unknown:
@@ -172,8 +170,7 @@ func (e *entry) transport(span trace.Span) {
 	}
 }
 
-// ServeHTTP begins the span of an HTTP request that is none of MCP. route is the pattern of its
-// path.
+// ServeHTTP begins the span of an HTTP request other than MCP. route is the pattern of its path.
 func ServeHTTP(ctx context.Context, method, route string) (context.Context, *Span) {
 	e := entryOf(ctx)
 	if e == nil {
@@ -192,7 +189,7 @@ func ServeHTTP(ctx context.Context, method, route string) (context.Context, *Spa
 	return ctx, &Span{span: span, traces: e.traces}
 }
 
-// AnsweredHTTP ends the span of an HTTP request. That a client is refused is no error of ours.
+// AnsweredHTTP ends the span of an HTTP request. A refused client is no error of ours.
 func (s *Span) AnsweredHTTP(status int) {
 	if s == nil {
 		return
@@ -206,10 +203,9 @@ func (s *Span) AnsweredHTTP(status int) {
 	s.span.End()
 }
 
-// Asked begins the span of a request of a server to its client, which came at since. Its
-// parent is the span of call, which it is for, or the span under that which its _meta names;
-// of a request that is for no call, whatever its _meta names. The context is that of
-// answering it.
+// Asked begins the span of a server's request to its client, which came at since. Its parent is the
+// span of call, its call, or the span below it that its _meta names; without a call, the span in its
+// _meta. The context is for answering it.
 func (t *Traces) Asked(ctx, call context.Context, m Message, from *Peer, since time.Time) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
@@ -233,8 +229,7 @@ func (t *Traces) Asked(ctx, call context.Context, m Message, from *Peer, since t
 	return ctx, s
 }
 
-// AskClient begins the span of a request to a client, if what asks has one. The context is
-// that of its answer.
+// AskClient begins the span of a request to a client, if ctx has a span. The context is for its answer.
 func AskClient(ctx context.Context, m Message) (context.Context, *Span) {
 	e := entryOf(ctx)
 	if e == nil {
@@ -247,13 +242,13 @@ func AskClient(ctx context.Context, m Message) (context.Context, *Span) {
 	return ctx, s
 }
 
-// Ask begins the span of a request to a server. The context is that of its answer.
+// Ask begins the span of a request to a server. The context is for its answer.
 func (t *Traces) Ask(ctx context.Context, m Message, to *Peer) (context.Context, *Span) {
 	if t == nil {
 		return ctx, nil
 	}
-	// What a request causes is sampled as it is: all samplers of OpenTelemetry decide by the parent
-	// or by the ID of the trace.
+	// A caused request is sampled like its cause: all samplers of OpenTelemetry decide by the parent or
+	// by the trace's ID.
 	if within := trace.SpanFromContext(ctx); within.SpanContext().IsValid() && !within.SpanContext().IsRemote() && !within.IsRecording() {
 		return ctx, &Span{span: within, traces: t, method: m.Method}
 	}
@@ -268,7 +263,7 @@ func (t *Traces) Ask(ctx context.Context, m Message, to *Peer) (context.Context,
 	return ctx, s
 }
 
-// describe says which server is at the other end.
+// describe names the server.
 func (p *Peer) describe(span trace.Span) {
 	span.SetAttributes(keyUpstream.String(p.Name))
 	if p.Pipe {
@@ -278,7 +273,7 @@ func (p *Peer) describe(span trace.Span) {
 	span.SetAttributes(semconv.NetworkTransportTCP, semconv.NetworkProtocolName("http"))
 }
 
-// Kinds of spans, once for all of them.
+// Kinds of spans, allocated once.
 var (
 	asServer = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindServer)}
 	asClient = []trace.SpanStartOption{trace.WithSpanKind(trace.SpanKindClient)}
@@ -288,7 +283,7 @@ var (
 func (t *Traces) begin(ctx context.Context, kind []trace.SpanStartOption, m Message) (context.Context, *Span) {
 	method := m.Method
 	if !methods[method] {
-		method = "_OTHER" // strangers invent as many as they like
+		method = "_OTHER" // strangers invent any number
 	}
 	ctx, span := t.tracer.Start(ctx, method, kind...)
 	s := &Span{span: span, traces: t, method: method}
@@ -331,7 +326,7 @@ const (
 	keyStated = "io.modelcontextprotocol/protocolVersion" // in _meta
 )
 
-// methods are those that spans are named after.
+// methods can be names of spans.
 var methods = func() map[string]bool {
 	all := map[string]bool{}
 	for _, method := range []string{
@@ -345,13 +340,13 @@ var methods = func() map[string]bool {
 	return all
 }()
 
-// actions are what a user does who is asked for input.
+// actions are a user's answers to a request for input.
 var actions = map[string]bool{"accept": true, "decline": true, "cancel": true}
 
-// inputRequired is the resultType of a result that asks the client for something, of 2026-07-28.
+// inputRequired is the 2026-07-28 resultType of a result that asks the client.
 const inputRequired = "input_required"
 
-// maxAttribute bounds what others write, in bytes.
+// maxAttribute bounds a foreign text, in bytes.
 const maxAttribute = 256
 
 func bound(text string) string {
@@ -366,15 +361,15 @@ func idText(id json.RawMessage) string {
 	return string(id)
 }
 
-// Spoke notes the version of HTTP that a server answered with ("HTTP/2.0").
+// Spoke notes the HTTP version of a server's answer ("HTTP/2.0").
 func (s *Span) Spoke(protocol string) {
 	if s != nil && protocol != "" && s.span.IsRecording() {
 		s.span.SetAttributes(semconv.NetworkProtocolVersion(versionOf(protocol)))
 	}
 }
 
-// Answered ends the span of a request with its answer, a whole JSON-RPC message; nil for
-// none. ctx is that of answering it: what fails after its end was cancelled.
+// Answered ends the span of a request with its answer, a whole JSON-RPC message; nil for none. ctx is
+// from answering it: a failure after its end is a cancellation.
 func (s *Span) Answered(ctx context.Context, message []byte) {
 	if s == nil {
 		return
@@ -421,26 +416,26 @@ func (s *Span) Result(result json.RawMessage) {
 			if action := rawjson.Text(rawjson.Member(result, "action")); actions[action] {
 				s.span.SetAttributes(keyOutcome.String(action))
 			}
-		case "initialize": // which negotiates it
+		case "initialize": // the answer negotiates the version
 			s.span.SetAttributes(semconv.McpProtocolVersion(bound(rawjson.Text(rawjson.Member(result, "protocolVersion")))))
 		}
 	}
 	s.span.End()
 }
 
-// isError reports whether the result of a call says that the tool has failed.
+// isError reports whether the result of a call is a tool error.
 func isError(result json.RawMessage) bool { return string(rawjson.Member(result, "isError")) == "true" }
 
-// Codes of errors that may be about a name that there is not.
+// Codes of errors that may be about an unknown name.
 var codesOfNames = map[int]bool{-32601: true, -32602: true, -32002: true}
 
-// Refused ends the span of a request that was answered with a JSON-RPC error.
+// Refused ends the span of a request with a JSON-RPC error.
 func (s *Span) Refused(code int) {
 	if s == nil {
 		return
 	}
 	if s.span.IsRecording() {
-		if codesOfNames[code] { // strangers invent as many as they like
+		if codesOfNames[code] { // strangers invent any number
 			s.span.SetName(s.method)
 		}
 		s.span.SetAttributes(semconv.RPCResponseStatusCode(strconv.Itoa(code)))
@@ -449,7 +444,7 @@ func (s *Span) Refused(code int) {
 	s.span.End()
 }
 
-// Failed ends the span of a request that has no answer. kind is a word for why.
+// Failed ends the span of a request without an answer. kind is one word for the failure.
 func (s *Span) Failed(kind string) {
 	if s == nil {
 		return
@@ -460,14 +455,14 @@ func (s *Span) Failed(kind string) {
 	s.span.End()
 }
 
-// fail has no description: the texts of errors repeat arguments.
+// fail sets no description: the texts of errors repeat arguments.
 func (s *Span) fail(kind string) {
 	s.span.SetAttributes(semconv.ErrorTypeKey.String(kind))
 	s.span.SetStatus(codes.Error, "")
 }
 
-// beginSpan has the span of a request say which tool it came to. A call within another has a
-// span of its own. What is not sampled has nothing.
+// beginSpan names the called tool in the request's span. A call inside another has a span of its own.
+// Unsampled requests have none.
 func (r *Running) beginSpan(ctx context.Context) context.Context {
 	span := trace.SpanFromContext(ctx)
 	if !span.IsRecording() {
@@ -475,7 +470,7 @@ func (r *Running) beginSpan(ctx context.Context) context.Context {
 	}
 	if r.Depth > 0 {
 		name := "execute_tool"
-		if r.Tool != "" { // else scripts invent as many as they like
+		if r.Tool != "" { // otherwise scripts could invent any number
 			name += " " + r.Name
 		}
 		ctx, span = within(ctx, span, name)
@@ -521,12 +516,12 @@ func endStage(span trace.Span, err error) {
 		return
 	}
 	if err != nil {
-		span.SetStatus(codes.Error, "") // whose text may repeat arguments
+		span.SetStatus(codes.Error, "") // its text may repeat arguments
 	}
 	span.End()
 }
 
-// within begins a span of what is done here for another.
+// within begins a span of work for another span.
 func within(ctx context.Context, parent trace.Span, name string) (context.Context, trace.Span) {
 	return parent.TracerProvider().Tracer(scope).Start(ctx, name)
 }

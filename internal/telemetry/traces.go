@@ -25,29 +25,28 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Traces makes spans of requests and of what they cause. Nil makes none, at no cost. Its
-// methods are safe for concurrent use.
+// Traces makes spans of requests and their effects. A nil Traces makes none, without cost. Its methods
+// are safe for concurrent use.
 type Traces struct {
 	tracer     trace.Tracer
 	propagates bool // trace context is read and written
-	baggage    bool // likewise, baggage
+	baggage    bool // baggage is read and written
 	close      func(context.Context) error
 	lost       func() int64
 }
 
-// NewTraces makes the spans of provider, which its owner closes. With baggage, that of
-// clients is sent on to the servers.
+// NewTraces makes spans of provider, which its owner closes. With baggage, servers get the clients'
+// baggage.
 func NewTraces(provider trace.TracerProvider, baggage bool) *Traces {
 	return &Traces{tracer: provider.Tracer(scope), propagates: true, baggage: baggage, close: func(context.Context) error { return nil }, lost: func() int64 { return 0 }}
 }
 
-// scope is the name of what makes the spans.
+// scope names this program as the maker of spans.
 const scope = "toolfinch"
 
-// OpenTraces makes spans and sends them over OTLP/HTTP, as the OTEL_* variables of the
-// environment say; it returns nil where these do not ask for traces. What of them cannot be
-// used is logged. The handlers of errors that OpenTelemetry has one of for each process
-// become its own: a program calls it once.
+// OpenTraces makes spans and sends them over OTLP/HTTP, as the environment's OTEL_* variables say; nil
+// if they ask for no traces. Unusable variables are logged. It replaces OpenTelemetry's error handlers,
+// of which a process has one set: call it once.
 func OpenTraces(ctx context.Context, version string, log *slog.Logger) *Traces {
 	wanted, problem := tracesWanted(os.Getenv)
 	if problem != "" {
@@ -88,7 +87,7 @@ func OpenTraces(ctx context.Context, version string, log *slog.Logger) *Traces {
 	return t
 }
 
-// Close sends what was not sent yet, as long as ctx lasts.
+// Close sends the remaining spans, until ctx ends.
 func (t *Traces) Close(ctx context.Context) error {
 	if t == nil {
 		return nil
@@ -96,8 +95,8 @@ func (t *Traces) Close(ctx context.Context) error {
 	return t.close(ctx)
 }
 
-// Lost returns how many spans were not delivered since the start. Those that found no room are
-// not among them: OpenTelemetry does not say how many they are.
+// Lost counts the undelivered spans since the start, without those for which OpenTelemetry had no room:
+// it does not count them.
 func (t *Traces) Lost() int64 {
 	if t == nil {
 		return 0
@@ -105,8 +104,8 @@ func (t *Traces) Lost() int64 {
 	return t.lost()
 }
 
-// tracesWanted reports whether the environment asks for traces; problem says why it gets
-// none though it does. An empty variable is one that is not set.
+// tracesWanted reports whether the environment asks for traces; problem is the reason against them if
+// it does. An empty variable counts as unset.
 func tracesWanted(env func(string) string) (wanted bool, problem string) {
 	if strings.EqualFold(env("OTEL_SDK_DISABLED"), "true") {
 		return false, ""
@@ -135,8 +134,8 @@ func tracesWanted(env func(string) string) (wanted bool, problem string) {
 	return true, ""
 }
 
-// propagators reads OTEL_PROPAGATORS; known says that nothing else is in it. Where it is not set, servers get no baggage: what a
-// client's organisation writes there is none of their business.
+// propagators reads OTEL_PROPAGATORS; known says that it has no other values. By default servers get no
+// baggage: the client's organisation writes it for itself.
 func propagators(variable string) (propagates, baggage, known bool) {
 	named := list(variable)
 	if len(named) == 0 {
@@ -157,26 +156,25 @@ func propagators(variable string) (propagates, baggage, known bool) {
 	return propagates, baggage, known
 }
 
-// list is the words of a variable that has several, separated by commas.
+// list returns the words of a comma-separated variable.
 func list(variable string) []string {
 	words := strings.FieldsFunc(variable, func(r rune) bool { return r == ',' || r == ' ' })
 	slices.Sort(words)
 	return slices.Compact(words)
 }
 
-// sending is the exporter of a process. A collector that is away is logged when it goes and
-// when it is back, not each time.
+// sending is the exporter of a process. It logs a collector's absence once, and its return.
 type sending struct {
 	sdktrace.SpanExporter
 	log    *slog.Logger
-	life   context.Context // of what is being sent
+	life   context.Context // of the present batch
 	end    context.CancelFunc
-	closed chan struct{} // closed by Shutdown, once nothing is sent any more
-	all    atomic.Int64  // spans that were not delivered
+	closed chan struct{} // closed by Shutdown, after the last batch
+	all    atomic.Int64  // undelivered spans
 
-	mu   sync.Mutex // guards what follows; held for assignments only
+	mu   sync.Mutex // guards the fields below; held for assignments only
 	away bool       // the last batch was not delivered
-	lost int        // spans that were not delivered since
+	lost int        // undelivered spans since then
 }
 
 func newSending(exporter sdktrace.SpanExporter, log *slog.Logger) *sending {
@@ -185,7 +183,7 @@ func newSending(exporter sdktrace.SpanExporter, log *slog.Logger) *sending {
 	return s
 }
 
-// ExportSpans sends a batch. Its error is logged here, and is therefore none of the SDK's.
+// ExportSpans sends a batch. It logs its error, so that the SDK does not.
 func (s *sending) ExportSpans(ctx context.Context, spans []sdktrace.ReadOnlySpan) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -215,10 +213,10 @@ func (s *sending) Shutdown(ctx context.Context) error {
 	return s.SpanExporter.Shutdown(ctx)
 }
 
-// close sends what waits, until ctx ends, and returns once nothing runs any more.
+// close sends the waiting spans until ctx ends, and returns when nothing runs.
 func (s *sending) close(ctx context.Context, provider *sdktrace.TracerProvider) error {
-	stop := context.AfterFunc(ctx, s.end) // what still waits fails at once
-	// A provider that is given a context that has ended already does not shut its exporter down.
+	stop := context.AfterFunc(ctx, s.end) // then the waiting spans fail at once
+	// With an ended context the provider would not shut its exporter down.
 	err := provider.Shutdown(context.WithoutCancel(ctx))
 	stop()
 	s.end()
@@ -232,26 +230,24 @@ func (s *sending) close(ctx context.Context, provider *sdktrace.TracerProvider) 
 	return err
 }
 
-// maxWords bounds an error of a collector in the log, in bytes.
+// maxWords bounds a collector's error in the log, in bytes.
 const maxWords = 300
 
-// address is a URL in a text. All but its host may be a secret.
+// address matches a URL in a text. All but its host may be secret.
 var address = regexp.MustCompile(`(https?://)(?:[^\s"/?#@]*@)?([^\s"/?#]*)[^\s"]*`)
 
-// words is an error of the exporter for the log: collectors write what they like.
+// words is an exporter's error for the log: a collector's text is foreign.
 func words(err error) string {
 	return rawjson.Clip(printable.Line(address.ReplaceAllString(err.Error(), "$1$2")), maxWords)
 }
 
-// complaints are what OpenTelemetry says of itself, and of variables that it cannot read.
-// Few of them are logged.
+// complaints logs a few of OpenTelemetry's own errors, also about its variables.
 type complaints struct {
 	log   *slog.Logger
 	limit *rate.Limiter
 }
 
-// Handle takes an error of the SDK. What follows a colon or stands in quotes may be the value of a
-// variable.
+// Handle takes an error of the SDK. Text after a colon or in quotes may be the value of a variable.
 func (c *complaints) Handle(err error) {
 	what := err.Error()
 	if end := strings.IndexAny(what, ":\""); end >= 0 {
@@ -266,14 +262,14 @@ func (c *complaints) say(what string) {
 	}
 }
 
-// ownLog takes the SDK's own log. The attributes of a line are values of variables, which may
-// be secrets: the message and the names of variables are logged.
+// ownLog takes the SDK's own log. Attributes may be secret values of variables, so it logs only the
+// message and the variables' names.
 type ownLog struct{ to *complaints }
 
 // Levels of the SDK's own log.
 const (
 	ownWarning = slog.Level(-1)
-	ownInfo    = slog.Level(-4) // of numbers that cannot be read, among what is of no interest
+	ownInfo    = slog.Level(-4) // the level of unreadable numbers, among uninteresting lines
 )
 
 func (l ownLog) Enabled(_ context.Context, level slog.Level) bool { return level >= ownInfo }

@@ -1,10 +1,9 @@
-// Package wire owns the messages of clients as bytes: it checks them, takes them
-// apart (Inbound), and has them answered without losing a byte. It knows JSON-RPC
-// and framing, and nothing of tools or of connections.
+// Package wire owns the messages of clients as bytes: it checks and parses them (Inbound), and has them
+// answered without losing a byte. It knows JSON-RPC and framing, not tools or connections.
 //
-// A request becomes an Exchange. mcp-go sees a small stub of it, always a call of
-// one tool, and does what it is good at: eras and negotiation. The handler answers
-// on the Exchange with raw bytes, which take the place of the stub's answer.
+// A request becomes an Exchange. mcp-go gets a small stub of it, always a call of one tool, and does
+// eras and negotiation. The handler answers on the Exchange with raw bytes, which replace the stub's
+// answer.
 package wire
 
 import (
@@ -21,12 +20,12 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// StubTool is the one tool that mcp-go sees called: whoever builds the server
-// registers the handler of all requests under it.
+// StubTool is the one tool that mcp-go calls: the builder of the server registers the handler of all
+// requests under it.
 const StubTool = "toolfinch"
 
-// Methods of the requests that become an Exchange. What is left to mcp-go is
-// the connection: initialize, server/discover, ping, logging/setLevel.
+// Methods of the requests that become an Exchange. mcp-go answers the requests of the connection:
+// initialize, server/discover, ping, logging/setLevel.
 const (
 	MethodCallTool      = "tools/call"
 	MethodListTools     = "tools/list"
@@ -54,29 +53,28 @@ func exchanged(method string) bool {
 	return false
 }
 
-// Exchange is one request of a client. Its methods are safe for concurrent use;
-// after the answer was written they do nothing.
+// Exchange is one request of a client. Its methods are safe for concurrent use; after the answer they
+// do nothing.
 type Exchange struct {
 	Method string
 	ID     json.RawMessage
-	Params json.RawMessage // as sent; nil when absent
+	Params json.RawMessage // as sent; nil without params
 	Header http.Header     // of the HTTP request; nil on other transports
 
-	// Lacks is set where the answer is that the principal lacks a scope.
+	// Lacks is set if the answer is a missing scope.
 	Lacks *identity.ScopeError
 
-	mu       sync.Mutex // guards what follows; held while a message is written, so that none overtakes another
+	mu       sync.Mutex // guards the fields below; held during a write, so that no message overtakes another
 	send     func(message []byte) error
-	notified time.Time // when the last notification was sent
-	answer   []byte    // the whole response message, nil until given
+	notified time.Time // time of the last notification
+	answer   []byte    // the whole response message, nil before
 	closed   bool
 }
 
 type exchangeKey struct{}
 
-// NewExchange returns nil when the message is none of those an Exchange is for:
-// mcp-go answers those itself. send writes one message to the client ahead of the
-// answer; it is never called concurrently.
+// NewExchange returns nil for a message that mcp-go answers itself. send writes a message to the client
+// before the answer; it is never called concurrently.
 func NewExchange(m *Inbound, send func(message []byte) error) *Exchange {
 	if !m.IsRequest() || !exchanged(m.Method) {
 		return nil
@@ -84,8 +82,8 @@ func NewExchange(m *Inbound, send func(message []byte) error) *Exchange {
 	return &Exchange{Method: m.Method, ID: m.ID, Params: m.Params, send: send}
 }
 
-// ExchangeFrom returns the Exchange that a handler of mcp-go was called for,
-// nil when the request did not come through this package.
+// ExchangeFrom returns the Exchange of a handler's request, nil if it did not come through this
+// package.
 func ExchangeFrom(ctx context.Context) *Exchange {
 	x, _ := ctx.Value(exchangeKey{}).(*Exchange)
 	return x
@@ -96,9 +94,9 @@ func (x *Exchange) Context(ctx context.Context) context.Context {
 	return context.WithValue(ctx, exchangeKey{}, x)
 }
 
-// Stub returns the message for mcp-go: a call of StubTool with the request's ID
-// and of its _meta what the library knows, so that the size of the request costs
-// nothing, and nothing in it is more than the library can read.
+// Stub returns the message for mcp-go: a call of StubTool with the request's ID and the part of its
+// _meta that the library knows. So the request's size costs nothing, and the library can read all of
+// the stub.
 func (x *Exchange) Stub() []byte {
 	out := make([]byte, 0, len(x.ID)+512)
 	out = append(append(out, `{"jsonrpc":"2.0","id":`...), x.ID...)
@@ -109,11 +107,11 @@ func (x *Exchange) Stub() []byte {
 	return append(out, "}}"...)
 }
 
-// known is what mcp-go knows of a request's _meta. Of the client's capabilities
-// it wants to see only that there are some.
+// known is the part of a request's _meta that mcp-go knows. Of the client's capabilities it only needs
+// their existence.
 func known(meta json.RawMessage) []byte {
 	if meta[0] != '{' {
-		return meta // it refuses that
+		return meta // the library refuses it
 	}
 	out := rawjson.NewObject(len(meta))
 	for key, value := range rawjson.Members(meta) {
@@ -128,7 +126,7 @@ func known(meta json.RawMessage) []byte {
 	return out.JSON()
 }
 
-// protocolPrefix is that of the protocol's own keys of _meta.
+// protocolPrefix begins the protocol's own keys of _meta.
 const protocolPrefix = "io.modelcontextprotocol/"
 
 // Result answers with a result object.
@@ -137,10 +135,9 @@ func (x *Exchange) Result(result json.RawMessage) { x.settle(`,"result":`, resul
 // Fail answers with an error object.
 func (x *Exchange) Fail(object json.RawMessage) { x.settle(`,"error":`, object) }
 
-// afterNotification is how long an answer waits after a notification. Clients
-// that dispatch notifications in a later turn of their event loop than answers,
-// as the TypeScript SDK does, lose the last one of a call when both arrive in
-// one read.
+// afterNotification is the pause of an answer after a notification. Clients that dispatch notifications
+// in a later turn of their event loop than answers, such as the TypeScript SDK, lose a call's last
+// notification if both arrive in one read.
 const afterNotification = 5 * time.Millisecond
 
 func (x *Exchange) settle(member string, value json.RawMessage) {
@@ -161,13 +158,12 @@ func (x *Exchange) settle(member string, value json.RawMessage) {
 	x.answer = out
 }
 
-// Notify sends a notification to the client that waits for this answer.
+// Notify sends a notification to the client before the answer.
 func (x *Exchange) Notify(method string, params json.RawMessage) {
 	x.Send(Message(nil, method, params))
 }
 
-// Send sends a message of its own, a notification or a request, to the client
-// that waits for this answer. It reports whether it could.
+// Send sends a notification or a request to the client before the answer. It reports whether it could.
 func (x *Exchange) Send(message []byte) bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -181,7 +177,7 @@ func (x *Exchange) Send(message []byte) bool {
 	return true
 }
 
-// Message is a request, or without an ID a notification, on one line.
+// Message is a request, or a notification without an ID, on one line.
 func Message(id json.RawMessage, method string, params json.RawMessage) []byte {
 	out := make([]byte, 0, len(id)+len(method)+len(params)+56)
 	out = append(out, `{"jsonrpc":"2.0"`...)
@@ -195,8 +191,7 @@ func Message(id json.RawMessage, method string, params json.RawMessage) []byte {
 	return append(out, '}')
 }
 
-// Answer ends the exchange and returns the response message, nil when no handler
-// gave one.
+// Answer ends the exchange and returns the response message, nil if no handler answered.
 func (x *Exchange) Answer() []byte {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -211,8 +206,7 @@ func WithMessage(ctx context.Context, message []byte) context.Context {
 	return context.WithValue(ctx, messageKey{}, message)
 }
 
-// MessageFrom returns the message that a hook of mcp-go was called for, as it
-// was sent; nil for an Exchange.
+// MessageFrom returns the raw message of a hook of mcp-go; nil for an Exchange.
 func MessageFrom(ctx context.Context) []byte {
 	message, _ := ctx.Value(messageKey{}).([]byte)
 	return message

@@ -7,15 +7,15 @@ import (
 	"io"
 )
 
-// ErrLineTooLong is returned for a message longer than the limit. The rest of
-// its line has been read and thrown away: the next one can be read.
+// ErrLineTooLong is the error for a message longer than the limit. The rest of its line is skipped: the
+// next one can be read.
 var ErrLineTooLong = errors.New("message too long")
 
-// headLength is how much is kept of a line that is too long, in bytes.
+// headLength is the kept part of a long line, in bytes.
 const headLength = 512
 
-// ReadLine reads one line of at most limit bytes, without its line break. Of one
-// that is too long head is the beginning.
+// ReadLine reads one line of at most limit bytes, without its line break. head is the beginning of a
+// longer one.
 func ReadLine(r *bufio.Reader, limit int) (line, head []byte, err error) {
 	tooLong := false
 	for {

@@ -12,41 +12,40 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Inbound is one JSON-RPC message of a client, taken apart: a request, a
-// notification or a reply.
+// Inbound is one parsed JSON-RPC message of a client: a request, a notification or a reply.
 type Inbound struct {
 	Raw           json.RawMessage // the whole message
 	Method        string          // "" for a reply
 	ID            json.RawMessage // nil for a notification
-	Params        json.RawMessage // an object; nil when absent or null
+	Params        json.RawMessage // an object; nil if absent or null
 	Result, Error json.RawMessage // of a reply; one of them is set
 }
 
-// IsRequest reports whether the message wants an answer.
+// IsRequest reports whether the message needs an answer.
 func (m *Inbound) IsRequest() bool { return m.Method != "" && m.ID != nil }
 
 // IsReply reports whether the message answers a request to the client.
 func (m *Inbound) IsReply() bool { return m.Method == "" }
 
-// Version is the protocol version that the message states, "" where it states none:
-// only the 2026-07-28 era has it in each request.
+// Version is the protocol version in the message, "" for none: only the 2026-07-28 era states it in
+// each request.
 func (m *Inbound) Version() string {
 	return rawjson.Text(rawjson.Member(rawjson.Member(m.Params, "_meta"), mcp.MetaKeyProtocolVersion))
 }
 
-// SuspendedPrefix is what the requestState of a call begins with that waits here, in package
-// register, for its client to come back (specification 2026-07-28, multi round-trip requests).
+// SuspendedPrefix begins the requestState of a suspended call of package register (specification
+// 2026-07-28, multi round-trip requests).
 const SuspendedPrefix = "toolfinch-parked-"
 
-// SuspendedState returns what follows SuspendedPrefix in the requestState of params, and false where
-// they have no such state.
+// SuspendedState returns the rest of the requestState in params after SuspendedPrefix; false without
+// the prefix.
 func SuspendedState(params json.RawMessage) (state string, ok bool) {
 	return strings.CutPrefix(rawjson.Text(rawjson.Member(params, "requestState")), SuspendedPrefix)
 }
 
-// Refusal says why a message is refused. It is an error response.
+// Refusal is the error response to a refused message.
 type Refusal struct {
-	ID     json.RawMessage // of the message, nil where it has none that is valid
+	ID     json.RawMessage // of the message, nil without a valid one
 	Code   int
 	Reason string
 }
@@ -60,16 +59,15 @@ func (r *Refusal) Answer() []byte {
 	return fmt.Appendf(nil, `{"jsonrpc":"2.0","id":%s,"error":{"code":%d,"message":%s}}`, id, r.Code, rawjson.Quote(r.Reason))
 }
 
-// Bounds of a message beside its length, which its transport bounds.
+// Bounds of a message, beside its length, which its transport bounds.
 const (
 	maxID     = 1 << 10 // bytes of an ID
 	maxMethod = 256     // bytes of the name of a method
 	maxBatch  = 100     // messages of a batch
 )
 
-// Members that the protocol has, by where. Libraries read names without regard to
-// case, and of duplicates the first or the last: who checks a message and who acts
-// on it must read the same.
+// The protocol's members, by object. Libraries ignore the case of names, and read the first or the last
+// of duplicates: the checker and the handler of a message must read the same.
 var (
 	topMembers    = []string{"jsonrpc", "id", "method", "params", "result", "error"}
 	paramsMembers = []string{
@@ -81,8 +79,7 @@ var (
 	}
 )
 
-// ParseMessages takes apart what a client sent at once: a message, or a batch. What
-// is refused in a batch stands in its place.
+// ParseMessages parses a message, or a batch. Refusals of a batch are at the messages' indexes.
 func ParseMessages(sent []byte) (messages []*Inbound, refused []*Refusal, batch bool) {
 	sent = bytes.TrimSpace(sent)
 	one := func(raw []byte) {
@@ -94,7 +91,7 @@ func ParseMessages(sent []byte) (messages []*Inbound, refused []*Refusal, batch 
 		}
 	}
 	if !json.Valid(sent) {
-		// Not of what encoding/json refuses for its depth alone: that has an ID.
+		// JSON that is only too deep for encoding/json has an ID.
 		_, id := idOf(sent)
 		return nil, []*Refusal{{id, mcp.PARSE_ERROR, "the message is not valid JSON, or nested too deeply"}}, false
 	}
@@ -115,8 +112,8 @@ func ParseMessages(sent []byte) (messages []*Inbound, refused []*Refusal, batch 
 	return messages, refused, true
 }
 
-// idOf returns the ID of a message, which need be no valid JSON otherwise; id is nil
-// where it is neither a string nor a number, or is too long.
+// idOf returns the ID of a message, which may be invalid JSON otherwise; id is nil if it is neither a
+// string nor a number, or too long.
 func idOf(message []byte) (has bool, id json.RawMessage) {
 	raw := rawjson.Member(message, "id")
 	switch {
@@ -198,8 +195,7 @@ func (m *Inbound) reply(refuse func(string, ...any) (*Inbound, *Refusal)) (*Inbo
 	return m, nil
 }
 
-// distinct returns an error for an object that has one of the known members twice, or
-// one that differs from them in case alone. What the protocol does not know passes.
+// distinct refuses an object with a known member twice, or in another case. Unknown members pass.
 func distinct(object json.RawMessage, what string, known []string) error {
 	var seen uint64 // a bit for each of known
 	for key := range rawjson.Members(object) {

@@ -1,6 +1,6 @@
-// Package savings owns the account of what a choice of tools saves: what the models
-// of clients read step by step, as far as a proxy sees it, beside what they would
-// have read had every tool been listed. It decides nothing about what is listed.
+// Package savings owns the account of the tokens that a choice of tools saves: the tokens that clients'
+// models read in each step, as far as a proxy sees them, and the tokens that they would read if every
+// tool were listed. It decides nothing about lists.
 package savings
 
 import (
@@ -19,10 +19,10 @@ import (
 )
 
 const (
-	// every is how often what was noted is counted and written.
+	// every is the pause between two counts of the notes.
 	every = 5 * time.Second
-	// maxNoted bounds the bytes that wait to be counted: counting as much takes up
-	// to 0.4 s. At half of it they are counted at once.
+	// maxNoted bounds the bytes of uncounted notes: counting them all takes up to 0.4 s. At half of it
+	// they are counted at once.
 	maxNoted = 4 << 20
 	// maxSessions bounds the sessions, and maxHeld the tools in their lists.
 	maxSessions = 10_000
@@ -32,24 +32,24 @@ const (
 // View is a view of tools whose traffic is counted.
 type View interface {
 	Name() string
-	// Tokens is what listing one tool costs, and ListingCost what listing every
-	// tool of the view costs now.
+	// Tokens is the cost of listing one tool, ListingCost the present cost of listing every tool of the
+	// view.
 	Tokens(t *tool.Tool) int
 	ListingCost(ctx context.Context) int
 }
 
-// Kind is what a call is, beside listing every tool.
+// Kind compares a call with a session that is listed every tool.
 type Kind int
 
 // The kinds of calls.
 const (
-	Use      Kind = iota // a client that is listed every tool makes it, too
+	Use      Kind = iota // made in both
 	Search               // it finds tools
-	Describe             // it says of tools what a list says, or manages the choice
+	Describe             // describes tools like a list, or manages the choice
 )
 
-// Meter counts by view. A session counts from its first list on: clients that never
-// list are left out. Where a client waits only a note is made.
+// Meter counts by view. A session counts from its first list: clients that never list are left out.
+// Clients wait only for a note.
 type Meter struct {
 	log  *slog.Logger
 	wake chan struct{} // has room for one
@@ -57,16 +57,16 @@ type Meter struct {
 	mu    sync.Mutex // guards the next three; held for an append
 	notes []note
 	noted int // bytes of the notes
-	lost  int // notes there was no room for
+	lost  int // notes dropped for lack of room
 
-	counting sync.Mutex // guards the rest; held while tokens are counted and sums are written, never where a client waits
+	counting sync.Mutex // guards the rest; held during a count and a write of the sums, never while a client waits
 	sessions map[string]*session
 	held     int                      // tools in the lists of the sessions
 	unsaved  map[string]store.Savings // by view
 	total    map[string]store.Savings // by view, since the start
 }
 
-// event is what a note is about.
+// event is the event of a note.
 type event int
 
 const (
@@ -76,33 +76,31 @@ const (
 	isEnded
 )
 
-// note is one thing that happened in a session.
+// note is one event of a session.
 type note struct {
 	of              event
 	at              time.Time
 	view            View
 	session, client string
 	kind            Kind         // of a call
-	list            []*tool.Tool // that was listed
-	answer          []byte       // to a call; nil where there was no room for it
+	list            []*tool.Tool // the answer to tools/list
+	answer          []byte       // to a call; nil for lack of room
 	size            int          // bytes of the answer
 }
 
-// New returns a meter that has counted nothing.
+// New returns a meter with nothing counted.
 func New(log *slog.Logger) *Meter {
 	return &Meter{log: log, wake: make(chan struct{}, 1), sessions: map[string]*session{},
 		unsaved: map[string]store.Savings{}, total: map[string]store.Savings{}}
 }
 
-// Listed notes an answer to tools/list. id is "" for a client without sessions:
-// clients of one name share one session a day then. Nobody may change tools
-// afterwards.
+// Listed notes an answer to tools/list. id is "" for a client without sessions: clients of one name
+// then share one session a day. tools must not change afterwards.
 func (m *Meter) Listed(v View, id, client string, tools []*tool.Tool) {
 	m.note(note{of: isListed, view: v, session: id, client: client, list: tools})
 }
 
-// Called notes a call, and returns what notes its answer, which nobody may change
-// afterwards.
+// Called notes a call, and returns a function that notes its answer, which must not change afterwards.
 func (m *Meter) Called(v View, id, client string, kind Kind) (answered func(answer []byte)) {
 	n := note{of: isCalled, view: v, session: id, client: client, kind: kind}
 	if !m.note(n) {
@@ -114,16 +112,16 @@ func (m *Meter) Called(v View, id, client string, kind Kind) (answered func(answ
 	}
 }
 
-// Ended notes that a session has ended.
+// Ended notes the end of a session.
 func (m *Meter) Ended(id string) { m.note(note{of: isEnded, session: id}) }
 
-// note reports whether it noted n. Only lists and calls may find no room; an answer
-// may lose its text.
+// note reports whether it noted n. Only lists and calls are dropped for lack of room; an answer may
+// lose its text.
 func (m *Meter) note(n note) bool {
 	n.at = time.Now()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	const alone = 200 // bytes of a note
+	const alone = 200 // bytes of a note without its answer
 	size := alone + len(n.answer) + 8*len(n.list)
 	if m.noted > 0 && m.noted+size > maxNoted {
 		switch n.of {
@@ -146,7 +144,7 @@ func (m *Meter) note(n note) bool {
 
 func day(t time.Time) string { return t.UTC().Format(time.DateOnly) }
 
-// Run counts what is noted and adds it to db until ctx ends, and then the rest.
+// Run counts notes and adds the sums to stored until ctx ends, and then once more.
 func (m *Meter) Run(ctx context.Context, stored *store.Usage) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
@@ -165,8 +163,7 @@ func (m *Meter) Run(ctx context.Context, stored *store.Usage) {
 	m.save(ctx, stored)
 }
 
-// save counts, and writes what was not written yet. What cannot be written is kept
-// for the next time.
+// save counts, and writes the unsaved sums. After a failure they are kept for the next time.
 func (m *Meter) save(ctx context.Context, stored *store.Usage) {
 	m.counting.Lock()
 	defer m.counting.Unlock()
@@ -181,9 +178,8 @@ func (m *Meter) save(ctx context.Context, stored *store.Usage) {
 	clear(m.unsaved)
 }
 
-// Totals counts, and returns the sums since the start by view. Their Day is empty.
-// The step that reads the last answers of a session counts with its next call, or
-// when the session ends.
+// Totals counts, and returns the sums since the start by view, without a Day. The step that reads a
+// session's last answers counts with its next call or its end.
 func (m *Meter) Totals(ctx context.Context) []store.Savings {
 	m.counting.Lock()
 	defer m.counting.Unlock()
@@ -207,7 +203,7 @@ func sorted(sums map[string]store.Savings) []store.Savings {
 	return all
 }
 
-// count counts what was noted, in its order. The lock counting is held.
+// count counts the notes in their order. The lock counting is held.
 func (m *Meter) count(ctx context.Context) {
 	m.mu.Lock()
 	notes, lost := m.notes, m.lost
@@ -227,7 +223,7 @@ func (m *Meter) count(ctx context.Context) {
 			m.end(id)
 		case n.of == isListed:
 			m.list(ctx, id, s, n)
-		case s == nil: // it never listed
+		case s == nil: // the session never listed
 		case n.of == isCalled:
 			m.add(s.view, s.call(ctx, n))
 		case n.of == isAnswered:
@@ -236,7 +232,7 @@ func (m *Meter) count(ctx context.Context) {
 	}
 }
 
-// list takes a list that a session was answered; s is nil of a new one.
+// list counts a session's list; s is nil for a new session.
 func (m *Meter) list(ctx context.Context, id string, s *session, n note) {
 	if len(m.sessions) >= maxSessions || m.held > maxHeld {
 		clear(m.sessions)
@@ -251,7 +247,7 @@ func (m *Meter) list(ctx context.Context, id string, s *session, n note) {
 	s.lists(ctx, n)
 }
 
-// end counts the step that reads the last answers of a session, and forgets it.
+// end counts the step that reads a session's last answers, and forgets the session.
 func (m *Meter) end(id string) {
 	s := m.sessions[id]
 	if s == nil {

@@ -9,48 +9,47 @@ import (
 	"toolfinch/tool"
 )
 
-// cacheLife is how long a provider keeps a prefix that nobody reads. After such a
-// pause a conversation is paid anew, or it is another one.
+// cacheLife is how long a provider keeps an unread prefix. After such a pause a conversation is paid
+// anew, or is another one.
 const cacheLife = 5 * time.Minute
 
-// bytesOfToken is what a token of a called tool's result is taken to have: counting
-// it exactly takes 0.1 s a megabyte.
+// bytesOfToken is the assumed size of a token in a result: exact counting takes 0.1 s a megabyte.
 const bytesOfToken = 4
 
-// session is what the model of one client reads. A step reads the list, then
-// everything that the session was answered, in its order.
+// session is the tokens that one client's model reads. A step reads the list, then all earlier answers
+// of the session, in their order.
 type session struct {
 	view  string
-	list  []*tool.Tool // what it was listed last
-	seen  time.Time    // when the last call began or was answered
-	open  int          // calls that are not answered
-	used  bool         // one of those since the last step is of the kind Use
+	list  []*tool.Tool // the last one
+	seen  time.Time    // the last call's begin or answer
+	open  int          // calls without an answer
+	used  bool         // a call since the last step has the kind Use
 	began bool         // a step was made since the start, or the last pause
 
-	read   []*tool.Tool // what the last step read of the list
+	read   []*tool.Tool // the list of the last step
 	tokens int64        // of list
-	kept   int64        // of what list begins with as read does; tokens when they are the same
-	added  bool         // all of read is kept
+	kept   int64        // the tokens of the beginning that list shares with read
+	added  bool         // list begins with all of read
 	sent   prefix       // answers and results
 	all    prefix       // the results alone, which are sent with every tool listed, too
-	full   int64        // what listing every tool costs, at its most
-	paid   int64        // of full, what a step has read since the start, or the last pause
+	full   int64        // the greatest cost of listing every tool
+	paid   int64        // of full, the part that steps have read since the start, or the last pause
 }
 
-// prefix is what steps read, in tokens.
+// prefix has the tokens that steps read.
 type prefix struct {
 	before int64 // read by a step
 	fresh  int64 // answered since
 }
 
-// read returns what the next step reads again.
+// read returns the tokens that the next step reads again.
 func (p *prefix) read() int64 {
 	before := p.before
 	p.before, p.fresh = p.before+p.fresh, 0
 	return before
 }
 
-// lists takes a list.
+// lists counts a list.
 func (s *session) lists(ctx context.Context, n note) {
 	s.list = n.list
 	s.tokens, s.kept = 0, 0
@@ -69,12 +68,12 @@ func (s *session) lists(ctx context.Context, n note) {
 	s.grow(ctx, n.view)
 }
 
-// grow notes what listing every tool costs now: servers may come later.
+// grow notes the present cost of listing every tool: servers may come later.
 func (s *session) grow(ctx context.Context, v View) {
 	s.full = max(s.full, int64(v.ListingCost(ctx)))
 }
 
-// call takes the start of a call. Calls that overlap are of one step.
+// call counts the start of a call. Overlapping calls belong to one step.
 func (s *session) call(ctx context.Context, n note) (sum store.Savings) {
 	s.grow(ctx, n.view)
 	if s.open == 0 {
@@ -93,7 +92,7 @@ func (s *session) call(ctx context.Context, n note) (sum store.Savings) {
 	return sum
 }
 
-// answer takes the answer to a call.
+// answer counts the answer to a call.
 func (s *session) answer(n note) (sum store.Savings) {
 	s.open = max(0, s.open-1)
 	s.seen = n.at
@@ -115,8 +114,8 @@ func (s *session) answer(n note) (sum store.Savings) {
 	return sum
 }
 
-// step counts one model step: the first, or the one that reads the answers since the
-// last. With every tool listed, a step that only reads what was found is not made.
+// step counts one model step: the first, or the one that reads the latest answers. With every tool
+// listed, a step that only reads found tools does not exist.
 func (s *session) step() store.Savings {
 	sum := store.Savings{Steps: 1}
 	sent := s.sent.read()
@@ -141,8 +140,8 @@ func (s *session) step() store.Savings {
 	return sum
 }
 
-// textOf is the text that a model reads of an answer: of its content blocks, embedded
-// resources too, else its structured content.
+// textOf is the part of an answer that a model reads: the text of its content blocks and embedded
+// resources, else its structured content.
 func textOf(answer []byte) (text []byte) {
 	for block := range rawjson.Elements(rawjson.Member(answer, "content")) {
 		if resource := rawjson.Member(block, "resource"); resource != nil {

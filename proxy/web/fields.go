@@ -12,8 +12,7 @@ func (q *request) fields(known ...args.Arg) error {
 	return args.ReadFields(q.Method+" "+rawjson.Clip(q.URL.Path, maxClipped), q.sent, known...)
 }
 
-// number is a query parameter that is a number; without stands for one that is
-// not given.
+// number reads a number in the query; without is its default.
 func (q *request) number(name string, without, least, most int) (int, error) {
 	if !q.values.Has(name) {
 		return without, nil
@@ -23,7 +22,7 @@ func (q *request) number(name string, without, least, most int) (int, error) {
 	return n, err
 }
 
-// tags are those of the query, which are repeated or stand between commas.
+// tags are the query's tags, repeated or separated by commas.
 func (q *request) tags() []string {
 	return args.Trimmed(strings.Split(strings.Join(q.values["tags"], ","), ","))
 }

@@ -10,8 +10,8 @@ import (
 	"toolfinch/trust/pins"
 )
 
-// held is what waits for approval of the servers that the view has as a whole: of others
-// it may be outside of the view.
+// held is the held definitions of the servers that the view has whole: definitions of other servers may
+// be outside of the view.
 func (q *request) held() ([]pins.Report, error) {
 	tools := q.view.tools()
 	return q.backend.Held(q.Context(), func(server string) bool {
@@ -33,8 +33,7 @@ func (s *server) listHeld(q *request) (any, error) {
 	}{held}, nil
 }
 
-// decide approves and rejects what the client has seen: it says of each by its hash what
-// that was.
+// decide approves and rejects the definitions that the client has seen, identified by their hashes.
 func (s *server) decide(q *request) (any, error) {
 	held, err := q.held()
 	if err != nil {

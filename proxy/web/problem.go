@@ -15,16 +15,16 @@ import (
 	"toolfinch/upstream"
 )
 
-// problem is an answer that is an error, for the client to read.
+// problem is an answer with an error for the client.
 type problem struct {
 	status int
 	detail string
-	over   *gate.BudgetError    // its numbers are told, nil for none
+	over   *gate.BudgetError    // its numbers are answered; may be nil
 	wait   int                  // seconds, 0 for none
-	lacks  *identity.ScopeError // what it is, nil for another
+	lacks  *identity.ScopeError // the missing scope, or nil
 }
 
-// challenge is the header WWW-Authenticate of the answer, "" for none.
+// challenge is the answer's header WWW-Authenticate, "" for none.
 func (p *problem) challenge(r *http.Request) string {
 	if p.lacks == nil {
 		return ""
@@ -34,7 +34,7 @@ func (p *problem) challenge(r *http.Request) string {
 
 func (p *problem) Error() string { return p.detail }
 
-// textInternal is what clients are told of an error that only the log describes.
+// textInternal answers an error that only the log describes.
 const textInternal = "internal error; the log of the server says more"
 
 func badRequest(format string, args ...any) error {
@@ -58,7 +58,7 @@ func (p *problem) body() []byte {
 	return rawjson.Of(out)
 }
 
-// failures are the statuses of calls without a result.
+// failures are the statuses of failed calls.
 var failures = map[retrieve.Failure]int{
 	retrieve.FailureBadRequest: http.StatusBadRequest,
 	retrieve.FailureDenied:     http.StatusForbidden,
@@ -76,7 +76,7 @@ func (s *server) problem(op operation, err error) *problem {
 	var dead *upstream.Error
 	var refused *args.Error
 	var lacks *identity.ScopeError
-	var away interface { // the store's, while its database is
+	var away interface { // the store's error without its database
 		error
 		Brief() string
 	}
@@ -100,7 +100,7 @@ func (s *server) problem(op operation, err error) *problem {
 		return answer(failures[failed.Failure], failed)
 	case errors.As(err, &refused):
 		return answer(http.StatusBadRequest, refused)
-	case errors.Is(err, gate.ErrSessionEnded): // after the request was let in
+	case errors.Is(err, gate.ErrSessionEnded): // the session ended after the request was let in
 		return answer(http.StatusBadRequest, err)
 	case errors.As(err, &over):
 		return answer(http.StatusConflict, over)
@@ -121,11 +121,11 @@ func (s *server) problem(op operation, err error) *problem {
 	return answer(http.StatusBadGateway, dead)
 }
 
-// Unavailable is an error for which nothing is done now.
+// Unavailable is an error that may pass.
 type Unavailable struct{ Err error }
 
 func (u *Unavailable) Error() string { return u.Err.Error() }
 func (u *Unavailable) Unwrap() error { return u.Err }
 
-// errNoResult says that a tool answered with what is no result.
+// errNoResult says that a tool's answer is not a result.
 var errNoResult = errors.New("the tool answered nothing that is a result")

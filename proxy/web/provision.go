@@ -8,14 +8,13 @@ import (
 	"toolfinch/tool/args"
 )
 
-// Bounds of what a request to provision may ask for.
+// Bounds of a request to provision.
 const (
 	maxTokens = 1_000_000_000
 	maxTTL    = 365 * 24 * 60 * 60 // seconds
 )
 
-// provision makes tools callable: those that are named, all or none, or the best
-// for a query that fit.
+// provision makes tools callable: named ones, all or none, or the best for a query within the budget.
 func (s *server) provision(q *request) (any, error) {
 	var ask retrieve.ProvisionRequest
 	var tokens, context, ttl int
@@ -55,7 +54,7 @@ func (s *server) provision(q *request) (any, error) {
 	return answer, nil
 }
 
-// listProvisioned answers what is provisioned, and how much of the budget is used.
+// listProvisioned answers the provisioned tools, and the used part of the budget.
 func (s *server) listProvisioned(q *request) (any, error) {
 	call, err := q.call()
 	if err != nil {
@@ -64,7 +63,7 @@ func (s *server) listProvisioned(q *request) (any, error) {
 	return q.view.Retriever.Provisions(call)
 }
 
-// unprovision takes one tool back.
+// unprovision removes one provisioned tool.
 func (s *server) unprovision(q *request) (any, error) {
 	call, err := q.call()
 	if err != nil {

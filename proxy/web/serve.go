@@ -27,10 +27,10 @@ import (
 	"toolfinch/trust/inbound"
 )
 
-// Bounds of a request's body, in bytes, and of the time that a client may take to
-// read its answer. transport.Clients.Guard bounds the time of the body.
+// Bounds of a request's body, in bytes, and of the time that a client may take to read its answer.
+// transport.Clients.Guard bounds the time of the body.
 const (
-	maxBody    = transport.MaxMessage // what MCP takes, REST takes
+	maxBody    = transport.MaxMessage // like MCP
 	answerTime = 10 * time.Minute
 )
 
@@ -45,28 +45,28 @@ type server struct {
 	mux     *http.ServeMux
 }
 
-// operation is what is done for one method of one path.
+// operation is one method of one path.
 type operation struct {
 	name  string   // its operationId in the OpenAPI document
-	query []string // the query parameters it takes
+	query []string // its query parameters
 	body  bodyRule
-	// audit has each request logged; calls of tools are logged where they are made.
+	// audit logs each request; calls of tools are logged where they are made.
 	audit bool
-	// level is that of the scope it needs, as it changes servers, not tools; "" for none.
+	// level is the scope's level for changes of servers; "" for none.
 	level inbound.Level
-	// answer returns what to send with status 200: a document, or what becomes JSON.
+	// answer returns the body for status 200: a document, or a value for JSON.
 	answer func(q *request) (any, error)
 }
 
 type bodyRule int
 
 const (
-	bodyNone     bodyRule = iota // what is sent is not read
+	bodyNone     bodyRule = iota // the body is not read
 	bodyOptional                 // nothing, or a JSON object
 	bodyRequired                 // a JSON object
 )
 
-// document is an answer that is sent as it is; of JSON where no type is named.
+// document is an answer's body; JSON unless it has a type.
 type document struct {
 	contentType string
 	body        []byte
@@ -81,7 +81,7 @@ func newServer(backend Backend, version string, log *slog.Logger) *server {
 	return s
 }
 
-// operations are all that there are, by path and method.
+// operations are all operations, by path and method.
 func (s *server) operations(version string) map[string]map[string]operation {
 	openAPI := map[string]operation{http.MethodGet: {name: "openapi", answer: s.openAPI(version)}}
 	return map[string]map[string]operation{
@@ -146,7 +146,7 @@ func (s *server) notFound(w http.ResponseWriter, _ *http.Request) {
 	s.refuse(w, &problem{status: http.StatusNotFound, detail: "there is nothing here; /openapi.json says what there is"})
 }
 
-// methods serves a path. HEAD is GET, of which net/http sends the headers alone.
+// methods serves a path. HEAD is GET; net/http then sends only the headers.
 func (s *server) methods(operations map[string]operation) http.HandlerFunc {
 	var allowed []string
 	for method := range operations {
@@ -187,7 +187,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	var refused *problem
 	switch {
 	case err == nil:
-	case errors.As(err, &refused) && refused.status == http.StatusRequestTimeout: // the context has ended, the client is there
+	case errors.As(err, &refused) && refused.status == http.StatusRequestTimeout: // the context has ended, but the client is connected
 		status = refused.status
 	case errors.Is(err, errUnread), r.Context().Err() != nil:
 		refused, status = nil, statusGone
@@ -214,7 +214,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	}
 }
 
-// run reads a request and has it answered. The answer is a document.
+// run reads a request and answers it with a document.
 func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer document, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -241,7 +241,7 @@ func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer do
 	return document{body: body}, err
 }
 
-// send writes an answer. An error of writing means that the client went away.
+// send writes an answer. A failed write means that the client went away.
 func send(w http.ResponseWriter, status int, d document) {
 	if d.contentType == "" {
 		d.contentType = "application/json"
@@ -252,12 +252,11 @@ func send(w http.ResponseWriter, status int, d document) {
 	_ = control.SetWriteDeadline(time.Now().Add(answerTime))
 	w.WriteHeader(status)
 	_, _ = w.Write(d.body)
-	_ = control.Flush() // while the deadline holds: what comes next on the connection may be a stream
+	_ = control.Flush() // before the deadline is removed: the next answer may be a stream
 	_ = control.SetWriteDeadline(time.Time{})
 }
 
-// Refuse answers a request that the caller does not let in, with a status and the
-// reason.
+// Refuse answers a refused request with a status and the reason.
 func Refuse(w http.ResponseWriter, status int, reason string) {
 	always(w)
 	send(w, status, document{body: (&problem{detail: reason}).body()})
@@ -270,18 +269,18 @@ func (s *server) refuse(w http.ResponseWriter, p *problem) {
 	send(w, p.status, document{body: p.body()})
 }
 
-// request is one request on its way through an operation.
+// request is one request of an operation.
 type request struct {
 	*http.Request
 	backend Backend
-	view    View // where the operation takes one
+	view    View // if the operation needs one
 	values  url.Values
 	sent    []byte // the body, a JSON object; empty without one
 
-	target string // what it is about, for the log
+	target string // its subject, for the log
 }
 
-// read reads what the operation takes, and refuses what it does not.
+// read reads the operation's parameters and body, and refuses others.
 func (q *request) read(w http.ResponseWriter, op operation) error {
 	var err error
 	if q.values, err = url.ParseQuery(q.URL.RawQuery); err != nil {
@@ -304,15 +303,14 @@ func (q *request) read(w http.ResponseWriter, op operation) error {
 	return nil
 }
 
-// renew takes the view that is served now, after the request itself changed what is
-// served.
+// renew reads the served view again, after the request has changed it.
 func (q *request) renew() (err error) {
 	q.view, err = q.backend.View(q.Context(), q.values.Get("view"))
 	return err
 }
 
-// complete waits for servers that are starting, unless the view has tools of all these
-// names; with none it waits in any case. Then it takes the view that is served.
+// complete waits for starting servers, unless the view has tools of all these names, and then reads the
+// served view.
 func (q *request) complete(names ...string) error {
 	unknown := func(name string) bool { _, err := q.view.Catalog.Find(name); return err != nil }
 	if q.view.Started == nil || len(names) > 0 && !slices.ContainsFunc(names, unknown) {
@@ -357,8 +355,8 @@ func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
 	return nil
 }
 
-// call makes the call of a request, without name and arguments. Its owner is the
-// principal, else the MCP session that the request names.
+// call makes the request's call, without name and arguments. Its owner is the principal, else the MCP
+// session in the header.
 func (q *request) call() (*tool.Call, error) {
 	call := &tool.Call{Principal: identity.NameOf(q.Context()), Header: q.Header.Get}
 	if session := q.Header.Get(sessionHeader); session != "" && call.Principal == "" {
@@ -370,10 +368,10 @@ func (q *request) call() (*tool.Call, error) {
 	return call, nil
 }
 
-// observe has what a request does taken down, by the name of the meta-tool that does the same.
+// observe records a request under the name of the equivalent meta-tool.
 func (q *request) observe(call *tool.Call, kind, name string) (ctx context.Context, done func(error), err error) {
 	return q.backend.Observe(q.Context(), identity.Event{Kind: kind, Principal: call.Principal, Session: call.Session, View: q.view.Name, Tool: name}, call)
 }
 
-// maxClipped bounds, in bytes, what is repeated of what a client sent.
+// maxClipped bounds a repeated text of a client, in bytes.
 const maxClipped = 128

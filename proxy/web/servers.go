@@ -9,7 +9,7 @@ import (
 	"toolfinch/upstream"
 )
 
-// tools counts what the view has of each of its servers.
+// tools counts the view's tools of each server.
 func (v View) tools() map[string]int {
 	tools := map[string]int{}
 	for _, s := range v.Catalog.Servers() {
@@ -23,9 +23,8 @@ func (v View) tools() map[string]int {
 	return tools
 }
 
-// seen is what the view says of a server of which it has some tools. Malformed
-// definitions are left out unless the view has the whole server: they may be outside
-// of the view.
+// seen is the view's description of a server. Malformed definitions are omitted unless the view has the
+// whole server: they may be outside of the view.
 func (v View) seen(s Upstream, tools int) Upstream {
 	s.Tools = tools
 	if !v.Whole(s.Name) {
@@ -34,7 +33,7 @@ func (v View) seen(s Upstream, tools int) Upstream {
 	return s
 }
 
-// servers are those of the view, in configured order.
+// servers are the view's servers, in configured order.
 func (q *request) servers() []Upstream {
 	servers := []Upstream{}
 	tools := q.view.tools()
@@ -46,7 +45,7 @@ func (q *request) servers() []Upstream {
 	return servers
 }
 
-// pending are the servers of the view that were not listed yet.
+// pending are the view's servers that were never listed.
 func (q *request) pending() (names []string) {
 	for _, s := range q.servers() {
 		if s.State == string(upstream.StatePending) {
@@ -93,7 +92,7 @@ func (s *server) reconnect(q *request) (any, error) {
 	}{q.view.seen(connected, q.view.tools()[name])}, nil
 }
 
-// reindex lists all servers anew, and answers what that brought for those of the view.
+// reindex lists all servers again, and answers the changes of the view's servers.
 func (s *server) reindex(q *request) (any, error) {
 	if err := q.fields(); err != nil {
 		return nil, err

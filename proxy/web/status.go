@@ -2,17 +2,17 @@ package web
 
 import "time"
 
-// Status is what a running toolfinch does: what its socket, GET /api/status and toolfinch
-// status say. Lists are bounded; the last and the most important are in them.
+// Status is the state of a running toolfinch, for its socket, GET /api/status and toolfinch status.
+// Lists are bounded; the latest and the most important entries are in them.
 type Status struct {
 	Version string `json:"version"`
-	// PID, Configuration, At and Refused are for the owner alone.
+	// PID, Configuration, At and Refused are only for the owner.
 	PID           int          `json:"pid,omitempty"`
 	Configuration string       `json:"configuration,omitempty"` // path of its file
 	At            string       `json:"at,omitempty"`            // "stdio", or the address of HTTP
-	Refused       string       `json:"refused,omitempty"`       // why the configuration as it was edited last is not served
+	Refused       string       `json:"refused,omitempty"`       // why the latest configuration is not served
 	Store         string       `json:"store,omitempty"`         // why nothing can be stored now
-	View          string       `json:"view,omitempty"`          // that all else is of; "" for all views together
+	View          string       `json:"view,omitempty"`          // of all fields below; "" for all views together
 	Started       time.Time    `json:"started"`
 	Now           time.Time    `json:"now"`
 	Views         []ViewStatus `json:"views"`
@@ -20,18 +20,18 @@ type Status struct {
 	Servers  []ServerStatus `json:"servers"`
 	Sessions SessionsStatus `json:"sessions"`
 	Calls    CallsStatus    `json:"calls"`
-	Errors   []CallStatus   `json:"errors"` // finished calls that did not succeed, the last first
+	Errors   []CallStatus   `json:"errors"` // failed calls, the latest first
 	Tokens   TokensStatus   `json:"tokens"`
 	Search   SearchStatus   `json:"search"`
-	Limits   []LimitStatus  `json:"limits"` // that were reached since the start
-	// Replicas are for who may know of all calls; nil where the store is one process's.
+	Limits   []LimitStatus  `json:"limits"` // limits that were reached since the start
+	// Replicas are for callers who may know of all calls; nil for the store of one process.
 	Replicas *ReplicasStatus `json:"replicas,omitempty"`
 }
 
-// ReplicasStatus are the replicas that were there when PostgreSQL last answered.
+// ReplicasStatus are the replicas at PostgreSQL's last answer.
 type ReplicasStatus struct {
-	Differ   []string        `json:"differ"`             // what differs between them that should not for long
-	Sessions *int            `json:"sessions,omitempty"` // that live in this one; nil where it serves no other replica
+	Differ   []string        `json:"differ"`             // lasting differences between them are a problem
+	Sessions *int            `json:"sessions,omitempty"` // sessions in this replica; nil without other replicas
 	Shown    []ReplicaStatus `json:"shown"`
 }
 
@@ -39,94 +39,91 @@ type ReplicasStatus struct {
 type ReplicaStatus struct {
 	Name    string   `json:"name"`
 	ID      string   `json:"id"`
-	This    bool     `json:"this,omitempty"` // which tells of itself
+	This    bool     `json:"this,omitempty"` // the answering replica
 	Version string   `json:"version"`
-	Seconds int      `json:"seconds"` // how long it has been there
+	Seconds int      `json:"seconds"` // since its start
 	Leads   []string `json:"leads"`   // servers
 }
 
-// ViewStatus is a view, and how many tools can be found in it.
+// ViewStatus is a view, and its number of findable tools.
 type ViewStatus struct {
 	Name  string `json:"name"`
 	Tools int    `json:"tools"`
 }
 
-// ServerStatus is a server, and how many of its definitions wait for approval. PID and Stderr
-// are for the owner alone.
+// ServerStatus is a server, with its number of held definitions. PID and Stderr are only for the owner.
 type ServerStatus struct {
 	Upstream
 	Held   int      `json:"held,omitempty"`
-	PID    int      `json:"pid,omitempty"`    // of its process; 0 where none runs
-	Stderr []string `json:"stderr,omitempty"` // what its process wrote last to its standard error
+	PID    int      `json:"pid,omitempty"`    // of its process; 0 without one
+	Stderr []string `json:"stderr,omitempty"` // the last lines of its process's standard error
 }
 
-// SessionsStatus are clients that are connected: of all of them, the last that came are
-// shown.
+// SessionsStatus are the connected clients; the latest of them are shown.
 type SessionsStatus struct {
 	All   int             `json:"all"`
 	Shown []SessionStatus `json:"shown"`
 }
 
-// SessionStatus is a session of a client of the legacy era; or a client of 2026-07-28, which
-// has no sessions: with an event stream, or that called something within the last hour. Since
-// is when the session, the stream or the first of the calls began.
+// SessionStatus is a session of a legacy client, or a 2026-07-28 client with an event stream or a call
+// in the last hour. Since is the begin of the session, the stream or the first of the calls.
 type SessionStatus struct {
 	View      string    `json:"view"`
-	Client    string    `json:"client,omitempty"` // "name version", as it says itself
+	Client    string    `json:"client,omitempty"` // "name version", as the client says
 	Era       string    `json:"era"`              // an upstream.Era
 	Principal string    `json:"principal,omitempty"`
-	Transport string    `json:"transport,omitempty"` // one of trust's transports
+	Transport string    `json:"transport,omitempty"` // a transport of package identity
 	Since     time.Time `json:"since"`
 }
 
 // CallsStatus are the calls, reads, prompts and retrievals of clients.
 type CallsStatus struct {
 	InFlight int          `json:"in_flight"`
-	Shown    []CallStatus `json:"shown"` // of those in flight, the oldest first
-	// Last are counts of all clients' finished calls, of the last 5 and 60 minutes; none for
-	// who is known by name and is not the owner.
+	Shown    []CallStatus `json:"shown"` // in flight, the oldest first
+	// Last counts all clients' finished calls of the last 5 and 60 minutes; empty for a caller who is
+	// not the owner.
 	Last []LastCalls `json:"last"`
 }
 
-// LastCalls counts the calls that finished within some minutes, the present one included.
+// LastCalls counts the calls finished in the last minutes, including the present one.
 type LastCalls struct {
 	Minutes int `json:"minutes"`
 	Calls   int `json:"calls"`
 	Failed  int `json:"failed"` // of them
 }
 
-// CallStatus is a call that runs, or one that did not succeed.
+// CallStatus is a running or failed call.
 type CallStatus struct {
-	Kind      string    `json:"kind"` // identity.EventCall and its like
+	Kind      string    `json:"kind"` // identity.EventCall and similar
 	Began     time.Time `json:"began"`
 	View      string    `json:"view"`
 	Server    string    `json:"server,omitempty"`
 	Tool      string    `json:"tool,omitempty"` // its ID
-	Name      string    `json:"name"`           // what the client called
+	Name      string    `json:"name"`           // the client's name of it
 	Client    string    `json:"client,omitempty"`
 	Principal string    `json:"principal,omitempty"`
-	MS        float64   `json:"ms"`                // how long it took, or has run
-	Outcome   string    `json:"outcome,omitempty"` // one of trust's; "" while it runs
+	MS        float64   `json:"ms"`                // its time so far
+	Outcome   string    `json:"outcome,omitempty"` // of package identity; "" while it runs
 	Reason    string    `json:"reason,omitempty"`
-	Said      string    `json:"said,omitempty"` // the message of the JSON-RPC error that it ended with
+	Said      string    `json:"said,omitempty"` // the message of the final JSON-RPC error
 }
 
-// TokensStatus is what models have read since the start, weighed as toolfinch savings
-// weighs it, and what they would have with every tool listed.
+// TokensStatus has the tokens that models have read since the start, weighted like in toolfinch
+// savings, and the tokens if every tool were listed.
 type TokensStatus struct {
 	Read      int64 `json:"read"`
 	AllListed int64 `json:"all_listed"`
 }
 
-// SearchStatus says how tools are found.
+// SearchStatus is the state of the search.
 type SearchStatus struct {
-	Model    string `json:"model,omitempty"`  // that embeds; "" for words alone
-	Reason   string `json:"reason,omitempty"` // why words decide alone, where they should not
-	Indexed  int    `json:"indexed"`          // definitions that can be found
-	Embedded int    `json:"embedded"`         // of them, those with a vector
+	Model    string `json:"model,omitempty"`  // of embeddings; "" for words only
+	Reason   string `json:"reason,omitempty"` // why search uses only words, against the configuration
+	Indexed  int    `json:"indexed"`          // findable definitions
+	Embedded int    `json:"embedded"`         // of Indexed, with a vector
 }
 
-// LimitStatus is a limit of what clients can make grow, see package limit.
+// LimitStatus is a limit on clients, see package limit.
 type LimitStatus struct {
 	Name string `json:"name"`
 	Used int64  `json:"used"`
@@ -134,7 +131,7 @@ type LimitStatus struct {
 	Hits int64  `json:"hits"` // how often it was reached
 }
 
-// status answers what the view does, as far as the caller may see it.
+// status answers the view's status, as far as the caller may see it.
 func (s *server) status(q *request) (any, error) {
 	status := q.backend.Status(q.Context(), q.view)
 	status.Version, status.View, status.Servers = s.version, q.view.Name, []ServerStatus{}

@@ -17,8 +17,8 @@ const (
 	maxPage     = 1000
 )
 
-// execute calls a tool. Its result goes out unchanged, also one with isError: the
-// tool says that, not this API.
+// execute calls a tool. Its result is answered unchanged, also with isError: the tool states the error,
+// not this API.
 func (s *server) execute(q *request) (any, error) {
 	var id string
 	var arguments json.RawMessage
@@ -65,7 +65,7 @@ func (s *server) discoverPost(q *request) (any, error) {
 
 type found struct {
 	retrieve.Discovery
-	Pending []string `json:"pending,omitempty"` // servers that were not listed yet: their tools may be missing
+	Pending []string `json:"pending,omitempty"` // servers never listed: their tools may be missing
 }
 
 func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
@@ -87,7 +87,7 @@ func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
 	return found{discovery, q.pending()}, nil
 }
 
-// listTools answers one page of all tools that pass the filters, by name.
+// listTools answers a page of the tools that pass the filters, by name.
 func (s *server) listTools(q *request) (any, error) {
 	limit, err := q.number("limit", defaultPage, 1, maxPage)
 	if err != nil {
@@ -119,7 +119,7 @@ func (s *server) listTools(q *request) (any, error) {
 	return page, nil
 }
 
-// filtered are the tools of a server, "" for any, that have all the tags.
+// filtered are the tools of a server, "" for any, with all the tags.
 func (q *request) filtered(server string, tags []string) ([]*tool.Tool, error) {
 	tools := q.view.Catalog.Tools()
 	var names []string
@@ -135,7 +135,7 @@ func (q *request) filtered(server string, tags []string) ([]*tool.Tool, error) {
 	}), nil
 }
 
-// getTool answers one tool with its definition as clients are listed it.
+// getTool answers one tool with its definition for clients.
 func (s *server) getTool(q *request) (any, error) {
 	call, err := q.call()
 	if err != nil {
@@ -157,7 +157,7 @@ func (s *server) getTool(q *request) (any, error) {
 	}{d.ToolID, d.Server, d.Name, d.Tokens, d.Tags, d.Provisioned, t.Listed()}, nil
 }
 
-// tool is the one of that ID, as Catalog.Find finds it.
+// tool finds a tool like Catalog.Find.
 func (q *request) tool(id string) (*tool.Tool, error) {
 	if err := q.complete(id); err != nil {
 		return nil, err

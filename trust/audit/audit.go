@@ -1,5 +1,5 @@
-// Package audit owns the log of what was done: lines of JSON in files, which it writes,
-// rotates and reads. It knows neither tools nor stores: what lines are about is told it.
+// Package audit owns the audit log: lines of JSON in files, which it writes, rotates and reads. It
+// knows neither tools nor stores: its callers fill in the lines.
 package audit
 
 import (
@@ -17,14 +17,13 @@ import (
 	"toolfinch/internal/identity"
 )
 
-// Settings are what the configuration says of the log.
+// Settings are the log's settings.
 type Settings struct {
 	File    string        // absolute; "" for FileName in the folder of the store
 	MaxSize int           // of a file, in bytes
-	MaxAge  time.Duration // of the first line of a file, before it is rotated
+	MaxAge  time.Duration // age of a file's first line at its rotation
 	Keep    int           // rotated files; 0: all
-	// Arguments and Results say whether the content of either is written: redacted, and
-	// cut at 4 KiB.
+	// Arguments and Results say whether their content is written: redacted, and cut at 4 KiB.
 	Arguments Arguments
 	Results   bool
 }
@@ -32,10 +31,10 @@ type Settings struct {
 // Arguments says what is written of arguments.
 type Arguments string
 
-// What is written of arguments.
+// The values of Arguments.
 const (
 	ArgumentsDigest Arguments = "digest" // SHA-256
-	ArgumentsFull   Arguments = "full"   // and their content
+	ArgumentsFull   Arguments = "full"   // digest and content
 )
 
 // Defaults of Settings.
@@ -57,21 +56,21 @@ type Log struct {
 
 	writing sync.Mutex // held while lines are written; guards file
 	file    *file
-	failing atomic.Pointer[error] // why the last write failed
+	failing atomic.Pointer[error] // the error of the last write
 
-	mu      sync.Mutex // guards what follows; never held over I/O
-	pending []Line     // not written yet: others are being written, or they cannot be
+	mu      sync.Mutex // guards the fields below; never held over I/O
+	pending []Line     // lines to write
 	closed  bool
 
 	written, failed, lost atomic.Int64
-	unreported            atomic.Int64 // of lost: not yet said in the log
+	unreported            atomic.Int64 // of lost lines: not yet reported in the log
 }
 
-// maxPending bounds the lines of calls that were under way when the log could not be written any more.
+// maxPending bounds the lines of calls in progress after a write has failed.
 const maxPending = 65_536
 
-// Open opens a log, which is made where there is none (mode 0600), with its folder. clean, which may be
-// nil, masks secrets in contents.
+// Open opens a log, or makes it (mode 0600) with its folder. clean, which may be nil, masks secrets in
+// contents.
 func Open(s Settings, clean func([]byte) []byte, log *slog.Logger) (*Log, error) {
 	l := &Log{settings: s, log: log, clean: clean, file: &file{settings: s, log: log}}
 	l.writing.Lock()
@@ -86,7 +85,7 @@ func Open(s Settings, clean func([]byte) []byte, log *slog.Logger) (*Log, error)
 	return l, nil
 }
 
-// Name has all lines from here on say which replica wrote them.
+// Name sets the replica of all further lines.
 func (l *Log) Name(replica string) {
 	if l == nil {
 		return
@@ -96,8 +95,8 @@ func (l *Log) Name(replica string) {
 	l.file.replica = replica
 }
 
-// Admit returns an error, which wraps ErrUnavailable, while nothing can be written. A nil Log
-// admits everything.
+// Admit returns an error, which wraps ErrUnavailable, while the log cannot be written. A nil Log admits
+// everything.
 func (l *Log) Admit() error {
 	if l == nil {
 		return nil
@@ -112,8 +111,8 @@ func unavailable(why error) error {
 	return fmt.Errorf("%w (%w): nothing is done until it can be again", ErrUnavailable, why)
 }
 
-// Write writes a line before what it is about is done, which must not be done after an
-// error. A nil Log drops it.
+// Write writes a line before its event; after an error the event must not happen. A nil Log drops the
+// line.
 func (l *Log) Write(line Line) error {
 	if err := l.Admit(); l == nil || err != nil {
 		return err
@@ -125,19 +124,19 @@ func (l *Log) Write(line Line) error {
 	return nil
 }
 
-// Add writes a line about what was done. A line that cannot be written is kept until it can
-// be: call Admit before what the line is about. A nil Log drops it.
+// Add writes a line after its event, and keeps it while the log cannot be written: call Admit before
+// the event. A nil Log drops the line.
 func (l *Log) Add(line Line) {
 	if l == nil {
 		return
 	}
 	l.put(line)
 	if l.failing.Load() == nil {
-		_ = l.Flush() // which says so
+		_ = l.Flush() // Admit reports the error
 	}
 }
 
-// put adds a line to those that are to be written.
+// put adds a line to the pending ones.
 func (l *Log) put(line Line) {
 	if line.Time.IsZero() {
 		line.Time = time.Now()
@@ -152,7 +151,7 @@ func (l *Log) put(line Line) {
 	l.pending = append(l.pending, line)
 }
 
-// Note writes a line about what was not done. While nothing can be written it is counted as
+// Note writes a line about a refused event. While the log cannot be written, the line is counted as
 // lost. A nil Log drops it.
 func (l *Log) Note(line Line) {
 	if l != nil && l.failing.Load() != nil {
@@ -167,7 +166,7 @@ func (l *Log) loses() {
 	l.unreported.Add(1)
 }
 
-// Record writes an event down; it is a identity.Record. A nil Log drops it.
+// Record writes an event; it is an identity.Record. A nil Log drops it.
 func (l *Log) Record(ctx context.Context, e identity.Event) {
 	if l == nil {
 		return
@@ -177,7 +176,7 @@ func (l *Log) Record(ctx context.Context, e identity.Event) {
 	l.Add(line)
 }
 
-// About adds to a line what the context of its event says.
+// About fills in a line from its event's context.
 func (l *Log) About(ctx context.Context, line *Line) {
 	if p := identity.PrincipalOf(ctx); p != nil && (line.Principal == nil || line.Principal.ID == p.ID) {
 		line.Principal = &Principal{ID: p.ID, Groups: p.Groups}
@@ -187,8 +186,7 @@ func (l *Log) About(ctx context.Context, line *Line) {
 	}
 }
 
-// Run has what was written on the disk, and tries again what could not be written, until ctx
-// ends.
+// Run syncs lines to the disk, and retries failed ones, until ctx ends.
 func (l *Log) Run(ctx context.Context) {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -204,11 +202,10 @@ func (l *Log) Run(ctx context.Context) {
 	}
 }
 
-// syncEvery is how long a line that was written may not be on the disk.
+// syncEvery bounds how long a written line may be missing on the disk.
 const syncEvery = time.Second
 
-// Flush writes what is pending, together: who waits for writing meanwhile adds to the next
-// lines. After an error it stays pending.
+// Flush writes all pending lines together. After an error they stay pending.
 func (l *Log) Flush() error {
 	l.writing.Lock()
 	defer l.writing.Unlock()
@@ -237,7 +234,7 @@ func (l *Log) Flush() error {
 	return nil
 }
 
-// fails remembers that a write failed, and says so once.
+// fails notes a failed write, and logs it once.
 func (l *Log) fails(err error) {
 	l.failed.Add(1)
 	short := plain(err)
@@ -246,7 +243,7 @@ func (l *Log) fails(err error) {
 	}
 }
 
-// plain is an error without the paths of this machine, for clients.
+// plain is an error without this machine's paths, for clients.
 func plain(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
@@ -265,8 +262,8 @@ func (l *Log) sync() {
 	}
 }
 
-// Close writes what is pending and ends the log. It may be called twice. After an error
-// the lines that could not be written are lost.
+// Close writes the pending lines and ends the log. It may be called twice. After an error the pending
+// lines are lost.
 func (l *Log) Close() error {
 	if l == nil {
 		return nil
@@ -287,12 +284,12 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// Counts are what metrics say of a log.
+// Counts are a log's metrics.
 type Counts struct {
-	Written, Failed, Lost int64 // lines, writes that failed, lines, since the start
+	Written, Failed, Lost int64 // lines, failed writes, lines, since the start
 }
 
-// Counts returns what happened since Open.
+// Counts returns the counts since Open.
 func (l *Log) Counts() Counts {
 	return Counts{Written: l.written.Load(), Failed: l.failed.Load(), Lost: l.lost.Load()}
 }

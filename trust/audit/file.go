@@ -17,7 +17,7 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// file is what a log is written to. Several processes may write one: each takes a lock for as long as it writes.
+// file is the log's file. Several processes may write it: each holds a lock during a write.
 type file struct {
 	settings Settings
 	log      *slog.Logger
@@ -26,14 +26,14 @@ type file struct {
 	lock   *flock.Flock
 	open   *os.File // nil: not open
 	size   int64
-	first  time.Time // when its first line was written, as far as it is known
-	wait   time.Time // when to try again to put it aside
-	synced bool      // all that this process wrote is on the disk
+	first  time.Time // time of its first line, if known
+	wait   time.Time // time of the next attempt to rotate
+	synced bool      // all writes of this process are on the disk
 }
 
 const lockSuffix = ".lock"
 
-// lockWait bounds the wait for another process that writes.
+// lockWait bounds the wait for another writing process.
 const lockWait = 5 * time.Second
 
 // hold takes the lock.
@@ -52,8 +52,8 @@ func (f *file) hold() (release func(), err error) {
 	return func() { _ = f.lock.Unlock() }, nil
 }
 
-// append writes lines, and returns how many were written. The file is as it was before a line that could not be
-// written whole. It is opened, and made, also where there are none.
+// append writes lines, and returns their number. A line that cannot be written whole leaves no bytes.
+// It also makes the file without any line.
 func (f *file) append(lines []Line) (n int, err error) {
 	release, err := f.hold()
 	if err != nil {
@@ -75,10 +75,10 @@ func (f *file) append(lines []Line) (n int, err error) {
 	return n, nil
 }
 
-// atOnce is how many bytes are written at once.
+// atOnce bounds the bytes of one write.
 const atOnce = 256 << 10
 
-// write writes as many lines as fit the file, one at least, at once.
+// write writes as many lines as the file has room for, at least one, in one write.
 func (f *file) write(lines []Line) (n int, err error) {
 	var text []byte
 	for _, line := range lines {
@@ -94,7 +94,7 @@ func (f *file) write(lines []Line) (n int, err error) {
 		n++
 	}
 	if wrote, err := f.open.Write(text); err != nil {
-		if wrote > 0 { // half a line
+		if wrote > 0 { // a partial line
 			err = errors.Join(err, f.open.Truncate(f.size))
 		}
 		return 0, err
@@ -109,7 +109,7 @@ func (f *file) write(lines []Line) (n int, err error) {
 
 var pid = os.Getpid()
 
-// reopen has the file open that has the name now, and knows its size, whoever wrote it.
+// reopen opens the file that now has the name, and reads its size, whoever wrote it.
 func (f *file) reopen() error {
 	now, err := os.Stat(f.settings.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -136,8 +136,8 @@ func (f *file) reopen() error {
 	return f.resume(info.Size())
 }
 
-// resume notes how long the file has become. What a crash, also of another process, has left of a line is ended, so
-// that the next line is whole.
+// resume notes the size of the file, and ends a partial line of a crashed process, so that the next
+// line is whole.
 func (f *file) resume(size int64) error {
 	if size == f.size {
 		return nil
@@ -161,7 +161,7 @@ func (f *file) resume(size int64) error {
 // errFirst ends a scan with its first line.
 var errFirst = errors.New("the first line")
 
-// rotate puts a file that is full or old aside, makes another, and removes the oldest.
+// rotate renames a full or old file, makes another, and removes the oldest.
 func (f *file) rotate() error {
 	full := f.size >= int64(f.settings.MaxSize) || time.Since(f.first) >= f.settings.MaxAge
 	if f.size == 0 || !full || time.Now().Before(f.wait) {
@@ -171,11 +171,11 @@ func (f *file) rotate() error {
 		return err
 	}
 	at := time.Now()
-	for exists(rotatedName(f.settings.File, at)) { // in the same millisecond
+	for exists(rotatedName(f.settings.File, at)) { // within the same millisecond
 		at = at.Add(time.Millisecond)
 	}
 	if err := os.Rename(f.settings.File, rotatedName(f.settings.File, at)); err != nil {
-		// Another process has it open, on Windows: a file that grows is better than none.
+		// On Windows another process may have it open: a growing file is better than none.
 		f.log.Warn("a file of the audit log could not be put aside", "file", f.settings.File, "error", err)
 		f.wait = time.Now().Add(time.Minute)
 		return f.reopen()
@@ -200,7 +200,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// rotatedTime sorts as the times do.
+// rotatedTime sorts by time.
 const rotatedTime = "20060102T150405.000Z"
 
 func rotatedName(file string, at time.Time) string {
@@ -208,9 +208,9 @@ func rotatedName(file string, at time.Time) string {
 	return strings.TrimSuffix(file, ext) + "-" + at.UTC().Format(rotatedTime) + ext
 }
 
-// rotated are the files that were put aside, the oldest first.
+// rotated are the renamed files, the oldest first.
 func rotated(file string) (paths []string) {
-	found, _ := os.ReadDir(filepath.Dir(file)) // none can be read: the caller learns that from the file
+	found, _ := os.ReadDir(filepath.Dir(file)) // unreadable: opening the file will fail, too
 	ext := filepath.Ext(file)
 	for _, entry := range found {
 		rest, ok := strings.CutPrefix(entry.Name(), strings.TrimSuffix(filepath.Base(file), ext)+"-")
@@ -223,7 +223,7 @@ func rotated(file string) (paths []string) {
 	return paths
 }
 
-// Files are those of a log, the oldest first.
+// Files are the files of a log, the oldest first.
 func Files(file string) []string {
 	files := rotated(file)
 	if _, err := os.Stat(file); err == nil {
@@ -232,7 +232,7 @@ func Files(file string) []string {
 	return files
 }
 
-// sync has what was written on the disk.
+// sync syncs the file to the disk.
 func (f *file) sync() error {
 	if f.synced || f.open == nil {
 		return nil

@@ -10,27 +10,27 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Line is one event as the log has it.
+// Line is one event in the log.
 type Line struct {
 	Time time.Time `json:"time"`
 	PID  int       `json:"pid"` // of the toolfinch that wrote the line
-	// Replica is the one that wrote it, by its name and ID; "" where there is one process alone.
+	// Replica is the name and ID of the writing replica; "" for a single process.
 	Replica string `json:"replica,omitempty"`
 
-	Event string `json:"event"` // one of trust's kinds
-	// Call is the same in both lines of a call that may change something: the one of before it was sent, whose
-	// Outcome is identity.Begun, and the one of its end.
+	Event string `json:"event"` // a kind of package identity
+	// Call is equal in the two lines of a call that may change something: the one before it, with the
+	// Outcome identity.Begun, and the one at its end.
 	Call      string     `json:"call,omitempty"`
 	Principal *Principal `json:"principal,omitempty"`
 	Client    *Client    `json:"client,omitempty"`
-	// Session is a digest: the ID itself would let its reader into the session.
+	// Session is a digest: the ID would let a reader take over the session.
 	Session     string       `json:"session,omitempty"`
-	Request     string       `json:"request,omitempty"` // the JSON-RPC ID, as it was sent
-	Depth       int          `json:"depth,omitempty"`   // of a call within calls
+	Request     string       `json:"request,omitempty"` // the JSON-RPC ID, as sent
+	Depth       int          `json:"depth,omitempty"`   // of a call inside another call
 	View        string       `json:"view,omitempty"`
 	Server      string       `json:"server,omitempty"`
 	Tool        string       `json:"tool,omitempty"` // the ID: server.name
-	Name        string       `json:"name,omitempty"` // what the client called it
+	Name        string       `json:"name,omitempty"` // the client's name of it
 	DefHash     string       `json:"def_hash,omitempty"`
 	Annotations *Annotations `json:"annotations,omitempty"`
 	Decision    *Decision    `json:"decision,omitempty"`
@@ -39,7 +39,7 @@ type Line struct {
 	DurationMS  float64      `json:"duration_ms,omitempty"`
 	BytesIn     int          `json:"bytes_in,omitempty"`  // of the arguments
 	BytesOut    int          `json:"bytes_out,omitempty"` // of the result
-	// ArgsSHA256 is of the arguments' bytes as they were sent.
+	// ArgsSHA256 is of the arguments' bytes as sent.
 	ArgsSHA256 string            `json:"args_sha256,omitempty"`
 	Args       json.RawMessage   `json:"args,omitempty"`
 	Result     json.RawMessage   `json:"result,omitempty"`
@@ -55,13 +55,13 @@ type Principal struct {
 	Groups []string `json:"groups,omitempty"`
 }
 
-// Client is the program that caused an event, as it names itself.
+// Client is the program that caused an event, as it states.
 type Client struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
 }
 
-// Annotations are those of a tool, with the defaults of the MCP specification.
+// Annotations are a tool's annotations, with the defaults of the MCP specification.
 type Annotations struct {
 	ReadOnly    bool `json:"read_only"`
 	Destructive bool `json:"destructive"`
@@ -75,7 +75,7 @@ type Decision struct {
 	Policy string `json:"policy,omitempty"`
 }
 
-// Bounds of what others can make long, in bytes.
+// Bounds of texts from outside, in bytes.
 const (
 	maxName    = 256
 	maxReason  = 500
@@ -83,7 +83,7 @@ const (
 	maxDetails = 32      // members
 )
 
-// bound cuts what others can make long.
+// bound cuts texts from outside.
 func (l *Line) bound() {
 	for _, text := range []*string{&l.Session, &l.Request, &l.View, &l.Server, &l.Tool, &l.Name, &l.DefHash, &l.SourceIP, &l.Transport, &l.Outcome} {
 		*text = rawjson.Clip(*text, maxName)
@@ -127,12 +127,12 @@ func (l *Line) encode() ([]byte, error) {
 	return append(printable.JSON(body), '\n'), nil
 }
 
-// parse reads a line without its line break; ok is false for what is none.
+// parse reads a line without its line break; ok is false for other text.
 func parse(text []byte) (l Line, ok bool) {
 	return l, json.Unmarshal(text, &l) == nil && !l.Time.IsZero() && l.Event != ""
 }
 
-// lineOf is an event as a line.
+// lineOf makes a line of an event.
 func lineOf(e identity.Event) Line {
 	l := Line{
 		Event: e.Kind, Session: identity.Digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,
@@ -147,7 +147,7 @@ func lineOf(e identity.Event) Line {
 	return l
 }
 
-// ClientOf returns the client that calls itself "name version"; nil for "".
+// ClientOf returns the client with the name "name version"; nil for "".
 func ClientOf(named string) *Client {
 	if named == "" {
 		return nil

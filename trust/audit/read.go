@@ -17,15 +17,14 @@ import (
 	"toolfinch/internal/identity"
 )
 
-// Filter says which lines are wanted. Texts are compared whole and without regard to
-// case, * stands for anything; "" is any. Principal is an ID, or the label of several keys. The
-// zero Filter wants all.
+// Filter selects lines. Texts are compared whole, without case, and * matches any text; "" matches all.
+// Principal is an ID, or the label of several keys. The zero Filter selects all.
 type Filter struct {
 	Principal, Tool, Event, Outcome string
 	Since                           time.Time
 }
 
-// Wants reports whether a line passes. Tool is the ID of a tool or what it was called by.
+// Wants reports whether a line passes. Tool matches the tool's ID or the client's name of it.
 func (f *Filter) Wants(l *Line) bool {
 	principal := ""
 	if l.Principal != nil {
@@ -40,14 +39,14 @@ func matches(want, is string) bool {
 	if want == "" {
 		return true
 	}
-	// A slash means nothing here, but path.Match lets * not pass one.
+	// A slash has no meaning here, but path.Match does not let * pass one.
 	plain := strings.NewReplacer("/", "\x00", `\`, "\x01", "[", "\x02", "?", "\x03")
 	ok, err := path.Match(strings.ToLower(plain.Replace(want)), strings.ToLower(plain.Replace(is)))
 	return ok && err == nil
 }
 
-// Scan yields the wanted lines of files, with their text, in their order. Lines that are
-// none of a log are passed over. An error of yield ends it.
+// Scan yields the selected lines of files, with their text, in order. Other text is skipped. An error
+// of yield ends it.
 func Scan(files []string, f Filter, yield func(l *Line, text []byte) error) error {
 	for _, file := range files {
 		if err := scan(file, f, yield); err != nil {
@@ -59,7 +58,7 @@ func Scan(files []string, f Filter, yield func(l *Line, text []byte) error) erro
 
 func scan(path string, f Filter, yield func(l *Line, text []byte) error) error {
 	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) { // removed since it was found
+	if errors.Is(err, fs.ErrNotExist) { // removed meanwhile
 		return nil
 	}
 	if err != nil {
@@ -70,7 +69,7 @@ func scan(path string, f Filter, yield func(l *Line, text []byte) error) error {
 	return err
 }
 
-// Last yields the last n wanted lines of files.
+// Last yields the last n selected lines of files.
 func Last(files []string, n int, f Filter, yield func(l *Line, text []byte) error) error {
 	type one struct {
 		line Line
@@ -98,18 +97,18 @@ func Last(files []string, n int, f Filter, yield func(l *Line, text []byte) erro
 	return nil
 }
 
-// followEvery is how often Follow looks for lines.
+// followEvery is the pause of Follow.
 const followEvery = 200 * time.Millisecond
 
 // Followed reads a log as it is written.
 type Followed struct {
 	path  string
-	file  *os.File // nil: there is none yet
-	at    int64    // how much of it was read
-	aside []string // the rotated files that were read, or were there before
+	file  *os.File // nil: the file does not exist yet
+	at    int64    // the offset of the next line
+	aside []string // the rotated files that are read, or older than the start
 }
 
-// Follow begins behind the last line that there is. Run reads on.
+// Follow begins after the last line. Run continues.
 func Follow(path string) (*Followed, error) {
 	f := &Followed{path: path}
 	file, err := os.Open(path)
@@ -128,7 +127,7 @@ func Follow(path string) (*Followed, error) {
 	return f, nil
 }
 
-// Run yields the wanted lines, until ctx ends or yield fails.
+// Run yields the selected lines, until ctx ends or yield fails.
 func (f *Followed) Run(ctx context.Context, filter Filter, yield func(l *Line, text []byte) error) error {
 	defer func() {
 		if f.file != nil {
@@ -149,9 +148,9 @@ func (f *Followed) Run(ctx context.Context, filter Filter, yield func(l *Line, t
 	}
 }
 
-// read yields the lines that have come, also of files that were begun since.
+// read yields the new lines, also from new files.
 func (f *Followed) read(filter Filter, yield func(l *Line, text []byte) error) error {
-	now, _ := os.Stat(f.path) // nil: it is not there yet, or renamed at this moment
+	now, _ := os.Stat(f.path) // nil: not there yet, or being renamed
 	var mine os.FileInfo
 	var err error
 	if f.file != nil {
@@ -178,7 +177,7 @@ func (f *Followed) read(filter Filter, yield func(l *Line, text []byte) error) e
 	if read != nil {
 		_ = read.Close()
 	}
-	aside := rotated(f.path) // it may have been rotated several times since it was read
+	aside := rotated(f.path) // it may have been rotated several times
 	for _, path := range aside {
 		info, err := os.Stat(path)
 		if err != nil || slices.Contains(f.aside, path) || mine != nil && os.SameFile(info, mine) || os.SameFile(info, opened) {
@@ -192,7 +191,8 @@ func (f *Followed) read(filter Filter, yield func(l *Line, text []byte) error) e
 	return nil
 }
 
-// linesFrom yields the wanted lines of a file from an offset on, and returns the offset behind the last whole line.
+// linesFrom yields the selected lines of a file from an offset, and returns the offset after the last
+// whole line.
 func linesFrom(file io.ReaderAt, at int64, f Filter, yield func(l *Line, text []byte) error) (int64, error) {
 	reader := bufio.NewReaderSize(io.NewSectionReader(file, at, math.MaxInt64-at), 64<<10)
 	for {
@@ -212,11 +212,11 @@ func linesFrom(file io.ReaderAt, at int64, f Filter, yield func(l *Line, text []
 	}
 }
 
-// maxLine bounds a line, in bytes: the bounds of its fields, escaped, are below that.
+// maxLine bounds a line, in bytes; the bounds of its fields, escaped, are below it.
 const maxLine = 512 << 10
 
-// readLine reads a line of n bytes, and returns it without its line break; of one that is too long, which is none of
-// ours, the beginning. At the end of the file it returns io.EOF.
+// readLine reads a line of n bytes, and returns it without its line break. A line that is too long is
+// not ours: only its beginning is returned. At the end of the file it returns io.EOF.
 func readLine(reader *bufio.Reader) (text []byte, n int, err error) {
 	for {
 		part, err := reader.ReadSlice('\n')

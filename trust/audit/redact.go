@@ -8,8 +8,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Content is the function of that name with what the log was opened with. A nil Log
-// returns nil.
+// Content is the function Content with the clean of Open. A nil Log returns nil.
 func (l *Log) Content(value []byte) json.RawMessage {
 	if l == nil {
 		return nil
@@ -17,9 +16,8 @@ func (l *Log) Content(value []byte) json.RawMessage {
 	return Content(value, l.clean)
 }
 
-// Content returns arguments or a result for a line: without values whose names look like
-// those of secrets, and of what is long the beginning as text. clean, unless nil, takes out
-// secrets that are elsewhere.
+// Content returns arguments or a result for a line: without members that are named like secrets, and
+// long values as the beginning of their text. clean, unless nil, masks other secrets.
 func Content(value []byte, clean func([]byte) []byte) json.RawMessage {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 || len(value) > maxRedacted || !json.Valid(value) {
@@ -39,15 +37,15 @@ func Content(value []byte, clean func([]byte) []byte) json.RawMessage {
 	return rawjson.OneLine(out)
 }
 
-// maxRedacted is how long a value may be to be looked through, in bytes.
+// maxRedacted bounds a value that is searched for secrets, in bytes.
 const maxRedacted = 1 << 20
 
 const masked = "***"
 
-// secretName is what members with secrets are called.
+// secretName matches the names of members with secrets.
 var secretName = regexp.MustCompile(`(?i)pass(wd|word|phrase|code)?$|passw|secret|token|api[-_ ]?key|access[-_ ]?key|private[-_ ]?key|auth(orization)?$|bearer|credential|cookie|jwt|otp$|\bpin$|signature|connection[-_ ]?string|dsn$`)
 
-// redact masks the values of members with the names of secrets, however deep.
+// redact masks the values of secret members at any depth.
 func redact(value []byte, depth int) json.RawMessage {
 	const deepest = 64
 	switch {

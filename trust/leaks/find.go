@@ -6,22 +6,21 @@ import (
 	"slices"
 )
 
-// needle is a literal that a pattern cannot do without, and how to tell quickly that it
-// is no secret.
+// needle is a literal in every secret of a pattern, with a quick test that rules secrets out.
 type needle struct {
 	text   string
 	of     *pattern
-	core   int                     // offset of the three bytes that are looked for first
-	within bool                    // it may stand within a word
-	likely func(after []byte) bool // looks at what follows it
+	core   int                     // offset of its core
+	within bool                    // may be inside a word
+	likely func(after []byte) bool // tests the bytes after it
 }
 
-// finder finds needles in one pass, which looks at less than every byte where there is
-// none (Wu and Manber, "A fast algorithm for multi-pattern searching", 1994, with blocks
-// of two bytes). It looks for three bytes of each needle first: the core.
+// finder finds needles in one pass that skips most bytes of text without a needle (Wu and Manber, "A
+// fast algorithm for multi-pattern searching", 1994, with blocks of two bytes). It first looks for
+// three bytes of each needle: the core.
 type finder struct {
-	// next says by a pair of bytes how far to go on, or, from core on, in which of ends
-	// the needles are whose cores end with it.
+	// next gives for a pair of bytes how far to skip, or from core on the index in ends of needles
+	// whose cores end with the pair.
 	next [1 << 16]uint8
 	ends [][]needle
 }
@@ -51,7 +50,7 @@ func newFinder(all []needle) *finder {
 	return f
 }
 
-// rarest returns where in a needle the three bytes begin that are least like prose.
+// rarest returns the offset of a needle's three bytes that are rarest in prose.
 func rarest(text string) (at int) {
 	least := core + 1
 	for i := range len(text) - core + 1 {
@@ -70,13 +69,13 @@ func rarest(text string) (at int) {
 
 func pairOf(a, b byte) uint16 { return uint16(a)<<8 | uint16(b) }
 
-// hit is a place where a secret of a pattern may be.
+// hit is a possible secret of a pattern.
 type hit struct {
 	at int
 	of *pattern
 }
 
-// find returns the needles that may be of secrets, sorted by place.
+// find returns the needles of possible secrets, sorted by place.
 func (f *finder) find(b []byte) (hits []hit) {
 	for i := core - 1; i < len(b); {
 		next := int(f.next[pairOf(b[i-1], b[i])])
@@ -101,7 +100,7 @@ func (n *needle) is(b []byte, from int) bool {
 		(n.within || !wordBefore(b, from)) && n.likely(b[from+len(n.text):])
 }
 
-// follows returns whether at least n bytes that tokens are made of follow.
+// follows tests whether at least n bytes of a token follow.
 func follows(n int) func([]byte) bool {
 	return func(after []byte) bool {
 		if len(after) < n {
@@ -116,7 +115,7 @@ func follows(n int) func([]byte) bool {
 	}
 }
 
-// soon returns whether text stands within the next n bytes.
+// soon tests whether text is within the next n bytes.
 func soon(text string, n int) func([]byte) bool {
 	return func(after []byte) bool { return bytes.Contains(after[:min(n, len(after))], []byte(text)) }
 }
@@ -137,18 +136,17 @@ func userinfo(after []byte) bool {
 	return false
 }
 
-// moreThan returns whether more than n bytes follow.
+// moreThan tests whether more than n bytes follow.
 func moreThan(n int) func([]byte) bool { return func(after []byte) bool { return len(after) > n } }
 
-// pattern is a form of secrets. What its last group matches, or the whole without one,
-// is the secret.
+// pattern is a form of secrets. The secret is the match of its last group, else the whole match.
 type pattern struct {
 	kind        string
 	needles     []string
 	form        *regexp.Regexp
-	within      bool // it may stand within a word
+	within      bool // may be inside a word
 	likely      func([]byte) bool
-	placeholder func(secret string) bool // what documents write in its place; nil for none
+	placeholder func(secret string) bool // matches examples in documentation; nil for none
 }
 
 var (

@@ -1,5 +1,5 @@
-// Package leaks owns finding secrets, by their form, in what servers answer, and taking
-// them out. It works on JSON as bytes, and does not decide what becomes of an answer.
+// Package leaks owns the search for secrets, by their form, in servers' answers, and masks them. It
+// works on JSON as bytes, and does not decide what happens to an answer.
 package leaks
 
 import (
@@ -12,33 +12,32 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Mode is what becomes of an answer with a secret in it.
+// Mode says what happens to an answer with a secret.
 type Mode string
 
 // The modes.
 const (
-	Off    Mode = "off"    // nothing is looked for
-	Mark   Mode = "mark"   // a note says so
+	Off    Mode = "off"    // no search
+	Mark   Mode = "mark"   // the answer gets a note
 	Redact Mode = "redact" // the secret is replaced
 	Block  Mode = "block"  // the answer is withheld
 )
 
-// Modes are all of them, the default first.
+// Modes are all modes, the default first.
 var Modes = []Mode{Off, Mark, Redact, Block}
 
-// Replaces returns what stands in the place of a secret of a kind.
+// Replaces returns the replacement for a secret of a kind.
 func Replaces(kind string) string { return "[redacted: " + kind + "]" }
 
-// JSON returns a JSON value with the secrets in its strings replaced, and the kinds of
-// secrets that it found, sorted. Strings without one keep their bytes; where there is
-// none at all, the value itself is returned. What is not valid JSON is returned as
-// invalid as it came.
+// JSON returns a JSON value with the secrets in its strings replaced, and the kinds of the found
+// secrets, sorted. Strings without a secret keep their bytes; without any secret the value itself is
+// returned. Invalid JSON stays invalid.
 func JSON(raw []byte) (out []byte, kinds []string) {
 	hits := needles.find(raw)
 	if len(hits) == 0 {
 		return raw, nil
 	}
-	done := 0 // bytes of raw that are in out
+	done := 0 // bytes of raw already in out
 	var named *named
 	for i := 0; ; {
 		begin := bytes.IndexByte(raw[i:], '"')
@@ -108,14 +107,14 @@ func unquote(quoted []byte) (string, bool) {
 	return text, err == nil
 }
 
-// span is where a secret is.
+// span is the place of a secret.
 type span struct {
 	from, to int
 	kind     string
 }
 
-// replace replaces the secrets of some patterns in a text. by is the member that it is the value of, if
-// that says something of it.
+// replace replaces the secrets of some patterns in a text. by is the named secret whose value the text
+// is, or nil.
 func replace(text string, of []*pattern, by *named) (out string, kinds []string) {
 	if by != nil && by.form.MatchString(text) {
 		return Replaces(by.kind), []string{by.kind}
@@ -136,7 +135,7 @@ func replace(text string, of []*pattern, by *named) (out string, kinds []string)
 	var b strings.Builder
 	done := 0
 	for _, s := range spans {
-		if s.from < done { // a part of the one before, or overlapping it
+		if s.from < done { // within the one before, or overlapping it
 			done = max(done, s.to)
 			continue
 		}
@@ -147,7 +146,7 @@ func replace(text string, of []*pattern, by *named) (out string, kinds []string)
 	return b.String(), kinds
 }
 
-// in returns where the text has secrets of the pattern.
+// in returns the places of the pattern's secrets.
 func (p *pattern) in(text string) (spans []span) {
 	for _, found := range p.form.FindAllStringSubmatchIndex(text, -1) {
 		from, to := found[len(found)-2], found[len(found)-1] // of the last group, else of the whole
@@ -164,8 +163,8 @@ func isWord(b byte) bool {
 	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
 }
 
-// wordBefore reports whether what begins at i is the rest of a word. An escape of JSON,
-// which is in texts too, is none.
+// wordBefore reports whether a word goes on at i. An escape of JSON, which texts contain too, is no
+// word.
 func wordBefore[T ~string | ~[]byte](text T, i int) bool {
 	switch {
 	case i == 0 || !isWord(text[i-1]):

@@ -5,14 +5,13 @@ import (
 	"strings"
 )
 
-// named is a secret that has no form of its own, and is known by the member whose value
-// it is.
+// named is a secret without a form of its own: the name of its member identifies it.
 type named struct {
 	kind string
 	form *regexp.Regexp
 }
 
-// byName has them by the name of the member, in lower case.
+// byName has the named secrets by member, in lower case.
 var byName = map[string]*named{
 	"secretaccesskey":       awsSecret,
 	"secret_access_key":     awsSecret,
@@ -21,11 +20,10 @@ var byName = map[string]*named{
 
 var awsSecret = &named{"AWS secret key", regexp.MustCompile(`^[A-Za-z0-9/+]{40}$`)}
 
-// forms are the patterns: of tokens whose providers give them a beginning that nothing
-// else has, of private keys, and of passwords within URLs.
+// forms are the patterns: tokens with a provider's unique prefix, private keys, and passwords in URLs.
 func forms() []pattern {
-	// starting are tokens that begin with one of some words, separated by spaces, and go on
-	// as rest says.
+	// starting makes a pattern of tokens with one of several prefixes, separated by spaces, and the
+	// form rest.
 	starting := func(kind, words, rest string, least int) pattern {
 		needles := strings.Fields(words)
 		quoted := make([]string, len(needles))
@@ -34,7 +32,7 @@ func forms() []pattern {
 		}
 		return pattern{kind: kind, needles: needles, form: regexp.MustCompile(`(?:` + strings.Join(quoted, "|") + `)` + rest), likely: follows(least)}
 	}
-	// after are secrets that stand behind one of some words.
+	// after makes a pattern of secrets after one of several words.
 	after := func(kind, words, form string, likely func([]byte) bool) pattern {
 		return pattern{kind: kind, needles: strings.Fields(words), form: regexp.MustCompile(form), within: true, likely: likely}
 	}
@@ -57,7 +55,7 @@ func forms() []pattern {
 		starting("Anthropic key", "sk-ant-", `[0-9a-z]+-[0-9A-Za-z_-]{20,}`, 20),
 		starting("OpenAI key", "sk-proj- sk-svcacct- sk-admin-", `[0-9A-Za-z_-]{20,}`, 20),
 		starting("OpenRouter key", "sk-or-v1-", `[0-9a-f]{64}`, 64),
-		starting("API key", "sk-", `[0-9A-Za-z]{32,128}`, 32), // OpenAI's old ones, and those of many who copied them
+		starting("API key", "sk-", `[0-9A-Za-z]{32,128}`, 32), // OpenAI's old keys, and their imitations
 		starting("Groq key", "gsk_", `[0-9A-Za-z]{48,56}`, 48),
 		starting("xAI key", "xai-", `[0-9A-Za-z]{70,90}`, 70),
 		starting("Perplexity key", "pplx-", `[0-9A-Za-z]{40,60}`, 40),
@@ -88,7 +86,8 @@ func forms() []pattern {
 		},
 		{
 			kind: "private key", needles: []string{"-----BEGIN "}, likely: soon("PRIVATE KEY", 40), within: true,
-			// Within JSON within a text, \n is two characters. What has no end was cut.
+			// In JSON inside a text,
+			// is two characters. A key without an end was cut.
 			form: regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?:(?s:.*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|(?:[A-Za-z0-9+/=\s:,-]|\\+[nr])*)`),
 		},
 		{
@@ -98,10 +97,10 @@ func forms() []pattern {
 	}
 }
 
-// awsNames are the spellings of what stands before the secret key of AWS.
+// awsNames are the spellings before an AWS secret key.
 const awsNames = "aws_secret_access_key AWS_SECRET_ACCESS_KEY SecretAccessKey secretAccessKey secret_access_key SECRET_ACCESS_KEY"
 
-// isPlaceholder reports whether a password is one that documents write.
+// isPlaceholder reports whether a password is an example in documentation.
 func isPlaceholder(password string) bool {
 	if strings.ContainsAny(password[:1], "$<{[%*") || strings.Trim(password, "*x.X-") == "" {
 		return true

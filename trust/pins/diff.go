@@ -12,16 +12,15 @@ import (
 	"toolfinch/tool"
 )
 
-// Change is one field that differs.
+// Change is one different field.
 type Change struct {
 	Field string // "description", "inputSchema.properties.path.description"
-	// Before and After are its values, nil where it is not there; of instructions, and
-	// within definitions of texts, they are JSON.
+	// Before and After are its values, nil if it is missing; definitions and instructions as JSON.
 	Before, After json.RawMessage
 }
 
-// Changes are the fields in which what is listed differs from what was approved, in the
-// order of names. Of what is new they are all fields.
+// Changes are the fields that differ from the approved definition, sorted by name; of a new definition
+// all fields.
 func (h Held) Changes() []Change {
 	if h.ID.Kind == tool.KindInstructions {
 		change := Change{Field: string(tool.KindInstructions), After: rawjson.Quote(string(h.Raw))}
@@ -37,7 +36,7 @@ func (h Held) Changes() []Change {
 	return changes(nil, nil, approved, Canonical(h.ID.Kind, h.Raw))
 }
 
-// changes appends the differences of two canonical values, which stand at a path.
+// changes appends the differences of two canonical values at a path.
 func changes(to []Change, path []string, before, after json.RawMessage) []Change {
 	switch {
 	case string(before) == string(after):
@@ -70,8 +69,8 @@ func membersOf(object json.RawMessage) map[string]json.RawMessage {
 	return members
 }
 
-// Visible returns text as one line in which nothing is hidden: what is not seen, or
-// steers a terminal, stands as \u{e0041}.
+// Visible returns text as one line, with \u{e0041} in place of an invisible or terminal-controlling
+// character.
 func Visible(text string) string {
 	if !strings.ContainsFunc(text, odd) {
 		return text
@@ -96,18 +95,18 @@ func odd(r rune) bool { return printable.Hidden(r) || r == utf8.RuneError }
 
 // Piece is a run of words of a changed text.
 type Piece struct {
-	Sign byte // '-' for what is gone, '+' for what is new, ' ' for what stays
+	Sign byte // '-' removed, '+' added, ' ' unchanged
 	Text string
 }
 
-// Bounds of what is compared word by word, and of the words that stay around changes.
+// Bounds of the comparison by word, and of the unchanged words around changes.
 const (
 	maxWords = 4000
 	around   = 8
 )
 
-// Words shows what of the values of a field changed, word by word, with some words
-// around it. Nothing of it is hidden. Values that are not texts are compared as JSON.
+// Words shows a field's changes word by word, with some words around them and no invisible text. Values
+// other than texts are compared as JSON.
 func (c Change) Words() []Piece {
 	before, after := words(c.Before), words(c.After)
 	start := 0
@@ -139,7 +138,7 @@ func (c Change) Words() []Piece {
 	return pieces
 }
 
-// words are those of a text, else of the JSON of a value, with nothing hidden.
+// words are the words of a text, or of a value's JSON, all visible.
 func words(value json.RawMessage) []string {
 	text := string(value)
 	if len(value) > 0 && value[0] == '"' {
@@ -152,15 +151,15 @@ func words(value json.RawMessage) []string {
 	return fields
 }
 
-// compare adds the differences of two lists of words by their longest common
-// subsequence, where they are short enough for that.
+// compare appends the differences of two lists of words by their longest common subsequence, if they
+// are short enough.
 func compare(before, after []string, add func(sign byte, words ...string)) {
 	if len(before) > maxWords || len(after) > maxWords || len(before)*len(after) > maxWords*maxWords/4 {
 		add('-', before...)
 		add('+', after...)
 		return
 	}
-	// common[i][j] is the length of that of before[i:] and after[j:].
+	// common[i][j] is the length for before[i:] and after[j:].
 	common := make([][]int32, len(before)+1)
 	for i := range common {
 		common[i] = make([]int32, len(after)+1)
@@ -190,7 +189,7 @@ func compare(before, after []string, add func(sign byte, words ...string)) {
 	}
 }
 
-// cut leaves of words that stay those near a change before or after them.
+// cut keeps the unchanged words near a change before or after them.
 func cut(text string, before, after bool) string {
 	all := strings.Fields(text)
 	head, tail := 0, 0

@@ -1,6 +1,5 @@
-// Package pins decides what becomes of definitions that a server changes after they
-// were approved, shows what changed, and warns of what is in them. It is pure: what is
-// approved is kept by others.
+// Package pins decides about definitions that a server changes after their approval, shows the changes,
+// and warns of suspicious definitions. It is pure: its callers store approvals.
 package pins
 
 import (
@@ -14,15 +13,15 @@ import (
 	"toolfinch/tool"
 )
 
-// Mode is what becomes of definitions that change.
+// Mode says what happens to changed definitions.
 type Mode string
 
-// The modes. What is not approved is held: nothing lists, finds or calls it.
+// The modes. Held definitions are neither listed, found nor called.
 const (
-	// Review approves the first complete list of a server, its baseline. What is changed
-	// or new after that waits for the owner. It is the default.
+	// Review approves the first complete list of a server, its baseline. Later changes and new
+	// definitions wait for the owner. It is the default.
 	Review Mode = "review"
-	// Allow approves all that is listed.
+	// Allow approves every definition.
 	Allow Mode = "allow"
 	// Additive is Review, but approves new optional parameters of tools.
 	Additive Mode = "additive"
@@ -36,34 +35,33 @@ var Modes = []Mode{Review, Allow, Additive, ApproveAllFirst}
 // First reports whether the first complete list of a server is approved.
 func (m Mode) First() bool { return m != ApproveAllFirst }
 
-// Approves reports whether what differs from what was approved is approved without the
-// owner: the mode allows it, or it says the same in other bytes.
+// Approves reports whether a held definition is approved without the owner: the mode allows it, or only
+// its bytes differ.
 func (m Mode) Approves(h Held) bool {
 	return m == Allow || h.same() || m == Additive && additive(h)
 }
 
-// Held is a definition, or the instructions of a server, that is not listed as it was
-// approved.
+// Held is a definition, or a server's instructions, that differs from the approved one.
 type Held struct {
 	ID   tool.ID
-	Hash string          // tool.Def.Hash of what is listed
-	Raw  json.RawMessage // what is listed; of instructions (tool.KindInstructions) their text
-	// Approved is what was approved last, nil if nothing was.
+	Hash string          // tool.Def.Hash of the listed definition
+	Raw  json.RawMessage // the listed definition; instructions (tool.KindInstructions) as text
+	// Approved is the last approved definition, nil for none.
 	Approved json.RawMessage
-	Rejected string // what the owner rejected: its Mark
+	Rejected string // the Mark of the rejected definition
 }
 
-// New reports whether nothing of that name was ever approved.
+// New reports whether no definition of that name was ever approved.
 func (h Held) New() bool { return h.Approved == nil }
 
-// Mark is the canonical hash of what is listed.
+// Mark is the canonical hash of the listed definition.
 func (h Held) Mark() string { return Hash(h.ID.Kind, h.Raw) }
 
-// WasRejected reports whether the owner rejected it as it is listed. It is held, and not
-// reported again until it changes.
+// WasRejected reports whether the owner rejected the listed definition. It is held, and not reported
+// again before it changes.
 func (h Held) WasRejected() bool { return h.Rejected != "" && h.Rejected == h.Mark() }
 
-// Why says why it is held, after its name.
+// Why is the reason of the hold, to follow the name.
 func (h Held) Why() string {
 	switch {
 	case h.WasRejected():
@@ -84,10 +82,9 @@ func Hash(kind tool.Kind, raw json.RawMessage) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Canonical returns what counts of a definition, always in the same bytes: members are
-// sorted, texts are escaped in one way, and so are lists whose order means nothing.
-// Everything that a server says counts, _meta and unknown members too, but for icons,
-// which models do not read, and lastModified of templates.
+// Canonical returns the relevant part of a definition in canonical bytes: sorted members, uniform
+// escapes, sorted lists whose order has no meaning. Every member is relevant, also _meta and unknown
+// ones, but not icons, which models do not read, and lastModified of templates.
 func Canonical(kind tool.Kind, raw json.RawMessage) []byte {
 	if kind == tool.KindInstructions {
 		return raw
@@ -95,8 +92,8 @@ func Canonical(kind tool.Kind, raw json.RawMessage) []byte {
 	return object(make([]byte, 0, len(raw)), raw, func(name string) bool { return name == "icons" }, kind == tool.KindTemplate)
 }
 
-// unordered are members whose list of texts means the same in any order, in schemas.
-// Servers that make them of hash tables write them differently at each start.
+// unordered are the members of schemas whose lists have no order. Servers that make them from hash
+// tables change the order at each start.
 var unordered = []string{"required", "enum", "type"}
 
 // object appends an object without the members that skip names.
@@ -151,12 +148,11 @@ func value(to []byte, raw json.RawMessage, anyOrder bool) []byte {
 	return append(to, raw...)
 }
 
-// Bounds of what Additive approves: the text of new parameters is text for models.
+// Bounds of Additive: models read the text of new parameters.
 const maxAdded = 1000 // bytes of all new parameters together, with their schemas
 
-// additive reports whether a tool differs from what was approved by nothing but new
-// members of inputSchema.properties that are not required, that are short, and of which
-// nothing is to be warned.
+// additive reports whether a tool differs from the approved one only in new, optional, short members of
+// inputSchema.properties without a warning.
 func additive(h Held) bool {
 	if h.ID.Kind != tool.KindTool || h.Approved == nil {
 		return false

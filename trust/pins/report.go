@@ -7,13 +7,13 @@ import (
 	"strings"
 )
 
-// Report is what is to be known of a held definition before it is approved.
+// Report is a held definition for the owner who decides about it.
 type Report struct {
 	Held
 	Warnings []Warning
 }
 
-// What says what happened to it, in a few words.
+// What describes the change in a few words.
 func (r Report) What() string {
 	text := "new"
 	if !r.New() {
@@ -25,7 +25,7 @@ func (r Report) What() string {
 	return text
 }
 
-// fields names the first fields that changed.
+// fields names the first changed fields.
 func (r Report) fields() string {
 	const shown = 3
 	var names []string
@@ -38,8 +38,8 @@ func (r Report) fields() string {
 	return strings.Join(names, ", ")
 }
 
-// Reports returns a report of each held definition, by server. Within a server, those with
-// warnings come first.
+// Reports returns a report of each held definition, by server. Within a server, reports with warnings
+// come first.
 func Reports(held []Held) []Report {
 	reports := make([]Report, len(held))
 	for i, h := range held {
@@ -51,7 +51,7 @@ func Reports(held []Held) []Report {
 	return reports
 }
 
-// MarshalJSON is the report as commands and the API write it.
+// MarshalJSON is the report in commands and the API.
 func (r Report) MarshalJSON() ([]byte, error) {
 	type change struct {
 		Field  string          `json:"field"`
@@ -67,7 +67,7 @@ func (r Report) MarshalJSON() ([]byte, error) {
 		Server    string    `json:"server"`
 		Kind      string    `json:"kind"`
 		Name      string    `json:"name"`
-		Hash      string    `json:"hash"` // to be sent back with a decision
+		Hash      string    `json:"hash"` // for the decision
 		Canonical string    `json:"canonical_hash"`
 		New       bool      `json:"new"`
 		Rejected  bool      `json:"rejected"`

@@ -16,36 +16,34 @@ import (
 	"toolfinch/tool"
 )
 
-// Warning is something in a definition that its owner should look at before approving
-// it. A warning holds nothing back.
+// Warning is a suspicious part of a definition, for the owner. It holds nothing.
 type Warning struct {
 	Kind WarningKind
-	Text string // one line in which nothing is hidden
+	Text string // one line, all visible
 }
 
 func (w Warning) String() string { return string(w.Kind) + ": " + w.Text }
 
-// WarningKind says what a Warning is of.
+// WarningKind is the kind of a Warning.
 type WarningKind string
 
 // The kinds.
 const (
-	HiddenText  WarningKind = "hidden text"       // characters that nobody sees, or that show others elsewhere
-	ToTheModel  WarningKind = "speaks to a model" // it is told to ignore, conceal or read something
-	Encoded     WarningKind = "encoded command"   // text that decodes to what a shell runs
+	HiddenText  WarningKind = "hidden text"       // invisible characters, or characters that reorder text
+	ToTheModel  WarningKind = "speaks to a model" // tells a model to ignore, conceal or read something
+	Encoded     WarningKind = "encoded command"   // text that decodes to a shell command
 	maxWarnings             = 10                  // of one definition
 	maxShown                = 160                 // bytes of an excerpt
 )
 
-// Warn returns what there is to warn of in a definition, or in the text of a server's
-// instructions. It asks nobody: it knows a few signs that honest definitions have not, and
-// finds nothing in most that are not honest.
+// Warn returns the warnings about a definition, or a server's instructions. It knows a few signs that
+// honest definitions lack; most dishonest ones lack them, too.
 func Warn(kind tool.Kind, raw json.RawMessage) []Warning {
 	found := textWarnings(textOf(kind, raw))
 	return found[:min(len(found), maxWarnings)]
 }
 
-// textOf is all that a definition says, one text a line, with the names of members.
+// textOf is all text of a definition, one a line, with the names of members.
 func textOf(kind tool.Kind, raw json.RawMessage) string {
 	if kind == tool.KindInstructions {
 		return string(raw)
@@ -74,22 +72,22 @@ func textOf(kind tool.Kind, raw json.RawMessage) string {
 	return out.String()
 }
 
-// textWarnings looks at a text.
+// textWarnings searches a text.
 func textWarnings(text string) []Warning {
 	found := hidden(text)
 	plain := text
-	if len(found) > 0 { // what is hidden speaks, too, and may stand between letters
+	if len(found) > 0 { // hidden characters can spell text, or divide a word
 		plain = revealed(text)
 	}
 	for _, sign := range signs {
-		if at := sign.FindStringIndex(plain); at != nil && !strings.HasSuffix(plain[at[0]:at[1]], ".pub") { // public keys are
+		if at := sign.FindStringIndex(plain); at != nil && !strings.HasSuffix(plain[at[0]:at[1]], ".pub") { // public keys are encoded, too
 			found = append(found, Warning{ToTheModel, excerpt(plain, at[0], at[1])})
 		}
 	}
 	return append(found, encoded(plain)...)
 }
 
-// excerpt is what stands at a place of a text, with some of the line around it.
+// excerpt is a place in a text, with some of the line around it.
 func excerpt(text string, from, to int) string {
 	const beside = 40
 	line, rest := strings.LastIndexByte(text[:from], '\n')+1, strings.IndexByte(text[to:], '\n')
@@ -110,7 +108,7 @@ func quoted(text string) string {
 	return `"` + Visible(rawjson.Clip(strings.Join(strings.Fields(text), " "), maxShown)) + `"`
 }
 
-// signs are what honest definitions do not tell a model. Each was looked for in 1,135
+// signs match instructions to a model that honest definitions lack. Each was searched for in 1,135
 // definitions of published servers.
 var signs = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\b(ignore|disregard|forget|override|bypass)\b[^.\n]{0,30}\b(previous|prior|above|earlier|preceding|existing|system|all|any)\b[^.\n]{0,25}\b(instructions?|prompts?|rules|directions|guidelines|messages)\b`),
@@ -121,7 +119,7 @@ var signs = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)(~|\$HOME|%USERPROFILE%|/root|/home/[\w.-]+)[/\\]\.(ssh|aws|gnupg|kube|netrc|npmrc|cursor|claude|codex|docker)\b([/\\][\w.-]*)?|\bid_(rsa|ed25519|ecdsa)\b(\.pub)?|/etc/shadow\b|\.cursor/mcp\.json`),
 }
 
-// hidden finds characters that nobody sees.
+// hidden finds invisible characters.
 func hidden(text string) (found []Warning) {
 	var tags, selectors strings.Builder
 	var turned, wide []string
@@ -133,7 +131,7 @@ func hidden(text string) (found []Warning) {
 	before := rune(-1)
 	flag := false // within the tags of an emoji flag
 	for i, r := range text {
-		_, size := utf8.DecodeRuneInString(text[i:]) // of a byte that is no UTF-8 it is 1
+		_, size := utf8.DecodeRuneInString(text[i:]) // 1 for an invalid byte
 		after, _ := utf8.DecodeRuneInString(text[i+size:])
 		switch {
 		case r == 0x1F3F4:
@@ -181,8 +179,7 @@ func hidden(text string) (found []Warning) {
 	return found
 }
 
-// revealed is a text without characters that nobody sees, and after it what the tag
-// characters among them stand for.
+// revealed is a text without invisible characters, followed by the text that its tag characters spell.
 func revealed(text string) string {
 	var tags strings.Builder
 	plain := strings.Map(func(r rune) rune {

@@ -1,6 +1,5 @@
-// Package rate owns how often, and how many at once, something may be called: by each
-// principal, at each server, each tool, or by all together. It does not know what a call
-// is, and never waits.
+// Package rate owns the limits of calls per minute and of concurrent calls: by principal, server, tool,
+// or together. It does not know what a call is, and never waits.
 package rate
 
 import (
@@ -16,50 +15,47 @@ import (
 	"toolfinch/internal/limit"
 )
 
-// Rule bounds the calls that it is about. Those are counted apart for each principal,
-// server and tool, as far as the rule says so, and else together.
+// Rule limits the calls that it matches, counted apart as Principals, Servers and Ids say.
 type Rule struct {
 	Name string // of metrics
-	// Server is whose calls it is about, and Tool a glob over "server.name"; "" for all.
+	// Server and Tool select calls, Tool by a glob over "server.name"; "" for all.
 	Server, Tool             string
 	Principals, Servers, Ids bool // counted apart for each
-	PerMinute                int  // calls, so many of them at once; 0: no bound
-	Concurrency              int  // calls at one time; 0: no bound
+	PerMinute                int  // calls a minute, and as a burst; 0: no bound
+	Concurrency              int  // concurrent calls; 0: no bound
 }
 
-// Call is what a rule may be about.
+// Call is what a rule matches.
 type Call struct{ Principal, Server, ID string }
 
-// maxCounted is how many principals, servers or tools one rule counts apart: the one that
-// called longest ago is forgotten first.
+// maxCounted bounds the principals, servers or tools that one rule counts apart: the one with the
+// oldest call is forgotten first.
 const maxCounted = 10_000
 
-// Limits are rules and what was called under them. Nil bounds nothing. Its methods are
-// safe for concurrent use.
+// Limits are rules with their counts. Nil limits nothing. Its methods are safe for concurrent use.
 type Limits struct {
 	rules []*counting
 }
 
-// counting is one rule and its counts.
+// counting is a rule with its counts.
 type counting struct {
 	Rule
 	limit *limit.Limit // of metrics
 
-	mu     sync.Mutex // guards what follows; held for look-ups only
-	among  int        // replicas that share the bounds, 0 for one
+	mu     sync.Mutex // guards the fields below; held for look-ups only
+	among  int        // number of replicas that share the bounds, 0 for one
 	counts map[Call]*list.Element
-	recent *list.List // of *count, the last used first
+	recent *list.List // of *count, the most recent first
 }
 
-// count is what was called by one principal, at one server, and so on.
+// count has the calls of one principal, server or tool.
 type count struct {
 	of      Call
 	bucket  *rate.Limiter // nil: no bound
 	running int
 }
 
-// New returns the limits of rules, nil for none. A rule that was among those before goes
-// on counting.
+// New returns the limits of rules, nil for none. A rule that is also in before keeps its counts.
 func New(rules []Rule, before *Limits) *Limits {
 	if len(rules) == 0 {
 		return nil
@@ -90,8 +86,8 @@ func (l *Limits) of(rule Rule) *counting {
 	return nil
 }
 
-// Share gives this process its part of what the rules allow, where so many processes have
-// the same rules: at least one call of each. New shares nothing. It must not run beside New or itself.
+// Share divides the bounds among replicas with the same rules; each gets at least one call. New shares
+// nothing. It must not run beside New or itself.
 func (l *Limits) Share(among int, now time.Time) {
 	if l == nil {
 		return
@@ -110,19 +106,19 @@ func (r *counting) share(among int, now time.Time) {
 	r.among = among
 	for at := r.recent.Front(); at != nil; at = at.Next() {
 		if bucket := at.Value.(*count).bucket; bucket != nil {
-			bucket.SetBurstAt(now, r.part(r.PerMinute))
+			bucket.SetBurstAt(now, r.portion(r.PerMinute))
 			bucket.SetLimitAt(now, rate.Limit(float64(r.PerMinute)/float64(60*max(among, 1))))
 		}
 	}
 }
 
-// part is the part of a bound that this process has; the caller holds the lock.
-func (r *counting) part(bound int) int {
+// portion is this process's share of a bound; the caller holds the lock.
+func (r *counting) portion(bound int) int {
 	among := max(r.among, 1)
 	return (bound + among - 1) / among
 }
 
-// Limits are those of metrics, one for each rule.
+// Limits are for metrics, one for each rule.
 func (l *Limits) Limits() (all []*limit.Limit) {
 	if l != nil {
 		for _, one := range l.rules {
@@ -135,7 +131,7 @@ func (l *Limits) Limits() (all []*limit.Limit) {
 // Error says which rule refused a call, and how long to wait.
 type Error struct {
 	Rule Rule
-	Wait time.Duration // 0: until one of the calls that run has ended
+	Wait time.Duration // 0: until a running call ends
 }
 
 func (e *Error) Error() string {
@@ -157,7 +153,7 @@ func (e *Error) Error() string {
 // Seconds is the wait in whole seconds, at least 1.
 func (e *Error) Seconds() int { return max(1, int((e.Wait+time.Second-1)/time.Second)) }
 
-// String says what the rule allows.
+// String describes the rule.
 func (r Rule) String() string {
 	var bounds []string
 	if r.PerMinute > 0 {
@@ -192,8 +188,7 @@ func (r Rule) scope() string {
 	return text
 }
 
-// Begin counts a call that begins, and returns what says that it has ended. The error is
-// an *Error; then no rule has counted it.
+// Begin counts a call, and returns a function for its end. After an *Error no rule has counted it.
 func (l *Limits) Begin(c Call, now time.Time) (end func(), err error) {
 	if l == nil {
 		return func() {}, nil
@@ -226,17 +221,17 @@ func (r *counting) about(c Call) bool {
 	if r.Tool == "" {
 		return true
 	}
-	// path.Match keeps "*" from crossing "/", which is no separator here.
+	// In path.Match "*" does not cross "/", which is no separator here.
 	ok, err := path.Match(strings.ReplaceAll(r.Tool, "/", "\x00"), strings.ReplaceAll(c.ID, "/", "\x00"))
 	return err == nil && ok
 }
 
-// begin counts a call under one rule. cancel undoes that, done says that it has ended.
+// begin counts a call under one rule. cancel undoes that, done ends the call.
 func (r *counting) begin(c Call, now time.Time) (cancel, done func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	one := r.count(c)
-	if r.Concurrency > 0 && one.running >= r.part(r.Concurrency) {
+	if r.Concurrency > 0 && one.running >= r.portion(r.Concurrency) {
 		_ = r.limit.Refuse()
 		return nil, nil, &Error{Rule: r.Rule}
 	}
@@ -286,14 +281,13 @@ func (r *counting) count(c Call) *count {
 	}
 	one := &count{of: key}
 	if r.PerMinute > 0 {
-		one.bucket = rate.NewLimiter(rate.Limit(float64(r.PerMinute)/float64(60*max(r.among, 1))), r.part(r.PerMinute))
+		one.bucket = rate.NewLimiter(rate.Limit(float64(r.PerMinute)/float64(60*max(r.among, 1))), r.portion(r.PerMinute))
 	}
 	r.counts[key] = r.recent.PushFront(one)
 	return one
 }
 
-// forget forgets the count that was used longest ago, and under which nothing runs. The
-// caller holds the lock.
+// forget forgets the count with the oldest call and none running. The caller holds the lock.
 func (r *counting) forget() {
 	for at := r.recent.Back(); at != nil; at = at.Prev() {
 		if one := at.Value.(*count); one.running == 0 {

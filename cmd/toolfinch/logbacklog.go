@@ -17,24 +17,24 @@ const (
 	backlogLast = time.Second
 )
 
-// gathering is how long a line waits for others. A call that logs wakes the goroutine that
-// writes only when nothing waits yet: on a busy proxy that costs more than the line itself.
+// gathering is a line's wait for further lines. A call that logs wakes the writing goroutine only for
+// the first line: on a busy proxy a wake-up costs more than a line.
 const gathering = 20 * time.Millisecond
 
-// backlog writes the lines of a log in the background. Some clients never read what a
-// server writes to standard error; once the pipe is full, every call would wait to log.
+// backlog writes log lines in the background. Some clients never read standard error; with a full pipe
+// every call would wait to log.
 type backlog struct {
 	to     io.Writer
-	log    *slog.Logger // writes to to
+	log    *slog.Logger // writes directly to to
 	wake   chan struct{}
 	ending chan struct{} // closed by close
 	done   chan struct{}
 
-	mu      sync.Mutex // guards what follows; never held over a write
-	lines   []byte     // that wait
-	writing int        // bytes that are being written
-	dropped int        // lines, since that was logged last
-	all     int64      // lines that were dropped or could not be written
+	mu      sync.Mutex // guards the fields below; never held over a write
+	lines   []byte     // waiting
+	writing int        // bytes being written
+	dropped int        // lines since the last message about it
+	all     int64      // dropped or failed lines
 	closed  bool
 }
 
@@ -44,7 +44,7 @@ func newBacklog(to io.Writer, config *configs.Config) *backlog {
 	return b
 }
 
-// Write takes one line, or drops it where too much waits. It never fails.
+// Write takes one line, or drops it past the bound. It never fails.
 func (b *backlog) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	first := len(b.lines) == 0
@@ -64,18 +64,18 @@ func (b *backlog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// lost returns how many lines nobody will read.
+// lost counts the lines that nobody will read.
 func (b *backlog) lost() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	return b.all
 }
 
-// run writes until close, and what there is then.
+// run writes lines until close, and then the rest.
 func (b *backlog) run() {
 	defer close(b.done)
 	gather := time.NewTimer(0)
-	var written []byte // its room is used again
+	var written []byte // reused memory
 	for ended := false; !ended; {
 		select {
 		case <-b.wake:
@@ -111,8 +111,7 @@ func (b *backlog) run() {
 	}
 }
 
-// close returns once everything is written, or when nobody has read it for a second. It is
-// called once.
+// close writes the rest, or gives up after a second without a reader. Call it once.
 func (b *backlog) close() {
 	b.mu.Lock()
 	b.closed = true

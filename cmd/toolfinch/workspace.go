@@ -19,19 +19,17 @@ import (
 	"toolfinch/tool"
 )
 
-// desk is what a command works at: the configuration, and its tools as the store
-// knows them.
-type desk struct {
+// workspace is the configuration for a command, and its tools in the store.
+type workspace struct {
 	*proxy.Workspace
 	cmd    *cobra.Command
 	config *configs.Config
-	view   *proxy.View // that the command is about
+	view   *proxy.View // the view of the command
 }
 
-// withDesk opens the desk for do. What is done at it that an audit log is for, such as
-// starting a server, is written there where the configuration has one; for looks alone
-// it is not.
-func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slog.Logger, looks bool, do func(*desk) error) (err error) {
+// withWorkspace opens a workspace for do. Actions such as starting a server are written to the
+// configured audit log, unless looks says that the command only looks.
+func (s *settings) withWorkspace(cmd *cobra.Command, config *configs.Config, log *slog.Logger, looks bool, do func(*workspace) error) (err error) {
 	if s.away != nil {
 		return s.away
 	}
@@ -46,23 +44,22 @@ func (s *settings) withDesk(cmd *cobra.Command, config *configs.Config, log *slo
 		return err
 	}
 	defer func() { err = errors.Join(err, w.Close()) }()
-	return do(&desk{Workspace: w, cmd: cmd, config: config})
+	return do(&workspace{Workspace: w, cmd: cmd, config: config})
 }
 
-// withView opens the desk for do with the view of that name, "" for the one that
-// clients get who name none.
-func (s *settings) withView(cmd *cobra.Command, name string, do func(*desk) error) error {
+// withView opens a workspace for do with the named view, "" for the root.
+func (s *settings) withView(cmd *cobra.Command, name string, do func(*workspace) error) error {
 	config, err := s.read(cmd, nil)
 	if err != nil {
 		return err
 	}
-	if s.away != nil { // which is why servers are left out
+	if s.away != nil { // it explains why servers are left out
 		return s.away
 	}
 	for _, broken := range config.Broken {
 		fmt.Fprintln(cmd.ErrOrStderr(), "left out:", broken)
 	}
-	return s.withDesk(cmd, config, s.quietLog(cmd, config), false, func(d *desk) error {
+	return s.withWorkspace(cmd, config, s.quietLog(cmd, config), false, func(d *workspace) error {
 		if d.view, err = d.View(name); err != nil {
 			return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
 		}
@@ -74,8 +71,7 @@ func (s *settings) withView(cmd *cobra.Command, name string, do func(*desk) erro
 	})
 }
 
-// quietLog is the log of a command that says itself what is wrong: there is none
-// unless a level is asked for.
+// quietLog is the log of a command that prints its own errors: silent unless a level is set.
 func (s *settings) quietLog(cmd *cobra.Command, config *configs.Config) *slog.Logger {
 	if s.logLevel == "" && os.Getenv("MCPPROXY_LOG_LEVEL") == "" {
 		return slog.New(slog.DiscardHandler)
@@ -83,8 +79,8 @@ func (s *settings) quietLog(cmd *cobra.Command, config *configs.Config) *slog.Lo
 	return newLog(cmd.ErrOrStderr(), config)
 }
 
-// withStore opens the store of the configuration for do; only if it writes, anything
-// is. A store in memory has nothing in it to forget.
+// withStore opens the store of the configuration for do; without writes it changes nothing on disk. A
+// store in memory is refused: it has nothing to forget.
 func (s *settings) withStore(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Store) error) (err error) {
 	config, log, err := s.loadStored(cmd)
 	if err != nil {
@@ -105,8 +101,8 @@ func (s *settings) withStore(cmd *cobra.Command, writes bool, do func(context.Co
 	return do(cmd.Context(), config, db)
 }
 
-// problems counts what is wrong with the view, and with what it has of servers.
-func (d *desk) problems() (n int) {
+// problems counts the problems of the view and of its servers' tools.
+func (d *workspace) problems() (n int) {
 	for _, problem := range d.Problems() {
 		if !problem.Warning && (problem.View == "" || problem.View == d.view.Settings.Name) {
 			n++
@@ -115,9 +111,9 @@ func (d *desk) problems() (n int) {
 	return n
 }
 
-// tools returns the tools of the view, of one server unless it is "". Servers
-// that were never listed are connected; failed says that one of them could not be.
-func (d *desk) tools(server string) (tools []*tool.Tool, failed bool, err error) {
+// tools returns the tools of the view, of one server or of all for "". It connects servers that were
+// never listed; failed says that a connection failed.
+func (d *workspace) tools(server string) (tools []*tool.Tool, failed bool, err error) {
 	wanted := d.Unlisted()
 	if server != "" {
 		wanted = slices.DeleteFunc(wanted, func(s string) bool { return s != server })
@@ -137,14 +133,13 @@ func (d *desk) tools(server string) (tools []*tool.Tool, failed bool, err error)
 	return tools, failed, err
 }
 
-// unknownServer is the error for a server of which there is nothing to show
-// because it is not there; nil when it is.
-func (d *desk) unknownServer(server string) error {
+// unknownServer returns an error for a server that does not exist.
+func (d *workspace) unknownServer(server string) error {
 	if slices.Contains(d.config.Disabled, server) {
 		return &exitError{exitUsage, fmt.Errorf("server %q is disabled", server)}
 	}
 	names := serverNames(d.config)
-	for _, t := range d.view.Tools() { // a view's own tools are of the view
+	for _, t := range d.view.Tools() { // a view's own tools have the view as their server
 		names = append(names, t.Def.ID.Server)
 	}
 	if slices.Contains(names, server) {
@@ -153,9 +148,9 @@ func (d *desk) unknownServer(server string) error {
 	return &exitError{exitUsage, fmt.Errorf("no server %q%s", server, orNearest(server, unique(names)))}
 }
 
-// find finds a tool of the view as View.Find does. A
-// server that was never listed, and that may have it, is connected first.
-func (d *desk) find(name string) (*tool.Tool, error) {
+// find finds a tool of the view like View.Find. It first connects a server that was never listed and
+// may have the tool.
+func (d *workspace) find(name string) (*tool.Tool, error) {
 	namedBy := func(servers []string) (named []string) {
 		for _, server := range servers {
 			if strings.HasPrefix(name, server+".") || strings.HasPrefix(name, server+":") {
@@ -168,7 +163,7 @@ func (d *desk) find(name string) (*tool.Tool, error) {
 	switch t, err := d.view.Find(name); {
 	case err == nil && slices.Contains(configured, t.Def.ID.Server):
 		return t, nil
-	case err == nil: // of the view's own, which may call any
+	case err == nil: // an own tool may call any server
 	case len(namedBy(configured)) > 0:
 		wanted = namedBy(wanted)
 	}
@@ -197,9 +192,9 @@ func (d *desk) find(name string) (*tool.Tool, error) {
 	return nil, &exitError{exitUsage, fmt.Errorf("%w%s", err, orNearest(name, candidates))}
 }
 
-// meet connects to servers for the first time, says so, and keeps what they have. It
-// reports whether all could be listed; those that could not be have been named.
-func (d *desk) meet(servers []string) (all bool) {
+// meet connects to servers for the first time, prints that, and stores their tools. It reports whether
+// all were listed, and prints the failed ones.
+func (d *workspace) meet(servers []string) (all bool) {
 	if len(servers) == 0 {
 		return true
 	}
@@ -224,8 +219,8 @@ func (d *desk) meet(servers []string) (all bool) {
 	return all
 }
 
-// refresh asks servers, all if none is named, and shows how far it is.
-func (d *desk) refresh(servers ...string) []proxy.Refreshed {
+// refresh lists servers, all if none is named, and shows its progress.
+func (d *workspace) refresh(servers ...string) []proxy.Refreshed {
 	total := len(servers)
 	if total == 0 {
 		total = len(d.config.Servers)
@@ -235,10 +230,9 @@ func (d *desk) refresh(servers ...string) []proxy.Refreshed {
 	return d.Refresh(d.cmd.Context(), bar.step, servers...)
 }
 
-// embed makes search hybrid where the configuration asks for it. What was
-// embedded before is only read. Failing costs the vectors, not the search: the error
-// is why the command ends.
-func (d *desk) embed() error {
+// embed makes search hybrid if the configuration asks for it. Stored vectors are only read. A failure
+// costs the vectors, not the search; the error is the end of ctx.
+func (d *workspace) embed() error {
 	bar := newBar(d.cmd.ErrOrStderr(), 1)
 	err := d.Embed(d.cmd.Context(), func(done, total int) {
 		bar.done, bar.total = done, max(1, total)
@@ -265,8 +259,7 @@ func serverNames(config *configs.Config) []string {
 	return names
 }
 
-// orNearest names what looks like a name that there is not, or all when there are
-// few.
+// orNearest names candidates similar to an unknown name, or all if they are few.
 func orNearest(name string, candidates []string) string {
 	if near := nearest.Names(name, candidates, 3, nearest.Loose); len(near) > 0 {
 		return "; nearest: " + strings.Join(near, ", ")

@@ -32,7 +32,7 @@ var climbs = map[string]int{
 	"internal/rawjson":   1,
 	"internal/schema":    2,
 	"internal/telemetry": 3,
-	"proxy":              5,
+	"proxy":              1,
 	"proxy/replicas":     1,
 	"proxy/savings":      1,
 	"proxy/web":          10,

@@ -9,7 +9,6 @@ import (
 	"toolfinch/internal/limit"
 	"toolfinch/proxy/replicas"
 	"toolfinch/proxy/savings"
-	"toolfinch/proxy/web/page"
 	"toolfinch/register"
 	"toolfinch/register/transport"
 	"toolfinch/retrieve"
@@ -28,7 +27,6 @@ type desk struct {
 	subscriptions *register.Subscriptions
 	connected     *transport.Clients
 	entrance      *inbound.Gate
-	page          func() *page.Server // is made when it is first asked for
 	limits        *register.Limits
 	provisioned   *limit.Limit
 	relists       map[string]tool.Relists                              // what was known of clients at the start

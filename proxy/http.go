@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
-	"net/url"
-	"slices"
 	"strings"
 	"time"
 
@@ -146,7 +144,7 @@ func (p *Proxy) Handler() http.Handler {
 	}
 	mux.Handle(callbackPath, p.desk.connected.Counted(p.logins, refuse))
 	for _, pattern := range page.Patterns {
-		mux.Handle(pattern, p.desk.connected.Counted(p.desk.page(), refuse))
+		mux.Handle(pattern, p.desk.connected.Counted(p.servedPage(), refuse))
 	}
 	api := p.api()
 	for _, pattern := range web.Patterns {
@@ -164,15 +162,6 @@ func (p *Proxy) hosts() []string {
 	hosts := p.namedHosts()
 	if host, _, err := net.SplitHostPort(p.first.Listen); err == nil && host != "" {
 		hosts = append(hosts, strings.ToLower(host))
-	}
-	return hosts
-}
-
-// namedHosts are the hosts that the owner has written for clients to use.
-func (p *Proxy) namedHosts() []string {
-	hosts := slices.Clone(p.first.Hosts)
-	if u, err := url.Parse(p.first.Auth.Resource); err == nil && u.Host != "" {
-		hosts = append(hosts, strings.ToLower(u.Host))
 	}
 	return hosts
 }

@@ -12,6 +12,8 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/served"
 	"toolfinch/retrieve"
 	"toolfinch/store"
@@ -191,70 +193,6 @@ func (k *listings) stillListed(before, after *configs.Config) map[string]bool {
 	return heard
 }
 
-// learn takes what an upstream said of itself into memory and store. What becomes of
-// changed definitions is up to the configuration. The error is the store's.
-func (k *listings) learn(ctx context.Context, config *configs.Config, change upstream.Change) (store.Diff, error) {
-	k.logFaults(change)
-	before := k.byServer[change.Server]
-	defs := k.defsOf(change.Defs, before)
-	now := &listing{
-		defs: defs, version: versionOf(change.Info),
-		capabilities: change.Capabilities, instructions: change.Instructions, era: change.Era, interactive: change.Interactive, cache: change.Cache,
-		faults: change.Faults.Described,
-	}
-	k.byServer[change.Server] = now
-	mode := config.Changes[change.Server]
-	if k.readOnly {
-		diff := countOf(change.Defs)
-		diff.Held = k.compare(ctx, mode, change, before)
-		now.unpinned = heldBy(config, diff.Held)
-		return diff, nil
-	}
-	diff, err := k.store.PutServer(ctx, store.Upstream{
-		Name: change.Server, Era: string(change.Era), Info: change.Info, Instructions: change.Instructions,
-		Capabilities: change.Capabilities, Interactive: change.Interactive,
-		LeftOut: change.Faults.LeftOut, Mended: change.Faults.Mended,
-	}, change.Defs, &store.Review{
-		First: mode.First(), Unheard: change.Unheard, Forget: mode == pins.Allow,
-		Approve: func(u store.Unpinned) bool { return mode.Approves(pins.Held(u)) },
-	})
-	k.wrote[change.Server] = diff.Version
-	unpinned := diff.Held
-	if err != nil {
-		unpinned = k.compare(ctx, mode, change, before)
-	}
-	now.unpinned = heldBy(config, unpinned)
-	k.tellPins(ctx, change.Server, before, now, diff.Baseline)
-	told := slices.DeleteFunc(slices.Clone(diff.Changed), func(name string) bool { // the others, where changes are allowed
-		return slices.ContainsFunc(now.unpinned, func(h pins.Held) bool { return h.ID.Kind == tool.KindTool && h.ID.Name == name })
-	})
-	for _, name := range told[:min(len(told), maxNamed)] {
-		k.log.Warn("the definition of a tool changed", "server", change.Server, "tool", name)
-	}
-	if more := len(told) - maxNamed; more > 0 {
-		k.log.Warn("more definitions changed", "server", change.Server, "more", more)
-	}
-	return diff, err
-}
-
-// defsOf are definitions as they are served: those of before, where they are the same.
-func (k *listings) defsOf(listed []*tool.Def, before *listing) []*tool.Def {
-	known := map[tool.ID]*tool.Def{}
-	if before != nil {
-		for _, def := range before.defs {
-			known[def.ID] = def
-		}
-	}
-	defs := make([]*tool.Def, len(listed)) // not nil: it was listed
-	for i, def := range listed {
-		defs[i] = def
-		if was := known[def.ID]; was != nil && was.Hash == def.Hash {
-			defs[i] = was
-		}
-	}
-	return defs
-}
-
 // same reports whether a server lists what it listed before: nothing that is served follows from the rest.
 func (s *listing) same(before *listing) bool {
 	return slices.EqualFunc(s.defs, before.defs, func(a, b *tool.Def) bool {
@@ -265,42 +203,6 @@ func (s *listing) same(before *listing) bool {
 		s.era == before.era && s.interactive == before.interactive && maps.Equal(s.cache, before.cache)
 }
 
-// countOf counts definitions that are not compared with those before.
-func countOf(defs []*tool.Def) (diff store.Diff) {
-	for _, def := range defs {
-		if def.ID.Kind == tool.KindTool {
-			diff.Total++
-		} else {
-			diff.Others++
-		}
-	}
-	return diff
-}
-
-// maxNamed bounds how many tools are named in the log that one list changed.
-const maxNamed = 50
-
-// logFaults logs the faults of a list that the list before did not have.
-func (k *listings) logFaults(change upstream.Change) {
-	var before []upstream.Fault
-	if listed := k.byServer[change.Server]; listed != nil {
-		before = listed.faults
-	}
-	for _, fault := range change.Faults.Described {
-		if slices.Contains(before, fault) {
-			continue
-		}
-		message := "a malformed definition is left out: clients would refuse the whole list"
-		if fault.Mended {
-			message = "a malformed definition is served mended"
-		}
-		k.log.Warn(message, "server", change.Server, fault.Kind.String(), fault.Name, "reason", fault.Text)
-	}
-	if more := change.Faults.LeftOut + change.Faults.Mended - len(change.Faults.Described); more > 0 && len(before) == 0 {
-		k.log.Warn("more definitions are malformed than are named", "server", change.Server, "more", more)
-	}
-}
-
 func usesOf(stored []store.LearnedUse) []retrieve.Use {
 	uses := make([]retrieve.Use, len(stored))
 	for i, u := range stored {
@@ -309,30 +211,65 @@ func usesOf(stored []store.LearnedUse) []retrieve.Use {
 	return uses
 }
 
-// followed is what following a server came to.
-type followed struct {
-	known   bool // the store has a list of it
-	changed bool // it is another one
-	listed  *store.Listed
+// heldBy returns the unapproved definitions that a configuration holds. Views are compiled of held definitions, too, so
+// that settings for them are checked; their handler refuses, and no catalog has them.
+func heldBy(config *configs.Config, unpinned []store.Unpinned) (held []pins.Held) {
+	for _, u := range unpinned {
+		if h := pins.Held(u); !config.Changes[h.ID.Server].Approves(h) {
+			held = append(held, h)
+		}
+	}
+	return held
 }
 
-// follow takes in what another process has stored of a server. What is not stored, which
-// is how long a list may be kept and what was logged, stays as it was.
-func (k *listings) follow(ctx context.Context, config *configs.Config, server string) (f followed, err error) {
-	listed, err := k.store.Listed(ctx, server)
-	delete(k.wrote, server)
-	if err != nil || listed == nil {
-		return followed{known: k.byServer[server] != nil}, err
+// heldOf is what a configuration holds of a server.
+func (k *listings) heldOf(config *configs.Config, server string) map[tool.ID]pins.Held {
+	listed := k.byServer[server]
+	if listed == nil || len(listed.unpinned) == 0 {
+		return nil
 	}
-	now, before := storedOf(listed.Upstream), k.byServer[server]
-	now.defs = k.defsOf(listed.Defs, before)
-	now.unpinned = heldBy(config, listed.Unpinned)
-	if before != nil {
-		now.cache, now.faults = before.cache, before.faults
+	held := map[tool.ID]pins.Held{}
+	for _, h := range listed.unpinned {
+		if !config.Changes[server].Approves(h) {
+			held[h.ID] = h
+		}
 	}
-	f = followed{known: true, changed: before == nil || !before.same(now), listed: listed}
-	if f.changed {
-		k.byServer[server] = now
+	return held
+}
+
+// waiting counts what of a server waits for approval, without what was rejected.
+func (k *listings) waiting(config *configs.Config, server string) (n int) {
+	for _, h := range k.heldOf(config, server) {
+		if !h.WasRejected() {
+			n++
+		}
 	}
-	return f, nil
+	return n
+}
+
+// instructionsOf are the instructions of a server that were approved last.
+func (k *listings) instructionsOf(config *configs.Config, server string) string {
+	if h, held := k.heldOf(config, server)[instructionsID(server)]; held {
+		return string(h.Approved)
+	}
+	return k.byServer[server].instructions
+}
+
+func instructionsID(server string) tool.ID {
+	return tool.ID{Server: server, Kind: tool.KindInstructions, Name: string(tool.KindInstructions)}
+}
+
+// someHeld reports whether anything is.
+func (k *listings) someHeld() bool {
+	for _, listed := range k.byServer {
+		if len(listed.unpinned) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// versionOf is the version of a serverInfo.
+func versionOf(info json.RawMessage) string {
+	return rawjson.Clip(printable.Line(rawjson.Text(rawjson.Member(info, "version"))), 40)
 }

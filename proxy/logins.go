@@ -364,9 +364,6 @@ func (l *logins) issuerOf(r *http.Request, principal string) login.Issuer {
 	return login.Issuer{}
 }
 
-// Login is what logs in to an upstream; nil where that needs or wants no login.
-func (s *views) Login(server string) *login.Server { return s.pool.Login(server) }
-
 // listensAt notes where HTTP is served: browsers of this machine are sent back there,
 // where it is on loopback.
 func (l *logins) listensAt(at net.Addr) {

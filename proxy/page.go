@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"net/url"
 	"path/filepath"
 	"slices"
 	"strings"
@@ -41,7 +42,7 @@ func (p *Proxy) UILink(here bool) (string, error) {
 	case !p.now.Load().Config.UI:
 		return "", fmt.Errorf("%w: the configuration has ui: false", ErrNoPage)
 	}
-	return p.desk.page().Link(here), nil
+	return p.servedPage().Link(here), nil
 }
 
 // On reports whether the page is served.
@@ -361,8 +362,20 @@ func (h paged) LogOut(ctx context.Context, server string) error {
 	return err
 }
 
-// newPage makes the page. The address that is listened at is none of its hosts: what else
+// servedPage returns the page, which is made when it is first asked for. The address that is listened at is none of its hosts: what else
 // answers there, at the ports that browsers leave out, is not this page.
-func (p *Proxy) newPage() *page.Server {
-	return page.New(page.Options{Backend: paged{rest{p}}, Entrance: p.desk.entrance, Connector: p.connector, Hosts: p.namedHosts(), Version: p.version, Record: p.observer.record, Log: p.log})
+func (p *Proxy) servedPage() *page.Server {
+	p.page.made.Do(func() {
+		p.page.Server = page.New(page.Options{Backend: paged{rest{p}}, Entrance: p.desk.entrance, Connector: p.connector, Hosts: p.namedHosts(), Version: p.version, Record: p.observer.record, Log: p.log})
+	})
+	return p.page.Server
+}
+
+// namedHosts are the hosts that the owner has written for clients to use.
+func (p *Proxy) namedHosts() []string {
+	hosts := slices.Clone(p.first.Hosts)
+	if u, err := url.Parse(p.first.Auth.Resource); err == nil && u.Host != "" {
+		hosts = append(hosts, strings.ToLower(u.Host))
+	}
+	return hosts
 }

@@ -15,7 +15,6 @@ import (
 	"sync/atomic"
 	"time"
 
-	"golang.org/x/sync/errgroup"
 	"golang.org/x/sync/singleflight"
 
 	"toolfinch/configs"
@@ -23,6 +22,7 @@ import (
 	"toolfinch/internal/leeway"
 	"toolfinch/proxy/savings"
 	"toolfinch/proxy/served"
+	"toolfinch/proxy/web/page"
 	"toolfinch/register"
 	"toolfinch/register/transport"
 	"toolfinch/retrieve"
@@ -48,6 +48,10 @@ type Proxy struct {
 	started     time.Time
 	close       sync.Once
 	reindexing  singleflight.Group
+	page        struct {
+		*page.Server // nil until it is asked for
+		made         sync.Once
+	}
 }
 
 // openTools is how many tools can be found before the first question is answered: even if
@@ -92,7 +96,6 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db.Keys(), Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().Config) }, Log: o.log,
 	})
 	p.logins.entrance = p.desk.entrance
-	p.desk.page = sync.OnceValue(p.newPage)
 	if config.Learn {
 		all.memory = retrieve.NewMemory(known.uses, p.loop.rememberUse)
 	}
@@ -178,59 +181,6 @@ func (p *Proxy) Ready() <-chan struct{} { return p.now.Load().ready }
 
 // Servers are the states of the configured servers, in the order of the configuration.
 func (p *Proxy) Servers() []upstream.Status { return p.pool.Status() }
-
-// Run keeps the proxy connected and serves clients until serve returns or ctx
-// ends; serve gets a context that ends when anything else failed. Everything
-// that Run started has ended when it returns.
-func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) error {
-	// Upstreams live on while serve drains its calls.
-	life, end := context.WithCancel(context.WithoutCancel(ctx))
-	defer end()
-	g, life := errgroup.WithContext(life)
-	changes := make(chan upstream.Change, 16)
-	g.Go(func() error { return quiet(p.pool.Watch(life, changes)) })
-	g.Go(func() error { return p.loop.run(life, changes) })
-	if p.others != nil {
-		g.Go(func() error { p.others.leads.Run(life); return nil })
-		g.Go(func() error { p.hear(life, changes); return nil })
-		g.Go(func() error { p.attend(life); return nil })
-	}
-	if p.desk.sessions != nil {
-		g.Go(func() error { p.desk.sessions.Run(life); return nil })
-	}
-	g.Go(func() error { p.desk.counter.run(life); return nil })
-	g.Go(func() error { p.embedder.run(life); return nil })
-	g.Go(func() error { p.segments.run(life); return nil })
-	g.Go(func() error { p.outputs.Sweep(life); return nil })
-	g.Go(func() error { p.desk.entrance.Run(life); return nil })
-	g.Go(func() error { p.desk.meter.Run(life, p.store.Usage()); return nil })
-	g.Go(func() error {
-		<-life.Done()
-		p.desk.page().Close()
-		return nil
-	})
-	if p.audit.log != nil {
-		g.Go(func() error { p.audit.log.Run(life); return nil })
-		p.audit.log.Record(life, identity.Event{Kind: identity.EventStart, Details: map[string]string{"version": p.version}})
-		p.audit.loaded(life, p.first, nil)
-	}
-	g.Go(func() error {
-		defer end()
-		serving, cancel := context.WithCancel(ctx)
-		defer cancel()
-		defer context.AfterFunc(life, cancel)()
-		return quiet(serve(serving))
-	})
-	return g.Wait()
-}
-
-// quiet drops the error of an end that was asked for.
-func quiet(err error) error {
-	if errors.Is(err, context.Canceled) {
-		return nil
-	}
-	return err
-}
 
 // closeWithin bounds how long Close may take.
 const closeWithin = 15 * time.Second

@@ -257,3 +257,6 @@ func (s *views) absent(u upstream.Health, known *retrieve.Server, listed bool) (
 	}
 	return a, true
 }
+
+// Login is what logs in to an upstream; nil where that needs or wants no login.
+func (s *views) Login(server string) *login.Server { return s.pool.Login(server) }

@@ -14,7 +14,7 @@ import (
 	"toolfinch/view"
 )
 
-// Input is what is built of.
+// Input is everything that a value is built of, beside the value before.
 type Input struct {
 	Config   *configs.Config
 	Listings map[string]Listing // by server
@@ -68,14 +68,13 @@ type builder struct {
 	next   *Served
 }
 
-// plan is a view of a configuration on its way to be served. Only its catalog can
-// still fail.
+// plan is a compiled view without a catalog. Only its catalog can still fail.
 type plan struct {
 	*View
-	same  bool           // it is served already, and stays as it is
-	find  string         // the meta-tool that answers send clients to who look for a tool
-	offer retrieve.Offer // what there is of retrieve_tools and call_tool
-	// together says that its tools are those of other views, with their handlers.
-	together bool
-	below    int // clients are listed every tool that cost fewer tokens together; 0: none is
+	same  bool           // the view is served already, and stays
+	find  string         // the meta-tool that answers name to clients that look for a tool
+	offer retrieve.Offer // of retrieve_tools and call_tool
+	// combines says that the view combines other views: its tools have the layers of their views.
+	combines bool
+	below    int // clients are listed every tool if all tools cost fewer tokens; 0: they are not
 }

@@ -84,14 +84,14 @@ func (s *Served) secretsOf(v *View, server string) (mode leaks.Mode) {
 	return mode
 }
 
-// addLayers puts around every tool of the view what decides about calls of clients.
+// addLayers puts the layers that decide about calls of clients around every tool of the view.
 func (b *builder) addLayers(n plan) {
 	scopes := b.Scopes
 	if n.live == nil { // the owner's command
 		scopes = nil
 	}
 	gated := n.live != nil && n.Settings.Gating != nil
-	if n.together { // tools of other views have their layers
+	if n.combines { // the tools have the layers of their views
 		return
 	}
 	around := func(t *tool.Tool) *tool.Tool {
@@ -109,7 +109,7 @@ func (b *builder) addLayers(n plan) {
 	}
 	for i, s := range n.Contents.Servers {
 		if len(s.Tools) > 0 && s.Tools[0].View != "" {
-			continue // they are as they were
+			continue // the tools are of the view before, with their layers
 		}
 		tools, held := make([]*tool.Tool, len(s.Tools)), slices.Clone(s.Held)
 		for j, t := range s.Tools {
@@ -127,8 +127,8 @@ func (b *builder) addLayers(n plan) {
 	}
 }
 
-// onlyKinds tells clients the kind of a failure: what a failing server or its process wrote is for the
-// owner, who finds it in the log, on the page and in the answers of commands.
+// onlyKinds tells clients the kind of a failure. The owner finds the words of a failing server or its process in the
+// log, on the page and in the answers of commands.
 func onlyKinds(next tool.Handler) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		result, err := next(ctx, call)

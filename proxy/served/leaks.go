@@ -16,8 +16,8 @@ import (
 // leaksMeta is the member of _meta that says which secrets an answer has, or had.
 const leaksMeta = "toolfinch/secrets"
 
-// guard returns what keeps the secrets in a server's answers from clients of a view, as
-// the configuration says; nil where it is off. server is "" for the view's own tools.
+// guard returns the layer that keeps the secrets in a server's answers from clients of a view; nil where it is off.
+// server is "" for the view's own tools.
 func guard(log *slog.Logger, mode leaks.Mode, view, server string) tool.Middleware {
 	if mode == "" || mode == leaks.Off {
 		return nil

@@ -18,7 +18,7 @@ const (
 	maxPartsTools = 400_000
 )
 
-// As returns what a party has of the view: the view itself without policies.
+// As returns the part of the view that a party may use: the whole view without policies.
 func (v *View) As(party identity.Party) *View {
 	switch {
 	case v.Whole != nil:
@@ -29,8 +29,8 @@ func (v *View) As(party identity.Party) *View {
 	return v.parts(party)
 }
 
-// Of returns what the party that makes the request of a context has of the view; the program's
-// own user has all of it.
+// Of returns the part of the view that the maker of the request of ctx may use; the program's own user has the whole
+// view.
 func (v *View) Of(ctx context.Context) *View {
 	if party, ok := identity.PartyOf(ctx); ok {
 		return v.As(party)
@@ -64,8 +64,8 @@ func (b *builder) divide(next plan) {
 	}
 }
 
-// partOf makes what a party has of a view: a view like it, of a catalog that lacks the
-// rest. What it answers follows from what it has, as with any view.
+// partOf makes the part of a view that a party may use: the same view over a catalog without the rest, so that its
+// answers follow from the catalog, as in any view.
 func (b *builder) partOf(whole plan, party identity.Party, class string) *View {
 	v := *whole.View
 	next := whole
@@ -118,7 +118,7 @@ func (b *builder) partOf(whole plan, party identity.Party, class string) *View {
 	return &v
 }
 
-// Hears returns what reports whether a party has something of a server; nil: each has.
+// Hears returns a predicate for parties that have something of a server; nil if every party has.
 func (v *View) Hears(server string) func(identity.Party) bool {
 	if v.parts == nil {
 		return nil

@@ -74,7 +74,7 @@ func (b *builder) upstreams() []view.Upstream {
 	return all
 }
 
-// byID are the tools of upstreams by the text of their IDs.
+// byID returns the tools of upstreams by the text of their IDs.
 func byID(base []view.Upstream) map[string]*tool.Tool {
 	tools := map[string]*tool.Tool{}
 	for _, u := range base {
@@ -87,7 +87,7 @@ func byID(base []view.Upstream) map[string]*tool.Tool {
 	return tools
 }
 
-// usesAny reports whether what a view is depends on one of the servers.
+// usesAny reports whether a view depends on one of the servers.
 func usesAny(settings view.Settings, servers map[string]bool) bool {
 	for server := range servers {
 		if settings.Uses(server) {
@@ -108,7 +108,7 @@ func SettingsOf(config *configs.Config) []view.Settings {
 	})
 }
 
-// namedBy is what upstreams have as a catalog names it.
+// namedBy returns the upstreams as servers of a catalog, which gives their tools names.
 func namedBy(config *configs.Config, base []view.Upstream) (servers []retrieve.Server) {
 	for _, u := range base {
 		servers = append(servers, retrieve.Server{Name: u.Server, Tools: u.Tools, Prefix: config.Server(u.Server).Prefix})
@@ -141,8 +141,7 @@ func (b *builder) env(v *View, tools func() map[string]*tool.Tool, find func(str
 	return env
 }
 
-// RootOf returns the name of the view that a configuration has served at the root; ""
-// for none.
+// RootOf returns the name of the view that a configuration serves at the root; "" for none.
 func RootOf(config *configs.Config) string {
 	switch root := config.Root(); root {
 	case configs.RootAll, configs.RootViews:
@@ -154,8 +153,8 @@ func RootOf(config *configs.Config) string {
 	}
 }
 
-// planView works out what a compiled view has and what its meta-tools are called. before
-// is the view as it was with the same configuration, nil for none.
+// planView decides the contents of a compiled view and the names of its meta-tools. before is the view as it was with
+// the same configuration, nil for none.
 func (b *builder) planView(v *View, compiled *view.Compiled, before *View) plan {
 	config, settings := b.Config, compiled.Settings
 	next := plan{View: v}
@@ -187,7 +186,7 @@ func (b *builder) planView(v *View, compiled *view.Compiled, before *View) plan 
 		next.find = retrieve.SearchName(settings.Name)
 	default:
 		next.find = retrieve.RetrieveTools
-		if config.Routing == configs.RoutingAuto { // the others say how tools reach clients
+		if config.Routing == configs.RoutingAuto { // another routing decides how clients reach tools
 			next.below = settings.DirectBelow
 		}
 		next.offer = retrieve.Offer{Call: config.Routing != configs.RoutingDynamic, Split: config.CallTool == configs.CallToolSplit, About: v.Contents.Servers}
@@ -196,8 +195,7 @@ func (b *builder) planView(v *View, compiled *view.Compiled, before *View) plan 
 	return next
 }
 
-// reservedIn are the names that meta-tools of the view have, and those that they have
-// in other views.
+// reservedIn returns the names that meta-tools have in this view or any other.
 func (b *builder) reservedIn(v *View) []string {
 	names := retrieve.Reserved()
 	for _, search := range v.searches {
@@ -215,7 +213,7 @@ func (b *builder) reservedIn(v *View) []string {
 	return names
 }
 
-// perServer are search tools for each server of a view.
+// perServer returns search tools for each server of a view.
 func perServer(v *View) (all []searchTools) {
 	taken := map[string]bool{}
 	for _, s := range v.Contents.Servers {
@@ -229,8 +227,7 @@ func perServer(v *View) (all []searchTools) {
 	return all
 }
 
-// clashes are the problems of names that tools of the view were given and that
-// others would have had.
+// clashes reports configured names that displace the default name of another tool.
 func (n *plan) clashes() []view.Problem {
 	var problems []view.Problem
 	own := n.Settings.ProxyTool
@@ -249,9 +246,8 @@ func (n *plan) clashes() []view.Problem {
 	return problems
 }
 
-// contentsOf is what a view's catalog is made of: what it has of the upstreams,
-// and its own tools under its own name. Of servers that are as they were before, the view
-// keeps the tools, with all that is around them.
+// contentsOf returns the contents of a view's catalog: the tools of its upstreams, and its own tools under its own
+// name. If the tools of a server are unchanged, the view keeps them with their layers.
 func (b *builder) contentsOf(compiled *view.Compiled, before *View) []retrieve.Server {
 	config, settings := b.Config, compiled.Settings
 	var out []retrieve.Server
@@ -262,7 +258,7 @@ func (b *builder) contentsOf(compiled *view.Compiled, before *View) []retrieve.S
 			Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server), Cache: map[tool.Kind]retrieve.CacheHint{},
 		}
 		if u.Listed {
-			if was := before.serverOf(u); was != nil && u.Server != settings.Name { // else own tools may be among them
+			if was := before.serverOf(u); was != nil && u.Server != settings.Name { // else the view's own tools may be among them
 				server.Tools, server.Held = was.Tools, was.Held
 			} else {
 				server.Tools, server.Held = free(u.Tools, listing.Held)
@@ -283,11 +279,11 @@ func (b *builder) contentsOf(compiled *view.Compiled, before *View) []retrieve.S
 		out[i].Tools = append(out[i].Tools, compiled.Own...)
 		return out
 	}
-	nothing := func(tool.ID) bool { return true } // a server of that name is not this
+	nothing := func(tool.ID) bool { return true } // a configured server may have the name of the view
 	return append(out, retrieve.Server{Name: settings.Name, Description: settings.Description, Tools: compiled.Own, Excluded: nothing})
 }
 
-// serverOf is what the catalog of the view has of an upstream, nil if that was another one.
+// serverOf returns the server that the catalog of the view has for an upstream; nil if the tools were other ones.
 func (v *View) serverOf(u view.Upstream) *retrieve.Server {
 	if v == nil {
 		return nil
@@ -299,7 +295,7 @@ func (v *View) serverOf(u view.Upstream) *retrieve.Server {
 	return &v.Contents.Servers[i]
 }
 
-// unlistedOf says which URIs that a server does not list a view sends to it.
+// unlistedOf returns which URIs a view sends to a server that does not list them.
 func unlistedOf(settings view.Settings, server string) retrieve.Unlisted {
 	switch {
 	case settings.Restricts(server):
@@ -310,7 +306,7 @@ func unlistedOf(settings view.Settings, server string) retrieve.Unlisted {
 	return retrieve.UnlistedNamed
 }
 
-// free parts what a view has of a server, which was listed.
+// free parts the tools of a listed server into served and held ones.
 func free(tools []*tool.Tool, held map[tool.ID]pins.Held) (rest []*tool.Tool, waiting []retrieve.Held) {
 	rest = make([]*tool.Tool, 0, len(tools)) // not nil: it was listed
 	for _, t := range tools {
@@ -323,9 +319,8 @@ func free(tools []*tool.Tool, held map[tool.ID]pins.Held) (rest []*tool.Tool, wa
 	return rest, waiting
 }
 
-// declaredTo is what an upstream declares to the clients of a view. One that is not known
-// yet counts as declaring everything, because a client asks once. Prompts and resources
-// are in a view that includes all.
+// declaredTo returns what an upstream declares to the clients of a view. An unknown upstream declares everything,
+// because a client asks once. Only a view that includes all has prompts and resources.
 func (l Listing) declaredTo(settings view.Settings) (o register.Declared) {
 	unknown := l.Capabilities == nil
 	has := func(names ...string) bool {

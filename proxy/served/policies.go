@@ -80,8 +80,8 @@ func (v *View) limit(t *tool.Tool) tool.Middleware {
 	}
 }
 
-// viewsWith returns the view, or the views with a server that it combines: something of no view in particular, as a
-// resource that no server lists, is allowed if one of them allows it.
+// viewsWith returns the views whose policies decide about a server: the view, or the views with the server that it
+// combines. A resource that no server lists is of no one view: it is allowed if one of the views allows it.
 func (v *View) viewsWith(server string) []string {
 	byName := v.run.Now().ByName
 	all := slices.DeleteFunc(slices.Clone(v.combined), func(name string) bool { return !byName[name].contains(server) })
@@ -101,18 +101,18 @@ func (s *Served) MayDecide(ctx context.Context) func(tool.ID, json.RawMessage) b
 		}
 		def, err := tool.ParseKind(id.Kind, id.Server, raw)
 		return err == nil && !slices.ContainsFunc(s.Views, func(v *View) bool {
-			combines := v.combined != nil // its views are asked themselves
+			combines := v.combined != nil // the loop asks its views
 			return !combines && v.Has(id.Server) && !v.policies.May(v.request(party, def, v.Name))
 		})
 	}
 }
 
-// mayServer reports whether something of a server may be allowed that is not known yet, of one of the kinds, or of any.
+// mayServer reports whether policies may allow something unknown of a server, of one of the kinds or of any kind.
 func (v *View) mayServer(party identity.Party, server string, kinds ...tool.Kind) bool {
 	return slices.ContainsFunc(v.viewsWith(server), func(view string) bool { return v.policies.MayServer(party, server, view, kinds...) })
 }
 
-// request is a request to use what is defined, of a view.
+// request returns the request to use a definition in a view.
 func (v *View) request(party identity.Party, def *tool.Def, view string) policy.Request {
 	r := policy.Request{Party: party, Action: policy.ActionOf(def.ID.Kind), ID: def.ID, View: view, Annotations: def.Annotations}
 	if def.ID.Kind != tool.KindTool {
@@ -134,14 +134,13 @@ func (v *View) templateOf(id tool.ID) string {
 	return ""
 }
 
-// Request is a request of a party to use something of the view: to call a tool, get a
-// prompt, read a resource.
+// Request returns the request of a party to call a tool, get a prompt or read a resource of the view.
 func (v *View) Request(party identity.Party, t *tool.Tool) policy.Request {
 	return v.request(party, t.Def, cmp.Or(t.View, v.Name))
 }
 
-// Hidden finds what somebody named that the view has, and not for them. It counts that,
-// and says what was decided.
+// Hidden finds a tool, prompt or resource of the whole view that policies hide from the caller, counts the denial, and
+// returns the decision.
 func (v *View) Hidden(ctx context.Context, call *tool.Call, name string) (t *tool.Tool, decided policy.Decision) {
 	if v.Whole == nil {
 		return nil, decided
@@ -172,7 +171,7 @@ func (v *View) Ask(policies *policy.Policies, q policy.Question) (policy.Verdict
 	return q.Ask(policies, v.Request(party, t))
 }
 
-// asked finds what a question is about.
+// asked finds the tool, prompt or resource of a question.
 func (v *View) asked(q policy.Question) (*tool.Tool, error) {
 	switch {
 	case q.Tool != "":

@@ -12,9 +12,8 @@ import (
 	"toolfinch/view"
 )
 
-// planRoot plans the view that combines the other views: each tool is the one that
-// its view has, with all that is around it there. Gated views stay apart, because what
-// their clients provision is theirs.
+// planRoot plans the view that combines the other views: it takes each tool with the layers of the tool's view.
+// Gated views are not combined, because a client provisions tools in one view.
 func (b *builder) planRoot() plan {
 	config, next := b.Config, b.next
 	same := b.before.ByName[view.Default]
@@ -23,8 +22,8 @@ func (b *builder) planRoot() plan {
 		return plan{View: same, same: true}
 	}
 	open := slices.DeleteFunc(slices.Clone(next.Views), gatedView)
-	v := b.newView(settingsTogether(config, open, next.Views))
-	compiled := &view.Compiled{Settings: v.Settings, Meta: metaTogether(open)}
+	v := b.newView(combinedSettings(config, open, next.Views))
+	compiled := &view.Compiled{Settings: v.Settings, Meta: combinedMeta(open)}
 	var parts []retrieve.Part
 	for _, one := range open {
 		compiled.Upstreams = append(compiled.Upstreams, one.compiled.Upstreams...)
@@ -33,11 +32,11 @@ func (b *builder) planRoot() plan {
 		parts = append(parts, retrieve.Part{View: one.Name, Catalog: one.Catalog, Listed: listed})
 	}
 	root := b.planView(v, compiled, nil)
-	root.together = true
+	root.combines = true
 	for _, one := range open {
 		v.combined = append(v.combined, one.Name)
 	}
-	v.searches = searchesTogether(open)
+	v.searches = combinedSearches(open)
 	if v.Settings.Exposure == view.ExposureSearch {
 		if root.find = ""; len(v.searches) == 1 {
 			root.find = retrieve.SearchName(v.searches[0].prefix)
@@ -46,7 +45,7 @@ func (b *builder) planRoot() plan {
 	var renamed []retrieve.Renamed
 	v.Contents, renamed = retrieve.Together(parts, b.reservedIn(v))
 	v.Contents.Pins, root.offer.About = config.Pinned, v.Contents.Servers
-	if v.problems = clashTogether(renamed); len(open) == 0 {
+	if v.problems = combinedClashes(renamed); len(open) == 0 {
 		v.problems = []view.Problem{{
 			View: view.Default, Warning: true,
 			Message: "the root serves nothing: every view is gated or left out", Hint: "clients name a view, or default_view names what the root serves",
@@ -57,10 +56,10 @@ func (b *builder) planRoot() plan {
 
 func gatedView(v *View) bool { return v.Settings.Gating != nil }
 
-// settingsTogether are those of the view that serves others together, as if it had been
-// configured. all are these and the gated ones.
-func settingsTogether(config *configs.Config, views, all []*View) view.Settings {
-	together := view.Settings{Name: view.Default, ProxyTool: config.ProxyTool, Exposure: exposureTogether(views)}
+// combinedSettings returns the settings of the view that combines views, as if it were configured. all are the
+// combined and the gated views.
+func combinedSettings(config *configs.Config, views, all []*View) view.Settings {
+	together := view.Settings{Name: view.Default, ProxyTool: config.ProxyTool, Exposure: combinedExposure(views)}
 	var about []string
 	for _, v := range views {
 		if v.Settings.Description != "" {
@@ -78,9 +77,9 @@ func settingsTogether(config *configs.Config, views, all []*View) view.Settings 
 	return together
 }
 
-// exposureTogether is how tools that no direct or search view has reach clients. Where
-// there are none of these, nothing but these has a place in the list.
-func exposureTogether(views []*View) view.Exposure {
+// combinedExposure returns how clients reach the tools of views that are neither direct nor searched. Without such
+// views, clients are listed the direct tools and the search tools alone.
+func combinedExposure(views []*View) view.Exposure {
 	has := map[view.Exposure]bool{}
 	for _, v := range views {
 		has[cmp.Or(v.Settings.Exposure, view.ExposureAuto)] = true
@@ -97,9 +96,9 @@ func exposureTogether(views []*View) view.Exposure {
 	return view.ExposureDirect
 }
 
-// metaTogether are the views' own meta-tools: run_script, after the view's name where
-// several have it.
-func metaTogether(views []*View) (all []*tool.Tool) {
+// combinedMeta returns the views' own meta-tools: run_script, with the view's name before it where several views
+// have it.
+func combinedMeta(views []*View) (all []*tool.Tool) {
 	count := map[string]int{}
 	for _, v := range views {
 		for _, t := range v.compiled.Meta {
@@ -119,9 +118,9 @@ func metaTogether(views []*View) (all []*tool.Tool) {
 	return all
 }
 
-// searchesTogether are the search tools of all views, those of a server that several
-// views search after the view's name.
-func searchesTogether(views []*View) (all []searchTools) {
+// combinedSearches returns the search tools of all views, with the view's name before them where several views search
+// the same server.
+func combinedSearches(views []*View) (all []searchTools) {
 	count := map[string]int{}
 	for _, v := range views {
 		for _, one := range v.searches {
@@ -139,8 +138,8 @@ func searchesTogether(views []*View) (all []searchTools) {
 	return all
 }
 
-// clashTogether is the problem of names that several views gave.
-func clashTogether(renamed []retrieve.Renamed) []view.Problem {
+// combinedClashes returns the problem of tool names that several views have.
+func combinedClashes(renamed []retrieve.Renamed) []view.Problem {
 	if len(renamed) == 0 {
 		return nil
 	}

@@ -81,7 +81,7 @@ func (b *builder) show(next plan) {
 	v.showStarting()
 	about := v.Contents.Servers
 	if settings.Exposure == view.ExposureDirect && settings.Description == "" {
-		about = nil // clients see what there is
+		about = nil // clients are listed every tool
 	}
 	v.Shown.Instructions = retrieve.Instructions(intro, about)
 }
@@ -100,7 +100,7 @@ func (b *builder) expose(next plan) (intro string) {
 		searches = append(searches, retrieve.SearchName(one.prefix))
 		v.Shown.Search = append(v.Shown.Search, one.of.Retriever.SearchTools(one.prefix, one.server, one.about)...)
 	}
-	switch exposure { // retrieve_tools is listed in all but the first
+	switch exposure { // every exposure but direct lists retrieve_tools
 	case view.ExposureDirect:
 		v.Shown.Direct = func(bool) bool { return true }
 		v.Shown.ListsWait, v.Shown.SearchTool = listsWait, ""
@@ -122,8 +122,8 @@ func (b *builder) expose(next plan) (intro string) {
 	return joined(v.Settings.Description, intro)
 }
 
-// outgrown is how many times direct_below tools must cost before a client that was
-// listed them all searches: its model has seen them, but a list may outgrow its context.
+// outgrown is by how much tools must exceed direct_below before a client that was listed every tool gets the search
+// tools instead: its model has seen the list, but a list may outgrow its context.
 const outgrown = 4
 
 // directBelow has clients listed every tool while the list costs fewer tokens and all
@@ -145,13 +145,12 @@ func (v *View) directBelow(tokens int, replicated bool) {
 	}
 }
 
-// gated makes what is shown what is provisioned. It returns what clients are told
-// of it.
+// gated has clients listed their provisioned tools alone. It returns what clients are told of the gate.
 func (v *View) gated(gating view.Gating) (intro string) {
 	shown := &v.Shown
 	v.Budget = &gate.Budget{MaxTools: gating.MaxTools, MaxTokens: gating.MaxTokens, TTL: gating.TTL}
 	shown.Granted, shown.ListsWait = v.live.Gate().Granted, 0
-	if shown.SearchTool == retrieve.RetrieveTools { // listed beside discover_tools it would say the same twice
+	if shown.SearchTool == retrieve.RetrieveTools { // discover_tools answers the same
 		shown.Unlisted, shown.Search = shown.Search, nil
 	}
 	shown.Search = append(slices.Clone(shown.Search), v.Retriever.GateTools()...)
@@ -159,8 +158,8 @@ func (v *View) gated(gating view.Gating) (intro string) {
 	return retrieve.GatedIntro
 }
 
-// declares is what clients of the view are told at the start that there is beside tools:
-// what any of its upstreams declares, and of an extension what the first one says.
+// declares returns what clients are told at the start that the view has beside tools: everything that an upstream
+// declares, and for an extension the value of the first upstream.
 func (v *View) declares() (all register.Declared) {
 	for _, u := range v.compiled.Upstreams {
 		one := v.declared[u.Server]
@@ -182,10 +181,9 @@ func (v *View) declares() (all register.Declared) {
 	return all
 }
 
-// registers says when found tools are registered for a client ("name version"). A list
-// that changes costs a client with a prompt cache the whole conversation once, and a call
-// through call_tool a few tokens; so AUTO registers at once only for clients that were
-// never seen, which may not use call_tool well, and that list again when they are told to.
+// registers returns when found tools are registered for a client ("name version"). A changed list costs a client with a
+// prompt cache the whole conversation once; a call through call_tool costs a few tokens. So AUTO registers at once only
+// for clients that were never measured, because they may not use call_tool well, if they list again when told to.
 func registers(config *configs.Config) func(client string) register.When {
 	switch config.Routing {
 	case configs.RoutingCallTool:

@@ -16,8 +16,8 @@ const (
 	listsMayWait = 3 * time.Second // where clients can search instead; opencode gives a server 5 s
 )
 
-// waiting returns meta-tools that wait for servers which are starting, unless a call
-// is about what is there. Not all find something: those in apart never wait.
+// waiting returns meta-tools that wait for starting servers, unless a call is about tools that are known. The
+// meta-tools in apart never wait, because they find nothing.
 func (v *View) waiting(tools []*tool.Tool, apart map[string]bool) []*tool.Tool {
 	if len(v.Starting) == 0 {
 		return tools
@@ -43,7 +43,7 @@ func (v *View) waiting(tools []*tool.Tool, apart map[string]bool) []*tool.Tool {
 	return out
 }
 
-// lacks reports whether what a call of a meta-tool is about may yet come.
+// lacks reports whether a call of a meta-tool is about something that a starting server may have.
 func (v *View) lacks(arguments []byte) bool {
 	text := func(of []byte, member string) string { return rawjson.Text(rawjson.Member(of, member)) }
 	for _, server := range []string{text(arguments, "server"), text(rawjson.Member(arguments, "filter"), "server")} {
@@ -66,7 +66,7 @@ func (v *View) lacks(arguments []byte) bool {
 	return len(names) == 0 || slices.ContainsFunc(names, func(name string) bool { return v.named(name) == nil && !v.Retriever.IsMeta(name) })
 }
 
-// showStarting has what the view shows wait for servers that are starting.
+// showStarting has lists of the view wait for starting servers.
 func (v *View) showStarting() {
 	v.Shown.Because, v.Shown.IsMeta = v.Retriever.Because, v.Retriever.IsMeta
 	if len(v.Starting) > 0 {

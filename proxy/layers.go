@@ -75,7 +75,7 @@ func (n *plan) addLayers(o *observer, scopes inbound.Scopes) {
 		t = t.With(tool.LayerPolicies, n.police.judge(t))
 		if t.Def.ID.Kind == tool.KindTool {
 			if gated {
-				t = t.With(tool.LayerGate, n.gate.Guard(t.Def.ID))
+				t = t.With(tool.LayerGate, n.gate.Layer(t.Def.ID))
 			}
 			t = t.With(tool.LayerScopes, scopes.Guard(t))
 		}

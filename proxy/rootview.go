@@ -28,12 +28,12 @@ func (s *views) planRoot(config *configs.Config, next *served) plan {
 		v.root, v.endpoint = same.root, same.endpoint
 	}
 	compiled := &view.Compiled{Settings: v.settings, Meta: metaTogether(open)}
-	var parts []retrieve.Part
+	var parts []retrieve.ViewCatalog
 	for _, one := range open {
 		compiled.Upstreams = append(compiled.Upstreams, one.compiled.Upstreams...)
 		listed := one.settings.Exposure == view.ExposureDirect
 		v.lists = v.lists || listed
-		parts = append(parts, retrieve.Part{View: one.name, Catalog: one.catalog, Listed: listed})
+		parts = append(parts, retrieve.ViewCatalog{View: one.name, Catalog: one.catalog, Listed: listed})
 	}
 	var names []string
 	for _, one := range open {
@@ -48,10 +48,10 @@ func (s *views) planRoot(config *configs.Config, next *served) plan {
 			root.find = retrieve.SearchName(v.searches[0].prefix)
 		}
 	}
-	var renamed []retrieve.Renamed
-	v.contents, renamed = retrieve.Together(parts, s.reservedIn(v))
+	var renamed []retrieve.Displaced
+	v.contents, renamed = retrieve.Combine(parts, s.reservedIn(v))
 	v.contents.Pins, root.offer.About = config.Pinned, v.contents.Servers
-	if v.problems = clashTogether(renamed); len(open) == 0 {
+	if v.problems = clashCombined(renamed); len(open) == 0 {
 		v.problems = []view.Problem{{
 			View: view.Default, Warning: true,
 			Message: "the root serves nothing: every view is gated or left out", Hint: "clients name a view, or default_view names what the root serves",
@@ -144,8 +144,8 @@ func searchesTogether(views []*View) (all []searchTools) {
 	return all
 }
 
-// clashTogether is the problem of names that several views gave.
-func clashTogether(renamed []retrieve.Renamed) []view.Problem {
+// clashCombined is the problem of names that several views gave.
+func clashCombined(renamed []retrieve.Displaced) []view.Problem {
 	if len(renamed) == 0 {
 		return nil
 	}

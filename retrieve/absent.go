@@ -69,7 +69,7 @@ func described(all []Absent) (lines []string) {
 }
 
 // has reports whether a name may be that of a tool of the server.
-func (a Absent) has(name string) bool {
+func (a Absent) mayHave(name string) bool {
 	return a.Held == 0 && (strings.HasPrefix(name, a.Server+".") || strings.HasPrefix(name, a.Server+":") || a.Prefix != "" && strings.HasPrefix(name, a.Prefix+"_"))
 }
 
@@ -77,7 +77,7 @@ func (a Absent) has(name string) bool {
 // there that may have it: the one whose name it begins with, else those that are
 // starting. It is "" if that explains nothing.
 func unknownBecause(all []Absent, name string) string {
-	may := slices.DeleteFunc(slices.Clone(all), func(a Absent) bool { return !a.has(name) })
+	may := slices.DeleteFunc(slices.Clone(all), func(a Absent) bool { return !a.mayHave(name) })
 	if len(may) == 0 {
 		may = slices.DeleteFunc(slices.Clone(all), func(a Absent) bool { return a.Starting == 0 })
 	}

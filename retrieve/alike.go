@@ -16,8 +16,8 @@ type Alike struct {
 // Alike returns what a server may understand by the URI of a resource that it does not
 // list: other spellings (tool.Spellings), in their case and in lower case, and the
 // resources and templates that it lists in one of them.
-func (o *others) Alike(id tool.ID) (all []Alike) {
-	listed := o.alike()
+func (o *nonTools) Alike(id tool.ID) (all []Alike) {
+	listed := o.byForms()
 	seen := map[tool.ID]bool{id: true}
 	add := func(id tool.ID, equal bool) {
 		if !seen[id] {

@@ -13,7 +13,7 @@ type apps map[string][]*tool.Tool
 func newApps(servers []Server, byID layered[tool.ID]) apps {
 	found := apps{}
 	for i := range servers {
-		if !servers[i].look().apps {
+		if !servers[i].summarize().apps {
 			continue
 		}
 		for _, t := range servers[i].Tools {

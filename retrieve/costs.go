@@ -15,14 +15,14 @@ const minCosts = 100_000
 // costs remembers how many tokens definitions take in a model's context, by content.
 // It counts on demand, and counts nothing twice that is in use.
 type costs struct {
-	mu     sync.Mutex // guards what follows; not held while counting
-	known  map[string]int
-	before map[string]int // the previous known, when that was full
-	most   int            // bounds each of them, if it is more than minCosts
+	mu       sync.Mutex // guards what follows; not held while counting
+	current  map[string]int
+	previous map[string]int // the previous known, when that was full
+	most     int            // bounds each of them, if it is more than minCosts
 }
 
 // hold makes room for so many counts that are in use.
-func (c *costs) hold(n int) {
+func (c *costs) reserve(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.most = n
@@ -32,10 +32,10 @@ func (c *costs) hold(n int) {
 func (c *costs) get(key string) (n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n, ok = c.known[key]; ok {
+	if n, ok = c.current[key]; ok {
 		return n, true
 	}
-	if n, ok = c.before[key]; ok {
+	if n, ok = c.previous[key]; ok {
 		c.put(key, n)
 	}
 	return n, ok
@@ -43,10 +43,10 @@ func (c *costs) get(key string) (n int, ok bool) {
 
 // put keeps a count. Lock held.
 func (c *costs) put(key string, n int) {
-	if c.known == nil || len(c.known) >= max(c.most, minCosts) {
-		c.before, c.known = c.known, map[string]int{}
+	if c.current == nil || len(c.current) >= max(c.most, minCosts) {
+		c.previous, c.current = c.current, map[string]int{}
 	}
-	c.known[key] = n
+	c.current[key] = n
 }
 
 // cost returns the tokens of text, remembered under key.

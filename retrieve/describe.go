@@ -23,7 +23,7 @@ func head(name string, marks []string, description string) string {
 }
 
 // describeOther is describeHit for a prompt, resource or template.
-func (r *Retriever) describeOther(q Query, hit Hit) string {
+func (r *Retriever) describeNonTool(q Query, hit Hit) string {
 	kind := hit.Def.ID.Kind
 	name := exact(hit.Name)
 	if kind == tool.KindPrompt && q.Detail != DetailName {

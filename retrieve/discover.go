@@ -64,7 +64,7 @@ func (p *provisioner) Discover(ctx context.Context, call *tool.Call, q DiscoverQ
 		if err != nil {
 			return Discovery{}, err
 		}
-		p.search.asked(call, q.Text, found.Hits)
+		p.search.noteFound(call, q.Text, found.Hits)
 		hits, out.Confident, out.Missing = found.Hits, found.confident(), described(found.Absent)
 	}
 	for _, hit := range hits {

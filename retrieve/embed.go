@@ -23,7 +23,7 @@ const embedChunk = 256
 // cache. Searches go on meanwhile, with the vectors that exist. progress, if not nil,
 // is told how many have one. Tools that change meanwhile wait for the next call, which
 // follows each With.
-func (k *kept) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
+func (k *shared) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
 	return k.EmbedOf(ctx, cache, nil, progress)
 }
 
@@ -37,7 +37,7 @@ type Budget interface {
 
 // EmbedOf is Embed within a budget, nil for none: what is beyond that gets the vectors that are stored.
 // Texts of servers with few come first.
-func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, budget Budget, progress func(done, total int)) error {
+func (k *shared) EmbedOf(ctx context.Context, cache *embed.Cache, budget Budget, progress func(done, total int)) error {
 	err := k.put(ctx, k.index.Missing(), func(ctx context.Context, texts []string, _ func(done, total int)) ([][]float32, error) {
 		return cache.Stored(ctx, texts)
 	}, nil)
@@ -80,7 +80,7 @@ func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, budget Budget, p
 }
 
 // put gives documents the vectors that get returns of their texts, as embed.Cache.Embed does.
-func (k *kept) put(ctx context.Context, docs []index.Document, get func(context.Context, []string, func(done, total int)) ([][]float32, error), progress func(done, total int)) error {
+func (k *shared) put(ctx context.Context, docs []index.Document, get func(context.Context, []string, func(done, total int)) ([][]float32, error), progress func(done, total int)) error {
 	total := k.index.Len()
 	done := total - len(docs)
 	var mu sync.Mutex // guards done and unstored; held while progress is told, so that it never falls
@@ -133,10 +133,10 @@ func (k *kept) put(ctx context.Context, docs []index.Document, get func(context.
 }
 
 // DropVectors forgets all vectors; Embed makes them again.
-func (k *kept) DropVectors() { k.index.DropVectors() }
+func (k *shared) DropVectors() { k.index.DropVectors() }
 
 // Embedded returns how many tools, prompts and resources have a vector.
-func (k *kept) Embedded() int { return k.index.Vectors() }
+func (k *shared) Embedded() int { return k.index.Vectors() }
 
 // Indexed returns how many tools, prompts and resources can be found.
-func (k *kept) Indexed() int { return k.index.Len() }
+func (k *shared) Indexed() int { return k.index.Len() }

@@ -74,7 +74,7 @@ func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, argume
 	if !ok {
 		c.refuse(ctx, call, id, nil, tool.ErrNotFound)
 		for _, a := range c.absent() {
-			if a.has(id) && !a.Listed {
+			if a.mayHave(id) && !a.Listed {
 				return nil, &ExecuteError{Failure: FailureConnection, ID: id, Server: a.Server, Err: errors.New(a.why())}
 			}
 		}
@@ -98,7 +98,7 @@ func (c *caller) Misfits(ctx context.Context, t *tool.Tool, arguments json.RawMe
 	if c.validate != nil && !c.validate(t.Def.ID.Server) {
 		return nil, nil
 	}
-	err := c.fit(ctx, t, arguments)
+	err := c.checkArguments(ctx, t, arguments)
 	if misfit, ok := errors.AsType[*argumentsError](err); ok {
 		return misfit.violations, nil
 	}

@@ -47,7 +47,7 @@ func (s *searcher) among(ctx context.Context, q Query, first string, passes func
 	if err != nil {
 		return Found{}, err
 	}
-	defer func() { found.note(ctx) }()
+	defer func() { found.report(ctx) }()
 	var best *tool.Tool
 	if len(found.Hits) > 0 {
 		best = found.Hits[0].Tool
@@ -116,14 +116,14 @@ func (c *Catalog) Tagged(tags []string) func(t *tool.Tool) bool {
 	w := &c.words
 	return func(t *tool.Tool) bool {
 		return has(t, func(stem unique.Handle[string]) bool {
-			own := remembered(w, &w.terms, wordedAs(t), func() []unique.Handle[string] { return termsOf(t) })
+			own := remembered(w, &w.terms, keyOf(t), func() []unique.Handle[string] { return termsOf(t) })
 			if slices.Contains(own, stem) {
 				return true
 			}
 			server := t.Def.ID.Server
 			terms, ok := about[server]
 			if !ok && texts[server] != "" {
-				terms = remembered(w, &w.terms, worded{text: texts[server]}, func() []unique.Handle[string] { return handles(index.Terms(texts[server])) })
+				terms = remembered(w, &w.terms, wordedKey{text: texts[server]}, func() []unique.Handle[string] { return handles(index.Terms(texts[server])) })
 				about[server] = terms
 			}
 			return slices.Contains(terms, stem)

@@ -56,8 +56,8 @@ type Memory struct {
 
 	// mu guards all below. It is not held while save runs.
 	mu       sync.RWMutex
-	sessions map[string]*asking
-	queries  map[asker]int    // places in learned
+	sessions map[string]*sessionQueries
+	queries  map[queryKey]int // places in learned
 	learned  []*learnedQuery  // nil where a query was forgotten
 	free     []int            // places of nil in learned
 	byTerm   map[string][]int // places in learned of the queries with a term
@@ -65,17 +65,17 @@ type Memory struct {
 }
 
 // asker is a query and who asked it.
-type asker struct{ principal, text string }
+type queryKey struct{ principal, text string }
 
 // learnedQuery is a query and the tools that were called after it.
 type learnedQuery struct {
-	asker
+	queryKey
 	terms []string // sorted, each once
 	uses  []Use
 }
 
 // asking is what a session has asked of late, the latest last.
-type asking struct {
+type sessionQueries struct {
 	principal string
 	queries   []askedQuery
 	at        time.Time // of the latest
@@ -98,8 +98,8 @@ func NewMemory(known []Use, save func(Use)) *Memory {
 func newMemory(known []Use, save func(Use), terms func(query string) []string) *Memory {
 	m := &Memory{
 		save:     save,
-		sessions: map[string]*asking{},
-		queries:  map[asker]int{},
+		sessions: map[string]*sessionQueries{},
+		queries:  map[queryKey]int{},
 		byTerm:   map[string][]int{},
 	}
 	now := time.Now()
@@ -158,7 +158,7 @@ func (m *Memory) Asked(principal, session, query string, found []tool.ID) {
 		if len(m.sessions) >= maxSessions {
 			m.forgetSession()
 		}
-		s = &asking{principal: principal}
+		s = &sessionQueries{principal: principal}
 		m.sessions[session] = s
 	}
 	s.at = asked.at
@@ -226,14 +226,14 @@ func surprise(rank int) float64 { return min(1, 0.25*float64(rank+1)) }
 
 // add learns a use. It reports false for a query with no word to know it by.
 func (m *Memory) add(use Use, termsOf func(query string) []string) bool {
-	by := asker{use.Principal, use.Query}
+	by := queryKey{use.Principal, use.Query}
 	at, known := m.queries[by]
 	if !known {
 		terms := termsOf(use.Query)
 		if len(terms) == 0 {
 			return false
 		}
-		at = m.place(&learnedQuery{asker: by, terms: terms})
+		at = m.addQuery(&learnedQuery{queryKey: by, terms: terms})
 	}
 	q := m.learned[at]
 	use.Count = min(use.Count, maxCount)
@@ -251,7 +251,7 @@ func (m *Memory) add(use Use, termsOf func(query string) []string) bool {
 }
 
 // place makes a query known.
-func (m *Memory) place(q *learnedQuery) int {
+func (m *Memory) addQuery(q *learnedQuery) int {
 	at := len(m.learned)
 	if n := len(m.free); n > 0 {
 		at, m.free = m.free[n-1], m.free[:n-1]
@@ -259,7 +259,7 @@ func (m *Memory) place(q *learnedQuery) int {
 	} else {
 		m.learned = append(m.learned, q)
 	}
-	m.queries[q.asker] = at
+	m.queries[q.queryKey] = at
 	for _, term := range q.terms {
 		m.byTerm[term] = append(m.byTerm[term], at)
 	}
@@ -285,7 +285,7 @@ func (m *Memory) forgetUse(keep *learnedQuery, now time.Time) {
 	if len(q.uses) > 0 || q == keep {
 		return
 	}
-	delete(m.queries, q.asker)
+	delete(m.queries, q.queryKey)
 	for _, term := range q.terms {
 		places := m.byTerm[term]
 		i := slices.Index(places, at)

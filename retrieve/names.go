@@ -192,7 +192,7 @@ type Clash struct {
 func Clashes(servers []Server, meta ...string) []Clash {
 	named := slices.ContainsFunc(meta, func(name string) bool { return name != "" })
 	for i := range servers {
-		named = servers[i].look().named || named
+		named = servers[i].summarize().named || named
 	}
 	if !named {
 		return nil

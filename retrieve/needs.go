@@ -116,7 +116,7 @@ func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result,
 		return nil, err
 	}
 	for _, n := range slices.Backward(needs) { // the first is the latest: its hits stand under it
-		r.asked(call, n.Text, n.Hits)
+		r.noteFound(call, n.Text, n.Hits)
 	}
 	onceEach(needs)
 	var hits []Hit
@@ -225,7 +225,7 @@ func (r *Retriever) describeAll(needs []need, registered Registration) [][]strin
 func (r *Retriever) describeHit(n need, hit Hit, registered Registration) string {
 	def := hit.Def
 	if def.ID.Kind != tool.KindTool {
-		return r.describeOther(n.Query, hit)
+		return r.describeNonTool(n.Query, hit)
 	}
 	listed := registered.Names[hit.Name]
 	var marks []string

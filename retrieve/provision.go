@@ -98,7 +98,7 @@ func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q Provisio
 		if searchErr != nil {
 			return answer, searchErr
 		}
-		p.search.asked(call, q.Query, found.Hits)
+		p.search.noteFound(call, q.Query, found.Hits)
 		answer.Confident, answer.Missing = found.confident(), described(found.Absent)
 		for _, hit := range found.Hits {
 			request.Tools = append(request.Tools, hit.Tool)

@@ -23,7 +23,7 @@ const silentTTL = 5 * time.Second
 
 // others are the prompts, resources and resource templates of a catalog. They never
 // change.
-type others struct {
+type nonTools struct {
 	servers []Server
 	handler func(*tool.Def) tool.Handler // makes the handler of a resource that is not listed
 
@@ -32,14 +32,14 @@ type others struct {
 	byID  map[tool.ID]*tool.Tool
 	keys  []string // of byKey, sorted
 
-	resources map[string]*tool.Tool // by plain URI, the first server's, and by the one that names the server
-	normal    map[string]*tool.Tool // by normalURI, the first of equivalent ones
-	templates []*template           // in the order of servers and their lists
-	compared  map[string]int        // templates of a server, including those left out of templates
-	offering  []string              // the servers that have resources
-	isHeld    func(tool.ID) bool    // comes from a template that waits for approval; nil: none waits
+	resources       map[string]*tool.Tool // by plain URI, the first server's, and by the one that names the server
+	normal          map[string]*tool.Tool // by normalURI, the first of equivalent ones
+	templates       []*template           // in the order of servers and their lists
+	templateCount   map[string]int        // templates of a server, including those left out of templates
+	resourceServers []string              // the servers that have resources
+	isHeld          func(tool.ID) bool    // comes from a template that waits for approval; nil: none waits
 
-	alike func() map[tool.ID][]*tool.Tool // listed resources and templates by their normal forms in lower case, whose kind is none
+	byForms func() map[tool.ID][]*tool.Tool // listed resources and templates by their normal forms in lower case, whose kind is none
 }
 
 // template is a resource template that URIs are matched against.
@@ -49,23 +49,23 @@ type template struct {
 	matches func(uri string) bool
 }
 
-func newOthers(contents Contents, prefix map[string]string, handler func(*tool.Def) tool.Handler) *others {
+func newNonTools(contents Contents, prefix map[string]string, handler func(*tool.Def) tool.Handler) *nonTools {
 	servers := contents.Servers
-	o := &others{
-		servers:   servers,
-		handler:   handler,
-		items:     map[tool.Kind][]*tool.Tool{},
-		byKey:     map[string]*tool.Tool{},
-		byID:      map[tool.ID]*tool.Tool{},
-		resources: map[string]*tool.Tool{},
-		normal:    map[string]*tool.Tool{},
-		compared:  map[string]int{},
+	o := &nonTools{
+		servers:       servers,
+		handler:       handler,
+		items:         map[tool.Kind][]*tool.Tool{},
+		byKey:         map[string]*tool.Tool{},
+		byID:          map[tool.ID]*tool.Tool{},
+		resources:     map[string]*tool.Tool{},
+		normal:        map[string]*tool.Tool{},
+		templateCount: map[string]int{},
 	}
 	var prompts []tool.ID
 	listed := map[tool.ID]bool{}
 	claims := map[tool.ID]int{} // how many servers have it, by ID without the server
 	for i := range servers {
-		for _, t := range servers[i].look().others {
+		for _, t := range servers[i].summarize().nonTools {
 			switch id := t.Def.ID; {
 			case listed[id]:
 				continue
@@ -81,7 +81,7 @@ func newOthers(contents Contents, prefix map[string]string, handler func(*tool.D
 	for i := range servers {
 		s := &servers[i]
 		offers := rawjson.Member(s.Capabilities, "resources") != nil
-		for _, brought := range s.look().others {
+		for _, brought := range s.summarize().nonTools {
 			id := brought.Def.ID
 			if o.byID[id] != nil {
 				continue
@@ -95,15 +95,15 @@ func newOthers(contents Contents, prefix map[string]string, handler func(*tool.D
 			o.add(t, contents.hidden[id])
 		}
 		if offers {
-			o.offering = append(o.offering, s.Name)
+			o.resourceServers = append(o.resourceServers, s.Name)
 		}
 	}
 	slices.Sort(o.keys)
-	o.alike = sync.OnceValue(o.byForm)
+	o.byForms = sync.OnceValue(o.byForm)
 	return o
 }
 
-func (o *others) add(t *tool.Tool, hidden bool) {
+func (o *nonTools) add(t *tool.Tool, hidden bool) {
 	id := t.Def.ID
 	key := index.Key(id.Kind, t.Name)
 	o.byKey[key] = t
@@ -127,7 +127,7 @@ func (o *others) add(t *tool.Tool, hidden bool) {
 			}
 		}
 	case tool.KindTemplate:
-		if o.compared[id.Server]++; o.compared[id.Server] > maxMatched {
+		if o.templateCount[id.Server]++; o.templateCount[id.Server] > maxMatched {
 			return
 		}
 		literal, _, _ := strings.Cut(id.Name, "{")
@@ -200,7 +200,7 @@ func matcher(text string) func(uri string) bool {
 
 // templateOf returns the template that a URI comes from, of any server or of the named
 // one. Of several it returns the first with the longest literal beginning.
-func (o *others) templateOf(uri, server string) *template {
+func (o *nonTools) templateOf(uri, server string) *template {
 	if len(uri) > maxMatchedURI {
 		return nil
 	}
@@ -219,10 +219,10 @@ func (t *template) has(uri string) bool { return strings.HasPrefix(uri, t.litera
 
 // Items returns all prompts, resources or resource templates, in the order of
 // the servers and then as listed. Name is the exposed name, URI or URI template.
-func (o *others) Items(kind tool.Kind) []*tool.Tool { return o.items[kind] }
+func (o *nonTools) Items(kind tool.Kind) []*tool.Tool { return o.items[kind] }
 
 // Prompt finds a prompt by the name that clients see.
-func (o *others) Prompt(name string) (*tool.Tool, bool) {
+func (o *nonTools) Prompt(name string) (*tool.Tool, bool) {
 	t, ok := o.byKey[index.Key(tool.KindPrompt, name)]
 	return t, ok
 }
@@ -232,10 +232,10 @@ func (o *others) Prompt(name string) (*tool.Tool, bool) {
 // counts. If none lists it, it belongs to the server of the template that it comes
 // from, else to the one that Unlisted selects; its Def then has an ID and nothing else.
 // Everything that reads, follows or completes a resource asks here.
-func (o *others) Resource(uri string) (*tool.Tool, bool) { return o.resource(uri, true) }
+func (o *nonTools) Resource(uri string) (*tool.Tool, bool) { return o.resource(uri, true) }
 
 // Template finds the listed template that a URI of a client comes from.
-func (o *others) Template(uri string) (*tool.Tool, bool) {
+func (o *nonTools) Template(uri string) (*tool.Tool, bool) {
 	id := tool.ID{Name: uri, Kind: tool.KindResource}
 	if server, own, named := splitURI(uri); named && o.server(server) != nil {
 		id.Server, id.Name = server, own
@@ -249,7 +249,7 @@ func (o *others) Template(uri string) (*tool.Tool, bool) {
 }
 
 // TemplateOf finds the template that a server's own URI comes from.
-func (o *others) TemplateOf(id tool.ID) (*tool.Tool, bool) {
+func (o *nonTools) TemplateOf(id tool.ID) (*tool.Tool, bool) {
 	t := o.templateOf(id.Name, id.Server)
 	if t == nil {
 		return nil, false
@@ -259,7 +259,7 @@ func (o *others) TemplateOf(id tool.ID) (*tool.Tool, bool) {
 
 // resource is Resource. With guess, an unlisted URI may belong to the only server that
 // has resources.
-func (o *others) resource(uri string, guess bool) (*tool.Tool, bool) {
+func (o *nonTools) resource(uri string, guess bool) (*tool.Tool, bool) {
 	if t := o.listed(uri); t != nil {
 		return t, true
 	}
@@ -273,7 +273,7 @@ func (o *others) resource(uri string, guess bool) (*tool.Tool, bool) {
 }
 
 // listed returns the listed resource of a URI, nil without one.
-func (o *others) listed(uri string) *tool.Tool {
+func (o *nonTools) listed(uri string) *tool.Tool {
 	if t := o.resources[uri]; t != nil {
 		return t
 	}
@@ -282,7 +282,7 @@ func (o *others) listed(uri string) *tool.Tool {
 
 // unlisted returns the ID of a resource that no server lists, false if the URI is not
 // to be sent to any server.
-func (o *others) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
+func (o *nonTools) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 	id = tool.ID{Name: uri, Kind: tool.KindResource}
 	least := UnlistedOnly
 	if server, own, named := splitURI(uri); named && o.server(server) != nil {
@@ -290,7 +290,7 @@ func (o *others) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 	}
 	if t := o.templateOf(id.Name, id.Server); t != nil {
 		id.Server, least = t.Def.ID.Server, UnlistedTemplate
-	} else if only := o.offering; id.Server == "" && guess && len(only) == 1 {
+	} else if only := o.resourceServers; id.Server == "" && guess && len(only) == 1 {
 		id.Server = only[0]
 	} else if id.Server == "" {
 		return id, false
@@ -299,13 +299,13 @@ func (o *others) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 }
 
 // Excludes reports whether the catalog leaves out a resource of a server, listed or not.
-func (o *others) Excludes(id tool.ID) bool {
+func (o *nonTools) Excludes(id tool.ID) bool {
 	server := o.server(id.Server)
 	return o.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id) || o.isHeld != nil && o.isHeld(id))
 }
 
 // server returns the server of that name, nil without one.
-func (o *others) server(name string) *Server {
+func (o *nonTools) server(name string) *Server {
 	if i := slices.IndexFunc(o.servers, func(s Server) bool { return s.Name == name }); i >= 0 {
 		return &o.servers[i]
 	}
@@ -314,7 +314,7 @@ func (o *others) server(name string) *Server {
 
 // Exposed returns the URI under which clients know a server's resource: its own, unless
 // only the URI that names the server leads to it.
-func (o *others) Exposed(server, uri string) string {
+func (o *nonTools) Exposed(server, uri string) string {
 	id := tool.ID{Server: server, Name: uri, Kind: tool.KindResource}
 	if t := o.byID[id]; t != nil {
 		return t.Name
@@ -329,7 +329,7 @@ func (o *others) Exposed(server, uri string) string {
 
 // exposing has the contents of a resource state the URIs that clients know, if it is read by
 // another URI than its own. It is nil for prompts and templates.
-func (o *others) exposing(def *tool.Def) tool.Middleware {
+func (o *nonTools) exposing(def *tool.Def) tool.Middleware {
 	if def.ID.Kind != tool.KindResource {
 		return nil
 	}
@@ -345,7 +345,7 @@ func (o *others) exposing(def *tool.Def) tool.Middleware {
 }
 
 // exposeContents returns a result of resources/read with the URIs that clients know.
-func (o *others) exposeContents(server string, result tool.Result) tool.Result {
+func (o *nonTools) exposeContents(server string, result tool.Result) tool.Result {
 	var contents []json.RawMessage
 	for item := range rawjson.Elements(rawjson.Member(result, "contents")) {
 		if uri := rawjson.Text(rawjson.Member(item, "uri")); uri != "" {
@@ -364,7 +364,7 @@ func (o *others) exposeContents(server string, result tool.Result) tool.Result {
 // CacheHint returns how long the list of a kind may be cached, and whether for
 // everybody: the strictest hint of all servers that have some. A server without a hint
 // counts as 5 s, for its own client.
-func (o *others) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
+func (o *nonTools) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
 	all := CacheHint{Public: true}
 	some := false
 	for _, s := range o.servers {
@@ -387,7 +387,7 @@ func (o *others) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
 	return all.TTL, all.Public
 }
 
-func (o *others) byForm() map[tool.ID][]*tool.Tool {
+func (o *nonTools) byForm() map[tool.ID][]*tool.Tool {
 	forms := map[tool.ID][]*tool.Tool{}
 	for id, t := range o.byID {
 		if id.Kind != tool.KindResource && id.Kind != tool.KindTemplate {

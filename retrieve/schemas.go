@@ -12,8 +12,8 @@ import (
 // schemas holds compiled input schemas by the hash of their definition.
 type schemas struct {
 	*schema.Cache
-	mu   sync.Mutex      // guards said
-	said map[string]bool // hashes of definitions for which first has returned true
+	mu       sync.Mutex      // guards said
+	reported map[string]bool // hashes of definitions for which first has returned true
 }
 
 // forget forgets all schemas once there are more than most: some are of definitions
@@ -22,8 +22,8 @@ func (s *schemas) forget(most int) {
 	s.Forget(most)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.said) > most {
-		clear(s.said)
+	if len(s.reported) > most {
+		clear(s.reported)
 	}
 }
 
@@ -37,15 +37,15 @@ func (s *schemas) check(ctx context.Context, def *tool.Def, arguments json.RawMe
 }
 
 // first reports whether this is its first call with def.
-func (s *schemas) first(def *tool.Def) bool {
+func (s *schemas) firstReport(def *tool.Def) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.said[def.Hash] {
+	if s.reported[def.Hash] {
 		return false
 	}
-	if s.said == nil {
-		s.said = map[string]bool{}
+	if s.reported == nil {
+		s.reported = map[string]bool{}
 	}
-	s.said[def.Hash] = true
+	s.reported[def.Hash] = true
 	return true
 }

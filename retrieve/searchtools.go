@@ -83,7 +83,7 @@ func (r *Retriever) search(server string) tool.Handler {
 			if err != nil {
 				return nil, err
 			}
-			r.asked(call, query, found.Hits)
+			r.noteFound(call, query, found.Hits)
 			hits, all.Confident, all.Missing = found.Hits, found.confident(), described(found.Absent)
 		}
 		if r.settings.PlainSearch {

@@ -160,17 +160,17 @@ func apart(name string) string {
 // times as long as comparing its stems.
 type words struct {
 	mu    sync.Mutex // guards what follows; not held while stemming
-	terms map[worded][]unique.Handle[string]
-	tags  map[worded][]string
+	terms map[wordedKey][]unique.Handle[string]
+	tags  map[wordedKey][]string
 }
 
 // worded identifies a text, or a tool as clients see it.
-type worded struct{ text, server, name string }
+type wordedKey struct{ text, server, name string }
 
-func wordedAs(t *tool.Tool) worded { return worded{t.Def.Full().Hash, t.Def.ID.Server, t.Name} }
+func keyOf(t *tool.Tool) wordedKey { return wordedKey{t.Def.Full().Hash, t.Def.ID.Server, t.Name} }
 
 // remembered returns the known value of a key, or makes it.
-func remembered[T any](w *words, known *map[worded]T, key worded, make func() T) T {
+func remembered[T any](w *words, known *map[wordedKey]T, key wordedKey, make func() T) T {
 	w.mu.Lock()
 	value, ok := (*known)[key]
 	w.mu.Unlock()
@@ -181,7 +181,7 @@ func remembered[T any](w *words, known *map[worded]T, key worded, make func() T)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if *known == nil {
-		*known = map[worded]T{}
+		*known = map[wordedKey]T{}
 	}
 	(*known)[key] = value
 	return value
@@ -189,7 +189,7 @@ func remembered[T any](w *words, known *map[worded]T, key worded, make func() T)
 
 // tagsOf is Tags, remembered.
 func (w *words) tagsOf(t *tool.Tool) []string {
-	return remembered(w, &w.tags, wordedAs(t), func() []string { return Tags(t) })
+	return remembered(w, &w.tags, keyOf(t), func() []string { return Tags(t) })
 }
 
 // forget forgets everything once it has more than most texts: some are of tools that

@@ -7,8 +7,8 @@ import (
 )
 
 // LearnTokens adds counts that CountTokens returned earlier.
-func (k *kept) LearnTokens(counts map[string]int) {
-	k.costs.hold(len(counts))
+func (k *shared) LearnTokens(counts map[string]int) {
+	k.costs.reserve(len(counts))
 	k.costs.mu.Lock()
 	defer k.costs.mu.Unlock()
 	for hash, n := range counts {
@@ -35,7 +35,7 @@ func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 			return fresh
 		}
 		_, known := c.costs.get(t.Def.Hash)
-		n := c.raw(t.Def)
+		n := c.rawTokens(t.Def)
 		if !known {
 			fresh[t.Def.Hash] = n
 		}
@@ -48,15 +48,15 @@ func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 // Tokens returns how many tokens a tool's definition takes in a model's context, as it
 // is listed to clients. It may be off by one if clients see another name than the
 // upstream's: the definition and the names are counted apart.
-func (k *kept) Tokens(t *tool.Tool) int {
-	n := k.raw(t.Def)
+func (k *shared) Tokens(t *tool.Tool) int {
+	n := k.rawTokens(t.Def)
 	if t.Name != t.Def.ID.Name {
 		n += k.costs.ofName(t.Name) - k.costs.ofName(t.Def.ID.Name)
 	}
 	return n
 }
 
-func (k *kept) raw(def *tool.Def) int {
+func (k *shared) rawTokens(def *tool.Def) int {
 	return k.costs.cost(def.Hash, func() []byte { return def.Raw })
 }
 
@@ -98,7 +98,7 @@ func (c *Catalog) SameListingCost(below int) (tokens int) {
 	return tokens
 }
 
-func (k *kept) estimate(tools []*tool.Tool) (tokens int) {
+func (k *shared) estimate(tools []*tool.Tool) (tokens int) {
 	for _, t := range tools {
 		n, counted := k.costs.get(t.Def.Hash)
 		if !counted {

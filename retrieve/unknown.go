@@ -47,7 +47,7 @@ func (c *caller) Because(name string) string {
 // that a tool of an absent server may have.
 func (c *caller) IsMeta(name string) bool {
 	return slices.Contains(Reserved(), name) ||
-		offered(name) != "" && !slices.ContainsFunc(c.absent(), func(a Absent) bool { return a.Prefix == "" || a.has(name) })
+		offered(name) != "" && !slices.ContainsFunc(c.absent(), func(a Absent) bool { return a.Prefix == "" || a.mayHave(name) })
 }
 
 // searchTool returns the name of the meta-tool that finds the tools of a server, or of

@@ -9,9 +9,9 @@ import (
 	"toolfinch/tool"
 )
 
-// Guard is the handler of t behind the gate: it answers the calls that Admit lets
+// Layer is the handler of t behind the gate: it answers the calls that Admit lets
 // through.
-func (g *Gate) Guard(id tool.ID) tool.Middleware {
+func (g *Gate) Layer(id tool.ID) tool.Middleware {
 	return func(next tool.Handler) tool.Handler {
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			_, admitted := telemetry.Start(ctx, telemetry.StageGate, "")

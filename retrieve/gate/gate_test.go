@@ -155,7 +155,7 @@ func gated(t testing.TB, options Options, budget Budget) (*Gate, *shelf) {
 	g := New(options, func() Terms { return Terms{source, source.budget.Load()} }, slog.New(slog.DiscardHandler))
 	for _, name := range strings.Fields("srv_a srv_b srv_c srv_d srv_e srv_pin") {
 		one := newTool(t, name)
-		one.Handler = g.Guard(one.Def.ID)(one.Handler)
+		one.Handler = g.Layer(one.Def.ID)(one.Handler)
 		source.tools[name] = one
 	}
 	return g, source
@@ -740,7 +740,7 @@ func BenchmarkGate(b *testing.B) {
 		}
 	})
 	one := source.tools[names[39]]
-	handler := g.Guard(one.Def.ID)(func(context.Context, *tool.Call) (tool.Result, error) { return nil, nil })
+	handler := g.Layer(one.Def.ID)(func(context.Context, *tool.Call) (tool.Result, error) { return nil, nil })
 	source.open("s")
 	for _, owner := range []string{"session s", "principal ann"} {
 		provision(b, g, owner, time.Hour, names...)

@@ -50,7 +50,7 @@ func (c *Catalog) Only(allowed Allowed) *Catalog {
 		}
 		contents.Servers = append(contents.Servers, s)
 	}
-	next := &Catalog{kept: c.kept, contents: contents, snapshot: c.snapshot}
+	next := &Catalog{shared: c.shared, contents: contents, snapshot: c.snapshot}
 	next.fill(c.handler)
 	next.among = sync.OnceValue(func() *index.Subset { return c.snapshot.Subset(next.keys()) })
 	return next

@@ -6,8 +6,8 @@ import (
 	"toolfinch/tool"
 )
 
-// apps holds the tools that apps may call, by their own names at their servers: apps
-// know no others. Only servers with apps have some; they are in the order of servers.
+// apps holds the tools that apps may call, by their own names at their servers: an app knows no other names. Only
+// servers that show apps have some; they are in the order of servers.
 type apps map[string][]*tool.Tool
 
 func newApps(servers []Server, byID layered[tool.ID]) apps {

@@ -7,18 +7,17 @@ import (
 	"toolfinch/tool"
 )
 
-// change is what a catalog has otherwise than the one before it, where nothing follows
-// from that for the names of other tools.
+// delta is the difference between a catalog and its predecessor, if it changes no name of an unchanged tool.
 type delta struct {
-	put      []*tool.Tool // new or other ones, under their names
-	removed  []*tool.Tool // those whose IDs are gone, and what is in the place of which others were put
-	nonTools bool         // prompts or resources, too
+	put      []*tool.Tool // new or replaced tools, under their names
+	removed  []*tool.Tool // removed tools, and the old versions of replaced ones
+	nonTools bool         // prompts, resources or templates may differ
 
-	newNames map[string]bool // names of those whose IDs are new
+	newNames map[string]bool // names of tools with new IDs
 }
 
-// changeTo returns the change that makes other contents of the catalog. ok is false if a
-// change cannot say it: names of other tools may change, or all is other.
+// deltaTo returns the delta to other contents. ok is false if names of unchanged tools may change, or everything
+// differs.
 func (c *Catalog) deltaTo(next Contents) (ch delta, ok bool) {
 	if c == nil || len(c.also) > 0 || c.contents.listed != nil || next.listed != nil || len(next.Servers) != len(c.contents.Servers) ||
 		!slices.Equal(next.Reserved, c.contents.Reserved) || !slices.Equal(next.Pins, c.contents.Pins) {
@@ -51,7 +50,7 @@ func (ch *delta) add(c *Catalog, before, now *Server, prefix map[string]string) 
 		}
 		old := c.exact.get(id)
 		if was[id] != nil || c.tools.get(old.Name) != old {
-			return false // one ID or name twice
+			return false // an ID or name occurs twice
 		}
 		was[id] = old
 	}
@@ -80,14 +79,14 @@ func (ch *delta) add(c *Catalog, before, now *Server, prefix map[string]string) 
 	}
 	for id, old := range was {
 		if c.given[old.Name] || old.Name != inName(prefixed(id, prefix)) {
-			return false // others may have the name now
+			return false // another tool may get the name now
 		}
 		ch.removed = append(ch.removed, old)
 	}
 	return true
 }
 
-// take makes the tables of the catalog of those before it and a change.
+// apply fills the tables of the catalog from its predecessor and a delta.
 func (c *Catalog) apply(before *Catalog, ch delta) {
 	tools, exact := map[string]*tool.Tool{}, map[tool.ID]*tool.Tool{}
 	for _, t := range ch.removed {
@@ -100,7 +99,7 @@ func (c *Catalog) apply(before *Catalog, ch delta) {
 	c.given = before.given
 	c.fillRest(before.handler)
 
-	names, pinned := map[string]bool{}, false // names: that are offered now, or no more
+	names, pinned := map[string]bool{}, false // names: true if offered now, false if no longer
 	var plus, minus []*tool.Tool
 	for _, t := range ch.removed {
 		now := tools[t.Name]
@@ -129,7 +128,7 @@ func (c *Catalog) apply(before *Catalog, ch delta) {
 	c.listing.follow(&before.listing, plus, minus)
 }
 
-// spliced returns sorted names with those that are true, and without the others.
+// spliced returns sorted names with those added that are true in change, and those removed that are false.
 func spliced(names []string, change map[string]bool) []string {
 	if len(change) == 0 {
 		return names
@@ -148,7 +147,7 @@ func spliced(names []string, change map[string]bool) []string {
 	return append(all, names...)
 }
 
-// keys are those of what a change made of before puts into the index, and takes out of it.
+// keys returns the index keys that a delta puts and removes.
 func (ch delta) keys(before, now *Catalog) (put, out []string) {
 	for _, t := range ch.put {
 		if now.offers(t) {

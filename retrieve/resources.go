@@ -21,25 +21,24 @@ import (
 // silentTTL is how long a list without a hint may be cached.
 const silentTTL = 5 * time.Second
 
-// others are the prompts, resources and resource templates of a catalog. They never
-// change.
+// nonTools holds the prompts, resources and resource templates of a catalog. It is immutable.
 type nonTools struct {
 	servers []Server
-	handler func(*tool.Def) tool.Handler // makes the handler of a resource that is not listed
+	handler func(*tool.Def) tool.Handler // makes the handler of an unlisted resource
 
 	items map[tool.Kind][]*tool.Tool // in the order of servers and their lists
 	byKey map[string]*tool.Tool      // by index.Key
 	byID  map[tool.ID]*tool.Tool
 	keys  []string // of byKey, sorted
 
-	resources       map[string]*tool.Tool // by plain URI, the first server's, and by the one that names the server
-	normal          map[string]*tool.Tool // by normalURI, the first of equivalent ones
+	resources       map[string]*tool.Tool // by plain URI (the first server's counts) and by the URI that names the server
+	normal          map[string]*tool.Tool // by normalURI; the first of equivalent ones counts
 	templates       []*template           // in the order of servers and their lists
-	templateCount   map[string]int        // templates of a server, including those left out of templates
-	resourceServers []string              // the servers that have resources
-	isHeld          func(tool.ID) bool    // comes from a template that waits for approval; nil: none waits
+	templateCount   map[string]int        // number of templates of a server, also of those left out of templates
+	resourceServers []string              // servers that have resources
+	isHeld          func(tool.ID) bool    // reports whether a resource comes from a held template; nil: none is held
 
-	byForms func() map[tool.ID][]*tool.Tool // listed resources and templates by their normal forms in lower case, whose kind is none
+	byForms func() map[tool.ID][]*tool.Tool // listed resources and templates by their normal form in lower case; the key has no kind
 }
 
 // template is a resource template that URIs are matched against.
@@ -63,7 +62,7 @@ func newNonTools(contents Contents, prefix map[string]string, handler func(*tool
 	}
 	var prompts []tool.ID
 	listed := map[tool.ID]bool{}
-	claims := map[tool.ID]int{} // how many servers have it, by ID without the server
+	claims := map[tool.ID]int{} // number of servers that have it
 	for i := range servers {
 		for _, t := range servers[i].summarize().nonTools {
 			switch id := t.Def.ID; {
@@ -115,7 +114,7 @@ func (o *nonTools) add(t *tool.Tool, hidden bool) {
 	switch id.Kind {
 	case tool.KindResource:
 		uris := []string{prefixedURI(id.Server, id.Name)}
-		if _, _, prefixed := splitURI(id.Name); !prefixed { // or it could stand for another server's
+		if _, _, prefixed := splitURI(id.Name); !prefixed { // else it could stand for a resource of another server
 			uris = append(uris, id.Name)
 		}
 		for _, uri := range uris {
@@ -136,12 +135,11 @@ func (o *nonTools) add(t *tool.Tool, hidden bool) {
 	}
 }
 
-// scheme is the scheme of URIs that name their server.
+// scheme begins URIs that name their server.
 const scheme = "toolfinch:"
 
-// exposedURI returns the URI or URI template that clients see: the server's own if no
-// other server has it. A URI that begins with scheme itself, like those of another
-// toolfinch, always gets a prefix, so that no two are equal.
+// exposedURI returns the URI or template that clients see: the server's own, if no other server has it. A URI that
+// itself begins with scheme, as from another toolfinch, always gets a prefix, so that exposed URIs differ.
 func exposedURI(id tool.ID, servers int) string {
 	if _, _, prefixed := splitURI(id.Name); servers == 1 && !prefixed {
 		return id.Name
@@ -151,7 +149,7 @@ func exposedURI(id tool.ID, servers int) string {
 
 func prefixedURI(server, uri string) string { return scheme + url.PathEscape(server) + "/" + uri }
 
-// splitURI undoes prefixedURI.
+// splitURI reverses prefixedURI.
 func splitURI(uri string) (server, own string, ok bool) {
 	if len(uri) < len(scheme) || !strings.EqualFold(uri[:len(scheme)], scheme) {
 		return "", "", false
@@ -161,7 +159,7 @@ func splitURI(uri string) (server, own string, ok bool) {
 	return server, own, ok && err == nil && server != ""
 }
 
-// normalURI returns a URI in the form for comparisons.
+// normalURI returns the form of a URI that comparisons use.
 func normalURI(uri string) string {
 	if server, own, ok := splitURI(uri); ok {
 		return prefixedURI(server, tool.NormalURI(own))
@@ -169,23 +167,22 @@ func normalURI(uri string) string {
 	return tool.NormalURI(uri)
 }
 
-// Bounds of matching, which takes time with the product of variables and bytes.
+// Bounds of matching, whose time grows with variables times bytes.
 const (
 	maxTemplate   = 512 // bytes
 	maxVariables  = 16  // of a template
 	maxMatchedURI = 2 << 10
-	maxMatched    = 200 // templates of a server that are matched, the first ones
+	maxMatched    = 200 // templates of a server that are matched: the first ones
 )
 
-// A modifier like {id:3} states the length of a value. The library compiles a program
-// of that length for it; which template a URI matches does not depend on it.
+// A modifier like {id:3} bounds the length of a value. The library would compile a program of that length; which
+// template a URI matches does not depend on it, so modifiers are removed.
 var (
 	expression = regexp.MustCompile(`\{[^{}]*\}`)
 	modifier   = regexp.MustCompile(`:[0-9]+`)
 )
 
-// matcher returns a predicate for the URIs that may come from a template. An invalid
-// template matches nothing.
+// matcher returns a predicate for URIs that may come from a template. An invalid template matches nothing.
 func matcher(text string) func(uri string) bool {
 	text = expression.ReplaceAllStringFunc(text, func(e string) string { return modifier.ReplaceAllString(e, "") })
 	if len(text) > maxTemplate || strings.Count(text, "{")+strings.Count(text, ",") > maxVariables {
@@ -198,8 +195,8 @@ func matcher(text string) func(uri string) bool {
 	return func(uri string) bool { return parsed.Match(uri) != nil }
 }
 
-// templateOf returns the template that a URI comes from, of any server or of the named
-// one. Of several it returns the first with the longest literal beginning.
+// templateOf returns the template that a URI comes from, of the named server or of any. The longest literal
+// beginning counts, then the first template.
 func (o *nonTools) templateOf(uri, server string) *template {
 	if len(uri) > maxMatchedURI {
 		return nil
@@ -217,8 +214,8 @@ func (o *nonTools) templateOf(uri, server string) *template {
 
 func (t *template) has(uri string) bool { return strings.HasPrefix(uri, t.literal) && t.matches(uri) }
 
-// Items returns all prompts, resources or resource templates, in the order of
-// the servers and then as listed. Name is the exposed name, URI or URI template.
+// Items returns all prompts, resources or templates, in the order of the servers and their lists. Name is the
+// exposed name, URI or template.
 func (o *nonTools) Items(kind tool.Kind) []*tool.Tool { return o.items[kind] }
 
 // Prompt finds a prompt by the name that clients see.
@@ -227,14 +224,12 @@ func (o *nonTools) Prompt(name string) (*tool.Tool, bool) {
 	return t, ok
 }
 
-// Resource finds a resource by the URI that a client uses. URIs are compared in their
-// normal form (RFC 3986, section 6.2). If several servers list the URI, the first one's
-// counts. If none lists it, it belongs to the server of the template that it comes
-// from, else to the one that Unlisted selects; its Def then has an ID and nothing else.
-// Everything that reads, follows or completes a resource asks here.
+// Resource finds a resource by a client's URI, compared in its normal form (RFC 3986, section 6.2). If several
+// servers list the URI, the first counts. If none does, it belongs to the server with a matching template, else to
+// the server that Unlisted selects; its Def then has only an ID. Reading, subscribing and completing all ask here.
 func (o *nonTools) Resource(uri string) (*tool.Tool, bool) { return o.resource(uri, true) }
 
-// Template finds the listed template that a URI of a client comes from.
+// Template finds the listed template that a client's URI comes from.
 func (o *nonTools) Template(uri string) (*tool.Tool, bool) {
 	id := tool.ID{Name: uri, Kind: tool.KindResource}
 	if server, own, named := splitURI(uri); named && o.server(server) != nil {
@@ -257,8 +252,7 @@ func (o *nonTools) TemplateOf(id tool.ID) (*tool.Tool, bool) {
 	return t.Tool, true
 }
 
-// resource is Resource. With guess, an unlisted URI may belong to the only server that
-// has resources.
+// resource is Resource. Only with guess may an unlisted URI belong to the only server that has resources.
 func (o *nonTools) resource(uri string, guess bool) (*tool.Tool, bool) {
 	if t := o.listed(uri); t != nil {
 		return t, true
@@ -272,7 +266,7 @@ func (o *nonTools) resource(uri string, guess bool) (*tool.Tool, bool) {
 	return t.With(tool.LayerNames, o.exposing(def)), true
 }
 
-// listed returns the listed resource of a URI, nil without one.
+// listed returns the listed resource of a URI; nil if none is.
 func (o *nonTools) listed(uri string) *tool.Tool {
 	if t := o.resources[uri]; t != nil {
 		return t
@@ -280,8 +274,7 @@ func (o *nonTools) listed(uri string) *tool.Tool {
 	return o.normal[normalURI(uri)]
 }
 
-// unlisted returns the ID of a resource that no server lists, false if the URI is not
-// to be sent to any server.
+// unlisted returns the ID of an unlisted resource; false if its URI must not be sent to any server.
 func (o *nonTools) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 	id = tool.ID{Name: uri, Kind: tool.KindResource}
 	least := UnlistedOnly
@@ -304,7 +297,7 @@ func (o *nonTools) Excludes(id tool.ID) bool {
 	return o.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id) || o.isHeld != nil && o.isHeld(id))
 }
 
-// server returns the server of that name, nil without one.
+// server returns the server of that name; nil if there is none.
 func (o *nonTools) server(name string) *Server {
 	if i := slices.IndexFunc(o.servers, func(s Server) bool { return s.Name == name }); i >= 0 {
 		return &o.servers[i]
@@ -312,8 +305,8 @@ func (o *nonTools) server(name string) *Server {
 	return nil
 }
 
-// Exposed returns the URI under which clients know a server's resource: its own, unless
-// only the URI that names the server leads to it.
+// Exposed returns the URI of a server's resource that clients know: its own, unless only the URI that names the
+// server leads to it.
 func (o *nonTools) Exposed(server, uri string) string {
 	id := tool.ID{Server: server, Name: uri, Kind: tool.KindResource}
 	if t := o.byID[id]; t != nil {
@@ -327,8 +320,8 @@ func (o *nonTools) Exposed(server, uri string) string {
 	return prefixed
 }
 
-// exposing has the contents of a resource state the URIs that clients know, if it is read by
-// another URI than its own. It is nil for prompts and templates.
+// exposing replaces URIs in the contents of a resource by the URIs that clients know, if it is read by a URI other
+// than its own. It is nil for prompts and templates.
 func (o *nonTools) exposing(def *tool.Def) tool.Middleware {
 	if def.ID.Kind != tool.KindResource {
 		return nil
@@ -361,9 +354,8 @@ func (o *nonTools) exposeContents(server string, result tool.Result) tool.Result
 	return result
 }
 
-// CacheHint returns how long the list of a kind may be cached, and whether for
-// everybody: the strictest hint of all servers that have some. A server without a hint
-// counts as 5 s, for its own client.
+// CacheHint returns how long the list of a kind may be cached, and whether for everybody: the strictest hint of all
+// servers that list the kind. A server without a hint counts as 5 s, not for everybody.
 func (o *nonTools) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
 	all := CacheHint{Public: true}
 	some := false

@@ -9,15 +9,14 @@ import (
 	"toolfinch/tool"
 )
 
-// schemas holds compiled input schemas by the hash of their definition.
+// schemas caches compiled input schemas by the hash of their definition.
 type schemas struct {
 	*schema.Cache
-	mu       sync.Mutex      // guards said
-	reported map[string]bool // hashes of definitions for which first has returned true
+	mu       sync.Mutex      // guards reported
+	reported map[string]bool // hashes of definitions that firstReport has returned true for
 }
 
-// forget forgets all schemas once there are more than most: some are of definitions
-// that are gone.
+// forget empties the cache once it has more than most schemas: some belong to definitions that are gone.
 func (s *schemas) forget(most int) {
 	s.Forget(most)
 	s.mu.Lock()
@@ -27,8 +26,8 @@ func (s *schemas) forget(most int) {
 	}
 }
 
-// check returns what is wrong with the arguments. The error is schema.ErrSchema if only
-// the upstream can tell, schema.ErrValue if nobody should try.
+// check returns what is wrong with the arguments. The error is schema.ErrSchema if the schema cannot be used,
+// schema.ErrValue if the arguments cannot be checked at all.
 func (s *schemas) check(ctx context.Context, def *tool.Def, arguments json.RawMessage) ([]string, error) {
 	if def.InputSchema == nil {
 		return nil, nil
@@ -36,7 +35,7 @@ func (s *schemas) check(ctx context.Context, def *tool.Def, arguments json.RawMe
 	return s.Check(ctx, def.Hash, def.InputSchema, arguments)
 }
 
-// first reports whether this is its first call with def.
+// firstReport reports whether this is its first call with def.
 func (s *schemas) firstReport(def *tool.Def) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -369,7 +369,7 @@ func TestASessionThatEndsWhileItsSetChanges(t *testing.T) {
 	g, source := gated(t, Options{}, Budget{})
 	source.open("s")
 	one := pick(source, "srv_a")[0]
-	_, err := g.change(t.Context(), "session s", g.terms(), func(all set) (set, error) {
+	_, err := g.update(t.Context(), "session s", g.terms(), func(all set) (set, error) {
 		source.end(g, "s")
 		return append(all, tool.Provisioned{ID: one.Def.ID}), nil
 	})
@@ -603,7 +603,7 @@ func TestTheBudgetHoldsAfterARestart(t *testing.T) {
 	}
 	provision(t, g, "principal ann", 0, "srv_d", "srv_e")
 	source.change(func(c map[string]*tool.Tool) { c["srv_a"], c["srv_b"] = a, b })
-	if _, state := g.Provisions("principal ann", nil); !state.Budget.holds(state.Usage) || state.Usage.Tools != 3 {
+	if _, state := g.Provisions("principal ann", nil); !state.Budget.allows(state.Usage) || state.Usage.Tools != 3 {
 		t.Errorf("%s of %s", state.Usage, state.Budget)
 	}
 }
@@ -658,7 +658,7 @@ func TestTimeEndsWhatIsProvisioned(t *testing.T) {
 	}, nil)}, Budget{})
 	provision(t, g, "principal ann", 0, "srv_a")
 	provision(t, g, "principal ann", time.Hour, "srv_b")
-	_, err := g.change(t.Context(), "principal ann", g.terms(), func(all set) (set, error) {
+	_, err := g.update(t.Context(), "principal ann", g.terms(), func(all set) (set, error) {
 		all[1].Until = time.Now() // its hour has passed
 		return all, nil
 	})

@@ -211,7 +211,7 @@ func tooNew(since, newest int) error {
 }
 
 // outgrown says that a newer program has made the database one that this one cannot use.
-func (p *remote) outgrown(ctx context.Context, conn *pgx.Conn) error {
+func (p *remote) checkVersion(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, leeway.Of(watchWait))
 	defer cancel()
 	_, newest, err := migrationsOf("postgres")

@@ -101,7 +101,7 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 	if err != nil {
 		return Diff{}, err
 	}
-	old, err := listedBefore(ctx, tx, srv.Name)
+	old, err := storedDefs(ctx, tx, srv.Name)
 	if err != nil {
 		return Diff{}, err
 	}
@@ -210,17 +210,17 @@ func addTools(ctx context.Context, tx *txn, server string, defs []*tool.Def, add
 }
 
 // listedAs is how a definition is stored.
-type listedAs struct {
+type storedDef struct {
 	hash     string
 	position int
 }
 
 // listedBefore returns how each definition of a server is stored.
-func listedBefore(ctx context.Context, tx *txn, server string) (map[defKey]listedAs, error) {
-	out := map[defKey]listedAs{}
+func storedDefs(ctx context.Context, tx *txn, server string) (map[defKey]storedDef, error) {
+	out := map[defKey]storedDef{}
 	err := each(ctx, tx, func(rows *sql.Rows) error {
 		var key defKey
-		var as listedAs
+		var as storedDef
 		err := rows.Scan(&key.kind, &key.name, &as.hash, &as.position)
 		out[key] = as
 		return err

@@ -43,7 +43,7 @@ func concepts() map[string]string {
 	return concepts
 }
 
-// verbs go with any thing.
+// verbs fit any object.
 func verbs() map[string]bool {
 	_, verbs := readConcepts()
 	return verbs

@@ -9,45 +9,40 @@ import (
 	"strings"
 )
 
-// Explanation is what a hit's score is made of. Words, Vectors, Prior, Exact,
-// Coverage, Twins and
-// Deprecated add up to it.
+// Explanation says what a hit's score is made of: the sum of Words, Vectors, Prior, Exact, Coverage, Twins and
+// Deprecated.
 type Explanation struct {
 	// Words is the score by words: BM25F of the query, and of its clauses.
 	Words float64
-	// Fields shares Words out among the parts of the definition: "name",
-	// "title", "uri", "server", "description", "server description",
-	// "parameters", "parameter descriptions".
+	// Fields divides Words among the texts of the definition: "name", "title", "uri", "server", "description",
+	// "server description", "parameters", "parameter descriptions".
 	Fields map[string]float64
-	// Terms shares Words out among the stems of the query that were found, and the
-	// concepts ("~delete") of which another word was.
+	// Terms divides Words among the found stems of the query, and the concepts ("~delete") found by another word.
 	Terms map[string]float64
 
-	// Vectors is what the similarity adds: Query and Clause, weighed.
+	// Vectors is the weighted similarity by Query and Clause.
 	Vectors float64
 	Query   float64 // cosine with the whole query
-	Clause  float64 // cosine with the clause that is most like the tool
-	// Estimated reports that the tool has no vector yet: its similarity is
-	// guessed from its words.
+	Clause  float64 // cosine with the clause most similar to the tool
+	// Estimated says that the tool has no vector yet: its similarity is estimated from its words.
 	Estimated bool
 
 	Prior    float64 // learned from use
 	Exact    float64 // because the query is the tool's name
-	Coverage float64 // for clauses that the hits above serve less
-	Twins    float64 // at most 0: for hits above that are nearly the same tool
-	// Deprecated is at most 0: a tool that says it is deprecated loses half.
+	Coverage float64 // for clauses that higher hits serve less
+	Twins    float64 // at most 0: for higher hits that are nearly the same tool
+	// Deprecated is at most 0: a deprecated tool loses half its score.
 	Deprecated float64
 }
 
-// Part is a part of a score, with the reason for it. One without a name says more of the
-// part before.
+// Part is a part of a score, with its reason. A part without a name details the previous one.
 type Part struct {
 	Name   string
 	Value  float64
 	Reason string
 }
 
-// Parts are those of the score, without what adds nothing; vectors are among them in a hybrid search.
+// Parts returns the non-zero parts of the score; in a hybrid search, always vectors too.
 func (e *Explanation) Parts(hybrid bool) []Part {
 	all := []Part{{"words", e.Words, "by field: " + shares(e.Fields)}, {Reason: "by word:  " + shares(e.Terms)}}
 	if hybrid {
@@ -71,7 +66,7 @@ func (e *Explanation) Parts(hybrid bool) []Part {
 	return all
 }
 
-// shares says what makes up a score, the most first.
+// shares lists the shares of a score, the largest first.
 func shares(parts map[string]float64) string {
 	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
 		return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b))
@@ -83,15 +78,15 @@ func shares(parts map[string]float64) string {
 	return cmp.Or(strings.Join(out, ", "), "-")
 }
 
-// explain fills in, for the hits, what the search has noted on its way.
+// explain fills in the explanations of the hits from the notes of the search.
 func (r *ranking) explain(hits []Hit, among []candidate) {
 	for i := range hits {
 		hit := &hits[i]
 		doc := among[slices.IndexFunc(among, func(c candidate) bool { return c.Name == hit.Name })].doc
 		why := &Explanation{Fields: map[string]float64{}, Terms: map[string]float64{}}
 		hit.Why = why
-		// Each term's part in the sum over the whole query; the clauses' part goes
-		// to the terms in the same shares.
+		// Each term's share of the score over the whole query; the score of the clauses is divided in the same
+		// proportion.
 		r.eachTerm(doc, func(term string, score float64) { why.Terms[term] += score })
 		why.Words = r.words[doc]
 		why.Prior, why.Exact = r.priors[doc], r.lifts[doc]
@@ -113,7 +108,7 @@ func (r *ranking) explain(hits []Hit, among []candidate) {
 	}
 }
 
-// share turns the scores of terms into shares of Words, by term and by field.
+// share divides Words by term and by field, in proportion to their scores.
 func (why *Explanation) share(d Document) {
 	var sum float64
 	for _, score := range why.Terms {
@@ -143,7 +138,7 @@ func (why *Explanation) share(d Document) {
 		}
 		word := strings.TrimPrefix(term, written)
 		if word != term {
-			// The written form adds to its stem, which readers know it by.
+			// The written form counts for its stem, which readers recognize.
 			word = stem(word)
 		}
 		terms[word] += share
@@ -151,7 +146,7 @@ func (why *Explanation) share(d Document) {
 	why.Terms = terms
 }
 
-// parts are the cosines with the query and with its most similar clause.
+// parts returns the cosines with the query and with its most similar clause.
 func (s *similarities) parts(slot int) (query, clause float64) {
 	query = float64(s.rows[0][slot])
 	clause = query

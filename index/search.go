@@ -12,59 +12,56 @@ import (
 	"toolfinch/tool"
 )
 
-// Query asks for tools, or for what else there is. Text is natural language or a name, never a syntax.
+// Query asks for tools, prompts or resources. Text is natural language or a name, never a syntax.
 type Query struct {
 	Text   string // the first 16 KiB are read
 	Server string // only this upstream's tools; "" for all
-	Limit  int    // at most so many hits; below 1 means none
-	// Kinds are the kinds to search; nil for tools. A word's rarity is counted among
-	// tools if tools are searched, and among prompts and resources if these are.
+	Limit  int    // bound on the hits; below 1: none
+	// Kinds are the kinds to search; nil for tools. Words are as rare as they are among tools if tools are
+	// searched, and among prompts and resources if these are.
 	Kinds []tool.Kind
-	// Among, if set, is what may be found, a part of the snapshot that is searched. The rest
-	// is left out before anything is ranked; but words count as rare as they are in the whole.
+	// Among, if set, restricts the hits to a part of the snapshot. The rest is removed before ranking, but words
+	// count as rare as they are in the whole snapshot.
 	Among *Subset
 
-	// Vectors are those of QueryTexts(Text), in order. Without them words
-	// decide alone.
+	// Vectors are the vectors of QueryTexts(Text), in order. Without them words decide alone.
 	Vectors [][]float32
-	// Prior is, by exposed name of tools, what was learned from use, from 0 to 1. It
-	// lifts tools that were found, by at most 15 % of the best score.
+	// Prior says how much earlier use raises each tool, by exposed name, from 0 to 1. It raises found tools by at
+	// most 15 % of the best score.
 	Prior map[string]float64
 
-	Explain bool // say of each hit why it is one
+	Explain bool // explain each hit's score
 }
 
 // Result is the answer to a Query.
 type Result struct {
 	Hits []Hit // best first
-	// Vectors reports whether vectors had a part in the ranking.
+	// Vectors reports whether vectors took part in the ranking.
 	Vectors bool
-	// Confidence is the probability, from 0 to 1, that a hit is the right tool and not
-	// merely the nearest one.
+	// Confidence is the probability, from 0 to 1, that a hit is the right tool and not just the nearest.
 	Confidence float64
 }
 
-// Hit is a document found.
+// Hit is a found document.
 type Hit struct {
-	Name  string  // of the document: of a tool its exposed name
+	Name  string  // of the document; a tool's is its exposed name
 	Score float64 // above 0; comparable within one answer only
 	Why   *Explanation
 }
 
-// How a query is weighed. Tuned, like the parts of a document, on averages.
+// Weights of a query, tuned on averages like the weights of texts.
 const (
-	saturation    = 1.8 // BM25's k1: how soon saying a word again adds nothing
-	weightWritten = 0.4 // of a word as it was written, against its stem
-	weightConcept = 0.7 // of a word that means about the same, against the word
-	weightClauses = 0.6 // of the clauses of a query, against the whole
-	maxTerms      = 256 // different ones in a query
-	maxClauses    = 8   // the last takes what remains
-	resemblance   = 12  // of a name that is contained whole in another; about what a rare word gives
+	saturation    = 1.8 // BM25's k1: how soon repeating a word adds nothing
+	weightWritten = 0.4 // of the written form, relative to the stem
+	weightConcept = 0.7 // of a word with about the same meaning, relative to the word
+	weightClauses = 0.6 // of the clauses of a query, relative to the whole
+	maxTerms      = 256 // different terms in a query
+	maxClauses    = 8   // the last clause takes the rest
+	resemblance   = 12  // of a name that another name contains; about the weight of a rare word
 )
 
-// Levels of an exact match; the first two are frequencies in fieldNames. The names
-// of two tools may differ only by case or separators: the one that the query spells
-// exactly comes first.
+// Levels of an exact match; the first two are frequencies in fieldNames. The names of two tools may differ only by
+// case or separators: the exact spelling comes first.
 const (
 	exactName   = 1 // the upstream's own name of the tool, in some spelling
 	exactID     = 2 // the exposed name, or "server.name", in some spelling
@@ -72,8 +69,7 @@ const (
 	spelledID   = 4 // the exposed name, or "server.name"
 )
 
-// QueryTexts returns what of a query is to be embedded: all of it and, where
-// it has several, its clauses.
+// QueryTexts returns the texts of a query that are embedded: the whole and, if there are several, its clauses.
 func QueryTexts(text string) []string {
 	text = rawjson.Head(text, maxText)
 	if parts := clauses(text); len(parts) > 1 {
@@ -82,10 +78,9 @@ func QueryTexts(text string) []string {
 	return []string{text}
 }
 
-// Terms returns the stems of the words of a query that say what it is for,
-// each once, in their order.
+// Terms returns the stems of the telling words of a query, each once, in order.
 func Terms(text string) []string {
-	var out, others []string // others are request words
+	var out, others []string // others: stems of request words
 	a := newAnalyzer()
 	a.each(rawjson.Head(text, maxText), func(w word) {
 		to := &out
@@ -106,28 +101,28 @@ func Terms(text string) []string {
 type ranking struct {
 	ctx      context.Context
 	x        *Snapshot
-	groups   []string // of the documents that are looked for
-	allowed  *Subset  // which of them may be found; nil: all
+	groups   []string // of the searched documents
+	allowed  *Subset  // the documents that may be found; nil: all
 	total    int      // number of documents in groups
 	terms    []term
 	concepts int                // in terms
-	rarities map[string]float64 // of the terms of the query that documents have
+	rarities map[string]float64 // of the query's terms that documents have
 
-	scores  []float64     // by document; those of words and vectors are within slack
-	slack   float64       // 0 without vectors
-	sharp   map[int]bool  // documents whose score is exact
-	old     found         // deprecated documents
-	levels  map[int]int   // of exact matches, by document
-	similar *similarities // nil without vectors
-	words   []float64     // the scores by words alone; nil where nobody needs them
-	guess   float64       // similarity of documents without a vector, for each point by words
+	scores             []float64     // by document; with vectors, inexact by slack
+	slack              float64       // 0 without vectors
+	exactDocs          map[int]bool  // documents with an exact score
+	old                matches       // deprecated documents
+	levels             map[int]int   // of exact matches, by document
+	similar            *similarities // nil without vectors
+	words              []float64     // scores by words alone; nil if not needed
+	similarityPerPoint float64       // estimated similarity of documents without a vector, for each
 
-	// What was added on the way, for an explanation.
+	// Scores that were added, for explanations.
 	priors, lifts map[int]float64 // by document
 	spreads       map[string]added
 }
 
-// added is what a hit's score gained or lost by its place in the answer.
+// added is the score that a hit gained or lost by its rank.
 type added struct{ coverage, twins float64 }
 
 func (r *ranking) search(q Query) (Result, error) {
@@ -169,8 +164,7 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err := r.only(q); err != nil {
 		return Result{}, err
 	}
-	// More hits than wanted: spread chooses among them, and confidence looks at how far
-	// the first stands out.
+	// More hits than wanted: spread chooses among them, and confidence measures how far the first stands out.
 	best := r.best(max(2*q.Limit+10, 1+rivals))
 	confidence, err := r.confidence(best, asked)
 	if err != nil {
@@ -190,7 +184,7 @@ func (r *ranking) search(q Query) (Result, error) {
 	return found, nil
 }
 
-// among makes the search one of the groups that have documents of these kinds.
+// among restricts the search to the groups of these kinds.
 func (r *ranking) among(kinds []tool.Kind) error {
 	if kinds == nil {
 		r.groups = []string{groupTools}
@@ -206,14 +200,14 @@ func (r *ranking) among(kinds []tool.Kind) error {
 	return err
 }
 
-// request is a query's terms.
+// request has the terms of a query.
 type request struct {
 	clauses  int
 	terms    map[string][]int  // the clauses each term occurs in
 	concepts map[string]string // by stem
 }
 
-// parse reads a query. Request words count only where there are no others.
+// parse analyses a query. Request words count only if there are no other words.
 func parse(text string) request {
 	out := request{terms: make(map[string][]int), concepts: make(map[string]string)}
 	a := newAnalyzer()
@@ -253,8 +247,7 @@ func (r request) add(term string, clause int) {
 	r.terms[term] = append(in, clause)
 }
 
-// clauses cuts a query at the ends of clauses: people ask for several things at
-// once, and want a tool that does one of them well.
+// clauses cuts a query into its clauses: people ask for several things at once, and want a tool for each.
 func clauses(text string) []string {
 	var out []string
 	var clause []string
@@ -299,7 +292,7 @@ func (r *ranking) top() float64 {
 	return top
 }
 
-// only leaves the documents that the query is about.
+// only restricts the scores to the documents that the query is about.
 func (r *ranking) only(q Query) error {
 	if q.Server != "" {
 		err := r.onlyThose(func(keep func(doc, _ int)) error { return r.postings([]string{fieldServer}, q.Server, keep) })
@@ -327,10 +320,10 @@ func (r *ranking) only(q Query) error {
 	return nil
 }
 
-// may reports whether a document may be found.
-func (r *ranking) may(doc int) bool { return r.allowed == nil || r.allowed.has[doc] }
+// allows reports whether a document may be found.
+func (r *ranking) allows(doc int) bool { return r.allowed == nil || r.allowed.has[doc] }
 
-// leaveOut leaves out what may not be found, before anything else is measured against it.
+// leaveOut removes forbidden documents before any score is relative to theirs.
 func (r *ranking) leaveOut() {
 	if r.allowed == nil {
 		return
@@ -342,7 +335,7 @@ func (r *ranking) leaveOut() {
 	}
 }
 
-// onlyThose leaves the scores of those documents that keep is called with.
+// onlyThose keeps the scores of the documents that keep is called with.
 func (r *ranking) onlyThose(those func(keep func(doc, _ int)) error) error {
 	kept := borrow(r.x.end, r.x.end)
 	err := those(func(doc, _ int) { kept[doc] = r.scores[doc] })
@@ -353,9 +346,9 @@ func (r *ranking) onlyThose(those func(keep func(doc, _ int)) error) error {
 
 // best returns the limit best candidates, best first.
 func (r *ranking) best(limit int) []candidate {
-	var near []int                     // documents that may be among the best
+	var near []int                     // candidates for the best documents
 	top := make([]float64, 0, limit+1) // best first
-	least := -r.slack                  // what a document must have
+	least := -r.slack                  // least score of a candidate
 	for doc, s := range r.scores {
 		if s < least || s == 0 {
 			continue
@@ -368,7 +361,7 @@ func (r *ranking) best(limit int) []candidate {
 		top = slices.Insert(top, at, s)
 		top = top[:min(limit, len(top))]
 		if len(top) == limit {
-			// What differs by rounding only is equal, and then names decide.
+			// Scores that differ by rounding only are equal; names decide.
 			least = max(least, top[limit-1]-2*r.slack-rounding)
 		}
 	}
@@ -391,7 +384,7 @@ func (r *ranking) best(limit int) []candidate {
 			}
 			return 1
 		})
-		found = found[:n] // all that tie with the last are named, so that the cut is by name, too
+		found = found[:n] // documents that tie with the last one stay, so that names decide the cut
 	}
 	for i := range found {
 		found[i].Name = r.x.at(found[i].doc).Name
@@ -400,7 +393,7 @@ func (r *ranking) best(limit int) []candidate {
 	return found[:min(limit, len(found))]
 }
 
-// grouped are the fields of this name in the groups that are looked for.
+// grouped returns the fields of this name in the searched groups.
 func (r *ranking) grouped(field string) []string {
 	fields := make([]string, len(r.groups))
 	for i, group := range r.groups {
@@ -409,10 +402,10 @@ func (r *ranking) grouped(field string) []string {
 	return fields
 }
 
-// scratch has slices as long as the index has documents, of which a search needs several.
+// scratch pools slices as long as the index has documents; a search needs several.
 var scratch sync.Pool
 
-// room returns a slice of no length that has room for n numbers.
+// room returns an empty slice with room for n numbers.
 func room(n int) []float64 {
 	if b, ok := scratch.Get().(*[]float64); ok && cap(*b) >= n {
 		return (*b)[:0]

@@ -6,8 +6,8 @@ import (
 	"sort"
 )
 
-// Snapshot is one set of documents of an Index. It never changes; only vectors
-// come and go, as texts are embedded and as sets after it drop theirs.
+// Snapshot is one set of documents of an Index. It is immutable, except that vectors come and go, as texts are
+// embedded and later sets drop theirs.
 //
 // Documents are numbered over all pieces, with gaps.
 type Snapshot struct {
@@ -18,7 +18,7 @@ type Snapshot struct {
 	live   int   // documents
 }
 
-// snapshot returns the documents of now; the caller holds making or write.
+// snapshot returns the present documents; the caller holds making or write.
 func (x *Index) snapshot() *Snapshot {
 	s := &Snapshot{index: x, pieces: x.pieces, from: make([]int, len(x.pieces))}
 	for i, p := range x.pieces {
@@ -49,10 +49,9 @@ func (s *Snapshot) each(do func(doc int, e *entry)) {
 	}
 }
 
-// Search returns the best hits; equal scores are in the order of names. Finding
-// nothing is no error. A tool whose name is the query, in any case and with any
-// separators, comes first. Query vectors that do not fit those of the documents are
-// an error that wraps ErrVector. Once the Index is closed the error is ErrClosed.
+// Search returns the best hits; equal scores are in the order of names. Finding nothing is no error. A tool whose
+// name is the query, in any case and with any separators, comes first. Query vectors that do not fit the documents'
+// vectors are an error that wraps ErrVector. Once the Index is closed, the error is ErrClosed.
 func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
 	if s.index.closed.Load() {
 		return Result{}, ErrClosed
@@ -68,10 +67,10 @@ func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
 	return found, nil
 }
 
-// Subset is some documents of one Snapshot. It never changes.
+// Subset is an immutable set of documents of one Snapshot.
 type Subset struct{ has []bool } // by number
 
-// Subset returns the documents that have one of the names.
+// Subset returns the documents with the names.
 func (s *Snapshot) Subset(names []string) *Subset {
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {

@@ -30,18 +30,18 @@ type locks struct {
 	across Locks
 	wait   time.Duration
 
-	mu   *sync.Mutex // guards held; never held over I/O
-	held map[string]*held
+	mu    *sync.Mutex // guards held; never held over I/O
+	names map[string]*nameLock
 }
 
 // held is one name that this process has locked or waits for.
-type held struct {
+type nameLock struct {
 	turn chan struct{}
 	uses int // who has it or waits; guarded by the mutex of locks
 }
 
 func newLocks(o Options) locks {
-	l := locks{across: o.Locks, wait: o.wait, mu: new(sync.Mutex), held: make(map[string]*held)}
+	l := locks{across: o.Locks, wait: o.wait, mu: new(sync.Mutex), names: make(map[string]*nameLock)}
 	if l.wait == 0 {
 		l.wait = maxWait
 	}
@@ -110,22 +110,22 @@ func (l *locks) file(ctx context.Context, name string) (*flock.Flock, error) {
 	return nil, err
 }
 
-func (l *locks) use(name string) *held {
+func (l *locks) use(name string) *nameLock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.held[name]
+	h := l.names[name]
 	if h == nil {
-		h = &held{turn: make(chan struct{}, 1)}
-		l.held[name] = h
+		h = &nameLock{turn: make(chan struct{}, 1)}
+		l.names[name] = h
 	}
 	h.uses++
 	return h
 }
 
-func (l *locks) leave(name string, h *held) {
+func (l *locks) leave(name string, h *nameLock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h.uses--; h.uses == 0 {
-		delete(l.held, name)
+		delete(l.names, name)
 	}
 }

@@ -8,8 +8,6 @@ import (
 	"unicode/utf8"
 
 	"github.com/blevesearch/bleve/v2/analysis"
-	"github.com/blevesearch/snowballstem"
-	stemmer "github.com/blevesearch/snowballstem/english"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -167,12 +165,6 @@ func tokenMap(file string) analysis.TokenMap {
 		words.LoadLine(line)
 	}
 	return words
-}
-
-func stem(word string) string {
-	env := snowballstem.NewEnv(word)
-	stemmer.Stem(env)
-	return env.Current()
 }
 
 // Every word is indexed by its stem and, under this mark, as written: the stem finds "issues" for "issue", and the

@@ -4,6 +4,9 @@ import (
 	_ "embed"
 	"strings"
 	"sync"
+
+	"github.com/blevesearch/snowballstem"
+	stemmer "github.com/blevesearch/snowballstem/english"
 )
 
 // conceptMark begins the terms of concepts. They sort after the stems.
@@ -47,4 +50,10 @@ func concepts() map[string]string {
 func verbs() map[string]bool {
 	_, verbs := readConcepts()
 	return verbs
+}
+
+func stem(word string) string {
+	env := snowballstem.NewEnv(word)
+	stemmer.Stem(env)
+	return env.Current()
 }

@@ -57,8 +57,8 @@ func (r *ranking) confidence(best []candidate, q request) (float64, error) {
 		if i > 0 {
 			next += c.Score
 		}
-		if r.similar != nil && r.similar.knows(r.slot(c.doc)) {
-			s.meaning = max(s.meaning, r.similar.cosine(r.slot(c.doc)))
+		if r.similar != nil && r.similar.knows(r.x.slotOf(c.doc)) {
+			s.meaning = max(s.meaning, r.similar.cosine(r.x.slotOf(c.doc)))
 		}
 	}
 	next /= float64(max(1, min(rivals, r.total-1)))
@@ -159,11 +159,3 @@ func (r *ranking) named(q request, doc int, s *signs) (err error) {
 
 // leastSeen is the number of tools of the smallest annotated set.
 const leastSeen = 199
-
-// rarest returns the weight of a word that one of n tools has.
-func rarest(n int) float64 { return rarity(n, 1) }
-
-// rarity returns the weight of a word that found of n documents have.
-func rarity(n, found int) float64 {
-	return math.Log(1 + (float64(n)-float64(found)+0.5)/(float64(found)+0.5))
-}

@@ -14,9 +14,6 @@ const (
 	deprecatedTerm  = "deprecated"
 )
 
-// weightDeprecated is the factor of a deprecated tool's score: its living replacement is meant.
-const weightDeprecated = 0.5
-
 var (
 	deprecatedName = regexp.MustCompile(`(?i)[(\[]deprecated[)\]]|^deprecated\b|(?:^|[^\pL])(?-i:DEPRECATED)(?:[^\pL]|$)`)
 	// A sentence that begins so, or says so of the tool, but not of packages or fields.
@@ -37,16 +34,3 @@ func mayBe(text string) bool {
 	return strings.Contains(text, "eprecated") || strings.Contains(text, "DEPRECATED") ||
 		strings.Contains(text, "lias ") || strings.Contains(text, "egacy ")
 }
-
-// demote halves the scores of deprecated tools.
-func (r *ranking) demote() (err error) {
-	r.old, err = r.find(r.grouped(fieldDeprecated), deprecatedTerm)
-	r.each(r.old, func(doc, _ int) {
-		if r.scores[doc] > 0 {
-			r.scores[doc] *= weightDeprecated
-		}
-	})
-	return err
-}
-
-func (r *ranking) isOld(doc int) bool { return r.freq(r.old, doc) > 0 }

@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
 
 	api "github.com/blevesearch/bleve_index_api"
 
@@ -69,9 +70,6 @@ var (
 
 // scale is the frequency of the count 1: frequencies are stored as integers.
 const scale = 16
-
-// maxText bounds how many bytes of a single text are read.
-const maxText = 16 << 10
 
 // count is a term and its frequency in a document, in sixteenths.
 type count struct {
@@ -263,3 +261,47 @@ func (f *field) ArrayPositions() []uint64          { return nil }
 func (f *field) EncodedFieldType() byte            { return 't' }
 func (f *field) NumPlainTextBytes() uint64         { return 0 }
 func (f *field) Value() []byte                     { return nil }
+
+// squeeze reduces a name to its letters and digits: search_code, "Search code" and searchCode become the same name.
+func squeeze(name string) string {
+	return strings.ToLower(strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, string(fold([]byte(rawjson.Head(name, 4*maxWord))))))
+}
+
+// Levels of an exact match; the first two are frequencies in fieldNames. The names of two tools may differ only by
+// case or separators: the exact spelling comes first.
+const (
+	exactName   = 1 // the upstream's own name of the tool, in some spelling
+	exactID     = 2 // the exposed name, or "server.name", in some spelling
+	spelledName = 3 // the upstream's own name
+	spelledID   = 4 // the exposed name, or "server.name"
+)
+
+// Document is a searchable tool, prompt, resource or resource template. Neither it nor its Def changes after it was
+// given to an Index.
+type Document struct {
+	Name              string // Key of its kind and exposed name, unique
+	Def               *tool.Def
+	ServerDescription string // purpose of the server
+}
+
+// Key returns the Name of the Document of a kind and exposed name: the name of a tool as it is; other names follow
+// their kind and a colon, which no tool's name has.
+func Key(kind tool.Kind, exposed string) string {
+	if kind == tool.KindTool {
+		return exposed
+	}
+	return string(kind) + ":" + exposed
+}
+
+// exposed returns the name, URI or URI template that clients see.
+func (d Document) exposed() string {
+	if d.Def.ID.Kind == tool.KindTool {
+		return d.Name
+	}
+	return strings.TrimPrefix(d.Name, string(d.Def.ID.Kind)+":")
+}

@@ -6,20 +6,6 @@ import (
 	"slices"
 )
 
-// Weights that combine words and vectors. Scores of words are in units of inverse document frequency, and cosines
-// are not normalised either: if the words of a query are rare and found, words decide; if they say little, vectors
-// decide. docs/research/retrieval.md lists the alternatives that were tried.
-const (
-	weightVectors  = 33  // of the similarity, relative to the score of words
-	weightClause   = 0.5 // of the most similar clause, relative to the whole query
-	weightCoverage = 9   // of each clause that a tool serves better than higher tools
-	coveredFrom    = 0.3 // cosine below which a tool does not serve a clause
-	twinFrom       = .95 // cosine from which two tools are twins
-	weightTwin     = 4   // most that a higher twin takes from a tool
-	mostTwins      = 0.5 // share of a score that twins take at most
-	weightPrior    = .15 // of a prior of 1, relative to the best score
-)
-
 // fuse adds to the scores the similarity of the documents to the query. The similarity of a document without a
 // vector is estimated from its words.
 func (r *ranking) fuse(vectors [][]float32) error {
@@ -84,11 +70,11 @@ func (r *ranking) eachSlot(do func(doc, slot int)) {
 }
 
 // slot returns the slot of a document.
-func (r *ranking) slot(doc int) int { return r.x.at(doc).slot }
+func (x *Snapshot) slotOf(doc int) int { return x.at(doc).slot }
 
 // fused returns the exact score of a document by words and vectors, before deprecated ones are halved.
 func (r *ranking) fused(doc int) float64 {
-	if slot := r.slot(doc); r.similar.knows(slot) {
+	if slot := r.x.slotOf(doc); r.similar.knows(slot) {
 		r.similar.sharpen(slot)
 		return r.words[doc] + weightVectors*r.similar.cosine(slot)
 	}
@@ -97,7 +83,7 @@ func (r *ranking) fused(doc int) float64 {
 
 // sharpen makes the score of a document exact, before other scores are added.
 func (r *ranking) sharpen(doc int) {
-	if r.slack == 0 || r.exactDocs[doc] || !r.allows(doc) {
+	if r.slack == 0 || r.exactDocs[doc] || !r.allowed.allows(doc) {
 		return
 	}
 	r.exactDocs[doc] = true
@@ -139,7 +125,7 @@ func (r *ranking) spread(all []candidate, limit int) []Hit {
 	taken := make([]bool, len(all))
 	slots := make([]int, len(all))
 	for i, c := range all {
-		if slots[i] = r.slot(c.doc); !r.similar.knows(slots[i]) { // its vector came during this search
+		if slots[i] = r.x.slotOf(c.doc); !r.similar.knows(slots[i]) { // its vector came during this search
 			slots[i] = -1
 		}
 	}
@@ -178,7 +164,7 @@ func (r *ranking) spread(all []candidate, limit int) []Hit {
 // coverage returns the bonus of a candidate for the clauses.
 func (r *ranking) coverage(c candidate, covered []float64) float64 {
 	var sum float64
-	if slot := r.slot(c.doc); r.similar.knows(slot) {
+	if slot := r.x.slotOf(c.doc); r.similar.knows(slot) {
 		for i, row := range r.similar.rows[1:] {
 			sum += max(0, float64(row[slot])-covered[i])
 		}
@@ -194,7 +180,7 @@ func (r *ranking) prefer(prior map[string]float64) error {
 	top := r.top()
 	r.priors = make(map[int]float64, len(prior))
 	for name, p := range prior {
-		err := r.postings([]string{fieldNames}, squeeze(name), func(doc, _ int) {
+		err := r.x.postings([]string{fieldNames}, squeeze(name), func(doc, _ int) {
 			if r.x.at(doc).Name != name {
 				return
 			}
@@ -217,4 +203,35 @@ const rounding = 1e-6
 
 func byScore(a, b candidate) int {
 	return cmp.Or(cmp.Compare(b.exact, a.exact), cmp.Compare(b.Score, a.Score), cmp.Compare(a.Name, b.Name))
+}
+
+// top returns the best score.
+func (r *ranking) top() float64 {
+	var about, top float64
+	for _, s := range r.scores {
+		about = max(about, s)
+	}
+	if r.slack == 0 {
+		return about
+	}
+	for doc, s := range r.scores {
+		if s >= about-2*r.slack {
+			r.sharpen(doc)
+			top = max(top, r.scores[doc])
+		}
+	}
+	return top
+}
+
+// parts returns the cosines with the query and with its most similar clause.
+func (s *similarities) parts(slot int) (query, clause float64) {
+	query = float64(s.rows[0][slot])
+	clause = query
+	if len(s.rows) > 1 {
+		clause = math.Inf(-1)
+		for _, row := range s.rows[1:] {
+			clause = max(clause, float64(row[slot]))
+		}
+	}
+	return query, clause
 }

@@ -8,40 +8,12 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-
-	"toolfinch/tool"
 )
 
 // ErrClosed is returned by Replace and Search of a closed Index.
 var ErrClosed = errors.New("index is closed")
-
-// Document is a searchable tool, prompt, resource or resource template. Neither it nor its Def changes after it was
-// given to an Index.
-type Document struct {
-	Name              string // Key of its kind and exposed name, unique
-	Def               *tool.Def
-	ServerDescription string // purpose of the server
-}
-
-// Key returns the Name of the Document of a kind and exposed name: the name of a tool as it is; other names follow
-// their kind and a colon, which no tool's name has.
-func Key(kind tool.Kind, exposed string) string {
-	if kind == tool.KindTool {
-		return exposed
-	}
-	return string(kind) + ":" + exposed
-}
-
-// exposed returns the name, URI or URI template that clients see.
-func (d Document) exposed() string {
-	if d.Def.ID.Kind == tool.KindTool {
-		return d.Name
-	}
-	return strings.TrimPrefix(d.Name, string(d.Def.ID.Kind)+":")
-}
 
 // Index keeps the data that searches over changing sets of definitions share. Each set is a Snapshot; only new and
 // changed documents are indexed again. Its methods are safe for concurrent use. Answers depend on the documents
@@ -59,16 +31,6 @@ type Index struct {
 
 	slots   slots
 	vectors vectors // by slot
-}
-
-// entry is a document of an Index. Snapshots read its first two members, which never change.
-type entry struct {
-	Document
-	slot int // its number while it is in the index
-
-	in     *segment // the segment of its words
-	number int      // its number in the segment
-	round  int      // the last Replace with the document
 }
 
 // slots allocates small numbers, and reuses returned ones.
@@ -326,4 +288,16 @@ func (x *Index) Close() error {
 	x.docs, x.pieces, x.stored = nil, nil, nil
 	x.vectors.clear()
 	return nil
+}
+
+// Segments returns the segments of the index.
+func (x *Index) Segments() []Segment {
+	x.write.Lock()
+	pieces := x.pieces
+	x.write.Unlock()
+	all := make([]Segment, len(pieces))
+	for i, p := range pieces {
+		all[i] = Segment{p.key(), len(p.docs), p.segment}
+	}
+	return all
 }

@@ -115,3 +115,6 @@ func (w *walk) schema(raw json.RawMessage, depth int) {
 		}
 	}
 }
+
+// maxText bounds how many bytes of a single text are read.
+const maxText = 16 << 10

@@ -3,13 +3,17 @@ package index
 import (
 	"cmp"
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"runtime"
 	"slices"
+	"strings"
+	"sync"
 
 	"github.com/RoaringBitmap/roaring/v2"
 	api "github.com/blevesearch/bleve_index_api"
 	library "github.com/blevesearch/scorch_segment_api/v2"
-	"github.com/blevesearch/zapx/v17"
+	zap "github.com/blevesearch/zapx/v17"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -156,3 +160,76 @@ func merge(pieces []*piece, add []*entry) (rest []*piece, docs []*entry) {
 	}
 	return bySize[best:], docs
 }
+
+// print identifies the indexed words of a document: documents with the same print are indexed in the same way.
+type print [16]byte
+
+func printOf(d Document) print {
+	var b []byte
+	for _, text := range []string{d.Name, string(d.Def.ID.Kind), d.Def.ID.Server, d.Def.ID.Name, d.Def.Hash, d.ServerDescription} {
+		b = binary.AppendUvarint(b, uint64(len(text)))
+		b = append(b, text...)
+	}
+	sum := sha256.Sum256(b)
+	return print(sum[:])
+}
+
+func (p *piece) allFacts() []docFacts {
+	return p.tables.facts.get(func() []docFacts {
+		all := make([]docFacts, len(p.docs))
+		for number, e := range p.docs {
+			if e != nil {
+				all[number] = docFacts{int32(e.slot), true, groupOf(e.Def.ID.Kind) == groupOthers}
+			}
+		}
+		return all
+	})
+}
+
+func (p *piece) names() nameLines {
+	return p.tables.names.get(func() nameLines {
+		var text strings.Builder
+		var lines []line
+		for number, e := range p.docs {
+			if e == nil {
+				continue
+			}
+			for _, name := range squeezedNames(e.Document) {
+				text.WriteString(name.term + "\n")
+				lines = append(lines, line{int32(text.Len()), int32(number)})
+			}
+		}
+		return nameLines{text.String(), lines}
+	})
+}
+
+// decoded caches the postings of a segment in the form that searches read, in the order of documents. The library
+// reads its own form ten times slower, and queries repeat words: a list is decoded when it is first needed. The
+// zero value is empty.
+type decoded struct {
+	mu    sync.RWMutex // guards the fields below; never held while decoding
+	lists map[listKey][]posting
+	size  int // postings in lists
+}
+
+// entry is a document of an Index. Snapshots read its first two members, which never change.
+type entry struct {
+	Document
+	slot int // its number while it is in the index
+
+	in     *segment // the segment of its words
+	number int      // its number in the segment
+	round  int      // the last Replace with the document
+}
+
+// posting is a document of a segment and how often it has a term. A segment has fewer than two million documents,
+// and the weights of texts bound the count of a term at 1,505 sixteenths.
+type posting uint32
+
+func (p posting) doc() int { return int(p >> freqBits) }
+
+func (p posting) freq() int { return int(p & (1<<freqBits - 1)) }
+
+type listKey struct{ field, term string }
+
+const freqBits = 11

@@ -1,8 +1,6 @@
 package index
 
 import (
-	"context"
-	"fmt"
 	"sort"
 )
 
@@ -48,27 +46,6 @@ func (s *Snapshot) each(do func(doc int, e *entry)) {
 		}
 	}
 }
-
-// Search returns the best hits; equal scores are in the order of names. Finding nothing is no error. A tool whose
-// name is the query, in any case and with any separators, comes first. Query vectors that do not fit the documents'
-// vectors are an error that wraps ErrVector. Once the Index is closed, the error is ErrClosed.
-func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
-	if s.index.closed.Load() {
-		return Result{}, ErrClosed
-	}
-	if q.Limit < 1 || s.live == 0 {
-		return Result{}, nil
-	}
-	r := &ranking{ctx: ctx, x: s, allowed: q.Among, rarities: map[string]float64{}}
-	found, err := r.search(q)
-	if err != nil {
-		return Result{}, fmt.Errorf("index: search: %w", err)
-	}
-	return found, nil
-}
-
-// Subset is an immutable set of documents of one Snapshot.
-type Subset struct{ has []bool } // by number
 
 // Subset returns the documents with the names.
 func (s *Snapshot) Subset(names []string) *Subset {

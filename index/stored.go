@@ -15,7 +15,7 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 	library "github.com/blevesearch/scorch_segment_api/v2"
-	"github.com/blevesearch/zapx/v17"
+	zap "github.com/blevesearch/zapx/v17"
 	"golang.org/x/text/unicode/norm"
 )
 
@@ -40,19 +40,6 @@ var analysisPrint = sync.OnceValue(func() [4]byte {
 	return [4]byte(h.Sum(nil))
 })
 
-// print identifies the indexed words of a document: documents with the same print are indexed in the same way.
-type print [16]byte
-
-func printOf(d Document) print {
-	var b []byte
-	for _, text := range []string{d.Name, string(d.Def.ID.Kind), d.Def.ID.Server, d.Def.ID.Name, d.Def.Hash, d.ServerDescription} {
-		b = binary.AppendUvarint(b, uint64(len(text)))
-		b = append(b, text...)
-	}
-	sum := sha256.Sum256(b)
-	return print(sum[:])
-}
-
 // SegmentKey identifies the contents of a Segment.
 type SegmentKey [sha256.Size]byte
 
@@ -62,18 +49,6 @@ type Segment struct {
 	Docs int // number of documents
 
 	made *segment
-}
-
-// Segments returns the segments of the index.
-func (x *Index) Segments() []Segment {
-	x.write.Lock()
-	pieces := x.pieces
-	x.write.Unlock()
-	all := make([]Segment, len(pieces))
-	for i, p := range pieces {
-		all[i] = Segment{p.key(), len(p.docs), p.segment}
-	}
-	return all
 }
 
 func (s *segment) key() SegmentKey {

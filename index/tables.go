@@ -56,35 +56,6 @@ type line struct {
 	doc int32 // number
 }
 
-func (p *piece) allFacts() []docFacts {
-	return p.tables.facts.get(func() []docFacts {
-		all := make([]docFacts, len(p.docs))
-		for number, e := range p.docs {
-			if e != nil {
-				all[number] = docFacts{int32(e.slot), true, groupOf(e.Def.ID.Kind) == groupOthers}
-			}
-		}
-		return all
-	})
-}
-
-func (p *piece) names() nameLines {
-	return p.tables.names.get(func() nameLines {
-		var text strings.Builder
-		var lines []line
-		for number, e := range p.docs {
-			if e == nil {
-				continue
-			}
-			for _, name := range squeezedNames(e.Document) {
-				text.WriteString(name.term + "\n")
-				lines = append(lines, line{int32(text.Len()), int32(number)})
-			}
-		}
-		return nameLines{text.String(), lines}
-	})
-}
-
 // containing calls do for each name that contains the squeezed text, with its length.
 func (n nameLines) containing(squeezed string, do func(doc, length int)) {
 	at, start := 0, 0 // of the line

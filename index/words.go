@@ -7,17 +7,6 @@ import (
 	"strings"
 )
 
-// term is a term of a query.
-type term struct {
-	matches
-	text    string
-	clauses []int   // clauses with the term
-	weight  float64 // weight in a document that repeats it endlessly
-	// The score of a concept's words is subtracted from the concept's: only the excess counts. Both are -1 for
-	// none.
-	addsTo, exceeds int // number of a concept in the query
-}
-
 // saturated returns the worth of each frequency, as a share of a term's weight.
 var saturated = func() (all [1 << freqBits]float64) {
 	for freq := range all {
@@ -54,7 +43,7 @@ func (r *ranking) lookUp(q request) error {
 			t.weight, t.exceeds = weightConcept, number(text)
 		}
 		var err error
-		if t.matches, err = r.find(r.grouped(fieldTerms), text); err != nil {
+		if t.matches, err = r.x.find(r.grouped(fieldTerms), text); err != nil {
 			return err
 		}
 		if t.count > 0 {
@@ -171,7 +160,7 @@ func addUp(postings []posting, weight float64, scores, more, exceeds []float64) 
 func (r *ranking) eachTerm(doc int, do func(term string, score float64)) {
 	words := make([]float64, r.concepts) // as in lexicalIn
 	for _, t := range r.terms {
-		score := t.weight * saturated[r.freq(t.matches, doc)]
+		score := t.weight * saturated[r.x.freq(t.matches, doc)]
 		if t.addsTo >= 0 {
 			words[t.addsTo] += score
 		}

@@ -76,7 +76,7 @@ func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, argume
 				return nil, &ExecuteError{Failure: FailureConnection, ID: id, Server: a.Server, Err: errors.New(a.why())}
 			}
 		}
-		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &args.Error{Problem: c.catalog.unknownID(id, nil) + c.Because(id)}}
+		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &args.Error{Problem: unknownID(c.catalog, id, nil) + c.Because(id)}}
 	}
 	object := json.RawMessage(`{}`)
 	if err := args.Object("arguments", &object).Read(arguments); err != nil {

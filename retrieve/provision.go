@@ -115,9 +115,9 @@ func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q Provisio
 	case err != nil:
 		return answer, err
 	}
-	answer.Provisioned = p.catalog.provisioned(append(done.Added, done.Kept...), true)
+	answer.Provisioned = p.described(append(done.Added, done.Kept...), true)
 	if len(done.Left) > 0 {
-		answer.DidNotFit = p.catalog.provisioned(done.Left, false)
+		answer.DidNotFit = p.described(done.Left, false)
 	}
 	answer.State = done.State
 	return answer, nil
@@ -178,7 +178,7 @@ func (p *provisioner) Unprovision(ctx context.Context, call *tool.Call, ids []st
 	if err != nil {
 		return UnprovisionAnswer{}, err
 	}
-	answer := UnprovisionAnswer{Unprovisioned: p.catalog.provisioned(removed, false)}
+	answer := UnprovisionAnswer{Unprovisioned: p.described(removed, false)}
 	for _, t := range tools {
 		if !slices.ContainsFunc(removed, func(p tool.Provisioned) bool { return p.ID == t.Def.ID }) {
 			answer.NotProvisioned = append(answer.NotProvisioned, t.Name)
@@ -194,7 +194,7 @@ func (p *provisioner) Provisions(call *tool.Call) (ProvisionList, error) {
 		return ProvisionList{}, ErrNotGated
 	}
 	now, state := p.gate.Provisions(call.Owner(), p.catalog.has)
-	return ProvisionList{p.catalog.provisioned(now, false), state}, nil
+	return ProvisionList{p.described(now, false), state}, nil
 }
 
 // has reports whether the catalog has a tool.
@@ -203,19 +203,19 @@ func (c *Catalog) has(id tool.ID) bool {
 	return ok
 }
 
-// provisioned describes tools for an answer, with definitions if whole is set.
-func (c *Catalog) provisioned(all []tool.Provisioned, whole bool) []ProvisionedTool {
+// described describes tools for an answer, with definitions if whole is set.
+func (p *provisioner) described(all []tool.Provisioned, whole bool) []ProvisionedTool {
 	out := []ProvisionedTool{}
-	for _, p := range all {
-		t, ok := c.ByID(p.ID)
+	for _, kept := range all {
+		t, ok := p.catalog.ByID(kept.ID)
 		if !ok {
 			continue // a newer catalog has it
 		}
-		one := ProvisionedTool{ToolID: t.Name, Tokens: p.Tokens, ExpiresAt: p.Until.UTC().Truncate(time.Second)}
+		described := ProvisionedTool{ToolID: t.Name, Tokens: kept.Tokens, ExpiresAt: kept.Until.UTC().Truncate(time.Second)}
 		if whole {
-			one.Definition = t.Listed()
+			described.Definition = t.Listed()
 		}
-		out = append(out, one)
+		out = append(out, described)
 	}
 	return out
 }
@@ -246,7 +246,7 @@ func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 		case ok:
 			tools = append(tools, t)
 		case len(unknown) < maxUnknown:
-			unknown = append(unknown, p.catalog.unknownID(id, p.search.absent())+p.catalog.held.because(id))
+			unknown = append(unknown, unknownID(p.catalog, id, p.search.absent())+p.catalog.held.because(id))
 		}
 	}
 	if len(unknown) > 0 {

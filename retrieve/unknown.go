@@ -58,7 +58,7 @@ func (c *caller) searchTool(server string) string {
 }
 
 // unknownID returns the error text for an ID that is malformed or unknown.
-func (c *Catalog) unknownID(id string, absent []Absent) string {
+func unknownID(c *Catalog, id string, absent []Absent) string {
 	text := "Unknown tool: "
 	if !wellFormed(id) {
 		text = "Invalid tool ID format: "

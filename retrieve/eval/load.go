@@ -9,7 +9,6 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -115,16 +114,6 @@ func notJSON(err error) error {
 		return fmt.Errorf("%s must not be a %s", wrong.Field, wrong.Value)
 	}
 	return fmt.Errorf("not a JSON object: %w", err)
-}
-
-func unique(labels []string) []string {
-	var out []string
-	for _, l := range labels {
-		if !slices.Contains(out, l) {
-			out = append(out, l)
-		}
-	}
-	return out
 }
 
 // eachLine calls do with every line that is not blank and collects the errors, with their places.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -130,3 +131,13 @@ func (s *system) search(ctx context.Context, text string, limit int) ([]hit, tim
 }
 
 func (s *system) close() error { return s.catalog.Close() }
+
+// Options of Run.
+type Options struct {
+	Embedder embed.Embedder // nil for words alone
+	Vectors  embed.Vectors  // stores the tools' vectors
+	Limit    int            // tools in an answer, 1 to MaxLimit
+	Misses   io.Writer      // gets a JSON line for
+	// Progress, if not nil, is told how many tools of a set have a vector.
+	Progress func(set string, done, total int)
+}

@@ -96,11 +96,11 @@ func (d *database) restoreBaselines(ctx context.Context, dir string) error {
 		return nil
 	}
 	if unread != nil {
-		d.log.Warn("it is not known whose lists were approved: every first list is held until you approve it: toolfinch pins", "error", unread)
+		d.log.Warn("earlier approvals cannot be read: every first list is held until you approve it: toolfinch pins", "error", unread)
 		return nil
 	}
 	if len(lost) > 0 {
-		d.log.Warn("what was approved is lost with the database: what these servers list is held until you approve it: toolfinch pins", "servers", strings.Join(lost, ", "))
+		d.log.Warn("approvals are lost with the database: the lists of these servers are held until you approve them: toolfinch pins", "servers", strings.Join(lost, ", "))
 	}
 	d.noteBaselines(missing(stored, noted)...)
 	return nil

@@ -264,7 +264,7 @@ func (d *database) noteRefusal(err error) error {
 			next.logged = p.toldRefused.CompareAndSwap(last, now.UnixNano())
 		}
 		if p.refused.CompareAndSwap(was, next) && was == nil && next.logged {
-			d.log.Warn("PostgreSQL answers, and stores nothing: what is known is served on, and what must be stored is refused", "error", err)
+			d.log.Warn("PostgreSQL answers, but stores nothing: known data is still served, and changes are refused", "error", err)
 		}
 		return &Away{Since: next.since, Err: err, Refuses: true}
 	}

@@ -107,7 +107,7 @@ func (u *Usage) ForgetLearned(ctx context.Context, query, tool string) (int, err
 	var busy, pages, moved int
 	err = u.db.QueryRowContext(ctx, "PRAGMA wal_checkpoint(TRUNCATE)").Scan(&busy, &pages, &moved)
 	if err != nil || busy != 0 {
-		u.log.Warn("what was forgotten stays in the database's log until that is reused", "error", err)
+		u.log.Warn("forgotten text stays in the database's log until the log is reused", "error", err)
 	}
 	return int(n), nil
 }

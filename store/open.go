@@ -51,7 +51,7 @@ func openAt(ctx context.Context, at string, log *slog.Logger, replace bool) (*St
 		return nil, fmt.Errorf("store: %w", replaceable(err))
 	}
 	if ctx.Err() == nil {
-		log.Warn("the data directory cannot be used: what is learned or approved now is lost at exit, and what was approved before and cannot be read is held", "dir", at, "error", err)
+		log.Warn("the data directory cannot be used: new data and approvals are lost at exit, and definitions whose approvals cannot be read are held", "dir", at, "error", err)
 	}
 	return openBeside(ctx, at, log)
 }
@@ -108,7 +108,7 @@ func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, err
 	case errors.Is(err, errNewer):
 		return nil, fmt.Errorf("store: %w", err)
 	case !absent(at, err):
-		log.Warn("the store could not be read: what it knows is not used", "dir", at, "error", err)
+		log.Warn("the store cannot be read, and is not used", "dir", at, "error", err)
 	}
 	if InPostgres(at) {
 		s, err = openMemory(ctx, log)
@@ -185,7 +185,7 @@ func openDir(ctx context.Context, dir string, log *slog.Logger, replace bool) (*
 		return nil, err
 	}
 	if info, err := os.Stat(dir); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
-		log.Warn("other users can write to the data directory, and so approve what they like: chmod go-w", "dir", dir, "mode", info.Mode())
+		log.Warn("other users can write to the data directory, and so can approve definitions: chmod go-w", "dir", dir, "mode", info.Mode())
 	}
 	lock, err := openLock(ctx, filepath.Join(dir, lockName))
 	if err != nil {

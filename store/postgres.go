@@ -104,10 +104,10 @@ func (p *remote) watch(ctx context.Context, to purpose, log *slog.Logger) {
 			if answers {
 				what = unusable
 			}
-			log.Warn(what+": what is known is served on, and what must be stored is refused", "error", err)
+			log.Warn(what+": known data is still served, and changes are refused", "error", err)
 		case err != nil:
 			if answers && err.Error() != away.Err.Error() {
-				log.Warn(unusable+": what is known is served on, and what must be stored is refused", "error", err)
+				log.Warn(unusable+": known data is still served, and changes are refused", "error", err)
 			}
 			p.away.Store(&Away{Since: away.Since, Err: err, Answers: answers})
 		}
@@ -126,7 +126,7 @@ func (p *remote) watch(ctx context.Context, to purpose, log *slog.Logger) {
 	}
 }
 
-const unusable = "PostgreSQL answers, and cannot be used"
+const unusable = "PostgreSQL answers, but cannot be used"
 
 func (p *remote) close() {
 	p.ended()

@@ -94,14 +94,14 @@ func replaceDamaged(ctx context.Context, path string, why error, log *slog.Logge
 	}
 	approved := "kept, if there were any"
 	if rescue(ctx, db, aside, approvals) != nil {
-		approved = "lost: what servers list is held until you approve it: toolfinch pins"
+		approved = "lost: the servers' lists are held until you approve them: toolfinch pins"
 		if dir := filepath.Dir(path); !hasBaselines(dir) {
 			if err := noteBaselines(dir, anyServer); err != nil { // else the next start would approve first lists
 				return nil, errors.Join(err, db.Close())
 			}
 		}
 	}
-	log.Warn("the database is damaged and was moved aside: a new one will be learned from the servers",
+	log.Warn("the database is damaged and was moved aside: a new one is filled from the servers' lists",
 		"moved_to", aside, "error", why, "secrets_logins_and_keys", kept, "approvals", approved)
 	return db, nil
 }

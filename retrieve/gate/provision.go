@@ -109,7 +109,7 @@ func (g *Gate) Unprovision(ctx context.Context, owner string, ids []tool.ID) (re
 // refused logs why a change could not be stored, and tells the owner's clients of changes by other processes.
 func (g *Gate) refused(ctx context.Context, owner string, changed bool, err error) {
 	if why, is := errors.AsType[unstoredError](err); is {
-		g.log.Warn("provisioned tools cannot be stored: what was asked for was refused", "error", why.cause)
+		g.log.Warn("provisioned tools cannot be stored: the request was refused", "error", why.cause)
 	}
 	g.relistIf(ctx, owner, changed)
 }

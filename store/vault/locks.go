@@ -21,7 +21,7 @@ const (
 )
 
 // ErrLocked is wrapped by the error of Locked if a name stays locked for too long.
-var ErrLocked = errors.New("it is in use, by this or another process, for too long")
+var ErrLocked = errors.New("the name stays locked, by this or another process, for too long")
 
 func (l Locks) shared() bool { return l.Dir != "" || l.Take != nil }
 

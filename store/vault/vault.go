@@ -156,7 +156,7 @@ func (v *Vault) note(ctx context.Context) (*keyNote, error) {
 	}
 	note := &keyNote{}
 	if err := json.Unmarshal(row.Sealed, note); err != nil || len(note.ID) != hex.EncodedLen(idLen) {
-		return nil, &KeyError{Why: "which one it is cannot be read"}
+		return nil, &KeyError{Why: "its row cannot be read"}
 	}
 	return note, nil
 }

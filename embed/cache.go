@@ -15,63 +15,59 @@ import (
 // Key is the SHA-256 of a text.
 type Key = [sha256.Size]byte
 
-// ErrVectors is wrapped by errors of Vectors, which are no fault of the embedder.
+// ErrVectors is wrapped by errors of Vectors, which are not the embedder's.
 var ErrVectors = errors.New("vectors")
 
-// Vectors is a durable store of vectors. A space is a name that the vectors of
-// one embedder and one text template share.
+// Vectors is a durable store of vectors. A space names the vectors of one embedder and one text template.
 type Vectors interface {
-	// Vectors returns those of keys that are stored. The map is the caller's.
+	// Vectors returns the stored vectors of keys. The caller owns the map.
 	Vectors(ctx context.Context, space string, keys []Key) (map[Key][]float32, error)
-	// PutVectors stores all or none; it replaces what is stored under a key.
+	// PutVectors stores all vectors or none; it replaces stored vectors.
 	PutVectors(ctx context.Context, space string, vectors map[Key][]float32) error
 }
 
 const (
-	// batchSize is how many texts are embedded between two writes, and so what an
-	// interruption can lose while the store can be written to.
+	// batchSize is how many texts are embedded between two writes: an interruption loses at most so many.
 	batchSize = 64
 	// putTimeout bounds one write, of up to maxPut vectors.
 	putTimeout = 30 * time.Second
 	maxPut     = 1000
 )
 
-// Cache embeds documents and keeps their vectors, so that no text is embedded
-// twice. It is safe for concurrent use.
+// Cache embeds documents and stores their vectors, so that no text is embedded twice. It is safe for concurrent
+// use.
 type Cache struct {
 	embedder Embedder
 	space    string
 	vectors  Vectors
 
-	// Dim, if not 0, is the current dimension of the embedder; stored vectors of another
-	// dimension are embedded again. Set it before the first Embed.
+	// Dim, if not 0, is the current dimension of the embedder; stored vectors of another dimension are embedded
+	// again. Set it before the first Embed.
 	Dim int
 
 	fresh atomic.Int64
 
-	mu       sync.Mutex // guards unstored; held while it is stored
+	mu       sync.Mutex // guards unstored; also held while unstored is stored
 	unstored map[Key][]float32
 }
 
 // maxUnstored bounds the vectors that wait to be stored.
 const maxUnstored = 20_000
 
-// Fresh is how many texts were embedded by this Cache, because the store had no
-// vector of them.
+// Fresh counts the texts that this Cache has embedded, because no vector of them was stored.
 func (c *Cache) Fresh() int { return int(c.fresh.Load()) }
 
-// NewCache joins an embedder and a store. The template is the version of what
-// texts are made of: with another one, vectors are kept apart.
+// NewCache joins an embedder and a store. The template is the version of the text template; vectors of different
+// templates are separate.
 func NewCache(embedder Embedder, template string, vectors Vectors) *Cache {
 	return &Cache{embedder: embedder, space: embedder.ID() + " " + template, vectors: vectors}
 }
 
-// Embed returns one vector per text, in order, all of one dimension; equal texts
-// share one, which must not be changed. What is stored is not embedded again,
-// unless it is damaged or its dimension is not the embedder's. A text that the embedder refuses has nil. Every batch is
-// stored as soon as it is done: after an error or an interruption the next call
-// goes on from there. Where vectors cannot be stored, they are returned beside that error, and wait for Store. Progress, unless nil, hears how many of the different texts
-// have a vector, first after the look-up and then after each batch.
+// Embed returns one vector per text, in order, all of one dimension; equal texts share one, which must not be
+// changed. A refused text gets nil. It embeds only texts without a stored, undamaged vector of the right dimension.
+// It stores every batch at once: after an error or an interruption the next call continues from there. If vectors
+// cannot be stored, it returns them together with that error, and Store retries. Progress, unless nil, is told how
+// many of the different texts have a vector: after the look-up, then after each batch.
 func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, total int)) ([][]float32, error) {
 	keys := make([]Key, len(texts))
 	distinct := make(map[Key]string, len(texts))
@@ -88,7 +84,7 @@ func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, t
 		return nil, err
 	}
 	dim = cmp.Or(c.Dim, dim)
-	fresh := 0 // dimension of what was embedded now, 0 before
+	fresh := 0 // dimension of new vectors; 0: none yet
 	var unstored error
 	for refused := map[Key]bool{}; ; {
 		missing := slices.DeleteFunc(without(order, have, dim), func(key Key) bool { return refused[key] })
@@ -105,7 +101,7 @@ func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, t
 				return nil, err
 			}
 			c.keep(vectors)
-			if unstored == nil { // else each batch would wait for a store that is away
+			if unstored == nil { // else each batch would wait for an unreachable store
 				unstored = c.Store(ctx)
 			}
 			for _, key := range batch {
@@ -113,8 +109,8 @@ func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, t
 				if refused[key] = vector == nil; vector == nil {
 					continue
 				}
-				// Now the embedder has spoken: what is stored in another dimension is
-				// missing too, and the next round embeds it.
+				// Now the dimension is known: stored vectors of another dimension are missing too, and the next
+				// round embeds them.
 				fresh, dim, have[key] = len(vector), len(vector), vector
 			}
 			done += len(batch)
@@ -132,8 +128,8 @@ func (c *Cache) Embed(ctx context.Context, texts []string, progress func(done, t
 	return out, unstored
 }
 
-// Stored returns the stored vectors of texts, in order; nil for a text that has none of
-// the embedder's dimension. Nothing is embedded.
+// Stored returns the stored vectors of texts, in order; nil for a text without a vector of the embedder's
+// dimension. It embeds nothing.
 func (c *Cache) Stored(ctx context.Context, texts []string) ([][]float32, error) {
 	keys := make([]Key, len(texts))
 	for i, text := range texts {
@@ -153,8 +149,7 @@ func (c *Cache) Stored(ctx context.Context, texts []string) ([][]float32, error)
 	return out, nil
 }
 
-// stored returns the sound vectors of the store, and the dimension of most of them,
-// 0 if there are none.
+// stored returns the undamaged stored vectors, and the dimension of most of them, 0 if there are none.
 func (c *Cache) stored(ctx context.Context, keys []Key) (have map[Key][]float32, dim int, err error) {
 	if len(keys) == 0 {
 		return nil, 0, nil
@@ -189,8 +184,7 @@ func (c *Cache) stored(ctx context.Context, keys []Key) (have map[Key][]float32,
 	return have, dim, nil
 }
 
-// embed returns the vectors of one batch. They must have dim numbers,
-// unless that is 0.
+// embed returns the vectors of one batch. They must have dim numbers, unless dim is 0.
 func (c *Cache) embed(ctx context.Context, batch []Key, distinct map[Key]string, dim int) (map[Key][]float32, error) {
 	texts := make([]string, len(batch))
 	for i, key := range batch {
@@ -218,7 +212,7 @@ func (c *Cache) embed(ctx context.Context, batch []Key, distinct map[Key]string,
 	return byKey, nil
 }
 
-// keep has vectors wait to be stored; what is too much is embedded again some day.
+// keep queues vectors for storing; beyond the bound they are dropped, and embedded again later.
 func (c *Cache) keep(vectors map[Key][]float32) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -232,7 +226,7 @@ func (c *Cache) keep(vectors map[Key][]float32) {
 	}
 }
 
-// Store stores what was embedded and could not be stored yet, even when the caller has just given up.
+// Store stores the queued vectors, even if the caller's context has just ended.
 func (c *Cache) Store(ctx context.Context) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -262,7 +256,7 @@ func (c *Cache) put(ctx context.Context, some map[Key][]float32) error {
 	return c.vectors.PutVectors(ctx, c.space, some)
 }
 
-// without returns the keys that have no vector of the dimension, in order.
+// without returns the keys without a vector of the dimension, in order.
 func without(order []Key, have map[Key][]float32, dim int) []Key {
 	var missing []Key
 	for _, key := range order {

@@ -17,8 +17,8 @@ type local struct {
 	id    string
 }
 
-// openLocal returns the local model that s names. Errors say what to do, and wrap
-// ErrNoModel unless it is the adapter that cannot be used.
+// openLocal returns the local model that s names. Errors say what to do, and wrap ErrNoModel unless the adapter is
+// unusable.
 func openLocal(ctx context.Context, s Settings) (Embedder, error) {
 	name := s.HFModel
 	if err := ctx.Err(); err != nil {
@@ -39,7 +39,7 @@ func openLocal(ctx context.Context, s Settings) (Embedder, error) {
 	return l, nil
 }
 
-// adapt gives the model the adapter that s names, if any.
+// adapt adds the adapter that s names, if any, to the model.
 func (l *local) adapt(s Settings) error {
 	switch strings.ToLower(s.HFAdapter) {
 	case AdapterOff:
@@ -49,7 +49,7 @@ func (l *local) adapt(s Settings) error {
 			return nil
 		}
 		err := l.model.Adapt(hf.Shipped)
-		if errors.Is(err, hf.ErrOtherModel) { // its owner has put another model there
+		if errors.Is(err, hf.ErrOtherModel) { // the user has put
 			return nil
 		}
 		return err
@@ -68,15 +68,14 @@ func (l *local) adapt(s Settings) error {
 	return l.model.Adapt(data)
 }
 
-// maxAdapter bounds the file of an adapter, in bytes. The one that comes with
-// toolfinch has 0.3 MB.
+// maxAdapter bounds the file of an adapter, in bytes. toolfinch's own adapter has 0.3 MB.
 const maxAdapter = 64 << 20
 
-// localName is the name of a model without its most frequent owner.
+// localName is the name of a model without the most frequent owner.
 func localName(name string) string { return strings.TrimPrefix(name, "sentence-transformers/") }
 
-// localID names a space by the model and its weights: 64 bits of their hash tell
-// any two apart that one machine ever has.
+// localID names a space by the model and 64 bits of its weights' hash, which suffice to distinguish the models of
+// one machine.
 func localID(name, hash string) string {
 	return "hf:" + localName(name) + ":" + hash[:min(16, len(hash))]
 }

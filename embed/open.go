@@ -9,10 +9,9 @@ import (
 	"toolfinch/embed/models"
 )
 
-// Open returns the embedder that s asks for, nil for searching by words alone:
-// with BM25, and with AUTO when there is no local model, which is logged. The
-// error wraps ErrNoModel when a local model is wanted and cannot be used. No
-// connection is made before the first text.
+// Open returns the embedder that s selects; nil for searching by words alone: with BM25, and with AUTO if there is
+// no local model, which is logged. The error wraps ErrNoModel if the selected local model cannot be used. It makes
+// no connection before the first text.
 func Open(ctx context.Context, s Settings, log *slog.Logger) (Embedder, error) {
 	if s.HFModel == "" {
 		s.HFModel = models.DefaultModel
@@ -31,7 +30,7 @@ func Open(ctx context.Context, s Settings, log *slog.Logger) (Embedder, error) {
 	case KindAuto, "":
 		model, err := openLocal(ctx, s)
 		if errors.Is(err, models.ErrMissing) {
-			log.Info("tools are searched by words alone", "reason", err) // which says how to get the model
+			log.Info("tools are searched by words alone", "reason", err) // the error says how to get the model
 			return nil, nil
 		}
 		return model, err

@@ -24,37 +24,36 @@ import (
 	openai "github.com/sashabaranov/go-openai"
 )
 
-// MaxText is how much of a text, in bytes, an endpoint gets at most.
+// MaxText bounds the bytes of a text that are sent to an endpoint.
 const MaxText = 8_000
 
-// Bounds of one request. OpenAI takes 2,048 texts of 8,192 tokens each and
-// 300,000 tokens together; compatible servers take fewer texts, some only 100. No
-// byte-level vocabulary makes more tokens than there are bytes, so bytes stand in
-// for tokens: what a tool says in its first 8,000 is enough to find it by.
+// Bounds of one request. OpenAI takes 2,048 texts of 8,192 tokens each and 300,000 tokens together; compatible
+// servers take fewer texts, some only 100. No byte-level vocabulary makes more tokens than bytes, so bytes stand
+// for tokens: the first 8,000 bytes suffice to find a tool.
 const (
 	maxTexts   = 64
 	maxRequest = 300_000
 	maxAnswer  = 32 << 20
 )
 
-// Bounds of one batch with its repetitions.
+// Bounds of one batch with its retries.
 const (
-	requestTimeout = 2 * time.Minute // a local server without a GPU takes its time
+	requestTimeout = 2 * time.Minute // a local server without a GPU is slow
 	maxTries       = 5
-	maxWait        = time.Minute // who asks for more is left alone
+	maxWait        = time.Minute // a longer Retry-After ends the retries
 )
 
 // remote is an endpoint with OpenAI's embeddings API.
 type remote struct {
 	settings OpenAI
-	endpoint string // its URL without user and password
+	endpoint string // URL without user and password
 	http     *http.Client
 	log      *slog.Logger
 	wait     func(context.Context, time.Duration) error
-	dim      atomic.Int64 // of its vectors; 0 until the first came
+	dim      atomic.Int64 // of its vectors; 0 until the first vector
 
 	mu    sync.Mutex   // guards unfit
-	unfit map[Key]bool // texts that are refused
+	unfit map[Key]bool // refused texts
 }
 
 func openRemote(s OpenAI, log *slog.Logger) (*remote, error) {
@@ -65,13 +64,13 @@ func openRemote(s OpenAI, log *slog.Logger) (*remote, error) {
 	s.BaseURL = strings.TrimRight(cmp.Or(s.BaseURL, openai.DefaultConfig("").BaseURL), "/")
 	endpoint, err := url.Parse(s.BaseURL)
 	if err != nil || endpoint.Scheme != "http" && endpoint.Scheme != "https" || endpoint.Hostname() == "" || endpoint.RawQuery != "" {
-		// It is not repeated: it may hold a password.
+		// The URL is not shown: it may hold a password.
 		return nil, errors.New("the base URL is not an http or https URL without a query (like http://localhost:11434/v1)")
 	}
 	endpoint.User = nil
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 16
-	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 20 * time.Second, PingTimeout: 10 * time.Second} // a laptop changes networks
+	transport.HTTP2 = &http.HTTP2Config{SendPingTimeout: 20 * time.Second, PingTimeout: 10 * time.Second} // laptops change networks
 	transport.DialContext = (&net.Dialer{Timeout: 10 * time.Second}).DialContext
 	r := &remote{
 		settings: s,
@@ -79,7 +78,7 @@ func openRemote(s OpenAI, log *slog.Logger) (*remote, error) {
 		http: &http.Client{
 			Transport: transport,
 			Timeout:   requestTimeout,
-			// A redirected POST becomes a GET: say so instead.
+			// A redirected POST becomes a GET, so a redirect is an error.
 			CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 		},
 		log:  log,
@@ -89,7 +88,7 @@ func openRemote(s OpenAI, log *slog.Logger) (*remote, error) {
 	return r, nil
 }
 
-// ID holds the endpoint: servers call different weights by one name.
+// ID contains the endpoint: servers use one name for different weights.
 func (r *remote) ID() string {
 	id := "openai:" + r.settings.Model + ":" + r.endpoint
 	if r.settings.Dimensions > 0 {
@@ -101,7 +100,7 @@ func (r *remote) ID() string {
 	return id
 }
 
-// String shows no key.
+// String does not show the key.
 func (r *remote) String() string { return r.ID() }
 
 // GoString is String.
@@ -112,8 +111,8 @@ func (r *remote) Close() error {
 	return nil
 }
 
-// Embed repeats what failed for a moment, but not for a query: somebody waits. A document that the
-// endpoint refuses is not sent again.
+// Embed retries transient failures, but not for a query, because a client waits. It does not send a refused
+// document again.
 func (r *remote) Embed(ctx context.Context, role Role, texts []string) ([][]float32, error) {
 	tries := maxTries
 	if role == Query {
@@ -121,7 +120,7 @@ func (r *remote) Embed(ctx context.Context, role Role, texts []string) ([][]floa
 	}
 	out := make([][]float32, len(texts))
 	var rest []string
-	var places []int // of rest in texts
+	var places []int // indexes of rest in texts
 	for i, text := range acceptable(texts, cmp.Or(r.settings.MaxBytes, MaxText)) {
 		if role == Query || !r.isUnfit(text) {
 			rest, places = append(rest, text), append(places, i)
@@ -131,7 +130,7 @@ func (r *remote) Embed(ctx context.Context, role Role, texts []string) ([][]floa
 		n := fitting(rest)
 		vectors, err := r.try(ctx, rest[:n], tries)
 		if role == Document && errors.As(err, new(ofText)) {
-			if _, fails := r.try(ctx, []string{control}, 1); fails == nil { // else it embeds nothing now
+			if _, fails := r.try(ctx, []string{control}, 1); fails == nil { // else the endpoint embeds nothing now
 				vectors, err = r.apart(ctx, rest[:n], err)
 			}
 		}
@@ -146,16 +145,15 @@ func (r *remote) Embed(ctx context.Context, role Role, texts []string) ([][]floa
 	return out, nil
 }
 
-// ofText is an error of which one of the texts may be the reason.
+// ofText is an error that one of the texts may have caused.
 type ofText struct{ error }
 
 func (o ofText) Unwrap() error { return o.error }
 
-// control is a text that no endpoint refuses which embeds anything.
+// control is a text that every working endpoint embeds.
 const control = "tool"
 
-// maxUnfit bounds the texts that are remembered as refused. With more, embedding fails as a whole, and is tried
-// again after growing pauses.
+// maxUnfit bounds the refused texts. Above it, embedding fails as a whole, and is retried after growing pauses.
 const maxUnfit = 10_000
 
 func (r *remote) isUnfit(text string) bool {
@@ -164,8 +162,8 @@ func (r *remote) isUnfit(text string) bool {
 	return r.unfit[sha256.Sum256([]byte(text))]
 }
 
-// apart embeds texts that are refused together, for which why is the reason, in halves: those
-// that are refused alone have no vector.
+// apart embeds texts that are refused together, with the error why, by halves: a text that is refused alone gets no
+// vector.
 func (r *remote) apart(ctx context.Context, texts []string, why error) ([][]float32, error) {
 	if len(texts) == 1 {
 		if _, fails := r.try(ctx, []string{control}, 1); fails != nil {
@@ -174,7 +172,7 @@ func (r *remote) apart(ctx context.Context, texts []string, why error) ([][]floa
 		r.log.Warn("a text is refused: what has it is found by words alone", "model", r.settings.Model, "text", r.excerpt(texts[0]), "error", why)
 		r.mu.Lock()
 		defer r.mu.Unlock()
-		if len(r.unfit) >= maxUnfit { // the others would be sent again and again
+		if len(r.unfit) >= maxUnfit { // further refused texts would be sent again and again
 			return nil, why
 		}
 		if r.unfit == nil {
@@ -197,8 +195,8 @@ func (r *remote) apart(ctx context.Context, texts []string, why error) ([][]floa
 	return out, nil
 }
 
-// acceptable returns the texts as an endpoint takes them: valid, not empty, and
-// cut between characters.
+// acceptable returns the texts in the form that endpoints accept: valid UTF-8, not empty, and cut between
+// characters.
 func acceptable(texts []string, maxText int) []string {
 	out := make([]string, len(texts))
 	for i, text := range texts {
@@ -215,7 +213,7 @@ func acceptable(texts []string, maxText int) []string {
 	return out
 }
 
-// fitting returns how many of the texts, at least one, go into one request.
+// fitting returns how many of the texts, at least one, fit into one request.
 func fitting(texts []string) int {
 	n, size := 0, 0
 	for n < min(len(texts), maxTexts) && size+len(texts[n]) <= maxRequest {
@@ -225,17 +223,17 @@ func fitting(texts []string) int {
 	return n
 }
 
-// failure is an attempt that came to nothing.
+// failure is a failed attempt.
 type failure struct {
 	err       error
 	transient bool          // the same request may succeed later
-	after     time.Duration // how long the server asks to be left alone; 0 when it does not
+	after     time.Duration // wait that the server asks for; 0: none
 }
 
 func (f *failure) Error() string { return f.err.Error() }
 func (f *failure) Unwrap() error { return f.err }
 
-// try embeds one batch in at most so many attempts.
+// try embeds one batch in a bounded number of attempts.
 func (r *remote) try(ctx context.Context, texts []string, tries int) (vectors [][]float32, err error) {
 	err = r.repeat(ctx, tries, func() (failed *failure) {
 		vectors, failed = r.attempt(ctx, texts)
@@ -244,7 +242,7 @@ func (r *remote) try(ctx context.Context, texts []string, tries int) (vectors []
 	return vectors, err
 }
 
-// repeat makes attempts until one does not fail, at most so many.
+// repeat makes attempts until one succeeds, within a bound.
 func (r *remote) repeat(ctx context.Context, tries int, attempt func() *failure) error {
 	pause := backoff.NewExponentialBackOff()
 	pause.Multiplier = 2
@@ -281,7 +279,7 @@ func wait(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// attempt sends one request and checks all that its answer says.
+// attempt sends one request and checks the whole answer.
 func (r *remote) attempt(ctx context.Context, texts []string) ([][]float32, *failure) {
 	x := &exchange{http: r.http}
 	config := openai.DefaultConfig(string(r.settings.APIKey))
@@ -289,7 +287,7 @@ func (r *remote) attempt(ctx context.Context, texts []string) ([][]float32, *fai
 	answer, err := openai.NewClientWithConfig(config).CreateEmbeddings(ctx, openai.EmbeddingRequestStrings{
 		Input:          texts,
 		Model:          openai.EmbeddingModel(r.settings.Model),
-		EncodingFormat: openai.EmbeddingEncodingFormatFloat, // base64 breaks on servers that answer floats all the same
+		EncodingFormat: openai.EmbeddingEncodingFormatFloat, // base64 breaks on servers that answer floats anyway
 		Dimensions:     r.settings.Dimensions,
 	})
 	switch {
@@ -310,16 +308,16 @@ func (r *remote) attempt(ctx context.Context, texts []string) ([][]float32, *fai
 // noQuota comes with status 429, but waiting does not help.
 const noQuota = "insufficient_quota"
 
-// refused returns the failure that an answer without vectors means.
+// refused returns the failure for an answer without vectors.
 func (r *remote) refused(err error, after time.Duration) *failure {
 	var status int
 	var message, code string
-	// A RequestError may wrap an APIError that was read in part: it comes first.
+	// A RequestError may wrap a partly read APIError: it comes first.
 	if request, ok := errors.AsType[*openai.RequestError](err); ok {
 		status, message = request.HTTPStatusCode, string(request.Body)
 	} else if api, ok := errors.AsType[*openai.APIError](err); ok {
 		status, message = api.HTTPStatusCode, api.Message
-		code, _ = api.Code.(string) // some send a number
+		code, _ = api.Code.(string) // some servers send a number
 		if api.Type == noQuota {
 			code = noQuota
 		}
@@ -350,8 +348,7 @@ func (r *remote) refused(err error, after time.Duration) *failure {
 	return &failure{err: why, transient: transient, after: after}
 }
 
-// excerpt returns a server's text as one short line without the key, which some
-// servers repeat.
+// excerpt returns a server's text as one short line without the key, which some servers repeat.
 func (r *remote) excerpt(s string) string {
 	const most = 300
 	s = strings.Join(strings.Fields(strings.ToValidUTF8(s, "")), " ")
@@ -364,7 +361,7 @@ func (r *remote) excerpt(s string) string {
 	return s
 }
 
-// veiled is an error whose text does not show the key.
+// veiled is an error whose text hides the key.
 type veiled struct {
 	err  error
 	text string
@@ -400,14 +397,13 @@ func (r *remote) arrange(data []openai.Embedding, n int) ([][]float32, error) {
 	return out, nil
 }
 
-// exchange is one request as HTTP sees it. go-openai keeps the headers of an error
-// to itself, reads without a bound, and takes an error with status 200 for an
-// empty answer and null for 0.
+// exchange is one HTTP request. go-openai hides the headers of an error, reads without a bound, and takes an error
+// with status 200 for an empty answer, and null for 0.
 type exchange struct {
 	http   *http.Client
 	most   int           // bytes of the answer; default maxAnswer
-	after  time.Duration // what Retry-After says
-	broken bool          // no whole answer came
+	after  time.Duration // value of Retry-After
+	broken bool          // the answer is incomplete
 }
 
 func (x *exchange) Do(request *http.Request) (*http.Response, error) {
@@ -437,7 +433,7 @@ func (x *exchange) Do(request *http.Request) (*http.Response, error) {
 	return response, nil
 }
 
-// checkAnswer looks for what go-openai does not see in a successful answer.
+// checkAnswer finds errors that go-openai overlooks in a successful answer.
 func checkAnswer(body []byte) error {
 	var answer struct {
 		Error json.RawMessage `json:"error"`
@@ -460,18 +456,17 @@ func checkAnswer(body []byte) error {
 			return ofText{fmt.Errorf("the answer has no vector for text %d", *d.Index)}
 		case d.Embedding[0] != '[':
 			return fmt.Errorf("the vector of text %d is no list of numbers, which was asked for", *d.Index)
-		case bytes.Contains(d.Embedding, []byte("null")): // how some write what is not finite
+		case bytes.Contains(d.Embedding, []byte("null")): // some servers write infinite numbers so
 			return ofText{fmt.Errorf("the vector of text %d is not finite: null is in it", *d.Index)}
 		}
 	}
 	return nil
 }
 
-// retryAfter reads the header: seconds or a date. It returns 0 for anything else
-// and for what is past.
+// retryAfter reads the header: seconds or a date. It returns 0 for anything else and for a past date.
 func retryAfter(header string, now time.Time) time.Duration {
 	if seconds, err := strconv.ParseFloat(header, 64); err == nil && seconds >= 0 {
-		const most = 24 * time.Hour // far beyond what is waited for
+		const most = 24 * time.Hour // far above the waits in use
 		return time.Duration(min(seconds, most.Seconds()) * float64(time.Second))
 	}
 	if date, err := http.ParseTime(header); err == nil {

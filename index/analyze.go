@@ -8,23 +8,21 @@ import (
 	"unicode/utf8"
 
 	"github.com/blevesearch/bleve/v2/analysis"
-	"github.com/blevesearch/snowballstem"
-	stemmer "github.com/blevesearch/snowballstem/english"
 	"golang.org/x/text/unicode/norm"
 )
 
-// english is the analyser of all text, of documents and queries alike. It yields words in lower
-// case, of an identifier also its parts, without those that say nothing.
+// english analyses all text, of documents and queries. It yields words in lower case, also the parts of
+// identifiers, without stop words.
 //
-// The tokenizer and the filters are ours: each of bleve's filters links its registry, 1.6 MB of
-// geometry and JSON; its camel case cuts URLs into UR and Ls; its tokenizer reserves 8 kB a text.
+// The tokenizer and the filters are ours: each of bleve's filters links its registry, 1.6 MB of geometry and JSON;
+// its camel case cuts URLs into UR and Ls; its tokenizer reserves 8 kB a text.
 var english = analysis.DefaultAnalyzer{
 	CharFilters:  []analysis.CharFilter{unaccented{}},
 	Tokenizer:    words{},
 	TokenFilters: []analysis.TokenFilter{identifiers{}, lowerCase{}, telling{}},
 }
 
-// unaccented is text without accents and the other marks that combine with a letter.
+// unaccented removes accents and other combining marks from text.
 type unaccented struct{}
 
 func (unaccented) Filter(text []byte) []byte { return fold(text) }
@@ -41,7 +39,7 @@ func fold(text []byte) []byte {
 	}, norm.NFKD.Bytes(text))
 }
 
-// words are runs of letters and digits, but for the ends of contractions.
+// words returns the runs of letters and digits in text, without endings of contractions.
 type words struct{}
 
 func (words) Tokenize(text []byte) analysis.TokenStream {
@@ -70,8 +68,8 @@ func isWordRune(r rune) bool {
 	return unicode.IsLetter(r) || unicode.IsDigit(r)
 }
 
-// contraction reports whether word is what follows the apostrophe in "user's",
-// "don't", "I'm", "I'd", "we'll", "we're", "I've".
+// contraction reports whether word follows the apostrophe of a contraction: "user's", "don't", "I'm", "I'd",
+// "we'll", "we're", "I've".
 func contraction(before, word []byte) bool {
 	switch string(word) {
 	case "s", "t", "m", "d", "ll", "re", "ve":
@@ -80,9 +78,9 @@ func contraction(before, word []byte) bool {
 	return false
 }
 
-// identifiers adds to an identifier its parts: getURLs is getURLs, get and URLs; base64 is base64,
-// base and 64. A run of ideographs becomes each two neighbours: where words are written without spaces,
-// pairs are found without a dictionary.
+// identifiers adds the parts of an identifier: getURLs yields getURLs, get and URLs; base64 yields base64, base and
+// 64. A run of ideographs yields each pair of neighbours: languages without spaces are searched without a
+// dictionary.
 type identifiers struct{}
 
 func (identifiers) Filter(words analysis.TokenStream) analysis.TokenStream {
@@ -134,10 +132,10 @@ func (lowerCase) Filter(words analysis.TokenStream) analysis.TokenStream {
 	return words
 }
 
-// maxWord bounds a word in bytes: what is longer is data, not language.
+// maxWord bounds a word in bytes: a longer text is data, not language.
 const maxWord = 64
 
-// telling leaves the words that say something.
+// telling removes stop words.
 type telling struct{}
 
 func (telling) Filter(words analysis.TokenStream) analysis.TokenStream {
@@ -169,33 +167,25 @@ func tokenMap(file string) analysis.TokenMap {
 	return words
 }
 
-func stem(word string) string {
-	env := snowballstem.NewEnv(word)
-	stemmer.Stem(env)
-	return env.Current()
-}
-
-// Every word is indexed by its stem and, under this mark, as it was written:
-// the stem finds "issues" for "issue", the written form ranks an exact word
-// above its relatives.
+// Every word is indexed by its stem and, under this mark, as written: the stem finds "issues" for "issue", and the
+// written form ranks an exact word above its relatives.
 const written = "="
 
-// maxKnownPieces bounds the pieces of text that an analyzer keeps: a server may list ever new ones.
+// maxKnownPieces bounds the pieces of text that an analyzer caches: a server may list ever new ones.
 const maxKnownPieces = 100_000
 
-// analyzer turns text into terms. It remembers what a word became, so it is for one
-// goroutine and one batch of work. Terms are numbered, because counting in slices is
-// several times faster than in maps.
+// analyzer turns text into terms. It caches words, so it serves one goroutine and one batch. Terms are numbered,
+// because counting in slices is several times faster than in maps.
 type analyzer struct {
-	pieces map[string][]word // of documents, by the text between white space; nil for a query
+	pieces map[string][]word // pieces of documents between white space, by text; nil for a query
 	known  map[string]word
 	ids    map[string]int // numbers of terms
 	terms  []string       // terms by number
 
-	times, total []float64 // scratch of counts, by number; zero between uses
+	times, total []float64 // scratch space of counts, by number; zero between uses
 }
 
-// word has the numbers of its terms: its stem, as written, and its concept, -1 for none.
+// word has the numbers of its terms: the stem, the written form, and the concept; -1 for none.
 type word struct {
 	stem, written, concept int
 	request                bool // one of requestWords
@@ -205,8 +195,8 @@ func newAnalyzer() *analyzer {
 	return &analyzer{known: make(map[string]word), ids: make(map[string]int)}
 }
 
-// each calls emit with the words of text. No word goes over white space, so what is between is analysed
-// once in a batch of documents, however often it stands there.
+// each calls emit with the words of text. No word contains white space, so a batch of documents analyses each piece
+// between white space once.
 func (a *analyzer) each(text string, emit func(word)) {
 	if a.pieces == nil {
 		for _, w := range a.words(text) {
@@ -259,7 +249,7 @@ func (a *analyzer) number(term string) int {
 	return id
 }
 
-// kind is what decides where a word falls into parts.
+// kind classifies characters: a word is split where the kind changes.
 type kind int
 
 const (
@@ -282,8 +272,8 @@ func kindOf(r rune) kind {
 	}
 }
 
-// split cuts a word where its case or kind changes: getURLs is get and URLs,
-// HTTPServer is HTTP and Server, base64 is base and 64.
+// split cuts a word where its case or kind changes: getURLs into get and URLs, HTTPServer into HTTP and Server,
+// base64 into base and 64.
 func split(word []byte) [][]byte {
 	var parts [][]byte
 	start, previous := 0, 0 // of the part and of the character before
@@ -294,9 +284,9 @@ func split(word []byte) [][]byte {
 		here := kindOf(r)
 		switch {
 		case i == 0 || here == before || before == upper && here == lower && previous == start:
-			// goes on; Server's capital belongs to it
+			// continue; the capital of Server belongs to Server
 		case before == upper && here == lower:
-			if plural(word[i:]) { // the s of URLs is no word
+			if plural(word[i:]) { // the s of URLs is not a word
 				here = upper
 				break
 			}
@@ -311,8 +301,7 @@ func split(word []byte) [][]byte {
 	return append(parts, word[start:])
 }
 
-// plural reports whether rest, which follows a capital, is an s that ends the
-// part.
+// plural reports whether rest, after a capital, is an s that ends the part.
 func plural(rest []byte) bool {
 	if rest[0] != 's' {
 		return false

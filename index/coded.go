@@ -9,23 +9,25 @@ import (
 	"toolfinch/embed/kernel"
 )
 
-// coded keeps vectors in 16 bits a number, in two halves. A scan reads the upper ones only,
-// a quarter of what floats are, and knows by how much it may be wrong; whoever needs a
-// cosine exactly (docs/research/retrieval.md says how exactly) adds the lower ones. At 100,000 tools the scan reads 38 MB.
+// coded stores each number of a vector in 16 bits, as two halves. A scan reads only the upper halves, a quarter of
+// the floats' size, and bounds its error; an exact cosine (see docs/research/retrieval.md) adds the lower halves.
+// At 100,000 tools a scan reads 38 MB.
 type coded struct {
 	dim    int
-	width  int     // dim, rounded up to what the kernel reads
-	slots  []int32 // of the vectors, which lie without gaps
-	places []int32 // by slot, where its vector lies; of slots without one it says nothing
+	width  int     // dim, rounded up for the kernel
+	slots  []int32 // slot of each vector; the vectors have no gaps
+	places []int32 // index of the vector, by slot; undefined for slots without a vector
 	blocks []*block
-	lost   float64 // the longest difference between a vector and its upper halves
+	lost   float64 // largest distance between a vector and its upper halves
 }
 
-// blockSize is the number of vectors of a block, which lies in the second-level cache while
-// all vectors of a query are compared with it.
+// blockSize is the number of vectors of a block. A block stays in the second-level cache while all vectors of a
+// query are compared with it.
 const blockSize = 1024
 
-// block has the codes of so many vectors. A number of a vector is
+// block has the codes of blockSize vectors. A number of a vector is
+//
+// scale * (upper + lower/lowerSteps)
 //
 //	scale * (upper + lower/lowerSteps)
 type block struct {
@@ -45,7 +47,7 @@ func (c *coded) has(slot int) bool {
 	return slot < len(c.places) && int(c.places[slot]) < len(c.slots) && int(c.slots[c.places[slot]]) == slot
 }
 
-// at returns the codes of a vector: those of its place in a block, and its scale.
+// at returns the codes of a vector: its index in a block, and its scale.
 func (c *coded) at(place int) (upper, lower []int8, scale *float32) {
 	b, i := c.blocks[place/blockSize], place%blockSize
 	from, to := i*c.width, (i+1)*c.width
@@ -79,7 +81,7 @@ func (c *coded) put(slot int, vector []float32) error {
 	return nil
 }
 
-// largest is the largest of the numbers without their signs.
+// largest returns the largest absolute value.
 func largest(vector []float32) float64 {
 	var most float64
 	for _, x := range vector {
@@ -88,7 +90,7 @@ func largest(vector []float32) float64 {
 	return most
 }
 
-// remove puts the last vector in the place of that of a slot.
+// remove moves the last vector into the place of the slot's vector.
 func (c *coded) remove(slot int) error {
 	last := len(c.slots) - 1
 	toUpper, toLower, toScale := c.at(int(c.places[slot]))
@@ -114,7 +116,7 @@ func (c *coded) vector(slot int) ([]float32, error) {
 	return vector, nil
 }
 
-// sharedFrom is the number of blocks from which on processors share a scan.
+// sharedFrom is the number of blocks from which several processors share a scan.
 const sharedFrom = 16
 
 func (c *coded) compare(ctx context.Context, queries [][]float32, rows [][]float32) (*comparison, error) {
@@ -124,7 +126,7 @@ func (c *coded) compare(ctx context.Context, queries [][]float32, rows [][]float
 	asked := &comparison{queries: make([]codedQuery, len(queries))}
 	for i, q := range queries {
 		asked.queries[i] = c.query(q)
-		off := asked.queries[i].scale / 2 * math.Sqrt(float64(c.dim)) // of the query, as coded
+		off := asked.queries[i].scale / 2 * math.Sqrt(float64(c.dim)) // error of the coded query
 		asked.margin = max(asked.margin, c.lost+off*(1+c.lost)+1e-6)  // upper halves may be longer than 1
 	}
 	blocks, workers := len(c.blocks), 1
@@ -141,15 +143,15 @@ func (c *coded) compare(ctx context.Context, queries [][]float32, rows [][]float
 	return asked, nil
 }
 
-// comparison is a query, coded.
+// comparison is a coded query.
 type comparison struct {
 	queries []codedQuery
-	margin  float64 // by how much a cosine of a scan may be wrong
+	margin  float64 // largest error of a scan's cosine
 }
 
 type codedQuery struct {
 	codes []int16
-	scale float64 // what the code 1 stands for
+	scale float64 // value of the code 1
 }
 
 // query codes the vector of a query, as finely as the sums of products allow.
@@ -177,7 +179,7 @@ func (c *coded) scan(asked *comparison, rows [][]float32, from, to int) {
 	}
 }
 
-// cosine is that of one vector of a query and of a slot.
+// cosine returns the exact cosine of one vector of a query and a slot.
 func (c *coded) cosine(asked *comparison, query, slot int) float64 {
 	upper, lower, scale := c.at(int(c.places[slot]))
 	q := asked.queries[query]

@@ -4,6 +4,9 @@ import (
 	_ "embed"
 	"strings"
 	"sync"
+
+	"github.com/blevesearch/snowballstem"
+	stemmer "github.com/blevesearch/snowballstem/english"
 )
 
 // conceptMark begins the terms of concepts. They sort after the stems.
@@ -43,8 +46,14 @@ func concepts() map[string]string {
 	return concepts
 }
 
-// verbs go with any thing.
+// verbs fit any object.
 func verbs() map[string]bool {
 	_, verbs := readConcepts()
 	return verbs
+}
+
+func stem(word string) string {
+	env := snowballstem.NewEnv(word)
+	stemmer.Stem(env)
+	return env.Current()
 }

@@ -10,23 +10,21 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// signs are what is seen of an answer: how far its first hit stands out, and whether the answer and the
-// query speak of the same. Shares are by rarity, from 0 to 1.
+// signs are measures of an answer: how far its first hit stands out, and how far answer and query share words.
+// Shares are weighted by rarity, from 0 to 1.
 type signs struct {
-	margin  float64 // logarithm of 1 and the points that the first hit has more than the next ones
-	spoken  float64 // share of the things asked for that one of the first hits speaks of
-	unknown float64 // share of them that no document speaks of
-	named   float64 // share of the first hit's name that the query has
+	margin  float64 // logarithm of 1 plus the lead of the first hit over the next ones
+	spoken  float64 // share of the requested things that one of the first hits mentions
+	unknown float64 // share of the requested things that no document mentions
+	named   float64 // share of the first hit's name that the query contains
 	meaning float64 // best cosine
 }
 
-// logistic turns signs into the probability that an answer holds what was asked
-// for. The weights are fitted, with equal weight for each
-// annotated set, to queries as they are and to the same queries with their
-// relevant tools taken out of the catalogue; so the probability is that of a
-// user who asks for missing tools as often as for present ones.
+// logistic turns signs into the probability that an answer has the right tool. The weights are fitted, with equal
+// weight for each annotated set, to queries as they are and to the same queries without their relevant tools in the
+// catalogue: a user asks for missing tools as often as for present ones.
 type logistic struct {
-	signs // the weight of each
+	signs // the weight of each sign
 	bias  float64
 }
 
@@ -41,12 +39,11 @@ var (
 )
 
 const (
-	rivals   = 20 // hits that the first one is compared with
-	speakers = 5  // first hits, one of which may speak of what is asked for
+	rivals   = 20 // number of hits that the first hit is compared with
+	speakers = 5  // number of first hits that are searched for the requested things
 )
 
-// confidence is the probability that one of the candidates is what was asked
-// for. It is 1 where the query is a tool's name.
+// confidence returns the probability that one of the candidates is right. It is 1 if the query is a tool's name.
 func (r *ranking) confidence(best []candidate, q request) (float64, error) {
 	if len(best) == 0 {
 		return 0, nil
@@ -60,13 +57,13 @@ func (r *ranking) confidence(best []candidate, q request) (float64, error) {
 		if i > 0 {
 			next += c.Score
 		}
-		if r.similar != nil && r.similar.knows(r.slot(c.doc)) {
-			s.meaning = max(s.meaning, r.similar.cosine(r.slot(c.doc)))
+		if r.similar != nil && r.similar.knows(r.x.slotOf(c.doc)) {
+			s.meaning = max(s.meaning, r.similar.cosine(r.x.slotOf(c.doc)))
 		}
 	}
 	next /= float64(max(1, min(rivals, r.total-1)))
-	// Words are rarer in a large catalogue, so scores are higher; those of a
-	// small one are brought nearer to what the weights have seen.
+	// Words are rarer in a large catalogue, so scores are higher. Scores of a small catalogue are adapted to the
+	// catalogues that the weights were fitted to.
 	small := math.Pow(max(1, rarest(leastSeen)/rarest(r.total)), 0.25)
 	s.margin = math.Log1p(small * max(0, best[0].Score-next))
 	var docs []int
@@ -90,19 +87,19 @@ func (r *ranking) confidence(best []candidate, q request) (float64, error) {
 	return sure, nil
 }
 
-// An answer to a query of whose things no tool speaks is not what was asked for, unless it
-// means something similar. In a small catalogue verbs alone ("open an issue" to files.open_file) look like much.
+// An answer to a query is wrong if no tool mentions the requested things, unless its meaning is similar. In a small
+// catalogue verbs alone ("open an issue" to files.open_file) score high.
 const (
 	unknownFrom       = 0.9
 	similarFrom       = 0.4 // cosine
 	surenessOfUnknown = 0.1
 )
 
-// things looks at what a query asks for: does one of these documents speak of it, does any? Verbs
-// that go with anything are no things.
+// things measures the nouns of a query: the share that one of these documents mentions, and the share that none
+// does. Verbs that fit any object do not count.
 func (r *ranking) things(q request, docs []int, s *signs) error {
 	var all, spoken, unknown float64
-	for _, term := range slices.Sorted(maps.Keys(q.terms)) { // sums in the same order are the same
+	for _, term := range slices.Sorted(maps.Keys(q.terms)) { // sums in the same order are equal
 		if strings.HasPrefix(term, written) || isConcept(term) || verbs()[term] {
 			continue
 		}
@@ -134,7 +131,8 @@ func (r *ranking) things(q request, docs []int, s *signs) error {
 	return nil
 }
 
-// named looks for the words of a document's name, which is anybody's, in the query.
+// named returns the share of the words of a document's name that the query contains. Servers choose names, so it
+// has bounds.
 func (r *ranking) named(q request, doc int, s *signs) (err error) {
 	asked := map[string]bool{}
 	for _, concept := range q.concepts {
@@ -159,13 +157,5 @@ func (r *ranking) named(q request, doc int, s *signs) (err error) {
 	return err
 }
 
-// leastSeen is the number of tools of the smallest set the weights were fitted to.
+// leastSeen is the number of tools of the smallest annotated set.
 const leastSeen = 199
-
-// rarest is the weight of a word that one of n tools has.
-func rarest(n int) float64 { return rarity(n, 1) }
-
-// rarity is the weight of a word that found of n documents have.
-func rarity(n, found int) float64 {
-	return math.Log(1 + (float64(n)-float64(found)+0.5)/(float64(found)+0.5))
-}

@@ -8,46 +8,29 @@ import (
 	"toolfinch/tool"
 )
 
-// The field of deprecated documents has this one term.
+// The field of deprecated documents has this only term.
 const (
 	fieldDeprecated = "deprecated"
 	deprecatedTerm  = "deprecated"
 )
 
-// weightDeprecated is what a deprecated tool's score counts for: the living one that does the same
-// is meant.
-const weightDeprecated = 0.5
-
 var (
 	deprecatedName = regexp.MustCompile(`(?i)[(\[]deprecated[)\]]|^deprecated\b|(?:^|[^\pL])(?-i:DEPRECATED)(?:[^\pL]|$)`)
-	// A sentence that begins so, or says so of the tool; not one about deprecated packages or fields.
+	// A sentence that begins so, or says so of the tool, but not of packages or fields.
 	deprecatedText = regexp.MustCompile(`(?i)(?:^|[.!;\n])[^\pL]*deprecated(?:\s*[-:.,!)\]–—]|\s+(?:please|use|in favou?r|since|and)\b)|\bthis (?:tool|method|endpoint|function|operation) (?:is|has been) (?:now )?deprecated\b` +
-		// The same of an alias, and of what is kept for old clients.
+		// The same for an alias, and for a tool that is kept for old clients.
 		`|\bthis (?:tool )?is an alias (?:for|of)\b|\(alias (?:for|of) [\w.-]+\)|^\W*(?:alias (?:for|of)|legacy (?:tool|alias|version))\b`)
 )
 
-// deprecated reports whether a definition says so of itself, or that it is but another name.
+// deprecated reports whether a definition says that it is deprecated, or an alias.
 func deprecated(def *tool.Def) bool {
 	name, text := ownName(def), rawjson.Head(def.Description, maxText)
 	return mayBe(name+" "+def.Title) && (deprecatedName.MatchString(name) || deprecatedName.MatchString(def.Title)) ||
 		mayBe(text) && deprecatedText.MatchString(text)
 }
 
-// mayBe is a cheap look before the expressions.
+// mayBe is a cheap test before the expressions.
 func mayBe(text string) bool {
 	return strings.Contains(text, "eprecated") || strings.Contains(text, "DEPRECATED") ||
 		strings.Contains(text, "lias ") || strings.Contains(text, "egacy ")
 }
-
-// demote halves the scores of what is deprecated.
-func (r *ranking) demote() (err error) {
-	r.old, err = r.find(r.grouped(fieldDeprecated), deprecatedTerm)
-	r.each(r.old, func(doc, _ int) {
-		if r.scores[doc] > 0 {
-			r.scores[doc] *= weightDeprecated
-		}
-	})
-	return err
-}
-
-func (r *ranking) isOld(doc int) bool { return r.freq(r.old, doc) > 0 }

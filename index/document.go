@@ -6,6 +6,7 @@ import (
 	"math"
 	"slices"
 	"strings"
+	"unicode"
 
 	api "github.com/blevesearch/bleve_index_api"
 
@@ -15,19 +16,18 @@ import (
 
 // The fields of an indexed document.
 const (
-	fieldID     = "_id"    // the library asks for this field; all have the same
-	fieldTerms  = "terms"  // everything a tool says of itself
+	fieldID     = "_id"    // the library requires this field; its value is the same in all documents
+	fieldTerms  = "terms"  // all text of the definition
 	fieldNames  = "names"  // squeezed names, for exact matches
 	fieldServer = "server" // the configured name of the upstream
-	fieldKind   = "kind"   // of what is no tool
-	fieldGroup  = "group"  // of all documents of a group
+	fieldKind   = "kind"   // kind; not of tools
+	fieldGroup  = "group"  // in all documents of a group
 )
 
 const groupTerm = "group"
 
-// The groups of documents. Each has terms and names in fields of its own,
-// their names followed by the group's: so how rare a word is among tools does
-// not depend on prompts and resources, and neither do the scores of tools.
+// The groups of documents. Each group has its own fields for terms and names, with the group in the field's name:
+// the rarity of a word among tools, and so the scores of tools, do not depend on prompts and resources.
 const (
 	groupTools  = ""
 	groupOthers = "+"
@@ -40,36 +40,38 @@ func groupOf(kind tool.Kind) string {
 	return groupOthers
 }
 
-// part is one kind of text in a definition, with the weight of its words. A word
-// that occurs n times in a part of length l counts
+// textKind is one kind of text in a definition, with the weight of its words. A word that occurs n times in a text
+// of length l counts
+//
+// weight * n / (1 - slope + slope*l/length)
+//
+// where length is the average number of terms of such texts in real tools. It is a constant, unlike the average of
+// an index, so that the terms of a tool do not depend on its neighbours, and nothing is recounted when these
+// change.
 //
 //	weight * n / (1 - slope + slope*l/length)
 //
 // where length is how many terms such a part has on average in real tools. It
 // is a constant, unlike the average of an index, so that a tool's terms do not
 // depend on its neighbours and nothing is counted again when those change.
-type part struct{ weight, slope, length float64 }
+type textKind struct{ weight, slope, length float64 }
 
 // Tuned on the averages of annotated tool catalogues.
 var (
-	partName        = part{6, 1, 3.5}
-	partTitle       = part{1, .75, 5}
-	partServer      = part{1.5, 1, 6}
-	partDescription = part{1, .6, 25}
-	partAbout       = part{.5, .75, 20} // the server's description
-	partParameter   = part{.8, .33, 12} // names of parameters
-	partExplanation = part{.5, .33, 25} // descriptions of parameters
-	partURI         = part{1.5, 1, 6}   // of a resource, with its media type; not tuned, weighs what a server's name does
+	partName        = textKind{6, 1, 3.5}
+	partTitle       = textKind{1, .75, 5}
+	partServer      = textKind{1.5, 1, 6}
+	partDescription = textKind{1, .6, 25}
+	partAbout       = textKind{.5, .75, 20} // the server's description
+	partParameter   = textKind{.8, .33, 12} // names of parameters
+	partExplanation = textKind{.5, .33, 25} // descriptions of parameters
+	partURI         = textKind{1.5, 1, 6}   // of a resource, with its media type; not tuned, weighted like a server's name
 )
 
-// scale is the frequency that stands for the count 1: frequencies are stored
-// as integers.
+// scale is the frequency of the count 1: frequencies are stored as integers.
 const scale = 16
 
-// maxText bounds, in bytes, how much of a single text is read.
-const maxText = 16 << 10
-
-// count is a term and how often a document says it, in sixteenths.
+// count is a term and its frequency in a document, in sixteenths.
 type count struct {
 	term  string
 	times int
@@ -92,11 +94,11 @@ func (a *analyzer) counts(d Document) []count {
 	return out
 }
 
-// eachPart calls add with how much each term counts in each part of d.
+// eachPart calls add with the count of each term in each text of d.
 func (a *analyzer) eachPart(d Document, add func(part string, term int, amount float64)) {
-	count := func(name string, p part, texts ...string) {
+	count := func(name string, p textKind, texts ...string) {
 		var length float64
-		var here []int // terms of this part
+		var here []int // terms of this text
 		note := func(id int) {
 			if a.times[id] == 0 {
 				here = append(here, id)
@@ -134,16 +136,15 @@ func (a *analyzer) eachPart(d Document, add func(part string, term int, amount f
 	count("parameter descriptions", partExplanation, explanations...)
 }
 
-// TextVersion changes with Text: vectors of other texts are no use.
+// TextVersion changes with Text: vectors of old texts are useless.
 const TextVersion = "1"
 
-// maxDescription bounds, in bytes, the embedded part of a description. Local models
-// read less.
+// maxDescription bounds, in bytes, the embedded part of a description. Local models read less.
 const maxDescription = 4 << 10
 
-// Text is what of a document is embedded: its names as words, its description,
-// the words of its URI and the names of its parameters. On annotated tool sets it gave more than
-// the same without parameters or with their descriptions.
+// Text returns the text of a document that is embedded: its names as words, its description, the words of its URI,
+// and the names of its parameters. On annotated tool sets this ranked better than without parameters, or with their
+// descriptions.
 func Text(d Document) string {
 	var b strings.Builder
 	name := ownName(d.Def)
@@ -169,7 +170,7 @@ func Text(d Document) string {
 	return b.String()
 }
 
-// spaced is an identifier as words: getURLs_v2 is get URLs v 2.
+// spaced writes an identifier as words: getURLs_v2 becomes get URLs v 2.
 func spaced(name string) string {
 	var parts [][]byte
 	for _, word := range english.Tokenizer.Tokenize([]byte(rawjson.Head(name, 4*maxWord))) {
@@ -178,8 +179,7 @@ func spaced(name string) string {
 	return string(bytes.Join(parts, []byte(" ")))
 }
 
-// document is a Document as the library indexes it: terms counted already,
-// nothing stored.
+// document is a Document in the form that the library indexes: with counted terms, and nothing stored.
 type document struct{ fields []*field }
 
 func (a *analyzer) document(d Document) *document {
@@ -204,7 +204,7 @@ func (a *analyzer) document(d Document) *document {
 	return &document{fields}
 }
 
-// squeezedNames are what a document is called, each once, with what they are.
+// squeezedNames returns the names of a document, each once, with their levels.
 func squeezedNames(d Document) []count {
 	names := []count{
 		{squeeze(d.exposed()), exactID}, {squeeze(d.Def.ID.String()), exactID}, {squeeze(d.Def.ID.Name), exactName},
@@ -241,8 +241,8 @@ type field struct {
 	counts  []count
 }
 
-// AnalyzedTokenFrequencies makes a new map for each call: kept for all documents of
-// a batch, such maps would be larger than the finished index.
+// AnalyzedTokenFrequencies makes a new map for each call: cached maps of a whole batch would be larger than the
+// finished index.
 func (f *field) AnalyzedTokenFrequencies() api.TokenFrequencies {
 	out := make(api.TokenFrequencies, len(f.counts))
 	all := make([]api.TokenFreq, len(f.counts))
@@ -255,9 +255,53 @@ func (f *field) AnalyzedTokenFrequencies() api.TokenFrequencies {
 
 func (f *field) Name() string                      { return f.name }
 func (f *field) Options() api.FieldIndexingOptions { return f.options }
-func (f *field) AnalyzedLength() int               { return 1 } // lengths are in the counts
+func (f *field) AnalyzedLength() int               { return 1 } // the counts include the length
 func (f *field) Analyze()                          {}
 func (f *field) ArrayPositions() []uint64          { return nil }
 func (f *field) EncodedFieldType() byte            { return 't' }
 func (f *field) NumPlainTextBytes() uint64         { return 0 }
 func (f *field) Value() []byte                     { return nil }
+
+// squeeze reduces a name to its letters and digits: search_code, "Search code" and searchCode become the same name.
+func squeeze(name string) string {
+	return strings.ToLower(strings.Map(func(r rune) rune {
+		if unicode.IsLetter(r) || unicode.IsDigit(r) {
+			return r
+		}
+		return -1
+	}, string(fold([]byte(rawjson.Head(name, 4*maxWord))))))
+}
+
+// Levels of an exact match; the first two are frequencies in fieldNames. The names of two tools may differ only by
+// case or separators: the exact spelling comes first.
+const (
+	exactName   = 1 // the upstream's own name of the tool, in some spelling
+	exactID     = 2 // the exposed name, or "server.name", in some spelling
+	spelledName = 3 // the upstream's own name
+	spelledID   = 4 // the exposed name, or "server.name"
+)
+
+// Document is a searchable tool, prompt, resource or resource template. Neither it nor its Def changes after it was
+// given to an Index.
+type Document struct {
+	Name              string // Key of its kind and exposed name, unique
+	Def               *tool.Def
+	ServerDescription string // purpose of the server
+}
+
+// Key returns the Name of the Document of a kind and exposed name: the name of a tool as it is; other names follow
+// their kind and a colon, which no tool's name has.
+func Key(kind tool.Kind, exposed string) string {
+	if kind == tool.KindTool {
+		return exposed
+	}
+	return string(kind) + ":" + exposed
+}
+
+// exposed returns the name, URI or URI template that clients see.
+func (d Document) exposed() string {
+	if d.Def.ID.Kind == tool.KindTool {
+		return d.Name
+	}
+	return strings.TrimPrefix(d.Name, string(d.Def.ID.Kind)+":")
+}

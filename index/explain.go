@@ -1,104 +1,26 @@
 package index
 
 import (
-	"cmp"
-	"fmt"
-	"maps"
-	"math"
 	"slices"
 	"strings"
 )
 
-// Explanation is what a hit's score is made of. Words, Vectors, Prior, Exact,
-// Coverage, Twins and
-// Deprecated add up to it.
-type Explanation struct {
-	// Words is the score by words: BM25F of the query, and of its clauses.
-	Words float64
-	// Fields shares Words out among the parts of the definition: "name",
-	// "title", "uri", "server", "description", "server description",
-	// "parameters", "parameter descriptions".
-	Fields map[string]float64
-	// Terms shares Words out among the stems of the query that were found, and the
-	// concepts ("~delete") of which another word was.
-	Terms map[string]float64
-
-	// Vectors is what the similarity adds: Query and Clause, weighed.
-	Vectors float64
-	Query   float64 // cosine with the whole query
-	Clause  float64 // cosine with the clause that is most like the tool
-	// Estimated reports that the tool has no vector yet: its similarity is
-	// guessed from its words.
-	Estimated bool
-
-	Prior    float64 // learned from use
-	Exact    float64 // because the query is the tool's name
-	Coverage float64 // for clauses that the hits above serve less
-	Twins    float64 // at most 0: for hits above that are nearly the same tool
-	// Deprecated is at most 0: a tool that says it is deprecated loses half.
-	Deprecated float64
-}
-
-// Part is a part of a score, with the reason for it. One without a name says more of the
-// part before.
-type Part struct {
-	Name   string
-	Value  float64
-	Reason string
-}
-
-// Parts are those of the score, without what adds nothing; vectors are among them in a hybrid search.
-func (e *Explanation) Parts(hybrid bool) []Part {
-	all := []Part{{"words", e.Words, "by field: " + shares(e.Fields)}, {Reason: "by word:  " + shares(e.Terms)}}
-	if hybrid {
-		how := fmt.Sprintf("%d × (%.1f × cosine with the query %.3f + %.1f × that with its nearest clause %.3f)", weightVectors, 1-weightClause, e.Query, weightClause, e.Clause)
-		if e.Estimated {
-			how = "guessed: not embedded yet"
-		}
-		all = append(all, Part{"vectors", e.Vectors, how})
-	}
-	for _, one := range []Part{
-		{"name", e.Exact, "the query is its name"},
-		{"coverage", e.Coverage, "serves clauses that the hits above serve less"},
-		{"twins", e.Twins, "hits above are nearly the same tool"},
-		{"old", e.Deprecated, "it says that it is deprecated"},
-		{"use", e.Prior, "was called after similar queries"},
-	} {
-		if one.Value != 0 {
-			all = append(all, one)
-		}
-	}
-	return all
-}
-
-// shares says what makes up a score, the most first.
-func shares(parts map[string]float64) string {
-	names := slices.SortedFunc(maps.Keys(parts), func(a, b string) int {
-		return cmp.Or(cmp.Compare(parts[b], parts[a]), cmp.Compare(a, b))
-	})
-	out := make([]string, len(names))
-	for i, name := range names {
-		out[i] = fmt.Sprintf("%s %.2f", name, parts[name])
-	}
-	return cmp.Or(strings.Join(out, ", "), "-")
-}
-
-// explain fills in, for the hits, what the search has noted on its way.
+// explain fills in the explanations of the hits from the notes of the search.
 func (r *ranking) explain(hits []Hit, among []candidate) {
 	for i := range hits {
 		hit := &hits[i]
 		doc := among[slices.IndexFunc(among, func(c candidate) bool { return c.Name == hit.Name })].doc
 		why := &Explanation{Fields: map[string]float64{}, Terms: map[string]float64{}}
 		hit.Why = why
-		// Each term's part in the sum over the whole query; the clauses' part goes
-		// to the terms in the same shares.
+		// Each term's share of the score over the whole query; the score of the clauses is divided in the same
+		// proportion.
 		r.eachTerm(doc, func(term string, score float64) { why.Terms[term] += score })
 		why.Words = r.words[doc]
 		why.Prior, why.Exact = r.priors[doc], r.lifts[doc]
 		whole := why.Words
 		if r.similar != nil {
 			whole = r.fused(doc)
-			slot := r.slot(doc)
+			slot := r.x.slotOf(doc)
 			if why.Estimated = !r.similar.knows(slot); !why.Estimated {
 				why.Query, why.Clause = r.similar.parts(slot)
 			}
@@ -113,7 +35,7 @@ func (r *ranking) explain(hits []Hit, among []candidate) {
 	}
 }
 
-// share turns the scores of terms into shares of Words, by term and by field.
+// share divides Words by term and by field, in proportion to their scores.
 func (why *Explanation) share(d Document) {
 	var sum float64
 	for _, score := range why.Terms {
@@ -143,23 +65,10 @@ func (why *Explanation) share(d Document) {
 		}
 		word := strings.TrimPrefix(term, written)
 		if word != term {
-			// The written form adds to its stem, which readers know it by.
+			// The written form counts for its stem, which readers recognize.
 			word = stem(word)
 		}
 		terms[word] += share
 	}
 	why.Terms = terms
-}
-
-// parts are the cosines with the query and with its most similar clause.
-func (s *similarities) parts(slot int) (query, clause float64) {
-	query = float64(s.rows[0][slot])
-	clause = query
-	if len(s.rows) > 1 {
-		clause = math.Inf(-1)
-		for _, row := range s.rows[1:] {
-			clause = max(clause, float64(row[slot]))
-		}
-	}
-	return query, clause
 }

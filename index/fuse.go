@@ -6,31 +6,14 @@ import (
 	"slices"
 )
 
-// How words and vectors are put together. Scores of words are in units of
-// inverse document frequency, cosines are not normalised either: a query whose
-// words are rare and found scores high by words and so is decided by them; one
-// whose words say little is decided by the vectors. docs/research/retrieval.md has what
-// else was tried.
-const (
-	weightVectors  = 33  // of the similarity, against the score of words
-	weightClause   = 0.5 // of the most similar clause, against the whole query
-	weightCoverage = 9   // of each clause that a tool serves better than those above it
-	coveredFrom    = 0.3 // the cosine below which a tool does not serve a clause
-	twinFrom       = .95 // the cosine from which on two tools are twins
-	weightTwin     = 4   // taken from a tool for each twin above it, at most
-	mostTwins      = 0.5 // of its score, that twins take together
-	weightPrior    = .15 // of a prior of 1, against the best score
-)
-
-// fuse adds to the scores how similar the documents are to the query. A
-// document whose vector is not there yet counts as similar as its words let
-// expect.
+// fuse adds to the scores the similarity of the documents to the query. The similarity of a document without a
+// vector is estimated from its words.
 func (r *ranking) fuse(vectors [][]float32) error {
 	similar, err := r.x.index.vectors.cosines(r.ctx, vectors)
 	if err != nil {
 		return err
 	}
-	r.similar, r.slack, r.sharp = similar, weightVectors*similar.margin(), map[int]bool{}
+	r.similar, r.slack, r.exactDocs = similar, weightVectors*similar.margin(), map[int]bool{}
 	missing := 0
 	r.eachSlot(func(doc, slot int) {
 		if similar.knows(slot) {
@@ -45,7 +28,7 @@ func (r *ranking) fuse(vectors [][]float32) error {
 	return nil
 }
 
-// estimate adds to the scores of documents without a vector.
+// estimate adds the estimated similarity of documents without a vector.
 func (r *ranking) estimate() {
 	var topWords, about, topCosine float64
 	for _, s := range r.words {
@@ -65,45 +48,45 @@ func (r *ranking) estimate() {
 			topCosine = max(topCosine, r.similar.cosine(slot))
 		}
 	})
-	r.guess = weightVectors * topCosine / topWords
+	r.similarityPerPoint = weightVectors * topCosine / topWords
 	r.eachSlot(func(doc, slot int) {
 		if !r.similar.knows(slot) {
-			r.scores[doc] += r.guess * r.words[doc]
+			r.scores[doc] += r.similarityPerPoint * r.words[doc]
 		}
 	})
 }
 
-// eachSlot calls do with the documents that are looked for and may be found.
+// eachSlot calls do with the searched documents that may be found.
 func (r *ranking) eachSlot(do func(doc, slot int)) {
 	tools, others, allowed := slices.Contains(r.groups, groupTools), slices.Contains(r.groups, groupOthers), r.allowed
 	for i, p := range r.x.pieces {
 		from := r.x.from[i]
-		for number, at := range p.places() {
-			if at.there && (at.other && others || !at.other && tools) && (p.gone == nil || p.docs[number] != nil) && (allowed == nil || allowed.has[from+number]) {
+		for number, at := range p.allFacts() {
+			if at.there && (at.nonTool && others || !at.nonTool && tools) && (p.gone == nil || p.docs[number] != nil) && (allowed == nil || allowed.has[from+number]) {
 				do(from+number, int(at.slot))
 			}
 		}
 	}
 }
 
-// slot is that of a document.
-func (r *ranking) slot(doc int) int { return r.x.at(doc).slot }
+// slot returns the slot of a document.
+func (x *Snapshot) slotOf(doc int) int { return x.at(doc).slot }
 
-// fused is the exact score of a document by words and vectors, that of a deprecated one not yet halved.
+// fused returns the exact score of a document by words and vectors, before deprecated ones are halved.
 func (r *ranking) fused(doc int) float64 {
-	if slot := r.slot(doc); r.similar.knows(slot) {
+	if slot := r.x.slotOf(doc); r.similar.knows(slot) {
 		r.similar.sharpen(slot)
 		return r.words[doc] + weightVectors*r.similar.cosine(slot)
 	}
-	return r.words[doc] + r.guess*r.words[doc]
+	return r.words[doc] + r.similarityPerPoint*r.words[doc]
 }
 
-// sharpen makes the score of a document exact, before anything is added to it.
+// sharpen makes the score of a document exact, before other scores are added.
 func (r *ranking) sharpen(doc int) {
-	if r.slack == 0 || r.sharp[doc] || !r.may(doc) {
+	if r.slack == 0 || r.exactDocs[doc] || !r.allowed.allows(doc) {
 		return
 	}
-	r.sharp[doc] = true
+	r.exactDocs[doc] = true
 	score := r.fused(doc)
 	if score > 0 && r.isOld(doc) {
 		score *= weightDeprecated
@@ -115,7 +98,7 @@ func (s *similarities) knows(slot int) bool {
 	return slot >= 0 && slot < len(s.has) && s.has[slot]
 }
 
-// cosine is the similarity to the whole query and to its most similar clause.
+// cosine combines the similarity to the whole query and to its most similar clause.
 func (s *similarities) cosine(slot int) float64 {
 	query, clause := s.parts(slot)
 	return (1-weightClause)*query + weightClause*clause
@@ -125,13 +108,12 @@ func (s *similarities) cosine(slot int) float64 {
 type candidate struct {
 	Hit
 	doc   int
-	exact int // level of an exact match, 0 for none
+	exact int // level of an exact match; 0: none
 }
 
-// spread orders candidates, best first, so that the answer to a query of
-// several steps has tools for each, and so that twins do not crowd out the
-// rest: one is taken after the other, by its score, what it adds for the
-// clauses, and less for twins above it. Exact matches stay where they are.
+// spread orders candidates, best first, so that a query of several steps gets tools for each step, and twins do not
+// displace the rest. It takes one after the other, by score, plus coverage of clauses, minus twins already taken.
+// Exact matches keep their rank.
 func (r *ranking) spread(all []candidate, limit int) []Hit {
 	var hits []Hit
 	r.spreads = make(map[string]added, limit)
@@ -139,11 +121,11 @@ func (r *ranking) spread(all []candidate, limit int) []Hit {
 	for i := range covered {
 		covered[i] = coveredFrom
 	}
-	twins := make([]float64, len(all)) // what is taken off, by candidate
+	twins := make([]float64, len(all)) // penalty by candidate
 	taken := make([]bool, len(all))
 	slots := make([]int, len(all))
 	for i, c := range all {
-		if slots[i] = r.slot(c.doc); !r.similar.knows(slots[i]) { // its vector came after this search began
+		if slots[i] = r.x.slotOf(c.doc); !r.similar.knows(slots[i]) { // its vector came during this search
 			slots[i] = -1
 		}
 	}
@@ -179,10 +161,10 @@ func (r *ranking) spread(all []candidate, limit int) []Hit {
 	return hits
 }
 
-// coverage is what a candidate adds for the clauses.
+// coverage returns the bonus of a candidate for the clauses.
 func (r *ranking) coverage(c candidate, covered []float64) float64 {
 	var sum float64
-	if slot := r.slot(c.doc); r.similar.knows(slot) {
+	if slot := r.x.slotOf(c.doc); r.similar.knows(slot) {
 		for i, row := range r.similar.rows[1:] {
 			sum += max(0, float64(row[slot])-covered[i])
 		}
@@ -190,7 +172,7 @@ func (r *ranking) coverage(c candidate, covered []float64) float64 {
 	return weightCoverage * sum
 }
 
-// prefer adds what was learned from use.
+// prefer adds the priors.
 func (r *ranking) prefer(prior map[string]float64) error {
 	if len(prior) == 0 {
 		return nil
@@ -198,7 +180,7 @@ func (r *ranking) prefer(prior map[string]float64) error {
 	top := r.top()
 	r.priors = make(map[int]float64, len(prior))
 	for name, p := range prior {
-		err := r.postings([]string{fieldNames}, squeeze(name), func(doc, _ int) {
+		err := r.x.postings([]string{fieldNames}, squeeze(name), func(doc, _ int) {
 			if r.x.at(doc).Name != name {
 				return
 			}
@@ -214,11 +196,42 @@ func (r *ranking) prefer(prior map[string]float64) error {
 	return nil
 }
 
-// round makes equal what differs by rounding only, so that names decide.
+// round makes scores equal that differ by rounding only, so that names decide.
 func round(score float64) float64 { return math.Round(score/rounding) / (1 / rounding) }
 
 const rounding = 1e-6
 
 func byScore(a, b candidate) int {
 	return cmp.Or(cmp.Compare(b.exact, a.exact), cmp.Compare(b.Score, a.Score), cmp.Compare(a.Name, b.Name))
+}
+
+// top returns the best score.
+func (r *ranking) top() float64 {
+	var about, top float64
+	for _, s := range r.scores {
+		about = max(about, s)
+	}
+	if r.slack == 0 {
+		return about
+	}
+	for doc, s := range r.scores {
+		if s >= about-2*r.slack {
+			r.sharpen(doc)
+			top = max(top, r.scores[doc])
+		}
+	}
+	return top
+}
+
+// parts returns the cosines with the query and with its most similar clause.
+func (s *similarities) parts(slot int) (query, clause float64) {
+	query = float64(s.rows[0][slot])
+	clause = query
+	if len(s.rows) > 1 {
+		clause = math.Inf(-1)
+		for _, row := range s.rows[1:] {
+			clause = max(clause, float64(row[slot]))
+		}
+	}
+	return query, clause
 }

@@ -1,6 +1,5 @@
-// Package index owns the search over one set of definitions of tools, prompts and
-// resources, in memory. It never dials, never writes to disk and does not know which
-// client may see a definition.
+// Package index owns the search over one set of definitions of tools, prompts and resources, in memory. It never
+// dials, never writes to disk, and does not know which client may see a definition.
 package index
 
 import (
@@ -9,53 +8,23 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
-
-	"toolfinch/tool"
 )
 
 // ErrClosed is returned by Replace and Search of a closed Index.
 var ErrClosed = errors.New("index is closed")
 
-// Document is a tool, prompt, resource or resource template as it is to be
-// found. Neither it nor its Def is changed after it was given to an Index.
-type Document struct {
-	Name              string // Key of its kind and exposed name, unique
-	Def               *tool.Def
-	ServerDescription string // what the tool's server is for; may be empty
-}
-
-// Key is the Name of the Document of a kind and exposed name: the name of a
-// tool as it is, before others their kind and a colon, which no name of a tool
-// has.
-func Key(kind tool.Kind, exposed string) string {
-	if kind == tool.KindTool {
-		return exposed
-	}
-	return string(kind) + ":" + exposed
-}
-
-// exposed is the name, URI or URI template that clients see.
-func (d Document) exposed() string {
-	if d.Def.ID.Kind == tool.KindTool {
-		return d.Name
-	}
-	return strings.TrimPrefix(d.Name, string(d.Def.ID.Kind)+":")
-}
-
-// Index keeps the data that searches over changing sets of definitions share. Each
-// set is a Snapshot; only documents that differ from the set before are indexed
-// again. Its methods are safe for concurrent use. Answers depend on the documents
-// alone, not on the steps in which they came.
+// Index keeps the data that searches over changing sets of definitions share. Each set is a Snapshot; only new and
+// changed documents are indexed again. Its methods are safe for concurrent use. Answers depend on the documents
+// alone, not on the steps of their arrival.
 type Index struct {
-	making sync.Mutex // held while the documents are changed, which may take long
-	stored *Stored    // what is taken over; nil once all of it was. Guarded by making, as the next two
-	partly bool       // more documents are to come
+	making sync.Mutex // held while documents change, which may take long
+	stored *Stored    // stored segments to reuse; nil once all are used. Guarded by making, like the next two
+	partly bool       // more documents will come
 	round  int        // of Replace
 
-	write  sync.Mutex        // guards docs and pieces, which are changed under making, too; searches never take it
+	write  sync.Mutex        // guards docs and pieces, which change under making, too; searches never take it
 	docs   map[string]*entry // by Name
 	pieces []*piece          // replaced, never edited
 	closed atomic.Bool
@@ -64,20 +33,9 @@ type Index struct {
 	vectors vectors // by slot
 }
 
-// entry is a document of an Index. Snapshots read the first two of its members, which
-// never change.
-type entry struct {
-	Document
-	slot int // its number for as long as it is in the index
-
-	in     *segment // where its words are, and
-	number int      // its number there
-	round  int      // the last Replace that had it
-}
-
-// slots gives out small numbers, and gives out returned numbers again.
+// slots allocates small numbers, and reuses returned ones.
 type slots struct {
-	mu   sync.Mutex // guards what follows
+	mu   sync.Mutex // guards the fields below
 	free []int
 	next int
 }
@@ -105,17 +63,16 @@ func (s *slots) giveBack(gone []*entry) {
 // New returns an Index without documents. The caller closes it.
 func New() *Index { return &Index{docs: map[string]*entry{}} }
 
-// Recall has the next Replace or Update take over what is stored of its documents. Partly
-// says that many more follow, with another Recall.
+// Recall gives the next Replace or Update stored segments to reuse. If partly, many more documents follow, with
+// another Recall.
 func (x *Index) Recall(stored *Stored, partly bool) {
 	x.making.Lock()
 	defer x.making.Unlock()
 	x.stored, x.partly = stored, partly
 }
 
-// Replace makes docs the documents of the index and returns them as a Snapshot. Of
-// two documents with the same name the later counts. Searches of the Snapshots
-// before go on. An error leaves the index as it was.
+// Replace makes docs the documents of the index and returns them as a Snapshot. Of two documents with the same name
+// the later counts. Searches of earlier Snapshots continue. An error leaves the index unchanged.
 func (x *Index) Replace(ctx context.Context, docs []Document) (*Snapshot, error) {
 	x.making.Lock()
 	defer x.making.Unlock()
@@ -134,8 +91,7 @@ func (x *Index) Replace(ctx context.Context, docs []Document) (*Snapshot, error)
 	return x.changeTo(ctx, changed, gone)
 }
 
-// Update puts documents into the index, in place of those that have their names, and
-// takes out the other documents that are named; else it is Replace.
+// Update adds or replaces documents by name, and removes the documents named in out; else it is like Replace.
 func (x *Index) Update(ctx context.Context, docs []Document, out []string) (*Snapshot, error) {
 	x.making.Lock()
 	defer x.making.Unlock()
@@ -159,8 +115,7 @@ func (x *Index) changeTo(ctx context.Context, changed, gone []*entry) (*Snapshot
 	return x.snapshot(), nil
 }
 
-// difference returns the documents that are new or changed, and how many of the index
-// are among docs.
+// difference returns the new and changed documents, and how many indexed documents are among docs.
 func (x *Index) difference(docs []Document) (changed []*entry, here int) {
 	x.round++
 	place := map[string]int{} // in changed
@@ -185,28 +140,28 @@ func (x *Index) difference(docs []Document) (changed []*entry, here int) {
 	return changed, here
 }
 
-// same reports whether both are found by the same queries.
+// same reports whether the same queries find both documents.
 func (d Document) same(other Document) bool {
 	return d.Def.ID == other.Def.ID && d.Def.Hash == other.Def.Hash && d.ServerDescription == other.ServerDescription
 }
 
 const (
-	// rebuildFrom is how many times more documents than there are make a new index faster
-	// than a change of the old one: it is built on all processors.
+	// rebuildFrom: if so many times more documents come than there are, a new index is faster than a change,
+	// because all processors build it.
 	rebuildFrom = 4
-	// manyAdded is the number of documents from which on they are prepared on all
-	// processors beside pieces that stay. Fewer are soon prepared, and become one piece.
+	// manyAdded is the number of documents from which all processors prepare them beside the pieces that stay.
+	// Fewer documents become one piece.
 	manyAdded = 4000
 )
 
-// change puts documents in, in place of those that have their names, and takes documents
-// out. The lock making is held. An error leaves the index as it was.
+// change adds or replaces documents by name, and removes documents. The caller holds making. An error leaves the
+// index unchanged.
 func (x *Index) change(ctx context.Context, changed, gone []*entry) error {
 	if len(changed)+len(gone) == 0 {
 		x.forgetStored()
 		return nil
 	}
-	pieces, out := x.pieces, gone // out: what pieces have no more
+	pieces, out := x.pieces, gone // out: removed from pieces
 	for _, e := range changed {
 		if old := x.docs[e.Name]; old != nil {
 			out = append(out, old)
@@ -228,7 +183,7 @@ func (x *Index) change(ctx context.Context, changed, gone []*entry) error {
 		pieces = nil
 	case len(pieces) >= maxPieces:
 		pieces, add = merge(pieces, add)
-		merged = true // into one: several would be too many again
+		merged = true // into one piece: several would be too many again
 	}
 	built, err := prepare(ctx, add, !merged && len(add) >= manyAdded || len(pieces)+len(adopted) == 0)
 	if err != nil {
@@ -251,15 +206,14 @@ func (x *Index) change(ctx context.Context, changed, gone []*entry) error {
 	return nil
 }
 
-// forgetStored lets go of what is stored once nothing more is to be taken of it.
+// forgetStored drops the stored segments once nothing more is needed of them.
 func (x *Index) forgetStored() {
 	if !x.partly {
 		x.stored = nil
 	}
 }
 
-// give puts changed documents in the place of those before, and gives them slots. Vectors
-// of texts that are gone are forgotten.
+// give replaces changed documents, and allocates slots. Vectors of removed texts are dropped.
 func (x *Index) give(changed []*entry) {
 	for _, e := range changed {
 		old := x.docs[e.Name]
@@ -272,8 +226,7 @@ func (x *Index) give(changed []*entry) {
 	}
 }
 
-// Missing returns the documents that have no vector, tools first, sorted by
-// name: those whose Text is to be embedded.
+// Missing returns the documents without a vector, tools first, sorted by name: their Text is to be embedded.
 func (x *Index) Missing() (out []Document) {
 	x.write.Lock()
 	for _, e := range x.docs {
@@ -288,9 +241,8 @@ func (x *Index) Missing() (out []Document) {
 	return out
 }
 
-// PutVectors gives documents the vectors of their Text. A document that is not
-// in the index any more, or is another one now, is left out. One that does not
-// fit is an error that wraps ErrVector; those before it are in the index then.
+// PutVectors gives documents the vectors of their Text. Documents that were removed or replaced are skipped. A
+// vector that does not fit is an error that wraps ErrVector; the vectors before it are stored.
 func (x *Index) PutVectors(docs []Document, values [][]float32) error {
 	x.write.Lock()
 	defer x.write.Unlock()
@@ -313,20 +265,20 @@ func (x *Index) PutVectors(docs []Document, values [][]float32) error {
 	return nil
 }
 
-// DropVectors forgets all vectors, so that those of another dimension can come.
+// DropVectors removes all vectors, so that vectors of another dimension can come.
 func (x *Index) DropVectors() { x.vectors.clear() }
 
-// Vectors returns how many documents have a vector.
+// Vectors returns the number of documents with a vector.
 func (x *Index) Vectors() int { return x.vectors.len() }
 
-// Len returns the number of documents in the index, 0 once it is closed.
+// Len returns the number of documents in the index; 0 once it is closed.
 func (x *Index) Len() int {
 	x.write.Lock()
 	defer x.write.Unlock()
 	return len(x.docs)
 }
 
-// Close frees the index; searches that run go on. Closing twice is fine.
+// Close frees the index; running searches continue. It may be called twice.
 func (x *Index) Close() error {
 	x.making.Lock()
 	defer x.making.Unlock()
@@ -336,4 +288,16 @@ func (x *Index) Close() error {
 	x.docs, x.pieces, x.stored = nil, nil, nil
 	x.vectors.clear()
 	return nil
+}
+
+// Segments returns the segments of the index.
+func (x *Index) Segments() []Segment {
+	x.write.Lock()
+	pieces := x.pieces
+	x.write.Unlock()
+	all := make([]Segment, len(pieces))
+	for i, p := range pieces {
+		all[i] = Segment{p.key(), len(p.docs), p.segment}
+	}
+	return all
 }

@@ -3,42 +3,17 @@ package index
 import (
 	"slices"
 	"strings"
-	"sync"
-	"unicode"
-
-	"toolfinch/internal/rawjson"
 )
 
-// posting is a document of a segment and how often it has a term. A segment has fewer than
-// two million documents, and the weights of the parts of a definition bound how often a term
-// counts: at 1,505 sixteenths.
-type posting uint32
-
-const freqBits = 11
-
-func (p posting) doc() int  { return int(p >> freqBits) }
-func (p posting) freq() int { return int(p & (1<<freqBits - 1)) }
-
-// decoded are postings of a segment as a search reads them, in the order of documents. The
-// library reads its own form ten times slower, and queries ask for the same words again and
-// again: so a list is decoded when it is first asked for. The zero value is empty.
-type decoded struct {
-	mu    sync.RWMutex // guards what follows; never held while decoding
-	lists map[listKey][]posting
-	size  int // of lists, in postings
-}
-
-type listKey struct{ field, term string }
-
-// The bound of what a segment keeps decoded: so many postings for each document and some more. A
-// list counts as a few more than it has. What is decoded begins anew beyond that.
+// Bounds of the decoded postings of a segment: some postings per document, plus a constant. A list counts a few
+// more postings than it has. At the bound the cache is emptied.
 const (
 	decodedPerDoc = 48
 	decodedMore   = 1 << 14
 	listOverhead  = 16
 )
 
-// list returns the documents that have a term in a field, deleted ones too. It is not to be changed.
+// list returns the documents that have a term in a field, deleted ones too. The caller must not change the list.
 func (s *segment) list(field, term string) ([]posting, error) {
 	key := listKey{field, term}
 	s.decoded.mu.RLock()
@@ -58,7 +33,7 @@ func (s *segment) list(field, term string) ([]posting, error) {
 		s.decoded.lists, s.decoded.size = map[listKey][]posting{}, 0
 	}
 	if _, known := s.decoded.lists[key]; !known {
-		s.decoded.lists[listKey{field, strings.Clone(term)}] = list // the term may be part of a long query
+		s.decoded.lists[listKey{field, strings.Clone(term)}] = list // the term may share the memory of a long query
 		s.decoded.size += more
 	}
 	return list, nil
@@ -83,9 +58,8 @@ func (s *segment) decode(field, term string) ([]posting, error) {
 	}
 }
 
-// found are the documents that have a term in one of several fields: a list for each field and
-// piece.
-type found struct {
+// matches are the documents that have a term in one of several fields: a list for each field and piece.
+type matches struct {
 	lists []list
 	count int // of documents
 }
@@ -96,10 +70,10 @@ type list struct {
 }
 
 // find looks a term up.
-func (r *ranking) find(fields []string, term string) (found, error) {
-	var f found
+func (x *Snapshot) find(fields []string, term string) (matches, error) {
+	var f matches
 	for _, field := range fields {
-		for i, p := range r.x.pieces {
+		for i, p := range x.pieces {
 			postings, err := p.list(field, term)
 			if err != nil {
 				return f, err
@@ -113,7 +87,7 @@ func (r *ranking) find(fields []string, term string) (found, error) {
 	return f, nil
 }
 
-// here returns how many of the documents are there.
+// here returns how many of the documents are still in the index.
 func (p *piece) here(postings []posting) int {
 	if p.gone == nil {
 		return len(postings)
@@ -128,9 +102,9 @@ func (p *piece) here(postings []posting) int {
 }
 
 // each calls do for every document.
-func (r *ranking) each(f found, do func(doc, freq int)) {
+func (x *Snapshot) eachMatch(f matches, do func(doc, freq int)) {
 	for _, l := range f.lists {
-		p, from := r.x.pieces[l.piece], r.x.from[l.piece]
+		p, from := x.pieces[l.piece], x.from[l.piece]
 		for _, at := range l.postings {
 			if p.docs[at.doc()] != nil {
 				do(from+at.doc(), at.freq())
@@ -139,21 +113,21 @@ func (r *ranking) each(f found, do func(doc, freq int)) {
 	}
 }
 
-// postings calls do for every document that has term in one of fields. A document has each
-// term in one of them at most.
-func (r *ranking) postings(fields []string, term string, do func(doc, freq int)) error {
-	f, err := r.find(fields, term)
+// postings calls do for every document that has term in one of fields. A document has each term in at most one of
+// them.
+func (x *Snapshot) postings(fields []string, term string, do func(doc, freq int)) error {
+	f, err := x.find(fields, term)
 	if err == nil {
-		r.each(f, do)
+		x.eachMatch(f, do)
 	}
 	return err
 }
 
-// freq is how often a document of the snapshot has the term, 0 if it has not.
-func (r *ranking) freq(f found, doc int) int {
+// freq returns how often a document of the snapshot has the term.
+func (x *Snapshot) freq(f matches, doc int) int {
 	for _, l := range f.lists {
-		number := doc - r.x.from[l.piece]
-		if number < 0 || number >= len(r.x.pieces[l.piece].docs) {
+		number := doc - x.from[l.piece]
+		if number < 0 || number >= len(x.pieces[l.piece].docs) {
 			continue
 		}
 		at, _ := slices.BinarySearch(l.postings, posting(number)<<freqBits)
@@ -162,84 +136,4 @@ func (r *ranking) freq(f found, doc int) int {
 		}
 	}
 	return 0
-}
-
-// has reports whether one of the documents has a term.
-func (r *ranking) has(docs []int, term string) (bool, error) {
-	f, err := r.find(r.grouped(fieldTerms), term)
-	return slices.ContainsFunc(docs, func(doc int) bool { return r.freq(f, doc) > 0 }), err
-}
-
-// rarity is that of a term.
-func (r *ranking) rarity(term string) (float64, error) {
-	f, err := r.find(r.grouped(fieldTerms), term)
-	return rarity(r.total, f.count), err
-}
-
-// resembling finds names that contain the query: a half-typed word, or one that never stands alone.
-func (r *ranking) resembling(name string) {
-	if len(name) < 2 || stopWords[name] {
-		return
-	}
-	for i, p := range r.x.pieces {
-		p.names().containing(name, func(number, length int) {
-			if e := p.docs[number]; e != nil && slices.Contains(r.groups, groupOf(e.Def.ID.Kind)) {
-				r.scores[r.x.from[i]+number] += resemblance * float64(len(name)) / float64(length)
-			}
-		})
-	}
-}
-
-// exact lifts the documents that have this name above all others.
-func (r *ranking) exact(text string) error {
-	name, text := squeeze(text), strings.TrimSpace(text)
-	if name == "" {
-		return nil
-	}
-	r.levels = make(map[int]int)
-	err := r.postings(r.grouped(fieldNames), name, func(doc, level int) {
-		if r.may(doc) {
-			r.levels[doc] = level
-		}
-	})
-	if err != nil || len(r.levels) == 0 {
-		return err
-	}
-	top := r.top()
-	r.lifts = make(map[int]float64)
-	for doc, level := range r.levels {
-		level = r.spelled(doc, level, text)
-		if level < spelledName && strings.Contains(text, " ") && r.isOld(doc) {
-			delete(r.levels, doc) // "read file" need not mean the old read_file; readFile does
-			continue
-		}
-		r.sharpen(doc)
-		r.levels[doc] = level
-		r.lifts[doc] = float64(level)*(1+top) + max(0, -r.scores[doc])
-		r.scores[doc] += r.lifts[doc]
-	}
-	return nil
-}
-
-// spelled returns the level of a document one of whose names is text in some
-// spelling.
-func (r *ranking) spelled(doc, level int, text string) int {
-	switch d := r.x.at(doc).Document; text {
-	case d.exposed(), d.Def.ID.String():
-		return spelledID
-	case d.Def.ID.Name:
-		return max(level, spelledName)
-	}
-	return level
-}
-
-// squeeze reduces a name to its letters and digits: search_code, "Search code"
-// and searchCode are the same name.
-func squeeze(name string) string {
-	return strings.ToLower(strings.Map(func(r rune) rune {
-		if unicode.IsLetter(r) || unicode.IsDigit(r) {
-			return r
-		}
-		return -1
-	}, string(fold([]byte(rawjson.Head(name, 4*maxWord))))))
 }

@@ -10,16 +10,14 @@ import (
 	"toolfinch/tool"
 )
 
-// Bounds of the walk through a schema. Real tools stay below; what goes beyond
-// is not found by its parameters.
+// Bounds of the walk through a schema. Real tools stay below; parameters beyond are not found.
 const (
 	maxDepth   = 8
 	maxMembers = 500
 )
 
-// documented returns the names and the descriptions of what a definition takes:
-// the parameters of a tool, the arguments of a prompt, the variables of a
-// resource template.
+// documented returns the names and descriptions of a definition's inputs: the parameters of a tool, the arguments
+// of a prompt, the variables of a resource template.
 func documented(def *tool.Def) (names, explanations []string) {
 	switch def.ID.Kind {
 	case tool.KindTool:
@@ -40,12 +38,10 @@ func documented(def *tool.Def) (names, explanations []string) {
 	return names, explanations
 }
 
-// expression is what stands for variables in a URI template. Operators and
-// modifiers in it are no words.
+// expression matches the variables in a URI template. Operators and modifiers in it are not words.
 var expression = regexp.MustCompile(`\{[^{}]*\}`)
 
-// uriWords is what a resource's URI says of it: all but the scheme and the
-// variables. Of what is no resource it is "".
+// uriWords returns the words of a resource's URI, without scheme and variables; "" for other kinds.
 func uriWords(def *tool.Def) string {
 	if def.ID.Kind != tool.KindResource && def.ID.Kind != tool.KindTemplate {
 		return ""
@@ -61,8 +57,8 @@ func uriWords(def *tool.Def) string {
 	return rest
 }
 
-// ownName is what the server itself calls a definition: the name of a tool,
-// prompt or resource, or of a resource without one its URI.
+// ownName returns the server's own name of a definition: the name of a tool, prompt or resource; of a nameless
+// resource the URI.
 func ownName(def *tool.Def) string {
 	if def.ID.Kind == tool.KindResource || def.ID.Kind == tool.KindTemplate {
 		if name := rawjson.Text(rawjson.Member(def.Raw, "name")); name != "" {
@@ -72,19 +68,18 @@ func ownName(def *tool.Def) string {
 	return def.ID.Name
 }
 
-// parameters returns the names and the descriptions of a schema's properties,
-// nested ones included. What is no schema has none.
+// parameters returns the names and descriptions of a schema's properties, nested ones included. A malformed schema
+// has none.
 func parameters(raw json.RawMessage) (names, explanations []string) {
 	var w walk
 	w.schema(raw, 0)
 	return w.names, w.explanations
 }
 
-// walk goes through a schema in the order in which it is written, so that one
-// that is cut short is always cut at the same place.
+// walk visits a schema in its written order, so that a truncated walk always ends at the same place.
 type walk struct {
 	names, explanations []string
-	seen                int // schemas looked at
+	seen                int // visited schemas
 }
 
 func (w *walk) schema(raw json.RawMessage, depth int) {
@@ -95,7 +90,7 @@ func (w *walk) schema(raw json.RawMessage, depth int) {
 	for key, value := range rawjson.Members(raw) {
 		switch key {
 		case "description":
-			// The root's says what the arguments are: nothing new.
+			// The root's description repeats the tool's.
 			if text := rawjson.Text(value); text != "" && depth > 0 {
 				w.explanations = append(w.explanations, text)
 			}
@@ -120,3 +115,6 @@ func (w *walk) schema(raw json.RawMessage, depth int) {
 		}
 	}
 }
+
+// maxText bounds how many bytes of a single text are read.
+const maxText = 16 << 10

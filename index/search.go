@@ -3,132 +3,13 @@ package index
 import (
 	"cmp"
 	"context"
+	"fmt"
 	"slices"
-	"strings"
-	"sync"
 
 	"toolfinch/internal/rawjson"
 	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
 )
-
-// Query asks for tools, or for what else there is. Text is natural language or a name, never a syntax.
-type Query struct {
-	Text   string // the first 16 KiB are read
-	Server string // only this upstream's tools; "" for all
-	Limit  int    // at most so many hits; below 1 means none
-	// Kinds are the kinds to search; nil for tools. A word's rarity is counted among
-	// tools if tools are searched, and among prompts and resources if these are.
-	Kinds []tool.Kind
-	// Among, if set, is what may be found, a part of the snapshot that is searched. The rest
-	// is left out before anything is ranked; but words count as rare as they are in the whole.
-	Among *Subset
-
-	// Vectors are those of QueryTexts(Text), in order. Without them words
-	// decide alone.
-	Vectors [][]float32
-	// Prior is, by exposed name of tools, what was learned from use, from 0 to 1. It
-	// lifts tools that were found, by at most 15 % of the best score.
-	Prior map[string]float64
-
-	Explain bool // say of each hit why it is one
-}
-
-// Result is the answer to a Query.
-type Result struct {
-	Hits []Hit // best first
-	// Vectors reports whether vectors had a part in the ranking.
-	Vectors bool
-	// Confidence is the probability, from 0 to 1, that a hit is the right tool and not
-	// merely the nearest one.
-	Confidence float64
-}
-
-// Hit is a document found.
-type Hit struct {
-	Name  string  // of the document: of a tool its exposed name
-	Score float64 // above 0; comparable within one answer only
-	Why   *Explanation
-}
-
-// How a query is weighed. Tuned, like the parts of a document, on averages.
-const (
-	saturation    = 1.8 // BM25's k1: how soon saying a word again adds nothing
-	weightWritten = 0.4 // of a word as it was written, against its stem
-	weightConcept = 0.7 // of a word that means about the same, against the word
-	weightClauses = 0.6 // of the clauses of a query, against the whole
-	maxTerms      = 256 // different ones in a query
-	maxClauses    = 8   // the last takes what remains
-	resemblance   = 12  // of a name that is contained whole in another; about what a rare word gives
-)
-
-// Levels of an exact match; the first two are frequencies in fieldNames. The names
-// of two tools may differ only by case or separators: the one that the query spells
-// exactly comes first.
-const (
-	exactName   = 1 // the upstream's own name of the tool, in some spelling
-	exactID     = 2 // the exposed name, or "server.name", in some spelling
-	spelledName = 3 // the upstream's own name
-	spelledID   = 4 // the exposed name, or "server.name"
-)
-
-// QueryTexts returns what of a query is to be embedded: all of it and, where
-// it has several, its clauses.
-func QueryTexts(text string) []string {
-	text = rawjson.Head(text, maxText)
-	if parts := clauses(text); len(parts) > 1 {
-		return append([]string{text}, parts...)
-	}
-	return []string{text}
-}
-
-// Terms returns the stems of the words of a query that say what it is for,
-// each once, in their order.
-func Terms(text string) []string {
-	var out, others []string // others are request words
-	a := newAnalyzer()
-	a.each(rawjson.Head(text, maxText), func(w word) {
-		to := &out
-		if w.request {
-			to = &others
-		}
-		if stem := a.terms[w.stem]; !slices.Contains(*to, stem) {
-			*to = append(*to, stem)
-		}
-	})
-	if len(out) == 0 {
-		return others
-	}
-	return out
-}
-
-// ranking is one search. Documents are numbered as in the snapshot.
-type ranking struct {
-	ctx      context.Context
-	x        *Snapshot
-	groups   []string // of the documents that are looked for
-	allowed  *Subset  // which of them may be found; nil: all
-	total    int      // number of documents in groups
-	terms    []term
-	concepts int                // in terms
-	rarities map[string]float64 // of the terms of the query that documents have
-
-	scores  []float64     // by document; those of words and vectors are within slack
-	slack   float64       // 0 without vectors
-	sharp   map[int]bool  // documents whose score is exact
-	old     found         // deprecated documents
-	levels  map[int]int   // of exact matches, by document
-	similar *similarities // nil without vectors
-	words   []float64     // the scores by words alone; nil where nobody needs them
-	guess   float64       // similarity of documents without a vector, for each point by words
-
-	// What was added on the way, for an explanation.
-	priors, lifts map[int]float64 // by document
-	spreads       map[string]added
-}
-
-// added is what a hit's score gained or lost by its place in the answer.
-type added struct{ coverage, twins float64 }
 
 func (r *ranking) search(q Query) (Result, error) {
 	if err := r.among(q.Kinds); err != nil {
@@ -169,8 +50,7 @@ func (r *ranking) search(q Query) (Result, error) {
 	if err := r.only(q); err != nil {
 		return Result{}, err
 	}
-	// More hits than wanted: spread chooses among them, and confidence looks at how far
-	// the first stands out.
+	// More hits than wanted: spread chooses among them, and confidence measures how far the first stands out.
 	best := r.best(max(2*q.Limit+10, 1+rivals))
 	confidence, err := r.confidence(best, asked)
 	if err != nil {
@@ -190,119 +70,10 @@ func (r *ranking) search(q Query) (Result, error) {
 	return found, nil
 }
 
-// among makes the search one of the groups that have documents of these kinds.
-func (r *ranking) among(kinds []tool.Kind) error {
-	if kinds == nil {
-		r.groups = []string{groupTools}
-	}
-	for _, kind := range kinds {
-		if group := groupOf(kind); !slices.Contains(r.groups, group) {
-			r.groups = append(r.groups, group)
-		}
-	}
-	slices.Sort(r.groups)
-	found, err := r.find(r.grouped(fieldGroup), groupTerm)
-	r.total = found.count
-	return err
-}
-
-// request is a query's terms.
-type request struct {
-	clauses  int
-	terms    map[string][]int  // the clauses each term occurs in
-	concepts map[string]string // by stem
-}
-
-// parse reads a query. Request words count only where there are no others.
-func parse(text string) request {
-	out := request{terms: make(map[string][]int), concepts: make(map[string]string)}
-	a := newAnalyzer()
-	for _, clause := range clauses(text) {
-		n := out.clauses
-		a.each(clause, func(w word) {
-			if w.request {
-				return
-			}
-			out.addWord(a, w, n)
-		})
-		out.clauses++
-	}
-	if len(out.terms) == 0 {
-		out.clauses = 1
-		a.each(text, func(w word) {
-			out.addWord(a, w, 0)
-		})
-	}
-	return out
-}
-
-func (r request) addWord(a *analyzer, w word, clause int) {
-	r.add(a.terms[w.stem], clause)
-	r.add(a.terms[w.written], clause)
-	if w.concept >= 0 {
-		r.concepts[a.terms[w.stem]] = a.terms[w.concept]
-		r.add(a.terms[w.concept], clause)
-	}
-}
-
-func (r request) add(term string, clause int) {
-	in, ok := r.terms[term]
-	if !ok && len(r.terms) >= maxTerms || slices.Contains(in, clause) {
-		return
-	}
-	r.terms[term] = append(in, clause)
-}
-
-// clauses cuts a query at the ends of clauses: people ask for several things at
-// once, and want a tool that does one of them well.
-func clauses(text string) []string {
-	var out []string
-	var clause []string
-	end := func() {
-		if len(clause) > 1 && len(out) < maxClauses-1 {
-			out = append(out, strings.Join(clause, " "))
-			clause = nil
-		}
-	}
-	for _, word := range strings.Fields(text) {
-		switch strings.ToLower(word) {
-		case "and", "then", "also":
-			end()
-			continue
-		}
-		clause = append(clause, word)
-		if strings.ContainsRune(".,;:!?", rune(word[len(word)-1])) {
-			end()
-		}
-	}
-	if len(clause) > 0 {
-		out = append(out, strings.Join(clause, " "))
-	}
-	return out
-}
-
-// top returns the best score.
-func (r *ranking) top() float64 {
-	var about, top float64
-	for _, s := range r.scores {
-		about = max(about, s)
-	}
-	if r.slack == 0 {
-		return about
-	}
-	for doc, s := range r.scores {
-		if s >= about-2*r.slack {
-			r.sharpen(doc)
-			top = max(top, r.scores[doc])
-		}
-	}
-	return top
-}
-
-// only leaves the documents that the query is about.
+// only restricts the scores to the documents that the query is about.
 func (r *ranking) only(q Query) error {
 	if q.Server != "" {
-		err := r.onlyThose(func(keep func(doc, _ int)) error { return r.postings([]string{fieldServer}, q.Server, keep) })
+		err := r.onlyThose(func(keep func(doc, _ int)) error { return r.x.postings([]string{fieldServer}, q.Server, keep) })
 		if err != nil {
 			return err
 		}
@@ -314,7 +85,7 @@ func (r *ranking) only(q Query) error {
 				if kind == tool.KindTool {
 					field, term = fieldGroup+groupTools, groupTerm
 				}
-				if err := r.postings([]string{field}, term, keep); err != nil {
+				if err := r.x.postings([]string{field}, term, keep); err != nil {
 					return err
 				}
 			}
@@ -327,10 +98,7 @@ func (r *ranking) only(q Query) error {
 	return nil
 }
 
-// may reports whether a document may be found.
-func (r *ranking) may(doc int) bool { return r.allowed == nil || r.allowed.has[doc] }
-
-// leaveOut leaves out what may not be found, before anything else is measured against it.
+// leaveOut removes forbidden documents before any score is relative to theirs.
 func (r *ranking) leaveOut() {
 	if r.allowed == nil {
 		return
@@ -342,7 +110,7 @@ func (r *ranking) leaveOut() {
 	}
 }
 
-// onlyThose leaves the scores of those documents that keep is called with.
+// onlyThose keeps the scores of the documents that keep is called with.
 func (r *ranking) onlyThose(those func(keep func(doc, _ int)) error) error {
 	kept := borrow(r.x.end, r.x.end)
 	err := those(func(doc, _ int) { kept[doc] = r.scores[doc] })
@@ -353,9 +121,9 @@ func (r *ranking) onlyThose(those func(keep func(doc, _ int)) error) error {
 
 // best returns the limit best candidates, best first.
 func (r *ranking) best(limit int) []candidate {
-	var near []int                     // documents that may be among the best
+	var near []int                     // candidates for the best documents
 	top := make([]float64, 0, limit+1) // best first
-	least := -r.slack                  // what a document must have
+	least := -r.slack                  // least score of a candidate
 	for doc, s := range r.scores {
 		if s < least || s == 0 {
 			continue
@@ -368,7 +136,7 @@ func (r *ranking) best(limit int) []candidate {
 		top = slices.Insert(top, at, s)
 		top = top[:min(limit, len(top))]
 		if len(top) == limit {
-			// What differs by rounding only is equal, and then names decide.
+			// Scores that differ by rounding only are equal; names decide.
 			least = max(least, top[limit-1]-2*r.slack-rounding)
 		}
 	}
@@ -391,7 +159,7 @@ func (r *ranking) best(limit int) []candidate {
 			}
 			return 1
 		})
-		found = found[:n] // all that tie with the last are named, so that the cut is by name, too
+		found = found[:n] // documents that tie with the last one stay, so that names decide the cut
 	}
 	for i := range found {
 		found[i].Name = r.x.at(found[i].doc).Name
@@ -400,37 +168,31 @@ func (r *ranking) best(limit int) []candidate {
 	return found[:min(limit, len(found))]
 }
 
-// grouped are the fields of this name in the groups that are looked for.
-func (r *ranking) grouped(field string) []string {
-	fields := make([]string, len(r.groups))
-	for i, group := range r.groups {
-		fields[i] = field + group
+// Search returns the best hits; equal scores are in the order of names. Finding nothing is no error. A tool whose
+// name is the query, in any case and with any separators, comes first. Query vectors that do not fit the documents'
+// vectors are an error that wraps ErrVector. Once the Index is closed, the error is ErrClosed.
+func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
+	if s.index.closed.Load() {
+		return Result{}, ErrClosed
 	}
-	return fields
-}
-
-// scratch has slices as long as the index has documents, of which a search needs several.
-var scratch sync.Pool
-
-// room returns a slice of no length that has room for n numbers.
-func room(n int) []float64 {
-	if b, ok := scratch.Get().(*[]float64); ok && cap(*b) >= n {
-		return (*b)[:0]
+	if q.Limit < 1 || s.live == 0 {
+		return Result{}, nil
 	}
-	return make([]float64, 0, n)
+	r := &ranking{ctx: ctx, x: s, allowed: q.Among, rarities: map[string]float64{}}
+	found, err := r.search(q)
+	if err != nil {
+		return Result{}, fmt.Errorf("index: search: %w", err)
+	}
+	return found, nil
 }
 
-// borrow returns n zeros with room for more.
-func borrow(more, n int) []float64 {
-	zeros := room(more)[:n]
-	clear(zeros)
-	return zeros
-}
-
-func giveBack(all ...[]float64) {
-	for _, b := range all {
-		if cap(b) > 0 {
-			scratch.Put(&b)
+// demote halves the scores of deprecated tools.
+func (r *ranking) demote() (err error) {
+	r.old, err = r.x.find(r.grouped(fieldDeprecated), deprecatedTerm)
+	r.x.eachMatch(r.old, func(doc, _ int) {
+		if r.scores[doc] > 0 {
+			r.scores[doc] *= weightDeprecated
 		}
-	}
+	})
+	return err
 }

@@ -1,13 +1,11 @@
 package index
 
 import (
-	"context"
-	"fmt"
 	"sort"
 )
 
-// Snapshot is one set of documents of an Index. It never changes; only vectors
-// come and go, as texts are embedded and as sets after it drop theirs.
+// Snapshot is one set of documents of an Index. It is immutable, except that vectors come and go, as texts are
+// embedded and later sets drop theirs.
 //
 // Documents are numbered over all pieces, with gaps.
 type Snapshot struct {
@@ -18,7 +16,7 @@ type Snapshot struct {
 	live   int   // documents
 }
 
-// snapshot returns the documents of now; the caller holds making or write.
+// snapshot returns the present documents; the caller holds making or write.
 func (x *Index) snapshot() *Snapshot {
 	s := &Snapshot{index: x, pieces: x.pieces, from: make([]int, len(x.pieces))}
 	for i, p := range x.pieces {
@@ -49,29 +47,7 @@ func (s *Snapshot) each(do func(doc int, e *entry)) {
 	}
 }
 
-// Search returns the best hits; equal scores are in the order of names. Finding
-// nothing is no error. A tool whose name is the query, in any case and with any
-// separators, comes first. Query vectors that do not fit those of the documents are
-// an error that wraps ErrVector. Once the Index is closed the error is ErrClosed.
-func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
-	if s.index.closed.Load() {
-		return Result{}, ErrClosed
-	}
-	if q.Limit < 1 || s.live == 0 {
-		return Result{}, nil
-	}
-	r := &ranking{ctx: ctx, x: s, allowed: q.Among, rarities: map[string]float64{}}
-	found, err := r.search(q)
-	if err != nil {
-		return Result{}, fmt.Errorf("index: search: %w", err)
-	}
-	return found, nil
-}
-
-// Subset is some documents of one Snapshot. It never changes.
-type Subset struct{ has []bool } // by number
-
-// Subset returns the documents that have one of the names.
+// Subset returns the documents with the names.
 func (s *Snapshot) Subset(names []string) *Subset {
 	wanted := make(map[string]bool, len(names))
 	for _, name := range names {

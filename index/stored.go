@@ -15,17 +15,16 @@ import (
 
 	"github.com/RoaringBitmap/roaring/v2"
 	library "github.com/blevesearch/scorch_segment_api/v2"
-	"github.com/blevesearch/zapx/v17"
+	zap "github.com/blevesearch/zapx/v17"
 	"golang.org/x/text/unicode/norm"
 )
 
-// analysisVersion changes with the code of the analysis, where that yields something else of a
-// definition. TestAnalysisVersion says when.
+// analysisVersion changes with the code of the analysis, if it yields something else for a definition.
+// TestAnalysisVersion says when.
 const analysisVersion = 1
 
-// analysisPrint names what analysis yields of a definition: segments of another one are of no use. It
-// follows from the tables, weights and libraries of the analysis, too, of which a few documents in a
-// test do not have everything.
+// analysisPrint identifies the result of the analysis: segments of another analysis are useless. It also covers
+// tables, weights and libraries, which the few documents of a test cannot cover.
 var analysisPrint = sync.OnceValue(func() [4]byte {
 	h := sha256.New()
 	fmt.Fprintln(h, analysisVersion, zap.Version, norm.Version, unicode.Version, conceptFile, stopWordFile)
@@ -41,41 +40,15 @@ var analysisPrint = sync.OnceValue(func() [4]byte {
 	return [4]byte(h.Sum(nil))
 })
 
-// print is what a document is, for its words: documents with the same are indexed in the
-// same way.
-type print [16]byte
-
-func printOf(d Document) print {
-	var b []byte
-	for _, text := range []string{d.Name, string(d.Def.ID.Kind), d.Def.ID.Server, d.Def.ID.Name, d.Def.Hash, d.ServerDescription} {
-		b = binary.AppendUvarint(b, uint64(len(text)))
-		b = append(b, text...)
-	}
-	sum := sha256.Sum256(b)
-	return print(sum[:])
-}
-
-// SegmentKey names the contents of a Segment.
+// SegmentKey identifies the contents of a Segment.
 type SegmentKey [sha256.Size]byte
 
-// Segment is a part of an Index in a form that can be stored: Stored reads it.
+// Segment is a part of an Index in a form that can be stored. Stored reads it.
 type Segment struct {
 	Key  SegmentKey
-	Docs int // how many documents it has
+	Docs int // number of documents
 
 	made *segment
-}
-
-// Segments returns what the index is made of now.
-func (x *Index) Segments() []Segment {
-	x.write.Lock()
-	pieces := x.pieces
-	x.write.Unlock()
-	all := make([]Segment, len(pieces))
-	for i, p := range pieces {
-		all[i] = Segment{p.key(), len(p.docs), p.segment}
-	}
-	return all
 }
 
 func (s *segment) key() SegmentKey {
@@ -87,14 +60,14 @@ func (s *segment) key() SegmentKey {
 	return SegmentKey(h.Sum(nil))
 }
 
-// StoredPrefix is what all stored segments begin with that this program can use.
+// StoredPrefix returns the first bytes of all stored segments that this program can use.
 func StoredPrefix() []byte {
 	version := analysisPrint()
 	return version[:]
 }
 
-// Bytes returns the segment as it is stored: what its documents are with a checksum, then
-// the file of the library, which ends in one.
+// Bytes returns the stored form of the segment: the prints of its documents with a checksum, then the library's
+// file, which ends in a checksum.
 func (s Segment) Bytes() ([]byte, error) {
 	var b bytes.Buffer
 	b.Grow(s.made.Size() + len(s.made.prints)*len(print{}))
@@ -112,7 +85,7 @@ func (s Segment) Bytes() ([]byte, error) {
 
 var errSegment = errors.New("index: the stored segment is damaged, or of another version")
 
-// readSegment reads what Bytes has written. The segment keeps data.
+// readSegment reads the result of Bytes. The segment keeps data.
 func readSegment(data []byte) (*segment, error) {
 	if len(data) < 12 || !bytes.HasPrefix(data, StoredPrefix()) {
 		return nil, errSegment
@@ -137,8 +110,8 @@ func readSegment(data []byte) (*segment, error) {
 	return s, nil
 }
 
-// openSegment does for bytes what the library does for files. Its zap.md describes their
-// end: the writer's name with its length, documents, three addresses, version, checksum.
+// openSegment opens a segment in memory; the library opens files only. Its zap.md describes their end: the writer's
+// name with its length, documents, three addresses, version, checksum.
 func openSegment(data []byte) (*zap.SegmentBase, error) {
 	const name, footer = 4, 8 + 8 + 8 + 4 + 4 + 4
 	if len(data) < name+footer {
@@ -153,12 +126,11 @@ func openSegment(data []byte) (*zap.SegmentBase, error) {
 	return zap.InitSegmentBase(body, sum, binary.BigEndian.Uint32(tail[24:]), binary.BigEndian.Uint64(tail), binary.BigEndian.Uint64(tail[8:]), binary.BigEndian.Uint64(tail[16:]), nil, new(library.Stats))
 }
 
-// Stored are segments that were stored, for indexes that may have the same documents. The zero
-// value has none. Once all are read its other methods are safe for concurrent use.
+// Stored are stored segments for indexes that may have the same documents. The zero value has none. Once all are
+// read, its other methods are safe for concurrent use.
 type Stored struct{ segments []*segment }
 
-// Read adds a segment, which keeps data. What is damaged, or of another version, is left out,
-// and it returns false.
+// Read adds a segment, which keeps data. It returns false for a segment that is damaged or of another version.
 func (s *Stored) Read(data []byte) (sound bool) {
 	one, err := readSegment(data)
 	if err == nil {
@@ -167,8 +139,8 @@ func (s *Stored) Read(data []byte) (sound bool) {
 	return err == nil
 }
 
-// release takes the pieces of stored segments apart, and returns the others, and their
-// documents with those to add: take finds again what more of them is wanted.
+// release takes the pieces of stored segments apart. It returns the other pieces, and the documents of these pieces
+// together with the new ones: take finds the wanted ones again.
 func (s *Stored) release(pieces []*piece, add []*entry) (rest []*piece, docs []*entry) {
 	docs = slices.Clip(add)
 	for _, p := range pieces {
@@ -181,8 +153,8 @@ func (s *Stored) release(pieces []*piece, add []*entry) (rest []*piece, docs []*
 	return rest, docs
 }
 
-// take returns up to most pieces that have some of the documents, and the documents that none
-// has. A piece has at least half of what its segment has, but for partly: more is to come.
+// take returns up to most pieces that have some of the documents, and the remaining documents. A piece has at least
+// half the documents of its segment, unless partly: more documents will come.
 func (s *Stored) take(docs []*entry, most int, partly bool) (pieces []*piece, rest []*entry) {
 	places := make(map[print]int, len(docs))
 	for i, e := range docs {

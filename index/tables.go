@@ -6,17 +6,16 @@ import (
 	"sync/atomic"
 )
 
-// tables are what some searches need to know of all documents of a piece, flat. Each is made when
-// it is first needed.
+// tables hold facts about all documents of a piece, in flat form. Each table is made when it is first needed.
 type tables struct {
-	places *lazy[[]place] // by number
-	names  *lazy[nameLines]
+	facts *lazy[[]docFacts] // by number
+	names *lazy[nameLines]
 }
 
-func newTables() tables { return tables{&lazy[[]place]{}, &lazy[nameLines]{}} }
+func newTables() tables { return tables{&lazy[[]docFacts]{}, &lazy[nameLines]{}} }
 
-// next are those of a piece from which documents were taken: what is made it shares.
-func (t tables) next() tables { return tables{t.places.next(), t.names.next()} }
+// next returns the tables of a piece with fewer documents: made tables are shared.
+func (t tables) next() tables { return tables{t.facts.next(), t.names.next()} }
 
 // lazy is a value that is made when it is first needed.
 type lazy[T any] struct {
@@ -32,7 +31,7 @@ func (l *lazy[T]) get(build func() T) T {
 	return *l.made.Load()
 }
 
-// next is the value, if it is made, or one that is still to be made.
+// next returns the value if it is made, else a new lazy value.
 func (l *lazy[T]) next() *lazy[T] {
 	if l.made.Load() != nil {
 		return l
@@ -40,13 +39,13 @@ func (l *lazy[T]) next() *lazy[T] {
 	return &lazy[T]{}
 }
 
-// place is what a search by vectors needs to know of a document.
-type place struct {
-	slot         int32
-	there, other bool // other: in groupOthers
+// docFacts is what a search by vectors needs of a document.
+type docFacts struct {
+	slot           int32
+	there, nonTool bool // other: in groupOthers
 }
 
-// nameLines are the squeezed names of documents, a line each.
+// nameLines are the squeezed names of documents, one per line.
 type nameLines struct {
 	text  string
 	lines []line
@@ -57,36 +56,7 @@ type line struct {
 	doc int32 // number
 }
 
-func (p *piece) places() []place {
-	return p.tables.places.get(func() []place {
-		all := make([]place, len(p.docs))
-		for number, e := range p.docs {
-			if e != nil {
-				all[number] = place{int32(e.slot), true, groupOf(e.Def.ID.Kind) == groupOthers}
-			}
-		}
-		return all
-	})
-}
-
-func (p *piece) names() nameLines {
-	return p.tables.names.get(func() nameLines {
-		var text strings.Builder
-		var lines []line
-		for number, e := range p.docs {
-			if e == nil {
-				continue
-			}
-			for _, name := range squeezedNames(e.Document) {
-				text.WriteString(name.term + "\n")
-				lines = append(lines, line{int32(text.Len()), int32(number)})
-			}
-		}
-		return nameLines{text.String(), lines}
-	})
-}
-
-// containing calls do for each name that contains what was squeezed, with its length.
+// containing calls do for each name that contains the squeezed text, with its length.
 func (n nameLines) containing(squeezed string, do func(doc, length int)) {
 	at, start := 0, 0 // of the line
 	for i := 0; ; {

@@ -11,41 +11,38 @@ import (
 	"github.com/philippgille/chromem-go"
 )
 
-// ErrVector is returned for a vector that cannot be compared with the others:
-// of another dimension, zero or not finite.
+// ErrVector is returned for a vector that cannot be compared: of another dimension, zero or not finite.
 var ErrVector = errors.New("index: vector does not fit")
 
 // ErrDimension is the ErrVector of a vector of another dimension.
 var ErrDimension = fmt.Errorf("%w: it has another dimension", ErrVector)
 
-// holder keeps unit vectors by slot and compares them all with a query. Its
-// callers give it only what fits, one put or remove at a time.
-type holder interface {
+// vectorSet stores unit vectors by slot and compares all with a query. Callers pass fitting vectors only, one put
+// or remove at a time.
+type vectorSet interface {
 	put(slot int, vector []float32) error
 	remove(slot int) error
 	vector(slot int) ([]float32, error)
-	// compare puts the cosine of queries[i] and each vector at rows[i][slot]. With a
-	// comparison these are as wrong as that says at most.
+	// compare stores the cosine of queries[i] and each vector in rows[i][slot]. A returned comparison bounds the
+	// error.
 	compare(ctx context.Context, queries [][]float32, rows [][]float32) (*comparison, error)
 }
 
-// codedFrom is the number of vectors from which on they are coded: a scan by
-// chromem-go takes longer than all the rest of a search then.
+// codedFrom is the number of vectors from which they are coded: beyond it, a scan by chromem-go takes longer than
+// the rest of a search.
 const codedFrom = 256
 
-// vectors are the vectors of an Index by the slot of their document. The zero
-// value is empty.
+// vectors are the vectors of an Index by the slot of their document. The zero value is empty.
 type vectors struct {
-	mu    sync.RWMutex // guards all below; read-held while comparing, never over other I/O
+	mu    sync.RWMutex // guards all below; read-locked while comparing, never over other I/O
 	dim   int
 	has   []bool // by slot
 	count int
-	held  holder
+	held  vectorSet
 }
 
-// putAll stores the vectors of slots, in place of what was there, with one wait for the
-// comparisons that run. Of what does not fit the first is an error; done is how many
-// are stored, those before it.
+// putAll stores or replaces the vectors of slots, and waits only once for running comparisons. The first misfit is
+// an error; done counts the vectors stored before it.
 func (v *vectors) putAll(slots []int, values [][]float32) (done int, err error) {
 	units := make([][]float32, 0, len(values))
 	var misfit error
@@ -65,7 +62,7 @@ func (v *vectors) putAll(slots []int, values [][]float32) (done int, err error) 
 	return len(units), misfit
 }
 
-// putUnit stores the vector of a slot, of length 1. The lock is held.
+// putUnit stores the vector of a slot, of length 1. The caller holds the lock.
 func (v *vectors) putUnit(slot int, vector []float32) (err error) {
 	if v.dim == 0 {
 		v.dim = len(vector)
@@ -96,7 +93,7 @@ func (v *vectors) putUnit(slot int, vector []float32) (err error) {
 	return nil
 }
 
-// code moves the vectors into the form for many.
+// code moves the vectors into the coded form.
 func (v *vectors) code() error {
 	if _, done := v.held.(*coded); done {
 		return nil
@@ -118,8 +115,8 @@ func (v *vectors) code() error {
 	return nil
 }
 
-// remove forgets the vector of a slot. What the holder cannot remove is not asked
-// for again, and overwritten by the next vector of the slot.
+// remove removes the vector of a slot. If the set cannot remove it, nobody reads it, and the next vector of the
+// slot overwrites it.
 func (v *vectors) remove(slot int) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -156,17 +153,16 @@ type similarities struct {
 	buffer *[]float32
 
 	all  *vectors
-	held *coded      // what the rows are of, nil where these are exact
-	ask  *comparison // nil where rows are exact
+	held *coded      // the set of the rows; nil if these are exact
+	ask  *comparison // nil if rows are exact
 }
 
-// buffers are the memory of similarities, which has several megabytes where
-// there are very many tools.
+// buffers pool the memory of similarities: several megabytes with very many tools.
 var buffers = sync.Pool{New: func() any { return new([]float32) }}
 
 func (s *similarities) release() { buffers.Put(s.buffer) }
 
-// margin is by how much a cosine may be wrong that was not sharpened.
+// margin returns the largest error of a cosine that is not sharpened.
 func (s *similarities) margin() float64 {
 	if s.ask == nil {
 		return 0
@@ -174,11 +170,11 @@ func (s *similarities) margin() float64 {
 	return s.ask.margin
 }
 
-// sharpen makes the cosines of a slot, which has some, exact.
+// sharpen makes the cosines of a slot with a vector exact.
 func (s *similarities) sharpen(slot int) {
 	s.all.mu.RLock()
 	defer s.all.mu.RUnlock()
-	if s.ask == nil || s.all.held != s.held || !s.all.has[slot] { // they are gone: what is known remains
+	if s.ask == nil || s.all.held != s.held || !s.all.has[slot] { // the vector is gone: the inexact cosines remain
 		return
 	}
 	for i, row := range s.rows {
@@ -186,10 +182,9 @@ func (s *similarities) sharpen(slot int) {
 	}
 }
 
-// cosines compares the vectors of a query with all documents. The caller
-// releases the result.
+// cosines compares the vectors of a query with all documents. The caller releases the result.
 func (v *vectors) cosines(ctx context.Context, queries [][]float32) (*similarities, error) {
-	queries = append([][]float32(nil), queries...) // the caller's stay as they are
+	queries = append([][]float32(nil), queries...) // the caller's vectors stay unchanged
 	for i, q := range queries {
 		q, err := unit(q)
 		if err != nil {
@@ -224,7 +219,7 @@ func (v *vectors) cosines(ctx context.Context, queries [][]float32) (*similariti
 	return s, nil
 }
 
-// of returns copies of the vectors of slots, nil for those that have none.
+// of returns copies of the vectors of slots; nil for slots without a vector.
 func (v *vectors) of(slots []int) [][]float32 {
 	v.mu.RLock()
 	defer v.mu.RUnlock()
@@ -240,7 +235,7 @@ func (v *vectors) of(slots []int) [][]float32 {
 	return out
 }
 
-// dot is the inner product, 0 where one of the vectors is missing.
+// dot returns the inner product; 0 if a vector is missing.
 func dot(a, b []float32) float64 {
 	var sum float32
 	for i := range min(len(a), len(b)) {
@@ -249,7 +244,7 @@ func dot(a, b []float32) float64 {
 	return float64(sum)
 }
 
-// unit returns vector with length 1.
+// unit returns vector scaled to length 1.
 func unit(vector []float32) ([]float32, error) {
 	var squares float64
 	for _, x := range vector {
@@ -269,12 +264,10 @@ func unit(vector []float32) ([]float32, error) {
 	return out, nil
 }
 
-// inChromem keeps vectors in a chromem-go collection, in memory. What that
-// library does badly is not asked of it: more results than there are documents
-// is an error there, and so is any result of an empty collection; deleting by
-// id with an empty filter that is not nil deletes everything; metadata is
-// shared with the caller; a zero vector or one of another dimension spoils
-// every query; files are not written atomically.
+// inChromem keeps vectors in a chromem-go collection, in memory. It avoids what the library does badly: asking for
+// more results than there are documents is an error, and so is asking an empty collection; deleting by id with a
+// non-nil empty filter deletes everything; metadata is shared with the caller; a zero vector, or one of another
+// dimension, spoils every query; files are not written atomically.
 type inChromem struct{ documents *chromem.Collection }
 
 func newChromem() (*inChromem, error) {
@@ -289,7 +282,7 @@ func newChromem() (*inChromem, error) {
 }
 
 func (c *inChromem) put(slot int, vector []float32) error {
-	vector = append([]float32(nil), vector...) // it is kept as it is given
+	vector = append([]float32(nil), vector...) // the library keeps it without a copy
 	return c.documents.AddDocument(context.Background(), chromem.Document{ID: strconv.Itoa(slot), Embedding: vector})
 }
 

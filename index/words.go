@@ -7,18 +7,7 @@ import (
 	"strings"
 )
 
-// term is a term of a query.
-type term struct {
-	found
-	text    string
-	clauses []int   // of the query, that have it
-	weight  float64 // of a document that says it without end
-	// What the words of a concept are worth counts against the concept, which is worth
-	// what it exceeds them by. Both are -1 for none.
-	addsTo, exceeds int // number of a concept in the query
-}
-
-// saturated is what each frequency is worth, of the weight of a term.
+// saturated returns the worth of each frequency, as a share of a term's weight.
 var saturated = func() (all [1 << freqBits]float64) {
 	for freq := range all {
 		times := float64(freq) / scale
@@ -27,7 +16,7 @@ var saturated = func() (all [1 << freqBits]float64) {
 	return all
 }()
 
-// lookUp finds the terms of a query, of those that documents have.
+// lookUp looks up the terms of a query.
 func (r *ranking) lookUp(q request) error {
 	concepts := map[string]int{}
 	number := func(concept string) int {
@@ -41,7 +30,7 @@ func (r *ranking) lookUp(q request) error {
 		}
 		return n
 	}
-	// Sums of the same numbers in the same order are the same, and concepts come after stems.
+	// Sums in the same order are equal, and concepts come after stems.
 	for _, text := range slices.Sorted(maps.Keys(q.terms)) {
 		if err := r.ctx.Err(); err != nil {
 			return err
@@ -54,7 +43,7 @@ func (r *ranking) lookUp(q request) error {
 			t.weight, t.exceeds = weightConcept, number(text)
 		}
 		var err error
-		if t.found, err = r.find(r.grouped(fieldTerms), text); err != nil {
+		if t.matches, err = r.x.find(r.grouped(fieldTerms), text); err != nil {
 			return err
 		}
 		if t.count > 0 {
@@ -67,20 +56,19 @@ func (r *ranking) lookUp(q request) error {
 	return nil
 }
 
-// lexical adds up BM25 over the terms, with the lengths of documents already
-// in the counts. The sum is the library's postings and our own arithmetic: its
-// scorer takes the root of frequencies, its average length is the number of
-// different terms, and its disjunction multiplies by the share of terms found,
-// which together cost 0.03 nDCG@10 and make scores depend on deletions.
+// lexical adds up BM25 over the terms; the counts include the lengths of documents. It uses the library's postings
+// with our own arithmetic: the library's scorer takes the root of frequencies, its average length is the number of
+// different terms, and its disjunction multiplies by the share of found terms. Together these cost 0.03 nDCG@10 and
+// make scores depend on deletions.
 //
-// Every document that has a term is scored. Bounds could pass over some of them, but
-// hybrid search, what was learned and confidence look at all, and a posting takes two nanoseconds.
+// Every document with a term is scored. Bounds could skip some, but hybrid search, priors and confidence read all,
+// and a posting takes two nanoseconds.
 func (r *ranking) lexical(q request) error {
 	if err := r.lookUp(q); err != nil {
 		return err
 	}
 	clauses := q.clauses
-	if clauses == 1 { // it is the whole
+	if clauses == 1 { // the only clause is the whole query
 		clauses = 0
 	}
 	for i, p := range r.x.pieces {
@@ -89,14 +77,13 @@ func (r *ranking) lexical(q request) error {
 	return nil
 }
 
-// lexicalIn adds up the scores of one piece. What it writes to stays in the second-level
-// cache meanwhile.
+// lexicalIn adds up the scores of one piece. Its output stays in the second-level cache meanwhile.
 func (r *ranking) lexicalIn(number int, scores []float64, clauses int) {
 	sums := make([][]float64, clauses) // by clause and document
 	for c := range sums {
 		sums[c] = borrow(r.x.end, len(scores))
 	}
-	words := make([][]float64, r.concepts) // by concept and document, what its words are worth
+	words := make([][]float64, r.concepts) // by concept and document: the score of its words
 	defer func() {
 		giveBack(sums...)
 		giveBack(words...)
@@ -145,8 +132,8 @@ func (r *ranking) lexicalIn(number int, scores []float64, clauses int) {
 	}
 }
 
-// addUp adds what a term is worth in each document. If there is exceeds, it is what the
-// documents have already. If there is more, the whole is added there, too.
+// addUp adds the score of a term in each document. exceeds, if not nil, is the score that a document already has;
+// more, if not nil, also gets the whole score.
 func addUp(postings []posting, weight float64, scores, more, exceeds []float64) {
 	switch {
 	case exceeds != nil:
@@ -169,11 +156,11 @@ func addUp(postings []posting, weight float64, scores, more, exceeds []float64) 
 	}
 }
 
-// eachTerm calls do with what each term of the query is worth in a document that has it.
+// eachTerm calls do with the score of each term of the query in a document that has it.
 func (r *ranking) eachTerm(doc int, do func(term string, score float64)) {
 	words := make([]float64, r.concepts) // as in lexicalIn
 	for _, t := range r.terms {
-		score := t.weight * saturated[r.freq(t.found, doc)]
+		score := t.weight * saturated[r.x.freq(t.matches, doc)]
 		if t.addsTo >= 0 {
 			words[t.addsTo] += score
 		}

@@ -293,7 +293,7 @@ func TestDecodedPostingsAreBounded(t *testing.T) {
 // A posting has room for the most that a definition can say a word.
 func TestAPostingHasRoom(t *testing.T) {
 	var most float64
-	for _, p := range []part{partName, partTitle, partServer, partDescription, partAbout, partParameter, partExplanation, partURI} {
+	for _, p := range []textKind{partName, partTitle, partServer, partDescription, partAbout, partParameter, partExplanation, partURI} {
 		// A word of n words in a part is counted n times, and twice in the length of the part.
 		most += p.weight * p.length / (2 * p.slope)
 	}

@@ -87,7 +87,7 @@ func gated(t testing.TB, settings setup, budget gate.Budget) (gatedLive, *shelf)
 	}, slog.New(slog.DiscardHandler))
 	for _, name := range strings.Fields("srv_a srv_b srv_c srv_d srv_e srv_pin") {
 		one := newTool(t, name, func(context.Context, *tool.Call) (tool.Result, error) { return tool.TextResult("called " + name), nil })
-		one.Handler = live.gate.Guard(one.Def.ID)(one.Handler)
+		one.Handler = live.gate.Layer(one.Def.ID)(one.Handler)
 		source.tools[name] = one
 	}
 	named := func(call *tool.Call) []*tool.Tool {

@@ -14,26 +14,26 @@ import (
 type Absent struct {
 	Server      string
 	Description string
-	Prefix      string // what the exposed names of its tools begin with; "" for nothing
-	// Starting is how long it has been starting for the first time, and How what it
-	// is started with ("npx") or reached by ("HTTP"). 0 for one that has failed.
+	Prefix      string // prefix of the exposed names of its tools; "" for none
+	// Starting is the time since its first start, 0 for a server that has failed. How says what starts it ("npx")
+	// or how it is reached ("HTTP").
 	Starting time.Duration
-	Listed   bool // its tools are known from before
+	Listed   bool // its tools are known from an earlier run
 	How      string
-	Reason   string // why it has failed
-	Login    string // how to log in, where it waits for that
-	// Held is how many of its definitions wait for approval. The server is there then.
+	Reason   string // why it failed
+	Login    string // how to log in, if it waits for a login
+	// Held counts its definitions that wait for approval. Such a server is reachable.
 	Held int
 }
 
-// Bounds, in bytes and servers, of what answers say of absent servers.
+// Bounds of what answers say of absent servers: bytes of a reason, number of servers.
 const (
 	maxReason = 200
 	maxAbsent = 5
 )
 
-// String says it in words that a model acts on: "still starting: github (npx, 6 s)",
-// "failed: linear: 401 Unauthorized".
+// String describes the server so that a model can act on it: "still starting: github (npx, 6 s)", "failed: linear:
+// 401 Unauthorized".
 func (a Absent) String() string {
 	switch {
 	case a.Held > 0:
@@ -46,7 +46,7 @@ func (a Absent) String() string {
 	return "failed: " + a.Server + ": " + a.why()
 }
 
-// why is String without the name of the server.
+// why is String without the server's name.
 func (a Absent) why() string {
 	if a.Starting > 0 {
 		return fmt.Sprintf("still starting (%s, %d s)", a.How, int(a.Starting.Seconds()))
@@ -57,7 +57,7 @@ func (a Absent) why() string {
 	return rawjson.Clip(printable.Line(a.Reason), maxReason)
 }
 
-// described says of each which server is absent and why; nil without any.
+// described returns a line for each absent server; nil without any.
 func described(all []Absent) (lines []string) {
 	for _, a := range all[:min(len(all), maxAbsent)] {
 		lines = append(lines, a.String())
@@ -68,16 +68,15 @@ func described(all []Absent) (lines []string) {
 	return lines
 }
 
-// has reports whether a name may be that of a tool of the server.
-func (a Absent) has(name string) bool {
+// mayHave reports whether a name may belong to a tool of the server.
+func (a Absent) mayHave(name string) bool {
 	return a.Held == 0 && (strings.HasPrefix(name, a.Server+".") || strings.HasPrefix(name, a.Server+":") || a.Prefix != "" && strings.HasPrefix(name, a.Prefix+"_"))
 }
 
-// unknownBecause says after the error for an unknown name which servers are not
-// there that may have it: the one whose name it begins with, else those that are
-// starting. It is "" if that explains nothing.
+// unknownBecause completes the error for an unknown name with the absent servers that may have it: the server whose
+// name it begins with, else every server that is starting. It is "" if there is none.
 func unknownBecause(all []Absent, name string) string {
-	may := slices.DeleteFunc(slices.Clone(all), func(a Absent) bool { return !a.has(name) })
+	may := slices.DeleteFunc(slices.Clone(all), func(a Absent) bool { return !a.mayHave(name) })
 	if len(may) == 0 {
 		may = slices.DeleteFunc(slices.Clone(all), func(a Absent) bool { return a.Starting == 0 })
 	}

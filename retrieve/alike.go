@@ -6,18 +6,18 @@ import (
 	"toolfinch/tool"
 )
 
-// Alike is what a server may understand by the URI of a resource that it does not list.
+// Alike is another resource that a server may take the URI of an unlisted resource for.
 type Alike struct {
-	ID tool.ID // in another spelling, or of what is listed
-	// Equal says that the URI stands for it by RFC 3986, or leads out of a folder to it.
+	ID tool.ID // another spelling, or a listed resource
+	// Equal says that both URIs are the same by RFC 3986, or that the URI contains "..", which may lead to this
+	// one.
 	Equal bool
 }
 
-// Alike returns what a server may understand by the URI of a resource that it does not
-// list: other spellings (tool.Spellings), in their case and in lower case, and the
-// resources and templates that it lists in one of them.
-func (o *others) Alike(id tool.ID) (all []Alike) {
-	listed := o.alike()
+// Alike returns the resources that a server may take an unlisted URI for: other spellings (tool.Spellings), in
+// their case and in lower case, and listed resources and templates that match one of them.
+func (o *nonTools) Alike(id tool.ID) (all []Alike) {
+	listed := o.byForms()
 	seen := map[tool.ID]bool{id: true}
 	add := func(id tool.ID, equal bool) {
 		if !seen[id] {
@@ -25,7 +25,7 @@ func (o *others) Alike(id tool.ID) (all []Alike) {
 			all = append(all, Alike{id, equal})
 		}
 	}
-	for uri, more := id.Name, true; more; _, uri, more = splitURI(uri) { // the server may be a toolfinch, too
+	for uri, more := id.Name, true; more; _, uri, more = splitURI(uri) { // the server may be another toolfinch
 		normal := tool.NormalURI(uri)
 		climbs := climbs(uri)
 		for _, spelling := range append([]string{uri}, tool.Spellings(uri)...) {
@@ -40,6 +40,5 @@ func (o *others) Alike(id tool.ID) (all []Alike) {
 	return all
 }
 
-// climbs reports whether a URI has "..", however it is written: a server may be led out of
-// the folder with which it begins.
+// climbs reports whether a URI contains "..", in any encoding: it may lead out of the folder that it begins with.
 func climbs(uri string) bool { return strings.Contains(tool.UnescapeURI(uri), "..") }

@@ -8,10 +8,10 @@ import (
 	"toolfinch/tool"
 )
 
-// answer is what a meta-tool answers in JSON.
+// answer is a meta-tool's answer in JSON.
 type answer json.RawMessage
 
-// item is one hit of an answer. Members are empty that only other kinds have.
+// item is one hit of an answer. Each kind fills only its own members.
 type item struct {
 	Name         string          `json:"name,omitempty"` // of a tool or prompt
 	Kind         string          `json:"kind,omitempty"` // unless only tools were asked for
@@ -25,7 +25,7 @@ type item struct {
 	Annotations  json.RawMessage `json:"annotations,omitempty"`
 	Arguments    json.RawMessage `json:"arguments,omitempty"` // of a prompt, as listed
 	MimeType     string          `json:"mimeType,omitempty"`
-	Use          string          `json:"use,omitempty"` // of other kinds than tools: how to use it
+	Use          string          `json:"use,omitempty"` // how to use it; only of non-tools
 	Score        float64         `json:"score"`
 	Registered   *bool           `json:"registered,omitempty"` // of a tool
 }
@@ -37,16 +37,16 @@ func (r *Retriever) answer(q Query, found Found, registered Registration) answer
 		Pending int    `json:"servers_pending"`
 		Failed  int    `json:"servers_failed"`
 		Search  string `json:"search"`             // "words", or "hybrid": words and vectors
-		Vectors *int   `json:"embedded,omitempty"` // tools that have a vector, while not all have
-		Reason  string `json:"reason,omitempty"`   // why not hybrid
+		Vectors *int   `json:"embedded,omitempty"` // tools with a vector, while some lack one
+		Reason  string `json:"reason,omitempty"`   // why the search was not hybrid
 	}
 	out := struct {
 		Tools       []item            `json:"tools"`
-		Confident   bool              `json:"confident"`         // false: perhaps nothing here is what was asked for
-		Missing     []string          `json:"missing,omitempty"` // servers that are not there, and why
+		Confident   bool              `json:"confident"`         // false: perhaps no hit is right
+		Missing     []string          `json:"missing,omitempty"` // absent servers, and why
 		Servers     map[string]string `json:"servers,omitempty"`
 		Index       indexState        `json:"index"`
-		Next        string            `json:"next,omitempty"` // what to do before tools can be called
+		Next        string            `json:"next,omitempty"` // what to do before the tools can be called
 		Tokens      int               `json:"tokens"`
 		TokensSaved *int              `json:"tokens_saved,omitempty"`
 	}{Tools: []item{}}
@@ -71,7 +71,7 @@ func (r *Retriever) answer(q Query, found Found, registered Registration) answer
 	out.Index.Search, out.Index.Reason = "words", found.Reason
 	if found.Hybrid {
 		out.Index.Search = "hybrid"
-		if n, of := r.catalog.Embedded(), r.catalog.Indexed(); n < of { // what is missing may be tools
+		if n, of := r.catalog.Embedded(), r.catalog.Indexed(); n < of { // some without a vector may be tools
 			n = max(0, out.Index.Tools-(of-n))
 			out.Index.Vectors = &n
 		}
@@ -120,20 +120,19 @@ func (r *Retriever) tokens(t *tool.Tool, q Query) int {
 	})
 }
 
-// result returns the tool result: the JSON as text, and not as structured content
-// beside it, because some clients show their models both.
+// result returns the JSON as text alone: some clients would show their models structured content as well.
 func (a answer) result() tool.Result { return tool.TextResult(string(a)) }
 
-// Answer returns the answer of retrieve_tools with all details as JSON, for commands
-// and measurements. It registers nothing.
+// Answer returns the answer of retrieve_tools with all details as JSON, for commands and measurements. It registers
+// nothing.
 func (r *Retriever) Answer(q Query, found Found) json.RawMessage {
 	return json.RawMessage(r.answer(q, found, Registration{}))
 }
 
-// notProvisioned says what to do before tools can be called.
+// notProvisioned tells a model how to make tools callable.
 const notProvisioned = "Tools that are not registered cannot be called yet: send their names to " + ProvisionTools + " as tool_ids."
 
-// whole is the tool with its whole description.
+// whole returns the tool with its unshortened description.
 func whole(t *tool.Tool) *tool.Tool {
 	if t.Def.Whole == nil {
 		return t

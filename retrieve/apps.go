@@ -6,14 +6,14 @@ import (
 	"toolfinch/tool"
 )
 
-// apps holds the tools that apps may call, by their own names at their servers: apps
-// know no others. Only servers with apps have some; they are in the order of servers.
+// apps holds the tools that apps may call, by their own names at their servers: an app knows no other names. Only
+// servers that show apps have some; they are in the order of servers.
 type apps map[string][]*tool.Tool
 
 func newApps(servers []Server, byID layered[tool.ID]) apps {
 	found := apps{}
 	for i := range servers {
-		if !servers[i].look().apps {
+		if !servers[i].summarize().apps {
 			continue
 		}
 		for _, t := range servers[i].Tools {

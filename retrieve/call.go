@@ -14,7 +14,7 @@ import (
 	"toolfinch/tool/args"
 )
 
-// call makes the call that the arguments of call_tool name.
+// call makes the one call that the arguments of call_tool name.
 func (c *caller) call(ctx context.Context, call *tool.Call, most Kind, server string) (tool.Result, error) {
 	name, arguments, err := parseCall("name", call.Arguments)
 	if err != nil {
@@ -22,7 +22,7 @@ func (c *caller) call(ctx context.Context, call *tool.Call, most Kind, server st
 	}
 	t, err := c.catalog.Find(name)
 	if errors.Is(err, tool.ErrNotFound) {
-		return c.callOther(ctx, call, name, arguments, server)
+		return c.callNonTool(ctx, call, name, arguments, server)
 	}
 	if server != "" && t.Def.ID.Server != server {
 		return c.noSuch(ctx, call, name, server), nil
@@ -40,8 +40,8 @@ func (c *caller) call(ctx context.Context, call *tool.Call, most Kind, server st
 	return result, err
 }
 
-// callOther gets the prompt, or reads the resource, of that name.
-func (c *caller) callOther(ctx context.Context, call *tool.Call, name string, arguments json.RawMessage, server string) (tool.Result, error) {
+// callNonTool gets the prompt or reads the resource of that name.
+func (c *caller) callNonTool(ctx context.Context, call *tool.Call, name string, arguments json.RawMessage, server string) (tool.Result, error) {
 	t, found := c.catalog.Prompt(name)
 	if !found {
 		if slices.ContainsFunc(c.catalog.Items(tool.KindTemplate), func(t *tool.Tool) bool { return t.Name == name }) {
@@ -62,9 +62,8 @@ func (c *caller) callOther(ctx context.Context, call *tool.Call, name string, ar
 	return asToolResult(t.Def.ID.Kind, result), nil
 }
 
-// asToolResult converts a result of prompts/get or resources/read to one of tools/call:
-// messages and contents become content blocks, and structured content holds the whole
-// result. An incomplete result stays as it is.
+// asToolResult converts a result of prompts/get or resources/read into a tool result: messages and contents become
+// content blocks, and structured content holds the whole result. An incomplete result stays unchanged.
 func asToolResult(kind tool.Kind, result tool.Result) tool.Result {
 	if state := rawjson.Text(rawjson.Member(result, "resultType")); state != "" && state != "complete" {
 		return result
@@ -90,8 +89,7 @@ func asToolResult(kind tool.Kind, result tool.Result) tool.Result {
 	return tool.Result(out.JSON())
 }
 
-// parseCall reads {"name": ..., "arguments": {...}}, or with another key for the
-// name. Its errors are *args.Errors.
+// parseCall reads {"name": ..., "arguments": {...}}; key is the member with the name. Its errors are *args.Errors.
 func parseCall(key string, raw json.RawMessage) (name string, arguments json.RawMessage, err error) {
 	arguments = json.RawMessage(`{}`)
 	err = args.Read("this tool", raw, args.Text(key, &name), args.Object("arguments", &arguments),
@@ -111,7 +109,7 @@ func parseCall(key string, raw json.RawMessage) (name string, arguments json.Raw
 	return name, arguments, nil
 }
 
-// unused reports whether an argument is none: some models fill in those they do not use.
+// unused reports whether an argument is empty: some models fill in every argument.
 func unused(value json.RawMessage) bool {
 	switch string(compact(value)) {
 	case "", "null", `""`, "{}", "[]", `"{}"`, `"[]"`:
@@ -120,7 +118,7 @@ func unused(value json.RawMessage) bool {
 	return false
 }
 
-// compact is JSON without spaces between its parts, nil for what is no JSON.
+// compact returns JSON without spaces between its tokens; nil if value is not JSON.
 func compact(value []byte) []byte {
 	var out bytes.Buffer
 	if json.Compact(&out, value) != nil {

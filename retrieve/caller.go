@@ -14,21 +14,21 @@ import (
 	"toolfinch/tool"
 )
 
-// caller calls what a client names, once its arguments fit and the gate admits it.
+// caller calls the tool that a client names, if the arguments fit and the gate admits the call.
 type caller struct {
 	catalog   *Catalog
 	gate      *gate.Gate                                                                          // nil: every tool can be called
-	validate  func(server string) bool                                                            // nil: arguments are checked for all servers
+	validate  func(server string) bool                                                            // nil: checked for all servers
 	unchecked func(id tool.ID, err error)                                                         // nil: nobody hears
 	refused   func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) // nil: nobody hears
 	used      func(call *tool.Call, t *tool.Tool)                                                 // nil: nobody hears
-	search    string                                                                              // the meta-tool that finds tools
+	search    string                                                                              // name of the meta-tool that finds tools
 	absent    func() []Absent                                                                     // servers that cannot be called now
-	offers    func(name string) bool                                                              // the meta-tools; nil: none is known
+	offers    func(name string) bool                                                              // reports whether clients have a meta-tool; may be nil
 }
 
-// Kind is how much a tool may do, by its annotations. A tool without annotations counts
-// as destructive, as in the MCP specification.
+// Kind says how much a tool may do, by its annotations. Without annotations a tool counts as destructive, as in the
+// MCP specification.
 type Kind int
 
 // The kinds, weakest first.
@@ -51,7 +51,7 @@ func KindOf(a tool.Annotations) Kind {
 	return KindWrite
 }
 
-// argumentsError says what is wrong with the arguments of a call, and the schema.
+// argumentsError lists what is wrong with the arguments of a call, and shows the schema.
 type argumentsError struct {
 	tool       *tool.Tool
 	violations []string
@@ -62,8 +62,8 @@ func (e *argumentsError) Error() string {
 		e.tool.Name, printable.Lines(strings.Join(e.violations, "\n- ")), printable.JSON(e.tool.Def.InputSchema))
 }
 
-// checked returns the tool's handler behind the gate and the check of arguments. The
-// gate comes first: a tool that is not provisioned reveals nothing else.
+// checked returns the tool's handler behind the gate and the check of arguments. The gate comes first: an
+// unprovisioned tool reveals nothing else.
 func (c *caller) checked(t *tool.Tool) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		if gate := c.gate; gate != nil {
@@ -73,7 +73,7 @@ func (c *caller) checked(t *tool.Tool) tool.Handler {
 			}
 		}
 		if c.validate == nil || c.validate(t.Def.ID.Server) {
-			if err := c.fit(ctx, t, call.Arguments); err != nil {
+			if err := c.checkArguments(ctx, t, call.Arguments); err != nil {
 				c.refuse(ctx, call, call.Name, t, err)
 				return nil, err
 			}
@@ -85,14 +85,14 @@ func (c *caller) checked(t *tool.Tool) tool.Handler {
 	}
 }
 
-// fit checks the arguments of a call. The error is an *argumentsError, or that of ctx.
-// If the schema cannot be used, the arguments pass and unchecked is told once.
-func (c *caller) fit(ctx context.Context, t *tool.Tool, arguments json.RawMessage) error {
+// checkArguments checks the arguments of a call. The error is an *argumentsError or ctx's. If the schema cannot be
+// used, the arguments pass, and unchecked is told once.
+func (c *caller) checkArguments(ctx context.Context, t *tool.Tool, arguments json.RawMessage) error {
 	schemas := &c.catalog.schemas
 	violations, err := schemas.check(ctx, t.Def, arguments)
 	switch {
 	case errors.Is(err, schema.ErrSchema):
-		if c.unchecked != nil && schemas.first(t.Def) {
+		if c.unchecked != nil && schemas.firstReport(t.Def) {
 			c.unchecked(t.Def.ID, err)
 		}
 		return nil
@@ -107,8 +107,8 @@ func (c *caller) fit(ctx context.Context, t *tool.Tool, arguments json.RawMessag
 	return nil
 }
 
-// CallOf returns the call of t that a meta-tool makes for its own caller: call with
-// another name and other arguments. t may be a prompt, or a resource with the URI name.
+// CallOf returns the call of t that a meta-tool makes for its own caller: call with another name and arguments. t
+// may also be a prompt, or a resource whose URI is name.
 func CallOf(call *tool.Call, t *tool.Tool, name string, arguments json.RawMessage) *tool.Call {
 	inner := *call
 	inner.Kind, inner.Name, inner.Arguments = t.Def.ID.Kind, t.Name, arguments
@@ -123,8 +123,8 @@ func CallOf(call *tool.Call, t *tool.Tool, name string, arguments json.RawMessag
 	return &inner
 }
 
-// namedParams returns the params of call_tool as those of another request: with the
-// requested name, and without the tool's name and arguments.
+// namedParams turns the params of call_tool into params of another request: with the requested name, without the
+// tool's name and arguments.
 func namedParams(params json.RawMessage, key, name string) json.RawMessage {
 	if params == nil {
 		return nil
@@ -140,7 +140,7 @@ func namedParams(params json.RawMessage, key, name string) json.RawMessage {
 	return rawjson.Unique(out.JSON())
 }
 
-// refuse tells of a call that is not made.
+// refuse reports a refused call.
 func (c *caller) refuse(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
 	if c.refused != nil {
 		c.refused(ctx, call, name, t, reason)

@@ -17,17 +17,17 @@ import (
 	"toolfinch/tool/args"
 )
 
-// MaxCalls is how many calls one call of call_tool may make.
+// MaxCalls bounds the calls that one call of call_tool makes.
 const MaxCalls = 16
 
-// callsOf returns the calls that a call of call_tool names; nil: it is itself one. The
-// error is an *args.Error.
+// callsOf returns the calls that the arguments of call_tool list; nil: they are a single call. The error is an
+// *args.Error.
 func callsOf(arguments json.RawMessage) ([]json.RawMessage, error) {
 	list := rawjson.Member(arguments, "calls")
 	if list == nil || unused(list) && !unused(rawjson.Member(arguments, "name")) {
 		return nil, nil
 	}
-	if text := rawjson.Text(list); text != "" { // some models write arrays so
+	if text := rawjson.Text(list); text != "" { // some models write an array as text
 		list = json.RawMessage(text)
 	}
 	var calls []json.RawMessage
@@ -45,10 +45,9 @@ func callsOf(arguments json.RawMessage) ([]json.RawMessage, error) {
 	return calls, nil
 }
 
-// callAll makes several calls for the maker of one: side by side if all only read, else
-// in their order until one fails, because the next may build on it. Each has its own
-// result or error. Their structured content becomes text, because clients that show a
-// model structured content show it nothing else.
+// callAll makes several calls for one caller. If all only read, they run side by side; else in order until one
+// fails, because the next may build on it. Each has its own result or error. Structured content becomes text,
+// because some clients show their model nothing beside structured content.
 func (c *caller) callAll(ctx context.Context, call *tool.Call, calls []json.RawMessage, most Kind, server string) (tool.Result, error) {
 	names, reads := make([]string, len(calls)), true
 	for i, one := range calls {
@@ -84,8 +83,8 @@ func (c *caller) callAll(ctx context.Context, call *tool.Call, calls []json.RawM
 	return joined(names, results), nil
 }
 
-// callOne makes one of several calls. It is the client's own, as if it were made alone,
-// but that a 2026-07-28 client is asked while it runs. An error is its result.
+// callOne makes one of several calls as if it were the client's only call, but a 2026-07-28 client is asked while
+// it runs. An error becomes a result.
 func (c *caller) callOne(ctx context.Context, call *tool.Call, name string, one json.RawMessage, most Kind, server string, part *tool.Part) tool.Result {
 	inner, err := call.Inner(name, one)
 	if err != nil {
@@ -108,12 +107,11 @@ func (c *caller) callOne(ctx context.Context, call *tool.Call, name string, one 
 	return result
 }
 
-// label begins the line before each result.
+// label matches the line before each result.
 var label = regexp.MustCompile(`\[\d+\] `)
 
-// joined is the result of several calls: the content of each after a line with its
-// number and name, and a mark where a result could be taken for such lines. It is an
-// error if all are.
+// joined combines the results: each content follows a line with its number and name. If a result itself has such a
+// line, all lines get a random mark. The joined result is an error if all results are.
 func joined(names []string, results []tool.Result) tool.Result {
 	all := make([][]json.RawMessage, len(results))
 	mark := ""
@@ -143,9 +141,8 @@ func joined(names []string, results []tool.Result) tool.Result {
 	return tool.Result(out.JSON())
 }
 
-// blocksOf are the content blocks of a result, and its structured content as text if
-// none of them has it. What is no block becomes text: clients would refuse all results
-// for it.
+// blocksOf returns the content blocks of a result. Structured content is added as text if no block repeats it. A
+// malformed block becomes text, because clients would refuse all results for it.
 func blocksOf(result tool.Result) []json.RawMessage {
 	data := compact(rawjson.Member(json.RawMessage(result), "structuredContent"))
 	var blocks []json.RawMessage
@@ -164,8 +161,8 @@ func blocksOf(result tool.Result) []json.RawMessage {
 	return blocks
 }
 
-// says reports whether a text is data, or the only member of data: many servers wrap
-// what is no object as {"result": ...}.
+// says reports whether a text equals data, or the only member of data: many servers wrap a plain value as
+// {"result": ...}.
 func says(text string, data json.RawMessage) bool {
 	if data == nil || text == "" {
 		return false
@@ -180,7 +177,7 @@ func says(text string, data json.RawMessage) bool {
 	return bytes.Equal(compact([]byte(text)), data)
 }
 
-// isBlock reports whether a value is a content block as the schema of MCP has it.
+// isBlock reports whether a value is a content block by the schema of MCP.
 func isBlock(value json.RawMessage) bool {
 	has := func(of json.RawMessage, members ...string) bool {
 		return !slices.ContainsFunc(members, func(member string) bool {
@@ -208,9 +205,8 @@ func textBlock(text string) json.RawMessage {
 	return block.JSON()
 }
 
-// CallTool returns the handler of call_tool for tools up to the given kind, and for
-// prompts and resources, which only read. With a server it calls that server's alone,
-// with "" those of all.
+// CallTool returns the handler of call_tool for tools up to the given kind, and for prompts and resources, which
+// only read. It calls the named server's tools only; "" for all servers.
 func (c *caller) CallTool(most Kind, server string) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		switch calls, err := callsOf(call.Arguments); {

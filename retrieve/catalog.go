@@ -14,30 +14,29 @@ import (
 	"toolfinch/tool"
 )
 
-// Catalog is an immutable set of tools, prompts and resources that can be found and
-// called. With makes another one. Its methods are safe for concurrent use.
+// Catalog is an immutable set of tools, prompts and resources that can be found and called. With makes its
+// successor. Its methods are safe for concurrent use.
 type Catalog struct {
-	*kept
-	*others
+	*shared
+	*nonTools
 	contents Contents
-	snapshot *index.Snapshot      // nil of an empty catalog
-	among    func() *index.Subset // what of the snapshot is in the catalog; nil: all
+	snapshot *index.Snapshot      // nil in an empty catalog
+	among    func() *index.Subset // the part of the snapshot that this catalog may find; nil: all
 
 	table
 	apps
-	names  []string        // exposed, of the tools that models are offered, sorted
-	given  map[string]bool // names that the views gave to tools
+	names  []string        // exposed names of the tools that models are offered, sorted
+	given  map[string]bool // names that views gave
 	pinned []*tool.Tool
-	held   *withheld // nil while nothing is
+	held   *heldDefs // nil: nothing is held
 
 	listing costOfAll
 }
 
-// kept is shared by all catalogs that With makes from one another: results that
-// follow from definitions, by content.
-type kept struct {
-	making sync.Mutex // guards latest; held while a catalog is made
-	latest *Catalog   // what is in the index; nil: nothing is
+// shared is common to all catalogs that With makes from one another: the index, and results cached by content.
+type shared struct {
+	making sync.Mutex // guards latest; locked while a catalog is made
+	latest *Catalog   // the catalog in the index; nil: none
 
 	index   *index.Index
 	costs   costs
@@ -46,38 +45,37 @@ type kept struct {
 	schemas schemas
 }
 
-// at returns the tool, prompt or resource that the index has under key.
+// at returns the tool, prompt or resource with an index key.
 func (c *Catalog) at(key string) *tool.Tool {
 	if t := c.tools.get(key); t != nil {
 		return t
 	}
-	return c.others.byKey[key]
+	return c.nonTools.byKey[key]
 }
 
-// keys are those of everything in the index.
+// keys returns the keys of everything in the index.
 func (c *Catalog) keys() []string {
-	if len(c.others.keys) == 0 {
+	if len(c.nonTools.keys) == 0 {
 		return c.names
 	}
-	return slices.Concat(c.names, c.others.keys)
+	return slices.Concat(c.names, c.nonTools.keys)
 }
 
-// Recall has the next With take over what is stored of its index. Partly says that one with
-// much more follows.
-func (k *kept) Recall(stored *index.Stored, partly bool) { k.index.Recall(stored, partly) }
+// Recall gives the next With a stored index to reuse. If partly, a larger stored index follows.
+func (k *shared) Recall(stored *index.Stored, partly bool) { k.index.Recall(stored, partly) }
 
-// Segments returns what the index is made of now.
-func (k *kept) Segments() []index.Segment { return k.index.Segments() }
+// Segments returns the segments of the index.
+func (k *shared) Segments() []index.Segment { return k.index.Segments() }
 
-// fillRest makes the tables of what is no tool, is held, or is for apps.
+// fillRest makes the tables of prompts and resources, held definitions, and apps.
 func (c *Catalog) fillRest(handler func(*tool.Def) tool.Handler) {
-	c.others = newOthers(c.contents, prefixesOf(c.contents.Servers), handler)
-	c.held = newWithheld(c.contents.Servers)
-	c.others.isHeld = func(id tool.ID) bool { return c.held.template(id) != nil }
+	c.nonTools = newNonTools(c.contents, prefixesOf(c.contents.Servers), handler)
+	c.held = newHeldDefs(c.contents.Servers)
+	c.nonTools.isHeld = func(id tool.ID) bool { return c.held.template(id) != nil }
 	c.apps = newApps(c.contents.Servers, c.exact)
 }
 
-// offers reports whether a tool is offered to models.
+// offers reports whether models are offered a tool.
 func (c *Catalog) offers(t *tool.Tool) bool {
 	return !t.Def.App.NotModel && !c.contents.hidden[t.Def.ID]
 }
@@ -103,13 +101,13 @@ func (c *Catalog) pins() (pinned []*tool.Tool) {
 	return pinned
 }
 
-// pins reports whether a glob is for the tool.
+// pins reports whether a glob matches the tool's name or ID.
 func pins(glob string, t *tool.Tool) bool {
 	return matches(glob, t.Name) || matches(glob, t.Def.ID.String())
 }
 
-// matches reports whether the glob matches the whole name. A bad glob, which
-// the configuration refuses, matches nothing.
+// matches reports whether the glob matches the whole name. A malformed glob matches nothing; the configuration
+// refuses it.
 func matches(glob, name string) bool {
 	// path.Match keeps "*" from crossing "/", which is no separator here.
 	ok, err := path.Match(strings.ReplaceAll(glob, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00"))
@@ -137,8 +135,7 @@ func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 	return Found{Hits: hits, Hybrid: found.Vectors, Confidence: found.Confidence}, nil
 }
 
-// Close closes the index of the catalog and of all that share it. They find nothing
-// afterwards.
+// Close closes the index of all catalogs that share it. They find nothing afterwards.
 func (c *Catalog) Close() error { return c.index.Close() }
 
 // Lookup finds a tool by the name that clients see.
@@ -156,13 +153,13 @@ func (c *Catalog) Find(name string) (*tool.Tool, error) {
 	return nil, fmt.Errorf("%w: %q%s", tool.ErrNotFound, name, c.held.because(name))
 }
 
-// ByID finds a tool by its ID, which stays the same when its name changes.
+// ByID finds a tool by its ID, which never changes.
 func (c *Catalog) ByID(id tool.ID) (*tool.Tool, bool) {
 	t := c.exact.get(id)
 	return t, t != nil
 }
 
-// Tools returns all tools that are offered to models, sorted by exposed name.
+// Tools returns all tools that models are offered, sorted by exposed name.
 func (c *Catalog) Tools() []*tool.Tool {
 	tools := make([]*tool.Tool, len(c.names))
 	for i, name := range c.names {
@@ -171,8 +168,7 @@ func (c *Catalog) Tools() []*tool.Tool {
 	return tools
 }
 
-// first returns the first n tools by name that satisfy passes, without scores, and
-// how many more there are.
+// first returns the first n tools by name that satisfy passes, without scores, and the number of further ones.
 func (c *Catalog) first(n int, passes func(*tool.Tool) bool) (hits []Hit, more int) {
 	for _, name := range c.names {
 		switch t := c.tools.get(name); {
@@ -189,18 +185,18 @@ func (c *Catalog) first(n int, passes func(*tool.Tool) bool) (hits []Hit, more i
 // Len is the number of tools.
 func (c *Catalog) Len() int { return len(c.names) }
 
-// Pinned returns the tools that are listed to every client from the start.
+// Pinned returns the tools that every client is listed from the start.
 func (c *Catalog) Pinned() []*tool.Tool { return c.pinned }
 
 // Servers returns the contents of the catalog by server.
 func (c *Catalog) Servers() []Server { return c.contents.Servers }
 
-// Nearest returns up to n exposed names that look most like name.
+// Nearest returns up to n exposed names similar to name.
 func (c *Catalog) Nearest(name string, n int) []string {
 	return nearest.Names(name, c.names, n, nearest.Loose)
 }
 
-// HeldOf returns how many definitions of a server are held and were not rejected.
+// HeldOf returns how many definitions of a server wait for approval. Rejected ones do not count.
 func (c *Catalog) HeldOf(server string) int {
 	if c.held == nil {
 		return 0

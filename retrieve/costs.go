@@ -8,48 +8,48 @@ import (
 	"toolfinch/tool"
 )
 
-// minCosts is the least that bounds each of the two maps of counts. Of many tools there are
-// more, of which none is forgotten while it is in use.
+// minCosts is the smallest bound of each of the two maps of counts. With many tools the bound is higher, so that no
+// count in use is forgotten.
 const minCosts = 100_000
 
-// costs remembers how many tokens definitions take in a model's context, by content.
-// It counts on demand, and counts nothing twice that is in use.
+// costs caches how many tokens definitions take in a model's context, by content. It counts on demand, and no
+// content in use twice.
 type costs struct {
-	mu     sync.Mutex // guards what follows; not held while counting
-	known  map[string]int
-	before map[string]int // the previous known, when that was full
-	most   int            // bounds each of them, if it is more than minCosts
+	mu       sync.Mutex // guards the fields below; not held while counting
+	current  map[string]int
+	previous map[string]int // the last full current
+	most     int            // bounds each map, if above minCosts
 }
 
-// hold makes room for so many counts that are in use.
-func (c *costs) hold(n int) {
+// reserve makes room for n counts in use.
+func (c *costs) reserve(n int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.most = n
 }
 
-// get returns the count of key, if it is known.
+// get returns the count of key, if it is cached.
 func (c *costs) get(key string) (n int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if n, ok = c.known[key]; ok {
+	if n, ok = c.current[key]; ok {
 		return n, true
 	}
-	if n, ok = c.before[key]; ok {
+	if n, ok = c.previous[key]; ok {
 		c.put(key, n)
 	}
 	return n, ok
 }
 
-// put keeps a count. Lock held.
+// put stores a count. The caller holds the lock.
 func (c *costs) put(key string, n int) {
-	if c.known == nil || len(c.known) >= max(c.most, minCosts) {
-		c.before, c.known = c.known, map[string]int{}
+	if c.current == nil || len(c.current) >= max(c.most, minCosts) {
+		c.previous, c.current = c.current, map[string]int{}
 	}
-	c.known[key] = n
+	c.current[key] = n
 }
 
-// cost returns the tokens of text, remembered under key.
+// cost returns the tokens of text, cached under key.
 func (c *costs) cost(key string, text func() []byte) int {
 	if n, ok := c.get(key); ok {
 		return n
@@ -61,21 +61,21 @@ func (c *costs) cost(key string, text func() []byte) int {
 	return n
 }
 
-// ofName is cost of a name alone.
+// ofName returns the cost of a name alone.
 func (c *costs) ofName(name string) int {
 	return c.cost("name "+name, func() []byte { return []byte(name) })
 }
 
-// costOfAll is how many tokens listing every tool of a catalog takes.
+// costOfAll is the number of tokens that listing every tool of a catalog takes.
 type costOfAll struct {
 	total atomic.Pointer[int] // nil while not counted
 
-	// Of a catalog before, and what this one has beside it and lacks of it; nil: unknown.
+	// The total of an earlier catalog, and the tools that this catalog adds and lacks; nil: unknown.
 	before      *int
 	plus, minus []*tool.Tool
 }
 
-// follow makes l the cost of the catalog after before.
+// follow derives l from the total of the predecessor.
 func (l *costOfAll) follow(before *costOfAll, plus, minus []*tool.Tool) {
 	if l.before = before.total.Load(); l.before == nil {
 		l.before = before.before

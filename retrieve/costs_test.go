@@ -76,7 +76,7 @@ func TestCostsForgetWhatIsNotUsed(t *testing.T) {
 			t.Fatal("another count")
 		}
 	}
-	if n := len(c.known) + len(c.before); n > 2*minCosts {
+	if n := len(c.current) + len(c.previous); n > 2*minCosts {
 		t.Errorf("%d counts are kept, want %d at most", n, 2*minCosts)
 	}
 	if counted != 1 {
@@ -92,20 +92,20 @@ func TestCostsOfAllToolsAreHeld(t *testing.T) {
 	for i := range tools {
 		counts[fmt.Sprint("hash", i)] = i
 	}
-	k := &kept{}
+	k := &shared{}
 	k.LearnTokens(counts)
-	k.costs.hold(4 * tools) // as With does
+	k.costs.reserve(4 * tools) // as With does
 	for range 2 {
 		for i := range tools {
 			def := &tool.Def{ID: tool.ID{Server: "s", Name: fmt.Sprint("t", i)}, Hash: fmt.Sprint("hash", i), Raw: []byte("counted anew")}
-			if n := k.raw(def); n != i {
+			if n := k.rawTokens(def); n != i {
 				t.Fatalf("the definition of tool %d is %d tokens", i, n)
 			}
 			k.Tokens(&tool.Tool{Name: "s_" + def.ID.Name, Def: def})
 		}
 	}
-	if k.costs.before != nil {
-		t.Errorf("with %d tools %d counts are half forgotten", tools, len(k.costs.before))
+	if k.costs.previous != nil {
+		t.Errorf("with %d tools %d counts are half forgotten", tools, len(k.costs.previous))
 	}
 }
 

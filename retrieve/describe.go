@@ -11,7 +11,7 @@ import (
 	"toolfinch/tool"
 )
 
-// head is the first line about a tool: its name, what is to be known of it, its use.
+// head returns the first line about a tool: its name, marks, and use.
 func head(name string, marks []string, description string) string {
 	if len(marks) > 0 {
 		name += " (" + strings.Join(marks, ", ") + ")"
@@ -22,8 +22,8 @@ func head(name string, marks []string, description string) string {
 	return name
 }
 
-// describeOther is describeHit for a prompt, resource or template.
-func (r *Retriever) describeOther(q Query, hit Hit) string {
+// describeNonTool describes a prompt, resource or template.
+func (r *Retriever) describeNonTool(q Query, hit Hit) string {
 	kind := hit.Def.ID.Kind
 	name := exact(hit.Name)
 	if kind == tool.KindPrompt && q.Detail != DetailName {
@@ -35,7 +35,7 @@ func (r *Retriever) describeOther(q Query, hit Hit) string {
 	return head(kind.String()+" "+name, nil, hit.Def.Description) + "\n use: " + r.use(hit)
 }
 
-// use says how to use a hit that is no tool.
+// use says how to use a hit that is not a tool.
 func (r *Retriever) use(hit Hit) string {
 	use, through := "resources/read with this uri", "name = this uri"
 	switch hit.Def.ID.Kind {
@@ -44,14 +44,13 @@ func (r *Retriever) use(hit Hit) string {
 	case tool.KindTemplate:
 		use, through = "fill in the uriTemplate, then resources/read with that uri", "name = that uri"
 	}
-	if _, taken := r.catalog.Lookup(hit.Name); r.settings.Offer.Call && !taken { // a tool of that name comes first
+	if _, taken := r.catalog.Lookup(hit.Name); r.settings.Offer.Call && !taken { // call_tool would call the tool of that name
 		use += ", or call_tool with " + through
 	}
 	return use
 }
 
-// promptSignature is Signature of a prompt's arguments, which are all text:
-// "(city, units?)".
+// promptSignature is Signature for a prompt's arguments, which are all text: "(city, units?)".
 func promptSignature(arguments json.RawMessage) string {
 	var names []string
 	for argument := range rawjson.Elements(arguments) {
@@ -64,11 +63,10 @@ func promptSignature(arguments json.RawMessage) string {
 	return "(" + rawjson.Clip(strings.Join(names, ", "), maxAnswer/10) + ")"
 }
 
-// why names the words of a query that say what a definition does, in any form of theirs; else what it
-// was found by.
+// why returns the words of a query that occur in a definition, in any form; else what else found the definition.
 func why(query string, hybrid bool, hit Hit) string {
 	def := hit.Def
-	query = rawjson.Head(query, maxUseQuery) // each of its words is looked at
+	query = rawjson.Head(query, maxUseQuery) // bounds the work per word
 	asked := index.Terms(query)
 	says := index.Terms(strings.Join([]string{hit.Name, def.ID.Name, def.ID.Server, def.Title, def.Full().Description}, "\n"))
 	var shared []string

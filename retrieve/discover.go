@@ -22,26 +22,25 @@ type Discovered struct {
 	Server      string   `json:"server"`
 	Name        string   `json:"name"` // the upstream's own
 	Title       string   `json:"title,omitempty"`
-	Description string   `json:"description"` // FirstSentence of it
+	Description string   `json:"description"` // the first sentence
 	Tags        []string `json:"tags"`
 	Tokens      int      `json:"tokens"` // of the definition
 	Score       float64  `json:"score,omitempty"`
-	Provisioned *bool    `json:"provisioned,omitempty"` // whether it can be called now; nil where views are not gated
+	Provisioned *bool    `json:"provisioned,omitempty"` // whether it can be called now; nil if the view is not gated
 	Signature   string   `json:"signature"`
 }
 
 // Discovery is the answer of discover_tools.
 type Discovery struct {
 	Tools     []Discovered `json:"tools"`
-	Tokens    int          `json:"tokens"`              // of all these tools
-	Confident *bool        `json:"confident,omitempty"` // of a query; false: perhaps none is what was asked for
-	More      int          `json:"more,omitempty"`      // of a list: how many tools are not in it
-	Missing   []string     `json:"missing,omitempty"`   // servers that are not there, and why
+	Tokens    int          `json:"tokens"`              // of all tools in the answer
+	Confident *bool        `json:"confident,omitempty"` // of a query; false: perhaps no tool is right
+	More      int          `json:"more,omitempty"`      // of a list: number of tools left out
+	Missing   []string     `json:"missing,omitempty"`   // absent servers, and why
 }
 
-// Discover finds tools by what they do and by tags, best first, and states the cost
-// of each. call is the caller's. The error is an *args.Error if the query is not
-// valid.
+// Discover finds tools for the maker of the call by purpose and tags, best first, with the cost of each. The error
+// is an *args.Error for an invalid query.
 func (p *provisioner) Discover(ctx context.Context, call *tool.Call, q DiscoverQuery) (Discovery, error) {
 	if q.Limit == 0 {
 		q.Limit = p.topK
@@ -64,7 +63,7 @@ func (p *provisioner) Discover(ctx context.Context, call *tool.Call, q DiscoverQ
 		if err != nil {
 			return Discovery{}, err
 		}
-		p.search.asked(call, q.Text, found.Hits)
+		p.search.noteFound(call, q.Text, found.Hits)
 		hits, out.Confident, out.Missing = found.Hits, found.confident(), described(found.Absent)
 	}
 	for _, hit := range hits {

@@ -16,28 +16,27 @@ import (
 	"toolfinch/tool"
 )
 
-// embedChunk is how many tools get their vectors in one step.
+// embedChunk is how many tools are embedded in one step.
 const embedChunk = 256
 
-// Embed gives a vector to every tool, prompt and resource that has none, first from the
-// cache. Searches go on meanwhile, with the vectors that exist. progress, if not nil,
-// is told how many have one. Tools that change meanwhile wait for the next call, which
-// follows each With.
-func (k *kept) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
+// Embed gives a vector to every tool, prompt and resource that has none, from the cache if possible. Searches
+// meanwhile use the vectors that exist. progress, if not nil, is told how many have a vector. Tools that change
+// meanwhile wait for the next call, which follows each With.
+func (k *shared) Embed(ctx context.Context, cache *embed.Cache, progress func(done, total int)) error {
 	return k.EmbedOf(ctx, cache, nil, progress)
 }
 
-// Budget says how many new texts of servers are embedded.
+// Budget bounds the new texts of servers that are embedded.
 type Budget interface {
-	// Room is how many of so many more texts of a server may be embedded.
+	// Room returns how many of wanted new texts of a server may be embedded.
 	Room(server string, wanted int) int
-	// Spent says that so many were.
+	// Spent reports how many texts were embedded.
 	Spent(server string, texts int)
 }
 
-// EmbedOf is Embed within a budget, nil for none: what is beyond that gets the vectors that are stored.
-// Texts of servers with few come first.
-func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, budget Budget, progress func(done, total int)) error {
+// EmbedOf is Embed within a budget; nil for none. Texts beyond the budget get vectors only if they are stored.
+// Servers with few texts come first.
+func (k *shared) EmbedOf(ctx context.Context, cache *embed.Cache, budget Budget, progress func(done, total int)) error {
 	err := k.put(ctx, k.index.Missing(), func(ctx context.Context, texts []string, _ func(done, total int)) ([][]float32, error) {
 		return cache.Stored(ctx, texts)
 	}, nil)
@@ -63,7 +62,7 @@ func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, budget Budget, p
 	if budget == nil {
 		return err
 	}
-	still := map[*tool.Def]bool{} // what changed meanwhile is another one, and was embedded
+	still := map[*tool.Def]bool{} // a definition that changed meanwhile is a new pointer; the old one was embedded
 	for _, d := range k.index.Missing() {
 		still[d.Def] = true
 	}
@@ -79,11 +78,11 @@ func (k *kept) EmbedOf(ctx context.Context, cache *embed.Cache, budget Budget, p
 	return err
 }
 
-// put gives documents the vectors that get returns of their texts, as embed.Cache.Embed does.
-func (k *kept) put(ctx context.Context, docs []index.Document, get func(context.Context, []string, func(done, total int)) ([][]float32, error), progress func(done, total int)) error {
+// put gives documents the vectors that get returns for their texts.
+func (k *shared) put(ctx context.Context, docs []index.Document, get func(context.Context, []string, func(done, total int)) ([][]float32, error), progress func(done, total int)) error {
 	total := k.index.Len()
 	done := total - len(docs)
-	var mu sync.Mutex // guards done and unstored; held while progress is told, so that it never falls
+	var mu sync.Mutex // guards done and unstored; held while progress is called, so that it never decreases
 	var unstored error
 	tell := func(more int) {
 		if progress == nil {
@@ -95,7 +94,7 @@ func (k *kept) put(ctx context.Context, docs []index.Document, get func(context.
 		progress(done, total)
 	}
 	work, ctx := errgroup.WithContext(ctx)
-	work.SetLimit(2) // one chunk is read or embedded while another is put in
+	work.SetLimit(2) // one chunk is embedded while another is stored in the index
 	for docs := range slices.Chunk(docs, embedChunk) {
 		work.Go(func() error {
 			if err := ctx.Err(); err != nil {
@@ -105,7 +104,7 @@ func (k *kept) put(ctx context.Context, docs []index.Document, get func(context.
 			for i, d := range docs {
 				texts[i] = index.Text(d)
 			}
-			told := 0 // of this chunk; equal texts count once until it is done
+			told := 0 // progress of this chunk; equal texts count once until it is done
 			vectors, err := get(ctx, texts, func(n, _ int) { tell(n - told); told = n })
 			if vectors == nil {
 				return err
@@ -123,7 +122,7 @@ func (k *kept) put(ctx context.Context, docs []index.Document, get func(context.
 		})
 	}
 	err := work.Wait()
-	if errors.Is(err, index.ErrClosed) { // all of it changed meanwhile
+	if errors.Is(err, index.ErrClosed) { // everything changed meanwhile
 		return nil
 	}
 	if err = cmp.Or(err, unstored); err == nil {
@@ -132,11 +131,11 @@ func (k *kept) put(ctx context.Context, docs []index.Document, get func(context.
 	return fmt.Errorf("catalog: embed: %w", err)
 }
 
-// DropVectors forgets all vectors; Embed makes them again.
-func (k *kept) DropVectors() { k.index.DropVectors() }
+// DropVectors removes all vectors; Embed makes them again.
+func (k *shared) DropVectors() { k.index.DropVectors() }
 
 // Embedded returns how many tools, prompts and resources have a vector.
-func (k *kept) Embedded() int { return k.index.Vectors() }
+func (k *shared) Embedded() int { return k.index.Vectors() }
 
 // Indexed returns how many tools, prompts and resources can be found.
-func (k *kept) Indexed() int { return k.index.Len() }
+func (k *shared) Indexed() int { return k.index.Len() }

@@ -18,28 +18,27 @@ import (
 // Failure says why a tool could not be executed.
 type Failure string
 
-// The failures. The caller can correct a bad request: an unknown tool, one that is not
-// provisioned, arguments that do not fit.
+// The failures. The caller can correct a bad request: an unknown tool, an unprovisioned tool, arguments that do not
+// fit.
 const (
 	FailureBadRequest Failure = "bad_request"
-	FailureConnection Failure = "connection" // the server could not be reached, or was lost
+	FailureConnection Failure = "connection" // the server could not be reached, or the connection was lost
 	FailureTimeout    Failure = "timeout"
 	FailureDenied     Failure = "denied"    // by a policy
-	FailureLimited    Failure = "limited"   // called too often, or too many at once
-	FailureExecution  Failure = "execution" // whatever else
+	FailureLimited    Failure = "limited"   // too many calls, in a time or at once
+	FailureExecution  Failure = "execution" // any other failure
 )
 
 // ExecuteError is the error of a call without a result.
 type ExecuteError struct {
 	Failure Failure
 	ID      string // as requested
-	Server  string // the one that failed; "" for a bad request
+	Server  string // the server that failed; "" for a bad request
 	Err     error
 }
 
-// Error is for the client. It begins with "Invalid tool ID format: X",
-// "Unknown tool: X", "Tool X not provisioned.", "Server S not connected: " or "Tool
-// execution failed: ", or says which arguments do not fit.
+// Error is for the client. It begins with "Invalid tool ID format: X", "Unknown tool: X", "Tool X not
+// provisioned.", "Server S not connected: " or "Tool execution failed: ", or says which arguments do not fit.
 func (e *ExecuteError) Error() string {
 	var of *upstream.Error
 	errors.As(e.Err, &of)
@@ -65,20 +64,19 @@ func (e *ExecuteError) Error() string {
 
 func (e *ExecuteError) Unwrap() error { return e.Err }
 
-// Execute calls the tool of the name id, as Catalog.Find finds it, for the maker of the call:
-// with its _meta, its progress, and its answers to the tool's questions. arguments are
-// an object, the JSON text of one, or absent. A result with isError is a result. The
-// error is an *ExecuteError.
+// Execute calls the tool that Catalog.Find finds for id, on behalf of the maker of the call: with its _meta, its
+// progress, and its answers to the tool's questions. arguments are an object, the JSON text of an object, or
+// absent. A result with isError is a result. The error is an *ExecuteError.
 func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, arguments json.RawMessage) (tool.Result, error) {
 	t, ok := c.catalog.find(id)
 	if !ok {
 		c.refuse(ctx, call, id, nil, tool.ErrNotFound)
 		for _, a := range c.absent() {
-			if a.has(id) && !a.Listed {
+			if a.mayHave(id) && !a.Listed {
 				return nil, &ExecuteError{Failure: FailureConnection, ID: id, Server: a.Server, Err: errors.New(a.why())}
 			}
 		}
-		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &args.Error{Problem: c.catalog.unknownID(id, nil) + c.Because(id)}}
+		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &args.Error{Problem: unknownID(c.catalog, id, nil) + c.Because(id)}}
 	}
 	object := json.RawMessage(`{}`)
 	if err := args.Object("arguments", &object).Read(arguments); err != nil {
@@ -92,13 +90,13 @@ func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, argume
 	return result, nil
 }
 
-// Misfits returns what is wrong with the arguments of a call of t, where that keeps Execute
-// from making it: one line each ("/path: what"). The error is that of ctx.
+// Misfits returns the violations for which Execute would refuse the arguments, one line each ("/path: what"). The
+// error is ctx's.
 func (c *caller) Misfits(ctx context.Context, t *tool.Tool, arguments json.RawMessage) ([]string, error) {
 	if c.validate != nil && !c.validate(t.Def.ID.Server) {
 		return nil, nil
 	}
-	err := c.fit(ctx, t, arguments)
+	err := c.checkArguments(ctx, t, arguments)
 	if misfit, ok := errors.AsType[*argumentsError](err); ok {
 		return misfit.violations, nil
 	}
@@ -109,7 +107,7 @@ func (c *caller) Misfits(ctx context.Context, t *tool.Tool, arguments json.RawMe
 func failureOf(t *tool.Tool, err error) *ExecuteError {
 	e := &ExecuteError{Failure: FailureExecution, ID: t.Name, Server: t.Def.ID.Server, Err: err}
 	var of *upstream.Error
-	if errors.As(err, &of) { // in a composite tool: the server of the step
+	if errors.As(err, &of) { // in a composite tool, the server of the step
 		e.Server = of.Server
 	}
 	switch {
@@ -127,8 +125,7 @@ func failureOf(t *tool.Tool, err error) *ExecuteError {
 	return e
 }
 
-// execute is the handler of execute_tool. Like call_tool it passes on an upstream's own
-// error unchanged.
+// execute is the handler of execute_tool. Like call_tool it passes an upstream's own error on unchanged.
 func (c *caller) execute(ctx context.Context, call *tool.Call) (tool.Result, error) {
 	id, arguments, err := parseCall("tool_id", call.Arguments)
 	if err != nil {

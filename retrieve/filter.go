@@ -9,8 +9,8 @@ import (
 	"toolfinch/tool"
 )
 
-// Bounds the hits that are filtered by tags: of a search with vectors, whose
-// spreading takes the square of their number, and of a search by words.
+// Bounds of the hits that are filtered by tags: of a search with vectors, whose time grows with their square, and
+// of a search by words.
 const (
 	wideHybrid = 30
 	wideWords  = 500
@@ -25,14 +25,14 @@ func (s *searcher) searchTagged(ctx context.Context, q Query, tags []string) (Fo
 	return s.among(ctx, q, s.serverAmong(tags), s.catalog.Tagged(tags))
 }
 
-// SearchAmong searches the tools that satisfy passes. It filters the best 30 by
-// words and meaning and then, if these are too few, the best 500 by words.
+// SearchAmong searches the tools that satisfy passes. It filters the best 30 by words and meaning and then, if too
+// few pass, the best 500 by words.
 func (s *searcher) SearchAmong(ctx context.Context, q Query, passes func(*tool.Tool) bool) (Found, error) {
 	return s.among(ctx, q, q.Server, passes)
 }
 
-// among searches the server first ("" for all), filtered by passes. If that finds
-// too few, it searches by words all that the query is for.
+// among searches the server first ("" for all), filtered by passes. If too few pass, it searches by words, in all
+// servers of the query.
 func (s *searcher) among(ctx context.Context, q Query, first string, passes func(*tool.Tool) bool) (Found, error) {
 	query, reason, err := s.query(ctx, q)
 	if err != nil {
@@ -47,14 +47,14 @@ func (s *searcher) among(ctx context.Context, q Query, first string, passes func
 	if err != nil {
 		return Found{}, err
 	}
-	defer func() { found.note(ctx) }()
+	defer func() { found.report(ctx) }()
 	var best *tool.Tool
 	if len(found.Hits) > 0 {
 		best = found.Hits[0].Tool
 	}
 	seen := found.Hits
 	found.Hits = having(passes, seen, nil, q.Limit)
-	complete := len(seen) < query.Limit && query.Server == q.Server // nothing else exists
+	complete := len(seen) < query.Limit && query.Server == q.Server // there are no further hits
 	if len(found.Hits) < q.Limit && !complete {
 		query.Vectors, query.Server, query.Limit = nil, q.Server, wideWords
 		more, err := s.catalog.Search(ctx, query)
@@ -64,7 +64,7 @@ func (s *searcher) among(ctx context.Context, q Query, first string, passes func
 		found.Hits = append(found.Hits, having(passes, more.Hits, seen, q.Limit-len(found.Hits))...)
 	}
 	if len(found.Hits) == 0 || found.Hits[0].Tool != best {
-		found.Confidence, found.Absent = unknownConfidence, s.absent() // the known one is of a tool that is left out
+		found.Confidence, found.Absent = unknownConfidence, s.absent() // the confidence belongs to a tool that was filtered out
 		return found, nil
 	}
 	s.doubt(q, &found)
@@ -100,30 +100,28 @@ func (s *searcher) serverAmong(tags []string) string {
 	return named
 }
 
-// Tagged returns a predicate for tools, prompts and resources of the catalog that have
-// all tags. One goroutine may use it. A tag is the name of the server or, for a tool,
-// one of the hints of Tags, whatever its case and separators; a hint that the tool does
-// not set has its default. Any other tag is words, all of which appear, in some form,
-// in the names of the tool and its server, in its title, or in the description of
-// either.
+// Tagged returns a predicate for tools, prompts and resources with all tags. One goroutine may use it. A tag is the
+// name of the server or, for a tool, one of the hints of Tags, in any case and with any separators; an unset hint
+// has its default. Any other tag is words: all must appear, in some form, in the names or descriptions of the tool
+// and its server, or in the title.
 func (c *Catalog) Tagged(tags []string) func(t *tool.Tool) bool {
 	if len(tags) == 0 {
 		return func(*tool.Tool) bool { return true }
 	}
 	texts := descriptions(c.Servers())
-	about := map[string][]unique.Handle[string]{} // terms of the servers' descriptions
+	about := map[string][]unique.Handle[string]{} // terms of server descriptions
 	has := havingTags(tags)
 	w := &c.words
 	return func(t *tool.Tool) bool {
 		return has(t, func(stem unique.Handle[string]) bool {
-			own := remembered(w, &w.terms, wordedAs(t), func() []unique.Handle[string] { return termsOf(t) })
+			own := remembered(w, &w.terms, keyOf(t), func() []unique.Handle[string] { return termsOf(t) })
 			if slices.Contains(own, stem) {
 				return true
 			}
 			server := t.Def.ID.Server
 			terms, ok := about[server]
 			if !ok && texts[server] != "" {
-				terms = remembered(w, &w.terms, worded{text: texts[server]}, func() []unique.Handle[string] { return handles(index.Terms(texts[server])) })
+				terms = remembered(w, &w.terms, wordedKey{text: texts[server]}, func() []unique.Handle[string] { return handles(index.Terms(texts[server])) })
 				about[server] = terms
 			}
 			return slices.Contains(terms, stem)

@@ -18,9 +18,7 @@ const GatedIntro = "Tools here must be provisioned before they can be called, wi
 	"then call it by its name, or through execute_tool when it is not in your list. " +
 	"unprovision_tools makes room for others."
 
-// GateTools returns the meta-tools of a gated view: discover_tools,
-// provision_tools, unprovision_tools, execute_tool and list_provisioned. Together
-// they stay under 2.5 kB listed.
+// GateTools returns the meta-tools of a gated view. Together they stay under 2.5 kB listed.
 func (r *Retriever) GateTools() []*tool.Tool {
 	const (
 		reads   = `{"readOnlyHint":true,"openWorldHint":false}`
@@ -73,8 +71,8 @@ func (r *Retriever) GateTools() []*tool.Tool {
 	}
 }
 
-// answered is the result of a meta-tool. refused is the result for an error that the
-// model can correct; it returns other errors.
+// answered returns the result of a meta-tool. refused returns the result for an error that the model can correct;
+// it passes other errors on.
 func answered(value any, err error) (tool.Result, error) {
 	if err != nil {
 		return refused(err)
@@ -91,7 +89,7 @@ func refused(err error) (tool.Result, error) {
 	return nil, err
 }
 
-// parseUnprovision returns nil IDs for all.
+// parseUnprovision reads the arguments of unprovision_tools. It returns nil IDs for all.
 func parseUnprovision(arguments json.RawMessage) (ids []string, err error) {
 	var all bool
 	err = args.Read(UnprovisionTools, arguments, args.Texts("tool_ids", &ids), args.Bool("all", &all))

@@ -9,24 +9,24 @@ import (
 	"toolfinch/tool"
 )
 
-// withheld finds what a catalog's servers have that is held.
-type withheld struct {
+// heldDefs finds the held definitions of a catalog's servers.
+type heldDefs struct {
 	table
-	*others
+	*nonTools
 	why   map[tool.ID]string
-	count map[string]int // by server, without those that are quiet
+	count map[string]int // by server, without quiet ones
 }
 
-// newWithheld returns nil where nothing is held.
-func newWithheld(servers []Server) *withheld {
-	w := &withheld{why: map[tool.ID]string{}, count: map[string]int{}}
+// newHeldDefs returns nil if nothing is held.
+func newHeldDefs(servers []Server) *heldDefs {
+	w := &heldDefs{why: map[tool.ID]string{}, count: map[string]int{}}
 	var held []Server
 	for _, s := range servers {
 		if len(s.Held) == 0 {
 			continue
 		}
 		one := Server{Name: s.Name, Prefix: s.Prefix}
-		once := map[tool.ID]bool{} // one may have several names
+		once := map[tool.ID]bool{} // an ID may have several names
 		for _, h := range s.HeldByName() {
 			one.Tools = append(one.Tools, h.Tool)
 			w.why[h.Def.ID] = h.Why
@@ -41,12 +41,12 @@ func newWithheld(servers []Server) *withheld {
 		return nil
 	}
 	_, _, prefix := claims(held)
-	w.table, w.others = newTable(held, nil), newOthers(Contents{Servers: held}, prefix, nil)
+	w.table, w.nonTools = newTable(held, nil), newNonTools(Contents{Servers: held}, prefix, nil)
 	return w
 }
 
-// find finds what is held by whatever it could be called or read with.
-func (w *withheld) find(name string) *tool.Tool {
+// find finds a held definition by any name or URI that could call or read it.
+func (w *heldDefs) find(name string) *tool.Tool {
 	if w == nil {
 		return nil
 	}
@@ -65,9 +65,8 @@ func (w *withheld) find(name string) *tool.Tool {
 	return nil
 }
 
-// template finds the held template that a URI comes from, or that has the ID, of any
-// server if it names none.
-func (w *withheld) template(id tool.ID) *tool.Tool {
+// template finds a held template by its ID or by a URI that comes from it. Without a server, any server's counts.
+func (w *heldDefs) template(id tool.ID) *tool.Tool {
 	if w == nil {
 		return nil
 	}
@@ -84,9 +83,9 @@ func (w *withheld) template(id tool.ID) *tool.Tool {
 	return nil
 }
 
-// because says after the error for an unknown name that it is held, and what to do; ""
-// if it is not.
-func (w *withheld) because(name string) string {
+// because completes the error for an unknown name: the definition is held, and how to approve it. It is "" if none
+// is held.
+func (w *heldDefs) because(name string) string {
 	t := w.find(name)
 	if t == nil {
 		return ""
@@ -95,8 +94,8 @@ func (w *withheld) because(name string) string {
 	return fmt.Sprintf("; it is held: %s %s. The user can see why, and approve it, with: toolfinch pins", id, w.why[t.Def.ID])
 }
 
-// named returns what is held with the names that the catalog gives it.
-func (w *withheld) named(all []Held) []Held {
+// named returns the held definitions under the names that the catalog gives them.
+func (w *heldDefs) named(all []Held) []Held {
 	all = slices.Clone(all)
 	for i, h := range all {
 		if t := w.exact.get(h.Def.ID); t != nil {

@@ -8,11 +8,11 @@ import (
 // Offer selects what Retriever.MetaTools returns.
 type Offer struct {
 	Call  bool     // call_tool; answers name it
-	Split bool     // call_tool as three tools, one a kind
-	About []Server // the upstreams to name, in order; only Name, Description and Instructions are read
+	Split bool     // call_tool as three tools, one for each kind
+	About []Server // upstreams to name, in order; only Name, Description and Instructions are read
 }
 
-// Intro tells clients how to use the meta-tools; it is for Instructions.
+// Intro tells clients how to use the meta-tools; see Instructions.
 func (o Offer) Intro() string {
 	return "This server finds tools for you instead of listing them all: " + o.steps()
 }
@@ -34,12 +34,12 @@ func (o Offer) steps() string {
 const (
 	maxNames        = 250
 	maxInstructions = 1500
-	maxOwn          = 1000 // of one upstream's instructions
+	maxOwn          = 1000 // of the instructions of one upstream
 	maxOwnTogether  = 6000
 )
 
-// Instructions returns the instructions for clients: how to use this server (intro),
-// its upstreams, and their own instructions, within bounds.
+// Instructions returns the instructions for clients, within bounds: intro, the upstreams, and the upstreams'
+// instructions.
 func Instructions(intro string, about []Server) string {
 	var b strings.Builder
 	b.WriteString(intro)

@@ -6,11 +6,10 @@ import (
 	"toolfinch/tool"
 )
 
-// layered is a map that catalogs share, and what one of them has otherwise. It never
-// changes.
+// layered is an immutable map: a base that catalogs share, and a catalog's changes to it.
 type layered[K comparable] struct {
 	all  map[K]*tool.Tool
-	over map[K]*tool.Tool // counts before all; nil: is not there
+	over map[K]*tool.Tool // overrides all; nil: removed
 }
 
 func (l layered[K]) get(key K) *tool.Tool {
@@ -35,11 +34,11 @@ func (l layered[K]) keys() []K {
 	return keys
 }
 
-// overShare is the share of a layered map, one in so many, that may be over: each change
-// copies that, and rarely one copies all.
+// overShare is 1 / the largest share of a layered map that may be in over. Each change copies over; few changes
+// copy everything.
 const overShare = 8
 
-// with returns the map with other values.
+// with returns the map with some values replaced.
 func (l layered[K]) with(other map[K]*tool.Tool) layered[K] {
 	next := layered[K]{l.all, make(map[K]*tool.Tool, len(l.over)+len(other))}
 	maps.Copy(next.over, l.over)

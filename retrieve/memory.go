@@ -15,67 +15,66 @@ import (
 
 // Use says that a tool was called after a query.
 type Use struct {
-	Principal string // who called, "" for nobody known: others' queries are not shown by what is found
+	Principal string // the caller; "" for an unknown caller. Search results never reveal another principal's queries
 
-	Query string  // as it was asked, without control characters; at most 500 bytes
+	Query string  // as asked, without control characters; at most 500 bytes
 	Tool  tool.ID // the upstream's tool
-	Count float64 // how much it counted at At: above 0, and at most 4 for all uses together
+	Count float64 // weight at the time At: above 0; at most 4 for all uses together
 	At    time.Time
 }
 
-// halfLife is how long it takes until a use counts half.
+// halfLife is the time after which a use counts half.
 const halfLife = 30 * 24 * time.Hour
 
-// Weight is what u counts at a later time: half of Count after 30 days.
+// Weight returns what u counts at a later time: half of Count after 30 days.
 func (u Use) Weight(at time.Time) float64 {
-	age := max(0, at.Sub(u.At)) // a clock that was set back must not make it count more
+	age := max(0, at.Sub(u.At)) // a clock that was set back must not raise the weight
 	return u.Count * math.Exp2(-float64(age)/float64(halfLife))
 }
 
 // Bounds of a Memory.
 const (
-	maxUses      = 5000 // pairs of a query and a tool
+	maxUses      = 5000 // number of pairs of query and tool
 	maxUseQuery  = 500  // bytes of a query
-	maxCount     = 4.0  // of one pair: what is learned in error is unlearned within months
+	maxCount     = 4.0  // of one pair: a wrong lesson fades within months
 	maxSessions  = 1000
-	maxAsked     = MaxNeeds // queries of a session
+	maxAsked     = MaxNeeds // queries kept for a session
 	recentEnough = 15 * time.Minute
 )
 
-// How uses become a prior, chosen on averages.
+// Constants that turn uses into a prior, chosen on averages.
 const (
-	leastSimilar = 0.5 // cosine up to which two queries say nothing about each other
+	leastSimilar = 0.5 // queries with a cosine up to this are unrelated
 	enough       = 1.0 // count that makes a prior of 1 - 1/e for the same query
 )
 
-// Memory knows which tools were called after which queries, and expects them
-// again after similar ones. It is for those who asked for it: queries are what
-// people say. Its methods are safe for concurrent use and do no I/O.
+// Memory learns which tools were called after which queries, and raises them after similar queries. It is opt-in,
+// because queries are what people say. Its methods are safe for concurrent use and do no I/O.
 type Memory struct {
 	save func(Use)
 
 	// mu guards all below. It is not held while save runs.
 	mu       sync.RWMutex
-	sessions map[string]*asking
-	queries  map[asker]int    // places in learned
-	learned  []*learnedQuery  // nil where a query was forgotten
-	free     []int            // places of nil in learned
-	byTerm   map[string][]int // places in learned of the queries with a term
-	size     int              // uses in learned
+	sessions map[string]*sessionQueries
+	queries  map[queryKey]int // indexes in learned
+	learned  []*learnedQuery  // nil: a forgotten query
+	free     []int            // indexes of nil in learned
+	byTerm   map[string][]int // indexes in learned of the queries with a term
+	size     int              // number of uses in learned
 }
 
-// asker is a query and who asked it.
-type asker struct{ principal, text string }
+// queryKey is a query and the principal who asked it.
+type queryKey struct{ principal, text string }
 
 // learnedQuery is a query and the tools that were called after it.
 type learnedQuery struct {
-	asker
+	queryKey
 	terms []string // sorted, each once
 	uses  []Use
 }
 
-// asking is what a session has asked of late, the latest last.
-type asking struct {
+// sessionQueries are the recent queries of a session, the latest last.
+type sessionQueries struct {
 	principal string
 	queries   []askedQuery
 	at        time.Time // of the latest
@@ -88,9 +87,8 @@ type askedQuery struct {
 	at     time.Time
 }
 
-// NewMemory returns a Memory that knows what was learned earlier, the 5,000
-// uses that count most. save, which may be nil, is given every new use, to be
-// added to what is known of the same query and tool; it must not block.
+// NewMemory returns a Memory with the 5,000 earlier uses that count most. save, which may be nil, is given every
+// new use, which adds to the stored uses of the same query and tool; it must not block.
 func NewMemory(known []Use, save func(Use)) *Memory {
 	return newMemory(known, save, distinctTerms)
 }
@@ -98,8 +96,8 @@ func NewMemory(known []Use, save func(Use)) *Memory {
 func newMemory(known []Use, save func(Use), terms func(query string) []string) *Memory {
 	m := &Memory{
 		save:     save,
-		sessions: map[string]*asking{},
-		queries:  map[asker]int{},
+		sessions: map[string]*sessionQueries{},
+		queries:  map[queryKey]int{},
 		byTerm:   map[string][]int{},
 	}
 	now := time.Now()
@@ -110,16 +108,17 @@ func newMemory(known []Use, save func(Use), terms func(query string) []string) *
 			break
 		}
 		use.Query = normalize(use.Query)
-		if use.Count > 0 { // neither damage nor a number that is none
+		if use.Count > 0 { // false for NaN and for damaged counts
 			m.add(use, terms)
 		}
 	}
 	return m
 }
 
-// Recall makes what others have learned, too, what is known. What sessions asked stays.
+// Recall replaces what is learned by known, which includes the uses of other processes. The queries of sessions
+// stay.
 func (m *Memory) Recall(known []Use) {
-	before := m.terms() // few queries are new: working out their terms takes longest
+	before := m.terms() // few queries are new, and computing terms takes longest
 	next := newMemory(known, nil, func(query string) []string {
 		if terms := before[query]; terms != nil {
 			return terms
@@ -131,7 +130,7 @@ func (m *Memory) Recall(known []Use) {
 	m.queries, m.learned, m.free, m.byTerm, m.size = next.queries, next.learned, next.free, next.byTerm, next.size
 }
 
-// terms are those of the queries that are known.
+// terms returns the terms of all learned queries.
 func (m *Memory) terms() map[string][]string {
 	m.mu.RLock()
 	defer m.mu.RUnlock()
@@ -142,8 +141,8 @@ func (m *Memory) terms() map[string][]string {
 	return all
 }
 
-// Asked notes that a session, of a principal, asked a query and was shown the tools found,
-// best first. The session "" is nobody's.
+// Asked records that a principal's session asked a query and which tools it was shown, best first. The session ""
+// is ignored.
 func (m *Memory) Asked(principal, session, query string, found []tool.ID) {
 	if session == "" || len(found) == 0 {
 		return
@@ -158,12 +157,11 @@ func (m *Memory) Asked(principal, session, query string, found []tool.ID) {
 		if len(m.sessions) >= maxSessions {
 			m.forgetSession()
 		}
-		s = &asking{principal: principal}
+		s = &sessionQueries{principal: principal}
 		m.sessions[session] = s
 	}
 	s.at = asked.at
-	// Who asks the same again goes on with it: a loop of one question and one
-	// call is one use.
+	// A repeated query continues the earlier one: a loop of one query and one call is one use.
 	if i := slices.IndexFunc(s.queries, func(q askedQuery) bool { return q.text == text }); i >= 0 {
 		if asked.at.Sub(s.queries[i].at) <= recentEnough {
 			asked.called = s.queries[i].called
@@ -176,7 +174,7 @@ func (m *Memory) Asked(principal, session, query string, found []tool.ID) {
 	s.queries = append(s.queries, asked)
 }
 
-// forgetSession makes room: the session that has asked nothing for the longest.
+// forgetSession removes the session whose latest query is oldest.
 func (m *Memory) forgetSession() {
 	var oldest string
 	for name, s := range m.sessions {
@@ -187,8 +185,8 @@ func (m *Memory) forgetSession() {
 	delete(m.sessions, oldest)
 }
 
-// Called notes that a session called a tool with success. It is a use of the
-// latest query of the last 15 minutes that found the tool, once for each query.
+// Called records that a session called a tool with success. It is a use of the latest query of the last 15 minutes
+// that found the tool, once per query.
 func (m *Memory) Called(session string, id tool.ID) {
 	use, ok := m.called(session, id)
 	if ok && m.save != nil {
@@ -219,21 +217,20 @@ func (m *Memory) called(session string, id tool.ID) (Use, bool) {
 	return Use{}, false
 }
 
-// surprise is how much a call says about a tool that stood at rank, 0 the
-// first. What stands first is called because it stands there; if that counted
-// fully, a prior would feed on itself.
+// surprise returns how much a call says about a tool at a rank, 0 for the first. The first tool is called because
+// it is first; if that counted fully, a prior would feed on itself.
 func surprise(rank int) float64 { return min(1, 0.25*float64(rank+1)) }
 
-// add learns a use. It reports false for a query with no word to know it by.
+// add learns a use. It reports false for a query without terms.
 func (m *Memory) add(use Use, termsOf func(query string) []string) bool {
-	by := asker{use.Principal, use.Query}
+	by := queryKey{use.Principal, use.Query}
 	at, known := m.queries[by]
 	if !known {
 		terms := termsOf(use.Query)
 		if len(terms) == 0 {
 			return false
 		}
-		at = m.place(&learnedQuery{asker: by, terms: terms})
+		at = m.addQuery(&learnedQuery{queryKey: by, terms: terms})
 	}
 	q := m.learned[at]
 	use.Count = min(use.Count, maxCount)
@@ -250,8 +247,8 @@ func (m *Memory) add(use Use, termsOf func(query string) []string) bool {
 	return true
 }
 
-// place makes a query known.
-func (m *Memory) place(q *learnedQuery) int {
+// addQuery adds a query.
+func (m *Memory) addQuery(q *learnedQuery) int {
 	at := len(m.learned)
 	if n := len(m.free); n > 0 {
 		at, m.free = m.free[n-1], m.free[:n-1]
@@ -259,14 +256,14 @@ func (m *Memory) place(q *learnedQuery) int {
 	} else {
 		m.learned = append(m.learned, q)
 	}
-	m.queries[q.asker] = at
+	m.queries[q.queryKey] = at
 	for _, term := range q.terms {
 		m.byTerm[term] = append(m.byTerm[term], at)
 	}
 	return at
 }
 
-// forgetUse makes room: what counts least. It leaves the query keep known.
+// forgetUse removes the use that counts least. The query keep stays known.
 func (m *Memory) forgetUse(keep *learnedQuery, now time.Time) {
 	at, use, least := -1, -1, math.Inf(1)
 	for i, q := range m.learned {
@@ -285,7 +282,7 @@ func (m *Memory) forgetUse(keep *learnedQuery, now time.Time) {
 	if len(q.uses) > 0 || q == keep {
 		return
 	}
-	delete(m.queries, q.asker)
+	delete(m.queries, q.queryKey)
 	for _, term := range q.terms {
 		places := m.byTerm[term]
 		i := slices.Index(places, at)
@@ -299,9 +296,8 @@ func (m *Memory) forgetUse(keep *learnedQuery, now time.Time) {
 	m.free = append(m.free, at)
 }
 
-// Prior returns how much the tools that a principal called after similar queries are expected,
-// above 0 and at most 1. It is nil when no similar query is known. Queries are
-// similar by the stems they share, rare ones counting more.
+// Prior returns, for each tool that the principal called after similar queries, how much to expect it: above 0, at
+// most 1. It is nil without similar queries. Queries are similar by shared stems; rare stems count more.
 func (m *Memory) Prior(principal, query string) map[tool.ID]float64 {
 	terms := distinctTerms(normalize(query))
 	now := time.Now()
@@ -310,10 +306,10 @@ func (m *Memory) Prior(principal, query string) map[tool.ID]float64 {
 	var prior map[tool.ID]float64
 	for _, near := range m.similar(principal, terms) {
 		for _, use := range near.uses {
-			// The chance that this query or one before it means the tool: calls
-			// after a query never outweigh how little similar it is.
+			// The chance that this query or an earlier one means the tool: many calls never outweigh a low
+			// similarity.
 			p := near.similarity * -math.Expm1(-use.Weight(now)/enough)
-			if p <= 0 { // faded away
+			if p <= 0 { // the use has faded
 				continue
 			}
 			if prior == nil {
@@ -327,10 +323,10 @@ func (m *Memory) Prior(principal, query string) map[tool.ID]float64 {
 
 type similarQuery struct {
 	*learnedQuery
-	similarity float64 // above 0, 1 for the same
+	similarity float64 // above 0; 1 for the same query
 }
 
-// similar returns the learned queries of a principal near terms, in no order.
+// similar returns the learned queries of a principal that are similar to terms, in no order.
 func (m *Memory) similar(principal string, terms []string) []similarQuery {
 	shared := make([]float64, len(m.learned))
 	var norm float64 // squared
@@ -348,8 +344,7 @@ func (m *Memory) similar(principal string, terms []string) []similarQuery {
 	}
 	var out []similarQuery
 	for at, dot := range shared {
-		// A query's squared norm is at least what it shares, so this bounds the
-		// cosine without looking at its terms.
+		// A query's squared norm is at least its shared part, so this bounds the cosine without reading its terms.
 		if dot < leastSimilar*leastSimilar*norm {
 			continue
 		}
@@ -369,7 +364,7 @@ func (m *Memory) similar(principal string, terms []string) []similarQuery {
 	return out
 }
 
-// weight is the squared inverse document frequency of a term.
+// weight returns the squared inverse document frequency of a term.
 func (m *Memory) weight(term string) float64 {
 	found := max(1, len(m.byTerm[term]))
 	idf := math.Log1p(float64(len(m.queries)) / float64(found))
@@ -382,10 +377,10 @@ func distinctTerms(text string) []string {
 	return slices.Compact(all)
 }
 
-// normalize is how a query is remembered: spaces for control characters, one at
-// a time, and no more than the bound. Case stays, because it parts words.
+// normalize returns a query as it is remembered: single spaces for control characters, at most the bound. Case
+// stays, because terms split at changes of case.
 func normalize(query string) string {
-	if len(query) > 8*maxUseQuery { // no need to look at all of what is cut
+	if len(query) > 8*maxUseQuery { // the rest would be cut anyway
 		query = query[:8*maxUseQuery]
 	}
 	query = strings.Join(strings.FieldsFunc(strings.ToValidUTF8(query, ""), func(r rune) bool {

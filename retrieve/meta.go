@@ -15,8 +15,7 @@ func (r *Retriever) callTool(most Kind, name, description, annotations, server s
 		annotations, r.CallTool(most, server))
 }
 
-// meta makes a meta-tool. It is marked so that clients with their own tool search
-// keep it loaded.
+// meta makes a meta-tool, marked so that clients with their own tool search keep it loaded.
 func meta(name, description, input, annotations string, handler tool.Handler) *tool.Tool {
 	raw := rawjson.Of(struct {
 		Name        string          `json:"name"`

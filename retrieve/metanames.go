@@ -5,7 +5,7 @@ import (
 	"strings"
 )
 
-// Names of the meta-tools. They are reserved: no tool of an upstream gets one.
+// Names of the meta-tools. They are reserved: no upstream's tool gets one.
 const (
 	RetrieveTools       = "retrieve_tools"
 	CallTool            = "call_tool"
@@ -20,7 +20,7 @@ const (
 	ListProvisioned  = "list_provisioned"
 )
 
-// Calls reports whether the meta-tool of that name calls another tool.
+// Calls reports whether the meta-tool of that name calls other tools.
 func Calls(name string) bool {
 	switch name {
 	case CallTool, CallToolRead, CallToolWrite, CallToolDestructive, ExecuteTool:
@@ -35,11 +35,10 @@ func Reserved() []string {
 		DiscoverTools, ProvisionTools, UnprovisionTools, ExecuteTool, ListProvisioned}
 }
 
-// SearchName is the name of the meta-tool that searches tools under prefix, the
-// name of a view or server.
+// SearchName returns the name of the meta-tool that searches tools under prefix, the name of a view or server.
 func SearchName(prefix string) string { return searchPrefix(prefix) + "_search_tools" }
 
-// SearchNames are the names of all meta-tools of SearchTools.
+// SearchNames returns the names of all meta-tools of SearchTools.
 func SearchNames(prefix string) []string {
 	p := searchPrefix(prefix)
 	return []string{p + "_search_tools", p + "_describe_tool", p + "_call_tool"}
@@ -53,12 +52,12 @@ func searchPrefix(prefix string) string {
 	return prefix
 }
 
-// maxSearchName leaves room for what follows it in 64 characters.
+// maxSearchName leaves room for the longest suffix in 64 characters.
 const maxSearchName = 64 - len("_describe_tool")
 
 var notInToolName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// Settings that offer meta-tools, and where they are documented.
+// Settings that offer meta-tools, and the page that documents each.
 const (
 	withRetrieve = "exposure_mode: retrieve: see docs/views.md"
 	withCallTool = "exposure_mode: retrieve and routing_type: AUTO or CALL_TOOL: see docs/configuration.md"
@@ -67,7 +66,7 @@ const (
 	withSearch   = "exposure_mode: search, under the name of the view (NAME_search_tools, NAME_describe_tool, NAME_call_tool): see docs/views.md"
 )
 
-// offeredWith says by the name of a meta-tool which setting offers it.
+// offeredWith maps each meta-tool to the setting that offers it.
 var offeredWith = map[string]string{
 	RetrieveTools:       withRetrieve,
 	CallTool:            withCallTool,
@@ -86,8 +85,8 @@ var offeredWith = map[string]string{
 	"read_output":       "output_cache: see docs/configuration.md",
 }
 
-// offered says of a meta-tool that nothing here has which setting offers it: "; X is
-// offered with ...". It is "" for other names.
+// offered names the setting that offers a meta-tool which clients here do not have: "; X is offered with ...". It
+// is "" for other names.
 func offered(name string) string {
 	with, ok := offeredWith[name]
 	if !ok {

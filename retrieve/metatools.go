@@ -6,8 +6,7 @@ import (
 	"toolfinch/tool"
 )
 
-// MetaTools returns the meta-tools that Settings.Offer selects. Their definitions stay
-// under 2.5 kB together.
+// MetaTools returns the meta-tools that Settings.Offer selects. Their definitions stay under 2.5 kB together.
 func (r *Retriever) MetaTools() []*tool.Tool {
 	offer := r.settings.Offer
 	tools := []*tool.Tool{r.retrieveTools(offer)}
@@ -47,8 +46,8 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
 }
 
-// Beside is retrieve_tools with a definition of 65 tokens: for lists in which it stands beside all tools, or
-// beside other tools that find some.
+// Beside is retrieve_tools with a definition of 65 tokens, for lists that also have all tools, or other tools for
+// searching.
 func (r *Retriever) Beside() *tool.Tool {
 	return meta(RetrieveTools, "Find tools by what they do, in plain English.",
 		`{"type":"object","properties":{"query":{"type":"string"}},"required":["query"]}`,

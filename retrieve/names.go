@@ -16,29 +16,28 @@ const maxName = 64
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
-// maxQualified is the longest "server.tool" that is not called malformed, in bytes,
-// and the longest "server:tool" that is looked up.
+// maxQualified is the longest "server.tool" that is well-formed, and the longest "server:tool" that is looked up,
+// in bytes.
 const maxQualified = 512
 
-// qualified are the names that may be "server.tool" or "server:tool".
+// qualified matches names that may be "server.tool" or "server:tool".
 var qualified = regexp.MustCompile(`^[\pL\pN][\pL\pN_./@: -]*[.:][^\s\pC]+$`)
 
-// wellFormed reports whether a tool could have the name in one of the forms that
-// table.find knows.
+// wellFormed reports whether a tool could have the name in one of the forms that table.find accepts.
 func wellFormed(name string) bool {
 	return name != "" && len(name) <= maxName && !notInName.MatchString(name) ||
 		len(name) <= maxQualified && qualified.MatchString(name)
 }
 
-// table finds tools by what they are called.
+// table finds tools by name and ID.
 type table struct {
 	tools     layered[string] // by exposed name
 	exact     layered[tool.ID]
-	also      map[tool.ID][]*tool.Tool // further tools of an ID, those of other views
-	contested map[string]bool          // names that no tool has, because several would, or it is too long
+	also      map[tool.ID][]*tool.Tool // further tools of an ID, from other views
+	contested map[string]bool          // names that no tool got, because they are too long or several tools would get them
 }
 
-// newTable names the tools of servers. None gets a name in reserved.
+// newTable names the tools of servers. No tool gets a reserved name.
 func newTable(servers []Server, reserved []string) table {
 	ids, given, prefix := claims(servers)
 	names, contested := namesOf(ids, slices.AppendSeq(slices.Clone(reserved), maps.Keys(given)), prefix)
@@ -64,7 +63,7 @@ func newTable(servers []Server, reserved []string) table {
 	return table{layered[string]{all: tools}, layered[tool.ID]{all: exact}, also, contested}
 }
 
-// renamed is t under another name.
+// renamed returns a copy of t under another name.
 func renamed(t *tool.Tool, name string) *tool.Tool {
 	named := *t
 	named.Name = name
@@ -93,19 +92,16 @@ func (t table) find(name string) (*tool.Tool, bool) {
 	return nil, false
 }
 
-// Finder returns what finds the tools of servers as Catalog.Find does, under the names
-// that a catalog of all of them gives.
+// Finder returns a function that finds the tools of servers like Catalog.Find, under the names that a catalog of
+// all of them gives.
 func Finder(servers []Server) func(name string) (*tool.Tool, bool) {
 	return newTable(servers, Reserved()).find
 }
 
-// namesFor gives every tool the name clients see: {server}_{tool}, in the
-// characters ^[a-zA-Z0-9_-]{1,64}$. Where prefix has the server, its value stands
-// in the server's place; "" leaves the tool's own name. A name that is too long,
-// reserved, or would fall to more than one tool ends in a hash of the tool's ID
-// instead, for each of them, so that the result depends on the set of tools and
-// not on its order; so does one that is another's name with a hash. Tools and
-// prompts are named apart, each among themselves.
+// namesFor names every tool {server}_{tool}, in the characters ^[a-zA-Z0-9_-]{1,64}$. A prefix replaces the
+// server's name; "" leaves the tool's own name. A name that is too long, reserved, claimed by several tools, or
+// equal to another tool's hashed name ends in a hash of the ID instead. Each claimant gets a hash, so that the
+// result does not depend on the order. Tools and prompts are named separately.
 func namesFor(ids []tool.ID, reserved []string, prefix map[string]string) map[tool.ID]string {
 	names := make(map[tool.ID]string, len(ids))
 	all, _ := namesOf(ids, reserved, prefix)
@@ -115,8 +111,7 @@ func namesFor(ids []tool.ID, reserved []string, prefix map[string]string) map[to
 	return names
 }
 
-// namesOf is namesFor with a name for each of ids, in their order, and the names that
-// were not given to those that would have had them.
+// namesOf is namesFor in the order of ids. contested has the names that were replaced by hashed ones.
 func namesOf(ids []tool.ID, reserved []string, prefix map[string]string) (names []string, contested map[string]bool) {
 	claims := make(map[string]int, len(ids)+len(reserved))
 	for _, name := range reserved {
@@ -138,7 +133,7 @@ func namesOf(ids []tool.ID, reserved []string, prefix map[string]string) (names 
 			give(i)
 		}
 	}
-	for before := 0; before < len(hashed); { // a name with a hash may be the plain name of another
+	for before := 0; before < len(hashed); { // a hashed name may be the plain name of another tool
 		before = len(hashed)
 		for i, name := range plain {
 			if names[i] == name && hashed[name] {
@@ -149,7 +144,7 @@ func namesOf(ids []tool.ID, reserved []string, prefix map[string]string) (names 
 	return names, contested
 }
 
-// inName is a text with only what names may have.
+// inName replaces characters that names must not have.
 func inName(text string) string {
 	for i := range len(text) {
 		if c := text[i]; !(c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '_' || c == '-') {
@@ -170,7 +165,7 @@ func prefixed(id tool.ID, prefix map[string]string) string {
 	return before + "_" + id.Name
 }
 
-// withHash ends name in 8 hex digits (32 bits) of the ID's SHA-256.
+// withHash ends name in 8 hex digits (32 bits) of the SHA-256 of the ID.
 func withHash(name string, id tool.ID) string {
 	sum := sha256.Sum256([]byte(id.Server + "\x00" + id.Name))
 	suffix := "_" + hex.EncodeToString(sum[:4])
@@ -180,19 +175,17 @@ func withHash(name string, id tool.ID) string {
 	return name + suffix
 }
 
-// Clash is a configured name that displaces another tool's default name, and the ID
-// of that other tool.
+// Clash is a configured name that displaces another tool's default name, and the ID of that tool.
 type Clash struct {
 	Name string
 	ID   tool.ID
 }
 
-// Clashes returns the configured names, and the names of meta-tools, that displace
-// the default names of other tools.
+// Clashes returns the configured names, and names of meta-tools, that displace default names of other tools.
 func Clashes(servers []Server, meta ...string) []Clash {
 	named := slices.ContainsFunc(meta, func(name string) bool { return name != "" })
 	for i := range servers {
-		named = servers[i].look().named || named
+		named = servers[i].summarize().named || named
 	}
 	if !named {
 		return nil

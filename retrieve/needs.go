@@ -14,15 +14,14 @@ import (
 	"toolfinch/tool/args"
 )
 
-// need is one query of retrieve_tools and what was found for it.
+// need is one query of retrieve_tools and its hits.
 type need struct {
 	Query
 	Found
-	above []string // names of hits that an earlier need has already
+	above []string // names of hits that an earlier need shows
 }
 
-// parseQueries reads the arguments of retrieve_tools: a query for each need. Its errors
-// are *args.Errors.
+// parseQueries reads the arguments of retrieve_tools: one query for each need. Its errors are *args.Errors.
 func (r *Retriever) parseQueries(arguments json.RawMessage) ([]Query, error) {
 	q := Query{Detail: DetailSummary}
 	var kind string
@@ -58,9 +57,8 @@ func (r *Retriever) parseQueries(arguments json.RawMessage) ([]Query, error) {
 	return queries, r.CheckServer(q.Server)
 }
 
-// limit is how many hits each of n needs gets; asked is 0 where the client did not say.
-// Several needs share two answers' worth of tools: a tool too few costs another
-// retrieval, which is dearer than one too many.
+// limit returns how many hits each of n needs gets; asked is 0 if the client named no limit. Several needs share
+// the tools of two answers: a missing tool costs another retrieval, which is dearer than a superfluous tool.
 func (r *Retriever) limit(asked, n int) int {
 	switch {
 	case asked > 0:
@@ -71,7 +69,7 @@ func (r *Retriever) limit(asked, n int) int {
 	return min(r.settings.TopK, max(2, (2*r.settings.TopK+n)/(n+1)))
 }
 
-// find searches for all queries side by side. No tool is found twice.
+// find runs all queries side by side.
 func (r *Retriever) find(ctx context.Context, queries []Query) ([]need, error) {
 	needs, failures := make([]need, len(queries)), make([]error, len(queries))
 	var searches sync.WaitGroup
@@ -88,7 +86,7 @@ func (r *Retriever) find(ctx context.Context, queries []Query) ([]need, error) {
 	return needs, nil
 }
 
-// onceEach leaves a hit of several needs to the first of them.
+// onceEach removes a hit from all needs but the first that has it.
 func onceEach(needs []need) {
 	seen := map[*tool.Tool]bool{}
 	for i := range needs {
@@ -115,8 +113,8 @@ func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result,
 	if err != nil {
 		return nil, err
 	}
-	for _, n := range slices.Backward(needs) { // the first is the latest: its hits stand under it
-		r.asked(call, n.Text, n.Hits)
+	for _, n := range slices.Backward(needs) { // the first need counts as the latest query, because it shows the shared hits
+		r.noteFound(call, n.Text, n.Hits)
 	}
 	onceEach(needs)
 	var hits []Hit
@@ -137,7 +135,7 @@ func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result,
 	return answer(rawjson.Of(map[string]json.RawMessage{"needs": rawjson.Array(answers)})).result(), nil
 }
 
-// answerTo is the answer to one of several needs.
+// answerTo returns the answer to one of several needs.
 func (r *Retriever) answerTo(n need, registered Registration) answer {
 	out := rawjson.NewObject(0)
 	out.AddText("query", n.Text)
@@ -150,11 +148,11 @@ func (r *Retriever) answerTo(n need, registered Registration) answer {
 	return answer(out.JSON())
 }
 
-// text is what was found, as models read it: a name, a line and what a call needs for
-// each tool; of tools that the model has been listed, no more than why they are found.
+// text returns the hits as models read them: a name, a line, and the parameters of each tool. A tool that the model
+// has in its list gets only the reason why it was found.
 func (r *Retriever) text(needs []need, registered Registration) string {
 	var b strings.Builder
-	waits := false // something must be provisioned first
+	waits := false // some tool must be provisioned first
 	about := r.describeAll(needs, registered)
 	for i, n := range needs {
 		if len(needs) > 1 {
@@ -183,7 +181,7 @@ func (r *Retriever) text(needs []need, registered Registration) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// absentTo are the servers that any of the needs missed, each once.
+// absentTo returns the servers that any of the needs missed, each once.
 func absentTo(needs []need) (all []Absent) {
 	for _, n := range needs {
 		for _, a := range n.Absent {
@@ -195,8 +193,8 @@ func absentTo(needs []need) (all []Absent) {
 	return all
 }
 
-// describeAll says of each hit of each need what its reader needs to use it. Of the
-// least likely only the first line is left where there is no room for all.
+// describeAll describes each hit of each need. If there is no room for all, the least likely hits keep only their
+// first line.
 func (r *Retriever) describeAll(needs []need, registered Registration) [][]string {
 	all, size, most := make([][]string, len(needs)), 0, 0
 	for i, n := range needs {
@@ -209,7 +207,7 @@ func (r *Retriever) describeAll(needs []need, registered Registration) [][]strin
 	}
 	for rank := most - 1; rank >= 0; rank-- {
 		for i := len(all) - 1; i >= 0 && size > maxAnswer; i-- {
-			if rank >= len(all[i]) || rank == 0 && i == 0 { // that one has a bound of its own
+			if rank >= len(all[i]) || rank == 0 && i == 0 { // the best hit has its own bound, maxHit
 				continue
 			}
 			if first, rest, more := strings.Cut(all[i][rank], "\n"); more {
@@ -221,11 +219,11 @@ func (r *Retriever) describeAll(needs []need, registered Registration) [][]strin
 	return all
 }
 
-// describeHit says of a hit what its reader needs to use it.
+// describeHit describes a hit so that a model can use it.
 func (r *Retriever) describeHit(n need, hit Hit, registered Registration) string {
 	def := hit.Def
 	if def.ID.Kind != tool.KindTool {
-		return r.describeOther(n.Query, hit)
+		return r.describeNonTool(n.Query, hit)
 	}
 	listed := registered.Names[hit.Name]
 	var marks []string
@@ -247,8 +245,7 @@ func (r *Retriever) describeHit(n need, hit Hit, registered Registration) string
 	return head(hit.Name, marks, def.Description) + r.catalog.written.parametersOf(def)
 }
 
-// ParseQuery reads the arguments of retrieve_tools for a single query. Its errors are
-// *args.Errors.
+// ParseQuery reads the arguments of retrieve_tools for a single query. Its errors are *args.Errors.
 func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
 	queries, err := r.parseQueries(arguments)
 	if err != nil {
@@ -257,15 +254,15 @@ func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
 	return queries[0], nil
 }
 
-// registered registers the tools among the hits and reports which are registered. A
-// gated view registers nothing: there it reports which can be called.
+// registered registers the found tools and returns which are registered. A gated view registers nothing: it returns
+// which can be called.
 func (r *Retriever) registered(ctx context.Context, call *tool.Call, q Query, hits []Hit) Registration {
 	if !q.tools() || r.settings.Register == nil && !r.gated() {
 		return Registration{}
 	}
 	var tools []*tool.Tool
 	for _, hit := range hits {
-		if hit.Def.ID.Kind == tool.KindTool { // nothing else is registered
+		if hit.Def.ID.Kind == tool.KindTool { // only tools are registered
 			tools = append(tools, hit.Tool)
 		}
 	}

@@ -8,15 +8,15 @@ import (
 	"toolfinch/tool"
 )
 
-// written remembers the parameters of tools that were found, as they are answered: writing
-// those of five takes as long as finding them among a thousand.
+// written caches the parameters of found tools as answers write them: writing five takes as long as finding them
+// among a thousand.
 type written struct {
-	mu     sync.Mutex // guards what follows; not held while writing
+	mu     sync.Mutex // guards the fields below; not held while writing
 	byHash map[string]string
 	size   int // bytes of the texts
 }
 
-// maxWritten bounds written.size, beyond which it begins anew.
+// maxWritten bounds written.size; at the bound the cache is emptied.
 const maxWritten = 4 << 20
 
 func (w *written) parametersOf(def *tool.Def) string {
@@ -36,8 +36,7 @@ func (w *written) parametersOf(def *tool.Def) string {
 	return text
 }
 
-// parametersOf is a line for each parameter of a tool; its schema where lines cannot
-// say how to call it.
+// parametersOf returns a line for each parameter of a tool, or its schema if lines cannot say how to call it.
 func parametersOf(def *tool.Def) string {
 	lines, ok := parameters(def.InputSchema)
 	switch {

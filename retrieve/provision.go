@@ -24,7 +24,7 @@ type provisioner struct {
 // ErrNotGated is returned by views without a gate.
 var ErrNotGated = gate.ErrNotGated
 
-// Bounds of what provision_tools takes.
+// Bounds of the arguments of provision_tools.
 const (
 	maxTTL     = 365 * 24 * time.Hour
 	maxRequest = 1_000_000_000 // tokens
@@ -33,39 +33,38 @@ const (
 
 // ProvisionRequest holds the arguments of provision_tools: IDs or a Query, not both.
 type ProvisionRequest struct {
-	IDs       []string `json:"tool_ids,omitempty"` // names as Catalog.Find takes them, at most 1,000: all of them, or none
-	Query     string   `json:"query,omitempty"`    // the tools that fit it best, as far as they fit the budget
-	Limit     int      `json:"limit,omitempty"`    // of a query: at most so many tools, 1 to MaxLimit; 0 for the default, Settings.TopK
+	IDs       []string `json:"tool_ids,omitempty"` // names as Catalog.Find takes them, at most 1,000; all of them are provisioned, or none
+	Query     string   `json:"query,omitempty"`    // provisions the best tools for it that fit the budget
+	Limit     int      `json:"limit,omitempty"`    // of a query: bound on the tools, 1 to MaxLimit; 0 for Settings.TopK
 	MaxTokens int      `json:"max_tokens,omitempty"`
-	// TTL is how long they stay: no longer than the view's settings say, which is
-	// also what 0 asks for. Of what is provisioned already see
-	// gate.Request.
+	// TTL is how long the tools stay, at most the view's TTL, which 0 also means. See gate.Request for tools that
+	// are already provisioned.
 	TTL time.Duration `json:"-"`
 }
 
-// ProvisionedTool is what answers say of a tool that is, was, or would be provisioned.
+// ProvisionedTool describes in answers a tool that is, was, or would be provisioned.
 type ProvisionedTool struct {
 	ToolID     string          `json:"tool_id"` // the name clients see
-	Tokens     int             `json:"tokens"`  // of its definition
+	Tokens     int             `json:"tokens"`  // of the definition
 	ExpiresAt  time.Time       `json:"expires_at,omitzero"`
-	Definition json.RawMessage `json:"definition,omitempty"` // as clients are listed it
+	Definition json.RawMessage `json:"definition,omitempty"` // as in lists
 }
 
 // ProvisionAnswer is the answer of provision_tools.
 type ProvisionAnswer struct {
-	Provisioned []ProvisionedTool `json:"provisioned"`           // with definitions; those that were before, too
+	Provisioned []ProvisionedTool `json:"provisioned"`           // with definitions; includes tools provisioned before
 	DidNotFit   []ProvisionedTool `json:"did_not_fit,omitempty"` // of a query
-	Confident   *bool             `json:"confident,omitempty"`   // of a query; false: perhaps none is what was asked for, and none is provisioned
-	Nearest     []ProvisionedTool `json:"nearest,omitempty"`     // of a query that is not confident: what was found
-	Note        string            `json:"note,omitempty"`        // what to do, if it is not confident
-	Missing     []string          `json:"missing,omitempty"`     // servers that are not there, and why
+	Confident   *bool             `json:"confident,omitempty"`   // of a query; false: perhaps no tool is right, and none is provisioned
+	Nearest     []ProvisionedTool `json:"nearest,omitempty"`     // tools found by a query that is not confident
+	Note        string            `json:"note,omitempty"`        // what to do if the query is not confident
+	Missing     []string          `json:"missing,omitempty"`     // absent servers, and why
 	gate.State
 }
 
 // UnprovisionAnswer is the answer of unprovision_tools.
 type UnprovisionAnswer struct {
 	Unprovisioned  []ProvisionedTool `json:"unprovisioned"`
-	NotProvisioned []string          `json:"not_provisioned,omitempty"` // what else was named
+	NotProvisioned []string          `json:"not_provisioned,omitempty"` // named tools that were not provisioned
 	gate.State
 }
 
@@ -76,13 +75,13 @@ type ProvisionList struct {
 	gate.State
 }
 
-// noteUnsure is the Note of an answer that is not confident.
+// noteUnsure is the note of an answer that is not confident.
 const noteUnsure = "Nothing is provisioned, because perhaps no tool does this. " +
 	"If one of nearest does, provision it by tool_ids; else ask in other words."
 
-// Provision provisions tools for the maker of the call. For a query it takes the best
-// tools that fit the budget, and names the others; none if it is not confident. Errors are ErrNotGated, *args.Error
-// and *gate.BudgetError; none of them changes anything.
+// Provision provisions tools for the maker of the call. For a query it takes the best tools that fit the budget and
+// names the rest; if the query is not confident, it takes none. Errors are ErrNotGated, *args.Error and
+// *gate.BudgetError; after an error nothing has changed.
 func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q ProvisionRequest) (ProvisionAnswer, error) {
 	if !p.gated() {
 		return ProvisionAnswer{}, ErrNotGated
@@ -98,7 +97,7 @@ func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q Provisio
 		if searchErr != nil {
 			return answer, searchErr
 		}
-		p.search.asked(call, q.Query, found.Hits)
+		p.search.noteFound(call, q.Query, found.Hits)
 		answer.Confident, answer.Missing = found.confident(), described(found.Absent)
 		for _, hit := range found.Hits {
 			request.Tools = append(request.Tools, hit.Tool)
@@ -111,21 +110,20 @@ func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q Provisio
 	}
 	done, err := p.gate.Provision(ctx, call.Owner(), request)
 	switch {
-	case errors.Is(err, tool.ErrNotFound): // it went since it was looked up
+	case errors.Is(err, tool.ErrNotFound): // the tool has gone since the look-up
 		return answer, &args.Error{Problem: err.Error()}
 	case err != nil:
 		return answer, err
 	}
-	answer.Provisioned = p.catalog.provisioned(append(done.Added, done.Kept...), true)
+	answer.Provisioned = p.described(append(done.Added, done.Kept...), true)
 	if len(done.Left) > 0 {
-		answer.DidNotFit = p.catalog.provisioned(done.Left, false)
+		answer.DidNotFit = p.described(done.Left, false)
 	}
 	answer.State = done.State
 	return answer, nil
 }
 
-// unsure completes the answer to a query that is not confident: what was found, and
-// that nothing of it is provisioned.
+// unsure completes the answer to a query that is not confident: the nearest tools, and none provisioned.
 func (p *provisioner) unsure(owner string, answer ProvisionAnswer, found []*tool.Tool) ProvisionAnswer {
 	answer.Provisioned = []ProvisionedTool{}
 	for _, t := range found {
@@ -156,9 +154,9 @@ func (p *provisioner) checkProvision(q *ProvisionRequest) error {
 	return nil
 }
 
-// Unprovision takes tools away from the maker of the call: those with the IDs, or all
-// if ids is nil. The answer names IDs that were not provisioned. Errors are
-// ErrNotGated and, for an unknown ID, *args.Error; neither changes anything.
+// Unprovision takes tools from the maker of the call: the tools with the IDs, or all if ids is nil. The answer
+// names IDs that were not provisioned. Errors are ErrNotGated and, for an unknown ID, *args.Error; after an error
+// nothing has changed.
 func (p *provisioner) Unprovision(ctx context.Context, call *tool.Call, ids []string) (UnprovisionAnswer, error) {
 	if !p.gated() {
 		return UnprovisionAnswer{}, ErrNotGated
@@ -180,7 +178,7 @@ func (p *provisioner) Unprovision(ctx context.Context, call *tool.Call, ids []st
 	if err != nil {
 		return UnprovisionAnswer{}, err
 	}
-	answer := UnprovisionAnswer{Unprovisioned: p.catalog.provisioned(removed, false)}
+	answer := UnprovisionAnswer{Unprovisioned: p.described(removed, false)}
 	for _, t := range tools {
 		if !slices.ContainsFunc(removed, func(p tool.Provisioned) bool { return p.ID == t.Def.ID }) {
 			answer.NotProvisioned = append(answer.NotProvisioned, t.Name)
@@ -190,14 +188,13 @@ func (p *provisioner) Unprovision(ctx context.Context, call *tool.Call, ids []st
 	return answer, nil
 }
 
-// Provisions returns what is provisioned for the maker of the call. The error is
-// ErrNotGated.
+// Provisions returns the tools provisioned for the maker of the call. The error is ErrNotGated.
 func (p *provisioner) Provisions(call *tool.Call) (ProvisionList, error) {
 	if !p.gated() {
 		return ProvisionList{}, ErrNotGated
 	}
 	now, state := p.gate.Provisions(call.Owner(), p.catalog.has)
-	return ProvisionList{p.catalog.provisioned(now, false), state}, nil
+	return ProvisionList{p.described(now, false), state}, nil
 }
 
 // has reports whether the catalog has a tool.
@@ -206,28 +203,28 @@ func (c *Catalog) has(id tool.ID) bool {
 	return ok
 }
 
-// provisioned describes these tools for an answer, with definitions if whole is set.
-func (c *Catalog) provisioned(all []tool.Provisioned, whole bool) []ProvisionedTool {
+// described describes tools for an answer, with definitions if whole is set.
+func (p *provisioner) described(all []tool.Provisioned, whole bool) []ProvisionedTool {
 	out := []ProvisionedTool{}
-	for _, p := range all {
-		t, ok := c.ByID(p.ID)
+	for _, kept := range all {
+		t, ok := p.catalog.ByID(kept.ID)
 		if !ok {
-			continue // it came after this catalog
+			continue // a newer catalog has it
 		}
-		one := ProvisionedTool{ToolID: t.Name, Tokens: p.Tokens, ExpiresAt: p.Until.UTC().Truncate(time.Second)}
+		described := ProvisionedTool{ToolID: t.Name, Tokens: kept.Tokens, ExpiresAt: kept.Until.UTC().Truncate(time.Second)}
 		if whole {
-			one.Definition = t.Listed()
+			described.Definition = t.Listed()
 		}
-		out = append(out, one)
+		out = append(out, described)
 	}
 	return out
 }
 
-// maxUnknown is how many unknown IDs an error names.
+// maxUnknown bounds the unknown IDs that an error names.
 const maxUnknown = 5
 
-// toolsOf returns the tools with these IDs, each once. The error is an *args.Error for
-// unknown IDs, which it names, and for too many.
+// toolsOf returns the tools with these IDs, each once. The error is an *args.Error that names unknown IDs, or says
+// that there are too many.
 func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 	if len(ids) > maxIDs {
 		return nil, args.Refuse("tool_ids has %d IDs, more than %d: send fewer at a time", len(ids), maxIDs)
@@ -249,7 +246,7 @@ func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 		case ok:
 			tools = append(tools, t)
 		case len(unknown) < maxUnknown:
-			unknown = append(unknown, p.catalog.unknownID(id, p.search.absent())+p.catalog.held.because(id))
+			unknown = append(unknown, unknownID(p.catalog, id, p.search.absent())+p.catalog.held.because(id))
 		}
 	}
 	if len(unknown) > 0 {
@@ -268,18 +265,17 @@ func (p *provisioner) ParseProvision(arguments json.RawMessage) (ProvisionReques
 		args.Text("query", &q.Query),
 		args.Int("limit", &q.Limit, 1, MaxLimit),
 		args.Int("max_tokens", &q.MaxTokens, 1, maxRequest),
-		args.Hidden(args.Int("context_tokens", &q.MaxTokens, 1, maxRequest)), // what clients of older servers call it
+		args.Hidden(args.Int("context_tokens", &q.MaxTokens, 1, maxRequest)), // the name that older servers use
 		args.Int("ttl_seconds", &seconds, 1, int(maxTTL/time.Second)),
 	)
 	q.TTL = time.Duration(seconds) * time.Second
 	return q, err
 }
 
-// gated reports whether clients provision tools before they call them.
+// gated reports whether clients must provision tools before they call them.
 func (p *provisioner) gated() bool { return p.gate != nil && p.gate.Gated() }
 
-// callable returns a predicate for the tools that the maker of the call has
-// provisioned. The view must be gated.
+// callable returns a predicate for the tools that the maker of the call has provisioned. The view must be gated.
 func (p *provisioner) callable(call *tool.Call) func(*tool.Tool) bool {
 	owner := call.Owner()
 	return func(t *tool.Tool) bool { return p.gate.IsProvisioned(owner, t.Def.ID) }

@@ -46,7 +46,7 @@ func (v *gatedView) swap(t testing.TB, servers []Server) {
 	t.Helper()
 	for _, s := range servers {
 		for i, one := range s.Tools {
-			s.Tools[i] = &tool.Tool{Name: one.Name, Def: one.Def, Handler: v.gate.Guard(one.Def.ID)(one.Handler)}
+			s.Tools[i] = &tool.Tool{Name: one.Name, Def: one.Def, Handler: v.gate.Layer(one.Def.ID)(one.Handler)}
 		}
 	}
 	catalog := with(t, v.catalog(), servers, "clock_*")

@@ -11,22 +11,20 @@ import (
 	"toolfinch/tool/args"
 )
 
-// proxied is what the proxy tool lists and calls: what clients could find and call
-// without it.
+// proxied is the source of the proxy tool: the same items that clients find and call without it.
 type proxied struct{ *Retriever }
 
-// Proxied returns what a proxy tool over the catalog lists and calls.
+// Proxied returns the source of a proxy tool over the catalog.
 func (r *Retriever) Proxied() proxytool.Source { return proxied{r} }
 
-// kindsOf are the kinds that the proxy tool knows under one type.
+// kindsOf maps each type of the proxy tool to kinds.
 var kindsOf = map[proxytool.Type][]tool.Kind{
 	proxytool.TypeTool:     {tool.KindTool},
 	proxytool.TypeResource: {tool.KindResource, tool.KindTemplate},
 	proxytool.TypePrompt:   {tool.KindPrompt},
 }
 
-// List returns what passes the filter, in the order of lists, or best first where
-// it has a query.
+// List returns the items that pass the filter, in the order of lists; with a query, best first.
 func (p proxied) List(ctx context.Context, _ *tool.Call, t proxytool.Type, f *proxytool.Filter) ([]proxytool.Item, error) {
 	passes := func(*tool.Tool) bool { return true }
 	if f != nil {
@@ -82,8 +80,8 @@ func itemsOf(tools []*tool.Tool) []proxytool.Item {
 	return items
 }
 
-// Info returns the definition that is listed under path, of a URI that is not listed
-// the template that it comes from.
+// Info returns the definition listed under path. For an unlisted URI it returns the template that the URI comes
+// from.
 func (p proxied) Info(_ context.Context, _ *tool.Call, t proxytool.Type, path string) (proxytool.Item, error) {
 	target, found := p.listed(t, path)
 	if !found && t == proxytool.TypeResource {
@@ -95,7 +93,7 @@ func (p proxied) Info(_ context.Context, _ *tool.Call, t proxytool.Type, path st
 	return itemOf(whole(target)), nil
 }
 
-// listed is what is listed under path, a resource also under its name.
+// listed returns the item listed under path; a resource also under its name.
 func (p proxied) listed(t proxytool.Type, path string) (*tool.Tool, bool) {
 	switch t {
 	case proxytool.TypeTool:
@@ -111,7 +109,7 @@ func (p proxied) listed(t proxytool.Type, path string) (*tool.Tool, bool) {
 	return all[i], true
 }
 
-// Call calls a tool, reads a resource or gets a prompt as its clients would.
+// Call calls a tool, reads a resource or gets a prompt as clients would.
 func (p proxied) Call(ctx context.Context, call *tool.Call, t proxytool.Type, path string, args json.RawMessage) (json.RawMessage, error) {
 	if t == proxytool.TypeResource && !proxytool.IsURI(path) {
 		if named, ok := p.listed(t, path); ok {

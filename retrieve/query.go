@@ -10,7 +10,7 @@ import (
 	"toolfinch/tool"
 )
 
-// Bounds of retrieve_tools' limit, and its default.
+// Bounds of the limit of retrieve_tools, and its default.
 const (
 	DefaultLimit = 5
 	MaxLimit     = 50
@@ -22,17 +22,17 @@ type Query struct {
 	Limit  int    // 1 to MaxLimit
 	Server string // "" for all
 	Detail Detail
-	Kinds  []tool.Kind // of what is searched; nil for tools
+	Kinds  []tool.Kind // kinds to search; nil for tools
 
-	// For people who compare, not for clients:
-	Explain bool // explain each hit
-	Words   bool // words decide alone
+	// For people who compare rankings, not for clients:
+	Explain bool // explain the score of each hit
+	Words   bool // rank by words alone, without vectors
 }
 
-// MaxNeeds is how many needs one call of retrieve_tools may name.
+// MaxNeeds bounds the needs of one call of retrieve_tools.
 const MaxNeeds = 8
 
-// queryKinds are the values of the argument kind.
+// queryKinds maps the values of the argument "kind".
 var queryKinds = map[string][]tool.Kind{
 	"tool":     nil,
 	"prompt":   {tool.KindPrompt},
@@ -40,63 +40,61 @@ var queryKinds = map[string][]tool.Kind{
 	"any":      tool.Kinds,
 }
 
-// tools reports whether the query is for tools.
+// tools reports whether the query searches tools.
 func (q Query) tools() bool { return q.Kinds == nil || slices.Contains(q.Kinds, tool.KindTool) }
 
 // Detail selects how much an answer says about each tool.
 type Detail string
 
-// DetailName gives names only; DetailSummary, the default, what a call needs, as text:
-// the first sentence and a line for each parameter, unless the client has been listed
-// the tool. DetailFull gives the definition as the upstream sent it, as JSON.
+// DetailName gives names only. DetailSummary, the default, gives text that suffices for a call: the first sentence,
+// and a line for each parameter unless the client has the tool in its list. DetailFull gives the upstream's
+// definition as JSON.
 const (
 	DetailName    Detail = "name"
 	DetailSummary Detail = "summary"
 	DetailFull    Detail = "full"
 )
 
-// Hit is a tool, prompt, resource or template found, best first.
+// Hit is a found tool, prompt, resource or template.
 type Hit struct {
 	*tool.Tool
 	Score float64
-	Why   *index.Explanation // nil unless asked for
+	Why   *index.Explanation // nil unless the query asks for it
 }
 
 // Found is the result of a search.
 type Found struct {
 	Hits   []Hit  // best first
-	Hybrid bool   // vectors had a part in the ranking
-	Reason string // why they had none, if they should have had one
-	// Confidence is the probability that one of the hits is what the query asks for;
-	// below Confident there are fewer hits.
+	Hybrid bool   // vectors took part in the ranking
+	Reason string // why vectors took no part although there is an embedder
+	// Confidence is the probability that one of the hits is the right tool. Below Confident there are fewer hits.
 	Confidence float64
-	Absent     []Absent // servers that could not be searched, or whose tools cannot be called
+	Absent     []Absent // servers that were not searched, or whose tools cannot be called
 
-	health Health // when it was searched
+	health Health // at the time of the search
 }
 
-// Confident is the least confidence of an answer that is called confident.
+// Confident is the lowest confidence of an answer that counts as confident.
 const Confident = 0.27
 
-// doubtful is the most confidence where an absent server may have the tool.
+// doubtful is the highest confidence while an absent server may have the right tool.
 const doubtful = Confident / 2
 
-// Below hopeless an answer has fewer hits; leastDoubted is the least share of them that it keeps.
+// hopeless is the confidence below which an answer loses hits; leastDoubted is the share of hits that always stays.
 const (
 	hopeless     = Confident / 3
 	leastDoubted = 0.4
 )
 
-// doubted returns how many of n hits an answer of this confidence keeps: where hardly any hit can
-// fit, fewer tools fill the context.
+// doubted returns how many of n hits an answer keeps: at a low confidence, fewer tools fill the context.
 func doubted(n int, confidence float64) int {
 	return int(math.Ceil(float64(n) * min(1, max(leastDoubted, confidence/hopeless))))
 }
 
-// unknownConfidence is the Confidence of hits that no search has judged.
+// unknownConfidence marks hits that no search has ranked.
 const unknownConfidence = -1
 
-// confident reports whether the hits are confident, nil if that is not known.
+// confident reports whether the hits are confident; nil: unknown.
 func (f Found) confident() *bool {
 	if f.Confidence == unknownConfidence {
 		return nil
@@ -105,13 +103,13 @@ func (f Found) confident() *bool {
 	return &is
 }
 
-// note tells who watches the operation of ctx.
-func (f Found) note(ctx context.Context) {
+// report adds the result of the search to the operation's telemetry.
+func (f Found) report(ctx context.Context) {
 	telemetry.Searched(ctx, len(f.Hits), f.Confidence >= Confident, f.Hybrid)
 }
 
 // Health counts the upstreams by their state.
 type Health struct {
 	Ready, Pending, Failed int
-	Absent                 []Absent // those that cannot be called now
+	Absent                 []Absent // servers that cannot be called now
 }

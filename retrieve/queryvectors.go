@@ -19,38 +19,37 @@ type Queries interface {
 const DefaultQueryTimeout = 800 * time.Millisecond
 
 const (
-	// After failuresInARow failed queries the embedder is not asked for restAfter, so
-	// that not every search waits for one that does not answer.
+	// After failuresInARow failed queries the embedder is not asked for restAfter, so that searches do not wait for
+	// a dead embedder.
 	failuresInARow = 2
 	restAfter      = 30 * time.Second
-	// A long query, and one beside others, may be late although the embedder is well: it takes
-	// lateInARow of these. plainQuery is in bytes.
+	// A long query, or a query beside others, may be late although the embedder is well: only lateInARow of them
+	// count as a failure. plainQuery is in bytes.
 	lateInARow = 20
 	plainQuery = 1000
 )
 
-// QueryVectors embeds queries, for all retrievers of one embedder, as long as that
-// works. The zero value embeds none.
+// QueryVectors embeds queries, for all retrievers of one embedder, while it works. The zero value embeds none.
 type QueryVectors struct {
 	mu       sync.Mutex // guards all below; not held while embedding
 	queries  Queries
-	reason   string    // why there are none
-	running  int       // queries that are being embedded
+	reason   string    // why there are no queries
+	running  int       // queries being embedded now
 	failures int       // in a row
-	late     int       // in a row, of those that say little
-	rest     time.Time // no attempt before
-	failed   int64     // queries since the start
+	late     int       // in a row, of long or parallel queries
+	rest     time.Time // no attempt before this time
+	failed   int64     // failed queries since the start
 }
 
-// Use makes searches embed their queries with queries from now on. With nil they use
-// words alone; answers then state the reason, which may be empty.
+// Use makes searches embed their queries with queries from now on. With nil they use words alone, and answers state
+// the reason, which may be empty.
 func (v *QueryVectors) Use(queries Queries, reason string) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	v.queries, v.reason, v.failures, v.late, v.rest = queries, reason, 0, 0, time.Time{}
 }
 
-// Why returns why words decide alone, "" where they do not or it is meant.
+// Why returns why words decide alone; "" if they do not, or if that is configured.
 func (v *QueryVectors) Why() string {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -60,15 +59,15 @@ func (v *QueryVectors) Why() string {
 	return v.reason
 }
 
-// Failed returns how many queries the embedder has failed to embed, or to embed in time.
+// Failed returns how many queries the embedder has failed to embed in time.
 func (v *QueryVectors) Failed() int64 {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	return v.failed
 }
 
-// of returns the vectors of a query, or nil and the reason why words decide alone. They
-// do while the catalog has no vectors (comparable is false).
+// of returns the vectors of a query, or nil and the reason why words decide alone. Words do while the catalog has
+// no vectors (comparable is false).
 func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duration, comparable bool) ([][]float32, string) {
 	v.mu.Lock()
 	queries, reason, rest := v.queries, v.reason, v.rest
@@ -103,7 +102,7 @@ func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duratio
 		return vectors, ""
 	}
 	v.failed++
-	if errors.Is(err, context.DeadlineExceeded) && !plain { // one client's long queries say little about the embedder
+	if errors.Is(err, context.DeadlineExceeded) && !plain { // long or parallel queries say little about the embedder
 		v.late++
 	} else {
 		v.failures++
@@ -117,7 +116,7 @@ func (v *QueryVectors) of(ctx context.Context, text string, timeout time.Duratio
 	return nil, reasonFailed
 }
 
-// Reasons why words decide alone, for clients. The owner of the embedder logs details.
+// Reasons why words decide alone, for clients. The embedder's owner logs details.
 const (
 	reasonLate    = "the embedder did not answer in time"
 	reasonFailed  = "the embedder fails"

@@ -21,25 +21,24 @@ import (
 // silentTTL is how long a list without a hint may be cached.
 const silentTTL = 5 * time.Second
 
-// others are the prompts, resources and resource templates of a catalog. They never
-// change.
-type others struct {
+// nonTools holds the prompts, resources and resource templates of a catalog. It is immutable.
+type nonTools struct {
 	servers []Server
-	handler func(*tool.Def) tool.Handler // makes the handler of a resource that is not listed
+	handler func(*tool.Def) tool.Handler // makes the handler of an unlisted resource
 
 	items map[tool.Kind][]*tool.Tool // in the order of servers and their lists
 	byKey map[string]*tool.Tool      // by index.Key
 	byID  map[tool.ID]*tool.Tool
 	keys  []string // of byKey, sorted
 
-	resources map[string]*tool.Tool // by plain URI, the first server's, and by the one that names the server
-	normal    map[string]*tool.Tool // by normalURI, the first of equivalent ones
-	templates []*template           // in the order of servers and their lists
-	compared  map[string]int        // templates of a server, including those left out of templates
-	offering  []string              // the servers that have resources
-	isHeld    func(tool.ID) bool    // comes from a template that waits for approval; nil: none waits
+	resources       map[string]*tool.Tool // by plain URI (the first server's counts) and by the URI that names the server
+	normal          map[string]*tool.Tool // by normalURI; the first of equivalent ones counts
+	templates       []*template           // in the order of servers and their lists
+	templateCount   map[string]int        // number of templates of a server, also of those left out of templates
+	resourceServers []string              // servers that have resources
+	isHeld          func(tool.ID) bool    // reports whether a resource comes from a held template; nil: none is held
 
-	alike func() map[tool.ID][]*tool.Tool // listed resources and templates by their normal forms in lower case, whose kind is none
+	byForms func() map[tool.ID][]*tool.Tool // listed resources and templates by their normal form in lower case; the key has no kind
 }
 
 // template is a resource template that URIs are matched against.
@@ -49,23 +48,23 @@ type template struct {
 	matches func(uri string) bool
 }
 
-func newOthers(contents Contents, prefix map[string]string, handler func(*tool.Def) tool.Handler) *others {
+func newNonTools(contents Contents, prefix map[string]string, handler func(*tool.Def) tool.Handler) *nonTools {
 	servers := contents.Servers
-	o := &others{
-		servers:   servers,
-		handler:   handler,
-		items:     map[tool.Kind][]*tool.Tool{},
-		byKey:     map[string]*tool.Tool{},
-		byID:      map[tool.ID]*tool.Tool{},
-		resources: map[string]*tool.Tool{},
-		normal:    map[string]*tool.Tool{},
-		compared:  map[string]int{},
+	o := &nonTools{
+		servers:       servers,
+		handler:       handler,
+		items:         map[tool.Kind][]*tool.Tool{},
+		byKey:         map[string]*tool.Tool{},
+		byID:          map[tool.ID]*tool.Tool{},
+		resources:     map[string]*tool.Tool{},
+		normal:        map[string]*tool.Tool{},
+		templateCount: map[string]int{},
 	}
 	var prompts []tool.ID
 	listed := map[tool.ID]bool{}
-	claims := map[tool.ID]int{} // how many servers have it, by ID without the server
+	claims := map[tool.ID]int{} // number of servers that have it
 	for i := range servers {
-		for _, t := range servers[i].look().others {
+		for _, t := range servers[i].summarize().nonTools {
 			switch id := t.Def.ID; {
 			case listed[id]:
 				continue
@@ -81,7 +80,7 @@ func newOthers(contents Contents, prefix map[string]string, handler func(*tool.D
 	for i := range servers {
 		s := &servers[i]
 		offers := rawjson.Member(s.Capabilities, "resources") != nil
-		for _, brought := range s.look().others {
+		for _, brought := range s.summarize().nonTools {
 			id := brought.Def.ID
 			if o.byID[id] != nil {
 				continue
@@ -95,15 +94,15 @@ func newOthers(contents Contents, prefix map[string]string, handler func(*tool.D
 			o.add(t, contents.hidden[id])
 		}
 		if offers {
-			o.offering = append(o.offering, s.Name)
+			o.resourceServers = append(o.resourceServers, s.Name)
 		}
 	}
 	slices.Sort(o.keys)
-	o.alike = sync.OnceValue(o.byForm)
+	o.byForms = sync.OnceValue(o.byForm)
 	return o
 }
 
-func (o *others) add(t *tool.Tool, hidden bool) {
+func (o *nonTools) add(t *tool.Tool, hidden bool) {
 	id := t.Def.ID
 	key := index.Key(id.Kind, t.Name)
 	o.byKey[key] = t
@@ -115,7 +114,7 @@ func (o *others) add(t *tool.Tool, hidden bool) {
 	switch id.Kind {
 	case tool.KindResource:
 		uris := []string{prefixedURI(id.Server, id.Name)}
-		if _, _, prefixed := splitURI(id.Name); !prefixed { // or it could stand for another server's
+		if _, _, prefixed := splitURI(id.Name); !prefixed { // else it could stand for a resource of another server
 			uris = append(uris, id.Name)
 		}
 		for _, uri := range uris {
@@ -127,7 +126,7 @@ func (o *others) add(t *tool.Tool, hidden bool) {
 			}
 		}
 	case tool.KindTemplate:
-		if o.compared[id.Server]++; o.compared[id.Server] > maxMatched {
+		if o.templateCount[id.Server]++; o.templateCount[id.Server] > maxMatched {
 			return
 		}
 		literal, _, _ := strings.Cut(id.Name, "{")
@@ -136,12 +135,11 @@ func (o *others) add(t *tool.Tool, hidden bool) {
 	}
 }
 
-// scheme is the scheme of URIs that name their server.
+// scheme begins URIs that name their server.
 const scheme = "toolfinch:"
 
-// exposedURI returns the URI or URI template that clients see: the server's own if no
-// other server has it. A URI that begins with scheme itself, like those of another
-// toolfinch, always gets a prefix, so that no two are equal.
+// exposedURI returns the URI or template that clients see: the server's own, if no other server has it. A URI that
+// itself begins with scheme, as from another toolfinch, always gets a prefix, so that exposed URIs differ.
 func exposedURI(id tool.ID, servers int) string {
 	if _, _, prefixed := splitURI(id.Name); servers == 1 && !prefixed {
 		return id.Name
@@ -151,7 +149,7 @@ func exposedURI(id tool.ID, servers int) string {
 
 func prefixedURI(server, uri string) string { return scheme + url.PathEscape(server) + "/" + uri }
 
-// splitURI undoes prefixedURI.
+// splitURI reverses prefixedURI.
 func splitURI(uri string) (server, own string, ok bool) {
 	if len(uri) < len(scheme) || !strings.EqualFold(uri[:len(scheme)], scheme) {
 		return "", "", false
@@ -161,7 +159,7 @@ func splitURI(uri string) (server, own string, ok bool) {
 	return server, own, ok && err == nil && server != ""
 }
 
-// normalURI returns a URI in the form for comparisons.
+// normalURI returns the form of a URI that comparisons use.
 func normalURI(uri string) string {
 	if server, own, ok := splitURI(uri); ok {
 		return prefixedURI(server, tool.NormalURI(own))
@@ -169,23 +167,22 @@ func normalURI(uri string) string {
 	return tool.NormalURI(uri)
 }
 
-// Bounds of matching, which takes time with the product of variables and bytes.
+// Bounds of matching, whose time grows with variables times bytes.
 const (
 	maxTemplate   = 512 // bytes
 	maxVariables  = 16  // of a template
 	maxMatchedURI = 2 << 10
-	maxMatched    = 200 // templates of a server that are matched, the first ones
+	maxMatched    = 200 // templates of a server that are matched: the first ones
 )
 
-// A modifier like {id:3} states the length of a value. The library compiles a program
-// of that length for it; which template a URI matches does not depend on it.
+// A modifier like {id:3} bounds the length of a value. The library would compile a program of that length; which
+// template a URI matches does not depend on it, so modifiers are removed.
 var (
 	expression = regexp.MustCompile(`\{[^{}]*\}`)
 	modifier   = regexp.MustCompile(`:[0-9]+`)
 )
 
-// matcher returns a predicate for the URIs that may come from a template. An invalid
-// template matches nothing.
+// matcher returns a predicate for URIs that may come from a template. An invalid template matches nothing.
 func matcher(text string) func(uri string) bool {
 	text = expression.ReplaceAllStringFunc(text, func(e string) string { return modifier.ReplaceAllString(e, "") })
 	if len(text) > maxTemplate || strings.Count(text, "{")+strings.Count(text, ",") > maxVariables {
@@ -198,9 +195,9 @@ func matcher(text string) func(uri string) bool {
 	return func(uri string) bool { return parsed.Match(uri) != nil }
 }
 
-// templateOf returns the template that a URI comes from, of any server or of the named
-// one. Of several it returns the first with the longest literal beginning.
-func (o *others) templateOf(uri, server string) *template {
+// templateOf returns the template that a URI comes from, of the named server or of any. The longest literal
+// beginning counts, then the first template.
+func (o *nonTools) templateOf(uri, server string) *template {
 	if len(uri) > maxMatchedURI {
 		return nil
 	}
@@ -217,25 +214,23 @@ func (o *others) templateOf(uri, server string) *template {
 
 func (t *template) has(uri string) bool { return strings.HasPrefix(uri, t.literal) && t.matches(uri) }
 
-// Items returns all prompts, resources or resource templates, in the order of
-// the servers and then as listed. Name is the exposed name, URI or URI template.
-func (o *others) Items(kind tool.Kind) []*tool.Tool { return o.items[kind] }
+// Items returns all prompts, resources or templates, in the order of the servers and their lists. Name is the
+// exposed name, URI or template.
+func (o *nonTools) Items(kind tool.Kind) []*tool.Tool { return o.items[kind] }
 
 // Prompt finds a prompt by the name that clients see.
-func (o *others) Prompt(name string) (*tool.Tool, bool) {
+func (o *nonTools) Prompt(name string) (*tool.Tool, bool) {
 	t, ok := o.byKey[index.Key(tool.KindPrompt, name)]
 	return t, ok
 }
 
-// Resource finds a resource by the URI that a client uses. URIs are compared in their
-// normal form (RFC 3986, section 6.2). If several servers list the URI, the first one's
-// counts. If none lists it, it belongs to the server of the template that it comes
-// from, else to the one that Unlisted selects; its Def then has an ID and nothing else.
-// Everything that reads, follows or completes a resource asks here.
-func (o *others) Resource(uri string) (*tool.Tool, bool) { return o.resource(uri, true) }
+// Resource finds a resource by a client's URI, compared in its normal form (RFC 3986, section 6.2). If several
+// servers list the URI, the first counts. If none does, it belongs to the server with a matching template, else to
+// the server that Unlisted selects; its Def then has only an ID. Reading, subscribing and completing all ask here.
+func (o *nonTools) Resource(uri string) (*tool.Tool, bool) { return o.resource(uri, true) }
 
-// Template finds the listed template that a URI of a client comes from.
-func (o *others) Template(uri string) (*tool.Tool, bool) {
+// Template finds the listed template that a client's URI comes from.
+func (o *nonTools) Template(uri string) (*tool.Tool, bool) {
 	id := tool.ID{Name: uri, Kind: tool.KindResource}
 	if server, own, named := splitURI(uri); named && o.server(server) != nil {
 		id.Server, id.Name = server, own
@@ -249,7 +244,7 @@ func (o *others) Template(uri string) (*tool.Tool, bool) {
 }
 
 // TemplateOf finds the template that a server's own URI comes from.
-func (o *others) TemplateOf(id tool.ID) (*tool.Tool, bool) {
+func (o *nonTools) TemplateOf(id tool.ID) (*tool.Tool, bool) {
 	t := o.templateOf(id.Name, id.Server)
 	if t == nil {
 		return nil, false
@@ -257,9 +252,8 @@ func (o *others) TemplateOf(id tool.ID) (*tool.Tool, bool) {
 	return t.Tool, true
 }
 
-// resource is Resource. With guess, an unlisted URI may belong to the only server that
-// has resources.
-func (o *others) resource(uri string, guess bool) (*tool.Tool, bool) {
+// resource is Resource. Only with guess may an unlisted URI belong to the only server that has resources.
+func (o *nonTools) resource(uri string, guess bool) (*tool.Tool, bool) {
 	if t := o.listed(uri); t != nil {
 		return t, true
 	}
@@ -272,17 +266,16 @@ func (o *others) resource(uri string, guess bool) (*tool.Tool, bool) {
 	return t.With(tool.LayerNames, o.exposing(def)), true
 }
 
-// listed returns the listed resource of a URI, nil without one.
-func (o *others) listed(uri string) *tool.Tool {
+// listed returns the listed resource of a URI; nil if none is.
+func (o *nonTools) listed(uri string) *tool.Tool {
 	if t := o.resources[uri]; t != nil {
 		return t
 	}
 	return o.normal[normalURI(uri)]
 }
 
-// unlisted returns the ID of a resource that no server lists, false if the URI is not
-// to be sent to any server.
-func (o *others) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
+// unlisted returns the ID of an unlisted resource; false if its URI must not be sent to any server.
+func (o *nonTools) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 	id = tool.ID{Name: uri, Kind: tool.KindResource}
 	least := UnlistedOnly
 	if server, own, named := splitURI(uri); named && o.server(server) != nil {
@@ -290,7 +283,7 @@ func (o *others) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 	}
 	if t := o.templateOf(id.Name, id.Server); t != nil {
 		id.Server, least = t.Def.ID.Server, UnlistedTemplate
-	} else if only := o.offering; id.Server == "" && guess && len(only) == 1 {
+	} else if only := o.resourceServers; id.Server == "" && guess && len(only) == 1 {
 		id.Server = only[0]
 	} else if id.Server == "" {
 		return id, false
@@ -299,22 +292,22 @@ func (o *others) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 }
 
 // Excludes reports whether the catalog leaves out a resource of a server, listed or not.
-func (o *others) Excludes(id tool.ID) bool {
+func (o *nonTools) Excludes(id tool.ID) bool {
 	server := o.server(id.Server)
 	return o.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id) || o.isHeld != nil && o.isHeld(id))
 }
 
-// server returns the server of that name, nil without one.
-func (o *others) server(name string) *Server {
+// server returns the server of that name; nil if there is none.
+func (o *nonTools) server(name string) *Server {
 	if i := slices.IndexFunc(o.servers, func(s Server) bool { return s.Name == name }); i >= 0 {
 		return &o.servers[i]
 	}
 	return nil
 }
 
-// Exposed returns the URI under which clients know a server's resource: its own, unless
-// only the URI that names the server leads to it.
-func (o *others) Exposed(server, uri string) string {
+// Exposed returns the URI of a server's resource that clients know: its own, unless only the URI that names the
+// server leads to it.
+func (o *nonTools) Exposed(server, uri string) string {
 	id := tool.ID{Server: server, Name: uri, Kind: tool.KindResource}
 	if t := o.byID[id]; t != nil {
 		return t.Name
@@ -327,9 +320,9 @@ func (o *others) Exposed(server, uri string) string {
 	return prefixed
 }
 
-// exposing has the contents of a resource state the URIs that clients know, if it is read by
-// another URI than its own. It is nil for prompts and templates.
-func (o *others) exposing(def *tool.Def) tool.Middleware {
+// exposing replaces URIs in the contents of a resource by the URIs that clients know, if it is read by a URI other
+// than its own. It is nil for prompts and templates.
+func (o *nonTools) exposing(def *tool.Def) tool.Middleware {
 	if def.ID.Kind != tool.KindResource {
 		return nil
 	}
@@ -345,7 +338,7 @@ func (o *others) exposing(def *tool.Def) tool.Middleware {
 }
 
 // exposeContents returns a result of resources/read with the URIs that clients know.
-func (o *others) exposeContents(server string, result tool.Result) tool.Result {
+func (o *nonTools) exposeContents(server string, result tool.Result) tool.Result {
 	var contents []json.RawMessage
 	for item := range rawjson.Elements(rawjson.Member(result, "contents")) {
 		if uri := rawjson.Text(rawjson.Member(item, "uri")); uri != "" {
@@ -361,10 +354,9 @@ func (o *others) exposeContents(server string, result tool.Result) tool.Result {
 	return result
 }
 
-// CacheHint returns how long the list of a kind may be cached, and whether for
-// everybody: the strictest hint of all servers that have some. A server without a hint
-// counts as 5 s, for its own client.
-func (o *others) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
+// CacheHint returns how long the list of a kind may be cached, and whether for everybody: the strictest hint of all
+// servers that list the kind. A server without a hint counts as 5 s, not for everybody.
+func (o *nonTools) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
 	all := CacheHint{Public: true}
 	some := false
 	for _, s := range o.servers {
@@ -387,7 +379,7 @@ func (o *others) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
 	return all.TTL, all.Public
 }
 
-func (o *others) byForm() map[tool.ID][]*tool.Tool {
+func (o *nonTools) byForm() map[tool.ID][]*tool.Tool {
 	forms := map[tool.ID][]*tool.Tool{}
 	for id, t := range o.byID {
 		if id.Kind != tool.KindResource && id.Kind != tool.KindTemplate {

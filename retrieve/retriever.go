@@ -1,5 +1,5 @@
-// Package retrieve owns what can be found now, and the meta-tools that find, provision and call it. It reads no disk and
-// dials nobody: it is given definitions and their handlers. Package gate keeps the provisioned tools.
+// Package retrieve owns the search for tools and the meta-tools that find, provision and call them. It reads no
+// disk and dials nobody: it is given definitions and their handlers. Package gate keeps the provisioned tools.
 package retrieve
 
 import (
@@ -12,56 +12,51 @@ import (
 
 // Settings of a Retriever.
 type Settings struct {
-	TopK int // tools in an answer when the query names no limit; default DefaultLimit
+	TopK int // tools in an answer, if the query names no limit; default DefaultLimit
 	// Register registers the tools of an answer for the client that made the call.
 	Register func(ctx context.Context, call *tool.Call, tools []*tool.Tool) Registration
-	// Used, if set, hears of tools that are called through a meta-tool. It must not block.
+	// Used, if set, is told of each tool that a meta-tool calls. It must not block.
 	Used func(call *tool.Call, t *tool.Tool)
 	// Health, if set, is asked for every answer and must not block.
 	Health func() Health
 	// Vectors gives queries their vectors; default a QueryVectors of its own.
 	Vectors *QueryVectors
-	// QueryTimeout bounds the wait for the vectors of a query; default
-	// DefaultQueryTimeout.
+	// QueryTimeout bounds the wait for the vectors of a query; default DefaultQueryTimeout.
 	QueryTimeout time.Duration
-	// Misfit, if set, hears the dimension of a query's vectors when those of the
-	// tools have another one. It must not block.
+	// Misfit, if set, is told the dimension of a query's vectors if it differs from the tools' dimension. It must
+	// not block.
 	Misfit func(dim int)
-	// Memory, if set, learns from use and is asked for what it learned.
+	// Memory, if set, learns from use and raises tools that were used after similar queries.
 	Memory *Memory
 	// Validate reports whether call_tool checks arguments for a server's tools.
 	Validate func(server string) bool
-	// Refused, if set, hears of a call that is not made, and why: of one of name, which
-	// nothing has (t is nil then), or of t.
+	// Refused, if set, is told of each refused call and the reason. If no tool has the name, t is nil.
 	Refused func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error)
-	// Unchecked, if set, hears once of a tool whose arguments could not be checked
-	// against its input schema, and why. It must not block.
+	// Unchecked, if set, is told once of a tool whose input schema cannot be used to check arguments. It must not
+	// block.
 	Unchecked func(id tool.ID, err error)
 	// Gate is where clients provision tools before they call them; nil: every tool
 	// can be called.
 	Gate *gate.Gate
-	// Offer is what MetaTools returns. The zero value is for views whose clients find
-	// tools by others.
+	// Offer selects the meta-tools that MetaTools returns. The zero value offers none.
 	Offer Offer
 	// Offers reports whether clients have the meta-tool of a name, listed or not.
 	Offers func(name string) bool
-	// PlainSearch has SearchTools find tools as a list of name, description and parameters.
+	// PlainSearch makes SearchTools answer a list of name, description and parameters.
 	PlainSearch bool
-	// SearchTool is the name of the meta-tool that answers send clients to when a
-	// tool is unknown; default RetrieveTools, with a Gate DiscoverTools.
+	// SearchTool is the meta-tool that errors name for an unknown tool; default RetrieveTools, with a Gate
+	// DiscoverTools.
 	SearchTool string
 }
 
-// Registration is what a client is listed once tools were found for it.
+// Registration says which found tools a client has in its list.
 type Registration struct {
-	Names map[string]bool // by name: registered
-	// Relisted says that the client has asked for its list since, so that its model
-	// has the definitions.
+	Names map[string]bool // by tool name; true: registered
+	// Relisted says that the client has asked for its list since, so its model has the definitions.
 	Relisted bool
 }
 
-// Retriever answers the meta-tools over a catalog: it searches, calls, discovers and
-// provisions, each with a part of its own, and writes the answers.
+// Retriever answers the meta-tools over a catalog. Search, calls and provisioning each have an embedded type.
 type Retriever struct {
 	*searcher
 	*caller
@@ -85,7 +80,7 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 		settings.SearchTool = RetrieveTools
 	}
 	if settings.Gate != nil && settings.SearchTool == RetrieveTools {
-		settings.SearchTool = DiscoverTools // the other is not listed then
+		settings.SearchTool = DiscoverTools // a gated view does not list RetrieveTools
 	}
 	search := &searcher{
 		catalog: catalog, memory: settings.Memory, vectors: settings.Vectors,

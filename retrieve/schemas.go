@@ -9,26 +9,25 @@ import (
 	"toolfinch/tool"
 )
 
-// schemas holds compiled input schemas by the hash of their definition.
+// schemas caches compiled input schemas by the hash of their definition.
 type schemas struct {
 	*schema.Cache
-	mu   sync.Mutex      // guards said
-	said map[string]bool // hashes of definitions for which first has returned true
+	mu       sync.Mutex      // guards reported
+	reported map[string]bool // hashes of definitions that firstReport has returned true for
 }
 
-// forget forgets all schemas once there are more than most: some are of definitions
-// that are gone.
+// forget empties the cache once it has more than most schemas: some belong to definitions that are gone.
 func (s *schemas) forget(most int) {
 	s.Forget(most)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if len(s.said) > most {
-		clear(s.said)
+	if len(s.reported) > most {
+		clear(s.reported)
 	}
 }
 
-// check returns what is wrong with the arguments. The error is schema.ErrSchema if only
-// the upstream can tell, schema.ErrValue if nobody should try.
+// check returns what is wrong with the arguments. The error is schema.ErrSchema if the schema cannot be used,
+// schema.ErrValue if the arguments cannot be checked at all.
 func (s *schemas) check(ctx context.Context, def *tool.Def, arguments json.RawMessage) ([]string, error) {
 	if def.InputSchema == nil {
 		return nil, nil
@@ -36,16 +35,16 @@ func (s *schemas) check(ctx context.Context, def *tool.Def, arguments json.RawMe
 	return s.Check(ctx, def.Hash, def.InputSchema, arguments)
 }
 
-// first reports whether this is its first call with def.
-func (s *schemas) first(def *tool.Def) bool {
+// firstReport reports whether this is its first call with def.
+func (s *schemas) firstReport(def *tool.Def) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.said[def.Hash] {
+	if s.reported[def.Hash] {
 		return false
 	}
-	if s.said == nil {
-		s.said = map[string]bool{}
+	if s.reported == nil {
+		s.reported = map[string]bool{}
 	}
-	s.said[def.Hash] = true
+	s.reported[def.Hash] = true
 	return true
 }

@@ -13,20 +13,19 @@ import (
 	"toolfinch/tool/args"
 )
 
-// searcher finds what fits a query, and tells the memory.
+// searcher searches the catalog and tells the memory what was found.
 type searcher struct {
 	catalog *Catalog
 	memory  *Memory // nil: nothing is learned
 	vectors *QueryVectors
-	timeout time.Duration // of the vectors of a query
-	misfit  func(dim int) // nil: nobody hears
+	timeout time.Duration // bounds the wait for a query's vectors
+	misfit  func(dim int) // may be nil
 	health  func() Health // nil: every server is there
 
-	saidBefore sync.Map // terms by text, of the servers of the catalog
+	termCache sync.Map // terms of server names and descriptions, by text
 }
 
-// CheckServer returns nil for the name of a server of the catalog, and for "". The
-// error, for whoever sent the name, says which were perhaps meant.
+// CheckServer returns nil for "" and for a server of the catalog. The error suggests similar names to the caller.
 func (s *searcher) CheckServer(name string) error {
 	var names []string
 	for _, s := range s.catalog.Servers() {
@@ -38,7 +37,7 @@ func (s *searcher) CheckServer(name string) error {
 	return args.Unknown("server", name, names)
 }
 
-// Search finds what fits a query, as retrieve_tools does, and registers nothing.
+// Search searches like retrieve_tools, and registers nothing.
 func (s *searcher) Search(ctx context.Context, q Query) (Found, error) {
 	query, reason, err := s.query(ctx, q)
 	if err != nil {
@@ -46,18 +45,18 @@ func (s *searcher) Search(ctx context.Context, q Query) (Found, error) {
 	}
 	found, err := s.rank(ctx, query, reason)
 	s.doubt(q, &found)
-	found.note(ctx)
+	found.report(ctx)
 	return found, err
 }
 
-// doubt leaves out hits that are not likely enough. Hits are not likely where an
-// absent server may have what is asked for.
+// doubt removes hits that are unlikely to be right, and lowers the confidence if an absent server may have the
+// right tool.
 func (s *searcher) doubt(q Query, found *Found) {
 	found.health = s.state()
 	found.Absent = slices.DeleteFunc(slices.Clone(found.health.Absent), func(a Absent) bool { return q.Server != "" && q.Server != a.Server })
 	if len(found.Absent) > 0 {
 		asked := index.Terms(q.Text)
-		if slices.ContainsFunc(found.Absent, func(a Absent) bool { return s.mayHave(a, asked, found.Hits) }) {
+		if slices.ContainsFunc(found.Absent, func(a Absent) bool { return s.mayBeFor(a, asked, found.Hits) }) {
 			found.Confidence = min(found.Confidence, doubtful)
 		}
 	}
@@ -73,7 +72,7 @@ func (s *searcher) query(ctx context.Context, q Query) (query index.Query, reaso
 	return query, reason, ctx.Err()
 }
 
-// rank searches the catalog. If the query's vectors do not fit, it searches without.
+// rank searches the catalog. If the query's vectors do not fit, it searches by words.
 func (s *searcher) rank(ctx context.Context, query index.Query, reason string) (Found, error) {
 	found, err := s.catalog.Search(ctx, query)
 	if errors.Is(err, index.ErrVector) {
@@ -91,21 +90,21 @@ func (s *searcher) rank(ctx context.Context, query index.Query, reason string) (
 	return found, err
 }
 
-// asked tells the memory which tools a query found.
-func (s *searcher) asked(call *tool.Call, query string, hits []Hit) {
+// noteFound tells the memory which tools a query found.
+func (s *searcher) noteFound(call *tool.Call, query string, hits []Hit) {
 	if s.memory == nil {
 		return
 	}
 	var ids []tool.ID
 	for _, hit := range hits {
-		if hit.Def.ID.Kind == tool.KindTool { // nothing else is learned from
+		if hit.Def.ID.Kind == tool.KindTool { // the memory learns tools only
 			ids = append(ids, hit.Def.ID)
 		}
 	}
 	s.memory.Asked(call.Principal, call.Session, query, ids)
 }
 
-// prior returns the expectations that a principal's use has taught for a query, by exposed name.
+// prior returns how much a principal's earlier use raises each tool for a query, by exposed name.
 func (s *searcher) prior(principal, query string) map[string]float64 {
 	if s.memory == nil {
 		return nil
@@ -126,7 +125,7 @@ func (s *searcher) prior(principal, query string) map[string]float64 {
 	return out
 }
 
-// state is how the servers are now.
+// state returns the present health of the servers.
 func (s *searcher) state() Health {
 	if s.health == nil {
 		return Health{}
@@ -134,13 +133,12 @@ func (s *searcher) state() Health {
 	return s.health()
 }
 
-// absent are the servers that cannot be called now.
+// absent returns the servers that cannot be called now.
 func (s *searcher) absent() []Absent { return s.state().Absent }
 
-// mayHave reports whether a query, whose terms these are, may be for an absent server: it has
-// a word of the server's name, or two of its description, or the best hit is a tool that the
-// server had before.
-func (s *searcher) mayHave(a Absent, asked []string, hits []Hit) bool {
+// mayBeFor reports whether a query, given as terms, may be for an absent server. It shares a word with the server's
+// name or two with its description, or the best hit is a tool that the server listed before.
+func (s *searcher) mayBeFor(a Absent, asked []string, hits []Hit) bool {
 	if a.Held > 0 {
 		return false
 	}
@@ -148,7 +146,7 @@ func (s *searcher) mayHave(a Absent, asked []string, hits []Hit) bool {
 		return true
 	}
 	shared := func(text string) (n int) {
-		for _, term := range s.said(text) {
+		for _, term := range s.serverTerms(text) {
 			if slices.Contains(asked, term) {
 				n++
 			}
@@ -158,17 +156,17 @@ func (s *searcher) mayHave(a Absent, asked []string, hits []Hit) bool {
 	return shared(apart(a.Server)) > 0 || shared(FirstSentence(a.Description)) > 1
 }
 
-// said are the terms of what a server is called or said to be. They are kept for the next query.
-func (s *searcher) said(text string) []string {
-	if known, ok := s.saidBefore.Load(text); ok {
+// serverTerms returns the terms of a server's name or description, and caches them.
+func (s *searcher) serverTerms(text string) []string {
+	if known, ok := s.termCache.Load(text); ok {
 		return known.([]string)
 	}
 	terms := index.Terms(text)
-	s.saidBefore.Store(text, terms)
+	s.termCache.Store(text, terms)
 	return terms
 }
 
-// UseVectors is Use of the retriever's QueryVectors.
+// UseVectors calls Use of the retriever's QueryVectors.
 func (s *searcher) UseVectors(queries Queries, reason string) {
 	s.vectors.Use(queries, reason)
 }

@@ -13,9 +13,9 @@ import (
 	"toolfinch/tool/args"
 )
 
-// SearchTools returns three meta-tools for clients that list nothing else:
-// {prefix}_search_tools, {prefix}_describe_tool and {prefix}_call_tool. They are for the
-// tools of one server, or of all with "". about describes these.
+// SearchTools returns three meta-tools for clients that list nothing else: {prefix}_search_tools,
+// {prefix}_describe_tool and {prefix}_call_tool. They serve one server's tools; "" serves all. about describes the
+// tools.
 func (r *Retriever) SearchTools(prefix, server, about string) []*tool.Tool {
 	names := SearchNames(prefix)
 	if about != "" {
@@ -44,9 +44,9 @@ const maxListed = 100
 // foundTools is the answer of {prefix}_search_tools.
 type foundTools struct {
 	Tools     []foundTool `json:"tools"`
-	Confident *bool       `json:"confident,omitempty"` // of a query; false: perhaps none is what was asked for
-	More      int         `json:"more,omitempty"`      // of a list: how many tools are not in it
-	Missing   []string    `json:"missing,omitempty"`   // servers that are not there, and why
+	Confident *bool       `json:"confident,omitempty"` // of a query; false: perhaps no tool is right
+	More      int         `json:"more,omitempty"`      // of a list: number of tools left out
+	Missing   []string    `json:"missing,omitempty"`   // absent servers, and why
 }
 
 type foundTool struct {
@@ -83,7 +83,7 @@ func (r *Retriever) search(server string) tool.Handler {
 			if err != nil {
 				return nil, err
 			}
-			r.asked(call, query, found.Hits)
+			r.noteFound(call, query, found.Hits)
 			hits, all.Confident, all.Missing = found.Hits, found.confident(), described(found.Absent)
 		}
 		if r.settings.PlainSearch {
@@ -96,8 +96,7 @@ func (r *Retriever) search(server string) tool.Handler {
 	}
 }
 
-// plain is an answer of {prefix}_search_tools as a list, and who is missing in a text of its
-// own.
+// plain returns an answer of {prefix}_search_tools as a list, with the absent servers in a text of their own.
 func plain(hits []Hit, missing []string) tool.Result {
 	type found struct {
 		Name        string          `json:"name"`

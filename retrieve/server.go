@@ -7,64 +7,61 @@ import (
 	"toolfinch/tool"
 )
 
-// Server is what one upstream contributes to the catalog. A tool with a name is
-// exposed under that name; the catalog names the others.
+// Server is one upstream's content for a catalog. The catalog names the tools that have no name.
 type Server struct {
 	Name         string
 	Description  string
-	Tools        []*tool.Tool            // of all kinds, of each in listed order; nil while never listed
-	Prefix       *string                 // what exposed names begin with; nil for its name, "" for nothing
-	Instructions string                  // its own instructions for use
+	Tools        []*tool.Tool            // all kinds, each in listed order; nil while never listed
+	Prefix       *string                 // prefix of exposed names; nil for the server's name, "" for none
+	Instructions string                  // the server's instructions for use
 	Capabilities json.RawMessage         // the object as the server sent it; nil while unknown
-	Cache        map[tool.Kind]CacheHint // the hints that it gave with its lists
-	// Excluded, if set, reports whether a resource that Tools does not list is left
-	// out.
+	Cache        map[tool.Kind]CacheHint // hints that came with the server's lists
+	// Excluded, if set, reports whether an unlisted resource is left out.
 	Excluded func(id tool.ID) bool
-	Unlisted Unlisted // which URIs that it does not list are sent to it
-	Held     []Held   // what of it waits for approval
+	Unlisted Unlisted // selects the unlisted URIs that are sent to the server
+	Held     []Held   // definitions that wait for approval
 
-	has *has // of Tools, once a catalog looked
+	summary *summary // of Tools; nil until summarize
 }
 
-// Contents are what a Catalog is made of.
+// Contents are the input of a Catalog.
 type Contents struct {
 	Servers  []Server
-	Reserved []string // names that meta-tools have
-	Pins     []string // globs over exposed names and "server.name" of tools that are listed from the start
+	Reserved []string // names of meta-tools
+	Pins     []string // globs over exposed names and "server.name"; matching tools are listed from the start
 
-	listed map[string]bool  // names of further tools that are listed from the start
-	hidden map[tool.ID]bool // may be called, and is neither listed nor found
-	plain  map[string]bool  // names in Servers that another catalog made: they are not searched as given ones are
+	listed map[string]bool  // further tools that are listed from the start, by name
+	hidden map[tool.ID]bool // tools that can be called, but are neither listed nor found
+	plain  map[string]bool  // names that another catalog made: searches treat them as default names
 }
 
-// CacheHint is a server's statement how long one of its lists may be cached, and
-// whether for everybody.
+// CacheHint says how long a list of a server may be cached, and whether for everybody.
 type CacheHint struct {
 	TTL    time.Duration
 	Public bool
 }
 
-// Unlisted selects which URIs are sent to a server that does not list them, beside
-// those that come from one of its templates.
+// Unlisted selects the URIs that are sent to a server that does not list them. A URI from one of its templates is
+// always sent.
 type Unlisted int
 
 // The values of Unlisted.
 const (
-	UnlistedNamed    Unlisted = iota // those that name the server, and those of UnlistedOnly
-	UnlistedOnly                     // those that name no server, while no other has resources
-	UnlistedTemplate                 // none
+	UnlistedNamed    Unlisted = iota // URIs that name the server, and UnlistedOnly
+	UnlistedOnly                     // URIs that name no server, if no other server has resources
+	UnlistedTemplate                 // no URI
 )
 
-// Held is a definition that waits for the owner's approval. Nothing finds, lists, calls
-// or reads it; whoever names it is told why.
+// Held is a definition that waits for the owner's approval. It is not found, listed, called or read; an error for
+// its name says why.
 type Held struct {
-	*tool.Tool        // under the name that the view gives it, if it gives one
-	Why        string // after its ID: "was changed by its server"
-	// Quiet leaves it out of the count that answers of searches have.
+	*tool.Tool        // with the view's name, if the view renames it
+	Why        string // completes a sentence that begins with the ID: "was changed by its server"
+	// Quiet excludes it from the count in answers of searches.
 	Quiet bool
 }
 
-// HeldByName is what is held of a server, once for each name: several views that are served together may have it.
+// HeldByName returns the held definitions of a server, each name once: combined views may repeat one.
 func (s Server) HeldByName() (all []Held) {
 	type named struct {
 		name string
@@ -80,29 +77,29 @@ func (s Server) HeldByName() (all []Held) {
 	return all
 }
 
-// has is what follows from the tools of a Server alone.
-type has struct {
-	of     []*tool.Tool
-	others []*tool.Tool // those that are prompts, resources or templates
-	apps   bool         // it has apps
-	named  bool         // some tool has a name
+// summary is derived from the tools of one Server.
+type summary struct {
+	tools    []*tool.Tool
+	nonTools []*tool.Tool // prompts, resources and templates
+	apps     bool         // some tool shows an app
+	named    bool         // a view has named some tool
 }
 
-// look returns what the server has. It looks once.
-func (s *Server) look() *has {
-	if s.has != nil && len(s.has.of) == len(s.Tools) && (len(s.Tools) == 0 || tool.Same(s.has.of, s.Tools)) {
-		return s.has
+// summarize returns the server's summary, and caches it.
+func (s *Server) summarize() *summary {
+	if s.summary != nil && len(s.summary.tools) == len(s.Tools) && (len(s.Tools) == 0 || tool.Same(s.summary.tools, s.Tools)) {
+		return s.summary
 	}
-	s.has = &has{of: s.Tools}
+	s.summary = &summary{tools: s.Tools}
 	for _, t := range s.Tools {
 		if t.Def.ID.Kind != tool.KindTool {
-			s.has.others = append(s.has.others, t)
+			s.summary.nonTools = append(s.summary.nonTools, t)
 		} else if t.Name != "" {
-			s.has.named = true
+			s.summary.named = true
 		}
-		s.has.apps = s.has.apps || t.Def.App.Shown
+		s.summary.apps = s.summary.apps || t.Def.App.Shown
 	}
-	return s.has
+	return s.summary
 }
 
 func descriptions(servers []Server) map[string]string {
@@ -113,8 +110,8 @@ func descriptions(servers []Server) map[string]string {
 	return about
 }
 
-// claims returns the IDs of tools without a name, the names of the others, and the
-// prefixes of servers that have one.
+// claims returns the IDs of tools without a name, the names of the other tools, and the configured prefixes of
+// servers.
 func claims(servers []Server) (unnamed []tool.ID, given map[string]bool, prefix map[string]string) {
 	given = map[string]bool{}
 	for _, s := range servers {
@@ -131,7 +128,7 @@ func claims(servers []Server) (unnamed []tool.ID, given map[string]bool, prefix 
 	return unnamed, given, prefixesOf(servers)
 }
 
-// prefixesOf are those of the servers that have one.
+// prefixesOf returns the configured prefixes by server.
 func prefixesOf(servers []Server) map[string]string {
 	prefix := map[string]string{}
 	for _, s := range servers {

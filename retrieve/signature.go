@@ -12,19 +12,18 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Bounds of a signature. A brief one is a line among many; its reader asks for more.
+// Bounds of a signature. A brief signature is one line among many.
 const (
 	maxParameter  = 120 // bytes of a parameter's description
-	maxOptional   = 80  // of one that may be left out
+	maxOptional   = 80  // bytes of an optional parameter's description
 	maxDefault    = 60  // bytes of a default
-	maxDeep       = 8   // objects and references within each other
-	maxBrief      = 6   // values or alternatives of a type in a brief signature
+	maxDeep       = 8   // nesting of objects and references
+	maxBrief      = 6   // alternatives of a type in a brief signature
 	maxBriefDepth = 3
 )
 
-// Signature returns the parameters of an input schema in one line, with a question
-// mark for those that may be left out: "(title: string, labels?: string[])". It is "()"
-// for a schema that is not an object.
+// Signature returns the parameters of an input schema in one line, optional ones with a question mark: "(title:
+// string, labels?: string[])". It is "()" for a schema that is not an object.
 func Signature(schema json.RawMessage) string {
 	w := newSignature(schema)
 	w.brief = true
@@ -41,24 +40,24 @@ func Signature(schema json.RawMessage) string {
 func parameters(schema json.RawMessage) (lines []string, ok bool) {
 	w := newSignature(schema)
 	for name := range rawjson.Members(schema) {
-		// Which parameters belong together, or where they are, cannot be written.
+		// Which parameters belong together, or what a reference names, cannot be written.
 		w.lossy = w.lossy || name == "$ref" || slices.Contains(alternatives, name) || slices.Contains(beyond, name)
 	}
 	lines = w.properties(schema, 0)
 	return lines, !w.lossy && w.room >= 0
 }
 
-// signature writes types. It follows references within the schema.
+// signature writes types, and follows references within the schema.
 type signature struct {
 	root  json.RawMessage
 	brief bool
-	room  int  // bytes that may be written yet; below 0: too many
-	work  int  // bytes that may be read yet: references can fan out without end
-	lossy bool // something that a call must heed cannot be written
+	room  int  // bytes that may still be written; below 0: too many
+	work  int  // bytes that may still be read: references can fan out without end
+	lossy bool // a constraint of calls cannot be written
 }
 
 func newSignature(schema json.RawMessage) *signature {
-	const each = 64 // times: real schemas are read up to 20 times
+	const each = 64 // times the size: real schemas are read up to 20 times
 	return &signature{root: schema, room: min(len(schema), maxHit), work: each*len(schema) + 1<<16}
 }
 
@@ -68,7 +67,7 @@ var (
 	// beyond are the keywords that a signature cannot express.
 	beyond = []string{"not", "if", "patternProperties", "prefixItems", "contains", "dependentRequired", "dependentSchemas",
 		"dependencies", "minProperties", "maxProperties", "multipleOf", "additionalItems", "$dynamicRef", "$recursiveRef"}
-	// numeric are formats that a type says already.
+	// numeric are formats that repeat the type.
 	numeric = []string{"int32", "int64", "uint32", "uint64", "float", "double", "integer", "number", "string"}
 )
 
@@ -97,7 +96,7 @@ func (w *signature) properties(schema json.RawMessage, depth int) []string {
 
 func (w *signature) property(schema json.RawMessage, needed bool, depth int) string {
 	text := w.typeOf(schema, depth)
-	if !needed { // what may be null may be left out
+	if !needed { // an optional parameter is left out rather than sent as null
 		text = strings.TrimSuffix(strings.TrimPrefix(text, "null|"), "|null")
 	}
 	if w.brief {
@@ -116,7 +115,7 @@ func (w *signature) property(schema json.RawMessage, needed bool, depth int) str
 	return text
 }
 
-// typeOf is a schema as a type: string, "a"|"b", number[], {path: string}.
+// typeOf writes a schema as a type: string, "a"|"b", number[], {path: string}.
 func (w *signature) typeOf(schema json.RawMessage, depth int) string {
 	w.work -= len(schema)
 	if w.room < 0 || w.work < 0 || depth > maxDeep || w.brief && depth > maxBriefDepth {
@@ -175,7 +174,7 @@ func either[T any](w *signature, of iter.Seq[T], text func(T) string) string {
 	return strings.Join(all, "|")
 }
 
-// named is a type by its name, with what else the schema says of it.
+// named writes a named type with its constraints.
 func (w *signature) named(name string, members map[string]json.RawMessage, schema json.RawMessage, depth int) string {
 	switch name {
 	case "array":
@@ -191,7 +190,7 @@ func (w *signature) named(name string, members map[string]json.RawMessage, schem
 		return w.object(members, schema, depth)
 	case "string":
 		least := members["minLength"]
-		if string(least) == "1" { // nobody sends less
+		if string(least) == "1" { // an empty text is rarely sent
 			least = nil
 		}
 		format, pattern := rawjson.Text(members["format"]), rawjson.Text(members["pattern"])
@@ -201,7 +200,7 @@ func (w *signature) named(name string, members map[string]json.RawMessage, schem
 		if pattern != "" {
 			pattern = "/" + pattern + "/"
 		}
-		// A pattern with a character left out would be another one.
+		// A pattern that loses a character is another pattern.
 		w.lossy = w.lossy || printable.Line(format) != format || printable.Line(pattern) != pattern
 		return name + w.bounds(format, pattern, between(least, members["maxLength"]))
 	case "number", "integer":
@@ -232,7 +231,7 @@ func (w *signature) object(members map[string]json.RawMessage, schema json.RawMe
 	return "{" + indent + " " + strings.Join(all, indent+" ") + indent + "}"
 }
 
-// bounds writes what limits a type, and only for a reader who calls with it.
+// bounds writes the limits of a type; a brief signature has none.
 func (w *signature) bounds(all ...string) string {
 	all = slices.DeleteFunc(all, func(one string) bool { return one == "" })
 	if w.brief || len(all) == 0 {
@@ -241,7 +240,7 @@ func (w *signature) bounds(all ...string) string {
 	return w.took("(" + strings.Join(all, ", ") + ")")
 }
 
-// between is a range, "" without bounds that anybody would reach.
+// between writes a range; "" for bounds that no value reaches.
 func between(least, most json.RawMessage) string {
 	const beyondReach = 1 << 31
 	for _, bound := range []*json.RawMessage{&least, &most} {
@@ -262,7 +261,7 @@ func beside(sign string, bound json.RawMessage) string {
 	return sign + string(bound)
 }
 
-// referred returns what a reference within the schema names.
+// referred returns the schema that a local reference names.
 func (w *signature) referred(at string) json.RawMessage {
 	w.work -= len(w.root)
 	path, local := strings.CutPrefix(at, "#/")
@@ -279,13 +278,13 @@ func (w *signature) referred(at string) json.RawMessage {
 	return schema
 }
 
-// took counts text, and returns it.
+// took counts the bytes of text, and returns it.
 func (w *signature) took(text string) string {
 	w.room -= len(text)
 	return text
 }
 
-// texts is a text, or an array of texts.
+// texts returns the elements of a text or of an array of texts.
 func texts(raw json.RawMessage) []string {
 	if one := rawjson.Text(raw); one != "" {
 		return []string{one}

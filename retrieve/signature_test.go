@@ -296,7 +296,7 @@ func TestSignaturesOfRealToolsAreEnoughToCallThem(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := c.fit(context.Background(), found, arguments); err != nil {
+			if err := c.checkArguments(context.Background(), found, arguments); err != nil {
 				t.Errorf("%s: %s: %v\nfrom\n%s", found.Name, arguments, err, text)
 			}
 		}

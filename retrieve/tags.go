@@ -12,10 +12,10 @@ import (
 	"toolfinch/tool"
 )
 
-// maxTags is how many tags a tool is shown with.
+// maxTags bounds the tags that a tool is shown with.
 const maxTags = 10
 
-// hint is a tag that stands for what a tool may do.
+// hint is a tag for an annotation of a tool.
 type hint struct {
 	tag, key string // key: of the annotation
 	holds    func(tool.Annotations) bool
@@ -28,16 +28,15 @@ var hints = []hint{
 	{"open-world", "openWorldHint", func(a tool.Annotations) bool { return a.OpenWorld }},
 }
 
-// Tags returns the tags that a tool is shown with: its server, the hints that it sets
-// (read-only, destructive, idempotent, open-world), and telling words of its name and
-// of the first sentence of its description. They are in lower case, at most 10, and
-// Catalog.Tagged finds each.
+// Tags returns the tags that a tool is shown with: its server, the hints that it sets (read-only, destructive,
+// idempotent, open-world), and telling words of its name and first sentence. They are in lower case, at most 10,
+// and Catalog.Tagged finds each.
 func Tags(t *tool.Tool) []string {
 	def := t.Def
 	tags := []string{strings.ToLower(def.ID.Server)}
 	annotations := rawjson.Member(def.Raw, "annotations")
 	for _, h := range hints {
-		// Nearly every tool would have a tag for the default of a hint.
+		// The default of a hint is no tag: nearly every tool would have it.
 		if h.holds(def.Annotations) && string(rawjson.Member(annotations, h.key)) == "true" {
 			tags = append(tags, h.tag)
 		}
@@ -91,7 +90,7 @@ func havingTags(tags []string) func(t *tool.Tool, says func(stem unique.Handle[s
 			switch {
 			case w.plain != "" && w.plain == plain(t.Def.ID.Server):
 			case w.hint != nil && t.Def.ID.Kind == tool.KindTool:
-				// Decided by the hint alone: "read" stands in many a description.
+				// The hint alone decides: many descriptions contain "read".
 				if !w.hint(t.Def.Annotations) {
 					return false
 				}
@@ -103,7 +102,7 @@ func havingTags(tags []string) func(t *tool.Tool, says func(stem unique.Handle[s
 	}
 }
 
-// termsOf returns the stems of the words of a tool, without its server's.
+// termsOf returns the stems of a tool's words, without its server's description.
 func termsOf(t *tool.Tool) []unique.Handle[string] {
 	return handles(index.Terms(strings.Join([]string{t.Name, t.Def.ID.Name, t.Def.ID.Server, t.Def.Title, t.Def.Full().Description}, "\n")))
 }
@@ -156,21 +155,21 @@ func apart(name string) string {
 	return b.String()
 }
 
-// words remembers stems and tags by content: stemming a definition takes some hundred
-// times as long as comparing its stems.
+// words caches stems and tags by content: stemming a definition takes some hundred times as long as comparing its
+// stems.
 type words struct {
-	mu    sync.Mutex // guards what follows; not held while stemming
-	terms map[worded][]unique.Handle[string]
-	tags  map[worded][]string
+	mu    sync.Mutex // guards the fields below; not held while stemming
+	terms map[wordedKey][]unique.Handle[string]
+	tags  map[wordedKey][]string
 }
 
-// worded identifies a text, or a tool as clients see it.
-type worded struct{ text, server, name string }
+// wordedKey identifies a text, or a tool as clients see it.
+type wordedKey struct{ text, server, name string }
 
-func wordedAs(t *tool.Tool) worded { return worded{t.Def.Full().Hash, t.Def.ID.Server, t.Name} }
+func keyOf(t *tool.Tool) wordedKey { return wordedKey{t.Def.Full().Hash, t.Def.ID.Server, t.Name} }
 
-// remembered returns the known value of a key, or makes it.
-func remembered[T any](w *words, known *map[worded]T, key worded, make func() T) T {
+// remembered returns the cached value of a key, or makes it.
+func remembered[T any](w *words, known *map[wordedKey]T, key wordedKey, make func() T) T {
 	w.mu.Lock()
 	value, ok := (*known)[key]
 	w.mu.Unlock()
@@ -181,19 +180,18 @@ func remembered[T any](w *words, known *map[worded]T, key worded, make func() T)
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if *known == nil {
-		*known = map[worded]T{}
+		*known = map[wordedKey]T{}
 	}
 	(*known)[key] = value
 	return value
 }
 
-// tagsOf is Tags, remembered.
+// tagsOf is Tags, cached.
 func (w *words) tagsOf(t *tool.Tool) []string {
-	return remembered(w, &w.tags, wordedAs(t), func() []string { return Tags(t) })
+	return remembered(w, &w.tags, keyOf(t), func() []string { return Tags(t) })
 }
 
-// forget forgets everything once it has more than most texts: some are of tools that
-// are gone.
+// forget empties the cache once it has more than most texts: some belong to tools that are gone.
 func (w *words) forget(most int) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

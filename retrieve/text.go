@@ -8,8 +8,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// FirstSentence returns the first sentence or line of a description, at most
-// 200 bytes of it.
+// FirstSentence returns the first sentence or line of a description, at most 200 bytes.
 func FirstSentence(description string) string {
 	s := strings.TrimSpace(description)
 	if i := strings.IndexByte(s, '\n'); i >= 0 {
@@ -21,8 +20,7 @@ func FirstSentence(description string) string {
 	return rawjson.Clip(s, 200)
 }
 
-// clipWords cuts text to at most n bytes, including the mark of the cut, between two
-// words if it has any.
+// clipWords cuts text to at most n bytes, including the mark of the cut, between two words if possible.
 func clipWords(text string, n int) string {
 	const mark = "..."
 	if len(text) <= n {
@@ -35,10 +33,10 @@ func clipWords(text string, n int) string {
 	return strings.ToValidUTF8(text[:len(text)-1], "") + mark
 }
 
-// literal is a JSON value on one line, which says the same.
+// literal returns a JSON value on one line, unchanged in meaning.
 func literal(value json.RawMessage) string { return string(printable.JSON(rawjson.OneLine(value))) }
 
-// exact is a name as it must be sent: as JSON where it has what a line does not show.
+// exact returns a name as it must be sent: as JSON if it has characters that a line does not show.
 func exact(name string) string {
 	if printable.Line(name) == name {
 		return name
@@ -46,10 +44,8 @@ func exact(name string) string {
 	return literal(rawjson.Quote(name))
 }
 
-// maxAnswer is how many bytes of hits are answered. Codex cuts what has more in the
-// middle.
+// maxAnswer bounds the bytes of hits in an answer: Codex cuts a longer answer in the middle.
 const maxAnswer = 10_000
 
-// maxHit is how many bytes of parameters the best hit may have all the same. One of 1,135
-// real tools needs 27,000.
+// maxHit bounds the parameters of the best hit, in bytes. One of 1,135 real tools needs 27,000.
 const maxHit = 3 * maxAnswer

@@ -7,8 +7,8 @@ import (
 )
 
 // LearnTokens adds counts that CountTokens returned earlier.
-func (k *kept) LearnTokens(counts map[string]int) {
-	k.costs.hold(len(counts))
+func (k *shared) LearnTokens(counts map[string]int) {
+	k.costs.reserve(len(counts))
 	k.costs.mu.Lock()
 	defer k.costs.mu.Unlock()
 	for hash, n := range counts {
@@ -16,9 +16,8 @@ func (k *kept) LearnTokens(counts map[string]int) {
 	}
 }
 
-// CountTokens counts every definition that was not counted yet, and returns the new
-// counts by tool.Def.Hash. They are of the upstreams' definitions, whatever name
-// clients see. Counting takes about 0.1 s a megabyte.
+// CountTokens counts every definition that has no count yet, and returns the new counts by tool.Def.Hash. It counts
+// the upstreams' definitions, whatever name clients see. Counting takes about 0.1 s per megabyte.
 func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 	fresh := map[string]int{}
 	tools, total := c.listing.plus, 0
@@ -35,7 +34,7 @@ func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 			return fresh
 		}
 		_, known := c.costs.get(t.Def.Hash)
-		n := c.raw(t.Def)
+		n := c.rawTokens(t.Def)
 		if !known {
 			fresh[t.Def.Hash] = n
 		}
@@ -45,23 +44,22 @@ func (c *Catalog) CountTokens(ctx context.Context) map[string]int {
 	return fresh
 }
 
-// Tokens returns how many tokens a tool's definition takes in a model's context, as it
-// is listed to clients. It may be off by one if clients see another name than the
-// upstream's: the definition and the names are counted apart.
-func (k *kept) Tokens(t *tool.Tool) int {
-	n := k.raw(t.Def)
+// Tokens returns how many tokens a tool's definition takes in a model's context, as clients are listed it. It may
+// be off by one if clients see another name than the upstream's: the definition and the names are counted
+// separately.
+func (k *shared) Tokens(t *tool.Tool) int {
+	n := k.rawTokens(t.Def)
 	if t.Name != t.Def.ID.Name {
 		n += k.costs.ofName(t.Name) - k.costs.ofName(t.Def.ID.Name)
 	}
 	return n
 }
 
-func (k *kept) raw(def *tool.Def) int {
+func (k *shared) rawTokens(def *tool.Def) int {
 	return k.costs.cost(def.Hash, func() []byte { return def.Raw })
 }
 
-// ListingTokens returns how many tokens listing every tool would take, and whether all
-// have been counted.
+// ListingTokens returns how many tokens listing every tool would take; complete is false while not all are counted.
 func (c *Catalog) ListingTokens() (tokens int, complete bool) {
 	if total := c.listing.total.Load(); total != nil {
 		return *total, true
@@ -69,8 +67,7 @@ func (c *Catalog) ListingTokens() (tokens int, complete bool) {
 	return -1, false
 }
 
-// ListingCost is ListingTokens with an estimate for definitions that have not been
-// counted.
+// ListingCost is ListingTokens with estimates for definitions without a count.
 func (c *Catalog) ListingCost() (tokens int) {
 	if tokens, complete := c.ListingTokens(); complete {
 		return tokens
@@ -81,10 +78,10 @@ func (c *Catalog) ListingCost() (tokens int) {
 	return c.estimate(c.Tools())
 }
 
-// SameListingCost is ListingCost as all processes with these tools have it, whatever each has counted so
-// far: where the size of the definitions leaves open whether that is below a number of tokens, it counts.
+// SameListingCost is ListingCost with the same result in every process, whatever each has counted: if the size of
+// the definitions does not decide whether the cost is below the given bound, it counts.
 func (c *Catalog) SameListingCost(below int) (tokens int) {
-	const sure = bytesOfToken // a byte is at most one token, and few texts have four times as many bytes as others
+	const sure = bytesOfToken // a byte is at most one token, and few texts have four times as many bytes per token as others
 	tools, size := c.Tools(), 0
 	for _, t := range tools {
 		size += len(t.Def.Raw)
@@ -98,7 +95,7 @@ func (c *Catalog) SameListingCost(below int) (tokens int) {
 	return tokens
 }
 
-func (k *kept) estimate(tools []*tool.Tool) (tokens int) {
+func (k *shared) estimate(tools []*tool.Tool) (tokens int) {
 	for _, t := range tools {
 		n, counted := k.costs.get(t.Def.Hash)
 		if !counted {

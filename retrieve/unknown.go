@@ -10,13 +10,13 @@ import (
 	"toolfinch/tool"
 )
 
-// noSuch is the answer to a call of a name that no tool has, or none of that server.
+// noSuch answers a call of an unknown name.
 func (c *caller) noSuch(ctx context.Context, call *tool.Call, name, server string) tool.Result {
 	c.refuse(ctx, call, name, nil, tool.ErrNotFound)
 	return tool.ErrorResult(c.unknown(name, server))
 }
 
-// unknown is the error for such a name.
+// unknown returns the error text for an unknown name, with similar names and where to search.
 func (c *caller) unknown(name, server string) string {
 	text := fmt.Sprintf("unknown tool %q", rawjson.Clip(name, 128))
 	if near := c.catalog.Nearest(name, 3); len(near) > 0 && server == "" {
@@ -25,9 +25,8 @@ func (c *caller) unknown(name, server string) string {
 	return text + c.Because(name) + ". Find tools with " + c.searchTool(server) + "."
 }
 
-// Because says after the error for an unknown name, which nothing of the view has, that it
-// is held, or a meta-tool and how it is called, which servers are not there that may have
-// it, or which setting offers the meta-tool of that name; "" if none of this explains it.
+// Because completes the error for an unknown name: it is held, it is a meta-tool, an absent server may have it, or
+// a setting offers it. It is "" if nothing explains the name.
 func (c *caller) Because(name string) string {
 	if because := c.catalog.held.because(name); because != "" {
 		return because
@@ -43,25 +42,23 @@ func (c *caller) Because(name string) string {
 	return offered(name)
 }
 
-// IsMeta reports whether a name is that of a meta-tool, offered here or not, and not one
-// that a tool of an absent server may have.
+// IsMeta reports whether a name belongs to a meta-tool, offered here or not, and not perhaps to a tool of an absent
+// server.
 func (c *caller) IsMeta(name string) bool {
 	return slices.Contains(Reserved(), name) ||
-		offered(name) != "" && !slices.ContainsFunc(c.absent(), func(a Absent) bool { return a.Prefix == "" || a.has(name) })
+		offered(name) != "" && !slices.ContainsFunc(c.absent(), func(a Absent) bool { return a.Prefix == "" || a.mayHave(name) })
 }
 
-// searchTool returns the name of the meta-tool that finds the tools of a server, or of
-// all with "".
+// searchTool returns the name of the meta-tool that finds the tools of a server; "" for all servers.
 func (c *caller) searchTool(server string) string {
 	if server == "" {
 		return c.search
 	}
-	return SearchName(server) // a server's own trio begins with its name
+	return SearchName(server) // the meta-tools of one server begin with its name
 }
 
-// unknownID says that no tool has an ID: one that cannot be the name of a tool, or that
-// is not known.
-func (c *Catalog) unknownID(id string, absent []Absent) string {
+// unknownID returns the error text for an ID that is malformed or unknown.
+func unknownID(c *Catalog, id string, absent []Absent) string {
 	text := "Unknown tool: "
 	if !wellFormed(id) {
 		text = "Invalid tool ID format: "

@@ -15,11 +15,11 @@ import (
 )
 
 const (
-	// baselinesName is a text file beside a SQLite database: the name of each server that has a
-	// baseline, one a line. If the database is lost, the file says whose first list is held.
+	// baselinesName is a text file beside a SQLite database with the name of each server that has a baseline, one
+	// per line. If the database is lost, first lists of these servers are held.
 	baselinesName = "toolfinch.baselines"
 
-	// anyServer is the line for an unknown set of servers. No server can have this name.
+	// anyServer is the line for an unknown set of servers. It is not a valid server name.
 	anyServer = "*"
 
 	maxBaselines = 1 << 20 // bytes of the file
@@ -42,8 +42,8 @@ func notedBaselines(dir string) (servers []string, err error) {
 	return strings.Split(string(text), "\n"), err
 }
 
-// noteBaselines adds servers to the file of baselines in a folder. Several processes may add at once:
-// each adds with one write, and a name may be there twice.
+// noteBaselines adds servers to the file of baselines in a folder. Several processes may add at once: each adds
+// with one write, and names may repeat.
 func noteBaselines(dir string, servers ...string) error {
 	if len(servers) == 0 {
 		return nil
@@ -66,8 +66,8 @@ func hasBaselines(dir string) bool {
 	return !errors.Is(err, fs.ErrNotExist)
 }
 
-// noteBaselines adds servers to the file beside the database. A failure costs a warning: the next
-// Open adds them.
+// noteBaselines adds servers to the file beside the database. A failure only costs a warning: the next Open adds
+// them.
 func (d *database) noteBaselines(servers ...string) {
 	if d.path == "" {
 		return
@@ -77,11 +77,10 @@ func (d *database) noteBaselines(servers ...string) {
 	}
 }
 
-// restoreBaselines gives each server that the file in dir names, and that has no baseline in the
-// database, a baseline in which nothing is approved. The database holds the first list of every other
-// server, too, if the file cannot be read.
+// restoreBaselines gives each server that the file in dir names, but that has no baseline in the database, an empty
+// baseline: nothing of it is approved. If the file cannot be read, the first list of every server is held.
 func (d *database) restoreBaselines(ctx context.Context, dir string) error {
-	noted, unread := notedBaselines(dir) // before the database is read: a name is noted after its baseline is stored
+	noted, unread := notedBaselines(dir) // read before the database: a name is noted after its baseline is stored
 	d.firstHeld = d.firstHeld || unread != nil || slices.Contains(noted, anyServer)
 	stored, err := collect(ctx, d, func(rows *sql.Rows, server *string) error { return rows.Scan(server) }, `SELECT DISTINCT server FROM baselines`)
 	if err != nil {
@@ -97,11 +96,11 @@ func (d *database) restoreBaselines(ctx context.Context, dir string) error {
 		return nil
 	}
 	if unread != nil {
-		d.log.Warn("it is not known whose lists were approved: every first list is held until you approve it: toolfinch pins", "error", unread)
+		d.log.Warn("earlier approvals cannot be read: every first list is held until you approve it: toolfinch pins", "error", unread)
 		return nil
 	}
 	if len(lost) > 0 {
-		d.log.Warn("what was approved is lost with the database: what these servers list is held until you approve it: toolfinch pins", "servers", strings.Join(lost, ", "))
+		d.log.Warn("approvals are lost with the database: the lists of these servers are held until you approve them: toolfinch pins", "servers", strings.Join(lost, ", "))
 	}
 	d.noteBaselines(missing(stored, noted)...)
 	return nil
@@ -119,7 +118,7 @@ func emptyBaselines(ctx context.Context, tx *txn, servers []string) error {
 	return nil
 }
 
-// missing are the names that are not in a list, each once.
+// missing returns the names that are not in from, each once.
 func missing(names, from []string) (left []string) {
 	for _, name := range names {
 		if name != "" && !slices.Contains(from, name) && !slices.Contains(left, name) {

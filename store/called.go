@@ -12,7 +12,7 @@ import (
 
 const (
 	maxCallers     = 1000
-	maxCallerBytes = 2048 // of a principal and a client's name
+	maxCallerBytes = 2048 // of principal and client name together
 	calledFor      = 7 * 24 * time.Hour
 )
 
@@ -25,8 +25,8 @@ const (
 		SELECT view, principal, client FROM called ORDER BY at DESC` + after + `$1)`
 )
 
-// Called returns the tools that callers called last in the view, the last first; of
-// those that have called something new in the last seven days.
+// Called returns the tools that each caller called last in the view, the latest first; only of callers that called
+// something new in the last seven days.
 func (u *Usage) Called(ctx context.Context, view string) (map[tool.Caller][]tool.Called, error) {
 	out := map[tool.Caller][]tool.Called{}
 	err := u.each(ctx, func(rows *sql.Rows) error {
@@ -46,9 +46,8 @@ func (u *Usage) Called(ctx context.Context, view string) (map[tool.Caller][]tool
 	return out, nil
 }
 
-// PutCalled stores the tools that a caller called last in the view, in
-// place of what was stored. A caller with more than 2,048 bytes is an error; of more
-// than 1,000 callers the one put longest ago is forgotten.
+// PutCalled stores or replaces the tools that a caller called last in the view. A caller with more than 2,048 bytes
+// is an error; above 1,000 callers the one stored longest ago is deleted.
 func (u *Usage) PutCalled(ctx context.Context, view string, by tool.Caller, called []tool.Called) error {
 	if n := len(by.Principal) + len(by.Client); n > maxCallerBytes {
 		return fmt.Errorf("store: put what was called: the caller has %d bytes, more than %d", n, maxCallerBytes)

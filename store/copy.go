@@ -11,15 +11,15 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// stored are the tables of both databases, those first that others refer to. What belongs
-// to replicas that run is not among them.
+// stored lists the tables of both databases, referenced tables first. Tables of running replicas are not among
+// them.
 var stored = []string{"servers", "tools", "pins", "baselines", "decisions", "tokens", "clients", "spaces", "vectors", "learned", "called",
 	"outputs", "provisions", "savings", "vault", "keys", "segments"}
 
-// numbered are the tables whose column id grows by itself.
+// numbered lists the tables whose column id is generated.
 var numbered = []string{"spaces", "outputs", "provisions"}
 
-// optional are the columns that may be NULL.
+// optional lists the columns that may be NULL.
 var optional = map[string]bool{"servers.info": true, "servers.approved_info": true, "servers.capabilities": true, "pins.raw": true}
 
 // Rows says how many rows a table has.
@@ -40,14 +40,13 @@ func (s *Store) count(ctx context.Context) ([]Rows, error) {
 	return all, nil
 }
 
-// ErrNotEmpty is wrapped by the error of Copy for a store that something is in.
+// ErrNotEmpty is wrapped by the error of Copy if the target has rows.
 var ErrNotEmpty = errors.New("it is not empty")
 
-// Copy copies everything from one store to another: all or, on an error, nothing. With
-// replace, what is there is removed first. It returns what was copied. Large results that
-// are kept come along, and the numbers that PostgreSQL gives to rows go on after theirs.
+// Copy copies everything from one store to another: all or, on an error, nothing. With replace, it empties the
+// target first. It returns the copied rows by table. Generated IDs of PostgreSQL continue after the copied ones.
 func Copy(ctx context.Context, from, to *Store, replace bool) (copied []Rows, err error) {
-	slow := func(d *database) *database { d = new(*d); d.unhurried = true; return d }
+	slow := func(d *database) *database { d = new(*d); d.noTimeout = true; return d }
 	source, target := slow(from.database), slow(to.database)
 	err = source.read(ctx, func(ctx context.Context, db *sql.DB) error {
 		rows, err := db.BeginTx(ctx, &sql.TxOptions{ReadOnly: true, Isolation: sql.LevelRepeatableRead})
@@ -76,7 +75,7 @@ func Copy(ctx context.Context, from, to *Store, replace bool) (copied []Rows, er
 	return copied, nil
 }
 
-// empty makes room for a copy. A new store has one row, of no decision.
+// empty empties the target. A new store has one row, in decisions.
 func empty(ctx context.Context, tx *txn, replace bool) error {
 	for i := range stored {
 		table := stored[len(stored)-1-i]
@@ -126,9 +125,9 @@ func copyTable(ctx context.Context, source *sql.Tx, tx *txn, table string) (n in
 		}
 		for i, name := range columns {
 			if bytes, is := values[i].([]byte); is && len(bytes) == 0 && !optional[table+"."+name] {
-				values[i] = []byte{} // the driver of SQLite has nil for these, too
+				values[i] = []byte{} // the SQLite driver returns nil for empty values, too
 			}
-			if number, is := values[i].(int64); is && (name == "interactive" || name == "checked") { // as SQLite has truth
+			if number, is := values[i].(int64); is && (name == "interactive" || name == "checked") { // booleans of SQLite are numbers
 				values[i] = number != 0
 			}
 		}
@@ -149,8 +148,7 @@ func columnsOf(ctx context.Context, db interface {
 	return rows.Columns()
 }
 
-// insert adds rows, which next returns until it returns nil. PostgreSQL is sent all of
-// them in one statement.
+// insert adds the rows that next returns, until it returns nil. PostgreSQL gets them in one statement.
 func (tx *txn) insert(ctx context.Context, table string, columns []string, next func() ([]any, error)) error {
 	if tx.postgres {
 		return tx.copyIn(ctx, table, columns, next)
@@ -191,7 +189,7 @@ func (tx *txn) copyIn(ctx context.Context, table string, columns []string, next 
 	})
 }
 
-// renumber has PostgreSQL go on after the numbers of rows that were copied.
+// renumber makes PostgreSQL's generated IDs continue after the copied rows.
 func (tx *txn) renumber(ctx context.Context) error {
 	if !tx.postgres {
 		return nil

@@ -12,37 +12,36 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// database is what all of them have.
+// database is common to Store and the further types over it.
 type database struct {
 	db  *sql.DB
 	log *slog.Logger
 
-	// Of SQLite; without them it is in memory.
+	// Only of SQLite; empty for a store in memory.
 	lock *lock
 	path string
-	file os.FileInfo // what path was when it was opened
+	file os.FileInfo // identity of path when it was opened
 
 	remote *remote // nil with SQLite
 
 	readOnly  bool
-	unhurried bool // see maxMethod
-	firstHeld bool // no first list is approved: it is not known whose lists were approved before
+	noTimeout bool // see maxMethod
+	firstHeld bool // no first list is approved, because earlier approvals may be lost
 }
 
-// txn is a transaction that writes.
+// txn is a writing transaction.
 type txn struct {
 	*sql.Tx
-	conn     *sql.Conn // on which it is
+	conn     *sql.Conn // the transaction's connection
 	postgres bool
 }
 
 // write runs do in one transaction, alone among all writers of the store. See transact.
 func (d *database) write(ctx context.Context, do func(context.Context, *txn) error) error {
-	if d.remote == nil { // which is what its transactions are
+	if d.remote == nil { // SQLite has one writer at a time
 		return d.transact(ctx, do)
 	}
-	// One lock for all: what is written here is little, decides by what others wrote, and
-	// bounds whole tables.
+	// One lock for all writers: they write little, depend on rows of other writers, and bound whole tables.
 	return d.transact(ctx, func(ctx context.Context, tx *txn) error {
 		if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, d.remote.lockKey("write")); err != nil {
 			return err
@@ -51,8 +50,8 @@ func (d *database) write(ctx context.Context, do func(context.Context, *txn) err
 	})
 }
 
-// writeErasable is write, with zeros where text was deleted from a page or moved
-// within it. That text is moved is why it does not suffice to delete with it.
+// writeErasable is write, and overwrites deleted text with zeros. It does so for every write, because SQLite also
+// moves text within pages.
 func (d *database) writeErasable(ctx context.Context, do func(context.Context, *txn) error) error {
 	if d.remote != nil {
 		return d.write(ctx, do)
@@ -63,8 +62,7 @@ func (d *database) writeErasable(ctx context.Context, do func(context.Context, *
 	return d.write(ctx, do)
 }
 
-// run runs a statement with what writes, one of the above or transact, and returns how many
-// rows it changed.
+// run runs a statement by write, writeErasable or transact, and returns the number of changed rows.
 func run(ctx context.Context, write func(context.Context, func(context.Context, *txn) error) error, statement string, args ...any) (n int64, err error) {
 	err = write(ctx, func(ctx context.Context, tx *txn) error {
 		result, err := tx.ExecContext(ctx, statement, args...)
@@ -79,7 +77,7 @@ func run(ctx context.Context, write func(context.Context, func(context.Context, 
 	return n, nil
 }
 
-// failed says what failed; nil is nil.
+// failed wraps an error with the operation; nil stays nil.
 func failed(what string, err error) error {
 	if err == nil {
 		return nil
@@ -89,7 +87,7 @@ func failed(what string, err error) error {
 
 // once runs do in one transaction.
 func (d *database) once(ctx context.Context, do func(context.Context, *txn) error) error {
-	// SQLite would go on writing into a file that has no name any more.
+	// SQLite would keep writing into a deleted file.
 	if d.path != "" {
 		now, err := os.Stat(d.path)
 		if err != nil {
@@ -115,18 +113,17 @@ func (d *database) once(ctx context.Context, do func(context.Context, *txn) erro
 	return d.committed(tx.Commit())
 }
 
-// querier is a database or a transaction of one. Placeholders are $1, $2: both databases
-// know them.
+// querier is a database or a transaction. Placeholders are $1, $2, which both databases accept.
 type querier interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// after leaves out the first rows of a query; how many follows. SQLite has no OFFSET
-// without a LIMIT, PostgreSQL none that is negative.
+// after skips the first rows of a query; their number follows. SQLite has no OFFSET without a LIMIT, PostgreSQL no
+// negative LIMIT.
 const after = ` LIMIT 9223372036854775807 OFFSET `
 
-// each calls do with every row of a query. do must not use the store: with SQLite its one
-// connection is taken.
+// each calls do with every row of a query. do must not use the store: SQLite has one connection, which the query
+// uses.
 func each(ctx context.Context, in querier, do func(*sql.Rows) error, query string, args ...any) error {
 	rows, err := in.QueryContext(ctx, query, args...)
 	if err != nil {
@@ -141,7 +138,7 @@ func each(ctx context.Context, in querier, do func(*sql.Rows) error, query strin
 	return rows.Err()
 }
 
-// each calls do with every row of a query, like the function of that name.
+// each is the function each on the database.
 func (d *database) each(ctx context.Context, do func(*sql.Rows) error, query string, args ...any) error {
 	return d.read(ctx, func(ctx context.Context, db *sql.DB) error { return each(ctx, db, do, query, args...) })
 }
@@ -163,14 +160,14 @@ func collect[T any](ctx context.Context, d *database, scan func(*sql.Rows, *T) e
 	return all, nil
 }
 
-// row reads the one row of a query into dest; without one the error is sql.ErrNoRows.
+// row reads the only row of a query into dest; if there is none, the error is sql.ErrNoRows.
 func (d *database) row(ctx context.Context, dest []any, query string, args ...any) error {
 	return d.read(ctx, func(ctx context.Context, db *sql.DB) error {
 		return db.QueryRowContext(ctx, query, args...).Scan(dest...)
 	})
 }
 
-// read runs do with the database. With PostgreSQL it ends when that goes away.
+// read runs do with the database. With PostgreSQL, ctx ends when the database goes away.
 func (d *database) read(ctx context.Context, do func(context.Context, *sql.DB) error) error {
 	if d.remote == nil {
 		return do(ctx, d.db)
@@ -180,12 +177,11 @@ func (d *database) read(ctx context.Context, do func(context.Context, *sql.DB) e
 		return err
 	}
 	defer cancel()
-	return because(ctx, do(ctx, d.db))
+	return orAway(ctx, do(ctx, d.db))
 }
 
-// transact runs do in one transaction. It runs again when the transaction failed because
-// of another one, or its connection was lost before the end: do must not keep what it
-// found in an earlier run. It is given a context that ends when the database goes away.
+// transact runs do in one transaction, again if another transaction or a lost connection made it fail: do must not
+// keep results of an earlier run. The context of do ends when the database goes away.
 func (d *database) transact(ctx context.Context, do func(context.Context, *txn) error) error {
 	if d.readOnly {
 		return ErrReadOnly
@@ -200,8 +196,8 @@ func (d *database) transact(ctx context.Context, do func(context.Context, *txn) 
 	defer cancel()
 	for try := 1; ; try++ {
 		err := d.once(ctx, do)
-		if err == nil || try == maxTries || ctx.Err() != nil || !again(err) {
-			return because(ctx, d.noted(err))
+		if err == nil || try == maxTries || ctx.Err() != nil || !retriable(err) {
+			return orAway(ctx, d.noteRefusal(err))
 		}
 		select {
 		case <-ctx.Done():
@@ -210,11 +206,11 @@ func (d *database) transact(ctx context.Context, do func(context.Context, *txn) 
 	}
 }
 
-// maxTries bounds how often a transaction is tried.
+// maxTries bounds the tries of a transaction.
 const maxTries = 4
 
-// bounded returns a context that ends when the database goes away, or after within; the error says so
-// when it is away already.
+// bounded returns a context that ends when the database goes away, or after within. It fails while the database is
+// away.
 func (d *database) bounded(ctx context.Context) (context.Context, context.CancelFunc, error) {
 	p := d.remote
 	p.mu.Lock()
@@ -226,15 +222,15 @@ func (d *database) bounded(ctx context.Context) (context.Context, context.Cancel
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(up, func() { cancel(context.Cause(up)) })
 	ended := func() { stop(); cancel(nil) }
-	if d.unhurried {
+	if d.noTimeout {
 		return ctx, ended, nil
 	}
 	ctx, late := context.WithTimeoutCause(ctx, p.within, errSilent)
 	return ctx, func() { late(); ended() }, nil
 }
 
-// because says that the database went away, or was silent, where that is why a method failed.
-func because(ctx context.Context, err error) error {
+// orAway replaces the error of a method by its cause, if the database went away or was silent.
+func orAway(ctx context.Context, err error) error {
 	var away *Away
 	if cause := context.Cause(ctx); err != nil && (errors.As(cause, &away) || errors.Is(cause, errSilent)) {
 		return cause
@@ -242,7 +238,7 @@ func because(ctx context.Context, err error) error {
 	return err
 }
 
-// committed says what the failure of a commit means.
+// committed interprets the failure of a commit.
 func (d *database) committed(err error) error {
 	var refused *pgconn.PgError
 	if d.remote == nil || err == nil || errors.As(err, &refused) {
@@ -251,28 +247,28 @@ func (d *database) committed(err error) error {
 	return fmt.Errorf("%w: %w", errUnknown, err)
 }
 
-// noted notes whether the database stores what it is given, and logs when that changes. It returns
-// err, as a *Away if the database refuses.
-func (d *database) noted(err error) error {
+// noteRefusal records whether the database stores data, and logs changes. It returns err, as a *Away if the
+// database refuses to store.
+func (d *database) noteRefusal(err error) error {
 	p := d.remote
 	was := p.refused.Load()
 	if storesNothing(err) {
 		now := time.Now()
 		next := &refusal{since: now, last: now, err: err}
 		if was != nil {
-			next.since, next.told = was.since, was.told
+			next.since, next.logged = was.since, was.logged
 		}
-		// What finds room in a full database is stored between what does not.
+		// A full database still stores some rows between refusals: one warning each minute suffices.
 		last := p.toldRefused.Load()
 		if was == nil && now.UnixNano()-last > int64(refusedFor) {
-			next.told = p.toldRefused.CompareAndSwap(last, now.UnixNano())
+			next.logged = p.toldRefused.CompareAndSwap(last, now.UnixNano())
 		}
-		if p.refused.CompareAndSwap(was, next) && was == nil && next.told {
-			d.log.Warn("PostgreSQL answers, and stores nothing: what is known is served on, and what must be stored is refused", "error", err)
+		if p.refused.CompareAndSwap(was, next) && was == nil && next.logged {
+			d.log.Warn("PostgreSQL answers, but stores nothing: known data is still served, and changes are refused", "error", err)
 		}
 		return &Away{Since: next.since, Err: err, Refuses: true}
 	}
-	if err == nil && was != nil && p.refused.CompareAndSwap(was, nil) && was.told {
+	if err == nil && was != nil && p.refused.CompareAndSwap(was, nil) && was.logged {
 		d.log.Info("PostgreSQL stores again", "after", time.Since(was.since).Round(time.Millisecond))
 	}
 	return err

@@ -13,17 +13,16 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// Examined is what a store is like.
+// Examined describes a store.
 type Examined struct {
 	Database string `json:"database"` // and its version
-	Known    bool   `json:"known"`    // false: no program has been there
-	Rows     []Rows `json:"rows"`     // nil if there are none, or they cannot be read
-	// Wrong are reasons why replicas cannot share the store, or nobody can use it.
+	Known    bool   `json:"known"`    // false: no program has written there
+	Rows     []Rows `json:"rows"`     // nil: none, or unreadable
+	// Wrong has reasons why replicas cannot share the store, or why nobody can use it.
 	Wrong []string `json:"wrong,omitempty"`
 }
 
-// Examine looks at the store at a place, see Open. It changes nothing. An error means
-// that it cannot be reached.
+// Examine describes the store at a place, see Open. It changes nothing. It fails if the place cannot be reached.
 func Examine(ctx context.Context, at string) (Examined, error) {
 	var e Examined
 	var err error
@@ -58,7 +57,7 @@ func examinePostgres(ctx context.Context, at string) (e Examined, err error) {
 	if err != nil {
 		return e, err
 	}
-	one, other, err := two(ctx, config)
+	one, other, err := twoConnections(ctx, config)
 	if err != nil {
 		return e, fmt.Errorf("store: PostgreSQL: %w", unconnected(err))
 	}
@@ -79,14 +78,14 @@ func examinePostgres(ctx context.Context, at string) (e Examined, err error) {
 		if err := look(ctx, one, other); err != nil {
 			e.Wrong = append(e.Wrong, err.Error())
 			if errors.Is(err, errPooled) {
-				return e, errPooled // which is why all else would fail
+				return e, errPooled // every other check would fail for this reason
 			}
 		}
 	}
 	return e, nil
 }
 
-// notifies says that notifications do not arrive.
+// notifies refuses a database whose notifications do not arrive.
 func notifies(ctx context.Context, one, other *pgx.Conn) error {
 	channel := fmt.Sprintf("toolfinch_check_%d", time.Now().UnixNano())
 	if _, err := one.Exec(ctx, `LISTEN `+channel); err != nil {

@@ -11,12 +11,10 @@ import (
 	"time"
 )
 
-// madeForName is a text file beside the database, so that it can be read whatever the
-// state and the version of the database.
+// madeForName is a text file beside the database, readable whatever the state and version of the database.
 const madeForName = "configuration"
 
-// MadeFor notes the path of the configuration that the store is for, see Folders. It
-// does nothing for a store in memory.
+// MadeFor records the path of the store's configuration, see Folders. It does nothing for a store in memory.
 func (s *Store) MadeFor(config string) error {
 	if s.path == "" || config == "" {
 		return nil
@@ -28,7 +26,7 @@ func (s *Store) MadeFor(config string) error {
 	return failed("note whose it is", os.WriteFile(path, []byte(config+"\n"), 0o600))
 }
 
-// madeFor reads what MadeFor wrote, "" if nothing can be read.
+// madeFor reads the path that MadeFor recorded; "" if it cannot be read.
 func madeFor(path string) string {
 	const longest = 1 << 16
 	if info, err := os.Stat(path); err != nil || info.Size() > longest {
@@ -44,13 +42,13 @@ func madeFor(path string) string {
 // Folder is a folder with a store.
 type Folder struct {
 	Path          string
-	Configuration string    // path of the configuration that last used it; "" if that is not noted
+	Configuration string    // path of the configuration that last used it; "" if unknown
 	Bytes         int64     // of the files of the store
-	Written       time.Time // when something was last written
+	Written       time.Time // time of the last write
 }
 
-// Folders returns the folders in base that have a store, by name. Nothing is opened or
-// written. There are none where base is missing.
+// Folders returns the folders in base that contain a store, by name. It opens and writes nothing. A missing base
+// has none.
 func Folders(base string) ([]Folder, error) {
 	entries, err := os.ReadDir(base)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -79,10 +77,10 @@ func Folders(base string) ([]Folder, error) {
 	return folders, nil
 }
 
-// files are the files of a store but for its lock: the database, what SQLite keeps
-// beside it, databases that were set aside, and the notes of MadeFor, noteChecked and noteBaselines.
+// files returns the files of a store except its lock: the database, SQLite's files beside it, databases that were
+// set aside, and the files of MadeFor, noteChecked and noteBaselines.
 func files(dir string) []string {
-	entries, _ := os.ReadDir(dir) // what cannot be read has no files to remove
+	entries, _ := os.ReadDir(dir) // an unreadable folder has no files to remove
 	var paths []string
 	for _, entry := range entries {
 		if name := entry.Name(); name == madeForName || name == checkedName || name == baselinesName || name == fileName || strings.HasPrefix(name, fileName+"-") || strings.HasPrefix(name, fileName+".") {
@@ -92,10 +90,10 @@ func files(dir string) []string {
 	return paths
 }
 
-// ErrInUse is wrapped by the error of Remove for a store that a process has open.
+// ErrInUse is returned by Remove for a store that a process has open.
 var ErrInUse = errors.New("a running toolfinch uses it")
 
-// Remove removes the store in dir, and dir itself unless something else is in it.
+// Remove deletes the store in dir, and dir itself if it is then empty.
 func Remove(ctx context.Context, dir string) (err error) {
 	lock, err := openLock(ctx, filepath.Join(dir, lockName))
 	if err != nil {
@@ -119,6 +117,6 @@ func Remove(ctx context.Context, dir string) (err error) {
 	if err := errors.Join(os.Remove(filepath.Join(dir, lockName)), os.RemoveAll(filepath.Join(dir, lockDirName))); err != nil {
 		return fmt.Errorf("store: %w", err)
 	}
-	_ = os.Remove(dir) // fails where the user keeps something else in it
+	_ = os.Remove(dir) // fails if the user keeps other files in it
 	return nil
 }

@@ -183,7 +183,7 @@ func TestAMethodEnds(t *testing.T) {
 			t.Errorf("%v after %s", err, time.Since(began))
 		}
 		var away *Away
-		go p.gone(&Away{Err: errors.New("it is gone")})
+		go p.setAway(&Away{Err: errors.New("it is gone")})
 		if err := d.read(t.Context(), hang); !errors.As(err, &away) {
 			t.Errorf("when the database goes away: %v", err)
 		}

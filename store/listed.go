@@ -9,14 +9,14 @@ import (
 	"toolfinch/tool"
 )
 
-// Listed is what is stored of one server.
+// Listed is the stored data of one server.
 type Listed struct {
 	Upstream
-	Defs     []*tool.Def // as of Tools
-	Unpinned []Unpinned  // as of the method
+	Defs     []*tool.Def // as Tools returns them
+	Unpinned []Unpinned  // as Pins.Unpinned returns them
 }
 
-// Listed returns what is stored of a server, as it is at one moment; nil where nothing is.
+// Listed returns the stored data of a server in one snapshot; nil if there is none.
 func (s *Store) Listed(ctx context.Context, server string) (*Listed, error) {
 	var all *Listed
 	var rows []toolRow
@@ -50,7 +50,7 @@ func listed(ctx context.Context, db *sql.DB, server string) (all *Listed, rows [
 	return all, rows, errors.Join(err, unread)
 }
 
-// Asks notes that a stored server asks clients something.
+// Asks records that a stored server asks clients something.
 func (s *Store) Asks(ctx context.Context, server string) error {
 	_, err := run(ctx, s.write, `UPDATE servers SET interactive = TRUE WHERE name = $1 AND NOT interactive`, server)
 	return failed("note that "+server+" asks clients", err)

@@ -8,11 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// Listener is a connection that hears of what is changed in the store. It is used by one
-// goroutine at a time.
+// Listener is a connection that receives notifications of changes. One goroutine uses it at a time.
 type Listener struct{ conn *pgx.Conn }
 
-// Listen opens a Listener. What is changed from now on, it hears of.
+// Listen opens a Listener. It receives every change from now on.
 func (r *Replicas) Listen(ctx context.Context) (*Listener, error) {
 	conn, err := r.remote.connect(ctx)
 	if err == nil {
@@ -26,8 +25,7 @@ func (r *Replicas) Listen(ctx context.Context) (*Listener, error) {
 	return &Listener{conn}, nil
 }
 
-// Versions returns the version of each topic that was changed at any time. Another
-// version is another state.
+// Versions returns the version of each topic that ever changed. A different version means a different state.
 func (l *Listener) Versions(ctx context.Context) (map[Topic]int64, error) {
 	rows, err := l.conn.Query(ctx, `SELECT kind, key, version FROM changes`)
 	if err != nil {
@@ -60,7 +58,7 @@ func (l *Listener) Next(ctx context.Context) (Notice, error) {
 	}
 }
 
-// Close ends it.
+// Close closes the connection.
 func (l *Listener) Close() error {
 	closeSoon(l.conn)
 	return nil

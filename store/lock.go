@@ -13,20 +13,19 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// lock says across processes who has the database open. It is held shared as
-// long as a Store is open, and alone while the database is moved aside. It is an
-// empty SQLite database, whose locks work wherever SQLite does; the database
-// itself cannot be the lock, because nobody can lock a damaged one.
+// lock tells other processes that the database is open. It is shared while a Store is open, and exclusive while the
+// database is set aside. It is an empty SQLite database, whose locks work wherever SQLite does; a damaged database
+// itself cannot be locked.
 type lock struct {
 	db   *sql.DB
-	conn *sql.Conn // its transaction is what holds the lock
+	conn *sql.Conn // its transaction holds the lock
 }
 
 // openLock returns the lock at path, not held.
 func openLock(ctx context.Context, path string) (*lock, error) {
 	l, err := tryLock(ctx, path)
 	if c := code(err); c == sqlite3.SQLITE_NOTADB || c == sqlite3.SQLITE_CORRUPT {
-		// Something else was written into it. It has no content to lose.
+		// The file was overwritten. It has no content to lose.
 		if err := os.Remove(path); err != nil {
 			return nil, err
 		}
@@ -48,15 +47,14 @@ func tryLock(ctx context.Context, path string) (*lock, error) {
 		return nil, errors.Join(err, db.Close())
 	}
 	l := &lock{db, conn}
-	if err := errors.Join(l.Share(ctx), l.Release(ctx)); err != nil { // the content is first read here
+	if err := errors.Join(l.Share(ctx), l.Release(ctx)); err != nil { // this is the first read of the file
 		return nil, errors.Join(err, l.Close())
 	}
 	return l, nil
 }
 
-// createPrivate makes an empty file that only its owner may read, unless there
-// is a file. It never opens an existing one: closing that would drop the locks
-// that SQLite has on it for another connection of this process.
+// createPrivate creates an empty file that only its owner may read, unless the file exists. It never opens an
+// existing file: closing it would drop the locks that SQLite has on it in this process.
 func createPrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
 	if errors.Is(err, fs.ErrExist) {
@@ -68,15 +66,13 @@ func createPrivate(path string) error {
 	return f.Close()
 }
 
-// Share takes the lock shared. It waits while someone is alone, which takes
-// milliseconds.
+// Share takes the lock shared. It waits while another process holds it alone, which takes milliseconds.
 func (l *lock) Share(ctx context.Context) error {
 	return l.exec(ctx, fmt.Sprintf("PRAGMA busy_timeout = %d", leeway.Of(patience).Milliseconds()),
 		"BEGIN", "SELECT count(*) FROM sqlite_schema") // a transaction locks when it first reads
 }
 
-// Alone takes the lock exclusively. It does not wait: ok is false, and nothing
-// is held, when someone else has it.
+// Alone takes the lock exclusively. It does not wait: if another process has the lock, ok is false.
 func (l *lock) Alone(ctx context.Context) (ok bool, err error) {
 	err = l.exec(ctx, "PRAGMA busy_timeout = 0", "BEGIN EXCLUSIVE")
 	if busy(err) {

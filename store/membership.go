@@ -14,25 +14,24 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// Membership is a connection that a replica is there by, and leads servers. It is used by
-// one goroutine at a time.
+// Membership is the connection by which a replica is present and leads servers. One goroutine uses it at a time.
 type Membership struct {
 	*remote
-	conn  *pgx.Conn
-	there bool // its presence is locked
-	told  Replica
-	since time.Time // when it was told
+	conn      *pgx.Conn
+	isPresent bool // holds the lock of its presence
+	lastRow   Replica
+	writtenAt time.Time // when lastRow was written
 }
 
 const (
-	// tellEvery is how often a replica says that it is there, when nothing has changed.
+	// tellEvery is how often a replica updates its unchanged row.
 	tellEvery = 5 * time.Second
-	// goneAfter is how long the row of a replica stays that did not end as it should.
+	// goneAfter is how long the row of a crashed replica stays.
 	goneAfter = time.Minute
 )
 
-// Join opens one. A process that is stopped without a word, with its machine or its
-// network, is there for some 15 s more.
+// Join opens a Membership. A process that stops silently, with its machine or network, stays present for some 15 s
+// more.
 func (r *Replicas) Join(ctx context.Context) (*Membership, error) {
 	conn, err := r.remote.connect(ctx)
 	var process int64
@@ -40,7 +39,7 @@ func (r *Replicas) Join(ctx context.Context) (*Membership, error) {
 	if err == nil {
 		_, err = conn.Exec(ctx, `SET statement_timeout = 10000`)
 		if err == nil {
-			err = conn.QueryRow(ctx, `SELECT pg_backend_pid(), pg_is_in_recovery()`).Scan(&process, &standby) // the process of a pooler is another
+			err = conn.QueryRow(ctx, `SELECT pg_backend_pid(), pg_is_in_recovery()`).Scan(&process, &standby) // behind a pooler this is another process
 		}
 		if err == nil && standby {
 			err = errors.New("it is a standby, whose locks no other machine knows of")
@@ -63,7 +62,7 @@ const (
 	dropReplicas = `DELETE FROM replicas WHERE seen_at < clock_timestamp() - make_interval(secs => $1) AND presence <> ALL ($2)`
 	dropReplica  = `DELETE FROM replicas WHERE id = $1`
 
-	// bumped is the version that the transaction has made that of a topic, or 0.
+	// bumped returns the version that this transaction gave a topic, or 0.
 	bumped = `SELECT coalesce(max(version), 0) FROM changes WHERE kind = $1 AND key = $2 AND version = txid_current()`
 
 	isLed     = `SELECT $1 IN (` + selectLocks + ` AND pid = $2)`
@@ -71,7 +70,7 @@ const (
 	freeLocks = `SELECT pg_advisory_unlock(key) FROM unnest($1::BIGINT[]) AS held (key)`
 )
 
-// Tell writes down that a replica is there, and returns all that are, by ID. Where the database answers and
+// Tell records that a replica is present, and returns all present replicas, by ID. If the database answers but
 // cannot be used, the error is a *Away: another replica should lead.
 func (s *Membership) Tell(ctx context.Context, me Replica) (all []Replica, err error) {
 	if away := s.away.Load(); away != nil && away.Answers {
@@ -87,7 +86,7 @@ func (s *Membership) Tell(ctx context.Context, me Replica) (all []Replica, err e
 	if err != nil {
 		return nil, fmt.Errorf("store: read replicas: %w", err)
 	}
-	// Its row may be another, or none, where it could not be written.
+	// Its own row may be old or missing if it could not be written.
 	at, there := slices.BinarySearchFunc(all, me.ID, func(r Replica, id string) int { return cmp.Compare(r.ID, id) })
 	if !there {
 		all = slices.Insert(all, at, me)
@@ -96,15 +95,15 @@ func (s *Membership) Tell(ctx context.Context, me Replica) (all []Replica, err e
 	return all, nil
 }
 
-// tell locks the presence of a replica, and writes its row. A database that stores nothing at present,
-// because its disk is full or it may not be written to, knows by its locks who is there and what is led.
+// tell locks the presence of a replica, and writes its row. A database that stores nothing still knows by its locks
+// which replicas are present and what they lead.
 func (s *Membership) tell(ctx context.Context, me Replica) error {
 	presence := s.lockKey(presence(me.ID))
-	if !s.there {
+	if !s.isPresent {
 		if _, err := s.conn.Exec(ctx, `SELECT pg_advisory_lock($1)`, presence); err != nil {
 			return err
 		}
-		s.there = true
+		s.isPresent = true
 	}
 	if err := s.write(ctx, me, presence); !storesNothing(err) {
 		return err
@@ -113,8 +112,8 @@ func (s *Membership) tell(ctx context.Context, me Replica) error {
 }
 
 func (s *Membership) write(ctx context.Context, me Replica, presence int64) error {
-	same := s.told.ID == me.ID && s.told.Servers == me.Servers && s.told.Policy == me.Policy && slices.Equal(s.told.Leads, me.Leads)
-	if same && time.Since(s.since) < tellEvery {
+	same := s.lastRow.ID == me.ID && s.lastRow.Servers == me.Servers && s.lastRow.Policy == me.Policy && slices.Equal(s.lastRow.Leads, me.Leads)
+	if same && time.Since(s.writtenAt) < tellEvery {
 		return nil
 	}
 	leads, err := json.Marshal(append([]string{}, me.Leads...))
@@ -124,8 +123,8 @@ func (s *Membership) write(ctx context.Context, me Replica, presence int64) erro
 	if _, err := s.conn.Exec(ctx, tellReplica, me.ID, presence, me.Name, me.Version, me.Servers, me.Policy, string(leads)); err != nil {
 		return err
 	}
-	s.told, s.since = me, time.Now()
-	s.told.Leads = slices.Clone(me.Leads)
+	s.lastRow, s.writtenAt = me, time.Now()
+	s.lastRow.Leads = slices.Clone(me.Leads)
 	held, err := heldLocks(ctx, s.conn)
 	if err == nil {
 		_, err = s.conn.Exec(ctx, dropReplicas, goneAfter.Seconds(), held)
@@ -133,14 +132,13 @@ func (s *Membership) write(ctx context.Context, me Replica, presence int64) erro
 	return err
 }
 
-// lead is the key of the lock of whoever leads a server.
+// lead returns the lock key of a server's leader.
 func (s *Membership) lead(server string) int64 { return s.lockKey(leadOf(server)) }
 
 func leadOf(server string) string { return "lead\x00" + server }
 
-// led fails where a replica writes the list of a server that it leads no more: it may have been
-// stopped for a while, and what it has is older than what another one has written meanwhile. What
-// is no replica, as are commands, leads without that.
+// led fails if a replica stores the list of a server that it no longer leads: it may have been suspended, and its
+// list be older than the stored one. A process that is no replica, like a command, needs no lead.
 func (d *database) led(ctx context.Context, tx *txn, server string) error {
 	if d.remote == nil || d.remote.member.Load() == 0 {
 		return nil
@@ -153,7 +151,7 @@ func (d *database) led(ctx context.Context, tx *txn, server string) error {
 	return err
 }
 
-// Lead tries to lead servers, and returns those that nobody else leads.
+// Lead tries to lead servers, and returns the servers that it now leads.
 func (s *Membership) Lead(ctx context.Context, servers []string) (leads []string, err error) {
 	rows, err := s.conn.Query(ctx, takeLocks, servers, s.keys(servers))
 	if err == nil {
@@ -165,7 +163,7 @@ func (s *Membership) Lead(ctx context.Context, servers []string) (leads []string
 	return leads, nil
 }
 
-// Leave leads servers no more.
+// Leave gives up the lead of servers.
 func (s *Membership) Leave(ctx context.Context, servers []string) error {
 	if _, err := s.conn.Exec(ctx, freeLocks, s.keys(servers)); err != nil {
 		return fmt.Errorf("store: lead servers no more: %w", err)
@@ -181,13 +179,13 @@ func (s *Membership) keys(servers []string) []int64 {
 	return keys
 }
 
-// Close ends it, and the replica is not there any more.
+// Close ends the membership; the replica is then absent.
 func (s *Membership) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(time.Second))
 	defer cancel()
-	_, err := s.conn.Exec(ctx, dropReplica, s.told.ID) // else it goes with time
+	_, err := s.conn.Exec(ctx, dropReplica, s.lastRow.ID) // without this, goneAfter removes the row
 	return cmp.Or(err, s.conn.Close(ctx))
 }
 
-// presence is the name of the lock that a replica has while it is there.
+// presence returns the name of the lock that a present replica holds.
 func presence(id string) string { return "replica\x00" + id }

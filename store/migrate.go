@@ -16,8 +16,8 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// The number in front of a migration's name is the version of the schema that it makes.
-// Migrations are only ever added.
+// The number at the start of a migration's name is the schema version that it makes. Migrations are only ever
+// added.
 //
 //go:embed migrations
 var migrations embed.FS
@@ -25,8 +25,7 @@ var migrations embed.FS
 // errNewer says that this program is too old for the database.
 var errNewer = errors.New("the database was written by a newer version of toolfinch: update this one, or name another data_dir or store")
 
-// migrationsOf returns the migrations of a database, sqlite or postgres, and how many
-// there are.
+// migrationsOf returns the migrations of a database, sqlite or postgres, and their number.
 func migrationsOf(kind string) (fs.FS, int, error) {
 	dir, err := fs.Sub(migrations, "migrations/"+kind)
 	if err != nil {
@@ -36,8 +35,8 @@ func migrationsOf(kind string) (fs.FS, int, error) {
 	return dir, len(names), err
 }
 
-// newProvider returns what applies the migrations of dir. Each file is executed as it
-// is: goose's own reader takes 4 MB for every line.
+// newProvider returns the provider that applies the migrations of dir. Each file is executed as a whole: goose's
+// own reader takes 4 MB per line.
 func newProvider(dialect goose.Dialect, db *sql.DB, dir fs.FS, options ...goose.ProviderOption) (*goose.Provider, error) {
 	names, err := fs.Glob(dir, "*.sql")
 	if err != nil {
@@ -63,9 +62,8 @@ func newProvider(dialect goose.Dialect, db *sql.DB, dir fs.FS, options ...goose.
 	return goose.NewProvider(dialect, db, nil, append(options, goose.WithDisableGlobalRegistry(true))...)
 }
 
-// migrate brings a SQLite database to the newest version. Two processes may do it at
-// once: of two that apply one migration the second fails, and looks anew how far the
-// database is.
+// migrate brings a SQLite database to the newest version. Two processes may migrate at once: the second to apply a
+// migration fails, and reads the version again.
 func migrate(ctx context.Context, db *sql.DB) error {
 	dir, newest, err := migrationsOf("sqlite")
 	if err != nil {
@@ -89,7 +87,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		}
 		_, err = provider.Up(ctx)
 		if err != nil && (version == last || ctx.Err() != nil) {
-			return err // nobody else has got it further
+			return err // no other process has advanced it
 		}
 		last = version
 	}
@@ -104,12 +102,11 @@ func userVersion(ctx context.Context, db rower) (version int, err error) {
 	return version, err
 }
 
-// userVersions keeps the version of a SQLite database where it has always been, in
-// PRAGMA user_version, for goose.
+// userVersions stores the version of a SQLite database in PRAGMA user_version, for goose.
 type userVersions struct{}
 
-// Insert is called in the transaction of the migration. Its failure undoes a migration
-// that another process has applied, too.
+// Insert runs in the transaction of the migration. Its failure also undoes a migration that another process has
+// applied.
 func (userVersions) Insert(ctx context.Context, db goosedb.DBTxConn, req goosedb.InsertRequest) error {
 	version, err := userVersion(ctx, db)
 	if err == nil && int64(version) != req.Version-1 {
@@ -149,11 +146,11 @@ func (userVersions) Delete(context.Context, goosedb.DBTxConn, int64) error {
 	return errors.ErrUnsupported
 }
 
-// versionTable is where goose notes the migrations of a PostgreSQL database.
+// versionTable is where goose records the migrations of a PostgreSQL database.
 const versionTable = "schema_versions"
 
-// migrate brings the database to the newest version. Of several programs that
-// start at once one does it, and the others wait for it.
+// migrate brings the database to the newest version. If several processes start at once, one migrates and the
+// others wait.
 func (p *remote) migrate(ctx context.Context) (err error) {
 	dir, _, err := migrationsOf("postgres")
 	if err != nil {
@@ -161,7 +158,7 @@ func (p *remote) migrate(ctx context.Context) (err error) {
 	}
 	db := p.pool(func(ctx context.Context, conn *pgx.Conn) error {
 		err := prepare(ctx, conn, false)
-		if err == nil { // new tables belong beside the old ones
+		if err == nil { // new tables go to the schema of the old ones
 			_, err = conn.Exec(ctx, `SET search_path = `+pgx.Identifier{p.schema}.Sanitize())
 		}
 		return err
@@ -181,8 +178,8 @@ func (p *remote) migrate(ctx context.Context) (err error) {
 	}
 }
 
-// current reports whether the database has every migration. One that only newer programs
-// can use is an error, which wraps errNewer.
+// current reports whether the database has every migration. If only newer programs can use it, the error wraps
+// errNewer.
 func (p *remote) current(ctx context.Context, db *sql.DB) (bool, error) {
 	_, newest, err := migrationsOf("postgres")
 	if err != nil {
@@ -210,8 +207,8 @@ func tooNew(since, newest int) error {
 	return fmt.Errorf("%w (programs that know its schema version %d can use it, this one knows %d)", errNewer, since, newest)
 }
 
-// outgrown says that a newer program has made the database one that this one cannot use.
-func (p *remote) outgrown(ctx context.Context, conn *pgx.Conn) error {
+// checkVersion fails if a newer program has migrated the database beyond this program.
+func (p *remote) checkVersion(ctx context.Context, conn *pgx.Conn) error {
 	ctx, cancel := context.WithTimeout(ctx, leeway.Of(watchWait))
 	defer cancel()
 	_, newest, err := migrationsOf("postgres")
@@ -222,11 +219,10 @@ func (p *remote) outgrown(ctx context.Context, conn *pgx.Conn) error {
 	if err == nil && since > newest {
 		return tooNew(since, newest)
 	}
-	return nil // methods say what else is wrong
+	return nil // methods report other errors
 }
 
-// usable says why this program cannot read the database; fs.ErrNotExist where no program has
-// been yet.
+// usable fails if this program cannot read the database; with fs.ErrNotExist if no program has written there.
 func (p *remote) usable(ctx context.Context, db *sql.DB) error {
 	ready, err := p.current(ctx, db)
 	if err == nil && !ready {
@@ -238,8 +234,7 @@ func (p *remote) usable(ctx context.Context, db *sql.DB) error {
 	return err
 }
 
-// sealable says why a database cannot be read for sealed rows; fs.ErrNotExist where no
-// program has been yet.
+// sealable fails if the sealed rows cannot be read; with fs.ErrNotExist if no program has written there.
 func (p *remote) sealable(ctx context.Context, db *sql.DB) error {
 	var known bool
 	err := db.QueryRowContext(ctx, `SELECT to_regclass('vault') IS NOT NULL`).Scan(&known)
@@ -252,8 +247,8 @@ func (p *remote) sealable(ctx context.Context, db *sql.DB) error {
 // migrationLock is held while migrations are applied.
 type migrationLock struct{ p *remote }
 
-// SessionLock waits for other programs as long as a migration may take. What a migration changes
-// is in use by replicas that run: it waits for their locks as any writer, so that they need not wait for it.
+// SessionLock waits for other processes as long as a migration may take. A migration changes tables that running
+// replicas use: it waits for their locks like any writer, so that they do not wait for it.
 func (m migrationLock) SessionLock(ctx context.Context, conn *sql.Conn) error {
 	if _, err := conn.ExecContext(ctx, fmt.Sprintf(`SET lock_timeout = %d`, maxStatement.Milliseconds())); err != nil {
 		return err

@@ -1,35 +1,35 @@
 package store
 
-// Topic is something that changes in the store.
+// Topic names something in the store that changes.
 type Topic struct {
-	Kind string // one of the constants
+	Kind string // one of the Topic constants
 	Key  string // the server's name, of TopicServer and TopicRelist; the replica's ID, of TopicSession; else ""
 }
 
 // The kinds of topics.
 const (
-	TopicServer     = "server"     // its list and instructions, and what of them is approved
-	TopicProvisions = "provisions" // what may be called in gated views; the detail is a JSON array of view and owner
-	TopicKeys       = "keys"       // API keys that were made or revoked
-	TopicVault      = "vault"      // sealed secrets, tokens among them; the detail is the name
-	TopicLearned    = "learned"    // what was learned from use
-	TopicCalled     = "called"     // what clients called in their last sessions
-	TopicVectors    = "vectors"    // texts that were embedded
-	TopicRelist     = "relist"     // a server says that its lists have changed
+	TopicServer     = "server"     // a server's list, instructions, and approvals
+	TopicProvisions = "provisions" // provisioned tools; the detail
+	TopicKeys       = "keys"       // API keys
+	TopicVault      = "vault"      // sealed secrets and tokens; the detail
+	TopicLearned    = "learned"    // what is learned from use
+	TopicCalled     = "called"     // tools that clients called last
+	TopicVectors    = "vectors"    // vectors of texts
+	TopicRelist     = "relist"     // a server has announced that its lists changed
 
-	// Nothing is stored of these.
+	// These topics have nothing stored.
 	TopicLogin   = "login"   // a login has ended without a token; the detail is its ID
-	TopicSession = "session" // another replica has taken a session of one, the key, over; the detail is its hash in hexadecimal
-	// TopicCallback is that a browser has come back from an authorization server to a replica where its login did not
-	// begin; the detail is the query.
+	TopicSession = "session" // a replica has taken over a session of the replica with the key; the detail is the session's hash in hexadecimal
+	// TopicCallback says that a browser has returned from an authorization server to a replica which did not begin
+	// the login; the detail is the query.
 	TopicCallback = "callback"
 )
 
-// Notice is what is notified.
+// Notice is one notification.
 type Notice struct {
 	Topic
-	Version int64  // of the topic; 0 for what is not stored, -1 where the database knows of no change any more
-	Detail  string // what of the topic; "" for all of it
+	Version int64  // of the topic; 0: nothing is stored; -1: the database has lost the topic's changes
+	Detail  string // the changed part of the topic; "": all of it
 }
 
 // notice is the payload of a notification.

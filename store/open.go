@@ -16,25 +16,23 @@ import (
 
 // Open opens the store at a place: a folder, or the URL of a PostgreSQL database.
 //
-// The database is brought to the newest version of the schema. A database that a newer version of the
-// program wrote, and with which this one does not work, is an error.
+// It migrates the database to the newest schema. A database that only newer versions of the program can use is an
+// error.
 //
-// A PostgreSQL database that cannot be reached is an error. Of several programs that bring it
-// to the newest version at once, all but one wait. Methods return an error that wraps *Away while
-// it does not answer, methods that write also while it stores nothing.
+// A PostgreSQL database that cannot be reached is an error. If several processes migrate at once, all but one wait.
+// Methods return an error that wraps *Away while the database does not answer; methods that write, also while it
+// stores nothing.
 //
-// In a folder Open opens toolfinch.db, which is created (mode 0700) when missing. A damaged
-// database is an error: see OpenOrReplace. When no database can be had in the folder (no permission,
-// no space, another process holds it for more than 5 s) the store lives in memory, which costs one
-// warning in log. It knows what the folder says of approvals.
+// In a folder Open opens toolfinch.db, which is created (mode 0700) when missing. A damaged database is an error:
+// see OpenOrReplace. If the folder cannot be used (no permission, no space, locked by another process for more than
+// 5 s), the store lives in memory, with a warning in log. It has the approvals that the folder records.
 func Open(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	return openAt(ctx, at, log, false)
 }
 
 // OpenOrReplace is Open for a process that serves: a damaged database in a folder is renamed to
-// toolfinch.db.corrupt-<time>, and a new one takes its place, which costs one warning in log. The
-// new one has the approvals, secrets and keys that can still be read. Of a server whose
-// approvals are lost the first list is held.
+// toolfinch.db.corrupt-<time> and replaced by a new one, with a warning in log. The new one gets the approvals,
+// secrets and keys that can still be read. If a server's approvals are lost, its first list is held.
 func OpenOrReplace(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	return openAt(ctx, at, log, true)
 }
@@ -53,12 +51,12 @@ func openAt(ctx context.Context, at string, log *slog.Logger, replace bool) (*St
 		return nil, fmt.Errorf("store: %w", replaceable(err))
 	}
 	if ctx.Err() == nil {
-		log.Warn("the data directory cannot be used: what is learned or approved now is lost at exit, and what was approved before and cannot be read is held", "dir", at, "error", err)
+		log.Warn("the data directory cannot be used: new data and approvals are lost at exit, and definitions whose approvals cannot be read are held", "dir", at, "error", err)
 	}
 	return openBeside(ctx, at, log)
 }
 
-// replaceable says what to do about damage.
+// replaceable adds to an error of damage what to do.
 func replaceable(err error) error {
 	if errors.Is(err, errDamaged) {
 		return fmt.Errorf("%w (toolfinch serve moves it aside and makes a new one)", err)
@@ -66,8 +64,8 @@ func replaceable(err error) error {
 	return err
 }
 
-// openBeside returns a store in memory in place of the one in dir, which cannot be used. It has what
-// is approved there, as far as that can be read.
+// openBeside returns a store in memory instead of the store in dir, which cannot be used. It gets the approvals in
+// dir that can be read.
 func openBeside(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
 	s, err := openMemory(ctx, log)
 	if err != nil {
@@ -98,10 +96,10 @@ func openMemory(ctx context.Context, log *slog.Logger) (*Store, error) {
 	return &Store{&database{db: db, log: log}}, nil
 }
 
-// OpenReadOnly opens what is at a place, see Open, for reading: methods that write fail,
-// and nothing is made or changed. The store is empty where there is none, and in a folder where
-// there is one that cannot be read, which costs one warning in log; it knows what the folder says of
-// approvals. A PostgreSQL database that cannot be read is an error, and so is a database of a newer version.
+// OpenReadOnly opens the store at a place for reading: methods that write fail, and nothing is created or changed.
+// A missing store is empty, and so is a store in a folder that cannot be read, with a warning in log; it has the
+// approvals that the folder records. A PostgreSQL database that cannot be read is an error, and so is a database of
+// a newer version.
 func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	s, err := OpenExisting(ctx, at, log)
 	switch {
@@ -110,7 +108,7 @@ func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, err
 	case errors.Is(err, errNewer):
 		return nil, fmt.Errorf("store: %w", err)
 	case !absent(at, err):
-		log.Warn("the store could not be read: what it knows is not used", "dir", at, "error", err)
+		log.Warn("the store cannot be read, and is not used", "dir", at, "error", err)
 	}
 	if InPostgres(at) {
 		s, err = openMemory(ctx, log)
@@ -123,7 +121,7 @@ func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, err
 	return s, err
 }
 
-// OpenExisting is OpenReadOnly, where that there is no store, and that it cannot be read, are errors.
+// OpenExisting is OpenReadOnly, but a missing or unreadable store is an error.
 func OpenExisting(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
 	if InPostgres(at) {
 		return openPostgres(ctx, at, log, reading)
@@ -143,7 +141,7 @@ func OpenExisting(ctx context.Context, at string, log *slog.Logger) (*Store, err
 }
 
 func openToRead(ctx context.Context, path string) (*sql.DB, error) {
-	db, err := connect(ctx, fileURI(path)+"?mode=rw&_pragma=query_only(on)") // rw: what another process has not written back yet can be read
+	db, err := connect(ctx, fileURI(path)+"?mode=rw&_pragma=query_only(on)") // rw: else the log of another process could not be read
 	if err != nil {
 		return nil, damage(err)
 	}
@@ -164,8 +162,7 @@ func openToRead(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// Check reports whether there is a store at a place, and why it cannot be used. It changes
-// nothing.
+// Check reports whether there is a store at a place, and why it cannot be used. It changes nothing.
 func Check(ctx context.Context, at string) (known bool, err error) {
 	s, err := OpenExisting(ctx, at, slog.New(slog.DiscardHandler))
 	switch {
@@ -188,7 +185,7 @@ func openDir(ctx context.Context, dir string, log *slog.Logger, replace bool) (*
 		return nil, err
 	}
 	if info, err := os.Stat(dir); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
-		log.Warn("other users can write to the data directory, and so approve what they like: chmod go-w", "dir", dir, "mode", info.Mode())
+		log.Warn("other users can write to the data directory, and so can approve definitions: chmod go-w", "dir", dir, "mode", info.Mode())
 	}
 	lock, err := openLock(ctx, filepath.Join(dir, lockName))
 	if err != nil {
@@ -211,8 +208,7 @@ func openDir(ctx context.Context, dir string, log *slog.Logger, replace bool) (*
 	return s, nil
 }
 
-// Close ends the use of the database. It may be called twice; every other
-// method fails after it.
+// Close closes the database. It may be called twice; every other method fails afterwards.
 func (s *Store) Close() error {
 	if s.remote != nil {
 		s.remote.close()
@@ -227,9 +223,8 @@ func (s *Store) Close() error {
 	return failed("close", err)
 }
 
-// OpenSealed opens what is at a place, see Open, for reading sealed rows alone, whichever
-// version of the program wrote it. It changes nothing. Where there is no store, it has no
-// rows.
+// OpenSealed opens the store at a place for reading sealed rows alone, whatever version of the program wrote it. It
+// changes nothing. A missing store has no rows.
 func OpenSealed(ctx context.Context, at string) (*Store, error) {
 	s, err := findSealed(ctx, at)
 	if !absent(at, err) {
@@ -244,8 +239,7 @@ func OpenSealed(ctx context.Context, at string) (*Store, error) {
 	return s, err
 }
 
-// findSealed is OpenSealed; the error wraps os.ErrNotExist where no version of the program
-// that has secrets has written.
+// findSealed is OpenSealed, but wraps os.ErrNotExist if no version with secrets has written there.
 func findSealed(ctx context.Context, at string) (*Store, error) {
 	if InPostgres(at) {
 		return openPostgres(ctx, at, slog.New(slog.DiscardHandler), sealedOnly)

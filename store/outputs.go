@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Outputs are the large results that are kept for a while.
+// Outputs are large results, kept for a while.
 type Outputs struct{ *database }
 
 // Outputs returns the large results.
 func (s *Store) Outputs() *Outputs { return &Outputs{s.database} }
 
-// Bounds of what Put keeps, of one owner and in all. Rows are bounded too:
-// each Put looks at all of them.
+// Bounds of the kept results, per owner and in all. The number of rows is bounded too, because each Put reads all
+// of them.
 const (
 	maxOwnOutputs    = 64 << 20  // bytes
 	maxOutputs       = 512 << 20 // bytes
 	maxOwnOutputRows = 1000
 	maxOutputRows    = 10_000
-	dropAtOnce       = 10 // a megabyte takes 10 ms to overwrite, and others wait
+	dropAtOnce       = 10 // overwriting a megabyte takes 10 ms, and other writers wait
 )
 
-// roomLock is the lock of whoever makes room in PostgreSQL.
+// roomLock is the lock of the writer that makes room in PostgreSQL.
 const roomLock = "outputs"
 
 const (
@@ -45,11 +45,10 @@ const (
 			WHERE bytes > $1 OR place > $2)`
 )
 
-// Put keeps content for its owner until it expires; token and owner are
-// the SHA-256 of what names them. Some of what has expired at now is dropped, and where
-// an owner would have more than 64 MB or 1,000 outputs, or all of them together
-// more than 512 MB or 10,000, the oldest go; of those that PostgreSQL is given at the same
-// moment some go with the next. Content of more than 64 MB is an error.
+// Put stores content for its owner until it expires; token and owner are SHA-256 hashes. It drops some expired
+// outputs, and the oldest outputs of an owner above 64 MB or 1,000 outputs, or of all owners above 512 MB or
+// 10,000. In PostgreSQL, outputs put at the same moment may be dropped by the next Put. Content of more than 64 MB
+// is an error.
 func (o *Outputs) Put(ctx context.Context, token, owner [32]byte, content []byte, now, expires time.Time) error {
 	if len(content) > maxOwnOutputs {
 		return fmt.Errorf("store: put output: it has %d bytes, more than %d", len(content), maxOwnOutputs)
@@ -62,7 +61,7 @@ func (o *Outputs) Put(ctx context.Context, token, owner [32]byte, content []byte
 			return err
 		}
 		if tx.postgres {
-			// A call waits for this: it waits for no other writer. Who has the lock makes room.
+			// A call waits for this, so it waits for no other writer: the one with the lock makes room.
 			var mine bool
 			err := tx.QueryRowContext(ctx, `SELECT pg_try_advisory_xact_lock($1)`, o.remote.lockKey(roomLock)).Scan(&mine)
 			if err != nil || !mine {
@@ -87,8 +86,8 @@ func (o *Outputs) Put(ctx context.Context, token, owner [32]byte, content []byte
 	return failed("put output", err)
 }
 
-// Find returns what was kept under token for owner, nil when there is nothing
-// or it has expired at now. The bytes are the caller's.
+// Find returns the content of token and owner; nil if there is none or it has expired at now. The caller owns the
+// bytes.
 func (o *Outputs) Find(ctx context.Context, token, owner [32]byte, now time.Time) ([]byte, error) {
 	var content []byte
 	err := o.row(ctx, []any{&content}, selectOutput, token[:], owner[:], now.UnixMilli())
@@ -101,13 +100,12 @@ func (o *Outputs) Find(ctx context.Context, token, owner [32]byte, now time.Time
 	return content, nil
 }
 
-// Drop drops the outputs that have expired at now, and returns how many
-// there were. On an error some may have been dropped.
+// Drop deletes the outputs that have expired at now, and returns their number. On an error some may be deleted.
 func (o *Outputs) Drop(ctx context.Context, now time.Time) (dropped int, err error) {
 	for {
 		var n int64
 		err := o.writeErasable(ctx, func(ctx context.Context, tx *txn) error {
-			if tx.postgres { // or two who make room could wait for each other's rows
+			if tx.postgres { // else two writers that make room could wait for each other's rows
 				if _, err := tx.ExecContext(ctx, `SELECT pg_advisory_xact_lock($1)`, o.remote.lockKey(roomLock)); err != nil {
 					return err
 				}

@@ -15,49 +15,46 @@ import (
 	"toolfinch/tool"
 )
 
-// Pins are what is approved of servers.
+// Pins are the approvals of servers' definitions.
 type Pins struct{ *database }
 
-// Pins returns what is approved.
+// Pins returns the approvals.
 func (s *Store) Pins() *Pins { return &Pins{s.database} }
 
-// pinnedKinds are the kinds of what is approved. Resources are none: their lists
-// change with every file.
+// pinnedKinds are the kinds that need approval. Resources do not: their lists change with every file.
 var pinnedKinds = []tool.Kind{tool.KindTool, tool.KindPrompt, tool.KindTemplate, tool.KindInstructions}
 
-// Pinned reports whether definitions of a kind are approved before they are served.
+// Pinned reports whether definitions of a kind must be approved before they are served.
 func Pinned(kind tool.Kind) bool { return slices.Contains(pinnedKinds, kind) }
 
-// Unpinned is a definition, or the instructions of a server, that is not listed as it
-// was approved.
+// Unpinned is a definition, or the instructions of a server, whose listed form is not approved.
 type Unpinned struct {
 	ID   tool.ID
-	Hash string          // of what is listed: hex SHA-256 of Raw
-	Raw  json.RawMessage // what is listed; of instructions their text
-	// Approved is what was approved last, nil if nothing was.
+	Hash string          // of the listed form: hex SHA-256 of Raw
+	Raw  json.RawMessage // the listed form; of instructions the text
+	// Approved is the last approved form; nil if there is none.
 	Approved json.RawMessage
-	Rejected string // the mark of Reject, "" for none
+	Rejected string // the mark of Reject; "" if not rejected
 }
 
 // Review says how the list of a server is approved.
 type Review struct {
-	// First has the first complete list approved: it is the baseline.
+	// First approves the first complete list: it is the baseline.
 	First bool
-	// Unheard are kinds whose list failed. They get no baseline.
+	// Unheard are kinds whose listing failed. They get no baseline.
 	Unheard []tool.Kind
-	// Forget has what was approved and is gone forgotten: a server may list ever new names.
+	// Forget deletes approvals of definitions that are gone: a server may list ever new names.
 	Forget bool
-	// Approve reports whether what is not listed as it was approved is approved all the
-	// same. It must not use the store.
+	// Approve reports whether a definition that is not approved is approved now. It must not use the store.
 	Approve func(Unpinned) bool
 }
 
 const (
-	// keepAllApproved keeps the approved definitions of a server before its rows go.
+	// keepAllApproved copies the approved definitions of a server before its rows are deleted.
 	keepAllApproved = `UPDATE pins SET raw = (SELECT t.raw FROM tools t WHERE t.server = pins.server AND t.kind = pins.kind AND t.name = pins.name AND t.hash = pins.hash)
 		WHERE raw IS NULL AND server = $1`
 
-	// keepApproved keeps an approved definition before another takes its place.
+	// keepApproved copies an approved definition before another replaces it.
 	keepApproved = keepAllApproved + ` AND kind = $2 AND name = $3`
 
 	selectUnpinned = `SELECT t.server, t.kind, t.name, t.hash, t.raw, p.raw, COALESCE(p.rejected, '')
@@ -89,8 +86,8 @@ const (
 	allApproved = `UPDATE servers SET approved_info = info WHERE name = $1`
 )
 
-// list approves what the review allows of the list that was just stored, and returns the rest. begun
-// reports whether the server got a baseline; an empty list is none.
+// list approves the part of the stored list that the review allows, and returns the rest. begun reports whether the
+// server got a baseline; an empty list is none.
 func (r *Review) list(ctx context.Context, tx *txn, server string, empty bool) (begun bool, held []Unpinned, err error) {
 	if !empty {
 		if begun, err = r.begin(ctx, tx, server); err != nil {
@@ -117,7 +114,7 @@ func (r *Review) list(ctx context.Context, tx *txn, server string, empty bool) (
 	return begun, held, err
 }
 
-// begin makes what is stored the baseline of the kinds that have none.
+// begin makes the stored list the baseline of the kinds without one.
 func (r *Review) begin(ctx context.Context, tx *txn, server string) (begun bool, err error) {
 	var known []tool.Kind
 	err = each(ctx, tx, func(rows *sql.Rows) error {
@@ -145,7 +142,7 @@ func (r *Review) begin(ctx context.Context, tx *txn, server string) (begun bool,
 	return begun, nil
 }
 
-// approveKind approves all that is stored of a kind.
+// approveKind approves all stored definitions of a kind.
 func approveKind(ctx context.Context, tx *txn, server string, kind tool.Kind) error {
 	if kind != tool.KindInstructions {
 		_, err := tx.ExecContext(ctx, approveListedKind, server, kind)
@@ -171,8 +168,8 @@ func approve(ctx context.Context, tx *txn, u Unpinned) (err error) {
 	return nil
 }
 
-// Unpinned returns what servers were listed with that is not as it was approved, by
-// server; of each first its definitions, in the order of Tools, then its instructions.
+// Unpinned returns the stored definitions and instructions that are not approved, by server: first definitions in
+// the order of Tools, then instructions.
 func (p *Pins) Unpinned(ctx context.Context) ([]Unpinned, error) {
 	var all []Unpinned
 	err := p.read(ctx, func(ctx context.Context, db *sql.DB) (err error) {
@@ -186,7 +183,7 @@ func (p *Pins) Unpinned(ctx context.Context) ([]Unpinned, error) {
 	return all, nil
 }
 
-// unpinnedOf is Unpinned of one server, of all for "".
+// unpinnedOf is Unpinned of one server; "" for all.
 func unpinnedOf(ctx context.Context, in querier, server string) (all []Unpinned, err error) {
 	queries, args := []string{selectUnpinned + inOrder, selectInstructions}, []any{}
 	if server != "" {
@@ -219,8 +216,7 @@ func hashOf(raw []byte) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Compare is Unpinned for what a server lists now and is not stored. first says that
-// a first list is approved. Nothing is written.
+// Compare is Unpinned for a list that is not stored. first says that a first list is approved. It writes nothing.
 func (p *Pins) Compare(ctx context.Context, server string, defs []*tool.Def, instructions string, first bool) ([]Unpinned, error) {
 	first = first && !p.firstHeld
 	pins, kinds := map[tool.ID]Unpinned{}, map[tool.Kind]bool{}
@@ -259,24 +255,21 @@ func (p *Pins) Compare(ctx context.Context, server string, defs []*tool.Def, ins
 	return all, nil
 }
 
-// UnpinnedText is what is not approved of the instructions of a server.
+// UnpinnedText returns the instructions of a server as an Unpinned.
 func UnpinnedText(server, instructions string, approved []byte) Unpinned {
 	id := tool.ID{Server: server, Kind: tool.KindInstructions, Name: string(tool.KindInstructions)}
 	return Unpinned{ID: id, Hash: hashOf([]byte(instructions)), Raw: json.RawMessage(instructions), Approved: approved}
 }
 
-// ErrStale is wrapped by the error of Approve and Reject where a server has listed
-// something else than was decided about.
+// ErrStale is wrapped by the error of Approve and Reject if the server's list has changed since the decision.
 var ErrStale = errors.New("it has changed again")
 
-// Approve makes what is listed what is approved, if that still has the hash that u
-// says; else nothing is.
+// Approve approves the listed forms, if each still has the hash that all says; else none.
 func (p *Pins) Approve(ctx context.Context, all []Unpinned) error {
 	return p.decide(ctx, "approved", all, func(ctx context.Context, tx *txn, u Unpinned) error { return approve(ctx, tx, u) })
 }
 
-// Reject stores the mark in Rejected with each, if what is listed still has the hash
-// that u says; else nothing is stored.
+// Reject stores each mark in Rejected, if each listed form still has the hash that all says; else none.
 func (p *Pins) Reject(ctx context.Context, all []Unpinned) error {
 	return p.decide(ctx, "rejected", all, func(ctx context.Context, tx *txn, u Unpinned) error {
 		_, err := tx.ExecContext(ctx, rejectListed, u.ID.Server, u.ID.Kind, u.ID.Name, u.Rejected)
@@ -321,8 +314,7 @@ func (p *Pins) decide(ctx context.Context, what string, all []Unpinned, do func(
 	return failed("store what is "+what, err)
 }
 
-// Decisions counts the calls of Approve and Reject of all processes: when it has grown,
-// Unpinned may answer otherwise.
+// Decisions counts the calls of Approve and Reject of all processes: when it has grown, Unpinned may have changed.
 func (p *Pins) Decisions(ctx context.Context) (n int64, err error) {
 	if err := p.row(ctx, []any{&n}, `SELECT n FROM decisions`); err != nil {
 		return 0, fmt.Errorf("store: read how much was decided: %w", err)

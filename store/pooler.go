@@ -10,10 +10,11 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// suits says what the database lacks that replicas need, or that a pooler is in front that gives each transaction
-// another session. Whether notifications arrive, Examine says: a slow one is no reason not to start.
-func (p *remote) suits(ctx context.Context) error {
-	one, other, err := two(ctx, p.config)
+// checkServer refuses a database that lacks what replicas need, or that is behind a pooler which gives each
+// transaction another session. Examine checks notifications, because a slow one must not keep a process from
+// starting.
+func (p *remote) checkServer(ctx context.Context) error {
+	one, other, err := twoConnections(ctx, p.config)
 	if err != nil {
 		return err
 	}
@@ -27,7 +28,7 @@ func (p *remote) suits(ctx context.Context) error {
 	}
 	_, err = one.Exec(ctx, `LISTEN toolfinch_check; UNLISTEN toolfinch_check`)
 	if storesNothing(err) {
-		return nil // a standby, of which more is said elsewhere
+		return nil // a standby: other checks report it
 	}
 	if err != nil {
 		return fmt.Errorf("%s: %w", forChanges, err)
@@ -35,8 +36,8 @@ func (p *remote) suits(ctx context.Context) error {
 	return nil
 }
 
-// two returns two connections that prepare no statements: a pooler would mix them up.
-func two(ctx context.Context, config *pgx.ConnConfig) (one, other *pgx.Conn, err error) {
+// twoConnections returns two connections without prepared statements, which a pooler would mix up.
+func twoConnections(ctx context.Context, config *pgx.ConnConfig) (one, other *pgx.Conn, err error) {
 	config = config.Copy()
 	config.DefaultQueryExecMode = pgx.QueryExecModeSimpleProtocol
 	if one, err = pgx.ConnectConfig(ctx, config); err != nil {
@@ -49,15 +50,15 @@ func two(ctx context.Context, config *pgx.ConnConfig) (one, other *pgx.Conn, err
 	return one, other, nil
 }
 
-// ownSession says that a connection is not one session of the database.
+// ownSession refuses a connection that is not one session of the database.
 func ownSession(ctx context.Context, one, other *pgx.Conn) error {
 	const which = `SELECT pg_backend_pid()`
 	var first, second, third int
 	if err := one.QueryRow(ctx, which).Scan(&first); err != nil {
 		return fmt.Errorf("sessions: %w", err)
 	}
-	tx, err := other.Begin(ctx)                                                            // takes the session that a pooler has free
-	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == "08P01" { // PgBouncer's, in statement mode
+	tx, err := other.Begin(ctx)                                                            // takes the free session of a pooler
+	if refused, is := errors.AsType[*pgconn.PgError](err); is && refused.Code == "08P01" { // from PgBouncer in statement mode
 		return errPooled
 	}
 	if err != nil {
@@ -76,7 +77,7 @@ func ownSession(ctx context.Context, one, other *pgx.Conn) error {
 	return nil
 }
 
-// sessionLocks says that advisory locks do not keep others out.
+// sessionLocks refuses a database whose advisory locks do not exclude other sessions.
 func sessionLocks(ctx context.Context, one, other *pgx.Conn) error {
 	const lock, unlock = `SELECT pg_try_advisory_lock($1)`, `SELECT pg_advisory_unlock($1)`
 	key := time.Now().UnixNano()

@@ -37,7 +37,7 @@ func dialPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) 
 		}
 	}()
 	p.up, p.drop = context.WithCancelCause(context.Background())
-	if err := p.suits(ctx); err != nil {
+	if err := p.checkServer(ctx); err != nil {
 		return nil, err
 	}
 	if err := p.begin(ctx, db, to); err != nil {
@@ -52,9 +52,9 @@ func dialPostgres(ctx context.Context, at string, log *slog.Logger, to purpose) 
 	return &Store{&database{db: db, log: log, readOnly: to != everything, remote: p}}, nil
 }
 
-// begin finds where the tables are, and makes them what the purpose needs.
+// begin finds the schema of the tables, and migrates them if the purpose needs it.
 func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
-	asking, cancel := context.WithTimeout(ctx, leeway.Of(connectWait)) // making tables may take longer
+	asking, cancel := context.WithTimeout(ctx, leeway.Of(connectWait)) // migrations have a longer bound
 	defer cancel()
 	var schema sql.NullString
 	var encoding string
@@ -81,9 +81,8 @@ func (p *remote) begin(ctx context.Context, db *sql.DB, to purpose) error {
 	}
 }
 
-// watch notices that the database does not answer, and that it does again. Whoever waits
-// for it is told then: no method waits longer than watch does. It notices, too, that a newer program
-// has made the database one of its own.
+// watch checks whether the database answers, and wakes all that wait for it when it goes away: no method waits
+// longer than watch does. It also notices when a newer program has migrated the database beyond this one.
 func (p *remote) watch(ctx context.Context, to purpose, log *slog.Logger) {
 	var conn *pgx.Conn
 	pause := watchEvery
@@ -91,24 +90,24 @@ func (p *remote) watch(ctx context.Context, to purpose, log *slog.Logger) {
 		err := p.ping(ctx, &conn)
 		answers := err == nil
 		if answers && to != sealedOnly {
-			err = p.outgrown(ctx, conn)
+			err = p.checkVersion(ctx, conn)
 		}
 		switch away := p.away.Load(); {
 		case ctx.Err() != nil:
 		case err == nil && away != nil:
-			p.back()
+			p.setUp()
 			log.Info("PostgreSQL answers again", "after", time.Since(away.Since).Round(time.Millisecond))
 		case err != nil && away == nil:
-			pause = 0 // a restart is short
-			p.gone(&Away{Since: time.Now(), Err: err, Answers: answers})
+			pause = 0 // the database may be back soon
+			p.setAway(&Away{Since: time.Now(), Err: err, Answers: answers})
 			what := "PostgreSQL does not answer"
 			if answers {
 				what = unusable
 			}
-			log.Warn(what+": what is known is served on, and what must be stored is refused", "error", err)
+			log.Warn(what+": known data is still served, and changes are refused", "error", err)
 		case err != nil:
 			if answers && err.Error() != away.Err.Error() {
-				log.Warn(unusable+": what is known is served on, and what must be stored is refused", "error", err)
+				log.Warn(unusable+": known data is still served, and changes are refused", "error", err)
 			}
 			p.away.Store(&Away{Since: away.Since, Err: err, Answers: answers})
 		}
@@ -127,7 +126,7 @@ func (p *remote) watch(ctx context.Context, to purpose, log *slog.Logger) {
 	}
 }
 
-const unusable = "PostgreSQL answers, and cannot be used"
+const unusable = "PostgreSQL answers, but cannot be used"
 
 func (p *remote) close() {
 	p.ended()

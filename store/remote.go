@@ -20,50 +20,48 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// remote is what a Store over PostgreSQL has beside its *sql.DB.
+// remote is the PostgreSQL side of a database; nil with SQLite.
 //
-// Other types over the same database (of replicas, of sessions) are made of a *Store and
-// use, as its own methods do:
-//   - s.each and s.row to read, s.transact to write in a transaction that is tried again where that
-//     may help; s.write instead where nobody else may write at the same time. Statements take the context
-//     that either gives: it ends when the database goes away.
-//   - Placeholders are $1, $2, in statements for both databases and in those for PostgreSQL alone.
-//   - s.remote.connect for a connection of their own: LISTEN, and locks that last as long as the connection.
-//     Names of locks become keys by s.remote.lockKey.
-//   - tables of their own, by a migration of their own in migrations/postgres. It need
-//     not be applied in the order of numbers.
+// Types over the database (of replicas, of sessions) use, like Store itself:
 //
-// s.remote is nil with SQLite.
+// - each and row to read; transact to write, with retries; write to write alone among all writers. Statements take
+// the context that transact and write pass: it ends when the database goes away.
+//
+// - Placeholders $1, $2, also in statements for PostgreSQL alone.
+//
+// - remote.connect for a connection of their own: for LISTEN, and for locks that last as long as the connection.
+// remote.lockKey makes the keys of locks.
+//
+// - tables of their own, by migrations in migrations/postgres, which need not be applied in order.
 type remote struct {
 	config *pgx.ConnConfig // never with a password in an error: pgconn prints none
-	schema string          // where the tables are; "" until it was reached
+	schema string          // schema of the tables; "" until the first connection
 
 	ended context.CancelFunc // of watch
 	done  chan struct{}      // closed when watch has returned
 
-	within time.Duration // maxMethod, but for tests
-	member atomic.Int64  // the process of the server that serves the last Membership; 0 for none
+	within time.Duration // maxMethod, except in tests
+	member atomic.Int64  // the server process of the last Membership; 0: none
 
-	refused     atomic.Pointer[refusal] // the last time that it stored nothing; nil after it did
-	toldRefused atomic.Int64            // when that was logged last, in ns; 0 for never
+	refused     atomic.Pointer[refusal] // the last refusal to store; nil after a success
+	toldRefused atomic.Int64            // when a refusal was last logged, in ns; 0: never
 	away        atomic.Pointer[Away]    // nil while the database answers
 	mu          sync.Mutex              // guards up and drop; never held over I/O
 	up          context.Context         // done when the database goes away
 	drop        context.CancelCauseFunc
 }
 
-// Away is the error of methods while PostgreSQL does not answer, and of those that write while it
-// stores nothing.
+// Away is the error of methods while PostgreSQL does not answer, and of writing methods while it stores nothing.
 type Away struct {
 	Since   time.Time
-	Err     error // the last attempt's
-	Answers bool  // it does by now, but cannot be used: Err says why
-	Refuses bool  // it answers and stores nothing; methods that read do not return this
+	Err     error // of the last attempt
+	Answers bool  // it answers, but cannot be used: Err says why
+	Refuses bool  // it answers, but stores nothing; reading methods work
 }
 
 func (a *Away) Error() string { return fmt.Sprintf("%s: %v", a.Brief(), a.Err) }
 
-// Brief says it without the reason, which may name hosts.
+// Brief is Error without the reason, which may name hosts.
 func (a *Away) Brief() string {
 	text := "PostgreSQL has not answered since "
 	if a.Answers {
@@ -77,45 +75,43 @@ func (a *Away) Brief() string {
 
 func (a *Away) Unwrap() error { return a.Err }
 
-// InPostgres reports whether a place of a store is the URL of a PostgreSQL database, not
-// a folder.
+// InPostgres reports whether the place of a store is the URL of a PostgreSQL database.
 func InPostgres(at string) bool {
 	return strings.HasPrefix(at, "postgres://") || strings.HasPrefix(at, "postgresql://")
 }
 
 const (
-	// maxConnections of one process: calls need none, and the watch and each lock have
-	// one beside.
+	// maxConnections bounds the pool of one process. The watch and each lock have a connection of their own.
 	maxConnections = 8
 
-	// A transaction whose program was stopped is ended, because others wait for it.
+	// maxIdle ends a transaction whose process was suspended: other processes wait for it.
 	maxIdle = 10 * time.Second
 
-	// maxStatement bounds a statement whose program may be gone. Copying a large store takes
-	// minutes, and so does waiting for another program that migrates.
+	// maxStatement bounds a statement whose process may be gone. Copying a large store and waiting for a migration
+	// take minutes.
 	maxStatement = 10 * time.Minute
 
-	// maxMethod bounds what methods do, but for copying whole stores: a connection may have been lost
-	// without a word while that of the watch is well.
+	// maxMethod bounds methods, except copies of whole stores: a connection can be lost silently while the watch's
+	// connection works.
 	maxMethod = time.Minute
 
-	watchEvery  = time.Second     // while it answers
-	watchWait   = 3 * time.Second // for an answer
-	maxRetry    = 2 * time.Second // while it does not answer
+	watchEvery  = time.Second     // pause while the database answers
+	watchWait   = 3 * time.Second // wait for an answer
+	maxRetry    = 2 * time.Second // longest pause while it does not answer
 	connectWait = 5 * time.Second // for each host of a URL that has no connect_timeout
 )
 
-// purpose is what a database is opened for.
+// purpose says what a database is opened for.
 type purpose int
 
 const (
 	everything purpose = iota
 	reading
-	sealedOnly // as reading, and the schema may be of any version, or not there
+	sealedOnly // like reading, with any schema or none
 )
 
-// unconnected says in one line, and what to do, why a database cannot be connected to: the driver
-// has a line for each attempt, with TLS and without. Other errors stay as they are.
+// unconnected turns a connection error into one line with what to do: the driver has a line for each attempt, with
+// TLS and without. Other errors stay unchanged.
 func unconnected(err error) error {
 	failed, is := errors.AsType[*pgconn.ConnectError](err)
 	if !is {
@@ -131,19 +127,19 @@ func unconnected(err error) error {
 			all = append(all, line)
 		}
 	}
-	return &inWords{strings.Join(all, " ") + "; check that it runs, and that store is right", err}
+	return &reworded{strings.Join(all, " ") + "; check that it runs, and that store is right", err}
 }
 
-// inWords is an error in other words.
-type inWords struct {
+// reworded is an error with another text.
+type reworded struct {
 	text string
 	error
 }
 
-func (e *inWords) Error() string { return e.text }
-func (e *inWords) Unwrap() error { return e.error }
+func (e *reworded) Error() string { return e.text }
+func (e *reworded) Unwrap() error { return e.error }
 
-// configOf reads a URL.
+// configOf parses a URL.
 func configOf(at string) (*pgx.ConnConfig, error) {
 	config, err := pgx.ParseConfig(at)
 	if misread(at) && (err != nil || strings.Contains(config.Database, "@") || slices.ContainsFunc(hosts(config), func(host string) bool { return strings.Contains(host, "@") })) {
@@ -151,7 +147,7 @@ func configOf(at string) (*pgx.ConnConfig, error) {
 	}
 	if err != nil {
 		if cause := errors.Unwrap(err); cause != nil {
-			err = cause // without the URL, which has a password
+			err = cause // drops the URL, which has a password
 		}
 		return nil, fmt.Errorf("its URL cannot be read: %w", err)
 	}
@@ -161,12 +157,12 @@ func configOf(at string) (*pgx.ConnConfig, error) {
 	if config.RuntimeParams["application_name"] == "" {
 		config.RuntimeParams["application_name"] = "toolfinch"
 	}
-	config.RuntimeParams["client_encoding"] = "UTF8" // whatever the database's is
+	config.RuntimeParams["client_encoding"] = "UTF8" // whatever the encoding of the database
 	return config, nil
 }
 
-// misread reports whether the user or password of a URL may have an @ or a /. The driver would
-// take what follows for a host or database, and print it.
+// misread reports whether the user or password of a URL may contain an unescaped @ or /. The driver would take the
+// rest for a host or database, and print it.
 func misread(at string) bool {
 	_, rest, _ := strings.Cut(at, "://")
 	user, rest, _ := strings.Cut(rest, "@")
@@ -175,7 +171,7 @@ func misread(at string) bool {
 
 func hosts(config *pgx.ConnConfig) []string {
 	all := []string{config.Host}
-	for _, next := range config.Fallbacks { // for each host, with TLS and without
+	for _, next := range config.Fallbacks { // each host occurs with TLS and without
 		if !slices.Contains(all, next.Host) {
 			all = append(all, next.Host)
 		}
@@ -183,21 +179,21 @@ func hosts(config *pgx.ConnConfig) []string {
 	return all
 }
 
-// pool makes connections as they are needed, and has each prepared.
+// pool returns a pool that prepares each new connection.
 func (p *remote) pool(prepare func(context.Context, *pgx.Conn) error) *sql.DB {
 	return sql.OpenDB(connector{stdlib.GetConnector(*p.config, stdlib.OptionAfterConnect(prepare))})
 }
 
-// outlived has the database end a session within some 15 s of its program's machine or network
-// going away without a word: others wait for the locks of the session. The system would take two hours.
+// outlived makes the database end a session within some 15 s after its process's machine or network has gone
+// silently: other processes wait for its locks. The system's default is two hours.
 const outlived = `SET tcp_keepalives_idle = 5; SET tcp_keepalives_interval = 3; SET tcp_keepalives_count = 3; SET tcp_user_timeout = 15000; `
 
-// whereTablesAre is their schema, which need not be the first of search_path: another one may have
-// been made since.
+// whereTablesAre returns the schema of the tables. It need not be the first of search_path: another schema may have
+// been added since.
 const whereTablesAre = `SELECT coalesce((SELECT n.nspname FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace WHERE c.oid = to_regclass('compatible')), current_schema()),
 	current_setting('server_encoding')`
 
-// storesText says that a database cannot store any text: tests never ran with another encoding.
+// storesText refuses encodings other than UTF8, with which nothing was tested.
 func storesText(encoding string) error {
 	if encoding != "UTF8" {
 		return fmt.Errorf("its encoding is %s: toolfinch needs a database with the encoding UTF8 (CREATE DATABASE name ENCODING 'UTF8' TEMPLATE template0)", encoding)
@@ -205,18 +201,17 @@ func storesText(encoding string) error {
 	return nil
 }
 
-// prepare bounds what a connection waits for. Startup parameters would do it, too, but
-// poolers refuse them.
+// prepare bounds the waits of a connection. Startup parameters would do it, but poolers refuse them.
 func prepare(ctx context.Context, conn *pgx.Conn, readOnly bool) error {
 	_, err := conn.Exec(ctx, outlived+fmt.Sprintf(`SET lock_timeout = %d; SET idle_in_transaction_session_timeout = %d; SET statement_timeout = %d; SET default_transaction_read_only = %t`,
 		leeway.Of(patience).Milliseconds(), leeway.Of(maxIdle).Milliseconds(), maxStatement.Milliseconds(), readOnly))
 	return err
 }
 
-// connect returns a connection of its own, which is not watched: its owner finds out when
-// it breaks, and closes it.
+// connect returns a separate connection, which the watch does not check: its owner notices when it breaks, and
+// closes it.
 func (p *remote) connect(ctx context.Context) (*pgx.Conn, error) {
-	if away := p.away.Load(); away != nil { // nobody waits for it, or reads by one connection what others cannot yet
+	if away := p.away.Load(); away != nil { // fail at once, and do not read while pooled connections cannot
 		return nil, away
 	}
 	conn, err := pgx.ConnectConfig(ctx, p.config)
@@ -230,8 +225,7 @@ func (p *remote) connect(ctx context.Context) (*pgx.Conn, error) {
 	return conn, nil
 }
 
-// lock locks a name for all processes. It holds a connection of its own meanwhile: when
-// that is lost, so is the lock.
+// lock locks a name for all processes. It uses a connection of its own: if the connection is lost, so is the lock.
 func (p *remote) lock(ctx context.Context, name string) (release func(), err error) {
 	conn, err := p.connect(ctx)
 	if err != nil {
@@ -244,23 +238,22 @@ func (p *remote) lock(ctx context.Context, name string) (release func(), err err
 	return func() { closeSoon(conn) }, nil
 }
 
-// lockKey returns the key of an advisory lock. Two stores in schemas of one database do
-// not lock each other out.
+// lockKey returns the key of an advisory lock. Stores in different schemas of one database have different keys.
 func (p *remote) lockKey(name string) int64 {
 	sum := sha256.Sum256([]byte("toolfinch\x00" + p.schema + "\x00" + name))
 	return int64(binary.BigEndian.Uint64(sum[:]))
 }
 
-// errSilent passes, as what took too long does.
+// errSilent is transient, like other timeouts.
 var errSilent = fmt.Errorf("PostgreSQL did not answer in time: %w", context.DeadlineExceeded)
 
 func closeSoon(conn *pgx.Conn) {
 	ctx, cancel := context.WithTimeout(context.Background(), time.Second)
 	defer cancel()
-	_ = conn.Close(ctx) // the other side notices in any case
+	_ = conn.Close(ctx) // the server notices in any case
 }
 
-// ping asks over a connection that it keeps in conn.
+// ping checks the database over a connection that it keeps in conn.
 func (p *remote) ping(ctx context.Context, conn **pgx.Conn) (err error) {
 	ctx, cancel := context.WithTimeout(ctx, leeway.Of(watchWait))
 	defer cancel()
@@ -278,26 +271,26 @@ func (p *remote) ping(ctx context.Context, conn **pgx.Conn) (err error) {
 	return nil
 }
 
-func (p *remote) gone(away *Away) {
+func (p *remote) setAway(away *Away) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.away.Store(away)
 	p.drop(away)
 }
 
-func (p *remote) back() {
+func (p *remote) setUp() {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.up, p.drop = context.WithCancelCause(context.Background())
 	p.away.Store(nil)
 }
 
-// refusal is that the database answers and stores nothing: its disk is full, or it is a standby.
+// refusal says since when the database answers but stores nothing: its disk is full, or it is a standby.
 type refusal struct {
 	since, last time.Time
 	err         error
-	told        bool // in the log
+	logged      bool // was logged
 }
 
-// refusedFor is how long a refusal counts that nobody has repeated.
+// refusedFor is how long a refusal counts that does not recur.
 const refusedFor = time.Minute

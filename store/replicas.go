@@ -17,25 +17,25 @@ import (
 // Replica is one of several processes that serve the same clients over one store.
 type Replica struct {
 	ID      string   // unique, chosen at its start
-	Name    string   // what people call it
+	Name    string   // name for people
 	Version string   // of the program
 	Servers string   // a hash of the names of its servers
-	Policy  string   // a hash of what its configuration has in common with others, and its policies
-	Leads   []string // the servers that it lists, sorted
+	Policy  string   // a hash of its policies and of the configuration that replicas must share
+	Leads   []string // servers that it leads, sorted
 	Started time.Time
-	Seen    time.Time     // when it last said that it was there
-	Up      time.Duration // how long it has been there, by the database's clock
+	Seen    time.Time     // when it last updated its row
+	Up      time.Duration // time since its start
 }
 
-// LeadsServers are Leads without the name "", which is for what is no server's.
+// LeadsServers returns Leads without the name "", which leads the work of no single server.
 func (r Replica) LeadsServers() []string {
 	return slices.DeleteFunc(append([]string{}, r.Leads...), func(server string) bool { return server == "" })
 }
 
-// Replicas are the processes that serve the same clients over a database of PostgreSQL.
+// Replicas are the processes that serve the same clients over one PostgreSQL database.
 type Replicas struct{ *database }
 
-// Replicas returns nil for a store that is not in PostgreSQL: nobody shares its clients.
+// Replicas returns nil for a store in SQLite, which has no replicas.
 func (s *Store) Replicas() *Replicas {
 	if s.remote == nil {
 		return nil
@@ -47,12 +47,12 @@ const (
 	selectReplicas = `SELECT id, name, version, servers, policy, leads, started_at, seen_at, EXTRACT(EPOCH FROM clock_timestamp() - started_at)::DOUBLE PRECISION
 		FROM replicas WHERE presence = ANY ($1) ORDER BY id`
 
-	// A key of 64 bits is shown in two halves.
+	// A 64-bit key is shown in two halves.
 	selectLocks = `SELECT (classid::BIGINT << 32) | objid::BIGINT FROM pg_locks
 		WHERE locktype = 'advisory' AND objsubid = 1 AND granted AND database = (SELECT oid FROM pg_database WHERE datname = current_database())`
 )
 
-// All returns the replicas that are there, by ID.
+// All returns the present replicas, by ID.
 func (r *Replicas) All(ctx context.Context) ([]Replica, error) {
 	conn, err := r.remote.connect(ctx)
 	if err != nil {
@@ -66,7 +66,8 @@ func (r *Replicas) All(ctx context.Context) ([]Replica, error) {
 	return present(ctx, conn, held)
 }
 
-// Relist notifies all replicas that the lists of a server have changed. Who does not hear it finds its version.
+// Relist notifies all replicas that the lists of a server have changed. A replica that misses the notification
+// finds the version.
 func (r *Replicas) Relist(ctx context.Context, server string) error {
 	return failed("ask for a list", r.transact(ctx, func(ctx context.Context, tx *txn) error {
 		_, err := tx.ExecContext(ctx, `SELECT toolfinch_changed($1, $2, $3, '')`, r.remote.schema, TopicRelist, server)
@@ -74,7 +75,7 @@ func (r *Replicas) Relist(ctx context.Context, server string) error {
 	}))
 }
 
-// Notify tells all replicas of something that is not stored. detail has at most some 7,000 bytes.
+// Notify sends all replicas a notice that is not stored. detail has at most some 7,000 bytes.
 func (r *Replicas) Notify(ctx context.Context, topic Topic, detail string) error {
 	return failed("notify replicas", r.transact(ctx, func(ctx context.Context, tx *txn) error { return r.notify(ctx, tx, topic, detail) }))
 }
@@ -87,8 +88,8 @@ func (r *Replicas) notify(ctx context.Context, tx *txn, topic Topic, detail stri
 	return err
 }
 
-// StateKey is the key of what clients carry from one call to the next, whichever replica answers. The first replica
-// makes it.
+// StateKey returns the key that seals the state which clients carry between calls: any replica may answer. The
+// first replica makes it.
 func (r *Replicas) StateKey(ctx context.Context) (key [32]byte, err error) {
 	_, _ = rand.Read(key[:]) // never fails
 	err = r.transact(ctx, func(ctx context.Context, tx *txn) error {
@@ -108,7 +109,7 @@ func (r *Replicas) StateKey(ctx context.Context) (key [32]byte, err error) {
 	return key, failed("read the key of states", err)
 }
 
-// present are the replicas that hold one of the locks.
+// present returns the replicas that hold one of the locks.
 func present(ctx context.Context, conn *pgx.Conn, locks []int64) ([]Replica, error) {
 	rows, err := conn.Query(ctx, selectReplicas, locks)
 	if err != nil {
@@ -125,7 +126,7 @@ func present(ctx context.Context, conn *pgx.Conn, locks []int64) ([]Replica, err
 	})
 }
 
-// heldLocks are the keys of all advisory locks of the database.
+// heldLocks returns the keys of all advisory locks in the database.
 func heldLocks(ctx context.Context, conn *pgx.Conn) ([]int64, error) {
 	rows, err := conn.Query(ctx, selectLocks)
 	if err != nil {
@@ -134,7 +135,7 @@ func heldLocks(ctx context.Context, conn *pgx.Conn) ([]int64, error) {
 	return pgx.CollectRows(rows, pgx.RowTo[int64])
 }
 
-// channel is where triggers notify: its name has a bound that names of schemas reach.
+// channel returns the channel of notifications; a hash, because names of schemas may be too long.
 func (r *Replicas) channel() string {
 	sum := md5.Sum([]byte(r.remote.schema))
 	return "toolfinch_" + hex.EncodeToString(sum[:])

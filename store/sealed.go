@@ -18,7 +18,7 @@ type Sealed struct{ *database }
 func (s *Store) Sealed() *Sealed { return &Sealed{s.database} }
 
 const (
-	// maxSealed bounds the rows of the vault: there is one for each login, perhaps of each user.
+	// maxSealed bounds the rows of the vault: one per login, perhaps of each user.
 	maxSealed = 100_000
 
 	lockDirName = "locks"
@@ -33,8 +33,8 @@ const (
 	dropSealed    = `DELETE FROM vault WHERE name = $1 OR $1 = ''`
 )
 
-// Locks say how processes with this store lock names for each other. There is no way for
-// a store in memory, nor for a folder that is open for reading only.
+// Locks says how processes with this store lock names for each other. A store in memory, or open for reading only,
+// has no locks.
 func (s *Sealed) Locks() vault.Locks {
 	switch {
 	case s.remote != nil:
@@ -45,10 +45,10 @@ func (s *Sealed) Locks() vault.Locks {
 	return vault.Locks{}
 }
 
-// LocksIn are the locks of the store in a folder.
+// LocksIn returns the locks of the store in a folder.
 func LocksIn(dir string) vault.Locks { return vault.Locks{Dir: filepath.Join(dir, lockDirName)} }
 
-// Find returns the sealed row of that name, nil when there is none.
+// Find returns the sealed row of that name; nil if there is none.
 func (s *Sealed) Find(ctx context.Context, name string) (*vault.Row, error) {
 	var row vault.Row
 	var at int64
@@ -63,8 +63,7 @@ func (s *Sealed) Find(ctx context.Context, name string) (*vault.Row, error) {
 	return &row, nil
 }
 
-// Names returns the sealed rows whose names begin with prefix, by name, without
-// what is sealed.
+// Names returns the sealed rows whose names begin with prefix, by name, without their content.
 func (s *Sealed) Names(ctx context.Context, prefix string) ([]vault.Row, error) {
 	all, err := collect(ctx, s.database, func(rows *sql.Rows, row *vault.Row) error {
 		var at int64
@@ -75,9 +74,8 @@ func (s *Sealed) Names(ctx context.Context, prefix string) ([]vault.Row, error) 
 	return all, failed("read the names of sealed rows", err)
 }
 
-// Put stores a row in place of the one of its name. Of more than 100,000 rows a
-// new one is an error: unlike what is learned, none may be forgotten. The time is stored
-// in milliseconds.
+// Put stores or replaces a row. A new row above 100,000 is an error: a sealed row cannot be learned again. The time
+// is stored in milliseconds.
 func (s *Sealed) Put(ctx context.Context, row vault.Row) error {
 	err := s.writeErasable(ctx, func(ctx context.Context, tx *txn) error {
 		if _, err := tx.ExecContext(ctx, putSealed, row.Name, row.Sealed, row.At.UnixMilli()); err != nil {
@@ -95,13 +93,13 @@ func (s *Sealed) Put(ctx context.Context, row vault.Row) error {
 	return failed("put a sealed row", err)
 }
 
-// Drop deletes the sealed row of that name, or all with "".
+// Drop deletes the sealed row of that name; "" for all.
 func (s *Sealed) Drop(ctx context.Context, name string) error {
 	_, err := run(ctx, s.writeErasable, dropSealed, name)
 	return failed("drop sealed rows", err)
 }
 
-// secrets and approvals are the columns, by table, of what no server tells again.
+// secrets and approvals list, by table, the columns of data that no server can provide again.
 var (
 	secrets = map[string]string{
 		"vault": "name, sealed, at",
@@ -113,8 +111,7 @@ var (
 	}
 )
 
-// rescue copies tables out of a SQLite database that cannot be used, as far as they can be read. It
-// changes nothing there.
+// rescue copies the readable rows of tables out of a damaged SQLite database, which it does not change.
 func rescue(ctx context.Context, db *sql.DB, aside string, tables map[string]string) error {
 	if _, err := db.ExecContext(ctx, `ATTACH DATABASE $1 AS aside`, fileURI(aside)+"?mode=rw"); err != nil { // as in openToRead
 		return err

@@ -10,20 +10,19 @@ const (
 	segmentColumns = `SELECT key, docs, data, seen_on FROM segments`
 	selectSegments = `SELECT key, CASE WHEN substr(data, 1, $1) = $2 THEN data END FROM segments ORDER BY docs DESC, key`
 
-	// segmentDays is how long a segment of a shared database is kept that nobody uses: the
-	// replica that had it may be switched off.
+	// segmentDays is how long an unused segment of a shared database is kept: its replica may be switched off.
 	segmentDays = 7
 )
 
-// Segment is a part of an index in the form in which it is stored.
+// Segment is a stored part of an index.
 type Segment struct {
 	Key  [32]byte // of its contents
-	Docs int      // how many documents it has
+	Docs int      // number of documents
 	Data []byte
 }
 
-// Segments calls do with the key and the data of each stored segment, the largest first. Of one
-// that begins otherwise, as what another version stored, the data is nil.
+// Segments calls do with the key and data of each stored segment, the largest first. If the data does not begin
+// with begin, another version wrote it, and the data is nil.
 func (s *Store) Segments(ctx context.Context, begin []byte, do func(Segment)) error {
 	err := s.each(ctx, func(rows *sql.Rows) error {
 		var one Segment
@@ -41,8 +40,7 @@ func (s *Store) Segments(ctx context.Context, begin []byte, do func(Segment)) er
 	return nil
 }
 
-// PutSegment stores a segment, in place of one with its key, in a transaction of its own:
-// segments are large.
+// PutSegment stores or replaces a segment, in a transaction of its own, because segments are large.
 func (s *Store) PutSegment(ctx context.Context, one Segment) error {
 	_, err := run(ctx, s.write, `INSERT INTO segments (key, docs, data, seen_on) VALUES ($1, $2, $3, $4)
 		ON CONFLICT (key) DO UPDATE SET docs = excluded.docs, data = excluded.data, seen_on = excluded.seen_on WHERE segments.data <> excluded.data`,
@@ -50,9 +48,8 @@ func (s *Store) PutSegment(ctx context.Context, one Segment) error {
 	return failed("put segment", err)
 }
 
-// KeepSegments notes that the segments with the keys used are used today, and forgets those
-// with the keys gone. In PostgreSQL, which others may use, too, it also forgets what nobody
-// has used for 7 days.
+// KeepSegments records that the segments in used are used today, and deletes the segments in gone. In PostgreSQL,
+// which other replicas may use, it also deletes segments unused for 7 days.
 func (s *Store) KeepSegments(ctx context.Context, used, gone [][32]byte) error {
 	err := s.write(ctx, func(ctx context.Context, tx *txn) error {
 		for _, key := range gone {
@@ -60,7 +57,7 @@ func (s *Store) KeepSegments(ctx context.Context, used, gone [][32]byte) error {
 				return err
 			}
 		}
-		if !tx.postgres { // it would write the whole segment again
+		if !tx.postgres { // SQLite would write the whole segment again
 			return nil
 		}
 		today := day()

@@ -19,44 +19,42 @@ const (
 	selectServer  = serverColumns + ` WHERE name = $1`
 
 	toolColumns = `SELECT server, kind, name, hash, raw FROM tools`
-	// The names of kinds sort as tool.Kinds does.
+	// The names of kinds sort like tool.Kinds.
 	selectTools   = toolColumns + ` ORDER BY server, kind, position`
 	selectToolsOf = toolColumns + ` WHERE server = $1 ORDER BY kind, position`
 )
 
-// Upstream is what an upstream said of itself when it was last listed.
+// Upstream is an upstream's description of itself at its last listing.
 type Upstream struct {
 	Name         string          // configured name
-	Era          string          // protocol verdict, "" when unknown
-	Info         json.RawMessage // serverInfo as it was sent, nil when absent
-	ApprovedInfo json.RawMessage // Info when all that it listed was approved, nil when never; PutServer works it out
+	Era          string          // protocol era, "" when unknown
+	Info         json.RawMessage // serverInfo as sent; nil when absent
+	ApprovedInfo json.RawMessage // Info when its whole list was last approved; nil: never; PutServer sets it
 	Instructions string
-	Capabilities json.RawMessage // its capabilities object as it was sent, nil when unknown
+	Capabilities json.RawMessage // capabilities as sent; nil when unknown
 	Interactive  bool            // it has asked a client something
-	Unchecked    bool            // its definitions did not go through tool.TakeIn; never of what PutServer stores
-	LeftOut      int             // malformed definitions of its last list that are not served
-	Mended       int             // malformed ones that are served mended
-	UpdatedAt    time.Time       // kept to the millisecond; the zero time means now in PutServer
+	Unchecked    bool            // its definitions did not go through tool.TakeIn; never true of PutServer's input
+	LeftOut      int             // malformed definitions of its last list that are left out
+	Mended       int             // malformed definitions that were mended
+	UpdatedAt    time.Time       // to the millisecond; zero: now, in PutServer
 }
 
-// Diff is what PutServer changed among a server's tools.
+// Diff says what PutServer changed among a server's tools.
 type Diff struct {
 	Added, Changed, Removed []string // tool names, sorted
-	Total                   int      // tools the server has now
-	Others                  int      // prompts, resources and resource templates it has now
+	Total                   int      // number of tools now
+	Others                  int      // number of prompts, resources and templates now
 
-	Baseline bool       // its first complete list became what is approved
-	Held     []Unpinned // what it lists and nobody approved; only of a Review
+	Baseline bool       // its first complete list was approved
+	Held     []Unpinned // listed but not approved; only with a Review
 
-	Version int64 // of the server's topic, see Notice, where this changed it; else 0
+	Version int64 // version of the server's topic (see Notice) if this call changed it; else 0
 }
 
-// PutServer stores a server and replaces its definitions, of every kind, by
-// defs, in their order. Of two defs of one kind and name the first counts.
-// Whatever defs say, they belong to srv. With a review it decides in the same
-// transaction what of the list is approved; without one nothing is. A replica that does
-// not lead the server has an error that passes. On an error
-// nothing was stored and the Diff is zero.
+// PutServer stores a server and replaces its definitions, of every kind, by defs, in order. Of two defs with the
+// same kind and name the first counts. Their server is srv, whatever they say. With a review it decides in the same
+// transaction which definitions are approved; without a review it approves none. A replica that does not lead the
+// server gets a transient error. On an error nothing was stored and the Diff is zero.
 func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, review *Review) (Diff, error) {
 	if srv.UpdatedAt.IsZero() {
 		srv.UpdatedAt = time.Now()
@@ -101,7 +99,7 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 	if err != nil {
 		return Diff{}, err
 	}
-	old, err := listedBefore(ctx, tx, srv.Name)
+	old, err := storedDefs(ctx, tx, srv.Name)
 	if err != nil {
 		return Diff{}, err
 	}
@@ -122,7 +120,7 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 	defer keep.Close()
 
 	var diff Diff
-	var added []int   // of defs
+	var added []int   // indexes in defs
 	var gone []string // hashes
 	seen := make(map[defKey]bool, len(defs))
 	for i, def := range defs {
@@ -186,13 +184,13 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 	return diff, nil
 }
 
-// defKey is what a definition is known by within its server.
+// defKey identifies a definition within its server.
 type defKey struct {
 	kind tool.Kind
 	name string
 }
 
-// addTools stores those of defs that are new.
+// addTools stores new definitions; added has their indexes in defs.
 func addTools(ctx context.Context, tx *txn, server string, defs []*tool.Def, added []int) error {
 	if len(added) == 0 {
 		return nil
@@ -209,18 +207,18 @@ func addTools(ctx context.Context, tx *txn, server string, defs []*tool.Def, add
 	})
 }
 
-// listedAs is how a definition is stored.
-type listedAs struct {
+// storedDef is the stored state of a definition.
+type storedDef struct {
 	hash     string
 	position int
 }
 
-// listedBefore returns how each definition of a server is stored.
-func listedBefore(ctx context.Context, tx *txn, server string) (map[defKey]listedAs, error) {
-	out := map[defKey]listedAs{}
+// storedDefs returns the stored state of each definition of a server.
+func storedDefs(ctx context.Context, tx *txn, server string) (map[defKey]storedDef, error) {
+	out := map[defKey]storedDef{}
 	err := each(ctx, tx, func(rows *sql.Rows) error {
 		var key defKey
-		var as listedAs
+		var as storedDef
 		err := rows.Scan(&key.kind, &key.name, &as.hash, &as.position)
 		out[key] = as
 		return err
@@ -257,10 +255,8 @@ func readServers(ctx context.Context, in querier, query string, args ...any) (ou
 	return out, err
 }
 
-// Tools returns every stored definition, by server name; of a server first its
-// tools, then its prompts, resources and resource templates, each in the order
-// the server listed them. A row whose definition was damaged on the disk is left
-// out, with a warning in the log.
+// Tools returns every stored definition, by server name: first its tools, then its prompts, resources and
+// templates, each in the server's order. A row that is damaged on the disk is left out, with a warning in the log.
 func (s *Store) Tools(ctx context.Context) ([]*tool.Def, error) {
 	var rows []toolRow
 	err := s.read(ctx, func(ctx context.Context, db *sql.DB) (err error) {
@@ -278,7 +274,7 @@ func readTools(ctx context.Context, in querier, query string, args ...any) (rows
 		var row toolRow
 		err := r.Scan(&row.id.Server, &row.id.Kind, &row.id.Name, &row.hash, &row.raw)
 		if last := len(rows) - 1; last >= 0 && rows[last].id.Server == row.id.Server {
-			row.id.Server = rows[last].id.Server // one text for all of a server
+			row.id.Server = rows[last].id.Server // shares one string per server
 		}
 		rows = append(rows, row)
 		return err
@@ -286,7 +282,7 @@ func readTools(ctx context.Context, in querier, query string, args ...any) (rows
 	return rows, err
 }
 
-// parse parses stored definitions. Damaged ones are left out, with a warning each.
+// parse parses stored definitions. It leaves out damaged ones, with a warning each.
 func (s *Store) parse(rows []toolRow) []*tool.Def {
 	// Parsing takes three times as long as reading, and start-up waits for it.
 	defs := make([]*tool.Def, len(rows))
@@ -327,9 +323,8 @@ func (r toolRow) parse() (*tool.Def, error) {
 	return def, nil
 }
 
-// KeepServers forgets every server that is not named, with its definitions, and
-// returns the names that it forgot, sorted. What is approved of these servers is kept: a server that
-// comes back has no first list.
+// KeepServers deletes every server that is not in names, with its definitions, and returns the deleted names,
+// sorted. Their approvals are kept: a server that returns has no first list.
 func (s *Store) KeepServers(ctx context.Context, names []string) (removed []string, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *txn) error {
 		removed = nil
@@ -347,7 +342,7 @@ func (s *Store) KeepServers(ctx context.Context, names []string) (removed []stri
 		for _, name := range removed {
 			_, err := tx.ExecContext(ctx, keepAllApproved, name)
 			if err == nil {
-				_, err = tx.ExecContext(ctx, `DELETE FROM servers WHERE name = $1`, name) // its definitions go with it
+				_, err = tx.ExecContext(ctx, `DELETE FROM servers WHERE name = $1`, name) // deletes its definitions, too
 			}
 			if err != nil {
 				return fmt.Errorf("%s: %w", name, err)

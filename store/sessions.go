@@ -8,27 +8,25 @@ import (
 	"time"
 )
 
-// Session is what is stored of a session of a client, so that another replica can go on with
-// it.
+// Session is the stored state of a client's session, so that another replica can take it over.
 type Session struct {
 	Hash       [32]byte // of its ID, which is not stored
-	Replica    string   // ID of the one that serves it
+	Replica    string   // ID of the replica that serves it
 	View       string
-	Principal  string // who opened it, "" for nobody
-	Initialize []byte // the message that opened it
-	State      []byte // what it has beside that, JSON
+	Principal  string // who opened it; "" if unknown
+	Initialize []byte // the initialize message
+	State      []byte // its further state, JSON
 }
 
-// Sessions are those of the clients of all replicas. Its methods are safe for concurrent use,
-// by several processes too; they fail as those of a Store do. Replicas write rows of their own:
-// none waits for the others, as writers of the rest do.
+// Sessions are the sessions of all replicas' clients. Its methods are safe for concurrent use, also by several
+// processes; they fail like a Store's. Replicas write only their own rows, so unlike other writers they do not wait
+// for each other.
 type Sessions struct{ *database }
 
-// Sessions returns the sessions of replicas, and false for a store in SQLite, which has none.
+// Sessions returns the sessions of replicas; false for a store in SQLite, which has none.
 func (s *Store) Sessions() (*Sessions, bool) { return &Sessions{s.database}, s.remote != nil }
 
-// maxSessions bounds the rows: those of which nobody said for the longest time that they are
-// there go.
+// maxSessions bounds the rows: the sessions that were confirmed longest ago are deleted.
 const maxSessions = 1_000_000
 
 const (
@@ -37,7 +35,7 @@ const (
 		ON CONFLICT (hash) DO UPDATE SET state = excluded.state, seen = now() WHERE sessions.home = excluded.home`
 	selectSession = `SELECT home, initialize, state FROM sessions WHERE hash = $1 AND view = $2 AND principal = $3 FOR UPDATE`
 	takeSession   = `UPDATE sessions SET home = $2, seen = now() WHERE hash = $1`
-	// What is locked here is locked in one order, so that no two replicas wait for each other.
+	// Rows are locked in one order, so that two replicas do not wait for each other.
 	changeSessions = `
 		WITH changed AS (SELECT * FROM unnest($2::bytea[], $3::bytea[]) AS c (hash, state)),
 		mine AS (SELECT hash FROM sessions WHERE home = $1 AND hash IN (SELECT hash FROM changed) ORDER BY hash FOR UPDATE)
@@ -51,8 +49,8 @@ const (
 	boundSessions = `DELETE FROM sessions WHERE hash IN (SELECT hash FROM sessions ORDER BY seen DESC OFFSET $1)`
 )
 
-// Put stores a session that was opened. One that another replica serves by now stays as it
-// is: then it reports false.
+// Put stores an opened session. It reports false, and changes nothing, if another replica serves the session by
+// now.
 func (all *Sessions) Put(ctx context.Context, one Session) (kept bool, err error) {
 	n, err := run(ctx, all.transact, putSession, one.Hash[:], one.Replica, one.View, one.Principal, one.Initialize, one.State)
 	return n > 0, failed("put a session", err)
@@ -78,8 +76,8 @@ func (all *Sessions) Take(ctx context.Context, hash [32]byte, view, principal, r
 	return one, found, failed("take a session over", err)
 }
 
-// Change stores the states of sessions that a replica serves, and returns those of them that it
-// does not serve, or are not stored.
+// Change stores the states of sessions that a replica serves, and returns the sessions that it does not serve or
+// that are not stored.
 func (all *Sessions) Change(ctx context.Context, replica string, states map[[32]byte][]byte) (lost [][32]byte, err error) {
 	hashes, values := make([][]byte, 0, len(states)), make([][]byte, 0, len(states))
 	var wanted [][32]byte
@@ -90,8 +88,8 @@ func (all *Sessions) Change(ctx context.Context, replica string, states map[[32]
 	return all.without(ctx, "change sessions", wanted, changeSessions, replica, hashes, values)
 }
 
-// Keep says that sessions which a replica serves are there still, and returns those of them that it
-// does not serve, or are not stored.
+// Keep confirms that the sessions of a replica still exist, and returns the sessions that it does not serve or that
+// are not stored.
 func (all *Sessions) Keep(ctx context.Context, replica string, kept [][32]byte) (lost [][32]byte, err error) {
 	return all.without(ctx, "keep sessions", kept, keepSessions, replica, asBytes(kept))
 }
@@ -102,8 +100,7 @@ func (all *Sessions) Drop(ctx context.Context, replica string, dropped [][32]byt
 	return failed("drop sessions", err)
 }
 
-// Sweep removes sessions that nobody has said of for so long that they are there, and those
-// beyond a million.
+// Sweep deletes sessions that no replica has confirmed within idle, and sessions beyond a million.
 func (all *Sessions) Sweep(ctx context.Context, idle time.Duration) error {
 	err := all.transact(ctx, func(ctx context.Context, tx *txn) error {
 		if _, err := tx.ExecContext(ctx, sweepSessions, idle.Seconds()); err != nil {
@@ -115,8 +112,7 @@ func (all *Sessions) Sweep(ctx context.Context, idle time.Duration) error {
 	return failed("sweep sessions", err)
 }
 
-// without runs a statement that returns hashes, and returns those wanted that are not among
-// them.
+// without runs a statement that returns hashes, and returns the wanted hashes that are not among them.
 func (all *Sessions) without(ctx context.Context, what string, wanted [][32]byte, statement string, args ...any) (lost [][32]byte, err error) {
 	err = all.transact(ctx, func(ctx context.Context, tx *txn) error {
 		lost = nil

@@ -21,8 +21,8 @@ const patience = 5 * time.Second
 // errDamaged says that no program can use the database.
 var errDamaged = errors.New("the database is damaged")
 
-// connect opens a database with one connection: a second one would have a
-// memory of its own, and the one writer needs no more.
+// connect opens a database with one connection: in memory a second one would have its own data, and the single
+// writer needs no more.
 func connect(ctx context.Context, uri string) (*sql.DB, error) {
 	sep := "?"
 	if u, err := url.Parse(uri); err == nil && u.RawQuery != "" {
@@ -42,7 +42,7 @@ func connect(ctx context.Context, uri string) (*sql.DB, error) {
 	return db, nil
 }
 
-// fileURI escapes what has a meaning in an URI and may be in a path.
+// fileURI returns the URI of a path, escaped.
 func fileURI(path string) string {
 	path = filepath.ToSlash(path)
 	if path[0] != '/' {
@@ -51,8 +51,8 @@ func fileURI(path string) string {
 	return (&url.URL{Scheme: "file", Path: path}).String()
 }
 
-// damage wraps errDamaged around what SQLite says of the database's content,
-// and leaves alone what is the fault of its surroundings and may pass.
+// damage wraps errDamaged around SQLite's errors about the content of the database. Errors of its surroundings,
+// which may pass, stay unchanged.
 func damage(err error) error {
 	switch code(err) {
 	case 0, sqlite3.SQLITE_BUSY, sqlite3.SQLITE_LOCKED, sqlite3.SQLITE_PROTOCOL, sqlite3.SQLITE_INTERRUPT,
@@ -60,8 +60,8 @@ func damage(err error) error {
 		sqlite3.SQLITE_PERM, sqlite3.SQLITE_AUTH:
 		return err
 	}
-	// SQLITE_READONLY is here: a wrong byte in the header causes it as well as a
-	// file without permission, and renaming cures both.
+	// SQLITE_READONLY counts as damage: a wrong byte in the header causes it as well as a file without permission,
+	// and renaming cures both.
 	return fmt.Errorf("%w: %w", errDamaged, err)
 }
 

@@ -13,17 +13,16 @@ import (
 	"time"
 )
 
-// openShared opens the database at path and takes the lock shared. With replaces, a damaged
-// database is set aside first. wait bounds how long it waits for other processes, not how long its
-// own work takes.
+// openShared opens the database at path and takes the lock shared. With replaces, it first sets a damaged database
+// aside. wait bounds the wait for other processes, not its own work.
 //
-// Every process that has the database open holds the lock shared. A process renames the database
-// only while it holds the lock alone.
+// Every process that has the database open holds the lock shared. A process renames the database only while it
+// holds the lock alone.
 func openShared(ctx context.Context, path string, lock *lock, wait time.Duration, replaces bool, log *slog.Logger) (*sql.DB, error) {
 	waiting, cancel := context.WithTimeout(ctx, wait)
 	defer cancel()
 	pause := 5 * time.Millisecond
-	var last error // what was wrong with the database before time ran out
+	var last error // the last error before the time ran out
 	because := func(err error) error {
 		if err != nil && waiting.Err() != nil && last != nil {
 			return fmt.Errorf("%w, and another process is using it", last)
@@ -52,8 +51,8 @@ func openShared(ctx context.Context, path string, lock *lock, wait time.Duration
 				return replace(ctx, path, lock, log)
 			}
 		}
-		// Several processes found the damage or are making the database at once, or a process that
-		// has it open has not noticed. The lock is free for other processes meanwhile.
+		// Several processes may have found the damage or create the database at once, or a process with the
+		// database open has not noticed the damage. Meanwhile other processes may take the lock.
 		select {
 		case <-waiting.Done():
 			return nil, because(waiting.Err())
@@ -63,24 +62,24 @@ func openShared(ctx context.Context, path string, lock *lock, wait time.Duration
 	}
 }
 
-// replace is called with the lock held alone and leaves it shared.
+// replace replaces a damaged database. The caller holds the lock alone; afterwards it is shared.
 func replace(ctx context.Context, path string, lock *lock, log *slog.Logger) (*sql.DB, error) {
-	db, err := openFile(ctx, path) // someone may have replaced it before the lock was ours
+	db, err := openFile(ctx, path) // another process may have replaced it before
 	if errors.Is(err, errDamaged) {
-		db, err = anew(ctx, path, err, log)
+		db, err = replaceDamaged(ctx, path, err, log)
 	}
 	if err != nil {
 		return nil, err
 	}
-	// No process can find the new database damaged between the two.
+	// Between the two, no process can find damage in the new database.
 	if err := errors.Join(lock.Release(ctx), lock.Share(ctx)); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return db, nil
 }
 
-// anew makes a database in place of a damaged one. why says what the damage is.
-func anew(ctx context.Context, path string, why error, log *slog.Logger) (*sql.DB, error) {
+// replaceDamaged makes a new database in place of a damaged one. why is the damage.
+func replaceDamaged(ctx context.Context, path string, why error, log *slog.Logger) (*sql.DB, error) {
 	aside, err := setAside(path, why)
 	if err != nil {
 		return nil, err
@@ -95,22 +94,21 @@ func anew(ctx context.Context, path string, why error, log *slog.Logger) (*sql.D
 	}
 	approved := "kept, if there were any"
 	if rescue(ctx, db, aside, approvals) != nil {
-		approved = "lost: what servers list is held until you approve it: toolfinch pins"
+		approved = "lost: the servers' lists are held until you approve them: toolfinch pins"
 		if dir := filepath.Dir(path); !hasBaselines(dir) {
-			if err := noteBaselines(dir, anyServer); err != nil { // the next start would approve what is not known
+			if err := noteBaselines(dir, anyServer); err != nil { // else the next start would approve first lists
 				return nil, errors.Join(err, db.Close())
 			}
 		}
 	}
-	log.Warn("the database is damaged and was moved aside: a new one will be learned from the servers",
+	log.Warn("the database is damaged and was moved aside: a new one is filled from the servers' lists",
 		"moved_to", aside, "error", why, "secrets_logins_and_keys", kept, "approvals", approved)
 	return db, nil
 }
 
-// openFile opens the database, making it when it is missing, and brings it to
-// the newest version. It wraps errDamaged and errNewer.
+// openFile opens the database, creates it if missing, and migrates it. It wraps errDamaged and errNewer.
 func openFile(ctx context.Context, path string) (*sql.DB, error) {
-	// SQLite would make it readable for everyone; -wal and -shm follow its mode.
+	// SQLite would create a file that everybody can read; -wal and -shm get its mode.
 	if err := createPrivate(path); err != nil {
 		return nil, err
 	}
@@ -131,8 +129,7 @@ func openFile(ctx context.Context, path string) (*sql.DB, error) {
 	return db, nil
 }
 
-// check finds the damage that opening a database does not: pages that do not
-// fit together, a schema that is not ours.
+// check finds damage that opening does not: inconsistent pages, a foreign schema.
 func check(ctx context.Context, db *sql.DB) error {
 	var verdict string
 	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&verdict); err != nil {
@@ -144,7 +141,7 @@ func check(ctx context.Context, db *sql.DB) error {
 	return checkSchema(ctx, db)
 }
 
-// checkSchema finds a schema that is not ours. It reads no rows.
+// checkSchema finds a foreign schema. It reads no rows.
 func checkSchema(ctx context.Context, db *sql.DB) error {
 	for _, query := range []string{
 		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns, sealedColumns, selectUnpinned, selectInstructions, segmentColumns,
@@ -160,11 +157,11 @@ func checkSchema(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// setAside renames a damaged database with its -wal and -shm, so that the renamed database
-// is whole, and returns its new path. why says what the damage is.
+// setAside renames a damaged database with its -wal and -shm, so that the copy is whole, and returns its new path.
+// why is the damage.
 func setAside(path string, why error) (aside string, err error) {
 	aside = path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000000000Z")
-	// The database goes last: as long as it has its name, it is tried again.
+	// The database goes last: under its old name it would be tried again.
 	for _, suffix := range []string{"-shm", "-wal", ""} {
 		err := os.Rename(path+suffix, aside+suffix)
 		if err != nil && (suffix == "" || !errors.Is(err, fs.ErrNotExist)) {

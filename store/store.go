@@ -1,10 +1,8 @@
-// Package store owns what was learned from upstreams and must outlive the
-// process: servers, their tools, prompts and resources, token counts, the index of
-// their words, clients, vectors, what was called after which queries, what clients have provisioned, what
-// that saved, sealed secrets, and for a while large results. It is the only package of
-// the proxy that speaks SQL. It never dials and never decides what is searched or shown:
-// a lost store costs time, because nearly all of it can be learned again, and so no
-// state of the disk but a newer version's database keeps the program from starting.
+// Package store owns all durable data: servers and their definitions, approvals, token counts, index segments,
+// vectors, what is learned from use, provisioned tools, savings, sealed secrets, API keys and, for a while, large
+// results. It is the only package of the program that speaks SQL. It never dials an upstream, and never decides
+// what is searched or shown. Nearly all of its data can be learned again, so only a database of a newer version
+// keeps the program from starting.
 package store
 
 import (
@@ -16,22 +14,20 @@ const (
 	lockName = "toolfinch.lock"
 )
 
-// Store is an open database. Its methods are safe for concurrent use, from
-// several processes too; each waits at most 5 s for another writer. A method
-// that fails has changed nothing, and the store may be used on: a full disk or
-// a lock held by another process can pass.
+// Store is an open database. Its methods are safe for concurrent use, also by several processes; each waits at most
+// 5 s for another writer. A method that fails has changed nothing, and the store stays usable: a full disk or a
+// lock of another process can pass.
 //
-// Store itself has servers, what they listed, and what was computed or written of that. What
-// else is stored has types of its own over the same database, which promise the same: Pins,
-// Usage, Outputs, Keys, Sealed, Replicas and Sessions.
+// Store itself has servers, their definitions, and what is computed from these. Pins, Usage, Outputs, Keys, Sealed,
+// Replicas and Sessions are further types over the same database, with the same promises.
 type Store struct{ *database }
 
-// Durable reports whether the store is a file or a PostgreSQL database that is open for
-// writing. If not, what is written is forgotten at Close.
+// Durable reports whether the store is a file or a PostgreSQL database that is open for writing. If not, Close
+// discards what was written.
 func (s *Store) Durable() bool { return s.path != "" || s.remote != nil && !s.readOnly }
 
-// Health returns a *Away while PostgreSQL does not answer, else nil. It asks nobody: what
-// it says is at most some seconds old.
+// Health returns a *Away while PostgreSQL does not answer, else nil. It does no I/O: its answer is at most a few
+// seconds old.
 func (s *Store) Health() *Away {
 	if s.remote == nil {
 		return nil
@@ -39,7 +35,7 @@ func (s *Store) Health() *Away {
 	return s.remote.away.Load()
 }
 
-// Trouble is Health, and says, too, that PostgreSQL answers and stores nothing.
+// Trouble is Health, and also returns a *Away while PostgreSQL answers but stores nothing.
 func (s *Store) Trouble() *Away {
 	if away := s.Health(); away != nil || s.remote == nil {
 		return away

@@ -12,12 +12,11 @@ import (
 	"github.com/jackc/pgx/v5/stdlib"
 )
 
-// Texts of strangers may have zero bytes, and what is not UTF-8: PostgreSQL stores
-// neither in a text. So such bytes are stored as escape and two hexadecimal digits, and
-// so are the bytes of escape itself.
+// Texts of strangers may contain zero bytes and invalid UTF-8, which a PostgreSQL text cannot store. Each such
+// byte, and each byte of escape itself, is stored as escape and two hexadecimal digits.
 const escape = "\uE000" // of the private use area
 
-// connector makes connections that take any text.
+// connector makes connections that accept any text.
 type connector struct{ driver.Connector }
 
 func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
@@ -30,7 +29,7 @@ func (c connector) Connect(ctx context.Context) (driver.Conn, error) {
 
 type escaping struct{ *stdlib.Conn }
 
-// CheckNamedValue is asked of each argument.
+// CheckNamedValue converts each argument.
 func (escaping) CheckNamedValue(value *driver.NamedValue) error {
 	if v := reflect.ValueOf(value.Value); v.Kind() == reflect.String {
 		value.Value = escaped(v.String())

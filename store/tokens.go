@@ -26,9 +26,8 @@ func (s *Store) Tokens(ctx context.Context) (map[string]int, error) {
 	return out, nil
 }
 
-// PutTokens adds token counts by tool.Def.Hash, of stored tools alone. A count stays as long as some
-// tool has the hash: KeepServers drops the others, and PutServer those of tools that it changes or
-// removes.
+// PutTokens adds token counts of stored tools by tool.Def.Hash. A count stays while a tool has the hash:
+// KeepServers and PutServer delete the counts of deleted and changed tools.
 func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 	if len(counts) == 0 {
 		return nil
@@ -58,7 +57,7 @@ func (s *Store) PutTokens(ctx context.Context, counts map[string]int) error {
 	return failed("put token counts", err)
 }
 
-// dropTokens drops the counts of definitions that no tool has, of all or of those hashes.
+// dropTokens deletes the counts that no tool has any more, of all hashes or of the given ones.
 func dropTokens(ctx context.Context, tx *txn, hashes ...string) error {
 	if len(hashes) == 0 {
 		_, err := tx.ExecContext(ctx, `DELETE FROM tokens WHERE NOT EXISTS (SELECT 1 FROM tools WHERE tools.hash = tokens.hash)`)

@@ -9,11 +9,11 @@ import (
 	"toolfinch/tool"
 )
 
-// Usage is what clients do: which of them list again, what they called last, what was learned
-// from it, what they have provisioned, and what all that saved.
+// Usage is data about clients: which of them list again, their last calls, what is learned from these, provisioned
+// tools, and savings.
 type Usage struct{ *database }
 
-// Usage returns what clients do.
+// Usage returns the data about clients.
 func (s *Store) Usage() *Usage { return &Usage{s.database} }
 
 const (
@@ -44,9 +44,8 @@ func (u *Usage) Clients(ctx context.Context) (map[string]tool.Relists, error) {
 	return out, nil
 }
 
-// PutClient remembers whether a client, "name version", asks tools/list again
-// after list_changed. A name of more than 256 bytes is an error; of more than
-// 1,000 clients the one put longest ago is forgotten.
+// PutClient stores whether a client, "name version", asks tools/list again after list_changed. A name of more than
+// 256 bytes is an error; above 1,000 clients the one stored longest ago is deleted.
 func (u *Usage) PutClient(ctx context.Context, client string, relists tool.Relists) error {
 	if len(client) > maxClientName {
 		return fmt.Errorf("store: put client: its name has %d bytes, more than %d", len(client), maxClientName)

@@ -15,8 +15,8 @@ import (
 const (
 	selectVectors = `SELECT space, key, seen_on, vector FROM vectors LIMIT 1`
 
-	// keepDays is how long a vector is kept that nobody asks for: a server that
-	// was switched off comes back, a text that was changed rarely does.
+	// keepDays is how long an unused vector is kept: a server that was switched off may come back, a changed text
+	// rarely does.
 	keepDays = 30
 
 	// keysAtOnce is how many vectors one statement reads.
@@ -26,9 +26,8 @@ const (
 // Key is the SHA-256 of a text.
 type Key = [32]byte
 
-// Vectors returns the stored vectors of a space by the SHA-256 of their text;
-// what is not stored is not in the map. The map and its vectors are the
-// caller's. They count as used today: see ForgetVectors.
+// Vectors returns the stored vectors of a space by the SHA-256 of their text. The caller owns the map and its
+// vectors. They count as used today: see ForgetVectors.
 func (s *Store) Vectors(ctx context.Context, space string, keys []Key) (map[Key][]float32, error) {
 	out := make(map[Key][]float32, len(keys))
 	today := day()
@@ -48,8 +47,7 @@ func (s *Store) Vectors(ctx context.Context, space string, keys []Key) (map[Key]
 	return out, nil
 }
 
-// vectors adds the vectors of keys to out and returns the oldest day on which
-// one of them was asked for.
+// vectors adds the vectors of keys to out, and returns the oldest day on which one of them was used.
 func (s *Store) vectors(ctx context.Context, space string, keys []Key, out map[Key][]float32) (oldest int64, err error) {
 	args := make([]any, 0, 1+len(keys))
 	args = append(args, space)
@@ -66,7 +64,7 @@ func (s *Store) vectors(ctx context.Context, space string, keys []Key, out map[K
 			return err
 		}
 		if len(key) != len(Key{}) || len(vector)%4 != 0 {
-			return nil // damaged; it is embedded anew
+			return nil // damaged; it is embedded again
 		}
 		numbers := make([]float32, len(vector)/4)
 		for i := range numbers {
@@ -80,8 +78,7 @@ func (s *Store) vectors(ctx context.Context, space string, keys []Key, out map[K
 	return oldest, err
 }
 
-// PutVectors stores vectors of a space by the SHA-256 of their text, all of
-// them or, on an error, none; one that is there is replaced.
+// PutVectors stores or replaces vectors of a space by the SHA-256 of their text; all or, on an error, none.
 func (s *Store) PutVectors(ctx context.Context, space string, vectors map[Key][]float32) error {
 	if len(vectors) == 0 {
 		return nil
@@ -95,7 +92,7 @@ func (s *Store) PutVectors(ctx context.Context, space string, vectors map[Key][]
 			return err
 		}
 		today := day()
-		if tx.postgres { // a round trip for each would take longest
+		if tx.postgres { // a round trip for each vector would
 			keys, values := make([][]byte, 0, len(vectors)), make([][]byte, 0, len(vectors))
 			for key, vector := range vectors {
 				keys, values = append(keys, key[:]), append(values, bytesOf(vector, []byte{}))
@@ -133,7 +130,7 @@ func bytesOf(vector []float32, to []byte) []byte {
 	return to
 }
 
-// markSeen notes that keys were asked for today. It happens once a day.
+// markSeen records that keys were used today. It happens once a day.
 func (s *Store) markSeen(ctx context.Context, space string, keys []Key, today int64) error {
 	return s.write(ctx, func(ctx context.Context, tx *txn) error {
 		var id int64
@@ -167,8 +164,8 @@ func (s *Store) markSeen(ctx context.Context, space string, keys []Key, today in
 	})
 }
 
-// ForgetVectors forgets the vectors that nobody has asked for in 30 days. Whoever uses many asks for
-// all of them first: a process that runs for long does not ask again.
+// ForgetVectors deletes the vectors unused for 30 days. Callers read all their vectors first, because a process that
+// runs for long does not read them again.
 func (s *Store) ForgetVectors(ctx context.Context) error {
 	_, err := run(ctx, s.write, `DELETE FROM vectors WHERE seen_on < $1`, day()-keepDays)
 	return failed("forget vectors", err)

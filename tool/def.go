@@ -12,31 +12,28 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Def is what a tool, a prompt, a resource or a resource template says of
-// itself. Raw is the truth; the other fields are decoded from it for those who
-// search, validate or print. A Def is never changed after it was made.
+// Def is the definition of a tool, prompt, resource or resource template. Raw is the truth; the other fields are
+// decoded from it for searching, validating and printing. A Def is immutable.
 type Def struct {
 	ID           ID
-	Raw          json.RawMessage // the object from tools/list (prompts/list, ...), as it was sent or as TakeIn mended it
-	Title        string          // title, else annotations.title; of a resource else its name
+	Raw          json.RawMessage // the object from tools/list (prompts/list, ...), as sent or as TakeIn mended it
+	Title        string          // title, else annotations.title; for a resource, else its name
 	Description  string
 	InputSchema  json.RawMessage // nil when absent
 	OutputSchema json.RawMessage // nil when absent
 	Annotations  Annotations
 	App          App
 	Hash         string // hex SHA-256 of Raw
-	// Legacy is Raw without its output schema, where clients of revisions up to
-	// 2025-11-25 may not take that; else nil.
+	// Legacy is Raw without its output schema, if clients of revisions up to 2025-11-25 might refuse the schema;
+	// else nil.
 	Legacy json.RawMessage
-	// Whole is the Def with the whole description, where that is cut for lists and
-	// answers; else nil.
+	// Whole is the Def with the full description, if Description is shortened for lists and answers; else nil.
 	Whole *Def
-	// Sent is the Raw of its server, where a view has made another of it; else nil.
+	// Sent is the server's Raw, if a view has changed the definition; else nil.
 	Sent json.RawMessage
 }
 
-// Full is the definition with its whole description: what is searched, and told to
-// whoever asks for all of it.
+// Full returns the definition with its full description, for searches and for clients that ask for all of it.
 func (d *Def) Full() *Def {
 	if d.Whole != nil {
 		return d.Whole
@@ -44,7 +41,7 @@ func (d *Def) Full() *Def {
 	return d
 }
 
-// AsSent is the definition as its server sent it.
+// AsSent returns the definition as its server sent it.
 func (d *Def) AsSent() json.RawMessage {
 	if d.Sent != nil {
 		return d.Sent
@@ -52,44 +49,40 @@ func (d *Def) AsSent() json.RawMessage {
 	return d.Raw
 }
 
-// App is what a definition says of MCP Apps (extension io.modelcontextprotocol/ui,
-// _meta.ui), which a client's host shows beside the conversation. The zero value is
-// a tool for models and apps alike that no app shows.
+// App is the part of a definition for MCP Apps (extension io.modelcontextprotocol/ui, _meta.ui), which a client's
+// host shows beside the conversation. The zero value is a tool for models and apps that no app shows.
 type App struct {
 	Shown    bool // ui.resourceUri: an app of the server shows its results
-	NotModel bool // ui.visibility has no "model": it is not offered to models
+	NotModel bool // ui.visibility has no "model": not offered to models
 	NotApp   bool // ui.visibility has no "app": apps may not call it
 }
 
-// Annotations are the hints of a definition, with the defaults of the MCP
-// specification (schema 2025-11-25, ToolAnnotations) filled in.
+// Annotations are the hints of a definition. Missing hints have the defaults of the MCP specification (schema
+// 2025-11-25, ToolAnnotations).
 type Annotations struct {
 	ReadOnly    bool // readOnlyHint, default false
 	Destructive bool // destructiveHint, default true; meaningless when ReadOnly
 	Idempotent  bool // idempotentHint, default false
 	OpenWorld   bool // openWorldHint, default true
 
-	// SaysDestructive is a destructiveHint that the definition has, and that is true.
+	// SaysDestructive is true if the definition itself sets destructiveHint to true.
 	SaysDestructive bool
 }
 
-// Repeatable reports whether calling the tool twice does no more than calling
-// it once, by its own word.
+// Repeatable reports whether, by its annotations, calling the tool twice has no more effect than calling it once.
 func (a Annotations) Repeatable() bool { return a.ReadOnly || a.Idempotent }
 
 // ErrBadDef is wrapped by every error of ParseDef.
 var ErrBadDef = errors.New("not a definition")
 
-// ParseDef decodes one object of a tools/list answer, ParseKind one of any list.
-// They ask only for an object with a name (a URI, a URI template): whatever else
-// is odd (a schema that is no schema, an unknown key, a hint of the wrong type)
-// stays in Raw. What a stranger lists goes through TakeIn instead. The parts of the
-// Def share the memory of Raw, a copy of raw.
+// ParseDef decodes one object of a tools/list answer, ParseKind an object of any list. They require only an object
+// with a name (URI, URI template): other oddities, like a malformed schema or an unknown key, stay in Raw. Lists of
+// strangers go through TakeIn instead. The fields of the Def share the memory of Raw, a copy of raw.
 func ParseDef(server string, raw json.RawMessage) (*Def, error) {
 	return ParseKind(KindTool, server, raw)
 }
 
-// ParseKind is ParseDef for a definition of any kind.
+// ParseKind is ParseDef for any kind.
 func ParseKind(kind Kind, server string, raw json.RawMessage) (*Def, error) {
 	if !json.Valid(raw) || !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		return nil, fmt.Errorf("%w: not a JSON object", ErrBadDef)
@@ -98,9 +91,8 @@ func ParseKind(kind Kind, server string, raw json.RawMessage) (*Def, error) {
 	return parsed(kind, server, bytes.Clone(raw), hex.EncodeToString(sum[:]))
 }
 
-// ParseStored is ParseKind for the Raw of a Def with its Hash, which show that it was taken
-// before: its form is not checked again. The Def keeps raw. The error, where raw is
-// something else, wraps ErrBadDef.
+// ParseStored is ParseKind for the stored Raw and Hash of a Def: a matching hash shows that raw was checked before.
+// The Def keeps raw. If raw does not match, the error wraps ErrBadDef.
 func ParseStored(kind Kind, server string, raw json.RawMessage, hash string) (*Def, error) {
 	var stored [sha256.Size]byte
 	if n, err := hex.Decode(stored[:], []byte(hash)[:min(len(hash), 2*len(stored))]); err != nil || n != len(stored) || len(hash) != 2*n || stored != sha256.Sum256(raw) {
@@ -125,7 +117,7 @@ func parsed(kind Kind, server string, raw json.RawMessage, hash string) (*Def, e
 		}
 		switch key {
 		case "name":
-			name = rawjson.Text(value) // of a resource: for people
+			name = rawjson.Text(value) // a resource's name is for people
 		case "title":
 			def.Title = rawjson.Text(value)
 		case "description":
@@ -152,7 +144,7 @@ func parsed(kind Kind, server string, raw json.RawMessage, hash string) (*Def, e
 	return def, nil
 }
 
-// read takes the hints of an annotations object and returns its title.
+// read reads the hints of an annotations object and returns its title.
 func (a *Annotations) read(raw json.RawMessage) (title string) {
 	for key, value := range rawjson.Members(raw) {
 		switch key {
@@ -172,8 +164,7 @@ func (a *Annotations) read(raw json.RawMessage) (title string) {
 	return title
 }
 
-// read takes what a _meta object says of apps. "ui/resourceUri" is how servers said
-// it before there was a ui object.
+// read reads the MCP Apps members of a _meta object. Older servers send "ui/resourceUri" instead of the ui object.
 func (a *App) read(meta json.RawMessage) {
 	ui := rawjson.Member(meta, "ui")
 	a.Shown = rawjson.Member(ui, "resourceUri") != nil || rawjson.Member(meta, "ui/resourceUri") != nil

@@ -1,11 +1,10 @@
 package tool
 
-// Kind says what a Def defines. The zero value is a tool: whatever is said of
-// tools in this program holds for prompts and resources too, unless it says
-// otherwise.
+// Kind says what a Def defines. The zero value is a tool. In this program, statements about tools also hold for
+// prompts and resources, unless they say otherwise.
 type Kind string
 
-// The kinds of definitions, with the name that clients and commands use.
+// The kinds of definitions, with their names for clients and commands.
 const (
 	KindTool     Kind = "" // "tool"
 	KindPrompt   Kind = "prompt"
@@ -13,11 +12,11 @@ const (
 	KindTemplate Kind = "template" // a resource template
 )
 
-// KindInstructions is that of a server's instructions, where what servers say is
-// approved. They are in no list; their name is that of the kind.
+// KindInstructions is the kind of a server's instructions in approvals. They are in no list; their name is that of
+// the kind.
 const KindInstructions Kind = "instructions"
 
-// Kinds are all kinds, in the order in which they are listed.
+// Kinds are all kinds, in the order of lists.
 var Kinds = []Kind{KindTool, KindPrompt, KindResource, KindTemplate}
 
 // String returns the name of the kind.
@@ -28,8 +27,7 @@ func (k Kind) String() string {
 	return string(k)
 }
 
-// Key is the member of a definition of this kind that names it: "name", "uri"
-// or "uriTemplate".
+// Key returns the member that names a definition of this kind: "name", "uri" or "uriTemplate".
 func (k Kind) Key() string {
 	switch k {
 	case KindResource:
@@ -40,14 +38,13 @@ func (k Kind) Key() string {
 	return "name"
 }
 
-// ID names a tool of an upstream. It is what configuration and commands use;
-// what a client sees is the tool's exposed name.
+// ID names a tool of an upstream in configuration and commands. Clients see the tool's exposed name.
 type ID struct {
 	Server string // configured name of the upstream
 	Name   string // the tool's own name, as the upstream lists it; a URI or URI template for resources
 	Kind   Kind
 }
 
-// String returns "server.name". It is for people and look-ups by table: both
-// parts may contain dots, so it cannot be split back.
+// String returns "server.name", for people and for look-ups by table. It cannot be split back, because both names
+// may contain dots.
 func (id ID) String() string { return id.Server + "." + id.Name }

@@ -16,35 +16,31 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Official clients refuse a whole list for one definition without the shape that
-// the protocol gives it. The shapes below are the strictest reading of all these
-// clients and revisions, so that a definition that fits is accepted everywhere.
+// Official clients refuse a whole list for one definition that lacks the protocol's shape. The shapes below are the
+// strictest of all these clients and revisions, so that each of them accepts a definition that fits.
 
-// maxDefDepth bounds how deep the JSON of a definition may nest, because clients
-// read schemas recursively.
+// maxDefDepth bounds how deep the JSON of a definition may nest: clients read schemas recursively.
 const maxDefDepth = 200
 
-// maxIDBytes bounds the name of a tool or prompt, and the URI of what is read: an index of
-// PostgreSQL takes 2,704 bytes, and clients take less.
+// maxIDBytes bounds the name of a tool or prompt, and the URI of a resource: an index of PostgreSQL takes 2,704
+// bytes, and clients take less.
 const maxIDBytes = 2000
 
-// shape lists the members of an object that the protocol knows. Other members are
-// not looked at.
+// shape lists the members of an object that the protocol defines. Other members are not checked.
 type shape []member
 
-// member is a member that the protocol knows.
+// member is a member that the protocol defines.
 type member struct {
 	name     string
 	take     take
 	required bool   // absent and null are errors
-	absent   string // JSON that stands for absent and null; "" to leave the member out
+	absent   string // JSON to insert for absent and null; "" to leave the member out
 }
 
-// take checks the value of a member and returns it, or what is served in its
-// place. at is the path of the member, for messages.
+// take checks the value of a member and returns it, or its replacement. at is the path of the member, for messages.
 type take func(in *intake, at string, raw json.RawMessage) (json.RawMessage, error)
 
-// intake is one definition on its way in. mended has a text for each change.
+// intake checks one definition. mended has a text for each change.
 type intake struct{ mended []string }
 
 // maxMended bounds the texts about one definition.
@@ -76,8 +72,7 @@ var shapes = map[Kind]shape{
 	KindTemplate: slices.Concat(shape{{name: "name", take: text}}, common, annotated, shape{{name: "uriTemplate", take: text, required: true}}),
 }
 
-// common is what all kinds have, named what has to have a name, annotated what
-// resources and templates have.
+// common are members of all kinds, named adds a required name, annotated adds members of resources and templates.
 var (
 	named  = shape{{name: "name", take: text, required: true}}
 	common = shape{
@@ -100,12 +95,10 @@ var (
 	}
 )
 
-// TakeIn is ParseKind for a definition of a stranger. The Def is one that every
-// official client accepts. What is malformed is mended where that is sure to keep
-// its meaning, as a missing input schema or a null where nothing should be: mended
-// has a text for each such change. Else the error, which is ErrBadDef, names the
-// member that is wrong. Members that the protocol does not know, and what stands
-// within schemas, stay as they are.
+// TakeIn is ParseKind for a stranger's definition. Every official client accepts the resulting Def. Malformed
+// members are mended if that certainly keeps their meaning, like a missing input schema or a superfluous null:
+// mended has a text for each change. Else the error, which wraps ErrBadDef, names the wrong member. Members outside
+// the protocol, and the inside of schemas, stay unchanged.
 func TakeIn(kind Kind, server string, raw json.RawMessage) (def *Def, mended []string, err error) {
 	if !json.Valid(raw) || !bytes.HasPrefix(bytes.TrimSpace(raw), []byte("{")) {
 		return nil, nil, badDef{errors.New("it is not a JSON object")}
@@ -134,26 +127,25 @@ func TakeIn(kind Kind, server string, raw json.RawMessage) (def *Def, mended []s
 	return def, in.mended, nil
 }
 
-// badDef says what is wrong with a definition: "inputSchema is text, not an object".
+// badDef makes an error like "inputSchema is text, not an object".
 type badDef struct{ error }
 
 func (badDef) Is(target error) bool { return target == ErrBadDef }
 
-// named gives a resource without a name its URI for one, which is what clients
-// show in its place.
+// named uses the URI as the name of a resource without one, as clients do.
 func (in *intake) named(kind Kind, raw json.RawMessage) json.RawMessage {
 	if rawjson.Member(raw, "name") != nil {
 		return raw
 	}
 	in.mend("name is missing: it is served as the %s", kind.Key())
 	with, err := rawjson.Set(raw, "name", rawjson.Member(raw, kind.Key()))
-	if err != nil { // it is an object
+	if err != nil { // raw is an object
 		return raw
 	}
 	return with
 }
 
-// object checks an object. Of members with one name the last counts.
+// object checks an object. The last of several members with the same name counts.
 func (in *intake) object(at string, raw json.RawMessage, s shape) (json.RawMessage, error) {
 	values := make([]json.RawMessage, len(s))
 	changed := false
@@ -180,8 +172,7 @@ func (in *intake) object(at string, raw json.RawMessage, s shape) (json.RawMessa
 	return s.write(raw, values), nil
 }
 
-// member checks one member, whose value is nil if it is absent. It returns nil
-// for one to be left out.
+// member checks one member; value is nil if it is absent. It returns nil for a member to leave out.
 func (in *intake) member(at string, m member, value json.RawMessage) (json.RawMessage, error) {
 	at += m.name
 	state := "missing"
@@ -206,7 +197,7 @@ func (s shape) index(name string) int {
 	return slices.IndexFunc(s, func(m member) bool { return m.name == name })
 }
 
-// write returns the object with the values in place of the members of the shape.
+// write returns the object with new values for the members of the shape.
 func (s shape) write(raw json.RawMessage, values []json.RawMessage) json.RawMessage {
 	out := rawjson.NewObject(len(raw))
 	for key, value := range rawjson.Members(raw) {
@@ -225,7 +216,7 @@ func (s shape) write(raw json.RawMessage, values []json.RawMessage) json.RawMess
 	return out.JSON()
 }
 
-// sort says what a value is, for messages.
+// sort names the type of a value, for messages.
 func sort(raw json.RawMessage) string {
 	switch raw[0] {
 	case '"':
@@ -260,7 +251,7 @@ func boolean(_ *intake, at string, raw json.RawMessage) (json.RawMessage, error)
 	return raw, nil
 }
 
-// oneOf takes one of a few words.
+// oneOf accepts one of a few words.
 func oneOf(words ...string) take {
 	return func(_ *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
 		if raw[0] != '"' || !slices.Contains(words, rawjson.Text(raw)) {
@@ -270,8 +261,7 @@ func oneOf(words ...string) take {
 	}
 }
 
-// object takes an object of a shape. An empty list is one too: PHP writes empty
-// objects so.
+// object accepts an object of a shape, and an empty array, which PHP writes for an empty object.
 func object(s shape) take {
 	return func(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
 		if raw[0] == '[' && !some(raw) {
@@ -285,8 +275,7 @@ func object(s shape) take {
 	}
 }
 
-// open takes an object of a shape in which anything else may stand. Clients read
-// all of it, numbers as float64.
+// open accepts an object of a shape with any further members. Clients read all of it, numbers as float64.
 func open(s shape) take {
 	return func(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
 		if number := outOfRange(raw); number != nil {
@@ -296,7 +285,7 @@ func open(s shape) take {
 	}
 }
 
-// list takes an array of elements that each takes.
+// list accepts an array whose elements each accepts.
 func list(each take) take {
 	return func(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
 		if raw[0] != '[' {
@@ -319,8 +308,8 @@ func list(each take) take {
 	}
 }
 
-// inputSchema takes a schema of an object. The schema true allows the same
-// arguments as one without any keyword, because arguments are always an object.
+// inputSchema accepts the schema of an object. The schema true becomes {}, which allows the same arguments, because
+// arguments are always an object.
 func inputSchema(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
 	if string(raw) == "true" {
 		in.mend(`%s is true: it is served as {"type":"object"}`, at)
@@ -329,8 +318,8 @@ func inputSchema(in *intake, at string, raw json.RawMessage) (json.RawMessage, e
 	return open(schemaShape)(in, at, raw)
 }
 
-// objectType takes the type of an input schema: "object", or a list with it,
-// which allows the same arguments.
+// objectType accepts the type of an input schema: "object", or a list with "object", which allows the same
+// arguments.
 func objectType(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
 	object := json.RawMessage(`"object"`)
 	if raw[0] == '"' && rawjson.Text(raw) == "object" {
@@ -347,8 +336,8 @@ func objectType(in *intake, at string, raw json.RawMessage) (json.RawMessage, er
 	return nil, fmt.Errorf(`%s is %.60s, not "object"`, at, raw)
 }
 
-// properties takes an object of schemas. Clients want each to be an object: true
-// and false are written as objects that mean the same.
+// properties accepts an object of schemas. Clients want objects: true and false become objects with the same
+// meaning.
 func properties(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
 	if raw[0] == '[' && !some(raw) {
 		in.mend("%s is an empty list: it is served as {}", at)
@@ -383,7 +372,7 @@ func properties(in *intake, at string, raw json.RawMessage) (json.RawMessage, er
 	return out.JSON(), nil
 }
 
-// size takes an integer. Some clients do not read 12.0 as one.
+// size accepts an integer. Some clients do not read 12.0.
 func size(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
 	if _, err := strconv.ParseInt(string(raw), 10, 64); err == nil {
 		return raw, nil
@@ -405,7 +394,7 @@ func priority(_ *intake, at string, raw json.RawMessage) (json.RawMessage, error
 	return raw, nil
 }
 
-// isMoment is the format that clients check: RFC 3339 with a capital T and Z.
+// isMoment matches the time format that clients check: RFC 3339 with a capital T and Z.
 var isMoment = regexp.MustCompile(`^\d{4}-\d\d-\d\dT([01]\d|2[0-3]):[0-5]\d:[0-5]\d(\.\d+)?(Z|[+-]([01]\d|2[0-3]):[0-5]\d)$`)
 
 func moment(_ *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
@@ -421,7 +410,7 @@ func isDate(text string) bool {
 	return err == nil
 }
 
-// outOfRange is the first number that does not fit a float64, nil if all do.
+// outOfRange returns the first number that does not fit a float64; nil if all fit.
 func outOfRange(raw json.RawMessage) []byte {
 	for i := 0; i < len(raw); i++ {
 		switch c := raw[i]; {
@@ -441,8 +430,7 @@ func outOfRange(raw json.RawMessage) []byte {
 	return nil
 }
 
-// wellFormed replaces what is not Unicode in the texts of valid JSON: bytes that
-// are no UTF-8, and escapes of half a character.
+// wellFormed replaces invalid Unicode in the texts of valid JSON: invalid UTF-8, and escapes of lone surrogates.
 func wellFormed(raw json.RawMessage) json.RawMessage {
 	if !utf8.Valid(raw) {
 		raw = bytes.ToValidUTF8(raw, []byte("\uFFFD"))
@@ -469,8 +457,8 @@ func wellFormed(raw json.RawMessage) json.RawMessage {
 	return out
 }
 
-// surrogate says which half of a character is escaped at the start of raw: 'h'
-// for the high one, 'l' for the low one, 0 for neither.
+// surrogate returns which half of a surrogate pair is escaped at the start of raw: 'h' for high, 'l' for low, 0 for
+// none.
 func surrogate(raw []byte) byte {
 	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' || raw[2] != 'd' && raw[2] != 'D' {
 		return 0

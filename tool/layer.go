@@ -1,7 +1,7 @@
 package tool
 
-// Layer is a place around the handler of a tool. Whoever builds tools adds middlewares with Tool.With, in
-// any order; calls pass them in the order below.
+// Layer is a position around the handler of a tool. Code that builds tools adds middlewares with Tool.With, in any
+// order; calls pass them in the order below.
 type Layer uint8
 
 // The layers of a call, outermost first. Every surface enters at the outermost one: tools/call, call_tool,
@@ -10,19 +10,19 @@ type Layer uint8
 const (
 	LayerStarting        Layer = iota // a meta-tool waits for servers that start for the first time
 	LayerNames                        // names and URIs as clients see them
-	LayerFailures                     // a client is told the kind of a failure, not the words of a failing server
-	LayerObserved                     // the feed, the metrics, the audit log and the learning see the outcome
+	LayerFailures                     // clients get the kind of a failure, not a failing server's words
+	LayerObserved                     // feed, metrics, audit log and learning see the outcome
 	LayerLimits                       // rate limits
-	LayerScopes                       // what the caller's token allows
-	LayerGate                         // only provisioned tools, in a gated view
-	LayerOutput                       // large results are kept, and a preview is answered
+	LayerScopes                       // the scopes of the caller's token
+	LayerGate                         // in a gated view, provisioned tools only
+	LayerOutput                       // large results are kept; the answer is a preview
 	LayerViewArguments                // arguments renamed, hidden and bound by the view
 	LayerSecrets                      // secrets in answers
 	LayerHooks                        // the view's hooks
 	LayerServerArguments              // arguments renamed, hidden and bound under the server
 	LayerPolicies                     // policies, over the arguments that the server gets
 	LayerHeld                         // a definition that awaits approval is not called
-	LayerAudit                        // the audit log has the call before it changes anything
+	LayerAudit                        // the audit log records the call before it changes anything
 )
 
 var layerNames = [...]string{

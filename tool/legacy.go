@@ -12,11 +12,10 @@ import (
 	"toolfinch/internal/schema"
 )
 
-// legacyOutput reports whether clients of revisions up to 2025-11-25 take an
-// output schema. Those revisions want one of an object. Besides, the TypeScript SDK
-// v1 compiles the output schemas of a list, by draft 7, and refuses the list where
-// one does not compile. A schema that might not is reported as one that does not:
-// output schemas are optional, and without one a client takes any result.
+// legacyOutput reports whether clients of revisions up to 2025-11-25 accept an output schema. These revisions
+// require an object. The TypeScript SDK v1 compiles all output schemas of a list by draft 7, and refuses the list
+// if one fails. A doubtful schema is reported as failing: output schemas are optional, and a client without one
+// accepts any result.
 func legacyOutput(output json.RawMessage) bool {
 	if rawjson.Text(rawjson.Member(output, "type")) != "object" {
 		return false
@@ -32,8 +31,7 @@ func legacyOutput(output json.RawMessage) bool {
 	return decoder.Decode(&root) == nil && compilation{root}.schema(root)
 }
 
-// compilation checks what a compiler of draft 7 wants of the keywords that it
-// knows.
+// compilation checks the keywords that a compiler of draft 7 knows.
 type compilation struct{ root any }
 
 func (c compilation) schema(value any) bool {
@@ -54,7 +52,7 @@ func (c compilation) schema(value any) bool {
 
 var keywords = map[string]func(c compilation, value any) bool{}
 
-func init() { // not in the declaration: the checks refer to each other
+func init() { // not in the declaration, because the checks refer to each other
 	for _, keyword := range []struct {
 		names string
 		check func(c compilation, value any) bool
@@ -80,7 +78,7 @@ func init() { // not in the declaration: the checks refer to each other
 		{"enum", func(_ compilation, value any) bool { list, ok := value.([]any); return ok && len(list) > 0 }},
 		{"type", func(_ compilation, value any) bool { return isType(compilation{}, value) || all(value, isType) }},
 		{"$ref", compilation.resolves},
-		// Names of schemas are shared between the tools of a list, and may clash.
+		// Schemas of one list share their names, which may clash.
 		{"$id id $anchor $dynamicAnchor $dynamicRef $recursiveRef dependencies $async", func(compilation, any) bool { return false }},
 	} {
 		for name := range strings.FieldsSeq(keyword.names) {
@@ -129,8 +127,8 @@ func (c compilation) resolves(value any) bool {
 	return ok
 }
 
-// plainPattern reports whether a regular expression is sure to be one in
-// JavaScript with the flag u, too: whether it has only what both languages have.
+// plainPattern reports whether a regular expression surely is one in JavaScript with the flag u, too: it uses only
+// the syntax of both languages.
 func plainPattern(pattern string) bool {
 	if _, err := syntax.Parse(pattern, syntax.Perl); err != nil {
 		return false
@@ -138,8 +136,8 @@ func plainPattern(pattern string) bool {
 	return plainRegexp.MatchString(pattern)
 }
 
-// plainRegexp is a sequence of characters, escapes, groups, classes and
-// quantifiers. A quantifier after an assertion is none of it.
+// plainRegexp matches a sequence of characters, escapes, groups, classes and quantifiers, without a quantifier
+// after an assertion.
 var plainRegexp = func() *regexp.Regexp {
 	const (
 		quantifier = `(?:[*+?]|\{\d+(?:,\d*)?\})\??`

@@ -12,22 +12,22 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Progress reports the calls inside a call to the client as one count, because their
-// own counts would contradict each other. A nil *Progress reports nothing.
+// Progress reports the calls inside a call to the client as one count, because their own counts would contradict
+// each other. A nil *Progress reports nothing.
 type Progress struct {
 	notify func(method string, params json.RawMessage)
 	token  json.RawMessage
-	total  int // 0: not known
+	total  int // 0: unknown
 
-	// mu guards sum, told and the done of all parts. It is held while the client is
-	// told, so that the count never falls; never over a call.
+	// mu guards sum, told and the done of all parts. It is held while the client is notified, so that the count
+	// never decreases; it is never held over a call.
 	mu   sync.Mutex
 	sum  float64
 	told float64
 }
 
-// NewProgress is the progress of a call that makes total calls, 0 if that is not
-// known. It is nil when the client asked for no progress.
+// NewProgress returns the progress of a call that makes total calls, 0 if unknown. It is nil if the client asked
+// for no progress.
 func NewProgress(call *Call, total int) *Progress {
 	token := rawjson.Member(rawjson.Member(call.Params, "_meta"), "progressToken")
 	if call.Notify == nil || token == nil {
@@ -36,18 +36,17 @@ func NewProgress(call *Call, total int) *Progress {
 	return &Progress{notify: call.Notify, token: token, total: total}
 }
 
-// Part is what one call inside another adds to the progress.
+// Part is the progress of one call inside another.
 type Part struct {
 	of   *Progress
 	key  string
 	done float64 // 0 to 1
 }
 
-// Part is the part of a call that clients know by key.
+// Part returns the progress of a call that clients know by key.
 func (p *Progress) Part(key string) *Part { return &Part{of: p, key: key} }
 
-// Notify returns what takes the notifications about the call: the client's own
-// outlet, except for progress.
+// Notify returns a function for the notifications of the inner call: next, except for progress.
 func (x *Part) Notify(client func(string, json.RawMessage)) func(string, json.RawMessage) {
 	if client == nil {
 		return nil
@@ -62,12 +61,12 @@ func (x *Part) Notify(client func(string, json.RawMessage)) func(string, json.Ra
 			Message         string
 		}
 		if json.Unmarshal(params, &said) == nil && said.Total > 0 {
-			x.reach(min(said.Progress/said.Total, 0.99), said.Message) // the rest is the answer
+			x.reach(min(said.Progress/said.Total, 0.99), said.Message) // the answer is the rest
 		}
 	}
 }
 
-// Finish counts the call as done, well or not.
+// Finish counts the call as done, whether it succeeded or failed.
 func (x *Part) Finish(err error) {
 	if err != nil {
 		x.reach(1, "failed")
@@ -108,8 +107,7 @@ func (x *Part) reach(done float64, message string) {
 	}
 }
 
-// Safely runs handler and returns a panic as an error: on this goroutine a panic in
-// a Go hook would end the process.
+// Safely runs handler and returns a panic as an error: a panic in a Go hook would end the process.
 func Safely(ctx context.Context, handler Handler, call *Call) (result Result, err error) {
 	defer func() {
 		if r := recover(); r != nil {

@@ -8,9 +8,9 @@ import (
 type Provisioned struct {
 	Owner  string    // as Call.Owner
 	ID     ID        // the upstream's tool; it need not exist any more
-	Until  time.Time // when that ends; zero: never
-	Tokens int       // of its definition as clients are listed it, when that was last counted
+	Until  time.Time // end of the permission; zero: none
+	Tokens int       // tokens of its listed definition, when last counted
 }
 
-// Over reports whether the time of the tool has come.
+// Over reports whether the permission has ended.
 func (p Provisioned) Over(now time.Time) bool { return !p.Until.IsZero() && !p.Until.After(now) }

@@ -1,6 +1,6 @@
-// Package tool owns the noun of this program: a tool is a definition plus a
-// handler. Upstream tools, meta-tools and whatever comes later are all Tools;
-// what wraps a call is a Middleware in the place of its Layer. It knows no transport and no store.
+// Package tool owns the central noun of this program: a tool is a definition plus a handler. Upstream tools,
+// meta-tools, composites and scripts are all Tools; a Middleware in a Layer wraps a call. It knows no transport and
+// no store.
 package tool
 
 import (
@@ -14,20 +14,19 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// ErrNotFound is returned when no tool has the name or ID asked for.
+// ErrNotFound is returned if no tool has the requested name or ID.
 var ErrNotFound = errors.New("no such tool")
 
-// Tool is a definition and what to do when it is called. Name is what clients
-// see; it matches ^[a-zA-Z0-9_-]{1,64}$ and is unique in its catalog. A prompt
-// is a Tool whose handler gets it; a resource is one whose Name is the URI that
-// clients see, and whose handler reads it.
+// Tool is a definition and the handler of its calls. Name is the name that clients see; it matches
+// ^[a-zA-Z0-9_-]{1,64}$ and is unique in its catalog. The handler of a prompt gets the prompt. The Name of a
+// resource is the URI that clients see, and its handler reads it.
 type Tool struct {
 	Name    string
 	Def     *Def
 	Handler Handler
-	View    string // whose tool it is, where policies hold
+	View    string // the view whose policies apply
 
-	layers    []layered // around innermost, which is the first of them; Handler is the last
+	layers    []layered // innermost first; Handler is the result
 	innermost Handler   // nil without layers
 }
 
@@ -40,15 +39,15 @@ func Of(defs []*Def, handler func(*Def) Handler) []*Tool {
 	return tools
 }
 
-// layered is a middleware in its place, and the handler that it and all layers below it make.
+// layered is a middleware in its layer, and the handler of it and all layers inside it.
 type layered struct {
 	layer   Layer
 	around  Middleware
 	handler Handler
 }
 
-// With returns the tool with a middleware in the place of a layer; the tool itself if around is nil. Of two
-// in one place the later one is outside.
+// With returns the tool with a middleware added in a layer; the tool itself if around is nil. Of two middlewares in
+// one layer, the later one is outside.
 func (t *Tool) With(layer Layer, around Middleware) *Tool {
 	if around == nil {
 		return t
@@ -57,7 +56,7 @@ func (t *Tool) With(layer Layer, around Middleware) *Tool {
 	if len(t.layers) == 0 {
 		next.innermost = t.Handler
 	}
-	at := len(t.layers) // they stand innermost first
+	at := len(t.layers) // innermost first
 	for at > 0 && t.layers[at-1].layer < layer {
 		at--
 	}
@@ -79,7 +78,7 @@ func (t *Tool) With(layer Layer, around Middleware) *Tool {
 	return &next
 }
 
-// Layers are the layers around the tool's handler, outermost first.
+// Layers returns the layers around the tool's handler, outermost first.
 func (t *Tool) Layers() []Layer {
 	out := make([]Layer, 0, len(t.layers))
 	for _, one := range slices.Backward(t.layers) {
@@ -88,12 +87,11 @@ func (t *Tool) Layers() []Layer {
 	return out
 }
 
-// Same reports whether two lists are one and the same slice, and have something.
+// Same reports whether two lists are the same non-empty slice.
 func Same(a, b []*Tool) bool { return len(a) > 0 && len(a) == len(b) && &a[0] == &b[0] }
 
-// Handler answers a call. A tool that fails by its own word returns a Result
-// (with isError inside); an error means that no answer of the tool exists.
-// An *RPCError is passed to the caller as it is, code, message and data.
+// Handler answers a call. If the tool itself reports a failure, it returns a Result with isError; an error means
+// that the tool gave no answer. An *RPCError reaches the caller unchanged: code, message and data.
 type Handler func(ctx context.Context, call *Call) (Result, error)
 
 // Middleware wraps a handler: limits, audit, hooks.
@@ -101,47 +99,43 @@ type Middleware func(Handler) Handler
 
 // Call is one tools/call (prompts/get, resources/read) on its way to a handler.
 type Call struct {
-	Kind      Kind            // of what is called
-	Name      string          // the exposed name that was called; the URI of a resource
+	Kind      Kind            // of the called tool
+	Name      string          // the called exposed name; the URI of a resource
 	Arguments json.RawMessage // the arguments object as sent; nil when absent
-	// Params is the whole params object of the request as sent, with _meta and
-	// unknown fields. Nil when the call does not come from a client's tools/call.
+	// Params is the whole params object as sent, with _meta and unknown fields; nil if no client's tools/call made
+	// the call.
 	Params json.RawMessage
-	// Request is the ID of the client's request as sent, nil where there is none.
+	// Request is the ID of the client's request as sent; nil if there is none.
 	Request json.RawMessage
-	// Session is the ID of the client session that caused the call, "" when
-	// there is none (a shell command, a 2026-07-28 client).
+	// Session is the ID of the client's session; "" if there is none (a shell command, a 2026-07-28 client).
 	Session string
-	// Notify sends a notification about this call to the client that made it,
-	// before the answer. Nil when the caller takes none. It is safe for
-	// concurrent use and does nothing once the call was answered.
+	// Notify sends the caller a notification about this call before the answer; nil if the caller takes none. It is
+	// safe for concurrent use, and does nothing after the answer.
 	Notify func(method string, params json.RawMessage)
-	// Client is who made the call. Nil when it is nobody that could be asked.
+	// Client is the client that made the call; nil if there is none to ask.
 	Client *Client
-	// Principal is who the client was authenticated as, "" for nobody.
+	// Principal is the authenticated principal; "" if there is none.
 	Principal string
-	// Header returns the first value of a header of the HTTP request that made
-	// the call, "" without one. Nil on other transports.
+	// Header returns the first value of a header of the HTTP request; "" if it is absent. Header is nil on other
+	// transports.
 	Header func(name string) string
-	// Depth counts the tools that this call was made by: 0 for a client's own,
-	// 1 for a step of a composite tool or a call of a script, and so on.
+	// Depth counts the tools that led to this call: 0 for a client's own call, 1 for a step of a composite tool or
+	// a call of a script, and so on.
 	Depth int
-	// Local says that a command of the owner made the call, no client: what clients
-	// must provision first it need not.
+	// Local says that a command of the owner made the call, not a client: it need not provision tools.
 	Local bool
 }
 
-// MaxDepth bounds Depth: tools that call tools may call each other.
+// MaxDepth bounds Depth: tools may call each other.
 const MaxDepth = 8
 
-// ErrTooDeep is returned by Inner for a call from MaxDepth.
+// ErrTooDeep is returned by Inner at MaxDepth.
 var ErrTooDeep = fmt.Errorf("tools call each other more than %d deep", MaxDepth)
 
-// Listed is the definition as clients see it: the upstream's own bytes under the
-// exposed name or URI.
+// Listed returns the definition as clients see it: the upstream's own bytes under the exposed name or URI.
 func (t *Tool) Listed() json.RawMessage { return t.ListedTo(true) }
 
-// ListedTo is Listed for a client of 2026-07-28, or else for one of the legacy era.
+// ListedTo is Listed for a client of 2026-07-28, or of the legacy era.
 func (t *Tool) ListedTo(modern bool) json.RawMessage {
 	raw := t.Def.Raw
 	if !modern && t.Def.Legacy != nil {
@@ -151,7 +145,7 @@ func (t *Tool) ListedTo(modern bool) json.RawMessage {
 		return raw
 	}
 	out, err := rawjson.Set(raw, t.Def.ID.Kind.Key(), rawjson.Quote(t.Name))
-	if err != nil { // ParseDef lets only objects in
+	if err != nil { // ParseDef accepts objects only
 		return raw
 	}
 	return out
@@ -162,27 +156,27 @@ const Anonymous = "anonymous"
 
 const sessionOwner = "session "
 
-// Relists is whether a client asks for its list again while it is waited for.
+// Relists says whether a client asks for its list again while its answer is held for that.
 type Relists int
 
-// What is known of it. The numbers are in stores.
+// The values of Relists. Stores have the numbers.
 const (
-	RelistsNever Relists = iota // or it failed to twice
+	RelistsNever Relists = iota // or it failed to do so twice
 	RelistsAlways
-	RelistsMostly // it failed to once
+	RelistsMostly // it failed to do so once
 )
 
-// Caller is a client program, and who uses it where that is known.
+// Caller is a client program, and its principal if known.
 type Caller struct{ Principal, Client string } // Client is "name version"
 
 // Called is a tool that a client called in its last sessions.
 type Called struct {
 	Name     string `json:"name"`
-	Sessions uint8  `json:"sessions"` // bit n: in the n-th session before the last
+	Sessions uint8  `json:"sessions"` // bit n: called in the n-th session before the last
 }
 
-// Owner is who the call acts for, and who may see its answer again: the principal,
-// else the session, else Anonymous.
+// Owner returns whose call it is, and who may see its answer again: the principal, else the session, else
+// Anonymous.
 func (c *Call) Owner() string {
 	switch {
 	case c.Principal != "":
@@ -193,13 +187,13 @@ func (c *Call) Owner() string {
 	return Anonymous
 }
 
-// PrincipalOwner is the Owner of the calls of a principal.
+// PrincipalOwner returns the owner of a principal's calls.
 func PrincipalOwner(principal string) string { return "principal " + principal }
 
-// SessionOwner is the Owner of the calls of a session without a principal.
+// SessionOwner returns the owner of a session's calls without a principal.
 func SessionOwner(session string) string { return sessionOwner + session }
 
-// SessionOf returns the session that an owner is; is reports whether it is one.
+// SessionOf returns the session of an owner; is is false for another owner.
 func SessionOf(owner string) (session string, is bool) {
 	if session, is = strings.CutPrefix(owner, sessionOwner); !is {
 		return "", false
@@ -207,9 +201,9 @@ func SessionOf(owner string) (session string, is bool) {
 	return session, true
 }
 
-// Inner is a call that c makes of another tool: for the same client, with its
-// _meta, and no other parameters of c. A 2026-07-28 client cannot answer it by
-// calling again, so it is to be asked while the call runs, as in the legacy era.
+// Inner returns a call that c makes of another tool: for the same client, with the _meta of c and no other
+// parameters. A 2026-07-28 client cannot answer questions of the inner call by calling again, so it is asked while
+// the call runs, as in the legacy era.
 func (c *Call) Inner(name string, arguments json.RawMessage) (*Call, error) {
 	if c.Depth >= MaxDepth {
 		return nil, ErrTooDeep
@@ -228,40 +222,36 @@ func (c *Call) Inner(name string, arguments json.RawMessage) (*Call, error) {
 	return &inner, nil
 }
 
-// Client is who made a call: what an upstream may know of it, and may ask it
-// while the call runs.
+// Client is the maker of a call: the facts that an upstream may know, and a way to ask while the call runs.
 type Client struct {
-	// Name is the client's name and version, as it says, "" when it did not; Program
-	// and Version are its parts.
+	// Name is the client's own name and version, or ""; Program and Version are its parts.
 	Name, Program, Version string
-	// Key is the same for all calls of one session and for no others. A
-	// 2026-07-28 client has no session: its key is one of the call.
+	// Key is equal for all calls of one session and for no others. A 2026-07-28 client has no session: each call
+	// has its own key.
 	Key string
-	// Modern says that it is of the 2026-07-28 era: it takes an input_required
-	// result and answers by calling again.
+	// Modern is true in the 2026-07-28 era: the client accepts an input_required result and answers by calling
+	// again.
 	Modern bool
-	// Capabilities is the object it declared, nil when it declared none.
+	// Capabilities is the object that the client declared; nil if none.
 	Capabilities json.RawMessage
-	// LogLevel is the least severe level of log messages that it wants. "" means
-	// none in the 2026-07-28 era, and in the legacy era that it did not say.
+	// LogLevel is the least severe level of log messages that the client wants. In the 2026-07-28 era "" means no
+	// messages, in the legacy era no choice.
 	LogLevel string
-	// Ask sends a request of the upstream (elicitation/create,
-	// sampling/createMessage, roots/list) to the client and returns its result.
-	// It may wait for a human; ctx ends that. An *RPCError is the client's answer,
-	// or says that it lacks the capability: CodeMethodNotFound, or
-	// CodeMissingCapability, which is then the answer to the whole call.
+	// Ask sends a request of the upstream (elicitation/create, sampling/createMessage, roots/list) to the client
+	// and returns its result. It may wait for a human until ctx ends. An *RPCError is the client's answer, or says
+	// that it lacks the capability: CodeMethodNotFound, or CodeMissingCapability, which is then the answer to the
+	// whole call.
 	Ask func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error)
 }
 
-// Capabilities of a client that an upstream may make requests of.
+// Capabilities that upstreams' requests need.
 const (
 	CapabilityElicitation = "elicitation"
 	CapabilitySampling    = "sampling"
 	CapabilityRoots       = "roots"
 )
 
-// Asks are the requests that an upstream may make of a client, each with the
-// capability that the client needs for it.
+// Asks maps each request that an upstream may make of a client to the capability that it needs.
 var Asks = map[string]string{
 	"elicitation/create":     CapabilityElicitation,
 	"sampling/createMessage": CapabilitySampling,
@@ -279,8 +269,7 @@ func (c *Client) Can(capability string) bool {
 	return c != nil && rawjson.Member(c.Capabilities, capability) != nil
 }
 
-// WithoutTasks is the client as if it had not declared the tasks extension: what
-// it calls is answered with the result itself.
+// WithoutTasks returns the client without the tasks extension: its calls are answered with the result itself.
 func (c *Client) WithoutTasks() *Client {
 	if c == nil || rawjson.Member(rawjson.Member(c.Capabilities, "extensions"), ExtensionTasks) == nil {
 		return c
@@ -291,7 +280,7 @@ func (c *Client) WithoutTasks() *Client {
 	return &with
 }
 
-// Answers reports whether the client could be asked anything at all.
+// Answers reports whether the client can answer any question.
 func (c *Client) Answers() bool {
 	return c.Can(CapabilityElicitation) || c.Can(CapabilitySampling) || c.Can(CapabilityRoots)
 }
@@ -300,11 +289,11 @@ func (c *Client) Answers() bool {
 // prompts/get: {"messages": [...], ...}; of resources/read: {"contents": [...], ...}.
 type Result json.RawMessage
 
-// Failed reports whether the tool says that it failed.
+// Failed reports whether the tool reports a failure.
 func (r Result) Failed() bool { return string(rawjson.Member(json.RawMessage(r), "isError")) == "true" }
 
-// Complete reports whether r answers the call: it does not when it asks the
-// client for input (2026-07-28), or names a task, and has no content.
+// Complete reports whether r answers the call. It is incomplete if it asks the client for input (2026-07-28), or
+// names a task and has no content.
 func (r Result) Complete() bool {
 	switch rawjson.Text(rawjson.Member(json.RawMessage(r), "resultType")) {
 	case "input_required", "task":
@@ -313,8 +302,7 @@ func (r Result) Complete() bool {
 	return true
 }
 
-// some reports whether an array has elements. mcp-go sends an empty one with what
-// asks for input.
+// some reports whether an array has elements. mcp-go sends an empty array with requests for input.
 func some(array json.RawMessage) bool {
 	for range rawjson.Elements(array) {
 		return true
@@ -322,9 +310,8 @@ func some(array json.RawMessage) bool {
 	return false
 }
 
-// Value is what a program wants of the result of a tool: its structured content,
-// else its text as a JSON string when it has nothing but text (the blocks joined
-// by line breaks), else the array of content blocks.
+// Value returns a tool's result for programs: its structured content, else its text as a JSON string if all content
+// is text (blocks joined by line breaks), else the array of content blocks.
 func (r Result) Value() json.RawMessage {
 	if structured := rawjson.Member(json.RawMessage(r), "structuredContent"); structured != nil && string(structured) != "null" {
 		return structured
@@ -340,8 +327,7 @@ func (r Result) Value() json.RawMessage {
 	return rawjson.Quote(strings.Join(texts, "\n"))
 }
 
-// TextArguments returns the arguments of a prompt, which are all text: models send
-// the number 5 for "5", and null for nothing.
+// TextArguments returns the arguments of a prompt as texts: models send the number 5 for "5", and null for nothing.
 func TextArguments(arguments json.RawMessage) json.RawMessage {
 	var out rawjson.Object
 	for name, value := range rawjson.Members(arguments) {
@@ -356,8 +342,7 @@ func TextArguments(arguments json.RawMessage) json.RawMessage {
 	return out.JSON()
 }
 
-// RPCError is a JSON-RPC error object. Raw, when set, is the object as an
-// upstream sent it, with members this program does not know.
+// RPCError is a JSON-RPC error object. Raw, if set, is the object as an upstream sent it, with unknown members.
 type RPCError struct {
 	Code    int             `json:"code"`
 	Message string          `json:"message"`
@@ -370,12 +355,11 @@ const (
 	CodeMethodNotFound = -32601
 	CodeInvalidParams  = -32602
 	CodeInternal       = -32603
-	// CodeResourceNotFound is of the legacy era; since then it is CodeInvalidParams.
+	// CodeResourceNotFound is of the legacy era; later it is CodeInvalidParams.
 	CodeResourceNotFound = -32002
 	// CodeMissingCapability is of the 2026-07-28 era.
 	CodeMissingCapability = -32021
-	// CodeURLElicitation is of revision 2025-11-25: the client is to open a URL
-	// and call again.
+	// CodeURLElicitation is of revision 2025-11-25: the client must open a URL and call again.
 	CodeURLElicitation = -32042
 )
 
@@ -387,16 +371,16 @@ func (e *RPCError) JSON() json.RawMessage {
 		return e.Raw
 	}
 	out, err := json.Marshal(e)
-	if err != nil { // Data is no JSON: leave it out rather than fail
+	if err != nil { // Data is not JSON: leave it out
 		out, _ = json.Marshal(&RPCError{Code: e.Code, Message: e.Message})
 	}
 	return out
 }
 
-// TextResult is a result with one text block.
+// TextResult returns a result with one text block.
 func TextResult(text string) Result { return textResult(text, false) }
 
-// ErrorResult is a tool error that the model reads: one text block, isError.
+// ErrorResult returns a tool error that the model reads: one text block, isError.
 func ErrorResult(text string) Result { return textResult(text, true) }
 
 func textResult(text string, isError bool) Result {

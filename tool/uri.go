@@ -8,10 +8,9 @@ import (
 	"toolfinch/internal/printable"
 )
 
-// NormalURI returns the URI in the form in which equivalent URIs are equal
-// (RFC 3986, sections 6.2.2 and 6.2.3): scheme and host in lower case, no
-// escapes of unreserved characters, no dot segments. A text without a scheme is
-// returned as it is.
+// NormalURI returns the form of a URI that equals for equivalent URIs (RFC 3986, sections 6.2.2 and 6.2.3): scheme
+// and host in lower case, no escapes of unreserved characters, no dot segments. A text without a scheme stays
+// unchanged.
 func NormalURI(uri string) string {
 	scheme, rest, _ := strings.Cut(uri, ":")
 	if !isScheme(scheme) || len(scheme) == len(uri) {
@@ -28,7 +27,7 @@ func NormalURI(uri string) string {
 		out += "//" + normalAuthority(afterSlashes[:end]) + withoutDots(afterSlashes[end:])
 	} else {
 		path = withoutDots(path)
-		if strings.HasPrefix(path, "//") { // or it would become an authority
+		if strings.HasPrefix(path, "//") { // else it would become an authority
 			path = "/." + path
 		}
 		out += path
@@ -54,8 +53,7 @@ func isScheme(s string) bool {
 	return s != ""
 }
 
-// normalAuthority is user@host:port with the host in lower case and without an
-// empty port.
+// normalAuthority returns user@host:port with the host in lower case and without an empty port.
 func normalAuthority(authority string) string {
 	host := strings.LastIndexByte(authority, '@') + 1
 	return authority[:host] + normalEscapes(lowerASCII(strings.TrimRight(authority[host:], ":")))
@@ -72,8 +70,8 @@ func lowerASCII(s string) string {
 	return string(lower)
 }
 
-// normalEscapes decodes the escapes of unreserved characters (RFC 3986, section
-// 2.3) and writes the others, and "%" itself, in upper case.
+// normalEscapes decodes escapes of unreserved characters (RFC 3986, section 2.3), and writes other escapes and "%"
+// itself in upper case.
 func normalEscapes(s string) string {
 	if !strings.Contains(s, "%") {
 		return s
@@ -82,7 +80,7 @@ func normalEscapes(s string) string {
 	for i := 0; i < len(s); i++ {
 		value, ok := escapeAt(s, i)
 		switch {
-		case !ok && s[i] == '%': // else what follows could complete an escape
+		case !ok && s[i] == '%': // else the next characters could complete an escape
 			out.WriteString("%25")
 			continue
 		case !ok:
@@ -98,8 +96,7 @@ func normalEscapes(s string) string {
 	return out.String()
 }
 
-// UnescapeURI decodes every escape, and those that the decoding makes, too:
-// "%2541" and "%4%31" are "A". Other "%" stay.
+// UnescapeURI decodes every escape, repeatedly: "%2541" and "%4%31" are "A". Other "%" stay.
 func UnescapeURI(uri string) string {
 	out := make([]byte, 0, len(uri))
 	for i := range len(uri) {
@@ -115,7 +112,7 @@ func UnescapeURI(uri string) string {
 	return string(out)
 }
 
-// escapeAt returns the byte that the escape at i, as in "%2F", stands for.
+// escapeAt returns the byte of the escape at i, as in "%2F".
 func escapeAt(s string, i int) (value byte, ok bool) {
 	if s[i] != '%' || i+2 >= len(s) {
 		return 0, false
@@ -162,9 +159,9 @@ func withoutDots(path string) string {
 	return strings.Join(kept, "/")
 }
 
-// Spellings returns the URIs that a server may understand by a URI: its normal form,
-// which comes first, and its forms for servers that decode every escape, read "\" as
-// "/", take a query for a part of the path, or ignore it or all but the path's segments.
+// Spellings returns the URIs that a server may take a URI for: first its normal form, then its forms for servers
+// that decode every escape, read "\" as "/", take a query for a part of the path, or ignore the query or all but
+// the path's segments.
 func Spellings(uri string) []string {
 	normal := NormalURI(uri)
 	all := []string{normal}
@@ -189,8 +186,8 @@ func Spellings(uri string) []string {
 
 var asPath = strings.NewReplacer("?", "%3F", "#", "%23")
 
-// plainPath is a URI without user and port, without empty segments, and without
-// the spaces and dots at its end, which some file systems ignore.
+// plainPath returns a URI without user and port, empty segments, and the trailing spaces and dots that some file
+// systems ignore.
 func plainPath(uri string) string {
 	scheme, rest, _ := strings.Cut(uri, ":")
 	authority := ""
@@ -205,7 +202,7 @@ func plainPath(uri string) string {
 	return strings.TrimRight(scheme+"://"+authority+"/"+strings.Join(segments, "/"), " ./")
 }
 
-// Shown is String for logs and people, without what may be secret in a URI.
+// Shown is String for logs and people, without the possibly secret parts of a URI.
 func (id ID) Shown() string {
 	if id.Kind == KindTool || id.Kind == KindPrompt {
 		return id.String()

@@ -13,14 +13,13 @@ import (
 	"toolfinch/embed/kernel"
 )
 
-// Shipped is the adapter of all-MiniLM-L6-v2 that comes with toolfinch.
-// docs/research/retrieval.md says what it was trained on and what it gives.
+// Shipped is toolfinch's own adapter of all-MiniLM-L6-v2. docs/research/retrieval.md describes its training and its
+// gain.
 //
 //go:embed adapter.safetensors
 var Shipped []byte
 
-// ErrOtherModel is wrapped by the error of Adapt when the adapter was trained
-// for another model.
+// ErrOtherModel is wrapped by the error of Adapt for an adapter of another model.
 var ErrOtherModel = errors.New("made for another model")
 
 // maxRank bounds the rank of a change: no adapter may cost as much as the model.
@@ -55,7 +54,7 @@ type inMemory struct{ *bytes.Reader }
 
 func (inMemory) Close() error { return nil }
 
-// adapted returns the layers with the changes of an adapter.
+// adapted returns the layers with an adapter's changes.
 func (e *encoder) adapted(w *weights) ([]layer, error) {
 	if err := e.isBaseOf(w); err != nil {
 		return nil, err
@@ -98,7 +97,7 @@ func (e *encoder) adapted(w *weights) ([]layer, error) {
 	return layers, nil
 }
 
-// isBaseOf fails unless the adapter was trained for this model, in whatever precision.
+// isBaseOf fails unless the adapter was trained for this model, in any precision.
 func (e *encoder) isBaseOf(w *weights) error {
 	const base = "base"
 	if _, ok := w.tensors[base]; !ok {
@@ -169,7 +168,7 @@ func readLowRank(w *weights, name string, m mapping, strength float32) (r lowRan
 	return r, nil
 }
 
-// newChange puts the changes of the maps of one product side by side.
+// newChange joins the changes of the maps of one product.
 func newChange(columns int, all []lowRank) *change {
 	ranks := 0
 	for _, r := range all {

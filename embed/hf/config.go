@@ -24,7 +24,7 @@ type config struct {
 	Position     string  `json:"position_embedding_type"`
 }
 
-// pooling is how the vectors of the tokens become one.
+// pooling says how the vectors of the tokens become one vector.
 type pooling string
 
 const (
@@ -61,7 +61,7 @@ func readConfig(dir string) (c config, err error) {
 	return c, nil
 }
 
-// readPooling returns how the model pools; a model that does not say takes the mean.
+// readPooling returns how the model pools; the default is the mean.
 func readPooling(dir string) (pooling, error) {
 	var modules []struct{ Type, Path string }
 	if err := readOptional(filepath.Join(dir, "modules.json"), &modules); err != nil {
@@ -104,8 +104,8 @@ func readPooling(dir string) (pooling, error) {
 	return found, nil
 }
 
-// readLimit returns how many tokens of a text are read, [CLS] and [SEP] with
-// them. What tokenizer.json says of truncation is not meant for this.
+// readLimit returns how many tokens of a text are read, including [CLS] and [SEP]. The truncation in tokenizer.json
+// has another purpose.
 func readLimit(dir string, positions int) (int, error) {
 	var sentence struct {
 		Max int `json:"max_seq_length"`

@@ -12,8 +12,8 @@ import (
 	"toolfinch/embed/kernel"
 )
 
-// encoder is the transformer of BERT (Devlin et al. 2018). Rows are tokens;
-// the texts of a unit lie one behind the other, without padding.
+// encoder is the transformer of BERT (Devlin et al. 2018). Rows are tokens; the texts of a unit follow each other
+// without padding.
 type encoder struct {
 	hidden, heads, head int // numbers of a token, heads, numbers of a head
 	inner               int // intermediate numbers of a token
@@ -23,11 +23,11 @@ type encoder struct {
 	pool                pooling
 
 	weights   *weights
-	words     tensor    // read when needed: half of a model, of which a text uses a few rows
-	positions []float32 // with the token type added
+	words     tensor    // read when needed: half of the model, of which a text uses a few rows
+	positions []float32 // including the token type
 	first     layerNorm
 	layers    []layer
-	queries   []layer // the layers as queries pass them: with the adapter, if there is one
+	queries   []layer // the layers for queries: with the adapter, if there is one
 
 	spaces  sync.Pool // *space
 	members sync.WaitGroup
@@ -38,15 +38,14 @@ type layer struct {
 	afterAttention, afterDown   layerNorm
 }
 
-// linear is x*w + bias; both are zero where columns fill up.
+// linear is x*w + bias; padding columns are zero.
 type linear struct {
 	w      *kernel.Panels
 	bias   []float32
-	change *change // nil for none
+	change *change // nil: no change
 }
 
-// mapping is one of the six maps of a layer: so many columns of one of its
-// products, from column on, times scale.
+// mapping is one of the six maps of a layer: some columns of one of its products, from column on, times scale.
 type mapping struct {
 	name    string // in files, within the layer
 	of      *linear
@@ -56,7 +55,7 @@ type mapping struct {
 }
 
 func (e *encoder) mappings(l *layer) []mapping {
-	// The scale of the products of queries and keys is put into the queries.
+	// The scale of the products of queries and keys is applied to the queries.
 	scale := float32(1 / math.Sqrt(float64(e.head)))
 	return []mapping{
 		{"attention.self.query", &l.attention, 0, e.hidden, e.hidden, scale},
@@ -73,8 +72,7 @@ func layerName(i int) string { return fmt.Sprintf("encoder.layer.%d.", i) }
 
 type layerNorm struct{ weight, bias []float32 }
 
-// newEncoder begins to read the weights, in work; the encoder is complete when
-// work is done without error.
+// newEncoder starts reading the weights in work; the encoder is complete when work ends without an error.
 func newEncoder(c config, pool pooling, limit int, w *weights, work *errgroup.Group) (*encoder, error) {
 	e := &encoder{
 		hidden: c.Hidden, heads: c.Heads, head: c.Hidden / c.Heads, inner: c.Intermediate,
@@ -131,7 +129,7 @@ func readPositions(w *weights, prefix string, c config) ([]float32, error) {
 		return positions, nil
 	}
 	for i := range positions {
-		positions[i] += types[i%c.Hidden] // everything is of the first type
+		positions[i] += types[i%c.Hidden] // all tokens have the first type
 	}
 	return positions, nil
 }
@@ -176,7 +174,7 @@ func scaleBy(row []float32, scale float32) {
 	}
 }
 
-// sequence is a text; index is its place in the answer.
+// sequence is a text; index is its index in the answer.
 type sequence struct {
 	index  int
 	tokens []int32
@@ -188,14 +186,14 @@ type space struct {
 	heads []float32 // rows x 3*width: queries, keys, values
 	up    []float32 // rows x wide
 	low   []float32 // rows x the ranks of a change
-	own   []scratch // by member of the team
+	own   []scratch // per member of the team
 	bytes []byte
 }
 
 // scratch is for one head of one text.
 type scratch struct{ keys, scores, summed []float32 }
 
-// slack is what kernels may read beyond a matrix.
+// slack is how far kernels may read beyond a matrix.
 const slack = kernel.Align
 
 func grow(buffer *[]float32, n int) []float32 {
@@ -205,8 +203,7 @@ func grow(buffer *[]float32, n int) []float32 {
 	return (*buffer)[:n]
 }
 
-// run takes the sequences through the layers, with so many goroutines, and puts
-// their vectors into out.
+// run computes the vectors of the sequences with a number of goroutines, and stores them in out.
 func (e *encoder) run(ctx context.Context, layers []layer, unit []sequence, goroutines int, out [][]float32) error {
 	s, _ := e.spaces.Get().(*space)
 	if s == nil {
@@ -220,7 +217,7 @@ func (e *encoder) run(ctx context.Context, layers []layer, unit []sequence, goro
 	for _, q := range unit {
 		rows += len(q.tokens)
 	}
-	// A block of a text at the end reads rows beyond it.
+	// The last block of a text reads rows beyond it.
 	all := kernel.RoundUp(rows, kernel.MaxRows) + kernel.MaxRows
 	x := grow(&s.x, all*e.width)
 	y := grow(&s.y, all*e.width)
@@ -264,7 +261,7 @@ func (e *encoder) lookUp(unit []sequence, x []float32, s *space) error {
 	for _, q := range unit {
 		for position, token := range q.tokens {
 			at := x[row*e.width:]
-			// Read, not mapped: a file cut short is an error then, not a crash.
+			// Read, not mapped: a truncated file is then an error, not a crash.
 			if err := e.weights.at(e.words, int(token)*e.hidden, at[:e.hidden], s.bytes); err != nil {
 				return fmt.Errorf("weights: word %d: %w", token, err)
 			}
@@ -278,7 +275,7 @@ func (e *encoder) lookUp(unit []sequence, x []float32, s *space) error {
 	return nil
 }
 
-// partColumns is how many columns of a product are one part of a step.
+// partColumns is how many columns of a product make one part of a step.
 const partColumns = 3 * kernel.Align
 
 // apply sets y to then(x*w + bias + residual); rows of x have stride numbers.
@@ -312,7 +309,7 @@ func (l *linear) apply(t *team, s *space, y, x []float32, stride int, residual [
 	})
 }
 
-// attend sets y to what each token takes from the others of its text.
+// attend sets y to the attention of each token to the tokens of its text.
 func (e *encoder) attend(t *team, unit []sequence, heads, y []float32, s *space) {
 	row := 0
 	for _, q := range unit {
@@ -327,8 +324,7 @@ func (e *encoder) attend(t *team, unit []sequence, heads, y []float32, s *space)
 	}
 }
 
-// attendHead is one head of a text of n tokens; its queries begin heads, and its
-// result begins y.
+// attendHead computes one head for a text of n tokens; its queries begin heads, and its result begins y.
 func (e *encoder) attendHead(n int, heads, y []float32, own *scratch) {
 	stride := 3 * e.width
 	columns := kernel.RoundUp(n, kernel.Align)
@@ -358,7 +354,7 @@ func (e *encoder) attendHead(n int, heads, y []float32, own *scratch) {
 // partRows is how many rows are normalized as one part of a step.
 const partRows = 8
 
-// normalize gives each row the mean and the variance that n says.
+// normalize gives each row the mean and variance of n.
 func (e *encoder) normalize(t *team, n layerNorm, x []float32, rows int) {
 	t.each((rows+partRows-1)/partRows, func(part, _ int) {
 		for row := part * partRows; row < min((part+1)*partRows, rows); row++ {
@@ -384,7 +380,7 @@ func (n layerNorm) apply(x []float32, epsilon float64) {
 	}
 }
 
-// pooled is the vector of a text whose n tokens begin x.
+// pooled returns the vector of a text whose n tokens begin x.
 func (e *encoder) pooled(x []float32, n int) []float32 {
 	if e.pool == poolCLS {
 		n = 1
@@ -410,7 +406,7 @@ func (e *encoder) pooled(x []float32, n int) []float32 {
 // change is a low-rank change of a product: x*down*up is added to it.
 type change struct{ down, up *kernel.Panels }
 
-// lowered returns x*down; it is nil for no change.
+// lowered returns x*down; nil for no change.
 func (c *change) lowered(s *space, x []float32, stride, rows int) []float32 {
 	if c == nil {
 		return nil

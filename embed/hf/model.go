@@ -1,6 +1,5 @@
-// Package hf owns sentence-transformers models of the BERT family on the CPU: text
-// in, unit vectors out. It reads the files of a model's folder and never uses the
-// network.
+// Package hf owns sentence-transformers models of the BERT family on the CPU: text in, unit vectors out. It reads
+// the files of a model's folder and never uses the network.
 package hf
 
 import (
@@ -28,15 +27,13 @@ type Model struct {
 	prompts map[string]string
 	hash    string
 
-	mu     sync.RWMutex // read-held while embedding, so that Close waits for it; guards closed
+	mu     sync.RWMutex // read-locked while embedding, so that Close waits; guards closed
 	closed bool
 }
 
-// Open reads a model from its folder: config.json, model.safetensors,
-// tokenizer.json or vocab.txt and, where they are, modules.json,
-// 1_Pooling/config.json, sentence_bert_config.json and
-// config_sentence_transformers.json. Anything but a BERT encoder with mean or
-// CLS pooling is an error that says so. The caller closes the model.
+// Open reads a model from its folder: config.json, model.safetensors, tokenizer.json or vocab.txt and, if present,
+// modules.json, 1_Pooling/config.json, sentence_bert_config.json and config_sentence_transformers.json. It refuses
+// everything but BERT encoders with mean or CLS pooling. The caller closes the model.
 func Open(dir string) (*Model, error) {
 	m, err := open(dir)
 	if err != nil {
@@ -123,24 +120,23 @@ func addFile(h hash.Hash, name string) error {
 	return nil
 }
 
-// Dim is the length of a vector.
+// Dim returns the length of a vector.
 func (m *Model) Dim() int { return m.encoder.hidden }
 
-// Hash is the SHA-256, in hex, of the files that vectors depend on.
+// Hash returns the SHA-256, in hex, of the files that vectors depend on.
 func (m *Model) Hash() string { return m.hash }
 
-// Prompt returns the text that the model wants before a text of the kind "query" or
-// "document"; "" for most models.
+// Prompt returns the text that the model requires before a text of the kind "query" or "document"; "" for most
+// models.
 func (m *Model) Prompt(kind string) string { return m.prompts[kind] }
 
-// Tokens are the numbers of the tokens that the model reads of the text.
+// Tokens returns the numbers of the text's tokens.
 func (m *Model) Tokens(text string) []int32 { return m.tokens.encode(text, m.encoder.limit) }
 
 // ErrClosed is returned by Embed of a closed Model.
 var ErrClosed = errors.New("model is closed")
 
-// Close waits for running calls of Embed and frees the model. Closing twice is
-// fine.
+// Close waits for running calls of Embed and frees the model. It may be called twice.
 func (m *Model) Close() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -152,13 +148,12 @@ func (m *Model) Close() error {
 	return m.weights.file.Close()
 }
 
-// unitTokens is how many tokens are taken through the model together: enough
-// for a kernel to be at its best, few enough for the second-level cache.
+// unitTokens is how many tokens are computed together: enough for fast kernels, few enough for the second-level
+// cache.
 const unitTokens = 128
 
-// Embed returns the vector of each text, of length 1, in order. Many texts
-// share all processors, a text alone has them for itself. The error is the
-// context's, ErrClosed, or that the weights could not be read.
+// Embed returns the vector of each text, of length 1, in order. Many texts share all processors; a single text uses
+// all. The error is the context's, ErrClosed, or that of reading the weights.
 func (m *Model) Embed(ctx context.Context, texts []string) ([][]float32, error) {
 	return m.embed(ctx, m.encoder.layers, texts)
 }
@@ -196,8 +191,7 @@ func (m *Model) embed(ctx context.Context, layers []layer, texts []string) ([][]
 	return out, nil
 }
 
-// share puts sequences into units of at most unitTokens, unless one alone is
-// longer.
+// share groups sequences into units of at most unitTokens; a longer sequence is a unit alone.
 func share(all []sequence) [][]sequence {
 	var units [][]sequence
 	size := 0

@@ -15,13 +15,12 @@ import (
 // maxHeader bounds the header of a weights file; real ones have 10 to 100 kB.
 const maxHeader = 16 << 20
 
-// weights is an open safetensors file: eight bytes with the length of the
-// header, the header in JSON, the numbers.
+// weights is an open safetensors file: eight bytes with the length of the header, the header in JSON, the numbers.
 type weights struct {
 	file     file
-	data     int64 // where the numbers begin
+	data     int64 // offset of the numbers
 	tensors  map[string]tensor
-	metadata json.RawMessage // an object of texts in what others write
+	metadata json.RawMessage // usually an object of texts
 }
 
 type file interface {
@@ -35,7 +34,7 @@ type tensor struct {
 	Offsets [2]int64 `json:"data_offsets"`
 }
 
-// widths are the bytes of a number in the types that are read.
+// widths are the bytes per number of the supported types.
 var widths = map[string]int64{"F32": 4, "F16": 2, "BF16": 2}
 
 func openWeights(name string) (_ *weights, err error) {
@@ -55,7 +54,7 @@ func openWeights(name string) (_ *weights, err error) {
 	return parseWeights(file, info.Size())
 }
 
-// parseWeights reads the header of a file of so many bytes.
+// parseWeights reads the header of a file of size bytes.
 func parseWeights(file file, bytes int64) (*weights, error) {
 	var size [8]byte
 	if _, err := file.ReadAt(size[:], 0); err != nil {
@@ -118,7 +117,7 @@ func parseHeader(header []byte, size int64) (_ map[string]tensor, metadata json.
 	return tensors, metadata, nil
 }
 
-// length is the number of numbers, -1 where the shape is none.
+// length returns the number of numbers; -1 for an invalid shape.
 func (t tensor) length() int64 {
 	n := int64(1)
 	for _, d := range t.Shape {
@@ -130,7 +129,7 @@ func (t tensor) length() int64 {
 	return n
 }
 
-// find returns a tensor that has this shape.
+// find returns a tensor with this shape.
 func (w *weights) find(name string, shape ...int) (tensor, error) {
 	t, ok := w.tensors[name]
 	switch {
@@ -157,8 +156,7 @@ func (w *weights) read(name string, shape ...int) ([]float32, error) {
 	return out, nil
 }
 
-// at reads the numbers of t from number first on into out. buffer is room for
-// their bytes, if it is large enough.
+// at reads the numbers of t from number first into out. It uses buffer for their bytes, if that is large enough.
 func (w *weights) at(t tensor, first int, out []float32, buffer []byte) error {
 	width := widths[t.Type]
 	need := len(out) * int(width)
@@ -194,10 +192,10 @@ func fromF16(h uint16) float32 {
 	exponent := uint32(h>>10) & 0x1f
 	fraction := uint32(h & 0x3ff)
 	switch exponent {
-	case 0: // zero and what is too small for an exponent
+	case 0: // zero and subnormal numbers
 		f := float32(fraction) / (1 << 24)
 		return math.Float32frombits(math.Float32bits(f) | sign)
-	case 0x1f: // infinite, or none
+	case 0x1f: // infinite, or not a number
 		return math.Float32frombits(sign | 0x7f800000 | fraction<<13)
 	}
 	return math.Float32frombits(sign | (exponent+127-15)<<23 | fraction<<13)

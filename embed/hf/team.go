@@ -7,10 +7,9 @@ import (
 	"time"
 )
 
-// team shares the steps of one run among goroutines. A step takes some tens of
-// microseconds, less than it takes to wake a sleeping processor; so between steps
-// the members spin. Members take parts of a step one by one, so that nobody waits
-// for a member that is not scheduled.
+// team shares the steps of one run among goroutines. A step takes some tens of microseconds, less than waking a
+// processor, so members spin between steps. They take the parts of a step one by one, so that none waits for a
+// member that is not scheduled.
 type team struct {
 	size  int
 	step  atomic.Pointer[step]
@@ -21,12 +20,11 @@ type team struct {
 type step struct {
 	do   func(part, member int)
 	n    int64
-	next atomic.Int64 // the part to be taken
+	next atomic.Int64 // the next part
 	done atomic.Int64
 }
 
-// newTeam returns a team of the caller and size-1 goroutines, which wait knows
-// of and which end soon after end.
+// newTeam returns a team of the caller and size-1 goroutines. wait counts these; they end soon after end.
 func newTeam(size int, wait *sync.WaitGroup) *team {
 	t := &team{size: size}
 	for member := 1; member < size; member++ {
@@ -63,15 +61,14 @@ func (t *team) each(parts int, do func(part, member int)) {
 		case i == spinsTimed:
 			began = time.Now()
 		case i%spinsTimed == 0 && t.size > 1 && time.Since(began) > patience:
-			// The machine is busy: a member has lost its processor while it had a
-			// part, and would do so again.
+			// The machine is busy: a member has lost its processor during a part, and would again.
 			t.end()
 			t.size = 1
 		}
 	}
 }
 
-// patience is how long one part may keep the others waiting.
+// patience bounds how long one part may delay the others.
 const patience = 200 * time.Microsecond
 
 // spinsTimed is the number of spins between two looks at the clock.
@@ -79,7 +76,7 @@ const spinsTimed = 64
 
 // take does one part, and reports false if there is none left.
 func (s *step) take(member int) bool {
-	if s.next.Load() >= s.n { // without a write, which would slow down who works
+	if s.next.Load() >= s.n { // a read, because a write would slow down the working members
 		return false
 	}
 	part := s.next.Add(1) - 1
@@ -91,7 +88,7 @@ func (s *step) take(member int) bool {
 	return true
 }
 
-// yield lets other goroutines have the processor now and then.
+// yield sometimes lets other goroutines run.
 func yield(spins int) {
 	if spins%256 == 0 {
 		runtime.Gosched()

@@ -17,13 +17,12 @@ import (
 	"golang.org/x/text/unicode/rangetable"
 )
 
-// tokenizer is BERT's: basic tokens, then WordPiece (Devlin et al. 2018). Its
-// results are those of the reference implementation, Hugging Face's tokenizers.
-// Special tokens in a text are plain text: a tool's description must not end the
-// sequence.
+// tokenizer is BERT's: basic tokens, then WordPiece (Devlin et al. 2018), with the results of the reference
+// implementation, Hugging Face's tokenizers. Special tokens in a text are plain text: a tool's description must not
+// end the sequence.
 type tokenizer struct {
 	vocabulary   map[string]int32
-	continuation string // what a piece within a word begins with
+	continuation string // prefix of a piece within a word
 	unknown      int32
 	first, last  int32 // [CLS] and [SEP]
 	maxWord      int   // characters; a longer word is unknown
@@ -31,8 +30,7 @@ type tokenizer struct {
 	lower, strip, split, clean bool // case, accents, Chinese characters, control characters
 }
 
-// openTokenizer reads tokenizer.json of a model's folder or, where there is
-// none, vocab.txt.
+// openTokenizer reads tokenizer.json of a model's folder or, if it is missing, vocab.txt.
 func openTokenizer(name string) (*tokenizer, error) {
 	text, err := os.ReadFile(name)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -96,8 +94,7 @@ func parseTokenizer(text []byte) (*tokenizer, error) {
 	return t.finish(file.Model.Unknown)
 }
 
-// openVocabulary reads a vocabulary with one piece a line, and its case from
-// tokenizer_config.json beside it.
+// openVocabulary reads a vocabulary with one piece per line, and its case from tokenizer_config.json beside it.
 func openVocabulary(name string) (*tokenizer, error) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -182,7 +179,7 @@ func (t *tokenizer) eachWord(text string, do func(string) bool) {
 	}
 }
 
-// normalize does what the reference's BertNormalizer does, in its order.
+// normalize does the steps of the reference's BertNormalizer, in its order.
 func (t *tokenizer) normalize(text string) string {
 	var b strings.Builder
 	b.Grow(len(text))
@@ -209,14 +206,13 @@ func (t *tokenizer) normalize(text string) string {
 		}, norm.NFD.String(text))
 	}
 	if t.lower {
-		// Letter by letter: a sigma at the end of a word is like any other.
+		// Per letter: a final sigma is like any other.
 		text = strings.Map(unicode.ToLower, strings.ReplaceAll(text, "\u0130", "i\u0307"))
 	}
 	return text
 }
 
-// isControl is true of the classes Cc, Cf, Co and Cs, but for what counts as
-// white space.
+// isControl reports classes Cc, Cf, Co and Cs, except white space.
 func isControl(r rune) bool {
 	if r == '\t' || r == '\n' || r == '\r' {
 		return false
@@ -224,8 +220,7 @@ func isControl(r rune) bool {
 	return unicode.In(r, unicode.Cc, unicode.Cf, unicode.Co, unicode.Cs) && unicode.Is(classified, r)
 }
 
-// isPunctuation is true of all ASCII that is neither letter, digit, space nor
-// control, symbols too, and of punctuation elsewhere.
+// isPunctuation reports ASCII symbols and punctuation, and other punctuation.
 func isPunctuation(r rune) bool {
 	if r < utf8.RuneSelf {
 		return '!' <= r && r <= '/' || ':' <= r && r <= '@' || '[' <= r && r <= '`' || '{' <= r && r <= '~'
@@ -233,8 +228,8 @@ func isPunctuation(r rune) bool {
 	return (unicode.IsPunct(r) || r == 0x166D || r == 0x111C9) && unicode.Is(classified, r)
 }
 
-// isChinese reports whether r is a CJK ideograph; each of them is a word. The gap
-// from 2B820 to 2B91F is the reference's.
+// isChinese reports whether r is a CJK ideograph; each ideograph is a word. The gap from 2B820 to 2B91F is the
+// reference's.
 func isChinese(r rune) bool {
 	switch {
 	case r < 0x3400:
@@ -247,8 +242,8 @@ func isChinese(r rune) bool {
 	return false
 }
 
-// pieces appends the pieces of a word, the longest first; a word that is not
-// made of pieces is unknown as a whole.
+// pieces appends the pieces of a word, the longest first; a word that cannot be split into pieces is unknown as a
+// whole.
 func (t *tokenizer) pieces(ids []int32, word string) []int32 {
 	if len(word) > t.maxWord && utf8.RuneCountInString(word) > t.maxWord {
 		return append(ids, t.unknown)
@@ -272,7 +267,7 @@ func (t *tokenizer) pieces(ids []int32, word string) []int32 {
 	return ids
 }
 
-// longest cuts piece to the longest known one that has more than its prefix.
+// longest shortens piece to the longest known piece that is more than its prefix.
 func (t *tokenizer) longest(piece *[]byte, prefix int) (int32, bool) {
 	for p := *piece; len(p) > prefix; {
 		if id, ok := t.vocabulary[string(p)]; ok {
@@ -285,8 +280,8 @@ func (t *tokenizer) longest(piece *[]byte, prefix int) (int32, bool) {
 	return 0, false
 }
 
-// classified are the code points to which the reference gives a class: its table is
-// that of Unicode 8. Later code points are neither mark, control nor punctuation.
+// classified are the code points that the reference classifies, by Unicode 8. Later code points are neither mark,
+// control nor punctuation.
 var classified = rangetable.Assigned("8.0.0")
 
 // isMark is true of the class Mn, as it was in Unicode 8.

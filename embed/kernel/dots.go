@@ -5,12 +5,11 @@ import (
 	"unsafe"
 )
 
-// Codes is what the length of a row of codes is a multiple of.
+// Codes divides the length of a row of codes.
 const Codes = 64
 
-// Dots puts into sums the inner products of query with so many rows of codes, which follow
-// each other and are as long as query. That length is a multiple of Codes. The caller sees to it
-// that no product is beyond the range of sums.
+// Dots stores in sums the inner products of query with rows of codes, which follow each other and are as long as
+// query. The length is a multiple of Codes. The caller ensures that no sum overflows.
 func Dots(sums []int32, codes []int8, query []int16) { best.multiplyCodes(sums, codes, query) }
 
 func (s *set) multiplyCodes(sums []int32, codes []int8, query []int16) {

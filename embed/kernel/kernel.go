@@ -1,11 +1,8 @@
-// Package kernel owns the products of matrices of 32-bit floats, the two other
-// functions of a transformer that take time, and inner products of bytes. It starts no goroutines and knows
-// nothing of models.
+// Package kernel owns products of matrices of 32-bit floats, the two other slow functions of a transformer, and
+// inner products of bytes. It starts no goroutines and knows nothing of models.
 //
-// The kernels are assembly for amd64 (AVX2 with FMA) and arm64
-// (NEON); everything else runs in Go. The libraries that were looked at have
-// inner products of two vectors only, which reach half the speed at most:
-// they load two numbers for each multiplication, a block loads one for six.
+// The kernels are assembly for amd64 (AVX2 with FMA) and arm64 (NEON), and Go elsewhere. Other libraries have only
+// inner products of two vectors, at half the speed: they load two numbers per multiplication, a block one per six.
 package kernel
 
 import (
@@ -13,12 +10,11 @@ import (
 	"math"
 )
 
-// MaxRows is the largest number of rows that any kernel works on at once.
-// Matrices on the left and results have so many rows that a multiple of it is
-// there; what stands in the rows beyond the last is overwritten and means nothing.
+// MaxRows is the largest number of rows that any kernel computes at once. Left matrices and results have room for a
+// multiple of it; rows beyond the last are overwritten.
 const MaxRows = 12
 
-// Align is what every row length and column count is rounded up to.
+// Align divides every row length and column count.
 const Align = 32
 
 // set is one implementation. cols is the width of its blocks and of a panel.
@@ -31,8 +27,7 @@ type set struct {
 	dots func(sums *int32, rows int, codes *int8, query *int16, k int) // rows and k are not 0
 }
 
-// block multiplies so many rows: c (rows x cols) += a (rows x k) * b (k x
-// cols), with distances between rows in floats.
+// block multiplies rows: c (rows x cols) += a (rows x k) * b (k x cols), with distances between rows in floats.
 type block struct {
 	rows   int
 	mulAdd func(k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int)
@@ -40,8 +35,7 @@ type block struct {
 
 var portable = set{name: "go", cols: 4, block: block{2, mulAddGo}, gelu: geluGo, exp: expGo, dots: dotsGo}
 
-// best is the fastest set this processor has; sets are all that it has, the
-// portable one first.
+// best is the fastest set of this processor; sets are all its sets, the portable one first.
 var best, sets = func() (set, []set) {
 	all := append([]set{portable}, native()...)
 	return all[len(all)-1], all
@@ -50,8 +44,8 @@ var best, sets = func() (set, []set) {
 // RoundUp returns the smallest multiple of unit that is not below n.
 func RoundUp(n, unit int) int { return (n + unit - 1) / unit * unit }
 
-// Panels is a matrix on the right of a product. Its columns lie in panels, as
-// the kernel reads them. Not safe for a Set beside anything else.
+// Panels is the right matrix of a product. Its columns lie in panels, as the kernel reads them. Set must not run
+// beside other methods.
 type Panels struct {
 	k       int
 	columns int
@@ -68,10 +62,10 @@ func newPanels(s *set, k, columns int) *Panels {
 	return p
 }
 
-// Columns is the number of columns, rounded up to Align.
+// Columns returns the number of columns, rounded up to Align.
 func (p *Panels) Columns() int { return p.columns }
 
-// Grow makes room for at least so many columns; new ones are zero.
+// Grow makes room for columns; new ones are zero.
 func (p *Panels) Grow(columns int) {
 	columns = RoundUp(columns, Align)
 	if columns <= p.columns {
@@ -87,8 +81,7 @@ func (p *Panels) Grow(columns int) {
 	p.columns = columns
 }
 
-// Set writes a column. Values beyond the number of rows are a mistake of the
-// caller and panic; missing ones are zero.
+// Set writes a column. More values than rows panic; missing values are zero.
 func (p *Panels) Set(column int, values []float32) {
 	if len(values) > p.k {
 		panic(fmt.Sprintf("kernel: a column of %d values in a matrix of %d rows", len(values), p.k))
@@ -104,8 +97,8 @@ func (p *Panels) Set(column int, values []float32) {
 	}
 }
 
-// depth is how many rows of a panel are multiplied before the next panel is:
-// they stay in the first-level cache while the rows on the left pass by.
+// depth is how many rows of a panel are multiplied before the next panel: they stay in the first-level cache
+// meanwhile.
 const depth = 384
 
 // MulAdd adds a*p to c, for the columns from (inclusive) to to (exclusive),
@@ -159,7 +152,7 @@ func Softmax(x []float32, n int) {
 	clear(x[n:])
 }
 
-// mulAddGo works on 2 x 4: eight sums fit the registers of every processor.
+// mulAddGo computes 2 x 4 sums at once, which fit the registers of every processor.
 func mulAddGo(k int, a []float32, lda int, b []float32, ldb int, c []float32, ldc int) {
 	a0, a1 := a[:k], a[lda:lda+k]
 	c0, c1 := c[:4:4], c[ldc:ldc+4:ldc+4]

@@ -34,7 +34,7 @@ func (d folder) fill(ctx context.Context, w *work) error {
 	return nil
 }
 
-// complete says what a folder lacks to be a model.
+// complete fails if a file of the model is missing in the folder.
 func (d folder) complete() error {
 	has := func(file string) bool {
 		info, err := os.Stat(d.path(file))

@@ -20,10 +20,10 @@ const (
 	floating        = "main" // the revision of models that are not pinned
 
 	maxRedirects = 10
-	answerTime   = time.Minute // until the hub begins to answer
+	answerTime   = time.Minute // bound on the start of the hub's answer
 )
 
-// hubPins are the known files of the default model at its revision.
+// hubPins are the known files of the default model at its pinned revision.
 var hubPins = map[string]File{
 	weightsFile:   {90_868_376, "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"},
 	tokenizerFile: {466_247, "be50c3628f2bf5bb5e3a7f17b1f74611b2561a3a27eeab05e5aa30f411572037"},
@@ -34,7 +34,7 @@ type hub struct {
 	endpoint *url.URL
 	token    string
 	repo     string
-	revision string          // what to ask for: a commit, or floating
+	revision string          // requested revision: a commit, or floating
 	pins     map[string]File // known files; empty unless the revision is pinned
 	advice   string          // what else to try
 }
@@ -43,7 +43,7 @@ func newHub(p place) (*hub, error) {
 	raw := cmp.Or(strings.TrimRight(os.Getenv("HF_ENDPOINT"), "/"), defaultEndpoint)
 	endpoint, err := url.Parse(raw)
 	if err != nil || endpoint.Host == "" || endpoint.Scheme != "https" && endpoint.Scheme != "http" {
-		return nil, errors.New("HF_ENDPOINT is not an http or https URL") // it may hold a password: do not show it
+		return nil, errors.New("HF_ENDPOINT is not an http or https URL") // it may hold a password, so it is not shown
 	}
 	h := &hub{
 		endpoint: endpoint,
@@ -97,7 +97,7 @@ func (h *hub) fetch(ctx context.Context, transport http.RoundTripper, w *work, f
 	}
 	defer resp.Body.Close()
 	if h.revision == floating && said.commit != "" {
-		h.revision, w.revision = said.commit, said.commit // all files are of one revision
+		h.revision, w.revision = said.commit, said.commit // all files must have one revision
 	}
 	want, pinned := h.pins[f.name]
 	if !pinned {
@@ -121,7 +121,7 @@ func (h *hub) fetch(ctx context.Context, transport http.RoundTripper, w *work, f
 // said is what response headers tell about a file.
 type said struct {
 	commit string
-	file   File // zero where unknown
+	file   File // zero if unknown
 }
 
 var (
@@ -129,9 +129,8 @@ var (
 	sumPattern    = regexp.MustCompile(`^"?([0-9a-f]{64})"?$`)
 )
 
-// hear reads the headers of one response. Large files are on another host: then the
-// hub describes them in X-Linked headers, and the ETag of the other host means
-// nothing.
+// hear reads the headers of one response. Large files are on another host: then the hub describes them in X-Linked
+// headers, and the other host's ETag means nothing.
 func (s *said) hear(header http.Header, atHub bool) {
 	if commit := header.Get("X-Repo-Commit"); s.commit == "" && commitPattern.MatchString(commit) {
 		s.commit = commit
@@ -147,8 +146,7 @@ func (s *said) hear(header http.Header, atHub bool) {
 	}
 }
 
-// get requests a file. The token goes only to the hub, and the hub's headers are
-// read before a redirect leads elsewhere.
+// get requests a file. The token goes only to the hub, whose headers are read before a redirect.
 func (h *hub) get(ctx context.Context, transport http.RoundTripper, file string) (*http.Response, said, error) {
 	var heard said
 	at := h.endpoint.JoinPath(h.repo, "resolve", h.revision, file)
@@ -156,7 +154,7 @@ func (h *hub) get(ctx context.Context, transport http.RoundTripper, file string)
 	if err != nil {
 		return nil, heard, fmt.Errorf("%s: no URL for %s", h, file)
 	}
-	req.Header.Set("Accept-Encoding", "identity") // sums are of the bytes as they are
+	req.Header.Set("Accept-Encoding", "identity") // sums are of the unencoded bytes
 	req.Header.Set("User-Agent", "toolfinch")
 	if h.token != "" {
 		req.Header.Set("Authorization", "Bearer "+h.token)
@@ -170,7 +168,7 @@ func (h *hub) get(ctx context.Context, transport http.RoundTripper, file string)
 			return errors.New("redirect to something else than an https URL")
 		}
 		at = next.URL
-		next.Header.Del("Referer") // it may be signed
+		next.Header.Del("Referer") // its URL may be signed
 		if !h.trusts(at) {
 			next.Header.Del("Authorization")
 		}
@@ -188,8 +186,8 @@ func (h *hub) get(ctx context.Context, transport http.RoundTripper, file string)
 	return resp, heard, nil
 }
 
-// trusts reports whether the token may go there: to the endpoint's host, and never
-// from an encrypted connection to a plain one.
+// trusts reports whether a URL may get the token: on the endpoint's host, and not plain if the endpoint is
+// encrypted.
 func (h *hub) trusts(at *url.URL) bool {
 	return at.Host == h.endpoint.Host && (at.Scheme == "https" || at.Scheme == h.endpoint.Scheme)
 }
@@ -206,8 +204,7 @@ func (h *hub) refusal(at *url.URL, resp *http.Response) error {
 	return fmt.Errorf("%w; %s", err, h.advice)
 }
 
-// unreachable leaves the URL out of a network error: behind a redirect it is a
-// signed one.
+// unreachable removes the URL from a network error: after a redirect it is signed.
 func (h *hub) unreachable(at *url.URL, err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
 		err = u.Err

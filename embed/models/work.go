@@ -29,8 +29,7 @@ func (w *work) path(name string) string {
 	return filepath.Join(w.temp, "model", filepath.FromSlash(name))
 }
 
-// add copies a file into the model. It must have the size and sum of want, where those
-// are known, and at most limit bytes.
+// add copies a file into the model. It must match the known size and sum of want, and have at most limit bytes.
 func (w *work) add(ctx context.Context, name string, from io.Reader, limit int64, want File) error {
 	path := w.path(name)
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -62,7 +61,7 @@ func (w *work) add(ctx context.Context, name string, from io.Reader, limit int64
 // has reports whether a file is complete.
 func (w *work) has(name string) bool { _, ok := w.files[name]; return ok }
 
-// install puts the finished model in place of the old one.
+// install replaces the old model by the finished one.
 func (w *work) install() error {
 	if lacking := missing(w.has); lacking != nil {
 		return fmt.Errorf("it lacks %s", strings.Join(lacking, ", "))
@@ -87,5 +86,5 @@ func (w *work) install() error {
 	return nil
 }
 
-// errTooLarge ends a file that has more bytes than it may.
+// errTooLarge is the error of a file that exceeds its bound.
 var errTooLarge = errors.New("has more bytes than it may have")

@@ -98,7 +98,7 @@ func (b *builder) addLayers(n plan) {
 		t = t.With(tool.LayerPolicies, n.judge(t))
 		if t.Def.ID.Kind == tool.KindTool {
 			if gated {
-				t = t.With(tool.LayerGate, n.live.Gate().Guard(t.Def.ID))
+				t = t.With(tool.LayerGate, n.live.Gate().Layer(t.Def.ID))
 			}
 			t = t.With(tool.LayerScopes, scopes.Guard(t))
 		}

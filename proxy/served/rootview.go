@@ -24,12 +24,12 @@ func (b *builder) planRoot() plan {
 	open := slices.DeleteFunc(slices.Clone(next.Views), gatedView)
 	v := b.newView(combinedSettings(config, open, next.Views))
 	compiled := &view.Compiled{Settings: v.Settings, Meta: combinedMeta(open)}
-	var parts []retrieve.Part
+	var parts []retrieve.ViewCatalog
 	for _, one := range open {
 		compiled.Upstreams = append(compiled.Upstreams, one.compiled.Upstreams...)
 		listed := one.Settings.Exposure == view.ExposureDirect
 		v.lists = v.lists || listed
-		parts = append(parts, retrieve.Part{View: one.Name, Catalog: one.Catalog, Listed: listed})
+		parts = append(parts, retrieve.ViewCatalog{View: one.Name, Catalog: one.Catalog, Listed: listed})
 	}
 	root := b.planView(v, compiled, nil)
 	root.combines = true
@@ -42,8 +42,8 @@ func (b *builder) planRoot() plan {
 			root.find = retrieve.SearchName(v.searches[0].prefix)
 		}
 	}
-	var renamed []retrieve.Renamed
-	v.Contents, renamed = retrieve.Together(parts, b.reservedIn(v))
+	var renamed []retrieve.Displaced
+	v.Contents, renamed = retrieve.Combine(parts, b.reservedIn(v))
 	v.Contents.Pins, root.offer.About = config.Pinned, v.Contents.Servers
 	if v.problems = combinedClashes(renamed); len(open) == 0 {
 		v.problems = []view.Problem{{
@@ -139,7 +139,7 @@ func combinedSearches(views []*View) (all []searchTools) {
 }
 
 // combinedClashes returns the problem of tool names that several views have.
-func combinedClashes(renamed []retrieve.Renamed) []view.Problem {
+func combinedClashes(renamed []retrieve.Displaced) []view.Problem {
 	if len(renamed) == 0 {
 		return nil
 	}

@@ -114,7 +114,7 @@ func (r *rig) view(name string, budget *gate.Budget, log *slog.Logger) web.View 
 	}
 	for _, s := range servers {
 		for i, t := range s.Tools {
-			s.Tools[i] = &tool.Tool{Def: t.Def, Handler: gated.Guard(t.Def.ID)(t.Handler)}
+			s.Tools[i] = &tool.Tool{Def: t.Def, Handler: gated.Layer(t.Def.ID)(t.Handler)}
 		}
 	}
 	catalog, err := root.With(r.t.Context(), retrieve.Contents{Servers: servers, Reserved: retrieve.Reserved()})

@@ -1,7 +1,5 @@
-// Package eval owns the measure of retrieval: it asks the queries of annotated
-// sets as retrieve_tools would be asked, and reports how much of what is
-// relevant was found and what it cost. It changes nothing and tunes nothing;
-// how tools are found is for the packages below.
+// Package eval owns the measure of retrieval: it asks the queries of annotated sets like retrieve_tools, and
+// reports how many relevant tools were found, and the cost. It changes and tunes nothing.
 package eval
 
 import (
@@ -12,102 +10,14 @@ import (
 	"slices"
 	"time"
 
-	"toolfinch/embed"
 	"toolfinch/internal/rawjson"
-	"toolfinch/retrieve"
-	"toolfinch/tool"
 )
 
-// Set is a catalogue and the queries that are asked of it.
-type Set struct {
-	Name    string
-	Defs    []*tool.Def
-	About   map[string]string // descriptions of servers by name; may be nil
-	Names   map[string]string // labels of tools by names that clients see, beside server_name; may be nil
-	Queries []Query
-}
-
-// Query is what somebody wants, and the tools that would do. A label is
-// "server:name", the upstream's name and the tool's own; Resolve takes other names.
-type Query struct {
-	ID       string
-	Text     string
-	Kind     string   // "" for none
-	Relevant []string // labels, at least one, each once
-	Place    string   // "file:line", for messages
-}
-
-// Unknown counts the relevant labels that no tool of the set has, and names the
-// place and the label of the first. They count as missed.
-func (s *Set) Unknown() (count int, first string) {
-	known := make(map[string]bool, len(s.Defs))
-	for _, def := range s.Defs {
-		known[label(def)] = true
-	}
-	for _, q := range s.Queries {
-		for _, relevant := range q.Relevant {
-			if known[relevant] {
-				continue
-			}
-			if count == 0 {
-				first = q.Place + ": " + relevant
-			}
-			count++
-		}
-	}
-	return count, first
-}
-
-// Resolve makes labels of the relevant tools that are named by ID ("server.name") or as
-// clients see them, and returns how many of the relevant tools are in the set. What
-// no tool or several tools are called stays.
-func (s *Set) Resolve() (known int) {
-	find := retrieve.Finder(serversOf(s))
-	for i, q := range s.Queries {
-		relevant := make([]string, len(q.Relevant))
-		for j, name := range q.Relevant {
-			relevant[j] = name
-			found, ok := find(name)
-			if !ok {
-				found, ok = find(s.Names[name])
-			}
-			if ok {
-				relevant[j] = label(found.Def)
-				known++
-			}
-		}
-		s.Queries[i].Relevant = unique(relevant)
-	}
-	return known
-}
-
-// Labels are those of the tools, in their order.
-func (s *Set) Labels() []string {
-	labels := make([]string, len(s.Defs))
-	for i, def := range s.Defs {
-		labels[i] = label(def)
-	}
-	return labels
-}
-
-func label(def *tool.Def) string { return def.ID.Server + ":" + def.ID.Name }
-
-// Options of Run.
-type Options struct {
-	Embedder embed.Embedder // nil for words alone
-	Vectors  embed.Vectors  // keeps the tools' vectors; needed with an Embedder
-	Limit    int            // tools in an answer, 1 to MaxLimit
-	Misses   io.Writer      // takes a JSON line for every query that was not fully answered; may be nil
-	// Progress, if not nil, hears how many tools of a set have a vector.
-	Progress func(set string, done, total int)
-}
-
-// warmUps is how many queries are asked before the clock runs.
+// warmUps is how many queries run before the measurement.
 const warmUps = 50
 
-// Run measures the sets one after the other; their names must differ. Its error
-// is that of a catalogue that cannot be built, a search that failed, Misses, or
-// ctx.
+// Run measures the sets one after the other; their names must differ. It fails if a catalogue cannot be built, a
+// search or a write to Misses fails, or ctx ends.
 func Run(ctx context.Context, sets []*Set, options Options) (*Report, error) {
 	if options.Limit < 1 || options.Limit > MaxLimit {
 		return nil, fmt.Errorf("limit must be from 1 to %d, not %d", MaxLimit, options.Limit)
@@ -125,7 +35,7 @@ func Run(ctx context.Context, sets []*Set, options Options) (*Report, error) {
 }
 
 func runSet(ctx context.Context, set *Set, options Options) (_ *SetReport, err error) {
-	debug.FreeOSMemory() // what the set before this one took is not this one's
+	debug.FreeOSMemory() // frees the memory of the previous set
 	s, err := openSystem(ctx, set, options)
 	if err != nil {
 		return nil, err
@@ -187,8 +97,7 @@ func outcomeOf(q Query, hits []hit, limit int) Outcome {
 	return out
 }
 
-// writeMiss says which relevant tools an answer lacks, and at which rank they
-// stand in the longest answer there is.
+// writeMiss lists the relevant tools that an answer lacks, with their rank in the longest possible answer.
 func writeMiss(ctx context.Context, s *system, w io.Writer, set string, q Query, hits []hit) error {
 	type missing struct {
 		ID   string `json:"id"`
@@ -223,8 +132,7 @@ func writeMiss(ctx context.Context, s *system, w io.Writer, set string, q Query,
 	return rawjson.Write(w, line, "")
 }
 
-// quantile is the smallest of times, in milliseconds, that the share q of them
-// does not exceed.
+// quantile returns the time, in milliseconds, that the share q of times does not exceed.
 func quantile(times []time.Duration, q float64) float64 {
 	if len(times) == 0 {
 		return 0
@@ -233,5 +141,5 @@ func quantile(times []time.Duration, q float64) float64 {
 	return milliseconds(sorted[min(len(sorted)-1, int(q*float64(len(sorted))))])
 }
 
-// milliseconds with three digits: finer than that is noise.
+// milliseconds rounds to three digits; more is noise.
 func milliseconds(d time.Duration) float64 { return float64(d.Microseconds()) / 1000 }

@@ -9,20 +9,19 @@ import (
 	"io"
 	"os"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 
 	"toolfinch/tool"
 )
 
-// The files of a set that is a folder.
+// The files of a set in a folder.
 const (
 	toolsFile   = "tools.jsonl"
 	queriesFile = "queries.jsonl"
 )
 
-// maxProblems is how many mistakes in a file are told at once.
+// maxProblems bounds the reported mistakes of a file.
 const maxProblems = 10
 
 // ReadSet reads tools.jsonl and queries.jsonl of a folder.
@@ -38,9 +37,8 @@ func ReadSet(name, dir string) (*Set, error) {
 	return &Set{Name: name, Defs: defs, Queries: queries}, nil
 }
 
-// ReadTools reads tool definitions, one JSON object a line: as a server lists
-// them, and "server" with the name of that server. The error names the first
-// lines that are no definitions or define a tool twice.
+// ReadTools reads tool definitions, one JSON object per line, as a server lists them, with the server's name in
+// "server". The error names the first malformed and duplicate lines.
 func ReadTools(path string) ([]*tool.Def, error) {
 	var defs []*tool.Def
 	lineOf := map[string]int{}
@@ -71,9 +69,8 @@ func ReadTools(path string) ([]*tool.Def, error) {
 	return defs, err
 }
 
-// ReadQueries reads queries, one JSON object a line: "query", "relevant" (a
-// list of names of tools, see Set.Resolve), "id" (default: the number of the line) and "kind",
-// which may be absent. The error names the first lines that are wrong.
+// ReadQueries reads queries, one JSON object per line: "query", "relevant" (names of tools, see Set.Resolve), and
+// optionally "id" (default: the line number) and "kind". The error names the first malformed lines.
 func ReadQueries(path string) ([]Query, error) {
 	var queries []Query
 	lineOf := map[string]int{}
@@ -119,18 +116,7 @@ func notJSON(err error) error {
 	return fmt.Errorf("not a JSON object: %w", err)
 }
 
-func unique(labels []string) []string {
-	var out []string
-	for _, l := range labels {
-		if !slices.Contains(out, l) {
-			out = append(out, l)
-		}
-	}
-	return out
-}
-
-// eachLine calls do with every line that is not blank and collects its
-// complaints, with their places.
+// eachLine calls do with every line that is not blank and collects the errors, with their places.
 func eachLine(path string, do func(number int, line []byte) error) error {
 	f, err := os.Open(path)
 	if err != nil {

@@ -8,9 +8,8 @@ import (
 	"strconv"
 )
 
-// residentMB is the memory of this process in MB (10^6 bytes): what the system
-// has given it, or, where it does not say, what the runtime holds. Nil when
-// neither is known.
+// residentMB returns the memory of this process in MB (10^6 bytes): what the system reports, else what the runtime
+// holds; nil if unknown.
 func residentMB() *float64 {
 	size := residentBytes()
 	if size == 0 {

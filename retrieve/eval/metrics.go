@@ -6,16 +6,16 @@ import (
 	"slices"
 )
 
-// Outcome is what became of one query. Every metric is computed from it.
+// Outcome is the result of one query. Every metric is computed from it.
 type Outcome struct {
 	ID       string   `json:"id"`
 	Kind     string   `json:"kind,omitempty"`
 	NDCG10   *float64 `json:"ndcg@10"`  // nil when the limit is below 10
 	Relevant int      `json:"relevant"` // how many tools are relevant
-	Ranks    []int    `json:"ranks"`    // where they were found, from 1, ascending
+	Ranks    []int    `json:"ranks"`    // ranks of the found relevant tools, from 1
 }
 
-// found is how many relevant tools are among the first k.
+// found returns how many relevant tools are among the first k.
 func found(o Outcome, k int) float64 {
 	n := 0
 	for _, rank := range o.Ranks {
@@ -26,11 +26,10 @@ func found(o Outcome, k int) float64 {
 	return float64(n)
 }
 
-// recall is the share of the relevant tools that are among the first k.
+// recall returns the share of the relevant tools among the first k.
 func recall(o Outcome, k int) float64 { return found(o, k) / float64(o.Relevant) }
 
-// ndcg is the gain of the first k, where a relevant tool counts less the later
-// it comes, as a share of the gain of the best order.
+// ndcg returns the gain of the first k, as a share of the gain of the best order; later tools gain less.
 func ndcg(o Outcome, k int) float64 {
 	var gain, ideal float64
 	for _, rank := range o.Ranks {
@@ -67,14 +66,13 @@ type metric struct {
 	of   func(o Outcome, k int) float64
 }
 
-// metrics in the order in which they are printed; Scores has a field for each.
+// metrics in printed order; Scores has a field for each.
 var metrics = [...]metric{
 	{"recall@1", 1, recall}, {"recall@3", 3, recall}, {"recall@5", 5, recall}, {"recall@10", 10, recall},
 	{"ndcg@5", 5, ndcg}, {"ndcg@10", 10, ndcg}, {"mrr@10", 10, reciprocal}, {"complete@10", 10, complete},
 }
 
-// row has a number for each of metrics, NaN for one that looks further than the
-// answers reach.
+// row has a number for each of metrics; NaN if the metric needs longer answers.
 type row [len(metrics)]float64
 
 func rowOf(o Outcome, limit int) row {
@@ -96,8 +94,7 @@ func rowsOf(outcomes []Outcome, limit int) []row {
 	return rows
 }
 
-// mean is the average of the averages of the strata, none of which is empty:
-// each counts the same, however many rows it has.
+// mean returns the average of the averages of the strata, none of which is empty: each stratum counts the same.
 func mean(strata [][]row) row {
 	var out row
 	for _, rows := range strata {
@@ -115,7 +112,7 @@ func mean(strata [][]row) row {
 // Interval is a range that holds the true mean in 95 of 100 cases.
 type Interval [2]float64
 
-// resamples of a bootstrap; 25 on either side are cut off.
+// resamples is the number of resamples of a bootstrap; 25 on either side are cut off.
 const resamples = 1000
 
 // bootstrap returns the percentile interval of mean, by metric: of resamples
@@ -156,8 +153,8 @@ func bootstrap(strata [][]row) map[string]Interval {
 	return intervals
 }
 
-// Scores are means of the metrics, from 0 to 1; nil where a metric looks
-// further than the limit. In JSON they are the keys of the object around them.
+// Scores are means of the metrics, from 0 to 1; nil if the metric needs longer answers. In JSON they are members of
+// the enclosing object.
 type Scores struct {
 	Recall1    *float64 `json:"recall@1"`
 	Recall3    *float64 `json:"recall@3"`

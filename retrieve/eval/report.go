@@ -2,7 +2,7 @@ package eval
 
 import "encoding/json"
 
-// SetReport is what was measured on one set.
+// SetReport is the measurement of one set.
 type SetReport struct {
 	Name string `json:"set"`
 	Group
@@ -19,7 +19,7 @@ type SetReport struct {
 	Queries  []Outcome        `json:"queries"`
 }
 
-// summarize fills in what follows from Queries and Limit.
+// summarize fills in the members that follow from Queries and Limit.
 func (s *SetReport) summarize() {
 	s.Group = groupOf([][]row{rowsOf(s.Queries, s.Limit)})
 	byKind := map[string][]row{}
@@ -34,8 +34,8 @@ func (s *SetReport) summarize() {
 	}
 }
 
-// Report is what was measured on one set or several. Its JSON is the object of
-// its only set, or {"macro": {...}, "sets": {NAME: {...}, ...}}.
+// Report is the measurement of one or several sets. Its JSON is the object of its only set, or {"macro": {...},
+// "sets": {NAME: {...}, ...}}.
 type Report struct {
 	Macro *Group // the average over the sets, each counting the same; nil for one set
 	Sets  []*SetReport

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
 	"strings"
 	"time"
@@ -15,10 +16,10 @@ import (
 	"toolfinch/tool"
 )
 
-// MaxLimit is the most tools that one answer can have.
+// MaxLimit bounds the tools of one answer.
 const MaxLimit = retrieve.MaxLimit
 
-// Embedders are the kinds of embedder that eval takes.
+// Embedders are the kinds of embedder that eval accepts.
 var Embedders = []string{embed.KindBM25, embed.KindHF, embed.KindOpenAI, embed.KindAuto}
 
 // ParseEmbedder returns the kind that text names in upper or lower case.
@@ -35,12 +36,11 @@ type hit struct {
 	Score float64 `json:"score"`
 }
 
-// system is what is measured: the retrieval of retrieve_tools over one set.
-// Nothing else in this package knows how tools are found.
+// system is the measured retrieval: that of retrieve_tools over one set. Only this type knows how tools are found.
 type system struct {
 	catalog             *retrieve.Catalog
 	retriever           *retrieve.Retriever
-	embedder            string // which one it became
+	embedder            string // the selected kind
 	building, embedding time.Duration
 }
 
@@ -77,18 +77,17 @@ func openSystem(ctx context.Context, set *Set, options Options) (*system, error)
 	return s, nil
 }
 
-// queryTimeout is never reached by what works: a measure must not depend on
-// how busy the machine is.
+// queryTimeout is far above working embedders: a measurement must not depend on the load of the machine.
 const queryTimeout = 5 * time.Minute
 
-// queries embeds each query anew, so that its time is measured.
+// queries embeds each query without a cache, so that its time is measured.
 type queries struct{ embedder embed.Embedder }
 
 func (q queries) Embed(ctx context.Context, texts []string) ([][]float32, error) {
 	return q.embedder.Embed(ctx, embed.Query, texts)
 }
 
-// serversOf groups the tools of a set as upstreams bring them.
+// serversOf groups the tools of a set by server.
 func serversOf(set *Set) []retrieve.Server {
 	var servers []retrieve.Server
 	at := map[string]int{}
@@ -105,8 +104,7 @@ func serversOf(set *Set) []retrieve.Server {
 	return servers
 }
 
-// search asks as a client of retrieve_tools does, and returns how long the
-// retrieval took.
+// search asks like a client of retrieve_tools, and returns the time of the retrieval.
 func (s *system) search(ctx context.Context, text string, limit int) ([]hit, time.Duration, error) {
 	arguments, err := json.Marshal(map[string]any{"query": text, "limit": limit})
 	if err != nil {
@@ -133,3 +131,13 @@ func (s *system) search(ctx context.Context, text string, limit int) ([]hit, tim
 }
 
 func (s *system) close() error { return s.catalog.Close() }
+
+// Options of Run.
+type Options struct {
+	Embedder embed.Embedder // nil for words alone
+	Vectors  embed.Vectors  // stores the tools' vectors
+	Limit    int            // tools in an answer, 1 to MaxLimit
+	Misses   io.Writer      // gets a JSON line for
+	// Progress, if not nil, is told how many tools of a set have a vector.
+	Progress func(set string, done, total int)
+}

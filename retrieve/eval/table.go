@@ -9,8 +9,7 @@ import (
 	"text/tabwriter"
 )
 
-// WriteTable prints a report for people: quality by set and kind, then what it
-// cost.
+// WriteTable prints a report for people: quality by set and kind, then the cost.
 func (r *Report) WriteTable(w io.Writer) error {
 	if len(r.Sets) == 0 {
 		return nil

@@ -9,9 +9,8 @@ import (
 	"toolfinch/tool"
 )
 
-// Guard is the handler of t behind the gate: it answers the calls that Admit lets
-// through.
-func (g *Gate) Guard(id tool.ID) tool.Middleware {
+// Layer returns the handler of t behind the gate.
+func (g *Gate) Layer(id tool.ID) tool.Middleware {
 	return func(next tool.Handler) tool.Handler {
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			_, admitted := telemetry.Start(ctx, telemetry.StageGate, "")
@@ -24,12 +23,12 @@ func (g *Gate) Guard(id tool.ID) tool.Middleware {
 	}
 }
 
-// readWithin bounds how long a call that is about to be refused waits for what the store says.
+// readWithin bounds how long a call that is about to be refused waits for the store.
 const readWithin = 300 * time.Millisecond
 
-// Admit returns nil for a call that its owner may make, and for the calls of the
-// program's own user; else an error that wraps ErrNotProvisioned. What the owner has
-// provisioned over another process counts, though this one may not have heard of it.
+// Admit returns nil for a call that its owner may make, and for calls of the process's own user; else an error that
+// wraps ErrNotProvisioned. It reads the store before it refuses, because the owner may have provisioned the tool
+// through another process.
 func (g *Gate) Admit(ctx context.Context, call *tool.Call, id tool.ID) error {
 	owner := call.Owner()
 	if call.Local || g.IsProvisioned(owner, id) {
@@ -42,14 +41,14 @@ func (g *Gate) Admit(ctx context.Context, call *tool.Call, id tool.ID) error {
 			return nil
 		}
 	}
-	return refusal{call.Name}
+	return notProvisionedError{call.Name}
 }
 
-// refusal is the error of a call that the gate refuses; models read it as it is.
-type refusal struct{ name string }
+// notProvisionedError is the error of a refused call; models read it unchanged.
+type notProvisionedError struct{ name string }
 
-func (r refusal) Error() string {
+func (r notProvisionedError) Error() string {
 	return "Tool " + r.name + " not provisioned. Use provision_tools first."
 }
 
-func (r refusal) Unwrap() error { return ErrNotProvisioned }
+func (r notProvisionedError) Unwrap() error { return ErrNotProvisioned }

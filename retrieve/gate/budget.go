@@ -5,17 +5,16 @@ import (
 	"time"
 )
 
-// Budget bounds what one owner may have provisioned. Zero bounds are none.
+// Budget bounds what one owner may have provisioned. A zero bound is no bound.
 type Budget struct {
 	MaxTools  int `json:"max_tools,omitempty"`
 	MaxTokens int `json:"max_tokens,omitempty"`
-	// TTL is the longest time a tool stays provisioned, and the time of requests that
-	// name none; 0: for good.
+	// TTL is the longest time a tool stays provisioned, and the default of requests; 0: no end.
 	TTL time.Duration `json:"-"`
 }
 
-// holds reports whether the budget has room for that much.
-func (b Budget) holds(u Usage) bool {
+// allows reports whether the budget has room for u.
+func (b Budget) allows(u Usage) bool {
 	return (b.MaxTools == 0 || u.Tools <= b.MaxTools) && (b.MaxTokens == 0 || u.Tokens <= b.MaxTokens)
 }
 
@@ -31,7 +30,7 @@ func (b Budget) String() string {
 	return tools + " and " + tokens
 }
 
-// Usage is how much of a Budget is used, by the tools that the catalog has now.
+// Usage is the used part of a Budget. Only tools of the present catalog count.
 type Usage struct {
 	Tools  int `json:"tools"`
 	Tokens int `json:"tokens"`
@@ -51,21 +50,21 @@ func count(n int, noun string) string {
 	return fmt.Sprintf("%d %s", n, noun)
 }
 
-// State is how much of its budget an owner uses.
+// State is an owner's budget and its used part.
 type State struct {
 	Usage  Usage  `json:"usage"`
 	Budget Budget `json:"budget"`
 }
 
-// BudgetError says that a request does not fit. It changed nothing.
+// BudgetError says that a request does not fit the budget. It changed nothing.
 type BudgetError struct {
-	Asked     Usage // beyond what is provisioned
-	Used      Usage // by what is provisioned already
+	Asked     Usage // by the new tools of the request
+	Used      Usage // by provisioned tools
 	Budget    Budget
-	MaxTokens int // the request's own bound; 0: none
+	MaxTokens int // the request's own bound; 0: no bound
 }
 
-// Error has all numbers, for a model to act on.
+// Error names all numbers, so that a model can act on it.
 func (e *BudgetError) Error() string {
 	own := ""
 	if e.MaxTokens > 0 {

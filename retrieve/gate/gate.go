@@ -1,6 +1,5 @@
-// Package gate owns what may be called within a budget, and whose it is: the
-// provisioned tools of each owner. It does not know how clients connect, what they
-// are listed, or where sets are stored; Clients and Store do.
+// Package gate owns the provisioned tools of each owner, within a budget, and refuses calls of other tools. It does
+// not know how clients connect, what they are listed, or where sets are stored: see Clients and Store.
 package gate
 
 import (
@@ -17,27 +16,27 @@ import (
 
 // Errors of provisioning.
 var (
-	// ErrNotProvisioned is wrapped by the error of a call that the gate refuses.
+	// ErrNotProvisioned is wrapped by the error of a refused call.
 	ErrNotProvisioned = errors.New("not provisioned")
-	// ErrNotGated is returned where there is nothing to provision.
+	// ErrNotGated is returned if the view has no budget.
 	ErrNotGated = errors.New("this view is not gated: every tool can be called")
-	// ErrSessionEnded is wrapped if the owner is a session that has ended.
+	// ErrSessionEnded is wrapped if the owner is an ended session.
 	ErrSessionEnded = errors.New("the session has ended")
 	// ErrNotStored is wrapped by the error of a change that could not be stored.
 	ErrNotStored = errors.New("provisioned tools cannot be stored now: nothing was changed; ask again later")
 )
 
-// Catalog is the tools behind the gate at one time.
+// Catalog holds the tools behind the gate at one time.
 type Catalog interface {
 	// ByID finds a tool by its ID.
 	ByID(id tool.ID) (*tool.Tool, bool)
-	// Pinned returns the tools that anybody may call.
+	// Pinned returns the tools that every client may call.
 	Pinned() []*tool.Tool
-	// Tokens is what the definition of t costs a model that is listed it.
+	// Tokens returns the tokens that the definition of t takes in a list.
 	Tokens(t *tool.Tool) int
 }
 
-// Terms are what holds at one time. A smaller budget than before takes nothing away.
+// Terms are the catalog and budget at one time. A budget that shrinks takes no tool away.
 type Terms struct {
 	Catalog
 	Budget *Budget // of each owner; nil: every tool can be called
@@ -45,36 +44,34 @@ type Terms struct {
 
 // Clients are the sessions that a gate serves.
 type Clients interface {
-	// Knows reports whether a session is still there.
+	// Knows reports whether a session still exists.
 	Knows(session string) bool
-	// Relist tells the clients of owner that their list has changed, if it has, and
-	// returns once the calling session has asked for the new list, as far as it is
-	// known to do so.
+	// Relist tells the owner's clients that their list has changed, if it has. If the calling session is known to
+	// ask for the new list, Relist returns after it has asked.
 	Relist(ctx context.Context, owner, calling string)
 }
 
-// Store keeps sets beyond the end of the program.
+// Store keeps sets beyond the end of the process.
 type Store interface {
-	// Change replaces what is stored of an owner by what f makes of it, while no other process does.
-	// f may be called several times; if it fails nothing is stored, and its error is returned.
-	// For one owner Change is called in the order of the changes, which wait for it.
+	// Change replaces the stored set of an owner by the result of f, while no other process changes it. f may be
+	// called several times; if it fails, nothing is stored, and its error is returned. For one owner the gate calls
+	// Change for one change at a time.
 	Change(ctx context.Context, owner string, f func(stored []tool.Provisioned) ([]tool.Provisioned, error)) error
 }
 
-// Read reads what is stored of an owner.
+// Read reads the stored set of an owner.
 type Read func(ctx context.Context, owner string) ([]tool.Provisioned, error)
 
 // Options of a Gate.
 type Options struct {
 	Clients Clients
-	Store   Store              // nil: sets end with the program
-	Kept    []tool.Provisioned // what the store had at the start, by owner in order
+	Store   Store              // nil: sets end with the process
+	Kept    []tool.Provisioned // stored sets at the start, by owner in order
 	Read    Read               // nil: no other process provisions tools
-	Limit   *limit.Limit       // as of NewLimit, of all gates for the same clients; nil: of this one
+	Limit   *limit.Limit       // see NewLimit; shared by all gates of the same clients; nil: a limit of its own
 }
 
-// Gate decides which tools each owner may call. Its methods are safe for
-// concurrent use.
+// Gate decides which tools each owner may call. Its methods are safe for concurrent use.
 type Gate struct {
 	terms   func() Terms
 	clients Clients
@@ -83,11 +80,10 @@ type Gate struct {
 	log     *slog.Logger
 	ledger  *ledger
 	seed    maphash.Seed
-	turns   [64]chan struct{} // by hash of the owner; each holds one: taken while a set is changed and written
+	turns   [64]chan struct{} // by hash of the owner; each has one token, which is taken while a set is changed and stored
 }
 
-// New returns a gate on the terms that the function returns, which is asked once
-// for each request and must not block.
+// New returns a gate. It calls terms once for each request; terms must not block.
 func New(options Options, terms func() Terms, log *slog.Logger) *Gate {
 	g := &Gate{
 		terms: terms, clients: options.Clients, store: options.Store, read: options.Read, log: log,
@@ -100,7 +96,7 @@ func New(options Options, terms func() Terms, log *slog.Logger) *Gate {
 	return g
 }
 
-// recall takes what the store had, of as many owners as can be held.
+// recall loads the stored sets, up to the bound of owners.
 func (g *Gate) recall(kept []tool.Provisioned) {
 	byOwner := map[string]set{}
 	for _, p := range kept {
@@ -119,21 +115,21 @@ func (g *Gate) recall(kept []tool.Provisioned) {
 // Gated reports whether tools must be provisioned before they can be called.
 func (g *Gate) Gated() bool { return g.terms().Budget != nil }
 
-// unstored is ErrNotStored because of an error of the store, whose words are not for clients.
-type unstored struct{ cause error }
+// unstoredError is ErrNotStored with its cause, whose words are not for clients.
+type unstoredError struct{ cause error }
 
-func (u unstored) Error() string { return ErrNotStored.Error() }
+func (u unstoredError) Error() string { return ErrNotStored.Error() }
 
-func (u unstored) Unwrap() []error { return []error{ErrNotStored, u.cause} }
+func (u unstoredError) Unwrap() []error { return []error{ErrNotStored, u.cause} }
 
-// IsProvisioned reports whether owner may call the tool now: it is provisioned or
-// pinned, or nothing is gated. The catalog need not have it.
+// IsProvisioned reports whether owner may call the tool now: it is provisioned or pinned, or the view is not gated.
+// The catalog need not have it.
 func (g *Gate) IsProvisioned(owner string, id tool.ID) bool {
 	terms := g.terms()
-	return terms.Budget == nil || g.ledger.has(owner, id) || terms.pins(id)
+	return terms.Budget == nil || g.ledger.has(owner, id) || terms.isPinned(id)
 }
 
-// Granted returns the tools that are provisioned for owner now, in that order.
+// Granted returns the tools that are provisioned for owner now, in order.
 func (g *Gate) Granted(owner string) []tool.ID {
 	now := time.Now()
 	var ids []tool.ID
@@ -145,26 +141,25 @@ func (g *Gate) Granted(owner string) []tool.ID {
 	return ids
 }
 
-// Has reports whether a tool of the catalog is there for one client of an owner: policies may
-// hide it from that one. nil: all of them are.
+// Has reports whether one client of an owner may see a tool: policies may hide it. A nil Has hides nothing.
 type Has func(id tool.ID) bool
 
-// Provisions returns what owner has provisioned, in that order, without the tools
-// that have ended, are pinned, are not in the catalog, or are not there for who asks.
+// Provisions returns the owner's provisioned tools, in order, without tools that are expired, pinned, missing from
+// the catalog, or hidden by has.
 func (g *Gate) Provisions(owner string, has Has) ([]tool.Provisioned, State) {
 	terms := g.terms()
 	if terms.Budget == nil {
 		return nil, State{}
 	}
 	is := terms.presentTo(has)
-	all := terms.priced(g.ledger.of(owner)).only(is)
+	all := terms.priced(g.ledger.of(owner)).withOnly(is)
 	return all, State{all.usage(is), *terms.Budget}
 }
 
-// Drop forgets the set of a session that has ended.
+// Drop removes the set of a session that has ended.
 func (g *Gate) Drop(session string) { g.ledger.put(tool.SessionOwner(session), nil) }
 
-func (t Terms) pins(id tool.ID) bool {
+func (t Terms) isPinned(id tool.ID) bool {
 	for _, pinned := range t.Pinned() {
 		if pinned.Def.ID == id {
 			return true
@@ -173,10 +168,10 @@ func (t Terms) pins(id tool.ID) bool {
 	return false
 }
 
-// present reports whether a tool is one that can be provisioned.
+// present reports whether a tool can be provisioned.
 func (t Terms) present(id tool.ID) bool {
 	_, has := t.ByID(id)
-	return has && !t.pins(id)
+	return has && !t.isPinned(id)
 }
 
 // presentTo is present for one client.
@@ -187,20 +182,20 @@ func (t Terms) presentTo(has Has) present {
 	return func(id tool.ID) bool { return has(id) && t.present(id) }
 }
 
-// priced returns the tools whose time has not come, with what they cost now.
+// priced returns the unexpired tools with their present costs.
 func (t Terms) priced(all set) set {
 	all = all.current(time.Now())
 	for i := range all {
-		if one, ok := t.ByID(all[i].ID); ok && !t.pins(all[i].ID) {
+		if one, ok := t.ByID(all[i].ID); ok && !t.isPinned(all[i].ID) {
 			all[i].Tokens = t.Tokens(one)
 		}
 	}
 	return all
 }
 
-// Of returns the set of an owner as it is kept, with tools that have ended or are not in the
-// catalog. It must not be changed.
+// Of returns the whole set of an owner, including tools that are expired or missing from the catalog. The caller
+// must not change it.
 func (g *Gate) Of(owner string) []tool.Provisioned { return g.ledger.of(owner) }
 
-// Take makes a set, which was kept elsewhere, that of an owner. Nobody is told.
+// Take replaces the set of an owner by a set that was kept elsewhere. It tells no client.
 func (g *Gate) Take(owner string, kept []tool.Provisioned) { g.ledger.put(owner, kept) }

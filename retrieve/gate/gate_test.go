@@ -155,7 +155,7 @@ func gated(t testing.TB, options Options, budget Budget) (*Gate, *shelf) {
 	g := New(options, func() Terms { return Terms{source, source.budget.Load()} }, slog.New(slog.DiscardHandler))
 	for _, name := range strings.Fields("srv_a srv_b srv_c srv_d srv_e srv_pin") {
 		one := newTool(t, name)
-		one.Handler = g.Guard(one.Def.ID)(one.Handler)
+		one.Handler = g.Layer(one.Def.ID)(one.Handler)
 		source.tools[name] = one
 	}
 	return g, source
@@ -369,7 +369,7 @@ func TestASessionThatEndsWhileItsSetChanges(t *testing.T) {
 	g, source := gated(t, Options{}, Budget{})
 	source.open("s")
 	one := pick(source, "srv_a")[0]
-	_, err := g.change(t.Context(), "session s", g.terms(), func(all set) (set, error) {
+	_, err := g.update(t.Context(), "session s", g.terms(), func(all set) (set, error) {
 		source.end(g, "s")
 		return append(all, tool.Provisioned{ID: one.Def.ID}), nil
 	})
@@ -603,7 +603,7 @@ func TestTheBudgetHoldsAfterARestart(t *testing.T) {
 	}
 	provision(t, g, "principal ann", 0, "srv_d", "srv_e")
 	source.change(func(c map[string]*tool.Tool) { c["srv_a"], c["srv_b"] = a, b })
-	if _, state := g.Provisions("principal ann", nil); !state.Budget.holds(state.Usage) || state.Usage.Tools != 3 {
+	if _, state := g.Provisions("principal ann", nil); !state.Budget.allows(state.Usage) || state.Usage.Tools != 3 {
 		t.Errorf("%s of %s", state.Usage, state.Budget)
 	}
 }
@@ -658,7 +658,7 @@ func TestTimeEndsWhatIsProvisioned(t *testing.T) {
 	}, nil)}, Budget{})
 	provision(t, g, "principal ann", 0, "srv_a")
 	provision(t, g, "principal ann", time.Hour, "srv_b")
-	_, err := g.change(t.Context(), "principal ann", g.terms(), func(all set) (set, error) {
+	_, err := g.update(t.Context(), "principal ann", g.terms(), func(all set) (set, error) {
 		all[1].Until = time.Now() // its hour has passed
 		return all, nil
 	})
@@ -740,7 +740,7 @@ func BenchmarkGate(b *testing.B) {
 		}
 	})
 	one := source.tools[names[39]]
-	handler := g.Guard(one.Def.ID)(func(context.Context, *tool.Call) (tool.Result, error) { return nil, nil })
+	handler := g.Layer(one.Def.ID)(func(context.Context, *tool.Call) (tool.Result, error) { return nil, nil })
 	source.open("s")
 	for _, owner := range []string{"session s", "principal ann"} {
 		provision(b, g, owner, time.Hour, names...)

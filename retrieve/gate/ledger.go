@@ -8,39 +8,37 @@ import (
 	"toolfinch/tool"
 )
 
-// maxOwners bounds the owners whose sets are held. Sessions do not count: their
-// sets end with them.
+// maxOwners bounds the owners with sets. Sessions do not count: their sets end with them.
 const maxOwners = 10_000
 
-// NewLimit returns the limit of owners that have tools provisioned, for all gates
-// that serve the same clients. It counts; each gate holds at most 10,000 owners.
+// NewLimit returns the limit on owners with provisioned tools, shared by all gates of the same clients. It only
+// counts; each gate enforces its own bound of 10,000 owners.
 func NewLimit() *limit.Limit {
 	return limit.New("provisioned_sets", maxOwners, "clients have provisioned tools", "the set that was used longest ago goes")
 }
 
-// ledger holds the sets of all owners. What it hands out is never changed.
+// ledger holds the sets of all owners. It returns sets that are never changed.
 type ledger struct {
-	wake  chan struct{} // holds one signal: due is earlier than it was
-	limit *limit.Limit  // of owners that are no sessions
+	wake  chan struct{} // has room for one signal: due has become earlier
+	limit *limit.Limit  // of owners that are not sessions
 
-	mu       sync.Mutex // guards what follows, and the accounts; held for look-ups and assignments only
+	mu       sync.Mutex // guards the fields below and the accounts; locked for look-ups and assignments only
 	accounts map[string]*account
-	due      time.Time // when to look for tools that have ended; zero: not at all
-	uses     uint64    // counts look-ups and changes
+	due      time.Time // when the next tool expires; zero: never
+	uses     uint64    // counter of look-ups and changes
 }
 
-// account is the set of one owner, which is never empty.
+// account is the set of one owner; it is never empty.
 type account struct {
 	set  set
-	used uint64 // the ledger's uses at the last of this account
+	used uint64 // the ledger's uses when this account was last used
 }
 
 func newLedger(limit *limit.Limit) *ledger {
 	return &ledger{wake: make(chan struct{}, 1), limit: limit, accounts: map[string]*account{}}
 }
 
-// of returns the set of an owner, with the tools whose time has come. It counts as
-// a use.
+// of returns the set of an owner, including expired tools. It counts as a use.
 func (l *ledger) of(owner string) set {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -60,7 +58,7 @@ func (l *ledger) has(owner string, id tool.ID) bool {
 	return i >= 0 && !all[i].Over(time.Now())
 }
 
-// put makes all the set of an owner.
+// put replaces the set of an owner.
 func (l *ledger) put(owner string, all set) {
 	first := all.first()
 	l.mu.Lock()
@@ -89,7 +87,7 @@ func (l *ledger) put(owner string, all set) {
 	}
 }
 
-// owners are those who have a set, without sessions.
+// owners returns the owners with sets, without sessions.
 func (l *ledger) owners() (all []string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -101,9 +99,8 @@ func (l *ledger) owners() (all []string) {
 	return all
 }
 
-// excess returns the owner who used its tools longest ago, if too many owners have
-// some; else "".
-func (l *ledger) excess() (oldest string) {
+// leastUsed returns the least recently used owner if too many owners have sets; else "".
+func (l *ledger) leastUsed() (oldest string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if len(l.accounts) <= maxOwners {
@@ -125,8 +122,8 @@ func (l *ledger) excess() (oldest string) {
 	return oldest
 }
 
-// next returns the owners of tools that have ended, and when to look again. If
-// there are some that is soon, because one may not be changed now.
+// next returns the owners with expired tools, and when to look again: soon if there are some, because a set may be
+// locked now.
 func (l *ledger) next(now time.Time) (owners []string, due time.Time) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -7,20 +7,18 @@ import (
 	"toolfinch/tool"
 )
 
-// set is the tools that one owner has provisioned, in that order, each once. It
-// is a value: its methods return a new one. A tool of it is present while the
-// catalog has it and does not pin it; others are remembered, cost nothing and are
+// set holds the provisioned tools of one owner, in order, each once. It is a value: its methods return a new set. A
+// tool is present if the catalog has it and does not pin it; absent tools are remembered, cost nothing and are
 // shown to nobody.
 type set []tool.Provisioned
 
-// present reports whether a tool is one that can be provisioned now.
+// present reports whether a tool can be provisioned now.
 type present func(id tool.ID) bool
 
-// maxAbsent bounds the absent tools that are remembered for an owner whose budget
-// does not bound the number of tools.
+// maxAbsent bounds the absent tools of an owner whose budget does not bound the number of tools.
 const maxAbsent = 1000
 
-// usage is what the present tools cost.
+// usage returns the cost of the present tools.
 func (s set) usage(is present) Usage {
 	var used Usage
 	for _, p := range s {
@@ -32,8 +30,8 @@ func (s set) usage(is present) Usage {
 }
 
 func (s set) index(id tool.ID) int {
-	// Every call behind the gate looks here: nothing is copied, and names differ
-	// where servers are the same.
+	// Every call behind the gate looks here: nothing is copied, and names, which differ more often, are compared
+	// first.
 	for i := range s {
 		if s[i].ID.Name == id.Name && s[i].ID == id {
 			return i
@@ -44,19 +42,18 @@ func (s set) index(id tool.ID) int {
 
 // addition is a request to add tools to a set.
 type addition struct {
-	wanted    set // present, each
+	wanted    set // all present
 	budget    Budget
-	maxTokens int // bounds what is new; 0: no bound
+	maxTokens int // bounds the tokens of new tools; 0: no bound
 	fit       bool
 }
 
-// add provisions what is wanted as far as both bounds allow. Tools that are there
-// already cost nothing, and end as renewed says. What has no room is left out with
-// fit; without, nothing is added and the error is a *BudgetError.
+// add provisions the wanted tools within both bounds. Tools of the set cost nothing; renewed decides their end.
+// With fit, tools without room are left out; else nothing is added, and the error is a *BudgetError.
 func (s set) add(a addition, is present) (set, Outcome, error) {
 	next, used := slices.Clone(s), s.usage(is)
 	var done Outcome
-	var asked, taken Usage // of the new tools: of all, and of those that have room
+	var asked, taken Usage // of all new tools, and of the new tools with room
 	seen := make(map[tool.ID]bool, len(a.wanted))
 	for _, one := range a.wanted {
 		if seen[one.ID] {
@@ -70,7 +67,7 @@ func (s set) add(a addition, is present) (set, Outcome, error) {
 			continue
 		}
 		asked = asked.plus(one.Tokens)
-		if !a.budget.holds(used.plus(one.Tokens)) || a.maxTokens > 0 && taken.Tokens+one.Tokens > a.maxTokens {
+		if !a.budget.allows(used.plus(one.Tokens)) || a.maxTokens > 0 && taken.Tokens+one.Tokens > a.maxTokens {
 			done.Left = append(done.Left, one)
 			continue
 		}
@@ -85,9 +82,8 @@ func (s set) add(a addition, is present) (set, Outcome, error) {
 	return next.trim(a.budget, is), done, nil
 }
 
-// renewed is when a tool ends that is provisioned again. A request that names the
-// tool sets the new end, if it has one; a request that found it by a query never
-// shortens.
+// renewed returns when a tool ends that is provisioned again. A request by ID sets the new end, if it has one; a
+// request by query never shortens.
 func renewed(before, now time.Time, fit bool) time.Time {
 	switch {
 	case !fit && now.IsZero(), fit && before.IsZero(), fit && !now.IsZero() && before.After(now):
@@ -96,8 +92,8 @@ func renewed(before, now time.Time, fit bool) time.Time {
 	return now
 }
 
-// trim forgets absent tools, the oldest first, until the budget has room for all
-// that is remembered: it must hold when they come back, too.
+// trim removes absent tools, the oldest first, until the budget has room for all tools: it must also hold when they
+// come back.
 func (s set) trim(budget Budget, is present) set {
 	var all Usage
 	absent := 0
@@ -108,7 +104,7 @@ func (s set) trim(budget Budget, is present) set {
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(s), func(p tool.Provisioned) bool {
-		if is(p.ID) || budget.holds(all) && absent <= maxAbsent {
+		if is(p.ID) || budget.allows(all) && absent <= maxAbsent {
 			return false
 		}
 		all, absent = Usage{all.Tools - 1, all.Tokens - p.Tokens}, absent-1
@@ -116,7 +112,7 @@ func (s set) trim(budget Budget, is present) set {
 	})
 }
 
-// without takes tools away, all if ids is nil.
+// without removes tools, all if ids is nil.
 func (s set) without(ids []tool.ID) (next, removed set) {
 	for _, p := range s {
 		if ids != nil && !slices.Contains(ids, p.ID) {
@@ -128,8 +124,8 @@ func (s set) without(ids []tool.ID) (next, removed set) {
 	return next, removed
 }
 
-// only returns the present tools, nil if there are none.
-func (s set) only(is present) set {
+// withOnly returns the present tools; nil if there are none.
+func (s set) withOnly(is present) set {
 	var all set
 	for _, p := range s {
 		if is(p.ID) {
@@ -139,18 +135,17 @@ func (s set) only(is present) set {
 	return all
 }
 
-// current leaves out the tools whose time has come.
+// current returns the unexpired tools.
 func (s set) current(now time.Time) set {
 	return slices.DeleteFunc(slices.Clone(s), func(p tool.Provisioned) bool { return p.Over(now) })
 }
 
-// same reports whether both have the same tools in the same order until the same
-// times.
+// same reports whether both have the same tools, in the same order, until the same times.
 func (s set) same(other set) bool {
 	return slices.EqualFunc(s, other, func(a, b tool.Provisioned) bool { return a.ID == b.ID && a.Until.Equal(b.Until) })
 }
 
-// first is the earliest time at which a tool ends, zero if none does.
+// first returns the earliest end of a tool; zero if none ends.
 func (s set) first() time.Time {
 	var first time.Time
 	for _, p := range s {
@@ -161,10 +156,10 @@ func (s set) first() time.Time {
 	return first
 }
 
-// Outcome is what a Request did.
+// Outcome is the result of a Request.
 type Outcome struct {
 	Added []tool.Provisioned
-	Kept  []tool.Provisioned // provisioned before, or pinned
-	Left  []tool.Provisioned // did not fit, with their cost
+	Kept  []tool.Provisioned // already provisioned, or pinned
+	Left  []tool.Provisioned // did not fit; with their cost
 	State
 }

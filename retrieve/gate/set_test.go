@@ -146,7 +146,7 @@ func TestWithout(t *testing.T) {
 			ids = nil
 		}
 		next, removed := setOf("a:1 (b:2) c:3", time.Time{}).without(ids)
-		if got := removed.only(isPresent).String(); next.String() != test.want || got != test.removed {
+		if got := removed.withOnly(isPresent).String(); next.String() != test.want || got != test.removed {
 			t.Errorf("without %q: %s, removed %s", test.ids, next, got)
 		}
 	}

@@ -1,4 +1,4 @@
-// Package catalogue fills stores with as many tools as a measurement wants. It measures nothing.
+// Package catalogue fills stores with tools for measurements. It measures nothing.
 package catalogue
 
 import (
@@ -17,7 +17,7 @@ import (
 	"toolfinch/tool"
 )
 
-// Annotated is the folder of sets of real definitions with queries, beside the repository.
+// Annotated returns the folder of annotated sets of real definitions, beside the repository.
 func Annotated(t testing.TB) string {
 	t.Helper()
 	dir, err := filepath.Abs(".")
@@ -34,9 +34,9 @@ func Annotated(t testing.TB) string {
 	return ""
 }
 
-// Fill puts tools into the store of a folder, of so many servers, whose names it returns:
-// definitions of real servers under other names, where they are, else made up ones. The last tool of
-// a server is found by Word of its number, as no other is.
+// Fill puts tools of several servers into the store of a folder, and returns the servers' names. It uses renamed
+// definitions of real servers, if present, else invented ones. Only the last tool of a server contains the Word of
+// its number.
 func Fill(t testing.TB, dir string, tools, servers int) (names []string) {
 	t.Helper()
 	db, err := store.Open(t.Context(), dir, slog.New(slog.DiscardHandler))
@@ -76,7 +76,7 @@ func Fill(t testing.TB, dir string, tools, servers int) (names []string) {
 	return names
 }
 
-// Word is what only the last tool of a server says.
+// Word returns the word that only the last tool of a server contains.
 func Word(server int) string { return fmt.Sprint("orchard", server) }
 
 func definitions(t testing.TB) (raws []json.RawMessage) {

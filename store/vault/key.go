@@ -19,8 +19,7 @@ import (
 // or as 64 hexadecimal digits.
 const EnvKey = "MCPPROXY_VAULT_KEY"
 
-// TakeKey takes the key out of the environment: what this process starts must not get
-// it, whatever of the environment it gets.
+// TakeKey removes the key from the environment and returns it: child processes must not inherit it.
 func TakeKey() string {
 	value := os.Getenv(EnvKey)
 	_ = os.Unsetenv(EnvKey)
@@ -35,17 +34,17 @@ const (
 	inMemory      = "memory"
 )
 
-// keyRow is the name of the row that says which key the others are sealed with.
+// keyRow is the name of the row that names the key of the other rows.
 const keyRow = "key"
 
-// keys are where the key may be.
+// keys finds and creates the key.
 type keys struct {
-	given []byte // of the environment; nil for none
+	given []byte // from the environment; may be nil
 	dir   string // of the key file
 	ring  keyring
 	log   *slog.Logger
 
-	turn chan struct{} // guards what follows; a channel, so that waiting ends with a context. It is held over I/O
+	turn chan struct{} // guards have; a channel, so that waiting ends with a context. It is held over I/O
 	have *key          // nil until it is needed
 }
 
@@ -66,7 +65,7 @@ func newKeys(o Options) (keys, error) {
 	return k, nil
 }
 
-// parseKey reads a key as EnvKey and the key file have it.
+// parseKey reads a key in the form of EnvKey and of the key file.
 func parseKey(text string) ([]byte, error) {
 	text = strings.TrimSpace(text)
 	if secret, err := hex.DecodeString(text); err == nil && len(secret) == 32 {
@@ -92,7 +91,7 @@ func (k *keys) take(ctx context.Context) error {
 	}
 }
 
-// create makes a key and keeps it in the best place there is.
+// create makes a key and keeps it in the keyring, else in a file.
 func (k *keys) create(ctx context.Context, durable bool) (*key, error) {
 	if err := k.take(ctx); err != nil {
 		return nil, err
@@ -147,7 +146,7 @@ func (k *keys) find(ctx context.Context, note keyNote) (*key, error) {
 	return k.have, nil
 }
 
-// look looks for a key everywhere: its owner may have moved it.
+// look searches every place for a key: its owner may have moved it.
 func (k *keys) look(ctx context.Context, note keyNote) ([]byte, error) {
 	if k.given != nil {
 		if keyID(k.given) == note.ID {
@@ -184,7 +183,7 @@ func (k *keys) look(ctx context.Context, note keyNote) ([]byte, error) {
 	return nil, failed
 }
 
-// wasKept says where a key was put.
+// wasKept says where a new key was put.
 func wasKept(note keyNote) string {
 	switch note.Holder {
 	case inEnvironment:
@@ -204,7 +203,7 @@ func (k *keys) pathIf(note keyNote) string {
 	return k.path(note.ID)
 }
 
-// read reads the key file, if there is one; path is that of a file that should be there.
+// read reads the key file, if there is one; path is the path of a missing key file.
 func (k *keys) read(note keyNote) (secret []byte, path string, err error) {
 	path = k.path(note.ID)
 	f, err := os.Open(path)
@@ -233,7 +232,7 @@ func (k *keys) read(note keyNote) (secret []byte, path string, err error) {
 	return secret, path, nil
 }
 
-// writeKey writes a new key file. What is there is never overwritten.
+// writeKey writes a new key file. It never overwrites a file.
 func writeKey(path string, secret []byte) error {
 	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
 		return err

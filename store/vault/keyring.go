@@ -14,22 +14,21 @@ import (
 	ring "github.com/zalando/go-keyring"
 )
 
-// keyring keeps short texts by name, encrypted while its user is away.
+// keyring stores short texts by name, encrypted while its user is away.
 type keyring interface {
 	get(ctx context.Context, name string) (string, error)
 	set(ctx context.Context, name, text string) error
 }
 
 const (
-	// keyringName is what the keyring's own program shows.
+	// keyringName is the name that the keyring's own program shows.
 	keyringName = "toolfinch"
-	// keyringPatience bounds one use of the keyring. It may have to ask its user for a
-	// password first.
+	// keyringPatience bounds one use of the keyring, which may ask its user for a password first.
 	keyringPatience = 20 * time.Second
 )
 
-// osKeyring is the keyring of the operating system: Keychain, Credential Manager or a
-// Secret Service on the session bus.
+// osKeyring is the keyring of the operating system: Keychain, Credential Manager, or a Secret Service on the
+// session bus.
 type osKeyring struct {
 	patience time.Duration
 
@@ -48,8 +47,8 @@ func (o *osKeyring) set(ctx context.Context, name, text string) error {
 	return err
 }
 
-// use does something with the keyring within bounded time. The library takes no
-// context: what does not answer keeps one goroutine, and nothing else is asked meanwhile.
+// use runs do with the keyring within bounded time. The library takes no context: an unanswered call keeps one
+// goroutine, and meanwhile the keyring is not used again.
 func (o *osKeyring) use(ctx context.Context, do func() (string, error)) (string, error) {
 	if err := reachable(); err != nil {
 		return "", err
@@ -64,7 +63,7 @@ func (o *osKeyring) use(ctx context.Context, do func() (string, error)) (string,
 	answered := make(chan answer, 1)
 	go func() {
 		text, err := do()
-		o.end() // before who waits goes on to the next
+		o.end() // before the waiting caller continues
 		answered <- answer{text, err}
 	}()
 	ctx, cancel := context.WithTimeoutCause(ctx, o.patience, errNoAnswer)
@@ -93,8 +92,7 @@ func (o *osKeyring) end() {
 	o.busy = false
 }
 
-// reachable says at once that there is no session bus, as on most servers: the library
-// would start one.
+// reachable fails at once without a session bus, as on most servers: the library would start one.
 func reachable() error {
 	switch runtime.GOOS {
 	case "darwin", "ios", "windows":

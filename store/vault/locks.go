@@ -14,34 +14,34 @@ import (
 )
 
 const (
-	// maxWait bounds the wait of Locked: whoever has the lock may wait for a server.
+	// maxWait bounds the wait of Locked: the holder of the lock may wait for a server.
 	maxWait = time.Minute
-	// lockPause is between two tries to lock a file, which another process has.
+	// lockPause is the pause between two tries to lock a file.
 	lockPause = 20 * time.Millisecond
 )
 
-// ErrLocked is wrapped by the error of Locked when somebody else has a name for too long.
-var ErrLocked = errors.New("it is in use, by this or another process, for too long")
+// ErrLocked is wrapped by the error of Locked if a name stays locked for too long.
+var ErrLocked = errors.New("the name stays locked, by this or another process, for too long")
 
 func (l Locks) shared() bool { return l.Dir != "" || l.Take != nil }
 
-// locks are the names that are locked.
+// locks holds the locked names.
 type locks struct {
 	across Locks
 	wait   time.Duration
 
-	mu   *sync.Mutex // guards held; never held over I/O
-	held map[string]*held
+	mu    *sync.Mutex // guards names; never held over I/O
+	names map[string]*nameLock
 }
 
-// held is one name that this process has locked or waits for.
-type held struct {
+// nameLock is a name that this process has locked or waits for.
+type nameLock struct {
 	turn chan struct{}
-	uses int // who has it or waits; guarded by the mutex of locks
+	uses int // number of holders and waiters; guarded by the mutex of locks
 }
 
 func newLocks(o Options) locks {
-	l := locks{across: o.Locks, wait: o.wait, mu: new(sync.Mutex), held: make(map[string]*held)}
+	l := locks{across: o.Locks, wait: o.wait, mu: new(sync.Mutex), names: make(map[string]*nameLock)}
 	if l.wait == 0 {
 		l.wait = maxWait
 	}
@@ -91,8 +91,7 @@ func (l *locks) takeAcross(ctx context.Context, name string) (release func(), er
 	return func() { _ = file.Close() }, nil // unlocks
 }
 
-// file locks the file of a name. The files stay: one that is removed could be locked
-// twice.
+// file locks the file of a name. Files are never removed: a removed file could be locked twice.
 func (l *locks) file(ctx context.Context, name string) (*flock.Flock, error) {
 	if err := os.MkdirAll(l.across.Dir, 0o700); err != nil {
 		return nil, err
@@ -110,22 +109,22 @@ func (l *locks) file(ctx context.Context, name string) (*flock.Flock, error) {
 	return nil, err
 }
 
-func (l *locks) use(name string) *held {
+func (l *locks) use(name string) *nameLock {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	h := l.held[name]
+	h := l.names[name]
 	if h == nil {
-		h = &held{turn: make(chan struct{}, 1)}
-		l.held[name] = h
+		h = &nameLock{turn: make(chan struct{}, 1)}
+		l.names[name] = h
 	}
 	h.uses++
 	return h
 }
 
-func (l *locks) leave(name string, h *held) {
+func (l *locks) leave(name string, h *nameLock) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if h.uses--; h.uses == 0 {
-		delete(l.held, name)
+		delete(l.names, name)
 	}
 }

@@ -6,29 +6,27 @@ import (
 	"time"
 )
 
-// Options say where a vault has its key and its locks.
+// Options of a vault: its key and its locks.
 type Options struct {
 	// Key is the value of MCPPROXY_VAULT_KEY, see TakeKey; "" for none.
 	Key string
-	// KeyDir is the folder of the key file, which is made when it is needed: where there
-	// is no keyring.
+	// KeyDir is the folder of the key file. It is created if there is no keyring.
 	KeyDir string
-	// Locks says how Locked locks. Without a way the rows are in memory, and so are key
-	// and locks.
+	// Locks locks names for all processes. The zero value means that rows, key and locks are in memory.
 	Locks Locks
 	// ReadOnly is for rows that cannot be written: no key is made.
 	ReadOnly bool
-	// Log is told once where a new key is kept; nil for nobody.
+	// Log, if not nil, is told once where a new key is kept.
 	Log *slog.Logger
 
-	// Of tests:
+	// For tests:
 	ring keyring       // default the keyring of the operating system
 	wait time.Duration // how long Locked waits at most; default maxWait
 }
 
-// Locks are a way to lock names for all processes with the same rows: one of both, or none.
+// Locks is a way to lock names for all processes with the same rows: Dir, Take, or none.
 type Locks struct {
 	Dir string // folder of files, one for each name; it need not exist
-	// Take locks a name until release, or until the process ends. It waits for it.
+	// Take waits for the lock of a name, and holds it until release or the end of the process.
 	Take func(ctx context.Context, name string) (release func(), err error)
 }

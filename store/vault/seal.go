@@ -16,16 +16,16 @@ type key struct {
 }
 
 const (
-	layout    = 1 // of a sealed row: this byte, the ID of the key, the nonce and what GCM makes
+	layout    = 1 // layout of a sealed row: this byte, the ID of the key, the nonce, and the output of GCM
 	idLen     = 8 // bytes
 	headerLen = 1 + idLen
 )
 
-// newKey returns the key of these 32 bytes, kept where holder says.
+// newKey returns the key of these 32 bytes, kept by holder.
 func newKey(secret []byte, holder string) *key {
 	block, err := aes.NewCipher(secret)
 	if err != nil {
-		panic(err) // of another length than 32
+		panic(err) // the length is not 32
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {
@@ -34,7 +34,7 @@ func newKey(secret []byte, holder string) *key {
 	return &key{keyNote{ID: keyID(secret), Holder: holder}, aead}
 }
 
-// bound is what a sealed row is bound to beside the key: rows cannot be swapped.
+// bound returns the data that a sealed row is bound to beside the key: rows cannot be swapped.
 func bound(header []byte, name string) []byte {
 	return append(append([]byte("toolfinch vault "), header...), name...)
 }
@@ -67,19 +67,20 @@ func keyID(secret []byte) string {
 	return hex.EncodeToString(mac.Sum(nil)[:idLen])
 }
 
-// keyNote is that row. The key is found by it wherever it is kept, and never made twice.
+// keyNote is the row that names the key of the other rows. The key is found by it wherever it is kept, and never
+// made twice.
 type keyNote struct {
-	ID     string `json:"id"`     // of the key, which it does not reveal
-	Holder string `json:"holder"` // where it was put when it was made
+	ID     string `json:"id"`     // of the key; does not reveal it
+	Holder string `json:"holder"` // where a new key was put
 }
 
-// KeyError says why the key cannot be had. Nothing was changed. Its text is for anybody;
-// Path and Cause are for the owner.
+// KeyError says why the key is unavailable. Nothing was changed. Its text is for anybody; Path and Cause are for
+// the owner.
 type KeyError struct {
 	ID    string // of the key
-	Why   string // and what to do
-	Path  string // of the key file; "" where the key is in none
-	Cause error  // in the words of the keyring or the system; nil for none
+	Why   string // the reason, and what to do
+	Path  string // of the key file; "" if the key is not in a file
+	Cause error  // the error of the keyring or the system; may be nil
 }
 
 func (e *KeyError) Error() string {

@@ -1,6 +1,5 @@
-// Package vault owns secrets at rest: it seals rows with one key, and keeps that key
-// away from them. The rows themselves are the store's, and what the secrets are for is
-// their owners' business.
+// Package vault owns secrets at rest: it seals rows with one key, and keeps the key apart from the rows. The store
+// keeps the rows; their owners know what the secrets are for.
 package vault
 
 import (
@@ -22,29 +21,27 @@ const (
 // ErrNotFound is wrapped by the error of Get for a name that has no row.
 var ErrNotFound = errors.New("nothing is stored under that name")
 
-// Row is a row as it is stored.
+// Row is a stored row.
 type Row struct {
 	Name   string
 	Sealed []byte
-	At     time.Time // when it was written
+	At     time.Time // time of the write
 }
 
-// Rows are the rows as a store keeps them.
+// Rows stores rows.
 type Rows interface {
-	// Find returns the row of that name, nil when there is none.
+	// Find returns the row of that name; nil if there is none.
 	Find(ctx context.Context, name string) (*Row, error)
-	// Names returns the rows whose names begin with prefix, by name, without
-	// what is sealed in them.
+	// Names returns the rows whose names begin with prefix, by name, without their sealed content.
 	Names(ctx context.Context, prefix string) ([]Row, error)
-	// Put writes a row in place of the one of its name.
+	// Put writes or replaces a row.
 	Put(ctx context.Context, row Row) error
-	// Drop deletes the rows of that name, or with a prefix of "" all rows.
+	// Drop deletes the row of that name; "" for all rows.
 	Drop(ctx context.Context, name string) error
 }
 
-// Vault seals and opens rows. It is safe for concurrent use, and several processes may
-// use one set of rows. The key is taken when it is first needed. All methods wrap a
-// *KeyError when it cannot be had; then nothing was changed.
+// Vault seals and opens rows. It is safe for concurrent use, and several processes may use the same rows. It reads
+// the key when it first needs it. All methods wrap a *KeyError if the key is unavailable; then nothing was changed.
 type Vault struct {
 	rows    Rows
 	options Options
@@ -143,7 +140,7 @@ func (v *Vault) Reset(ctx context.Context) error {
 	return nil
 }
 
-// key returns the key of the rows, nil when they have none yet.
+// key returns the key of the rows; nil if they have none yet.
 func (v *Vault) key(ctx context.Context) (*key, error) {
 	note, err := v.note(ctx)
 	if err != nil || note == nil {
@@ -159,7 +156,7 @@ func (v *Vault) note(ctx context.Context) (*keyNote, error) {
 	}
 	note := &keyNote{}
 	if err := json.Unmarshal(row.Sealed, note); err != nil || len(note.ID) != hex.EncodedLen(idLen) {
-		return nil, &KeyError{Why: "which one it is cannot be read"}
+		return nil, &KeyError{Why: "its row cannot be read"}
 	}
 	return note, nil
 }
@@ -186,8 +183,8 @@ func (v *Vault) newKey(ctx context.Context) (made *key, err error) {
 	return made, err
 }
 
-// KeyPlace says where the key of the rows is: "" when there is none yet. path is that of
-// its file, if it is in one. The error is a *KeyError when it cannot be had.
+// KeyPlace says where the key of the rows is; "" if there is none yet. path is the path of its file, if any. The
+// error is a *KeyError if the key is unavailable.
 func (v *Vault) KeyPlace(ctx context.Context) (place, path string, err error) {
 	found, err := v.key(ctx)
 	if err != nil || found == nil {

@@ -7,24 +7,23 @@ import (
 	"toolfinch/tool"
 )
 
-// change is what a catalog has otherwise than the one before it, where nothing follows
-// from that for the names of other tools.
-type change struct {
-	put    []*tool.Tool // new or other ones, under their names
-	gone   []*tool.Tool // those whose IDs are gone, and what is in the place of which others were put
-	others bool         // prompts or resources, too
+// delta is the difference between a catalog and its predecessor, if it changes no name of an unchanged tool.
+type delta struct {
+	put      []*tool.Tool // new or replaced tools, under their names
+	removed  []*tool.Tool // removed tools, and the old versions of replaced ones
+	nonTools bool         // prompts, resources or templates may differ
 
-	fresh map[string]bool // names of those whose IDs are new
+	newNames map[string]bool // names of tools with new IDs
 }
 
-// changeTo returns the change that makes other contents of the catalog. ok is false if a
-// change cannot say it: names of other tools may change, or all is other.
-func (c *Catalog) changeTo(next Contents) (ch change, ok bool) {
+// deltaTo returns the delta to other contents. ok is false if names of unchanged tools may change, or everything
+// differs.
+func (c *Catalog) deltaTo(next Contents) (ch delta, ok bool) {
 	if c == nil || len(c.also) > 0 || c.contents.listed != nil || next.listed != nil || len(next.Servers) != len(c.contents.Servers) ||
 		!slices.Equal(next.Reserved, c.contents.Reserved) || !slices.Equal(next.Pins, c.contents.Pins) {
 		return ch, false
 	}
-	ch.fresh = map[string]bool{}
+	ch.newNames = map[string]bool{}
 	prefix, servers := prefixesOf(next.Servers), map[string]bool{}
 	for i := range next.Servers {
 		before, now := &c.contents.Servers[i], &next.Servers[i]
@@ -41,38 +40,38 @@ func (c *Catalog) changeTo(next Contents) (ch change, ok bool) {
 }
 
 // add adds what a server of the catalog has otherwise now.
-func (ch *change) add(c *Catalog, before, now *Server, prefix map[string]string) (ok bool) {
+func (ch *delta) add(c *Catalog, before, now *Server, prefix map[string]string) (ok bool) {
 	was := map[tool.ID]*tool.Tool{}
 	for _, t := range before.Tools {
 		id := t.Def.ID
 		if id.Kind != tool.KindTool {
-			ch.others = true
+			ch.nonTools = true
 			continue
 		}
 		old := c.exact.get(id)
 		if was[id] != nil || c.tools.get(old.Name) != old {
-			return false // one ID or name twice
+			return false // an ID or name occurs twice
 		}
 		was[id] = old
 	}
 	for _, t := range now.Tools {
 		id := t.Def.ID
 		if id.Kind != tool.KindTool {
-			ch.others = true
+			ch.nonTools = true
 			continue
 		}
 		name, old := t.Name, was[id]
 		switch {
 		case old != nil && c.given[old.Name] == (name != "") && (name == "" || name == old.Name):
 			name = old.Name
-			ch.gone = append(ch.gone, old)
+			ch.removed = append(ch.removed, old)
 			delete(was, id)
 		case old == nil && name == "":
 			name = inName(prefixed(id, prefix))
-			if len(name) > maxName || c.contested[name] || ch.fresh[name] || c.tools.get(name) != nil || slices.Contains(c.contents.Reserved, name) {
+			if len(name) > maxName || c.contested[name] || ch.newNames[name] || c.tools.get(name) != nil || slices.Contains(c.contents.Reserved, name) {
 				return false
 			}
-			ch.fresh[name] = true
+			ch.newNames[name] = true
 		default:
 			return false
 		}
@@ -80,17 +79,17 @@ func (ch *change) add(c *Catalog, before, now *Server, prefix map[string]string)
 	}
 	for id, old := range was {
 		if c.given[old.Name] || old.Name != inName(prefixed(id, prefix)) {
-			return false // others may have the name now
+			return false // another tool may get the name now
 		}
-		ch.gone = append(ch.gone, old)
+		ch.removed = append(ch.removed, old)
 	}
 	return true
 }
 
-// take makes the tables of the catalog of those before it and a change.
-func (c *Catalog) take(before *Catalog, ch change) {
+// apply fills the tables of the catalog from its predecessor and a delta.
+func (c *Catalog) apply(before *Catalog, ch delta) {
 	tools, exact := map[string]*tool.Tool{}, map[tool.ID]*tool.Tool{}
-	for _, t := range ch.gone {
+	for _, t := range ch.removed {
 		tools[t.Name], exact[t.Def.ID] = nil, nil
 	}
 	for _, t := range ch.put {
@@ -100,9 +99,9 @@ func (c *Catalog) take(before *Catalog, ch change) {
 	c.given = before.given
 	c.fillRest(before.handler)
 
-	names, pinned := map[string]bool{}, false // names: that are offered now, or no more
+	names, pinned := map[string]bool{}, false // names: true if offered now, false if no longer
 	var plus, minus []*tool.Tool
-	for _, t := range ch.gone {
+	for _, t := range ch.removed {
 		now := tools[t.Name]
 		if offered := now != nil && c.offers(now); offered != before.offers(t) {
 			names[t.Name] = offered
@@ -129,7 +128,7 @@ func (c *Catalog) take(before *Catalog, ch change) {
 	c.listing.follow(&before.listing, plus, minus)
 }
 
-// spliced returns sorted names with those that are true, and without the others.
+// spliced returns sorted names with those added that are true in change, and those removed that are false.
 func spliced(names []string, change map[string]bool) []string {
 	if len(change) == 0 {
 		return names
@@ -148,22 +147,22 @@ func spliced(names []string, change map[string]bool) []string {
 	return append(all, names...)
 }
 
-// keys are those of what a change made of before puts into the index, and takes out of it.
-func (ch change) keys(before, now *Catalog) (put, out []string) {
+// keys returns the index keys that a delta puts and removes.
+func (ch delta) keys(before, now *Catalog) (put, out []string) {
 	for _, t := range ch.put {
 		if now.offers(t) {
 			put = append(put, t.Name)
 		}
 	}
-	for _, t := range ch.gone {
+	for _, t := range ch.removed {
 		if is := now.tools.get(t.Name); is == nil || !now.offers(is) {
 			out = append(out, t.Name)
 		}
 	}
-	if ch.others {
-		put = append(put, now.others.keys...)
-		for _, key := range before.others.keys {
-			if now.others.byKey[key] == nil {
+	if ch.nonTools {
+		put = append(put, now.nonTools.keys...)
+		for _, key := range before.nonTools.keys {
+			if now.nonTools.byKey[key] == nil {
 				out = append(out, key)
 			}
 		}

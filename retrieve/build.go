@@ -11,22 +11,21 @@ import (
 	"toolfinch/tool"
 )
 
-// NewCatalog returns an empty catalog. handler makes the handler of a resource that
-// is not listed. The caller closes it or one that was made from it.
+// NewCatalog returns an empty catalog. handler makes the handler of an unlisted resource. The caller closes the
+// catalog or a successor.
 func NewCatalog(handler func(*tool.Def) tool.Handler) *Catalog {
-	return &Catalog{kept: &kept{index: index.New(), schemas: schemas{Cache: schema.NewCache()}}, others: &others{handler: handler}}
+	return &Catalog{shared: &shared{index: index.New(), schemas: schemas{Cache: schema.NewCache()}}, nonTools: &nonTools{handler: handler}}
 }
 
-// With returns a catalog of other contents. It reuses what c has derived from
-// definitions that did not change. Calls of With on catalogs that share an index
-// wait for each other; Embed embeds the contents of the latest.
+// With returns a catalog with other contents. It reuses what is cached for unchanged definitions. Calls of With on
+// catalogs that share an index wait for each other; Embed embeds the contents of the latest.
 func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error) {
 	c.making.Lock()
 	defer c.making.Unlock()
-	next := &Catalog{kept: c.kept, contents: contents}
+	next := &Catalog{shared: c.shared, contents: contents}
 	var err error
-	if change, few := c.latest.changeTo(contents); few {
-		next.take(c.latest, change)
+	if change, few := c.latest.deltaTo(contents); few {
+		next.apply(c.latest, change)
 		put, out := change.keys(c.latest, next)
 		next.snapshot, err = c.index.Update(ctx, next.documents(put), out)
 	} else {
@@ -37,15 +36,14 @@ func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error)
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
 	c.latest = next
-	most := 2*(len(next.names)+len(next.others.keys)) + len(contents.Servers)
+	most := 2*(len(next.names)+len(next.nonTools.keys)) + len(contents.Servers)
 	c.words.forget(most)
 	c.schemas.forget(most)
-	c.costs.hold(2 * most) // of a tool: the definition, two names, and what an answer has of it
+	c.costs.reserve(2 * most) // for each tool: its definition, two names, and its text in an answer
 	return next, nil
 }
 
-// documents returns what is indexed under keys: each definition as clients see it, under
-// the name that the view gives it.
+// documents returns the documents of these keys, as clients see the definitions: under the names that views give.
 func (c *Catalog) documents(keys []string) []index.Document {
 	about := descriptions(c.contents.Servers)
 	docs := make([]index.Document, len(keys))

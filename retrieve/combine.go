@@ -8,26 +8,24 @@ import (
 	"toolfinch/tool"
 )
 
-// Part is a view that is served together with others.
-type Part struct {
+// ViewCatalog is the catalog of a view that a combined catalog contains.
+type ViewCatalog struct {
 	View    string
 	Catalog *Catalog
 	Listed  bool // its tools are listed from the start
 }
 
-// Renamed is a name that several parts have, or that is reserved, and what their tools
-// are called instead, in the order of the parts.
-type Renamed struct {
+// Displaced is a name that several views, or a meta-tool, have, and the names that their tools get instead, in the
+// order of the views.
+type Displaced struct {
 	Name string
 	As   []string
 }
 
-// Together returns the contents of a catalog with the tools of several views, each with
-// its handler and under its name there. In the place of a Renamed name is one that begins
-// with that of the view. IDs stay: by that of a tool that several views have, the first
-// one's is found.
-func Together(parts []Part, reserved []string) (Contents, []Renamed) {
-	names, renamed := namesTogether(parts, reserved)
+// Combine returns the contents of a catalog with the tools of several views, each with its handler. A displaced
+// name begins with the name of the view instead. IDs stay: a shared ID resolves to the first view's tool.
+func Combine(parts []ViewCatalog, reserved []string) (Contents, []Displaced) {
+	names, renamed := combinedNames(parts, reserved)
 	all := Contents{Reserved: reserved, plain: map[string]bool{}, listed: map[string]bool{}}
 	at := map[string]int{}
 	for _, p := range parts {
@@ -36,7 +34,7 @@ func Together(parts []Part, reserved []string) (Contents, []Renamed) {
 			for i, t := range s.Tools {
 				if t.Def.ID.Kind == tool.KindTool {
 					own := p.Catalog.exact.get(t.Def.ID)
-					t = called(own, names[tool.ID{Server: p.View, Name: own.Name}])
+					t = underName(own, names[tool.ID{Server: p.View, Name: own.Name}])
 					all.plain[t.Name] = t == own && !p.Catalog.given[t.Name]
 					all.listed[t.Name] = p.Listed
 				}
@@ -49,7 +47,7 @@ func Together(parts []Part, reserved []string) (Contents, []Renamed) {
 				all.Servers[i].join(s, tools)
 			default:
 				at[s.Name] = len(all.Servers)
-				if s.Tools != nil { // nil: it was never listed
+				if s.Tools != nil { // nil: never listed
 					s.Tools = tools
 				}
 				all.Servers = append(all.Servers, s)
@@ -59,7 +57,7 @@ func Together(parts []Part, reserved []string) (Contents, []Renamed) {
 	return all, renamed
 }
 
-// join adds what another view has of the server.
+// join adds the same server as another view has it.
 func (s *Server) join(other Server, tools []*tool.Tool) {
 	if other.Tools != nil {
 		s.Tools = append(slices.Clip(s.Tools), tools...)
@@ -74,8 +72,7 @@ func (s *Server) join(other Server, tools []*tool.Tool) {
 	if s.Capabilities == nil {
 		s.Capabilities = other.Capabilities
 	}
-	// A view that sends a server what it does not list excludes nothing of it, so that
-	// the two can be joined apart.
+	// Excluding nothing and sending unlisted URIs go together, so each can be joined on its own.
 	s.Unlisted = min(s.Unlisted, other.Unlisted)
 	if one, two := s.Excluded, other.Excluded; one == nil || two == nil {
 		s.Excluded = nil
@@ -84,9 +81,8 @@ func (s *Server) join(other Server, tools []*tool.Tool) {
 	}
 }
 
-// called returns t under another name. Its handler, and hooks in it, hear the one that
-// the view knows.
-func called(t *tool.Tool, name string) *tool.Tool {
+// underName returns t under another name. Its handler and hooks get the name that the view uses.
+func underName(t *tool.Tool, name string) *tool.Tool {
 	if t.Name == name {
 		return t
 	}
@@ -99,8 +95,8 @@ func called(t *tool.Tool, name string) *tool.Tool {
 	}), name)
 }
 
-// namesTogether returns the names of all tools of the parts, by view and name there.
-func namesTogether(parts []Part, reserved []string) (map[tool.ID]string, []Renamed) {
+// combinedNames returns the names of all tools, by view and name in that view.
+func combinedNames(parts []ViewCatalog, reserved []string) (map[tool.ID]string, []Displaced) {
 	claims := map[string]int{}
 	for _, name := range reserved {
 		claims[name]++
@@ -130,10 +126,10 @@ func namesTogether(parts []Part, reserved []string) (map[tool.ID]string, []Renam
 		names[id] = prefixed[id]
 		as[id.Name] = append(as[id.Name], prefixed[id])
 	}
-	var renamed []Renamed
+	var renamed []Displaced
 	for name, as := range as {
-		renamed = append(renamed, Renamed{name, as})
+		renamed = append(renamed, Displaced{name, as})
 	}
-	slices.SortFunc(renamed, func(a, b Renamed) int { return cmp.Compare(a.Name, b.Name) })
+	slices.SortFunc(renamed, func(a, b Displaced) int { return cmp.Compare(a.Name, b.Name) })
 	return names, renamed
 }

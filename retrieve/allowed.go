@@ -8,20 +8,19 @@ import (
 	"toolfinch/tool"
 )
 
-// Allowed is what of a catalog somebody has.
+// Allowed decides what a caller may use of a catalog.
 type Allowed struct {
-	// Use reports whether a tool may be called, a prompt got, a resource read. Of a
-	// resource that is not listed, the definition has an ID and nothing else.
+	// Use reports whether a tool may be called, a prompt got, or a resource read. The definition of an unlisted
+	// resource has only an ID.
 	Use func(def *tool.Def, view string) bool
-	// Find reports whether what may be used is listed and found, too.
+	// Find reports whether a usable definition is also listed and found.
 	Find func(def *tool.Def, view string) bool
-	// Server reports whether something of a server may be used that is not known yet.
+	// Server reports whether the caller may use a definition of a server that is not known yet.
 	Server func(name string) bool
 }
 
-// Only returns the part of the catalog that is allowed, under the same names: what else
-// there is has no name in it, is no server, and is near to nothing. It shares what c has
-// derived from definitions, and the index: words count as rare there as in c.
+// Only returns the allowed part of the catalog, under the same names. Nothing reveals the rest: no name, no server,
+// no similar name. It shares the index and all caches with c: a word is as rare there as in c.
 func (c *Catalog) Only(allowed Allowed) *Catalog {
 	contents := c.contents
 	contents.Servers, contents.hidden, contents.plain = nil, map[tool.ID]bool{}, nil
@@ -50,13 +49,13 @@ func (c *Catalog) Only(allowed Allowed) *Catalog {
 		}
 		contents.Servers = append(contents.Servers, s)
 	}
-	next := &Catalog{kept: c.kept, contents: contents, snapshot: c.snapshot}
+	next := &Catalog{shared: c.shared, contents: contents, snapshot: c.snapshot}
 	next.fill(c.handler)
 	next.among = sync.OnceValue(func() *index.Subset { return c.snapshot.Subset(next.keys()) })
 	return next
 }
 
-// named is what the catalog was given under the name that it has there.
+// named returns a tool of the contents under the name that the catalog gives it.
 func (c *Catalog) named(t *tool.Tool) *tool.Tool {
 	if t.Name != "" {
 		return t

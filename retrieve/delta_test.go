@@ -121,7 +121,7 @@ func TestCatalogsFollowChanges(t *testing.T) {
 			s := &contents.Servers[random.IntN(len(servers))]
 			s.Tools = one(s.Name, s.Tools)
 		}
-		if _, ok := followed.latest.changeTo(contents); ok {
+		if _, ok := followed.latest.deltaTo(contents); ok {
 			few++
 		}
 		next, err := followed.With(t.Context(), contents)

@@ -11,9 +11,9 @@ import (
 )
 
 // together is a catalog of the parts.
-func together(t testing.TB, parts ...Part) (*Catalog, []Renamed) {
+func together(t testing.TB, parts ...ViewCatalog) (*Catalog, []Displaced) {
 	t.Helper()
-	contents, renamed := Together(parts, Reserved())
+	contents, renamed := Combine(parts, Reserved())
 	root := NewCatalog(echo)
 	t.Cleanup(func() { _ = root.Close() })
 	all, err := root.With(t.Context(), contents)
@@ -46,9 +46,9 @@ func TestNamesOfViewsTogether(t *testing.T) {
 		"too long":        {[][]Server{{named(t, "s", "x", long)}, {named(t, "s", "x", long)}}, "", ""},
 	} {
 		t.Run(name, func(t *testing.T) {
-			var parts []Part
+			var parts []ViewCatalog
 			for i, servers := range c.parts {
-				parts = append(parts, Part{View: string(rune('a' + i)), Catalog: catalogOf(t, servers...)})
+				parts = append(parts, ViewCatalog{View: string(rune('a' + i)), Catalog: catalogOf(t, servers...)})
 			}
 			all, renamed := together(t, parts...)
 			if got := toolNames(all.Tools()); c.want != "" && (got != c.want || fmt.Sprint(renamed) != c.renamed) {
@@ -66,7 +66,7 @@ func TestNamesOfViewsTogether(t *testing.T) {
 // A tool that several views have is found by its ID in the first, and under all of its names.
 func TestAToolOfSeveralViewsIsOneOfEach(t *testing.T) {
 	one, two := catalogOf(t, listing(t, "s", "tool x")), catalogOf(t, listing(t, "s", "tool x", "tool y"))
-	all, _ := together(t, Part{View: "a", Catalog: one}, Part{View: "b", Catalog: two, Listed: true})
+	all, _ := together(t, ViewCatalog{View: "a", Catalog: one}, ViewCatalog{View: "b", Catalog: two, Listed: true})
 	for name, want := range map[string]string{"s.x": "a_s_x", "s:x": "a_s_x", "b_s_x": "b_s_x", "s.y": "s_y"} {
 		if found, err := all.Find(name); err != nil || found.Name != want {
 			t.Errorf("%s is %v, %v; want %s", name, found, err, want)
@@ -86,7 +86,7 @@ func TestAToolOfSeveralViewsIsOneOfEach(t *testing.T) {
 func TestViewsTogetherAreSearchedAsOne(t *testing.T) {
 	servers := fewServers(t, echo)
 	whole := newCatalog(t, servers)
-	all, _ := together(t, Part{View: "a", Catalog: newCatalog(t, servers[:1])}, Part{View: "b", Catalog: newCatalog(t, servers[1:])})
+	all, _ := together(t, ViewCatalog{View: "a", Catalog: newCatalog(t, servers[:1])}, ViewCatalog{View: "b", Catalog: newCatalog(t, servers[1:])})
 	for _, query := range []string{"create an issue", "what time is it", "calendar"} {
 		a, err := whole.Search(t.Context(), index.Query{Text: query, Limit: 5})
 		b, wrong := all.Search(t.Context(), index.Query{Text: query, Limit: 5})
@@ -98,20 +98,20 @@ func TestViewsTogetherAreSearchedAsOne(t *testing.T) {
 
 // A resource is served as far as one of the views serves it.
 func TestResourcesOfViewsTogether(t *testing.T) {
-	part := func(view string, excluded string, unlisted Unlisted, lines ...string) Part {
+	part := func(view string, excluded string, unlisted Unlisted, lines ...string) ViewCatalog {
 		s := listing(t, "s", lines...)
 		s.Excluded, s.Unlisted = func(id tool.ID) bool { return strings.HasPrefix(id.Name, excluded) }, unlisted
-		return Part{View: view, Catalog: catalogOf(t, s)}
+		return ViewCatalog{View: view, Catalog: catalogOf(t, s)}
 	}
 	none := part("none", "", UnlistedTemplate)
 	some := part("some", "file:///secret", UnlistedTemplate, "resource file:///a", "template file:///t/{x}")
 	for name, c := range map[string]struct {
-		parts    []Part
+		parts    []ViewCatalog
 		readable string
 	}{
-		"none":          {[]Part{none}, ""},
-		"some":          {[]Part{none, some}, "file:///a file:///t/1"},
-		"some and more": {[]Part{some, part("else", "nothing:", UnlistedOnly, "resource file:///a", "resource file:///secret/a")}, "file:///a file:///t/1 file:///secret/a file:///other"},
+		"none":          {[]ViewCatalog{none}, ""},
+		"some":          {[]ViewCatalog{none, some}, "file:///a file:///t/1"},
+		"some and more": {[]ViewCatalog{some, part("else", "nothing:", UnlistedOnly, "resource file:///a", "resource file:///secret/a")}, "file:///a file:///t/1 file:///secret/a file:///other"},
 	} {
 		all, _ := together(t, c.parts...)
 		var got []string

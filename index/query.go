@@ -1,0 +1,154 @@
+package index
+
+import (
+	"slices"
+	"strings"
+
+	"toolfinch/internal/rawjson"
+	"toolfinch/tool"
+)
+
+// Query asks for tools, prompts or resources. Text is natural language or a name, never a syntax.
+type Query struct {
+	Text   string // the first 16 KiB are read
+	Server string // only this upstream's tools; "" for all
+	Limit  int    // bound on the hits; below 1: none
+	// Kinds are the kinds to search; nil for tools. Words are as rare as they are among tools if tools are
+	// searched, and among prompts and resources if these are.
+	Kinds []tool.Kind
+	// Among, if set, restricts the hits to a part of the snapshot. The rest is removed before ranking, but words
+	// count as rare as they are in the whole snapshot.
+	Among *Subset
+
+	// Vectors are the vectors of QueryTexts(Text), in order. Without them words decide alone.
+	Vectors [][]float32
+	// Prior says how much earlier use raises each tool, by exposed name, from 0 to 1. It raises found tools by at
+	// most 15 % of the best score.
+	Prior map[string]float64
+
+	Explain bool // explain each hit's score
+}
+
+// Result is the answer to a Query.
+type Result struct {
+	Hits []Hit // best first
+	// Vectors reports whether vectors took part in the ranking.
+	Vectors bool
+	// Confidence is the probability, from 0 to 1, that a hit is the right tool and not just the nearest.
+	Confidence float64
+}
+
+// Hit is a found document.
+type Hit struct {
+	Name  string  // of the document; a tool's is its exposed name
+	Score float64 // above 0; comparable within one answer only
+	Why   *Explanation
+}
+
+// QueryTexts returns the texts of a query that are embedded: the whole and, if there are several, its clauses.
+func QueryTexts(text string) []string {
+	text = rawjson.Head(text, maxText)
+	if parts := clauses(text); len(parts) > 1 {
+		return append([]string{text}, parts...)
+	}
+	return []string{text}
+}
+
+// Terms returns the stems of the telling words of a query, each once, in order.
+func Terms(text string) []string {
+	var out, others []string // others: stems of request words
+	a := newAnalyzer()
+	a.each(rawjson.Head(text, maxText), func(w word) {
+		to := &out
+		if w.request {
+			to = &others
+		}
+		if stem := a.terms[w.stem]; !slices.Contains(*to, stem) {
+			*to = append(*to, stem)
+		}
+	})
+	if len(out) == 0 {
+		return others
+	}
+	return out
+}
+
+// request has the terms of a query.
+type request struct {
+	clauses  int
+	terms    map[string][]int  // the clauses each term occurs in
+	concepts map[string]string // by stem
+}
+
+// parse analyses a query. Request words count only if there are no other words.
+func parse(text string) request {
+	out := request{terms: make(map[string][]int), concepts: make(map[string]string)}
+	a := newAnalyzer()
+	for _, clause := range clauses(text) {
+		n := out.clauses
+		a.each(clause, func(w word) {
+			if w.request {
+				return
+			}
+			out.addWord(a, w, n)
+		})
+		out.clauses++
+	}
+	if len(out.terms) == 0 {
+		out.clauses = 1
+		a.each(text, func(w word) {
+			out.addWord(a, w, 0)
+		})
+	}
+	return out
+}
+
+func (r request) addWord(a *analyzer, w word, clause int) {
+	r.add(a.terms[w.stem], clause)
+	r.add(a.terms[w.written], clause)
+	if w.concept >= 0 {
+		r.concepts[a.terms[w.stem]] = a.terms[w.concept]
+		r.add(a.terms[w.concept], clause)
+	}
+}
+
+func (r request) add(term string, clause int) {
+	in, ok := r.terms[term]
+	if !ok && len(r.terms) >= maxTerms || slices.Contains(in, clause) {
+		return
+	}
+	r.terms[term] = append(in, clause)
+}
+
+// clauses cuts a query into its clauses: people ask for several things at once, and want a tool for each.
+func clauses(text string) []string {
+	var out []string
+	var clause []string
+	end := func() {
+		if len(clause) > 1 && len(out) < maxClauses-1 {
+			out = append(out, strings.Join(clause, " "))
+			clause = nil
+		}
+	}
+	for _, word := range strings.Fields(text) {
+		switch strings.ToLower(word) {
+		case "and", "then", "also":
+			end()
+			continue
+		}
+		clause = append(clause, word)
+		if strings.ContainsRune(".,;:!?", rune(word[len(word)-1])) {
+			end()
+		}
+	}
+	if len(clause) > 0 {
+		out = append(out, strings.Join(clause, " "))
+	}
+	return out
+}
+
+// Subset is an immutable set of documents of one Snapshot.
+type Subset struct{ has []bool } // by number
+
+// allows reports whether a document may be found.
+func (s *Subset) allows(doc int) bool { return s == nil || s.has[doc] }

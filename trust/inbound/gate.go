@@ -385,7 +385,7 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, to Target, p *iden
 }
 
 // named is whom a reverse proxy names that is believed. A request that repeats the header
-// is nobody's: a client may have added one. So is one with a name that only this program gives.
+// is nobody's: a client may have added one. So is one with a name that a key or token proves.
 func (g *Gate) named(r *http.Request) *identity.Principal {
 	if g.Header == "" || !g.fromProxy(r) {
 		return nil
@@ -397,8 +397,8 @@ func (g *Gate) named(r *http.Request) *identity.Principal {
 	return &identity.Principal{ID: values[0]}
 }
 
-// ownNames begin the IDs of bearers of API keys and of the owner on stdio.
-var ownNames = []string{identity.From(identity.KeySource, ""), identity.From(identity.TransportStdio, "")}
+// ownNames begin the IDs of bearers of API keys, of the owner on stdio, and of bearers of tokens.
+var ownNames = []string{identity.From(identity.KeySource, ""), identity.From(identity.TransportStdio, ""), "https://", "http://"}
 
 // remote is the address of the other end of a request's connection; not valid where it has none.
 func remote(r *http.Request) netip.Addr {

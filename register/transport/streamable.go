@@ -120,11 +120,12 @@ func (s *Streamable) open(ctx context.Context, id string) (*session, error) {
 	return opened, err
 }
 
-// add has a session found.
-func (s *Streamable) add(session *session) {
+// add has a session found, which the request of a context has opened. It ends with the credentials of that.
+func (s *Streamable) add(ctx context.Context, session *session) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.byID[session.id] = session
+	s.mu.Unlock()
+	context.AfterFunc(session.known, identity.Outlives(ctx, session.revoke))
 }
 
 // primedSince is the first revision whose clients take events without a message.
@@ -219,7 +220,7 @@ func (s *Streamable) initialize(out *answer, w http.ResponseWriter, r *http.Requ
 		s.sessions.Opened(r.Context(), id, m.Raw)
 		session.store(true)
 	}
-	s.add(session)
+	s.add(r.Context(), session)
 	w.Header().Set(mcp.HeaderSessionID, id)
 	s.clients.rest(session, false)
 	_ = out.last(message, 0)

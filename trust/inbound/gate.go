@@ -96,13 +96,22 @@ func latest[K comparable, V any](most int) *lru.Cache[K, V] {
 
 var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-const tendEvery = 30 * time.Second
+const (
+	tendEvery = 30 * time.Second
+	// lookEvery is how often keys are looked up with which requests or sessions go on: commands of other
+	// processes over SQLite revoke keys without a word.
+	lookEvery = time.Second
+)
 
 // Run keeps the keys of the issuers fresh, notes the use of API keys and ends what lasts
 // longer than its credentials, until ctx ends.
 func (g *Gate) Run(ctx context.Context) {
-	ticker := time.NewTicker(tendEvery)
+	ticker, look := time.NewTicker(tendEvery), time.NewTicker(lookEvery)
 	defer ticker.Stop()
+	defer look.Stop()
+	if g.Mode != Proof {
+		look.Stop() // nobody has credentials that end
+	}
 	learned := int64(-1) // g.keys.forgot when all keys were learned
 	for {
 		if now := g.keys.forgot.Load(); g.Keys && learned != now && g.keys.learn(ctx) == nil { // else soon
@@ -120,9 +129,11 @@ func (g *Gate) Run(ctx context.Context) {
 			g.keys.flush(last)
 			return
 		case <-g.keys.again:
+			g.lookAround(ctx)
+		case <-look.C:
+			g.lookAround(ctx)
 		case <-ticker.C:
 			g.keys.flush(ctx)
-			g.lookAround(ctx)
 		}
 	}
 }

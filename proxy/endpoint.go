@@ -35,6 +35,7 @@ type desk struct {
 	later         func(what string, write func(context.Context) error) // the refresh loop's
 	levels        levels
 	sessions      *replicas.Sessions // nil: they are not stored
+	keysChanged   chan struct{}      // holds one signal
 }
 
 // endpoint is what stays of a view while what it shows changes: the live server of

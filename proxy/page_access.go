@@ -125,6 +125,7 @@ func (h paged) Revoke(ctx context.Context, name string) error {
 		return fmt.Errorf("there is no key %q", cmp.Or(rawjson.Clip(name, maxShownName), "of that name"))
 	}
 	h.desk.entrance.Forget()
+	wake(h.desk.keysChanged)
 	h.observer.record(ctx, key.Event("revoked"))
 	return nil
 }

@@ -86,7 +86,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		views: all, store: db, meter: savings.New(o.log), counter: count,
 		subscriptions: register.NewSubscriptions(p.subscribe), limits: register.NewLimits(), provisioned: gate.NewLimit(),
 		connected: transport.NewClients(limitsOf(config)),
-		relists:   known.clients, later: p.loop.later, sessions: newSessions(config, o, beside, db),
+		relists:   known.clients, later: p.loop.later, sessions: newSessions(config, o, beside, db), keysChanged: make(chan struct{}, 1),
 	}
 	p.desk.entrance = inbound.New(inbound.Options{
 		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db.Keys(), Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
@@ -202,6 +202,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { p.segments.run(life); return nil })
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
 	g.Go(func() error { p.desk.entrance.Run(life); return nil })
+	g.Go(func() error { p.sweepKeys(life); return nil })
 	g.Go(func() error { p.desk.meter.Run(life, p.store.Usage()); return nil })
 	g.Go(func() error {
 		<-life.Done()

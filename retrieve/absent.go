@@ -6,7 +6,6 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/index"
 	"toolfinch/internal/printable"
 	"toolfinch/internal/rawjson"
 )
@@ -58,17 +57,6 @@ func (a Absent) why() string {
 	return rawjson.Clip(printable.Line(a.Reason), maxReason)
 }
 
-// state is how the servers are now.
-func (s *searcher) state() Health {
-	if s.health == nil {
-		return Health{}
-	}
-	return s.health()
-}
-
-// absent are the servers that cannot be called now.
-func (s *searcher) absent() []Absent { return s.state().Absent }
-
 // described says of each which server is absent and why; nil without any.
 func described(all []Absent) (lines []string) {
 	for _, a := range all[:min(len(all), maxAbsent)] {
@@ -80,65 +68,9 @@ func described(all []Absent) (lines []string) {
 	return lines
 }
 
-// mayHave reports whether a query, whose terms these are, may be for an absent server: it has
-// a word of the server's name, or two of its description, or the best hit is a tool that the
-// server had before.
-func (s *searcher) mayHave(a Absent, asked []string, hits []Hit) bool {
-	if a.Held > 0 {
-		return false
-	}
-	if len(hits) > 0 && hits[0].Def.ID.Server == a.Server {
-		return true
-	}
-	shared := func(text string) (n int) {
-		for _, term := range s.said(text) {
-			if slices.Contains(asked, term) {
-				n++
-			}
-		}
-		return n
-	}
-	return shared(apart(a.Server)) > 0 || shared(FirstSentence(a.Description)) > 1
-}
-
-// said are the terms of what a server is called or said to be. They are kept for the next query.
-func (s *searcher) said(text string) []string {
-	if known, ok := s.saidBefore.Load(text); ok {
-		return known.([]string)
-	}
-	terms := index.Terms(text)
-	s.saidBefore.Store(text, terms)
-	return terms
-}
-
 // has reports whether a name may be that of a tool of the server.
 func (a Absent) has(name string) bool {
 	return a.Held == 0 && (strings.HasPrefix(name, a.Server+".") || strings.HasPrefix(name, a.Server+":") || a.Prefix != "" && strings.HasPrefix(name, a.Prefix+"_"))
-}
-
-// Because says after the error for an unknown name, which nothing of the view has, that it
-// is held, or a meta-tool and how it is called, which servers are not there that may have
-// it, or which setting offers the meta-tool of that name; "" if none of this explains it.
-func (c *caller) Because(name string) string {
-	if because := c.catalog.held.because(name); because != "" {
-		return because
-	}
-	if c.offers != nil && c.offers(name) {
-		return "; it is a tool of toolfinch itself: call it directly, not through another one"
-	}
-	if _, meta := offeredWith[name]; !meta {
-		if because := unknownBecause(c.absent(), name); because != "" {
-			return because
-		}
-	}
-	return offered(name)
-}
-
-// IsMeta reports whether a name is that of a meta-tool, offered here or not, and not one
-// that a tool of an absent server may have.
-func (c *caller) IsMeta(name string) bool {
-	return slices.Contains(Reserved(), name) ||
-		offered(name) != "" && !slices.ContainsFunc(c.absent(), func(a Absent) bool { return a.Prefix == "" || a.has(name) })
 }
 
 // unknownBecause says after the error for an unknown name which servers are not

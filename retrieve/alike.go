@@ -43,19 +43,3 @@ func (o *others) Alike(id tool.ID) (all []Alike) {
 // climbs reports whether a URI has "..", however it is written: a server may be led out of
 // the folder with which it begins.
 func climbs(uri string) bool { return strings.Contains(tool.UnescapeURI(uri), "..") }
-
-func (o *others) byForm() map[tool.ID][]*tool.Tool {
-	forms := map[tool.ID][]*tool.Tool{}
-	for id, t := range o.byID {
-		if id.Kind != tool.KindResource && id.Kind != tool.KindTemplate {
-			continue
-		}
-		normal := strings.ToLower(tool.NormalURI(id.Name))
-		decoded := strings.ToLower(tool.NormalURI(tool.UnescapeURI(id.Name)))
-		forms[tool.ID{Server: id.Server, Name: normal}] = append(forms[tool.ID{Server: id.Server, Name: normal}], t)
-		if decoded != normal {
-			forms[tool.ID{Server: id.Server, Name: decoded}] = append(forms[tool.ID{Server: id.Server, Name: decoded}], t)
-		}
-	}
-	return forms
-}

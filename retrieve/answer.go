@@ -3,7 +3,6 @@ package retrieve
 import (
 	"encoding/json"
 	"slices"
-	"strings"
 
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
@@ -111,48 +110,6 @@ func (r *Retriever) item(hit Hit, q Query, registered Registration) item {
 	return it
 }
 
-// describeOther is describeHit for a prompt, resource or template.
-func (r *Retriever) describeOther(q Query, hit Hit) string {
-	kind := hit.Def.ID.Kind
-	name := exact(hit.Name)
-	if kind == tool.KindPrompt && q.Detail != DetailName {
-		name += promptSignature(rawjson.Member(hit.Def.Raw, "arguments"))
-	}
-	if q.Detail == DetailName {
-		return kind.String() + " " + name
-	}
-	return head(kind.String()+" "+name, nil, hit.Def.Description) + "\n use: " + r.use(hit)
-}
-
-// use says how to use a hit that is no tool.
-func (r *Retriever) use(hit Hit) string {
-	use, through := "resources/read with this uri", "name = this uri"
-	switch hit.Def.ID.Kind {
-	case tool.KindPrompt:
-		use, through = "prompts/get with this name", "this name"
-	case tool.KindTemplate:
-		use, through = "fill in the uriTemplate, then resources/read with that uri", "name = that uri"
-	}
-	if _, taken := r.catalog.Lookup(hit.Name); r.settings.Offer.Call && !taken { // a tool of that name comes first
-		use += ", or call_tool with " + through
-	}
-	return use
-}
-
-// promptSignature is Signature of a prompt's arguments, which are all text:
-// "(city, units?)".
-func promptSignature(arguments json.RawMessage) string {
-	var names []string
-	for argument := range rawjson.Elements(arguments) {
-		name := exact(rawjson.Text(rawjson.Member(argument, "name")))
-		if string(rawjson.Member(argument, "required")) != "true" {
-			name += "?"
-		}
-		names = append(names, name)
-	}
-	return "(" + rawjson.Clip(strings.Join(names, ", "), maxAnswer/10) + ")"
-}
-
 // tokens returns how many tokens a hit takes with all details.
 func (r *Retriever) tokens(t *tool.Tool, q Query) int {
 	if t.Def.ID.Kind == tool.KindTool {
@@ -167,15 +124,21 @@ func (r *Retriever) tokens(t *tool.Tool, q Query) int {
 // beside it, because some clients show their models both.
 func (a answer) result() tool.Result { return tool.TextResult(string(a)) }
 
-// FirstSentence returns the first sentence or line of a description, at most
-// 200 bytes of it.
-func FirstSentence(description string) string {
-	s := strings.TrimSpace(description)
-	if i := strings.IndexByte(s, '\n'); i >= 0 {
-		s = strings.TrimSpace(s[:i])
+// Answer returns the answer of retrieve_tools with all details as JSON, for commands
+// and measurements. It registers nothing.
+func (r *Retriever) Answer(q Query, found Found) json.RawMessage {
+	return json.RawMessage(r.answer(q, found, Registration{}))
+}
+
+// notProvisioned says what to do before tools can be called.
+const notProvisioned = "Tools that are not registered cannot be called yet: send their names to " + ProvisionTools + " as tool_ids."
+
+// whole is the tool with its whole description.
+func whole(t *tool.Tool) *tool.Tool {
+	if t.Def.Whole == nil {
+		return t
 	}
-	if i := strings.Index(s, ". "); i >= 0 {
-		s = s[:i+1]
-	}
-	return rawjson.Clip(s, 200)
+	whole := *t
+	whole.Def = t.Def.Whole
+	return &whole
 }

@@ -28,8 +28,8 @@ func newApps(servers []Server, byID layered[tool.ID]) apps {
 // OfApp finds the tool that an app calls by its name at the app's server. That server is
 // one of open, the likeliest first; if open is empty, it is the only server with apps
 // that has such a tool.
-func (c *Catalog) OfApp(name string, open []string) (*tool.Tool, bool) {
-	tools := c.apps[name]
+func (a apps) OfApp(name string, open []string) (*tool.Tool, bool) {
+	tools := a[name]
 	if len(open) == 0 {
 		if len(tools) == 1 {
 			return tools[0], true

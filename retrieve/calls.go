@@ -45,15 +45,6 @@ func callsOf(arguments json.RawMessage) ([]json.RawMessage, error) {
 	return calls, nil
 }
 
-// unused reports whether an argument is none: some models fill in those they do not use.
-func unused(value json.RawMessage) bool {
-	switch string(compact(value)) {
-	case "", "null", `""`, "{}", "[]", `"{}"`, `"[]"`:
-		return true
-	}
-	return false
-}
-
 // callAll makes several calls for the maker of one: side by side if all only read, else
 // in their order until one fails, because the next may build on it. Each has its own
 // result or error. Their structured content becomes text, because clients that show a
@@ -217,11 +208,17 @@ func textBlock(text string) json.RawMessage {
 	return block.JSON()
 }
 
-// compact is JSON without spaces between its parts, nil for what is no JSON.
-func compact(value []byte) []byte {
-	var out bytes.Buffer
-	if json.Compact(&out, value) != nil {
-		return nil
+// CallTool returns the handler of call_tool for tools up to the given kind, and for
+// prompts and resources, which only read. With a server it calls that server's alone,
+// with "" those of all.
+func (c *caller) CallTool(most Kind, server string) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		switch calls, err := callsOf(call.Arguments); {
+		case err != nil:
+			return tool.ErrorResult(err.Error()), nil
+		case calls != nil:
+			return c.callAll(ctx, call, calls, most, server)
+		}
+		return c.call(ctx, call, most, server)
 	}
-	return out.Bytes()
 }

@@ -1,14 +1,8 @@
-// Package retrieve owns what can be found now, and the meta-tools that find,
-// provision and call it. It reads no disk and dials nobody: definitions are
-// given to it, calls go to the handlers it was given, and what is provisioned is
-// kept by package register.
 package retrieve
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -16,40 +10,9 @@ import (
 
 	"toolfinch/index"
 	"toolfinch/internal/nearest"
-	"toolfinch/internal/schema"
 	"toolfinch/internal/telemetry"
 	"toolfinch/tool"
 )
-
-// Server is what one upstream contributes to the catalog. A tool with a name is
-// exposed under that name; the catalog names the others.
-type Server struct {
-	Name         string
-	Description  string
-	Tools        []*tool.Tool            // of all kinds, of each in listed order; nil while never listed
-	Prefix       *string                 // what exposed names begin with; nil for its name, "" for nothing
-	Instructions string                  // its own instructions for use
-	Capabilities json.RawMessage         // the object as the server sent it; nil while unknown
-	Cache        map[tool.Kind]CacheHint // the hints that it gave with its lists
-	// Excluded, if set, reports whether a resource that Tools does not list is left
-	// out.
-	Excluded func(id tool.ID) bool
-	Unlisted Unlisted // which URIs that it does not list are sent to it
-	Held     []Held   // what of it waits for approval
-
-	has *has // of Tools, once a catalog looked
-}
-
-// Contents are what a Catalog is made of.
-type Contents struct {
-	Servers  []Server
-	Reserved []string // names that meta-tools have
-	Pins     []string // globs over exposed names and "server.name" of tools that are listed from the start
-
-	listed map[string]bool  // names of further tools that are listed from the start
-	hidden map[tool.ID]bool // may be called, and is neither listed nor found
-	plain  map[string]bool  // names in Servers that another catalog made: they are not searched as given ones are
-}
 
 // Catalog is an immutable set of tools, prompts and resources that can be found and
 // called. With makes another one. Its methods are safe for concurrent use.
@@ -61,8 +24,8 @@ type Catalog struct {
 	among    func() *index.Subset // what of the snapshot is in the catalog; nil: all
 
 	table
-	names  []string // exposed, of the tools that models are offered, sorted
-	apps   apps
+	apps
+	names  []string        // exposed, of the tools that models are offered, sorted
 	given  map[string]bool // names that the views gave to tools
 	pinned []*tool.Tool
 	held   *withheld // nil while nothing is
@@ -99,46 +62,6 @@ func (c *Catalog) keys() []string {
 	return slices.Concat(c.names, c.others.keys)
 }
 
-// Hit is a tool, prompt, resource or template found, best first.
-type Hit struct {
-	*tool.Tool
-	Score float64
-	Why   *index.Explanation // nil unless asked for
-}
-
-// NewCatalog returns an empty catalog. handler makes the handler of a resource that
-// is not listed. The caller closes it or one that was made from it.
-func NewCatalog(handler func(*tool.Def) tool.Handler) *Catalog {
-	return &Catalog{kept: &kept{index: index.New(), schemas: schemas{Cache: schema.NewCache()}}, others: &others{handler: handler}}
-}
-
-// With returns a catalog of other contents. It reuses what c has derived from
-// definitions that did not change. Calls of With on catalogs that share an index
-// wait for each other; Embed embeds the contents of the latest.
-func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error) {
-	c.making.Lock()
-	defer c.making.Unlock()
-	next := &Catalog{kept: c.kept, contents: contents}
-	var err error
-	if change, few := c.latest.changeTo(contents); few {
-		next.take(c.latest, change)
-		put, out := change.keys(c.latest, next)
-		next.snapshot, err = c.index.Update(ctx, next.documents(put), out)
-	} else {
-		next.fill(c.handler)
-		next.snapshot, err = c.index.Replace(ctx, next.documents(next.keys()))
-	}
-	if err != nil {
-		return nil, fmt.Errorf("catalog: %w", err)
-	}
-	c.latest = next
-	most := 2*(len(next.names)+len(next.others.keys)) + len(contents.Servers)
-	c.words.forget(most)
-	c.schemas.forget(most)
-	c.costs.hold(2 * most) // of a tool: the definition, two names, and what an answer has of it
-	return next, nil
-}
-
 // Recall has the next With take over what is stored of its index. Partly says that one with
 // much more follows.
 func (k *kept) Recall(stored *index.Stored, partly bool) { k.index.Recall(stored, partly) }
@@ -146,113 +69,11 @@ func (k *kept) Recall(stored *index.Stored, partly bool) { k.index.Recall(stored
 // Segments returns what the index is made of now.
 func (k *kept) Segments() []index.Segment { return k.index.Segments() }
 
-// documents returns what is indexed under keys: each definition as clients see it, under
-// the name that the view gives it.
-func (c *Catalog) documents(keys []string) []index.Document {
-	about := descriptions(c.contents.Servers)
-	docs := make([]index.Document, len(keys))
-	for i, name := range keys {
-		def := c.at(name).Def.Full()
-		if c.given[name] {
-			renamed := *def
-			renamed.ID.Name = name
-			def = &renamed
-		}
-		docs[i] = index.Document{Name: name, Def: def, ServerDescription: about[def.ID.Server]}
-	}
-	return docs
-}
-
-func descriptions(servers []Server) map[string]string {
-	about := make(map[string]string, len(servers))
-	for _, s := range servers {
-		about[s.Name] = s.Description
-	}
-	return about
-}
-
-// claims returns the IDs of tools without a name, the names of the others, and the
-// prefixes of servers that have one.
-func claims(servers []Server) (unnamed []tool.ID, given map[string]bool, prefix map[string]string) {
-	given = map[string]bool{}
-	for _, s := range servers {
-		for _, t := range s.Tools {
-			switch {
-			case t.Def.ID.Kind != tool.KindTool:
-			case t.Name != "":
-				given[t.Name] = true
-			default:
-				unnamed = append(unnamed, t.Def.ID)
-			}
-		}
-	}
-	return unnamed, given, prefixesOf(servers)
-}
-
-// prefixesOf are those of the servers that have one.
-func prefixesOf(servers []Server) map[string]string {
-	prefix := map[string]string{}
-	for _, s := range servers {
-		if s.Prefix != nil {
-			prefix[s.Name] = *s.Prefix
-		}
-	}
-	return prefix
-}
-
-// Clash is a configured name that displaces another tool's default name, and the ID
-// of that other tool.
-type Clash struct {
-	Name string
-	ID   tool.ID
-}
-
-// Clashes returns the configured names, and the names of meta-tools, that displace
-// the default names of other tools.
-func Clashes(servers []Server, meta ...string) []Clash {
-	named := slices.ContainsFunc(meta, func(name string) bool { return name != "" })
-	for i := range servers {
-		named = servers[i].look().named || named
-	}
-	if !named {
-		return nil
-	}
-	unnamed, given, prefix := claims(servers)
-	for _, name := range meta {
-		if name != "" {
-			given[name] = true
-		}
-	}
-	var clashes []Clash
-	names, _ := namesOf(unnamed, nil, prefix)
-	for i, name := range names {
-		if given[name] {
-			clashes = append(clashes, Clash{name, unnamed[i]})
-		}
-	}
-	return clashes
-}
-
-// fill makes the tables of the catalog from its contents.
-func (c *Catalog) fill(handler func(*tool.Def) tool.Handler) {
-	_, given, _ := claims(c.contents.Servers)
-	c.table, c.given = newTable(c.contents.Servers, c.contents.Reserved), given
-	maps.DeleteFunc(given, func(name string, _ bool) bool { return c.contents.plain[name] })
-	c.fillRest(handler)
-	for name, t := range c.tools.all {
-		if c.offers(t) {
-			c.names = append(c.names, name)
-		}
-	}
-	slices.Sort(c.names)
-	c.pinned = c.pins()
-}
-
 // fillRest makes the tables of what is no tool, is held, or is for apps.
 func (c *Catalog) fillRest(handler func(*tool.Def) tool.Handler) {
 	c.others = newOthers(c.contents, prefixesOf(c.contents.Servers), handler)
 	c.held = newWithheld(c.contents.Servers)
-	c.others.held = c.held
+	c.others.isHeld = func(id tool.ID) bool { return c.held.template(id) != nil }
 	c.apps = newApps(c.contents.Servers, c.exact)
 }
 
@@ -377,4 +198,12 @@ func (c *Catalog) Servers() []Server { return c.contents.Servers }
 // Nearest returns up to n exposed names that look most like name.
 func (c *Catalog) Nearest(name string, n int) []string {
 	return nearest.Names(name, c.names, n, nearest.Loose)
+}
+
+// HeldOf returns how many definitions of a server are held and were not rejected.
+func (c *Catalog) HeldOf(server string) int {
+	if c.held == nil {
+		return 0
+	}
+	return c.held.count[server]
 }

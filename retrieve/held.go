@@ -9,37 +9,12 @@ import (
 	"toolfinch/tool"
 )
 
-// Held is a definition that waits for the owner's approval. Nothing finds, lists, calls
-// or reads it; whoever names it is told why.
-type Held struct {
-	*tool.Tool        // under the name that the view gives it, if it gives one
-	Why        string // after its ID: "was changed by its server"
-	// Quiet leaves it out of the count that answers of searches have.
-	Quiet bool
-}
-
 // withheld finds what a catalog's servers have that is held.
 type withheld struct {
 	table
 	*others
 	why   map[tool.ID]string
 	count map[string]int // by server, without those that are quiet
-}
-
-// HeldByName is what is held of a server, once for each name: several views that are served together may have it.
-func (s Server) HeldByName() (all []Held) {
-	type named struct {
-		name string
-		id   tool.ID
-	}
-	there := map[named]bool{}
-	for _, h := range s.Held {
-		if is := (named{h.Name, h.Def.ID}); !there[is] {
-			there[is] = true
-			all = append(all, h)
-		}
-	}
-	return all
 }
 
 // newWithheld returns nil where nothing is held.
@@ -129,12 +104,4 @@ func (w *withheld) named(all []Held) []Held {
 		}
 	}
 	return all
-}
-
-// HeldOf returns how many definitions of a server are held and were not rejected.
-func (c *Catalog) HeldOf(server string) int {
-	if c.held == nil {
-		return 0
-	}
-	return c.held.count[server]
 }

@@ -179,3 +179,36 @@ func withHash(name string, id tool.ID) string {
 	}
 	return name + suffix
 }
+
+// Clash is a configured name that displaces another tool's default name, and the ID
+// of that other tool.
+type Clash struct {
+	Name string
+	ID   tool.ID
+}
+
+// Clashes returns the configured names, and the names of meta-tools, that displace
+// the default names of other tools.
+func Clashes(servers []Server, meta ...string) []Clash {
+	named := slices.ContainsFunc(meta, func(name string) bool { return name != "" })
+	for i := range servers {
+		named = servers[i].look().named || named
+	}
+	if !named {
+		return nil
+	}
+	unnamed, given, prefix := claims(servers)
+	for _, name := range meta {
+		if name != "" {
+			given[name] = true
+		}
+	}
+	var clashes []Clash
+	names, _ := namesOf(unnamed, nil, prefix)
+	for i, name := range names {
+		if given[name] {
+			clashes = append(clashes, Clash{name, unnamed[i]})
+		}
+	}
+	return clashes
+}

@@ -8,15 +8,11 @@ import (
 	"strings"
 	"sync"
 
-	"toolfinch/index"
 	"toolfinch/internal/printable"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 )
-
-// MaxNeeds is how many needs one call of retrieve_tools may name.
-const MaxNeeds = 8
 
 // need is one query of retrieve_tools and what was found for it.
 type need struct {
@@ -187,9 +183,6 @@ func (r *Retriever) text(needs []need, registered Registration) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// notProvisioned says what to do before tools can be called.
-const notProvisioned = "Tools that are not registered cannot be called yet: send their names to " + ProvisionTools + " as tool_ids."
-
 // absentTo are the servers that any of the needs missed, each once.
 func absentTo(needs []need) (all []Absent) {
 	for _, n := range needs {
@@ -201,14 +194,6 @@ func absentTo(needs []need) (all []Absent) {
 	}
 	return all
 }
-
-// maxAnswer is how many bytes of hits are answered. Codex cuts what has more in the
-// middle.
-const maxAnswer = 10_000
-
-// maxHit is how many bytes of parameters the best hit may have all the same. One of 1,135
-// real tools needs 27,000.
-const maxHit = 3 * maxAnswer
 
 // describeAll says of each hit of each need what its reader needs to use it. Of the
 // least likely only the first line is left where there is no room for all.
@@ -262,84 +247,35 @@ func (r *Retriever) describeHit(n need, hit Hit, registered Registration) string
 	return head(hit.Name, marks, def.Description) + r.catalog.written.parametersOf(def)
 }
 
-// head is the first line about a tool: its name, what is to be known of it, its use.
-func head(name string, marks []string, description string) string {
-	if len(marks) > 0 {
-		name += " (" + strings.Join(marks, ", ") + ")"
+// ParseQuery reads the arguments of retrieve_tools for a single query. Its errors are
+// *args.Errors.
+func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
+	queries, err := r.parseQueries(arguments)
+	if err != nil {
+		return Query{}, err
 	}
-	if about := printable.Line(FirstSentence(description)); about != "" {
-		name += ": " + about
-	}
-	return name
+	return queries[0], nil
 }
 
-// written remembers the parameters of tools that were found, as they are answered: writing
-// those of five takes as long as finding them among a thousand.
-type written struct {
-	mu     sync.Mutex // guards what follows; not held while writing
-	byHash map[string]string
-	size   int // bytes of the texts
-}
-
-// maxWritten bounds written.size, beyond which it begins anew.
-const maxWritten = 4 << 20
-
-func (w *written) parametersOf(def *tool.Def) string {
-	w.mu.Lock()
-	text, known := w.byHash[def.Hash]
-	w.mu.Unlock()
-	if known {
-		return text
+// registered registers the tools among the hits and reports which are registered. A
+// gated view registers nothing: there it reports which can be called.
+func (r *Retriever) registered(ctx context.Context, call *tool.Call, q Query, hits []Hit) Registration {
+	if !q.tools() || r.settings.Register == nil && !r.gated() {
+		return Registration{}
 	}
-	text = parametersOf(def)
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.size += len(text); w.byHash == nil || w.size > maxWritten {
-		w.byHash, w.size = map[string]string{}, len(text)
-	}
-	w.byHash[def.Hash] = text
-	return text
-}
-
-// parametersOf is a line for each parameter of a tool; its schema where lines cannot
-// say how to call it.
-func parametersOf(def *tool.Def) string {
-	lines, ok := parameters(def.InputSchema)
-	switch {
-	case !ok && len(def.InputSchema) > maxHit:
-		return fmt.Sprintf("\n schema: %d bytes, ask with detail full", len(def.InputSchema))
-	case !ok:
-		return "\n schema: " + literal(def.InputSchema)
-	case len(lines) == 0:
-		return "\n no parameters"
-	}
-	return "\n " + strings.Join(lines, "\n ")
-}
-
-// why names the words of a query that say what a definition does, in any form of theirs; else what it
-// was found by.
-func why(query string, hybrid bool, hit Hit) string {
-	def := hit.Def
-	query = rawjson.Head(query, maxUseQuery) // each of its words is looked at
-	asked := index.Terms(query)
-	says := index.Terms(strings.Join([]string{hit.Name, def.ID.Name, def.ID.Server, def.Title, def.Full().Description}, "\n"))
-	var shared []string
-	for word := range strings.FieldsFuncSeq(query, func(c rune) bool { return strings.ContainsRune(" ,.;:!?\"'()\n\t", c) }) {
-		if len(shared) == 4 {
-			break
-		}
-		word = strings.ToLower(word)
-		terms := index.Terms(word)
-		if len(terms) > 0 && !slices.Contains(shared, word) &&
-			!slices.ContainsFunc(terms, func(term string) bool { return !slices.Contains(asked, term) || !slices.Contains(says, term) }) {
-			shared = append(shared, word)
+	var tools []*tool.Tool
+	for _, hit := range hits {
+		if hit.Def.ID.Kind == tool.KindTool { // nothing else is registered
+			tools = append(tools, hit.Tool)
 		}
 	}
-	switch {
-	case shared != nil:
-		return strings.Join(shared, " ")
-	case hybrid:
-		return "meaning"
+	if !r.gated() {
+		return r.settings.Register(ctx, call, tools)
 	}
-	return "related words"
+	registered := Registration{Names: map[string]bool{}}
+	callable := r.callable(call)
+	for _, t := range tools {
+		registered.Names[t.Name] = callable(t)
+	}
+	return registered
 }

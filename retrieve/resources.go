@@ -18,13 +18,6 @@ import (
 	"toolfinch/tool"
 )
 
-// CacheHint is a server's statement how long one of its lists may be cached, and
-// whether for everybody.
-type CacheHint struct {
-	TTL    time.Duration
-	Public bool
-}
-
 // silentTTL is how long a list without a hint may be cached.
 const silentTTL = 5 * time.Second
 
@@ -44,7 +37,7 @@ type others struct {
 	templates []*template           // in the order of servers and their lists
 	compared  map[string]int        // templates of a server, including those left out of templates
 	offering  []string              // the servers that have resources
-	held      *withheld             // what comes from a held template is left out
+	isHeld    func(tool.ID) bool    // comes from a template that waits for approval; nil: none waits
 
 	alike func() map[tool.ID][]*tool.Tool // listed resources and templates by their normal forms in lower case, whose kind is none
 }
@@ -234,17 +227,6 @@ func (o *others) Prompt(name string) (*tool.Tool, bool) {
 	return t, ok
 }
 
-// Unlisted selects which URIs are sent to a server that does not list them, beside
-// those that come from one of its templates.
-type Unlisted int
-
-// The values of Unlisted.
-const (
-	UnlistedNamed    Unlisted = iota // those that name the server, and those of UnlistedOnly
-	UnlistedOnly                     // those that name no server, while no other has resources
-	UnlistedTemplate                 // none
-)
-
 // Resource finds a resource by the URI that a client uses. URIs are compared in their
 // normal form (RFC 3986, section 6.2). If several servers list the URI, the first one's
 // counts. If none lists it, it belongs to the server of the template that it comes
@@ -319,7 +301,7 @@ func (o *others) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 // Excludes reports whether the catalog leaves out a resource of a server, listed or not.
 func (o *others) Excludes(id tool.ID) bool {
 	server := o.server(id.Server)
-	return o.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id) || o.held.template(id) != nil)
+	return o.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id) || o.isHeld != nil && o.isHeld(id))
 }
 
 // server returns the server of that name, nil without one.
@@ -403,4 +385,20 @@ func (o *others) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
 		return silentTTL, false
 	}
 	return all.TTL, all.Public
+}
+
+func (o *others) byForm() map[tool.ID][]*tool.Tool {
+	forms := map[tool.ID][]*tool.Tool{}
+	for id, t := range o.byID {
+		if id.Kind != tool.KindResource && id.Kind != tool.KindTemplate {
+			continue
+		}
+		normal := strings.ToLower(tool.NormalURI(id.Name))
+		decoded := strings.ToLower(tool.NormalURI(tool.UnescapeURI(id.Name)))
+		forms[tool.ID{Server: id.Server, Name: normal}] = append(forms[tool.ID{Server: id.Server, Name: normal}], t)
+		if decoded != normal {
+			forms[tool.ID{Server: id.Server, Name: decoded}] = append(forms[tool.ID{Server: id.Server, Name: decoded}], t)
+		}
+	}
+	return forms
 }

@@ -296,14 +296,3 @@ func texts(raw json.RawMessage) []string {
 	}
 	return all
 }
-
-// literal is a JSON value on one line, which says the same.
-func literal(value json.RawMessage) string { return string(printable.JSON(rawjson.OneLine(value))) }
-
-// exact is a name as it must be sent: as JSON where it has what a line does not show.
-func exact(name string) string {
-	if printable.Line(name) == name {
-		return name
-	}
-	return literal(rawjson.Quote(name))
-}

@@ -201,34 +201,3 @@ func (w *words) forget(most int) {
 		w.terms, w.tags = nil, nil
 	}
 }
-
-// Tagged returns a predicate for tools, prompts and resources of the catalog that have
-// all tags. One goroutine may use it. A tag is the name of the server or, for a tool,
-// one of the hints of Tags, whatever its case and separators; a hint that the tool does
-// not set has its default. Any other tag is words, all of which appear, in some form,
-// in the names of the tool and its server, in its title, or in the description of
-// either.
-func (c *Catalog) Tagged(tags []string) func(t *tool.Tool) bool {
-	if len(tags) == 0 {
-		return func(*tool.Tool) bool { return true }
-	}
-	texts := descriptions(c.Servers())
-	about := map[string][]unique.Handle[string]{} // terms of the servers' descriptions
-	has := havingTags(tags)
-	w := &c.words
-	return func(t *tool.Tool) bool {
-		return has(t, func(stem unique.Handle[string]) bool {
-			own := remembered(w, &w.terms, wordedAs(t), func() []unique.Handle[string] { return termsOf(t) })
-			if slices.Contains(own, stem) {
-				return true
-			}
-			server := t.Def.ID.Server
-			terms, ok := about[server]
-			if !ok && texts[server] != "" {
-				terms = remembered(w, &w.terms, worded{text: texts[server]}, func() []unique.Handle[string] { return handles(index.Terms(texts[server])) })
-				about[server] = terms
-			}
-			return slices.Contains(terms, stem)
-		})
-	}
-}

@@ -7,169 +7,275 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"math/rand/v2"
 	"os"
 	"path/filepath"
-	"time"
+	"runtime"
+
+	"toolfinch/internal/leeway"
 )
 
-// openShared opens the database at path and takes the lock shared. With replaces, a damaged
-// database is set aside first. wait bounds how long it waits for other processes, not how long its
-// own work takes.
+// Open opens the store at a place: a folder, or the URL of a PostgreSQL database.
 //
-// Every process that has the database open holds the lock shared. A process renames the database
-// only while it holds the lock alone.
-func openShared(ctx context.Context, path string, lock *lock, wait time.Duration, replaces bool, log *slog.Logger) (*sql.DB, error) {
-	waiting, cancel := context.WithTimeout(ctx, wait)
-	defer cancel()
-	pause := 5 * time.Millisecond
-	var last error // what was wrong with the database before time ran out
-	because := func(err error) error {
-		if err != nil && waiting.Err() != nil && last != nil {
-			return fmt.Errorf("%w, and another process is using it", last)
-		}
-		return err
-	}
-	for {
-		if err := lock.Share(ctx); err != nil {
-			return nil, because(err)
-		}
-		db, err := openFile(ctx, path)
-		damaged := errors.Is(err, errDamaged)
-		if err == nil || !busy(err) && !(damaged && replaces) {
-			return db, because(err)
-		}
-		last = err
-		if lockErr := lock.Release(ctx); lockErr != nil {
-			return nil, because(errors.Join(err, lockErr))
-		}
-		if damaged {
-			alone, lockErr := lock.Alone(ctx)
-			if lockErr != nil {
-				return nil, errors.Join(err, lockErr)
-			}
-			if alone {
-				return replace(ctx, path, lock, log)
-			}
-		}
-		// Several processes found the damage or are making the database at once, or a process that
-		// has it open has not noticed. The lock is free for other processes meanwhile.
-		select {
-		case <-waiting.Done():
-			return nil, because(waiting.Err())
-		case <-time.After(pause + rand.N(pause)):
-			pause = min(2*pause, time.Second) // each try reads the whole database
-		}
-	}
+// The database is brought to the newest version of the schema. A database that a newer version of the
+// program wrote, and with which this one does not work, is an error.
+//
+// A PostgreSQL database that cannot be reached is an error. Of several programs that bring it
+// to the newest version at once, all but one wait. Methods return an error that wraps *Away while
+// it does not answer, methods that write also while it stores nothing.
+//
+// In a folder Open opens toolfinch.db, which is created (mode 0700) when missing. A damaged
+// database is an error: see OpenOrReplace. When no database can be had in the folder (no permission,
+// no space, another process holds it for more than 5 s) the store lives in memory, which costs one
+// warning in log. It knows what the folder says of approvals.
+func Open(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
+	return openAt(ctx, at, log, false)
 }
 
-// replace is called with the lock held alone and leaves it shared.
-func replace(ctx context.Context, path string, lock *lock, log *slog.Logger) (*sql.DB, error) {
-	db, err := openFile(ctx, path) // someone may have replaced it before the lock was ours
+// OpenOrReplace is Open for a process that serves: a damaged database in a folder is renamed to
+// toolfinch.db.corrupt-<time>, and a new one takes its place, which costs one warning in log. The
+// new one has the approvals, secrets and keys that can still be read. Of a server whose
+// approvals are lost the first list is held.
+func OpenOrReplace(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
+	return openAt(ctx, at, log, true)
+}
+
+func openAt(ctx context.Context, at string, log *slog.Logger, replace bool) (*Store, error) {
+	if InPostgres(at) {
+		return openPostgres(ctx, at, log, everything)
+	}
+	s, err := openDir(ctx, at, log, replace)
+	switch {
+	case err == nil:
+		return s, nil
+	case errors.Is(err, errNewer):
+		return nil, fmt.Errorf("store: %w", err)
+	case errors.Is(err, errDamaged) && !replace:
+		return nil, fmt.Errorf("store: %w", replaceable(err))
+	}
+	if ctx.Err() == nil {
+		log.Warn("the data directory cannot be used: what is learned or approved now is lost at exit, and what was approved before and cannot be read is held", "dir", at, "error", err)
+	}
+	return openBeside(ctx, at, log)
+}
+
+// replaceable says what to do about damage.
+func replaceable(err error) error {
 	if errors.Is(err, errDamaged) {
-		db, err = anew(ctx, path, err, log)
+		return fmt.Errorf("%w (toolfinch serve moves it aside and makes a new one)", err)
 	}
-	if err != nil {
-		return nil, err
-	}
-	// No process can find the new database damaged between the two.
-	if err := errors.Join(lock.Release(ctx), lock.Share(ctx)); err != nil {
-		return nil, errors.Join(err, db.Close())
-	}
-	return db, nil
+	return err
 }
 
-// anew makes a database in place of a damaged one. why says what the damage is.
-func anew(ctx context.Context, path string, why error, log *slog.Logger) (*sql.DB, error) {
-	aside, err := setAside(path, why)
+// openBeside returns a store in memory in place of the one in dir, which cannot be used. It has what
+// is approved there, as far as that can be read.
+func openBeside(ctx context.Context, dir string, log *slog.Logger) (*Store, error) {
+	s, err := openMemory(ctx, log)
 	if err != nil {
 		return nil, err
 	}
-	db, err := openFile(ctx, path)
-	if err != nil {
-		return nil, err
+	path, err := filepath.Abs(filepath.Join(dir, fileName))
+	if err == nil {
+		_, err = os.Stat(path)
 	}
-	kept := "kept, if there were any"
-	if rescue(ctx, db, aside, secrets) != nil {
-		kept = "some are lost, if there were any: store them again"
+	if err == nil {
+		err = rescue(ctx, s.db, path, approvals)
 	}
-	approved := "kept, if there were any"
-	if rescue(ctx, db, aside, approvals) != nil {
-		approved = "lost: what servers list is held until you approve it: toolfinch pins"
-		if dir := filepath.Dir(path); !hasBaselines(dir) {
-			if err := noteBaselines(dir, anyServer); err != nil { // the next start would approve what is not known
-				return nil, errors.Join(err, db.Close())
-			}
-		}
+	s.firstHeld = err != nil && !errors.Is(err, fs.ErrNotExist) && !hasBaselines(dir)
+	if err := s.restoreBaselines(ctx, dir); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
-	log.Warn("the database is damaged and was moved aside: a new one will be learned from the servers",
-		"moved_to", aside, "error", why, "secrets_logins_and_keys", kept, "approvals", approved)
-	return db, nil
+	return s, nil
 }
 
-// openFile opens the database, making it when it is missing, and brings it to
-// the newest version. It wraps errDamaged and errNewer.
-func openFile(ctx context.Context, path string) (*sql.DB, error) {
-	// SQLite would make it readable for everyone; -wal and -shm follow its mode.
-	if err := createPrivate(path); err != nil {
+func openMemory(ctx context.Context, log *slog.Logger) (*Store, error) {
+	db, err := connect(ctx, ":memory:")
+	if err == nil {
+		err = migrate(ctx, db)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("store: open in memory: %w", err)
+	}
+	return &Store{&database{db: db, log: log}}, nil
+}
+
+// OpenReadOnly opens what is at a place, see Open, for reading: methods that write fail,
+// and nothing is made or changed. The store is empty where there is none, and in a folder where
+// there is one that cannot be read, which costs one warning in log; it knows what the folder says of
+// approvals. A PostgreSQL database that cannot be read is an error, and so is a database of a newer version.
+func OpenReadOnly(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
+	s, err := OpenExisting(ctx, at, log)
+	switch {
+	case err == nil || InPostgres(at) && !absent(at, err):
+		return s, err
+	case errors.Is(err, errNewer):
+		return nil, fmt.Errorf("store: %w", err)
+	case !absent(at, err):
+		log.Warn("the store could not be read: what it knows is not used", "dir", at, "error", err)
+	}
+	if InPostgres(at) {
+		s, err = openMemory(ctx, log)
+	} else {
+		s, err = openBeside(ctx, at, log)
+	}
+	if err == nil {
+		s.readOnly = true
+	}
+	return s, err
+}
+
+// OpenExisting is OpenReadOnly, where that there is no store, and that it cannot be read, are errors.
+func OpenExisting(ctx context.Context, at string, log *slog.Logger) (*Store, error) {
+	if InPostgres(at) {
+		return openPostgres(ctx, at, log, reading)
+	}
+	path, err := filepath.Abs(filepath.Join(at, fileName))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
 		return nil, err
 	}
-	checked := isChecked(path) // before SQLite makes files beside it
-	db, err := connect(ctx, fileURI(path)+"?_journal_mode=WAL&_synchronous=NORMAL")
+	db, err := openToRead(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{&database{db: db, log: log, readOnly: true}}, nil
+}
+
+func openToRead(ctx context.Context, path string) (*sql.DB, error) {
+	db, err := connect(ctx, fileURI(path)+"?mode=rw&_pragma=query_only(on)") // rw: what another process has not written back yet can be read
 	if err != nil {
 		return nil, damage(err)
 	}
-	steps := []func(context.Context, *sql.DB) error{migrate, check}
-	if checked {
-		steps = []func(context.Context, *sql.DB) error{migrate, checkSchema}
+	_, newest, err := migrationsOf("sqlite")
+	var version int
+	if err == nil {
+		version, err = userVersion(ctx, db)
 	}
-	for _, step := range steps {
-		if err := step(ctx, db); err != nil {
-			return nil, errors.Join(damage(err), db.Close())
-		}
+	switch {
+	case err == nil && version > newest:
+		err = tooNew(version, newest)
+	case err == nil && version != newest:
+		err = fmt.Errorf("its schema version is %d, not %d: toolfinch serve, and commands that write, bring it up to date", version, newest)
+	}
+	if err != nil {
+		return nil, errors.Join(damage(err), db.Close())
 	}
 	return db, nil
 }
 
-// check finds the damage that opening a database does not: pages that do not
-// fit together, a schema that is not ours.
-func check(ctx context.Context, db *sql.DB) error {
-	var verdict string
-	if err := db.QueryRowContext(ctx, "PRAGMA integrity_check(1)").Scan(&verdict); err != nil {
-		return err
+// Check reports whether there is a store at a place, and why it cannot be used. It changes
+// nothing.
+func Check(ctx context.Context, at string) (known bool, err error) {
+	s, err := OpenExisting(ctx, at, slog.New(slog.DiscardHandler))
+	switch {
+	case absent(at, err):
+		return false, nil
+	case err != nil:
+		return true, replaceable(err)
+	case s.remote == nil:
+		err = replaceable(damage(check(ctx, s.db)))
 	}
-	if verdict != "ok" {
-		return fmt.Errorf("%w: %s", errDamaged, verdict)
-	}
-	return checkSchema(ctx, db)
+	return true, errors.Join(err, s.Close())
 }
 
-// checkSchema finds a schema that is not ours. It reads no rows.
-func checkSchema(ctx context.Context, db *sql.DB) error {
-	for _, query := range []string{
-		selectServers, selectTools, selectTokens, selectClients, selectVectors, selectLearned, provisionColumns, savingsColumns, sealedColumns, selectUnpinned, selectInstructions, segmentColumns,
-	} {
-		rows, err := db.QueryContext(ctx, "EXPLAIN "+query)
+func openDir(ctx context.Context, dir string, log *slog.Logger, replace bool) (*Store, error) {
+	dir, err := filepath.Abs(dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	if info, err := os.Stat(dir); err == nil && runtime.GOOS != "windows" && info.Mode().Perm()&0o022 != 0 {
+		log.Warn("other users can write to the data directory, and so approve what they like: chmod go-w", "dir", dir, "mode", info.Mode())
+	}
+	lock, err := openLock(ctx, filepath.Join(dir, lockName))
+	if err != nil {
+		return nil, err
+	}
+	s := &Store{&database{log: log, lock: lock, path: filepath.Join(dir, fileName)}}
+	s.db, err = openShared(ctx, s.path, lock, leeway.Of(patience), replace, log)
+	if err == nil {
+		s.file, err = os.Stat(s.path)
+	}
+	if err == nil {
+		err = s.restoreBaselines(ctx, dir)
+	}
+	if err != nil {
+		if s.db != nil {
+			err = errors.Join(err, s.db.Close())
+		}
+		return nil, errors.Join(err, lock.Close())
+	}
+	return s, nil
+}
+
+// Close ends the use of the database. It may be called twice; every other
+// method fails after it.
+func (s *Store) Close() error {
+	if s.remote != nil {
+		s.remote.close()
+	}
+	err := s.db.Close()
+	if s.path != "" && !s.readOnly && err == nil {
+		noteChecked(s.path)
+	}
+	if s.lock != nil {
+		err = errors.Join(err, s.lock.Close())
+	}
+	return failed("close", err)
+}
+
+// OpenSealed opens what is at a place, see Open, for reading sealed rows alone, whichever
+// version of the program wrote it. It changes nothing. Where there is no store, it has no
+// rows.
+func OpenSealed(ctx context.Context, at string) (*Store, error) {
+	s, err := findSealed(ctx, at)
+	if !absent(at, err) {
 		if err != nil {
-			return err
+			return nil, fmt.Errorf("store: read secrets: %w", err)
 		}
-		if err := rows.Close(); err != nil {
-			return err
-		}
+		return s, nil
 	}
-	return nil
+	if s, err = openMemory(ctx, nil); err == nil {
+		s.readOnly = true
+	}
+	return s, err
 }
 
-// setAside renames a damaged database with its -wal and -shm, so that the renamed database
-// is whole, and returns its new path. why says what the damage is.
-func setAside(path string, why error) (aside string, err error) {
-	aside = path + ".corrupt-" + time.Now().UTC().Format("20060102T150405.000000000Z")
-	// The database goes last: as long as it has its name, it is tried again.
-	for _, suffix := range []string{"-shm", "-wal", ""} {
-		err := os.Rename(path+suffix, aside+suffix)
-		if err != nil && (suffix == "" || !errors.Is(err, fs.ErrNotExist)) {
-			return "", fmt.Errorf("%w, and it could not be moved aside: %w", why, err)
-		}
+// findSealed is OpenSealed; the error wraps os.ErrNotExist where no version of the program
+// that has secrets has written.
+func findSealed(ctx context.Context, at string) (*Store, error) {
+	if InPostgres(at) {
+		return openPostgres(ctx, at, slog.New(slog.DiscardHandler), sealedOnly)
 	}
-	return aside, nil
+	db, err := openSealed(ctx, at)
+	if err != nil {
+		return nil, err
+	}
+	return &Store{&database{db: db, readOnly: true}}, nil
+}
+
+func openSealed(ctx context.Context, dir string) (*sql.DB, error) {
+	path, err := filepath.Abs(filepath.Join(dir, fileName))
+	if err == nil {
+		_, err = os.Stat(path)
+	}
+	if err != nil {
+		return nil, err
+	}
+	db, err := connect(ctx, fileURI(path)+"?mode=rw&_pragma=query_only(on)") // as in openToRead
+	if err != nil {
+		return nil, err
+	}
+	var tables int
+	err = db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'vault'`).Scan(&tables)
+	if err == nil && tables == 1 {
+		return db, nil
+	}
+	if err == nil {
+		err = fmt.Errorf("its version has no secrets: %w", os.ErrNotExist)
+	}
+	return nil, errors.Join(err, db.Close())
 }

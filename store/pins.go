@@ -89,34 +89,32 @@ const (
 	allApproved = `UPDATE servers SET approved_info = info WHERE name = $1`
 )
 
-// list approves what the review allows of the list that was just stored. begun reports whether
-// the server got a baseline.
-func (r *Review) list(ctx context.Context, tx *txn, server string, some bool, diff *Diff) (begun bool, err error) {
-	if some { // an empty list is no baseline
-		begun, err = r.begin(ctx, tx, server)
-		if err != nil {
-			return false, err
+// list approves what the review allows of the list that was just stored, and returns the rest. begun
+// reports whether the server got a baseline; an empty list is none.
+func (r *Review) list(ctx context.Context, tx *txn, server string, empty bool) (begun bool, held []Unpinned, err error) {
+	if !empty {
+		if begun, err = r.begin(ctx, tx, server); err != nil {
+			return false, nil, err
 		}
-		diff.Baseline = begun && r.First
 	}
 	unpinned, err := unpinnedOf(ctx, tx, server)
 	if err != nil {
-		return false, err
+		return false, nil, err
 	}
 	for _, u := range unpinned {
 		if !r.Approve(u) {
-			diff.Held = append(diff.Held, u)
+			held = append(held, u)
 		} else if err := approve(ctx, tx, u); err != nil {
-			return false, err
+			return false, nil, err
 		}
 	}
-	if len(diff.Held) == 0 {
+	if len(held) == 0 {
 		_, err = tx.ExecContext(ctx, allApproved, server)
 	}
 	if r.Forget && err == nil {
 		_, err = tx.ExecContext(ctx, forgetGone, server)
 	}
-	return begun, err
+	return begun, held, err
 }
 
 // begin makes what is stored the baseline of the kinds that have none.

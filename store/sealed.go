@@ -5,8 +5,6 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
-	"log/slog"
-	"os"
 	"path/filepath"
 	"time"
 
@@ -49,59 +47,6 @@ func (s *Sealed) Locks() vault.Locks {
 
 // LocksIn are the locks of the store in a folder.
 func LocksIn(dir string) vault.Locks { return vault.Locks{Dir: filepath.Join(dir, lockDirName)} }
-
-// OpenSealed opens what is at a place, see Open, for reading sealed rows alone, whichever
-// version of the program wrote it. It changes nothing. Where there is no store, it has no
-// rows.
-func OpenSealed(ctx context.Context, at string) (*Store, error) {
-	s, err := findSealed(ctx, at)
-	if !absent(at, err) {
-		if err != nil {
-			return nil, fmt.Errorf("store: read secrets: %w", err)
-		}
-		return s, nil
-	}
-	if s, err = openMemory(ctx, nil); err == nil {
-		s.readOnly = true
-	}
-	return s, err
-}
-
-// findSealed is OpenSealed; the error wraps os.ErrNotExist where no version of the program
-// that has secrets has written.
-func findSealed(ctx context.Context, at string) (*Store, error) {
-	if InPostgres(at) {
-		return openPostgres(ctx, at, slog.New(slog.DiscardHandler), sealedOnly)
-	}
-	db, err := openSealed(ctx, at)
-	if err != nil {
-		return nil, err
-	}
-	return &Store{&database{db: db, readOnly: true}}, nil
-}
-
-func openSealed(ctx context.Context, dir string) (*sql.DB, error) {
-	path, err := filepath.Abs(filepath.Join(dir, fileName))
-	if err == nil {
-		_, err = os.Stat(path)
-	}
-	if err != nil {
-		return nil, err
-	}
-	db, err := connect(ctx, fileURI(path)+"?mode=rw&_pragma=query_only(on)") // as in openToRead
-	if err != nil {
-		return nil, err
-	}
-	var tables int
-	err = db.QueryRowContext(ctx, `SELECT count(*) FROM sqlite_schema WHERE name = 'vault'`).Scan(&tables)
-	if err == nil && tables == 1 {
-		return db, nil
-	}
-	if err == nil {
-		err = fmt.Errorf("its version has no secrets: %w", os.ErrNotExist)
-	}
-	return nil, errors.Join(err, db.Close())
-}
 
 // Find returns the sealed row of that name, nil when there is none.
 func (s *Sealed) Find(ctx context.Context, name string) (*vault.Row, error) {

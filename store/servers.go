@@ -74,7 +74,8 @@ func (s *Store) PutServer(ctx context.Context, srv Upstream, defs []*tool.Def, r
 		}
 		begun = false
 		if diff, err = putServer(ctx, tx, srv, defs); err == nil && review != nil {
-			begun, err = review.list(ctx, tx, srv.Name, len(defs) > 0, &diff)
+			begun, diff.Held, err = review.list(ctx, tx, srv.Name, len(defs) == 0)
+			diff.Baseline = begun && review.First
 		}
 		if err == nil && tx.postgres {
 			err = tx.QueryRowContext(ctx, bumped, TopicServer, srv.Name).Scan(&diff.Version)

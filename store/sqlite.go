@@ -7,12 +7,16 @@ import (
 	"fmt"
 	"net/url"
 	"path/filepath"
+	"time"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
 
 	"toolfinch/internal/leeway"
 )
+
+// patience bounds every wait for another process.
+const patience = 5 * time.Second
 
 // errDamaged says that no program can use the database.
 var errDamaged = errors.New("the database is damaged")

@@ -4,28 +4,17 @@ import (
 	"database/sql"
 	"database/sql/driver"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
 	"net"
 	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
 // errUnknown is wrapped by the error of a transaction that may have been committed.
 var errUnknown = errors.New("the connection was lost at the end of a transaction: it is not known whether it was stored")
-
-// committed says what the failure of a commit means.
-func (d *database) committed(err error) error {
-	var refused *pgconn.PgError
-	if d.remote == nil || err == nil || errors.As(err, &refused) {
-		return err
-	}
-	return fmt.Errorf("%w: %w", errUnknown, err)
-}
 
 // Transient reports whether what a method was asked for may succeed later: its error says that
 // PostgreSQL was away, or became so, or had too much to do, or that this replica does not lead a
@@ -88,50 +77,5 @@ func again(err error) bool {
 	return errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.EOF) || errors.As(err, &lost) || errors.Is(err, driver.ErrBadConn) || errors.Is(err, sql.ErrConnDone) || pgconn.SafeToRetry(err)
 }
 
-// refusal is that the database answers and stores nothing: its disk is full, or it is a standby.
-type refusal struct {
-	since, last time.Time
-	err         error
-	told        bool // in the log
-}
-
-// refusedFor is how long a refusal counts that nobody has repeated.
-const refusedFor = time.Minute
-
-// Trouble is Health, and says, too, that PostgreSQL answers and stores nothing.
-func (s *Store) Trouble() *Away {
-	if away := s.Health(); away != nil || s.remote == nil {
-		return away
-	}
-	if r := s.remote.refused.Load(); r != nil && time.Since(r.last) < refusedFor {
-		return &Away{Since: r.since, Err: r.err, Refuses: true}
-	}
-	return nil
-}
-
-// noted notes whether the database stores what it is given, and logs when that changes. It returns
-// err, as a *Away if the database refuses.
-func (d *database) noted(err error) error {
-	p := d.remote
-	was := p.refused.Load()
-	if storesNothing(err) {
-		now := time.Now()
-		next := &refusal{since: now, last: now, err: err}
-		if was != nil {
-			next.since, next.told = was.since, was.told
-		}
-		// What finds room in a full database is stored between what does not.
-		last := p.toldRefused.Load()
-		if was == nil && now.UnixNano()-last > int64(refusedFor) {
-			next.told = p.toldRefused.CompareAndSwap(last, now.UnixNano())
-		}
-		if p.refused.CompareAndSwap(was, next) && was == nil && next.told {
-			d.log.Warn("PostgreSQL answers, and stores nothing: what is known is served on, and what must be stored is refused", "error", err)
-		}
-		return &Away{Since: next.since, Err: err, Refuses: true}
-	}
-	if err == nil && was != nil && p.refused.CompareAndSwap(was, nil) && was.told {
-		d.log.Info("PostgreSQL stores again", "after", time.Since(was.since).Round(time.Millisecond))
-	}
-	return err
-}
+// errNotLed is the error of a replica that writes what it has listed, and leads the server no more.
+var errNotLed = errors.New("this replica does not lead the server now")

@@ -26,21 +26,6 @@ var ErrOtherModel = errors.New("made for another model")
 // maxRank bounds the rank of a change: no adapter may cost as much as the model.
 const maxRank = 64
 
-// change is a low-rank change of a product: x*down*up is added to it.
-type change struct{ down, up *kernel.Panels }
-
-// lowered returns x*down; it is nil for no change.
-func (c *change) lowered(s *space, x []float32, stride, rows int) []float32 {
-	if c == nil {
-		return nil
-	}
-	columns := c.down.Columns()
-	low := grow(&s.low, (kernel.RoundUp(rows, kernel.MaxRows)+kernel.MaxRows)*columns)
-	clear(low[:rows*columns])
-	c.down.MulAdd(low, columns, x, stride, rows, 0, columns)
-	return low
-}
-
 // Adapt reads an adapter, which from then on changes the vectors of queries
 // (EmbedQueries) and of nothing else. Call it before the first text. The file is
 // in safetensors' format and has, in F16, BF16 or F32, for any of the six maps of

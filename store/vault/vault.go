@@ -5,12 +5,10 @@ package vault
 
 import (
 	"context"
-	"crypto/aes"
-	"crypto/cipher"
 	"encoding/hex"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"log/slog"
 	"strings"
 	"time"
 )
@@ -42,26 +40,6 @@ type Rows interface {
 	Put(ctx context.Context, row Row) error
 	// Drop deletes the rows of that name, or with a prefix of "" all rows.
 	Drop(ctx context.Context, name string) error
-}
-
-// Options say where a vault has its key and its locks.
-type Options struct {
-	// Key is the value of MCPPROXY_VAULT_KEY, see TakeKey; "" for none.
-	Key string
-	// KeyDir is the folder of the key file, which is made when it is needed: where there
-	// is no keyring.
-	KeyDir string
-	// Locks says how Locked locks. Without a way the rows are in memory, and so are key
-	// and locks.
-	Locks Locks
-	// ReadOnly is for rows that cannot be written: no key is made.
-	ReadOnly bool
-	// Log is told once where a new key is kept; nil for nobody.
-	Log *slog.Logger
-
-	// Of tests:
-	ring keyring       // default the keyring of the operating system
-	wait time.Duration // how long Locked waits at most; default maxWait
 }
 
 // Vault seals and opens rows. It is safe for concurrent use, and several processes may
@@ -165,53 +143,73 @@ func (v *Vault) Reset(ctx context.Context) error {
 	return nil
 }
 
-// key is a key that seals and opens rows.
-type key struct {
-	keyNote
-	aead cipher.AEAD
+// key returns the key of the rows, nil when they have none yet.
+func (v *Vault) key(ctx context.Context) (*key, error) {
+	note, err := v.note(ctx)
+	if err != nil || note == nil {
+		return nil, err
+	}
+	return v.keys.find(ctx, *note)
 }
 
-const (
-	layout    = 1 // of a sealed row: this byte, the ID of the key, the nonce and what GCM makes
-	idLen     = 8 // bytes
-	headerLen = 1 + idLen
-)
+func (v *Vault) note(ctx context.Context) (*keyNote, error) {
+	row, err := v.rows.Find(ctx, keyRow)
+	if err != nil || row == nil {
+		return nil, err
+	}
+	note := &keyNote{}
+	if err := json.Unmarshal(row.Sealed, note); err != nil || len(note.ID) != hex.EncodedLen(idLen) {
+		return nil, &KeyError{Why: "which one it is cannot be read"}
+	}
+	return note, nil
+}
 
-// newKey returns the key of these 32 bytes, kept where holder says.
-func newKey(secret []byte, holder string) *key {
-	block, err := aes.NewCipher(secret)
+// newKey makes the key of the rows, unless another process has made it meanwhile.
+func (v *Vault) newKey(ctx context.Context) (made *key, err error) {
+	if v.options.ReadOnly {
+		return nil, errors.New("there is no key yet, and none is made for reading")
+	}
+	err = v.Locked(ctx, keyRow, func(ctx context.Context) error {
+		made, err = v.key(ctx)
+		if made != nil || err != nil {
+			return err
+		}
+		if made, err = v.keys.create(ctx, v.options.Locks.shared()); err != nil {
+			return err
+		}
+		note, err := json.Marshal(made.keyNote)
+		if err != nil {
+			return err
+		}
+		return v.rows.Put(ctx, Row{Name: keyRow, Sealed: note, At: time.Now()})
+	})
+	return made, err
+}
+
+// KeyPlace says where the key of the rows is: "" when there is none yet. path is that of
+// its file, if it is in one. The error is a *KeyError when it cannot be had.
+func (v *Vault) KeyPlace(ctx context.Context) (place, path string, err error) {
+	found, err := v.key(ctx)
+	if err != nil || found == nil {
+		return "", "", err
+	}
+	switch {
+	case v.keys.given != nil:
+		return "the variable " + EnvKey, "", nil
+	case found.Holder == inKeyring:
+		return "the keyring of the operating system", "", nil
+	}
+	return "a file", v.keys.path(found.ID), nil
+}
+
+// Locked runs do while nobody else, in this process or another one, runs something
+// under the same name. It waits for at most a minute; the error then wraps ErrLocked.
+// The lock ends with the process. do must not call Locked with the same name.
+func (v *Vault) Locked(ctx context.Context, name string, do func(context.Context) error) error {
+	release, err := v.locks.take(ctx, name)
 	if err != nil {
-		panic(err) // of another length than 32
+		return fmt.Errorf("vault: lock %s: %w", name, err)
 	}
-	aead, err := cipher.NewGCMWithRandomNonce(block)
-	if err != nil {
-		panic(err)
-	}
-	return &key{keyNote{ID: keyID(secret), Holder: holder}, aead}
-}
-
-// bound is what a sealed row is bound to beside the key: rows cannot be swapped.
-func bound(header []byte, name string) []byte {
-	return append(append([]byte("toolfinch vault "), header...), name...)
-}
-
-func (k *key) seal(name string, value []byte) []byte {
-	id, _ := hex.DecodeString(k.ID)
-	header := append([]byte{layout}, id...)
-	return k.aead.Seal(header, nil, value, bound(header, name))
-}
-
-func (k *key) open(name string, sealed []byte) ([]byte, error) {
-	if len(sealed) < headerLen || sealed[0] != layout {
-		return nil, errors.New("what is stored is damaged, or a newer version of toolfinch has stored it")
-	}
-	header := sealed[:headerLen]
-	if id := hex.EncodeToString(header[1:]); k == nil || id != k.ID {
-		return nil, &KeyError{ID: id, Why: "another key than that of this store has sealed it"}
-	}
-	value, err := k.aead.Open(nil, nil, sealed[headerLen:], bound(header, name))
-	if err != nil {
-		return nil, errors.New("what is stored was altered or belongs to another name: store it again")
-	}
-	return value, nil
+	defer release()
+	return do(ctx)
 }

@@ -50,7 +50,8 @@ type Issuer struct {
 	Algorithms   []string      // of signatures; see Algorithms
 	Introspect   Introspection // zero: its tokens must be JWTs
 	Claims       Claims
-	AllowPrivate bool // its addresses may be private ones
+	AllowPrivate bool   // its addresses may be private ones
+	ClientID     string // of a public client there, with which browsers prove whose they are; "" to register one
 }
 
 // Introspection is how opaque tokens are asked for (RFC 7662).

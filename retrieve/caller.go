@@ -1,0 +1,148 @@
+package retrieve
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
+	"toolfinch/internal/schema"
+	"toolfinch/retrieve/gate"
+	"toolfinch/tool"
+)
+
+// caller calls what a client names, once its arguments fit and the gate admits it.
+type caller struct {
+	catalog   *Catalog
+	gate      *gate.Gate                                                                          // nil: every tool can be called
+	validate  func(server string) bool                                                            // nil: arguments are checked for all servers
+	unchecked func(id tool.ID, err error)                                                         // nil: nobody hears
+	refused   func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) // nil: nobody hears
+	used      func(call *tool.Call, t *tool.Tool)                                                 // nil: nobody hears
+	search    string                                                                              // the meta-tool that finds tools
+	absent    func() []Absent                                                                     // servers that cannot be called now
+	offers    func(name string) bool                                                              // the meta-tools; nil: none is known
+}
+
+// Kind is how much a tool may do, by its annotations. A tool without annotations counts
+// as destructive, as in the MCP specification.
+type Kind int
+
+// The kinds, weakest first.
+const (
+	KindRead Kind = iota
+	KindWrite
+	KindDestructive
+)
+
+func (k Kind) String() string { return [...]string{"read", "write", "destructive"}[k] }
+
+// KindOf returns the kind of a tool.
+func KindOf(a tool.Annotations) Kind {
+	switch {
+	case a.ReadOnly:
+		return KindRead
+	case a.Destructive:
+		return KindDestructive
+	}
+	return KindWrite
+}
+
+// argumentsError says what is wrong with the arguments of a call, and the schema.
+type argumentsError struct {
+	tool       *tool.Tool
+	violations []string
+}
+
+func (e *argumentsError) Error() string {
+	return fmt.Sprintf("the arguments do not fit %s:\n- %s\nIts input schema is:\n%s",
+		e.tool.Name, printable.Lines(strings.Join(e.violations, "\n- ")), printable.JSON(e.tool.Def.InputSchema))
+}
+
+// checked returns the tool's handler behind the gate and the check of arguments. The
+// gate comes first: a tool that is not provisioned reveals nothing else.
+func (c *caller) checked(t *tool.Tool) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		if gate := c.gate; gate != nil {
+			if err := gate.Admit(ctx, call, t.Def.ID); err != nil {
+				c.refuse(ctx, call, call.Name, t, err)
+				return nil, err
+			}
+		}
+		if c.validate == nil || c.validate(t.Def.ID.Server) {
+			if err := c.fit(ctx, t, call.Arguments); err != nil {
+				c.refuse(ctx, call, call.Name, t, err)
+				return nil, err
+			}
+		}
+		if c.used != nil {
+			c.used(call, t)
+		}
+		return t.Handler(ctx, call)
+	}
+}
+
+// fit checks the arguments of a call. The error is an *argumentsError, or that of ctx.
+// If the schema cannot be used, the arguments pass and unchecked is told once.
+func (c *caller) fit(ctx context.Context, t *tool.Tool, arguments json.RawMessage) error {
+	schemas := &c.catalog.schemas
+	violations, err := schemas.check(ctx, t.Def, arguments)
+	switch {
+	case errors.Is(err, schema.ErrSchema):
+		if c.unchecked != nil && schemas.first(t.Def) {
+			c.unchecked(t.Def.ID, err)
+		}
+		return nil
+	case errors.Is(err, schema.ErrValue):
+		violations = []string{err.Error()}
+	case err != nil:
+		return err
+	}
+	if len(violations) > 0 {
+		return &argumentsError{t, violations}
+	}
+	return nil
+}
+
+// CallOf returns the call of t that a meta-tool makes for its own caller: call with
+// another name and other arguments. t may be a prompt, or a resource with the URI name.
+func CallOf(call *tool.Call, t *tool.Tool, name string, arguments json.RawMessage) *tool.Call {
+	inner := *call
+	inner.Kind, inner.Name, inner.Arguments = t.Def.ID.Kind, t.Name, arguments
+	switch inner.Kind {
+	case tool.KindPrompt:
+		inner.Arguments = tool.TextArguments(arguments)
+		inner.Params = namedParams(call.Params, "name", name)
+	case tool.KindResource, tool.KindTemplate:
+		inner.Kind, inner.Arguments = tool.KindResource, nil
+		inner.Params = namedParams(call.Params, "uri", name)
+	}
+	return &inner
+}
+
+// namedParams returns the params of call_tool as those of another request: with the
+// requested name, and without the tool's name and arguments.
+func namedParams(params json.RawMessage, key, name string) json.RawMessage {
+	if params == nil {
+		return nil
+	}
+	out := rawjson.NewObject(len(params) + len(name))
+	out.AddText(key, name)
+	for member, value := range rawjson.Members(params) {
+		if member == "name" || member == "arguments" || member == key {
+			continue
+		}
+		out.Add(member, value)
+	}
+	return rawjson.Unique(out.JSON())
+}
+
+// refuse tells of a call that is not made.
+func (c *caller) refuse(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
+	if c.refused != nil {
+		c.refused(ctx, call, name, t, reason)
+	}
+}

@@ -1,0 +1,77 @@
+package retrieve
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"toolfinch/index"
+	"toolfinch/internal/schema"
+	"toolfinch/tool"
+)
+
+// NewCatalog returns an empty catalog. handler makes the handler of a resource that
+// is not listed. The caller closes it or one that was made from it.
+func NewCatalog(handler func(*tool.Def) tool.Handler) *Catalog {
+	return &Catalog{kept: &kept{index: index.New(), schemas: schemas{Cache: schema.NewCache()}}, others: &others{handler: handler}}
+}
+
+// With returns a catalog of other contents. It reuses what c has derived from
+// definitions that did not change. Calls of With on catalogs that share an index
+// wait for each other; Embed embeds the contents of the latest.
+func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error) {
+	c.making.Lock()
+	defer c.making.Unlock()
+	next := &Catalog{kept: c.kept, contents: contents}
+	var err error
+	if change, few := c.latest.changeTo(contents); few {
+		next.take(c.latest, change)
+		put, out := change.keys(c.latest, next)
+		next.snapshot, err = c.index.Update(ctx, next.documents(put), out)
+	} else {
+		next.fill(c.handler)
+		next.snapshot, err = c.index.Replace(ctx, next.documents(next.keys()))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("catalog: %w", err)
+	}
+	c.latest = next
+	most := 2*(len(next.names)+len(next.others.keys)) + len(contents.Servers)
+	c.words.forget(most)
+	c.schemas.forget(most)
+	c.costs.hold(2 * most) // of a tool: the definition, two names, and what an answer has of it
+	return next, nil
+}
+
+// documents returns what is indexed under keys: each definition as clients see it, under
+// the name that the view gives it.
+func (c *Catalog) documents(keys []string) []index.Document {
+	about := descriptions(c.contents.Servers)
+	docs := make([]index.Document, len(keys))
+	for i, name := range keys {
+		def := c.at(name).Def.Full()
+		if c.given[name] {
+			renamed := *def
+			renamed.ID.Name = name
+			def = &renamed
+		}
+		docs[i] = index.Document{Name: name, Def: def, ServerDescription: about[def.ID.Server]}
+	}
+	return docs
+}
+
+// fill makes the tables of the catalog from its contents.
+func (c *Catalog) fill(handler func(*tool.Def) tool.Handler) {
+	_, given, _ := claims(c.contents.Servers)
+	c.table, c.given = newTable(c.contents.Servers, c.contents.Reserved), given
+	maps.DeleteFunc(given, func(name string, _ bool) bool { return c.contents.plain[name] })
+	c.fillRest(handler)
+	for name, t := range c.tools.all {
+		if c.offers(t) {
+			c.names = append(c.names, name)
+		}
+	}
+	slices.Sort(c.names)
+	c.pinned = c.pins()
+}

@@ -248,8 +248,9 @@ func resourceURL(d *decoder, n *document.Node, label string, text *string) bool 
 // decide who comes in.
 func issuerURL(d *decoder, n *document.Node, label string, text *string) bool {
 	u, ok := isWebURL(*text)
-	if !ok || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.Scheme != "https" && !isLoopbackHost(u) {
-		d.mustBe(n, label, "an https URL without a query", "like https://idp.example.com/realms/main; http only for this machine")
+	if !ok || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.Scheme != "https" && !isLoopbackHost(u) ||
+		strings.Contains(*text, "|") { // which ends the issuer in the names of its users and groups
+		d.mustBe(n, label, "an https URL without a query and |", "like https://idp.example.com/realms/main; http only for this machine")
 		return false
 	}
 	return true

@@ -74,7 +74,7 @@ func (d *decoder) compilePolicies(c *Config) {
 		texts = append(texts, policy.Text{Cedar: "@id(\"everything\")\npermit (principal, action, resource);", File: d.file, Line: 1, Column: 1})
 	}
 	var wrong []*policy.Error
-	c.Policies, wrong = policy.Compile(texts)
+	c.Policies, wrong = policy.Compile(texts, c.Auth.Sources()...)
 	for _, err := range wrong {
 		d.errors = append(d.errors, &Error{File: err.File, Line: err.Line, Column: err.Column, Message: err.Message, Hint: err.Hint})
 	}

@@ -20,7 +20,7 @@ func TestPageAccess(t *testing.T) {
 	browser := newBrowser(t)
 	h := newHouse(t, upstreams(t, "everything", "memory"), map[string]any{
 		"auth": "keys", "default_view": "all", "rest_api": true,
-		"policies":    []string{"files/team.cedar", `@id("no graphs for bots") forbid (principal in Group::"bots", action, resource) when { resource.name == "delete_entities" };`},
+		"policies":    []string{"files/team.cedar", `@id("no graphs for bots") forbid (principal in Group::"key|bots", action, resource) when { resource.name == "delete_entities" };`},
 		"rate_limits": []any{map[string]any{"calls_per_minute": 6000, "per": []string{"principal"}}},
 		"tool_views": map[string]any{
 			"echoes": map[string]any{"description": "What echoes", "tools": map[string]any{"everything": map[string]any{"echo": map[string]any{}}}, "exposure_mode": "direct"},
@@ -112,7 +112,7 @@ func TestPageAccess(t *testing.T) {
 		tab.click(`form[action="login"] button`)
 		tab.wait("h1", "Overview")
 		tab.open("access")
-		tab.wait("main p", "You are key|ci, in the groups bots")
+		tab.wait("main p", "You are key|ci, in the groups key|bots")
 		for _, hidden := range []string{"only root echoes", "Make a key", "team.cedar", "Revoke"} {
 			if html := tab.html(); strings.Contains(html, hidden) {
 				t.Errorf("who is not the owner sees %q", hidden)

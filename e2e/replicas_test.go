@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net"
 	"net/http"
 	"net/http/httptest"
@@ -32,7 +33,8 @@ const (
 )
 
 // Replicas over one database share what it has: keys, and what a principal has provisioned. A balancer
-// brings a client to any of them.
+// brings a client to any of them. A key that is revoked takes its sessions and provisioned tools with it at all of
+// them: one that is made again under its name is somebody else.
 func TestReplicasShareTheStore(t *testing.T) {
 	t.Parallel()
 	url, _ := grower(t, "up")
@@ -69,12 +71,56 @@ func TestReplicasShareTheStore(t *testing.T) {
 	for _, r := range f.replicas {
 		executes(r, http.StatusOK)
 	}
+	session, stream := listens(t, "http://127.0.0.1:"+f.replicas[0].port+"/mcp", key)
 	if _, err := f.replicas[1].house.output(t, "key", "revoke", "team"); err != nil {
 		t.Fatal(err)
 	}
+	await.Value(t, stream)
 	for _, r := range f.replicas {
 		executes(r, http.StatusUnauthorized)
 	}
+	if made, err = f.replicas[1].house.output(t, "key", "create", "team"); err != nil {
+		t.Fatal(err)
+	}
+	key = strings.TrimSpace(string(made))
+	for _, r := range f.replicas {
+		executes(r, http.StatusBadRequest) // not provisioned
+		got := fetch.Send(t, http.MethodPost, "http://127.0.0.1:"+r.port+"/mcp", `{"jsonrpc":"2.0","id":1,"method":"tools/list"}`,
+			"Authorization: Bearer "+key, "Content-Type: application/json", "Accept: application/json, text/event-stream", "Mcp-Session-Id: "+session)
+		if got.Status != http.StatusNotFound {
+			t.Errorf("the session of the revoked key: %d %.200s", got.Status, got.Body)
+		}
+	}
+}
+
+// listens opens a session with its event stream. ended is closed at the end of that.
+func listens(t *testing.T, url, key string) (session string, ended <-chan struct{}) {
+	t.Helper()
+	send := func(method, body string) *http.Response {
+		request, err := http.NewRequestWithContext(t.Context(), method, url, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		request.Header = http.Header{"Authorization": {"Bearer " + key}, "Content-Type": {"application/json"}, "Accept": {"application/json, text/event-stream"}}
+		if session != "" {
+			request.Header.Set("Mcp-Session-Id", session)
+		}
+		response, err := http.DefaultClient.Do(request)
+		if err != nil || response.StatusCode != http.StatusOK {
+			t.Fatalf("%s: %v, %v", method, response, err)
+		}
+		return response
+	}
+	opened := send(http.MethodPost, `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"`+legacyRevision+`","capabilities":{},"clientInfo":{"name":"e2e","version":"1"}}}`)
+	opened.Body.Close()
+	session = opened.Header.Get("Mcp-Session-Id")
+	stream, done := send(http.MethodGet, ""), make(chan struct{})
+	go func() {
+		defer close(done)
+		defer stream.Body.Close()
+		_, _ = io.Copy(io.Discard, stream.Body)
+	}()
+	return session, done
 }
 
 // crowd is clients of both eras behind the balancer, each of which checks that what it is

@@ -33,6 +33,7 @@ type desk struct {
 	later         func(what string, write func(context.Context) error) // the refresh loop's
 	levels        levels
 	sessions      *replicas.Sessions // nil: they are not stored
+	keysChanged   chan struct{}      // holds one signal
 }
 
 // endpoint is what stays of a view while the view is replaced: the index of its catalogs and the live server of its

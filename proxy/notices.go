@@ -52,6 +52,7 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			err = p.recallProvisions(ctx, n.Detail)
 		case store.TopicKeys:
 			p.desk.entrance.Forget()
+			wake(p.desk.keysChanged)
 		case store.TopicLearned:
 			wake(learned)
 		case store.TopicCalled:

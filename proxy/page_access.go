@@ -124,6 +124,8 @@ func (h paged) Revoke(ctx context.Context, name string) error {
 	if key == nil {
 		return fmt.Errorf("there is no key %q", cmp.Or(rawjson.Clip(name, maxShownName), "of that name"))
 	}
+	h.desk.entrance.Forget()
+	wake(h.desk.keysChanged)
 	h.observer.record(ctx, key.Event("revoked"))
 	return nil
 }

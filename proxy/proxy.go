@@ -90,7 +90,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		views: all, store: db, meter: savings.New(o.log), counter: count,
 		subscriptions: register.NewSubscriptions(p.subscribe), limits: register.NewLimits(), provisioned: gate.NewLimit(),
 		connected: transport.NewClients(limitsOf(config)),
-		relists:   known.clients, later: p.loop.later, sessions: newSessions(config, o, beside, db),
+		relists:   known.clients, later: p.loop.later, sessions: newSessions(config, o, beside, db), keysChanged: make(chan struct{}, 1),
 	}
 	p.desk.entrance = inbound.New(inbound.Options{
 		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db.Keys(), Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().Config) }, Log: o.log,

@@ -4,14 +4,17 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
+	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/trust/inbound"
+	"toolfinch/upstream"
 )
 
 func newKey(s *settings) *cobra.Command {
@@ -138,8 +141,11 @@ func orDash(text string) string {
 
 func newKeyRevoke(s *settings) *cobra.Command {
 	return &cobra.Command{
-		Use:     "revoke NAME",
-		Short:   "Revoke an API key",
+		Use:   "revoke NAME",
+		Short: "Revoke an API key",
+		Long: `Revoke ends an API key and what belongs to it: its sessions and running requests in every
+toolfinch that serves it, its provisioned tools and stored results, and its logins to servers,
+which are revoked at their authorization servers if those support revocation.`,
 		Example: `  toolfinch key revoke ci`,
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -152,8 +158,28 @@ func newKeyRevoke(s *settings) *cobra.Command {
 					return fmt.Errorf("there is no key %q: toolfinch key list shows those there are", args[0])
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "revoked %s\n", args[0])
-				return record(cmd.Context(), config, key.Event("revoked"))
+				if err := record(cmd.Context(), config, key.Event("revoked")); err != nil {
+					return err
+				}
+				if slices.ContainsFunc(config.Servers, func(server upstream.Settings) bool { return server.Login.PerUser }) {
+					return s.endLogins(cmd)
+				}
+				return nil
 			})
 		},
 	}
+}
+
+// endLogins ends the logins of keys that are gone. A toolfinch that runs does so, too: nobody may have to wait for it.
+func (s *settings) endLogins(cmd *cobra.Command) error {
+	return s.withLogins(cmd, func(l *proxy.Logins, _ *configs.Config) error {
+		ended, err := l.EndGone(cmd.Context())
+		if ended > 0 {
+			fmt.Fprintf(cmd.OutOrStdout(), "deleted %s\n", plural(ended, "login"))
+		}
+		if err != nil {
+			return fmt.Errorf("the key is revoked, but not all of its logins: %w", err)
+		}
+		return nil
+	})
 }

@@ -32,7 +32,7 @@ store. It contacts no server. Without --as the principal is an unauthenticated H
 client; with --transport stdio, the client that runs as you.
 
 Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not load.`,
-		Example: `  toolfinch policy test --as 'https://idp.example|alice' --group dev --tool github.delete_repo
+		Example: `  toolfinch policy test --as 'https://idp.example|alice' --group 'https://idp.example|dev' --tool github.delete_repo
   toolfinch policy test --as 'key|ci' --tool files.write_file --args '{"path": "/etc/passwd"}'
   toolfinch policy test --transport stdio --view reader --tool files.read_file --action search`,
 		Args: cobra.NoArgs,
@@ -59,7 +59,7 @@ Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not loa
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&q.As, "as", "", "ID of the principal: ISSUER|SUBJECT, key|NAME")
-	flags.StringArrayVar(&q.Groups, "group", nil, "a group of the principal; may be repeated")
+	flags.StringArrayVar(&q.Groups, "group", nil, "a group of the principal: ISSUER|GROUP, key|GROUP; may be repeated")
 	flags.StringArrayVar(&q.Scopes, "scope", nil, "a scope of the principal; may be repeated")
 	flags.StringVar(&q.Client, "client", "", "name of the client program, and its version after a space")
 	flags.StringVar(&q.Transport, "transport", identity.TransportHTTP, "stdio, http, sse, rest or ui")

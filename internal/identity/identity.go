@@ -58,6 +58,23 @@ func Lasts(ctx context.Context) {
 	}
 }
 
+type outlivesKey struct{}
+
+// WithOutlives returns a context of an HTTP request that was let in. outlives is called with the end of
+// something that lasts longer than the request, such as a session; it calls end once the credentials of
+// the request are revoked or have expired, and leave is called when the end has come otherwise.
+func WithOutlives(ctx context.Context, outlives func(end func()) (leave func())) context.Context {
+	return context.WithValue(ctx, outlivesKey{}, outlives)
+}
+
+// Outlives says that something lasts longer than the HTTP request of a context.
+func Outlives(ctx context.Context, end func()) (leave func()) {
+	if outlives, ok := ctx.Value(outlivesKey{}).(func(func()) func()); ok {
+		return outlives(end)
+	}
+	return func() {}
+}
+
 // NameOf is the ID of who makes the request of a context, "" for nobody.
 func NameOf(ctx context.Context) string {
 	if p := PrincipalOf(ctx); p != nil {

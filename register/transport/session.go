@@ -77,6 +77,7 @@ var (
 	errCancelled = errors.New("the client cancelled the request")
 	errStopped   = errors.New("toolfinch was told to stop, and could not wait for the end of this request: a call may or may not have happened; check before you repeat it")
 	errDropped   = errors.New("the client's connection is gone")
+	errRevoked   = errors.New("the API key of the session was revoked or has expired")
 )
 
 // open makes a session for the party of opening; its requests end with ctx. A piped session has one
@@ -104,6 +105,12 @@ func (s *session) close() {
 	s.forget()
 	s.out.close()
 	s.host.Forget(s.id)
+}
+
+// revoke ends the session and the requests that are being answered: who opened it may nothing more.
+func (s *session) revoke() {
+	s.end(errRevoked)
+	s.close()
 }
 
 // begin counts requests, before any later message is handled. Their contexts end when the client

@@ -121,11 +121,12 @@ func (s *Streamable) open(ctx context.Context, id string) (*session, error) {
 	return opened, err
 }
 
-// add makes the session visible.
-func (s *Streamable) add(session *session) {
+// add makes the session visible, until the credentials of the request that opened it end.
+func (s *Streamable) add(ctx context.Context, session *session) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
 	s.byID[session.id] = session
+	s.mu.Unlock()
+	context.AfterFunc(session.known, identity.Outlives(ctx, session.revoke))
 }
 
 // primedSince is the first revision whose clients accept events without a message.
@@ -220,7 +221,7 @@ func (s *Streamable) initialize(out *answer, w http.ResponseWriter, r *http.Requ
 		s.sessions.Opened(r.Context(), id, m.Raw)
 		session.store(true)
 	}
-	s.add(session)
+	s.add(r.Context(), session)
 	w.Header().Set(mcp.HeaderSessionID, id)
 	s.clients.rest(session, false)
 	_ = out.last(message, 0)

@@ -336,3 +336,33 @@ func TestEventStreamsEndWithTheirRequest(t *testing.T) {
 		})
 	}
 }
+
+// A session does not go on without the credentials that opened it: not its call, not its stream.
+func TestASessionEndsWithItsCredentials(t *testing.T) {
+	h := newHouse(t, transport.Limits{})
+	ends := make(chan func(), 10)
+	h.around(func(next http.Handler) http.Handler {
+		return known(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			next.ServeHTTP(w, r.WithContext(identity.WithOutlives(r.Context(), func(end func()) (leave func()) {
+				ends <- end
+				return func() {}
+			})))
+		}))
+	})
+	revoked, other := h.session("2025-11-25"), h.session("2025-11-25")
+	revoke := await.Value(t, ends)
+	call := h.post(toolCall("1", "wait"), revoked...)
+	await.Value(t, h.started)
+	revoke()
+	await.Value(t, h.ended)
+	want(t, "the call", await.Value(t, call.answer), "revoked")
+	if status, got := h.answer(http.MethodPost, toolCall("2", "echo"), revoked...); status != http.StatusNotFound {
+		t.Errorf("the session goes on: %d %s", status, got)
+	}
+	if status, got := h.answer(http.MethodPost, toolCall("2", "echo"), other...); status != http.StatusOK {
+		t.Errorf("another session: %d %s", status, got)
+	}
+	if n := h.used("sessions"); n != 1 {
+		t.Errorf("%d sessions are counted", n)
+	}
+}

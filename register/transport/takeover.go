@@ -66,7 +66,7 @@ func (s *Streamable) reopen(ctx context.Context, id string, initialize []byte, r
 	session.takenOver = true
 	restore()
 	session.store(true)
-	s.add(session)
+	s.add(ctx, session)
 	s.clients.rest(session, true)
 	return nil
 }

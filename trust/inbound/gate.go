@@ -96,13 +96,22 @@ func latest[K comparable, V any](most int) *lru.Cache[K, V] {
 
 var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.MustParsePrefix("::1/128")}
 
-const tendEvery = 30 * time.Second
+const (
+	tendEvery = 30 * time.Second
+	// lookEvery is how often keys are looked up with which requests or sessions go on: commands of other
+	// processes over SQLite revoke keys without a word.
+	lookEvery = time.Second
+)
 
 // Run keeps the keys of the issuers fresh, notes the use of API keys and ends what lasts
 // longer than its credentials, until ctx ends.
 func (g *Gate) Run(ctx context.Context) {
-	ticker := time.NewTicker(tendEvery)
+	ticker, look := time.NewTicker(tendEvery), time.NewTicker(lookEvery)
 	defer ticker.Stop()
+	defer look.Stop()
+	if g.Mode != Proof {
+		look.Stop() // nobody has credentials that end
+	}
 	learned := int64(-1) // g.keys.forgot when all keys were learned
 	for {
 		if now := g.keys.forgot.Load(); g.Keys && learned != now && g.keys.learn(ctx) == nil { // else soon
@@ -120,9 +129,11 @@ func (g *Gate) Run(ctx context.Context) {
 			g.keys.flush(last)
 			return
 		case <-g.keys.again:
+			g.lookAround(ctx)
+		case <-look.C:
+			g.lookAround(ctx)
 		case <-ticker.C:
 			g.keys.flush(ctx)
-			g.lookAround(ctx)
 		}
 	}
 }
@@ -385,7 +396,7 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, to Target, p *iden
 }
 
 // named is whom a reverse proxy names that is believed. A request that repeats the header
-// is nobody's: a client may have added one. So is one with a name that only this program gives.
+// is nobody's: a client may have added one. So is one with a name that a key or token proves.
 func (g *Gate) named(r *http.Request) *identity.Principal {
 	if g.Header == "" || !g.fromProxy(r) {
 		return nil
@@ -397,8 +408,8 @@ func (g *Gate) named(r *http.Request) *identity.Principal {
 	return &identity.Principal{ID: values[0]}
 }
 
-// ownNames begin the IDs of bearers of API keys and of the owner on stdio.
-var ownNames = []string{identity.From(identity.KeySource, ""), identity.From(identity.TransportStdio, "")}
+// ownNames begin the IDs of bearers of API keys, of the owner on stdio, and of bearers of tokens.
+var ownNames = []string{identity.From(identity.KeySource, ""), identity.From(identity.TransportStdio, ""), "https://", "http://"}
 
 // remote is the address of the other end of a request's connection; not valid where it has none.
 func remote(r *http.Request) netip.Addr {

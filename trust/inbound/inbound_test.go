@@ -585,6 +585,7 @@ func TestProxiesAreBelieved(t *testing.T) {
 		{here, []string{"X-User", "ann", "X-User", "ann"}, "from=127.0.0.1"},
 		{here, []string{"X-User", ""}, "from=127.0.0.1"},
 		{here, []string{"X-User", "key|ann"}, "from=127.0.0.1"},
+		{here, []string{"X-User", "https://idp.example|ann"}, "from=127.0.0.1"},
 		{here, []string{"X-User", "stdio|owner"}, "from=127.0.0.1"},
 		{here, nil, "from=127.0.0.1"},
 		{here, []string{"X-User", "ann", "X-Forwarded-For", "8.8.8.8, 9.9.9.9"}, "ann from=9.9.9.9"},

@@ -25,15 +25,18 @@ func TestWhatLastsEndsWithItsCredentials(t *testing.T) {
 	text, hash := NewKey()
 	ring, now := &oneKey{&identity.Key{Name: "ci", ID: "key|ci", Hash: hash}}, time.Now()
 	g := New(Options{Settings: Settings{Mode: Proof, Keys: true}, Store: ring, Root: func() string { return "" }, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }})
+	ended := map[string]int{}
 	let := g.Enter(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		defer identity.Outlives(r.Context(), func() { ended["session"]++ })()
+		identity.Outlives(r.Context(), func() { ended["session that had ended"]++ })()
 		g.lookAround(t.Context())
-		if r.Context().Err() != nil {
-			t.Error("it ended though the key is good")
+		if r.Context().Err() != nil || len(ended) > 0 {
+			t.Errorf("something ended though the key is good: %v", ended)
 		}
 		ring.key, now = nil, now.Add(2*time.Second)
 		g.lookAround(t.Context())
-		if r.Context().Err() == nil {
-			t.Error("it goes on though the key was revoked")
+		if r.Context().Err() == nil || len(ended) != 1 || ended["session"] != 1 {
+			t.Errorf("the key was revoked: the request %v, %v", r.Context().Err(), ended)
 		}
 	}), func(*http.Request) Target { return Target{} })
 	r := httptest.NewRequest(http.MethodPost, "/mcp", nil)

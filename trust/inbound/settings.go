@@ -22,6 +22,17 @@ type Settings struct {
 	Scopes   Scopes   // none: whoever comes in may do everything
 }
 
+// Sources are those of groups: the issuers, and identity.KeySource where keys are taken.
+func (s Settings) Sources() (all []string) {
+	if s.Keys {
+		all = append(all, identity.KeySource)
+	}
+	for _, issuer := range s.Issuers {
+		all = append(all, issuer.URL)
+	}
+	return all
+}
+
 // Mode is whether clients must prove who they are.
 type Mode string
 

@@ -12,6 +12,7 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 	internal "github.com/cedar-policy/cedar-go/x/exp/ast"
 
+	"toolfinch/internal/identity"
 	"toolfinch/internal/nearest"
 )
 
@@ -40,7 +41,8 @@ var elsewhere = map[string]string{
 // checker looks whether a policy asks for what there is, and notes what it asks for.
 type checker struct {
 	text     Text
-	end      int // of the policy in the text
+	end      int      // of the policy in the text
+	sources  []string // of groups
 	policies *Policies
 	policy   *internal.Policy
 	wrong    []*Error
@@ -179,8 +181,10 @@ func (c *checker) named(uid types.EntityUID, part string, valid []string) {
 	}
 	switch uid.Type {
 	case typeUser:
+		c.user(string(uid.ID))
 		c.policies.users[string(uid.ID)] = true
 	case typeGroup:
+		c.group(string(uid.ID))
 		c.policies.groups[string(uid.ID)] = true
 	case typeAction:
 		if !slices.Contains(actions, string(uid.ID)) {
@@ -192,6 +196,26 @@ func (c *checker) named(uid types.EntityUID, part string, valid []string) {
 		at := c.place(string(uid.ID))
 		c.policies.named = append(c.policies.named, Named{string(uid.Type), string(uid.ID), at})
 	}
+}
+
+// user refuses the ID of one key, as the audit log has it: policies know keys by their names.
+func (c *checker) user(id string) {
+	if label := identity.Label(id); label != id {
+		c.fail(id, fmt.Sprintf("policy: User::%q is the ID of one key", id), fmt.Sprintf("write User::%q", label))
+	}
+}
+
+// group refuses a group that does not begin with its source: the same name from another source
+// is another group, and a source may be replaced by another.
+func (c *checker) group(name string) {
+	if len(c.sources) == 0 || slices.ContainsFunc(c.sources, func(source string) bool { return identity.Of(source, name) }) {
+		return
+	}
+	var valid []string
+	for _, source := range c.sources {
+		valid = append(valid, fmt.Sprintf("Group::%q", identity.From(source, name[strings.LastIndex(name, "|")+1:])))
+	}
+	c.fail(name, fmt.Sprintf("policy: Group::%q does not begin with the issuer that says who is in it", name), "write "+strings.Join(valid, " or "))
 }
 
 func (c *checker) ofType(name, part string, valid []string) bool {

@@ -51,8 +51,9 @@ func (t Text) at(line, column int, message, hint string) *Error {
 }
 
 // Compile compiles policies. Nil texts are nil Policies, which allow everything. After
-// an error there are none: a policy that is left out could be a forbid.
-func Compile(texts []Text) (*Policies, []*Error) {
+// an error there are none: a policy that is left out could be a forbid. sources are those of
+// groups: a group that names none of them is an error. Without sources nobody is in a group.
+func Compile(texts []Text, sources ...string) (*Policies, []*Error) {
 	if len(texts) == 0 {
 		return nil, nil
 	}
@@ -69,7 +70,7 @@ func Compile(texts []Text) (*Policies, []*Error) {
 			if i+1 < len(list) {
 				end = list[i+1].Position().Offset
 			}
-			c := &checker{text: text, end: end, policies: p, policy: (*internal.Policy)(one.AST())}
+			c := &checker{text: text, end: end, sources: sources, policies: p, policy: (*internal.Policy)(one.AST())}
 			c.check()
 			wrong = append(wrong, c.wrong...)
 			place := text.at(one.Position().Line, one.Position().Column, "", "")

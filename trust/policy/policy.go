@@ -51,7 +51,7 @@ const (
 	Anonymous = "anonymous"
 )
 
-// UserOf is the User that a party is: keys are called by their names, which their owner chooses.
+// UserOf is the User that a party is: a key by its name, which the owner chooses.
 func UserOf(p identity.Party) string {
 	switch {
 	case p.Principal != nil:

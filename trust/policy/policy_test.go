@@ -25,7 +25,7 @@ func compile(t testing.TB, text string) *Policies {
 var (
 	deleteRepo = tool.ID{Server: "github", Name: "delete_repo"}
 	readFile   = tool.ID{Server: "files", Name: "read_file"}
-	alice      = identity.Party{Principal: &identity.Principal{ID: "https://idp|alice", Groups: []string{"dev"}, Scopes: []string{"mcp:read"}}, Transport: "http"}
+	alice      = identity.Party{Principal: &identity.Principal{ID: "https://idp|alice", Groups: []string{"https://idp|dev"}, Scopes: []string{"mcp:read"}}, Transport: "http"}
 	nobody     = identity.Party{Transport: "http", Client: "claude-code", Version: "2.1.0"}
 	owner      = identity.Party{Transport: "stdio"}
 )
@@ -55,8 +55,12 @@ func TestDecide(t *testing.T) {
 		{"a forbid wins", `permit (principal, action, resource); @id("none of GitHub") forbid (principal, action, resource in Server::"github");`, call(alice, deleteRepo, ""), false, "none of GitHub"},
 		{"other servers stay", `permit (principal, action, resource); forbid (principal, action, resource in Server::"github");`, reads, true, "team.cedar:1"},
 		{"a user", `permit (principal == User::"https://idp|alice", action, resource);`, reads, true, "team.cedar:1"},
-		{"a group", `permit (principal in Group::"dev", action, resource);`, reads, true, "team.cedar:1"},
-		{"another group", `permit (principal in Group::"ops", action, resource);`, reads, false, ""},
+		{"a group", `permit (principal in Group::"https://idp|dev", action, resource);`, reads, true, "team.cedar:1"},
+		{"the group of this name of another issuer", `permit (principal in Group::"https://other|dev", action, resource);`, reads, false, ""},
+		{"a group that names no issuer", `permit (principal in Group::"dev", action, resource);`, reads, false, ""},
+		{"a key, whichever had the name", `permit (principal == User::"key|ci", action, resource);`,
+			Request{Party: identity.Party{Principal: &identity.Principal{ID: identity.NewKeyID("ci")}, Transport: "http"}, Action: ActionCall, ID: readFile, View: "reader"}, true, "team.cedar:1"},
+		{"another group", `permit (principal in Group::"https://idp|ops", action, resource);`, reads, false, ""},
 		{"a scope", `permit (principal, action, resource) when { principal.scopes.contains("mcp:read") };`, reads, true, "team.cedar:1"},
 		{"a tool", `permit (principal, action == Action::"call", resource == Tool::"files.read_file");`, reads, true, "team.cedar:1"},
 		{"a pattern of tools", `permit (principal, action, resource) when { resource.name like "read_*" && resource.server == "files" };`, reads, true, "team.cedar:1"},
@@ -146,7 +150,7 @@ func TestMay(t *testing.T) {
 // allowed something of it.
 func TestMayServer(t *testing.T) {
 	p := compile(t, `
-		permit (principal in Group::"dev", action, resource in Server::"github") when { context.readOnly && resource.name like "read_*" };
+		permit (principal in Group::"https://idp|dev", action, resource in Server::"github") when { context.readOnly && resource.name like "read_*" };
 		permit (principal, action, resource == Tool::"files.read_file");
 		permit (principal, action, resource) when { resource.server == "open" };
 		forbid (principal, action, resource in Server::"open") when { resource.name == "delete" };`)
@@ -155,8 +159,8 @@ func TestMayServer(t *testing.T) {
 			t.Errorf("MayServer(alice, %s) = %v", server, got)
 		}
 	}
-	p = compile(t, `permit (principal in Group::"dev", action, resource == Tool::"mail.send");
-permit (principal in Group::"dev", action, resource in Server::"github") when { context.readOnly };`)
+	p = compile(t, `permit (principal in Group::"https://idp|dev", action, resource == Tool::"mail.send");
+permit (principal in Group::"https://idp|dev", action, resource in Server::"github") when { context.readOnly };`)
 	if !p.MayServer(alice, "mail", "reader", tool.KindTool) || p.MayServer(alice, "mail", "reader", tool.KindPrompt) || p.MayServer(nobody, "mail", "reader") {
 		t.Error("a server with a named tool is named to others than those who may use the tool")
 	}
@@ -193,13 +197,13 @@ func TestErrorsHavePlaces(t *testing.T) {
 
 // What a policy names is checked in every form that the language has.
 func TestWhatPoliciesName(t *testing.T) {
-	p := compile(t, `permit (principal is User in Group::"dev", action in [Action::"call", Action::"read"], resource is Tool in Server::"github");
+	p := compile(t, `permit (principal is User in Group::"https://idp|dev", action in [Action::"call", Action::"read"], resource is Tool in Server::"github");
 forbid (principal, action, resource in View::"reader") when { resource in Server::"files" };`)
 	var named []string
 	for _, n := range p.Named() {
 		named = append(named, n.Type+" "+n.Name+" "+n.At.Error())
 	}
-	if want := []string{"Server github team.cedar:1:117: ", "View reader team.cedar:2:47: ", "Server files team.cedar:2:84: "}; !slices.Equal(named, want) {
+	if want := []string{"Server github team.cedar:1:129: ", "View reader team.cedar:2:47: ", "Server files team.cedar:2:84: "}; !slices.Equal(named, want) {
 		t.Errorf("named %q, want %q", named, want)
 	}
 	if rules := p.Rules(); len(rules) != 2 || rules[0].Line != 1 || rules[0].Forbid || !rules[1].Forbid || len(p.Texts()) != 1 {
@@ -225,6 +229,41 @@ forbid (principal, action, resource in View::"reader") when { resource in Server
 	}
 }
 
+// A group is that of one source: the same name may mean other people elsewhere.
+func TestGroupsNameTheirSource(t *testing.T) {
+	const members = `permit (principal, action, resource) when { principal in Group::%q };`
+	both, one := []string{"key", "https://idp"}, []string{"https://idp"}
+	for _, test := range []struct {
+		name    string
+		sources []string
+		group   string
+		want    string // of the error
+	}{
+		{"of an issuer", both, "https://idp|dev", ""},
+		{"of keys", both, "key|bots", ""},
+		{"a group with the sign in its name", both, "https://idp|a|b", ""},
+		{"of no source", both, "dev", `team.cedar:1:66: policy: Group::"dev" does not begin with the issuer that says who is in it (write Group::"key|dev" or Group::"https://idp|dev")`},
+		{"of no source, where there is one: another may take its place", one, "dev", `(write Group::"https://idp|dev")`},
+		{"of an issuer that is not configured", one, "https://old|dev", `policy: Group::"https://old|dev" does not begin with the issuer that says who is in it (write Group::"https://idp|dev")`},
+		{"an issuer that only begins as a configured one", one, "https://idp.example|dev", `(write Group::"https://idp|dev")`},
+		{"nobody is in a group", nil, "dev", ""},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			p, wrong := Compile([]Text{{Cedar: fmt.Sprintf(members, test.group), File: "team.cedar", Line: 1, Column: 1}}, test.sources...)
+			switch {
+			case test.want == "" && (p == nil || wrong != nil):
+				t.Errorf("refused: %v", wrong)
+			case test.want != "" && (p != nil || len(wrong) != 1 || !strings.Contains(wrong[0].Error(), test.want)):
+				t.Errorf("got %v, want %s", wrong, test.want)
+			}
+		})
+	}
+	_, wrong := Compile([]Text{{Cedar: `forbid (principal == User::"key|ci|3f", action, resource);`, File: "team.cedar", Line: 1, Column: 1}})
+	if len(wrong) != 1 || !strings.Contains(wrong[0].Error(), `(write User::"key|ci")`) {
+		t.Errorf("the ID of one key: %v", wrong)
+	}
+}
+
 func TestWhatUsesAKind(t *testing.T) {
 	for kind, want := range map[tool.Kind]Action{tool.KindTool: ActionCall, tool.KindPrompt: ActionGet, tool.KindResource: ActionRead, tool.KindTemplate: ActionRead} {
 		if got := ActionOf(kind); got != want {
@@ -239,12 +278,14 @@ func TestWhoAQuestionIsAbout(t *testing.T) {
 		want     identity.Party
 		field    string // of the error; "" for none
 	}{
-		{Question{As: "alice", Groups: []string{"dev"}, Scopes: []string{"a"}, Transport: "http", Client: "codex 1 beta"},
-			identity.Party{Principal: &identity.Principal{ID: "alice", Groups: []string{"dev"}, Scopes: []string{"a"}}, Transport: "http", Client: "codex", Version: "1 beta"}, ""},
+		{Question{As: "https://idp|a|b", Groups: []string{"https://idp|dev"}, Scopes: []string{"a"}, Transport: "http", Client: "codex 1 beta"},
+			identity.Party{Principal: &identity.Principal{ID: "https://idp|a|b", Groups: []string{"https://idp|dev"}, Scopes: []string{"a"}}, Transport: "http", Client: "codex", Version: "1 beta"}, ""},
 		{Question{Transport: "stdio"}, identity.Party{Transport: "stdio"}, ""}, {Question{Transport: "sse"}, identity.Party{Transport: "sse"}, ""},
 		{Question{Transport: "rest"}, identity.Party{Transport: "rest"}, ""}, {Question{Transport: "ui"}, identity.Party{Transport: "ui"}, ""},
-		{Question{Transport: "smtp"}, identity.Party{}, "transport"}, {Question{Transport: "http", Groups: []string{"dev"}}, identity.Party{}, "group"},
+		{Question{Transport: "smtp"}, identity.Party{}, "transport"}, {Question{Transport: "http", Groups: []string{"https://idp|dev"}}, identity.Party{}, "group"},
 		{Question{Transport: "http", Scopes: []string{"a"}}, identity.Party{}, "scope"},
+		{Question{As: "key|ci", Groups: []string{"bots"}, Transport: "http"}, identity.Party{}, "group"},
+		{Question{As: "key|ci", Groups: []string{"https://idp|dev"}, Transport: "http"}, identity.Party{}, "group"},
 	} {
 		got, err := c.question.Party()
 		var wrong *identity.FieldError
@@ -264,10 +305,10 @@ func TestADenialNamesNoPolicy(t *testing.T) {
 
 // Parties whom no policy tells apart are judged once.
 func TestClass(t *testing.T) {
-	p := compile(t, `permit (principal in Group::"dev", action, resource); permit (principal == User::"https://idp|bob", action, resource);`)
+	p := compile(t, `permit (principal in Group::"https://idp|dev", action, resource); permit (principal == User::"https://idp|bob", action, resource);`)
 	bob, carol, dave := alice, alice, alice
-	bob.Principal = &identity.Principal{ID: "https://idp|bob", Groups: []string{"dev"}}
-	carol.Principal = &identity.Principal{ID: "https://idp|carol", Groups: []string{"choir", "dev"}, Scopes: []string{"other"}}
+	bob.Principal = &identity.Principal{ID: "https://idp|bob", Groups: []string{"https://idp|dev"}}
+	carol.Principal = &identity.Principal{ID: "https://idp|carol", Groups: []string{"https://idp|choir", "https://idp|dev"}, Scopes: []string{"other"}}
 	dave.Principal = &identity.Principal{ID: "https://idp|dave"}
 	if p.Class(alice) != p.Class(carol) {
 		t.Errorf("%s and %s are not the same", p.Class(alice), p.Class(carol))
@@ -287,7 +328,7 @@ func TestClass(t *testing.T) {
 		if p.Class(one) != p.Class(other) {
 			t.Errorf("parties differ where no policy asks for %s", condition)
 		}
-		if asking := compile(t, `permit (principal in Group::"dev", action, resource) when { `+condition+` };`); asking.Class(one) == asking.Class(other) {
+		if asking := compile(t, `permit (principal in Group::"https://idp|dev", action, resource) when { `+condition+` };`); asking.Class(one) == asking.Class(other) {
 			t.Errorf("parties do not differ by %s", condition)
 		}
 	}
@@ -389,7 +430,7 @@ func TestScopesThatNoPolicyKnowsMakeNoClasses(t *testing.T) {
 }
 
 func BenchmarkDecide(b *testing.B) {
-	one := `permit (principal in Group::"dev", action, resource) when { context.readOnly || resource.server == "files" };`
+	one := `permit (principal in Group::"https://idp|dev", action, resource) when { context.readOnly || resource.server == "files" };`
 	arguments := one + `forbid (principal, action == Action::"call", resource) when { context.args has path && context.args.path like "/etc/*" };`
 	for name, text := range map[string]string{"one policy": one, "arguments": arguments, "twenty": strings.Repeat(one, 20)} {
 		p := compile(b, text)

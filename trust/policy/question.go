@@ -33,6 +33,11 @@ func (q Question) Party() (identity.Party, error) {
 	party.Client, party.Version, _ = strings.Cut(q.Client, " ")
 	switch {
 	case q.As != "":
+		for _, group := range q.Groups {
+			if !sameSource(q.As, group) {
+				return party, &identity.FieldError{Field: "group", Text: fmt.Sprintf(" is %q, which is of another issuer than %s: write it as policies do, like key|bots for a key", group, q.As)}
+			}
+		}
 		party.Principal = &identity.Principal{ID: q.As, Groups: q.Groups, Scopes: q.Scopes}
 	case len(q.Groups) > 0:
 		return party, &identity.FieldError{Field: "group", Text: " is of a principal: say of whom"}
@@ -40,6 +45,17 @@ func (q Question) Party() (identity.Party, error) {
 		return party, &identity.FieldError{Field: "scope", Text: " is of a principal: say of whom"}
 	}
 	return party, nil
+}
+
+// sameSource reports whether a principal and a group may be of one source: a subject and the name
+// of a group may have the sign in them that ends the source.
+func sameSource(principal, group string) bool {
+	for i, sign := range principal {
+		if sign == '|' && strings.HasPrefix(group, principal[:i+1]) {
+			return true
+		}
+	}
+	return false
 }
 
 // Ask completes a request to use something, as its view makes it, and has policies decide.

@@ -763,3 +763,69 @@ func TestALoginThatEndsAtThisProcess(t *testing.T) {
 		})
 	}
 }
+
+// A login does not outlive its principal: it ends at the authorization server, and one of a server that is not
+// configured any more is deleted. Logins of others stay.
+func TestLoginsOfPrincipalsThatAreGone(t *testing.T) {
+	h := newHouse(t, authserver.Settings{})
+	p := h.process(t, login.Settings{PerUser: true})
+	clients := map[string]*http.Client{}
+	call := func(principal string) (int, error) {
+		client := clients[principal]
+		if client == nil {
+			client = &http.Client{Transport: p.server.Transport(http.DefaultTransport, principal)}
+			clients[principal] = client
+		}
+		response, err := client.Post(h.rs.URL+"/mcp", "application/json", strings.NewReader("hello"))
+		if err != nil {
+			return 0, err
+		}
+		return response.StatusCode, response.Body.Close()
+	}
+	for _, principal := range []string{"key|ci|1", "key|ci|2"} {
+		_, _ = call(principal) // which finds out where to log in
+		pending, err := p.server.Begin(t.Context(), principal)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.as.Browse(t, pending.URL(), "")
+		await.Value(t, pending.Done())
+		if status, err := call(principal); pending.Err() != nil || status != http.StatusOK || err != nil {
+			t.Fatalf("%s: %v; %d, %v", principal, pending.Err(), status, err)
+		}
+	}
+	tokens := h.rs.seen()
+	if err := h.vault.Put(t.Context(), "login/was%20here key|ci|1", []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	gone := func(_ context.Context, principals []string) ([]string, error) {
+		return slices.DeleteFunc(principals, func(p string) bool { return p != "key|ci|1" }), nil
+	}
+	to := func(server string) *login.Server {
+		if server == "notes" {
+			return p.server
+		}
+		return nil
+	}
+	for _, want := range []int{2, 0} {
+		if ended, err := p.logins.EndGone(t.Context(), gone, to); ended != want || err != nil {
+			t.Errorf("ended %d, %v; want %d", ended, err, want)
+		}
+	}
+	rows, err := h.vault.Names(t.Context(), "login/")
+	if err != nil || !slices.Equal(rows, []string{"login/notes key|ci|2"}) {
+		t.Errorf("left are %q, %v", rows, err)
+	}
+	if status, err := call("key|ci|1"); !errors.As(err, new(*login.Needed)) {
+		t.Errorf("the principal that is gone: %d, %v", status, err)
+	}
+	if status, err := call("key|ci|2"); status != http.StatusOK || err != nil {
+		t.Errorf("the other one: %d, %v", status, err)
+	}
+	if len(h.rs.scopes(t, tokens[len(tokens)-1])) == 0 {
+		t.Error("the token of the other one was revoked")
+	}
+	if got := h.rs.scopes(t, tokens[slices.IndexFunc(tokens, func(token string) bool { return token != "" })]); len(got) > 0 {
+		t.Errorf("the authorization server still takes the token, for %q", got)
+	}
+}

@@ -178,7 +178,7 @@ func doAccess(q *request) (answer, error) {
 		if err := backend.Revoke(q.Context(), name); err != nil {
 			return answer{to: "access#keys"}, err
 		}
-		q.say(good, "revoked the key "+name+": what it had open ends within half a minute")
+		q.say(good, "revoked the key "+name+": what it had open ends, and its logins to servers do")
 		return answer{to: "access#keys"}, nil
 	default:
 		return answer{}, refusef(http.StatusBadRequest, "this page does not do %q", do)

@@ -1,0 +1,75 @@
+package proxy
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"toolfinch/configs"
+	"toolfinch/store"
+	"toolfinch/upstream"
+	"toolfinch/upstream/login"
+)
+
+// sweepEvery is how long what belongs to a key stays at most once the key has expired, or was revoked by
+// a program that could not end its logins.
+const sweepEvery = time.Minute
+
+// endGone ends the logins of keys that were revoked or have expired. to is the login to a server.
+func (l *logins) endGone(ctx context.Context, db *store.Store, to func(server string) *login.Server) (ended int, err error) {
+	return l.EndGone(ctx, func(ctx context.Context, principals []string) ([]string, error) {
+		return db.Keys().Gone(ctx, principals, time.Now())
+	}, to)
+}
+
+// EndGone ends the logins of keys that were revoked or have expired, and returns how many.
+func (l *Logins) EndGone(ctx context.Context) (ended int, err error) {
+	return l.endGone(ctx, l.store, func(server string) *login.Server {
+		return loginIn(l.Logins, l.config, server)
+	})
+}
+
+// loginIn is the login to a server of a configuration; nil for none.
+func loginIn(logins *login.Logins, config *configs.Config, server string) *login.Server {
+	for _, s := range config.Servers {
+		if s.Name == server {
+			return upstream.LoginTo(logins, s)
+		}
+	}
+	return nil
+}
+
+// sweepKeys drops what keys have left that were revoked or have expired, until ctx ends: soon after keys
+// change, and every minute, because keys expire without a word. Of replicas the one that leads "" does it.
+func (p *Proxy) sweepKeys(ctx context.Context) {
+	ticker := time.NewTicker(sweepEvery)
+	defer ticker.Stop()
+	for {
+		if p.leadsCommon() {
+			ended, err := p.logins.endGone(ctx, p.store, p.pool.Login)
+			if ended > 0 {
+				p.pool.LoginChanged("")
+			}
+			err = errors.Join(err, p.store.Keys().Sweep(ctx, time.Now()))
+			if err != nil && ctx.Err() == nil {
+				p.log.Log(ctx, store.Level(err), "what belongs to keys that are gone could not all be ended", "error", err)
+			}
+		}
+		select {
+		case <-p.desk.keysChanged:
+		case <-ticker.C:
+		case <-ctx.Done():
+			return
+		}
+	}
+}
+
+// leadsCommon reports whether this process does what belongs to no server.
+func (p *Proxy) leadsCommon() bool {
+	leads := p.others.leader()
+	if leads == nil {
+		return true
+	}
+	is, _ := leads("")
+	return is
+}

@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 
@@ -298,7 +297,7 @@ func (l *logins) prove(w http.ResponseWriter, r *http.Request, s login.Start) bo
 		return false
 	}
 	who := l.whoAsks(r)
-	page.Keys = l.entrance.TakesKeys() && strings.HasPrefix(s.Principal, "key|")
+	page.Keys = l.entrance.TakesKeys() && identity.Of(identity.KeySource, s.Principal)
 	issuer := l.issuerOf(r, s.Principal)
 	page.Issuer = issuer.URL
 	var err error
@@ -357,7 +356,7 @@ func (l *logins) byForm(r *http.Request) (string, error) {
 // issuerOf is the issuer of the access tokens of a principal; without a URL if there is none.
 func (l *logins) issuerOf(r *http.Request, principal string) login.Issuer {
 	for _, i := range l.entrance.Issuers {
-		if strings.HasPrefix(principal, i.URL+"|") {
+		if identity.Of(i.URL, principal) {
 			return login.Issuer{URL: i.URL, Resource: l.entrance.URL(r), ClientID: i.ClientID, AllowPrivate: i.AllowPrivate}
 		}
 	}

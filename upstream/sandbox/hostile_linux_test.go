@@ -250,6 +250,34 @@ var attacks = []attack{
 	{name: "lowers the disk's priority of a user", try: func(prey) error { return call(unix.SYS_IOPRIO_SET, 3, 0, 0xffff) }},
 	{name: "schedules a process", try: func(p prey) error { return call(unix.SYS_SCHED_SETSCHEDULER, uintptr(p.pid)) }},
 
+	{name: "shares memory", try: func(prey) error {
+		id, err := unix.SysvShmGet(unix.IPC_PRIVATE, 4096, 0o600)
+		if err == nil {
+			_, err = unix.SysvShmCtl(id, unix.IPC_RMID, nil)
+		}
+		return err
+	}},
+	{name: "reads shared memory", try: func(prey) error { return call(unix.SYS_SHMAT, others) }},
+	{name: "makes a queue", try: func(prey) error {
+		id, _, errno := unix.Syscall(unix.SYS_MSGGET, unix.IPC_PRIVATE, 0o600, 0)
+		if errno != 0 {
+			return errno
+		}
+		return call(unix.SYS_MSGCTL, id, unix.IPC_RMID)
+	}},
+	{name: "sends to a queue", try: func(prey) error { return call(unix.SYS_MSGSND, others) }},
+	{name: "reads a queue", try: func(prey) error { return call(unix.SYS_MSGRCV, others) }},
+	{name: "makes a semaphore", try: func(prey) error {
+		id, _, errno := unix.Syscall(unix.SYS_SEMGET, unix.IPC_PRIVATE, 1, 0o600)
+		if errno != 0 {
+			return errno
+		}
+		return call(unix.SYS_SEMCTL, id, 0, unix.IPC_RMID)
+	}},
+	{name: "changes a semaphore", try: func(prey) error { return call(unix.SYS_SEMTIMEDOP, others) }},
+	{name: "opens a POSIX queue", try: func(prey) error { return call(unix.SYS_MQ_OPEN) }},
+	{name: "removes a POSIX queue", try: func(prey) error { return call(unix.SYS_MQ_UNLINK) }},
+
 	{name: "makes a user namespace", try: func(prey) error { return unix.Unshare(unix.CLONE_NEWUSER) }},
 	{name: "makes a network namespace", try: func(prey) error { return unix.Unshare(unix.CLONE_NEWNET) }},
 	{name: "starts a child in a namespace", try: func(prey) error {

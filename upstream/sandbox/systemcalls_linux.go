@@ -20,6 +20,7 @@ func systemCalls(r Rules) []seccomp.Rule {
 	one := func(call uint32) []uint32 { return []uint32{call} }
 	rules := []seccomp.Rule{
 		on(refuse, neverCalls),
+		on(refuse, queueCalls),
 		// The flags of clone3 cannot be tested; without clone3 a C library uses clone.
 		on(seccomp.Fail(unix.ENOSYS), one(unix.SYS_CLONE3)),
 		// In a user namespace a process has all capabilities.
@@ -81,6 +82,13 @@ var neverCalls = []uint32{
 	unix.SYS_BPF, unix.SYS_PERF_EVENT_OPEN, unix.SYS_USERFAULTFD, unix.SYS_KEYCTL, unix.SYS_ADD_KEY, unix.SYS_REQUEST_KEY,
 	unix.SYS_SETNS, unix.SYS_MOUNT, unix.SYS_UMOUNT2, unix.SYS_PIVOT_ROOT, unix.SYS_CHROOT, unix.SYS_MOVE_MOUNT, unix.SYS_OPEN_TREE, unix.SYS_OPEN_TREE_ATTR,
 	unix.SYS_FSOPEN, unix.SYS_FSCONFIG, unix.SYS_FSMOUNT, unix.SYS_FSPICK, unix.SYS_MOUNT_SETATTR, unix.SYS_OPEN_BY_HANDLE_AT,
+}
+
+// queueCalls share memory, semaphores and queues with all processes of a user (System V, POSIX). They have numbers or
+// names of their own, which Landlock does not know.
+var queueCalls = []uint32{
+	unix.SYS_SHMGET, unix.SYS_SHMAT, unix.SYS_SHMCTL, unix.SYS_MSGGET, unix.SYS_MSGSND, unix.SYS_MSGRCV, unix.SYS_MSGCTL,
+	unix.SYS_SEMGET, unix.SYS_SEMOP, unix.SYS_SEMTIMEDOP, unix.SYS_SEMCTL, unix.SYS_MQ_OPEN, unix.SYS_MQ_UNLINK,
 }
 
 // otherCalls change the process or thread that their first argument names.

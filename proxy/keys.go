@@ -41,22 +41,22 @@ func loginIn(logins *login.Logins, config *configs.Config, server string) *login
 
 // sweepKeys drops what keys have left that were revoked or have expired, until ctx ends: soon after keys
 // change, and every minute, because keys expire without a word. Of replicas the one that leads "" does it.
-func (p *Proxy) sweepKeys(ctx context.Context) {
+func (d *desk) sweepKeys(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
 	for {
-		if p.leadsCommon() {
-			ended, err := p.logins.endGone(ctx, p.store, p.pool.Login)
+		if d.views.leadsCommon() {
+			ended, err := d.views.logins.endGone(ctx, d.store, d.views.pool.Login)
 			if ended > 0 {
-				p.pool.LoginChanged("")
+				d.views.pool.LoginChanged("")
 			}
-			err = errors.Join(err, p.store.Keys().Sweep(ctx, time.Now()))
+			err = errors.Join(err, d.store.Keys().Sweep(ctx, time.Now()))
 			if err != nil && ctx.Err() == nil {
-				p.log.Log(ctx, store.Level(err), "what belongs to keys that are gone could not all be ended", "error", err)
+				d.views.log.Log(ctx, store.Level(err), "what belongs to keys that are gone could not all be ended", "error", err)
 			}
 		}
 		select {
-		case <-p.desk.keysChanged:
+		case <-d.keysChanged:
 		case <-ticker.C:
 		case <-ctx.Done():
 			return
@@ -65,8 +65,8 @@ func (p *Proxy) sweepKeys(ctx context.Context) {
 }
 
 // leadsCommon reports whether this process does what belongs to no server.
-func (p *Proxy) leadsCommon() bool {
-	leads := p.others.leader()
+func (s *views) leadsCommon() bool {
+	leads := s.others.leader()
 	if leads == nil {
 		return true
 	}

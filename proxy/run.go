@@ -34,7 +34,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	g.Go(func() error { p.segments.run(life); return nil })
 	g.Go(func() error { p.outputs.Sweep(life); return nil })
 	g.Go(func() error { p.desk.entrance.Run(life); return nil })
-	g.Go(func() error { p.sweepKeys(life); return nil })
+	g.Go(func() error { p.desk.sweepKeys(life); return nil })
 	g.Go(func() error { p.desk.meter.Run(life, p.store.Usage()); return nil })
 	g.Go(func() error {
 		<-life.Done()

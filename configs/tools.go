@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"toolfinch/configs/document"
+	"toolfinch/trust/leaks"
 	"toolfinch/view"
 )
 
@@ -242,3 +243,8 @@ func (k trimming) show(s *secrets, i int) *document.Node {
 	}
 	return k.number.show(s, i)
 }
+
+var leaksWords = choice[leaks.Mode]{words: leaks.Modes}
+
+const leaksDoc = "what happens to an answer with a secret: " +
+	"`mark` adds a note, `redact` replaces the secret, `block` withholds the answer"

@@ -81,7 +81,7 @@ func checkOverride(d *decoder, n *document.Node, label string, o *view.Override)
 		if p.Rename == "" {
 			continue
 		}
-		rename := n.Find("parameters").Find(p.Name).Find("rename")
+		rename := n.Find("parameters", p.Name, "rename")
 		if first := renamed[p.Rename]; first != nil {
 			d.fail(rename, fmt.Sprintf("%s.parameters.%s.rename: two parameters get one name", label, shorten(p.Name)), fmt.Sprintf("the other one is on line %d", first.Line))
 			continue

@@ -19,12 +19,8 @@ func isWebURL(text string) (*url.URL, bool) {
 
 // webURL is text that must be an http or https URL.
 var webURL = str{mask: (*secrets).url, check: func(d *decoder, n *document.Node, label string, text *string) bool {
-	u, err := url.Parse(*text)
-	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
-		d.mustBe(n, label, "an http or https URL", "")
-		return false
-	}
-	return true
+	_, ok := isWebURL(*text)
+	return d.require(ok, n, label, "an http or https URL", "")
 }}
 
 // serverURL checks the address of a server. Messages do not repeat it, because it may hold
@@ -42,31 +38,21 @@ func listen(d *decoder, n *document.Node, label string, text *string) bool {
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
 	}
-	if err != nil {
-		d.mustBe(n, label, "host:port", "like "+DefaultListen)
-	}
-	return err == nil
+	return d.require(err == nil, n, label, "host:port", "like "+DefaultListen)
 }
 
 // webOrigin checks the origin of a web page and lowers its case, as browsers do.
 func webOrigin(d *decoder, n *document.Node, label string, text *string) bool {
-	u, err := url.Parse(*text)
-	if err != nil || u.Scheme == "" || u.Hostname() == "" || strings.Contains(u.Host, "*") || !strings.EqualFold(*text, u.Scheme+"://"+u.Host) {
-		d.mustBe(n, label, "scheme://host or scheme://host:port, without a path", "like https://app.example.com")
-		return false
-	}
 	*text = strings.ToLower(*text)
-	return true
+	u, err := url.Parse(*text)
+	ok := err == nil && u.Scheme != "" && u.Hostname() != "" && !strings.Contains(u.Host, "*") && *text == u.Scheme+"://"+u.Host
+	return d.require(ok, n, label, "scheme://host or scheme://host:port, without a path", "like https://app.example.com")
 }
 
 // headerName checks the name of a header and lowers its case.
 func headerName(d *decoder, n *document.Node, label string, text *string) bool {
-	if checkHeaderName(*text) != "" {
-		d.mustBe(n, label, "the name of an HTTP header", "like X-User")
-		return false
-	}
 	*text = strings.ToLower(*text)
-	return true
+	return d.require(checkHeaderName(*text) == "", n, label, "the name of an HTTP header", "like X-User")
 }
 
 func checkHeaderName(name string) string {
@@ -81,13 +67,10 @@ func checkHeaderName(name string) string {
 
 // hostName checks a host with or without a port, and lowers its case.
 func hostName(d *decoder, n *document.Node, label string, text *string) bool {
-	u, err := url.Parse("http://" + *text)
-	if err != nil || u.Host != *text || u.Hostname() == "" || strings.Contains(*text, "*") {
-		d.mustBe(n, label, "the name of a host", "like tools.example.com; with a port it is for that port alone")
-		return false
-	}
 	*text = strings.ToLower(*text)
-	return true
+	u, err := url.Parse("http://" + *text)
+	ok := err == nil && u.Host == *text && u.Hostname() != "" && !strings.Contains(*text, "*")
+	return d.require(ok, n, label, "the name of a host", "like tools.example.com; with a port it is for that port alone")
 }
 
 // prefixes are IP addresses and ranges of addresses.

@@ -237,23 +237,17 @@ func (authKind) schema() schema { return anyOf(authWords.schema(), authKeysOf.sc
 // resourceURL checks the URL of a protected resource (RFC 9728).
 func resourceURL(d *decoder, n *document.Node, label string, text *string) bool {
 	u, ok := isWebURL(*text)
-	if !ok || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
-		d.mustBe(n, label, "an http or https URL without a query", "like https://tools.example.com/mcp")
-		return false
-	}
-	return true
+	ok = ok && u.RawQuery == "" && u.Fragment == "" && u.User == nil
+	return d.require(ok, n, label, "an http or https URL without a query", "like https://tools.example.com/mcp")
 }
 
 // issuerURL checks the URL of an issuer. It must be https, because the answers of the issuer
 // decide who comes in.
 func issuerURL(d *decoder, n *document.Node, label string, text *string) bool {
 	u, ok := isWebURL(*text)
-	if !ok || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.Scheme != "https" && !isLoopbackHost(u) ||
-		strings.Contains(*text, "|") { // which ends the issuer in the names of its users and groups
-		d.mustBe(n, label, "an https URL without a query and |", "like https://idp.example.com/realms/main; http only for this machine")
-		return false
-	}
-	return true
+	ok = ok && u.RawQuery == "" && u.Fragment == "" && u.User == nil && (u.Scheme == "https" || isLoopbackHost(u)) &&
+		!strings.Contains(*text, "|") // which ends the issuer in the names of its users and groups
+	return d.require(ok, n, label, "an https URL without a query and |", "like https://idp.example.com/realms/main; http only for this machine")
 }
 
 // seenHeader checks the name of a header for hooks, which never see credentials.

@@ -16,12 +16,7 @@ import (
 // server cannot be used.
 func ServersIn(f clients.File, data []byte) ([]clients.Server, error) {
 	block, err := clientTree(f, data)
-	for _, key := range f.Block {
-		if block != nil {
-			block = block.Find(key)
-		}
-	}
-	if err != nil || block == nil {
+	if block = block.Find(f.Block...); err != nil || block == nil {
 		return nil, err
 	}
 	pairs, ok := serversOf(block)
@@ -131,12 +126,7 @@ func ClientFile(path string, sys clients.System) (clients.File, error) {
 		return f, err
 	}
 	for _, shape := range shapes {
-		value := root
-		for _, key := range shape.block {
-			if value != nil {
-				value = value.Find(key)
-			}
-		}
+		value := root.Find(shape.block...)
 		if value == nil || value.Kind != document.Mapping && value.Kind != document.List || shape.yaml && !f.IsYAML() {
 			continue
 		}

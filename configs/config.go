@@ -263,3 +263,20 @@ func digest(n *document.Node, done map[*document.Node]string, without ...string)
 
 // hash is the SHA-256 of text in hex digits.
 func hash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
+
+// SecretsIn returns the handling of secrets in a server's answers to clients of a view: the
+// view's own setting, else the server's. The view's own tools have the server "".
+func (c *Config) SecretsIn(viewName, server string) leaks.Mode {
+	mode := c.Secrets
+	for _, u := range c.Tools {
+		if u.Name == server && u.Secrets != "" {
+			mode = u.Secrets
+		}
+	}
+	for _, v := range c.Views {
+		if v.Name == viewName && v.Secrets != "" {
+			mode = v.Secrets
+		}
+	}
+	return mode
+}

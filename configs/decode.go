@@ -110,6 +110,14 @@ func asWritten(n *document.Node) string {
 	}
 }
 
+// require reports ok, and adds an error if it is false.
+func (r *report) require(ok bool, n *document.Node, label, want, hint string) bool {
+	if !ok {
+		r.mustBe(n, label, want, hint)
+	}
+	return ok
+}
+
 // isMapping reports whether n is a mapping, and adds an error if not.
 func (r *report) isMapping(n *document.Node, label, of, hint string) bool {
 	if n.Kind != document.Mapping {

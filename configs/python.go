@@ -64,9 +64,5 @@ func isDotted(text string) bool {
 
 // dottedPath checks the module.function of a hook.
 func dottedPath(d *decoder, n *document.Node, label string, text *string) bool {
-	if !isDotted(*text) {
-		d.mustBe(n, label, "a dotted path of Python", "like hooks.memory.inject, for the function inject in hooks/memory.py")
-		return false
-	}
-	return true
+	return d.require(isDotted(*text), n, label, "a dotted path of Python", "like hooks.memory.inject, for the function inject in hooks/memory.py")
 }

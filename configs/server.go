@@ -345,11 +345,7 @@ func (d *decoder) partCommand(s *server, n *document.Node, label string) {
 var legalPrefix = regexp.MustCompile(`^[a-zA-Z0-9_-]{0,32}$`)
 
 func prefix(d *decoder, n *document.Node, label string, text *string) bool {
-	if !legalPrefix.MatchString(*text) {
-		d.mustBe(n, label, "at most 32 letters, digits, _ and -", `like "gh", or "" for none`)
-		return false
-	}
-	return true
+	return d.require(legalPrefix.MatchString(*text), n, label, "at most 32 letters, digits, _ and -", `like "gh", or "" for none`)
 }
 
 // serverEnabled is enabled (on) or disabled (not on). Both may be given if they agree.

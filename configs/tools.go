@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"toolfinch/configs/document"
+	"toolfinch/trust/leaks"
 	"toolfinch/view"
 )
 
@@ -80,7 +81,7 @@ func checkOverride(d *decoder, n *document.Node, label string, o *view.Override)
 		if p.Rename == "" {
 			continue
 		}
-		rename := n.Find("parameters").Find(p.Name).Find("rename")
+		rename := n.Find("parameters", p.Name, "rename")
 		if first := renamed[p.Rename]; first != nil {
 			d.fail(rename, fmt.Sprintf("%s.parameters.%s.rename: two parameters get one name", label, shorten(p.Name)), fmt.Sprintf("the other one is on line %d", first.Line))
 			continue
@@ -242,3 +243,8 @@ func (k trimming) show(s *secrets, i int) *document.Node {
 	}
 	return k.number.show(s, i)
 }
+
+var leaksWords = choice[leaks.Mode]{words: leaks.Modes}
+
+const leaksDoc = "what happens to an answer with a secret: " +
+	"`mark` adds a note, `redact` replaces the secret, `block` withholds the answer"

@@ -346,11 +346,8 @@ func (pattern) read(d *decoder, n *document.Node, label string, to *view.Pattern
 	if !d.text(n, label, &to.Glob) {
 		return false
 	}
-	if _, err := path.Match(to.Glob, ""); err != nil || to.Glob == "" {
-		d.mustBe(n, label, "a pattern over server.tool", `like "files.write_*"`)
-		return false
-	}
-	return true
+	_, err := path.Match(to.Glob, "")
+	return d.require(err == nil && to.Glob != "", n, label, "a pattern over server.tool", `like "files.write_*"`)
 }
 
 func (pattern) show(s *secrets, p view.Pattern) *document.Node { return prose.show(s, p.Glob) }

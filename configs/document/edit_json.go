@@ -74,13 +74,6 @@ func (d *jsonText) pack() []byte {
 	return data
 }
 
-// standard returns the document as plain JSON.
-func (d *jsonText) standard() json.RawMessage {
-	plain := d.root.Clone()
-	plain.Standardize()
-	return plain.Pack()
-}
-
 // PlainJSON returns an object with comments and trailing commas as plain JSON; an
 // empty document is an empty object.
 func PlainJSON(data []byte) (json.RawMessage, error) {
@@ -88,7 +81,8 @@ func PlainJSON(data []byte) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return d.standard(), nil
+	d.root.Standardize()
+	return d.root.Pack(), nil
 }
 
 // SetJSON sets the member at path, or appends it and makes the objects around it. Comments,

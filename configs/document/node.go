@@ -3,6 +3,7 @@
 package document
 
 import (
+	"slices"
 	"strconv"
 	"unicode/utf8"
 )
@@ -41,14 +42,19 @@ const (
 // Outside reports whether the value comes from no file.
 func (n *Node) Outside() bool { return n.Line == 0 }
 
-// Find returns the value of the first pair with the key, or nil.
-func (n *Node) Find(key string) *Node {
-	for _, p := range n.Pairs {
-		if p.Key.Text == key {
-			return p.Value
+// Find returns the value at a path of keys, or nil. Of duplicate keys the first counts.
+func (n *Node) Find(path ...string) *Node {
+	for _, key := range path {
+		if n == nil {
+			return nil
 		}
+		i := slices.IndexFunc(n.Pairs, func(p Pair) bool { return p.Key.Text == key })
+		if i < 0 {
+			return nil
+		}
+		n = n.Pairs[i].Value
 	}
-	return nil
+	return n
 }
 
 // Given is Find without values of kind Null.

@@ -336,3 +336,31 @@ func (f *filler) unknown() error {
 	}
 	return nil
 }
+
+// Unsupported says why a way cannot be used.
+type Unsupported struct{ Reason string }
+
+// Error returns the reason.
+func (e *Unsupported) Error() string { return e.Reason }
+
+func unsupported(format string, args ...any) error {
+	return &Unsupported{Reason: fmt.Sprintf(format, args...)}
+}
+
+var (
+	versionForm  = regexp.MustCompile(`^[A-Za-z0-9][\w.+!-]*$`)
+	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
+	headerForm   = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
+)
+
+func variableOf(name string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case 'a' <= r && r <= 'z':
+			return r - 'a' + 'A'
+		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
+			return r
+		}
+		return '_'
+	}, name)
+}

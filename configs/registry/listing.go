@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 
 	"toolfinch/internal/printable"
 	"toolfinch/internal/rawjson"
@@ -122,4 +123,45 @@ func webAddress(text string) string {
 		return ""
 	}
 	return text
+}
+
+// KindRemote is the kind of a server at a URL.
+const KindRemote = "remote"
+
+// Listing is a version of a server in a registry.
+type Listing struct {
+	Name        string `json:"name"`
+	Title       string `json:"title,omitempty"`
+	Description string `json:"description"`
+	Version     string `json:"version"`
+	Website     string `json:"website,omitempty"`
+	Repository  string `json:"repository,omitempty"`
+	// Status is "active", "deprecated", "deleted", or "" if the registry has none.
+	Status        string `json:"status,omitempty"`
+	StatusMessage string `json:"status_message,omitempty"`
+	Ways          []Way  `json:"-"` // packages, then remotes
+}
+
+// Kinds returns the kinds of the ways, each once.
+func (l Listing) Kinds() []string {
+	kinds := []string{}
+	seen := map[string]bool{}
+	for _, way := range l.Ways {
+		if !seen[way.Kind] {
+			kinds = append(kinds, way.Kind)
+		}
+		seen[way.Kind] = true
+	}
+	return kinds
+}
+
+// inWords explains an invalid answer without terms of Go.
+func inWords(err error) error {
+	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
+		if wrong.Field == "" {
+			return fmt.Errorf("it is of type %s", wrong.Value)
+		}
+		return fmt.Errorf("%q is of type %s", strings.ToLower(wrong.Field), wrong.Value)
+	}
+	return errors.New("it is not JSON")
 }

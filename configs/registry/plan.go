@@ -12,9 +12,6 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// KindRemote is the kind of a server at a URL.
-const KindRemote = "remote"
-
 // Plan is a server for the configuration.
 type Plan struct {
 	Server clients.Server
@@ -22,16 +19,6 @@ type Plan struct {
 	Notes  []string
 	// Given maps texts of Server with given values to the texts with *** for the values.
 	Given map[string]string
-}
-
-// Unsupported says why a way cannot be used.
-type Unsupported struct{ Reason string }
-
-// Error returns the reason.
-func (e *Unsupported) Error() string { return e.Reason }
-
-func unsupported(format string, args ...any) error {
-	return &Unsupported{Reason: fmt.Sprintf(format, args...)}
 }
 
 // runtime describes how packages of a type are started.
@@ -72,12 +59,6 @@ var runtimes = map[string]runtime{
 		},
 	}, "dnx", regexp.MustCompile(`^[A-Za-z0-9][\w.-]*$`)},
 }
-
-var (
-	versionForm  = regexp.MustCompile(`^[A-Za-z0-9][\w.+!-]*$`)
-	variableForm = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
-	headerForm   = regexp.MustCompile("^[!#$%&'*+.^_`|~0-9A-Za-z-]+$")
-)
 
 // at returns the package with its version.
 func at(p *pack, separator string) string {
@@ -212,16 +193,4 @@ func (w Way) reach(p *Plan, f *filler) error {
 // variable HOST or PATH has another meaning.
 func variablePrefix(name string) string {
 	return strings.Trim(variableOf(name), "_") + "_"
-}
-
-func variableOf(name string) string {
-	return strings.Map(func(r rune) rune {
-		switch {
-		case 'a' <= r && r <= 'z':
-			return r - 'a' + 'A'
-		case 'A' <= r && r <= 'Z', '0' <= r && r <= '9':
-			return r
-		}
-		return '_'
-	}, name)
 }

@@ -63,33 +63,6 @@ func New(base string) (*Registry, error) {
 	return &Registry{u, client}, nil
 }
 
-// Listing is a version of a server in a registry.
-type Listing struct {
-	Name        string `json:"name"`
-	Title       string `json:"title,omitempty"`
-	Description string `json:"description"`
-	Version     string `json:"version"`
-	Website     string `json:"website,omitempty"`
-	Repository  string `json:"repository,omitempty"`
-	// Status is "active", "deprecated", "deleted", or "" if the registry has none.
-	Status        string `json:"status,omitempty"`
-	StatusMessage string `json:"status_message,omitempty"`
-	Ways          []Way  `json:"-"` // packages, then remotes
-}
-
-// Kinds returns the kinds of the ways, each once.
-func (l Listing) Kinds() []string {
-	kinds := []string{}
-	seen := map[string]bool{}
-	for _, way := range l.Ways {
-		if !seen[way.Kind] {
-			kinds = append(kinds, way.Kind)
-		}
-		seen[way.Kind] = true
-	}
-	return kinds
-}
-
 // Found is the result of a search.
 type Found struct {
 	Listings   []Listing
@@ -283,17 +256,6 @@ func (r *Registry) failed(ctx context.Context, err error) error {
 		err = fmt.Errorf("the registry did not answer within %s", r.client.Timeout)
 	}
 	return fmt.Errorf("%s: %w", r.base.Host, err)
-}
-
-// inWords explains an invalid answer without terms of Go.
-func inWords(err error) error {
-	if wrong, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
-		if wrong.Field == "" {
-			return fmt.Errorf("it is of type %s", wrong.Value)
-		}
-		return fmt.Errorf("%q is of type %s", strings.ToLower(wrong.Field), wrong.Value)
-	}
-	return errors.New("it is not JSON")
 }
 
 // statusError reads the explanation where the API's document has it, and where the official

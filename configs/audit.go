@@ -6,6 +6,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/configs/document"
 	"toolfinch/trust/audit"
 )
 
@@ -46,8 +47,8 @@ var auditKeys = section[audit.Settings]{keys: keys{
 // auditKind is true, false, a file or a mapping; nil when nothing is written.
 type auditKind struct{ onOff onOff[audit.Settings] }
 
-func (k auditKind) read(d *decoder, n *node, label string, to **audit.Settings) bool {
-	if n.kind == kindText {
+func (k auditKind) read(d *decoder, n *document.Node, label string, to **audit.Settings) bool {
+	if n.Kind == document.Text {
 		var word string
 		if !d.text(n, label, &word) {
 			return false
@@ -65,7 +66,7 @@ func (k auditKind) read(d *decoder, n *node, label string, to **audit.Settings) 
 	return k.onOff.read(d, n, label, to)
 }
 
-func (k auditKind) show(s *secrets, a *audit.Settings) *node { return k.onOff.show(s, a) }
+func (k auditKind) show(s *secrets, a *audit.Settings) *document.Node { return k.onOff.show(s, a) }
 
 func (k auditKind) schema() schema { return anyOf(k.onOff.schema(), anyText) }
 

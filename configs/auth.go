@@ -8,6 +8,7 @@ import (
 	"strconv"
 	"strings"
 
+	"toolfinch/configs/document"
 	"toolfinch/trust/inbound"
 )
 
@@ -44,7 +45,7 @@ var authKeysOf = section[inbound.Settings]{
 			value: in(func(s *inbound.Settings) *[]inbound.Scope { return (*[]inbound.Scope)(&s.Scopes) }).is(scopeList),
 		},
 	},
-	check: func(d *decoder, n *node, label string, s *inbound.Settings) {
+	check: func(d *decoder, n *document.Node, label string, s *inbound.Settings) {
 		if !s.Keys && len(s.Issuers) == 0 {
 			d.fail(n, label+": nobody can come in, with neither keys nor issuers", "write keys: true, or issuers: [URL]")
 		}
@@ -64,10 +65,10 @@ var authKeysOf = section[inbound.Settings]{
 var scopeList = named[inbound.Scope]{
 	noun: "scope", of: "scopes to what they allow", hint: `like {"mcp:read": read, "mcp:write": write}`,
 	item:  scopeKind{},
-	fresh: func(p pair) inbound.Scope { return inbound.Scope{Name: p.key.text} },
+	fresh: func(p document.Pair) inbound.Scope { return inbound.Scope{Name: p.Key.Text} },
 	name:  func(s *inbound.Scope) string { return s.Name },
-	check: func(d *decoder, key *node, label string) {
-		if !isScope(key.text) {
+	check: func(d *decoder, key *document.Node, label string) {
+		if !isScope(key.Text) {
 			d.fail(key, label+" is no name of a scope", "letters, digits and signs, without spaces, quotes and backslashes")
 		}
 	},
@@ -82,11 +83,13 @@ type scopeKind struct{}
 
 var scopeLevels = choice[inbound.Level]{words: inbound.Levels}
 
-func (scopeKind) read(d *decoder, n *node, label string, to *inbound.Scope) bool {
+func (scopeKind) read(d *decoder, n *document.Node, label string, to *inbound.Scope) bool {
 	return scopeLevels.read(d, n, label, &to.Allows)
 }
-func (scopeKind) show(s *secrets, v inbound.Scope) *node { return scopeLevels.show(s, v.Allows) }
-func (scopeKind) schema() schema                         { return scopeLevels.schema() }
+func (scopeKind) show(s *secrets, v inbound.Scope) *document.Node {
+	return scopeLevels.show(s, v.Allows)
+}
+func (scopeKind) schema() schema { return scopeLevels.schema() }
 
 var issuerKeys = section[inbound.Issuer]{
 	keys: keys{
@@ -120,9 +123,14 @@ var issuerKeys = section[inbound.Issuer]{
 			doc:   "whether it may be at a private address",
 			value: in(func(i *inbound.Issuer) *bool { return &i.AllowPrivate }).is(boolean{only: true}),
 		},
+		{
+			name: "client_id", without: "toolfinch registers itself",
+			doc:   "of a public client with the redirect URL of [`per_user`](security.md#logging-in-to-servers) logins, with which users prove who they are",
+			value: in(func(i *inbound.Issuer) *string { return &i.ClientID }).is(str{check: notEmpty, word: true}),
+		},
 	},
-	check: func(d *decoder, n *node, label string, i *inbound.Issuer) {
-		if n.given("issuer") == nil {
+	check: func(d *decoder, n *document.Node, label string, i *inbound.Issuer) {
+		if n.Given("issuer") == nil {
 			d.fail(n, label+" has no issuer", "its URL, as in iss of its tokens")
 		}
 	},
@@ -131,18 +139,18 @@ var issuerKeys = section[inbound.Issuer]{
 // issuerKind is the URL of an issuer, or a mapping.
 type issuerKind struct{}
 
-func (issuerKind) read(d *decoder, n *node, label string, to *inbound.Issuer) bool {
-	if n.kind == kindText {
+func (issuerKind) read(d *decoder, n *document.Node, label string, to *inbound.Issuer) bool {
+	if n.Kind == document.Text {
 		return str{check: issuerURL}.read(d, n, label, &to.URL)
 	}
 	*to = issuerKeys.fresh()
 	return issuerKeys.read(d, n, label, to)
 }
 
-func (issuerKind) show(s *secrets, v inbound.Issuer) *node {
+func (issuerKind) show(s *secrets, v inbound.Issuer) *document.Node {
 	shown := issuerKeys.show(s, v)
-	if len(shown.pairs) == 1 {
-		return shown.pairs[0].value
+	if len(shown.Pairs) == 1 {
+		return shown.Pairs[0].Value
 	}
 	return shown
 }
@@ -162,9 +170,9 @@ var introspectionKeys = section[inbound.Introspection]{keys: keys{
 		name: "url", without: "what the issuer's metadata says", doc: "of the introspection endpoint",
 		value: in(func(i *inbound.Introspection) *string { return &i.URL }).is(str{check: issuerURL}),
 	},
-}, check: func(d *decoder, n *node, label string, _ *inbound.Introspection) {
+}, check: func(d *decoder, n *document.Node, label string, _ *inbound.Introspection) {
 	for _, name := range []string{"client_id", "client_secret"} {
-		if n.given(name) == nil {
+		if n.Given(name) == nil {
 			d.fail(n, label+" has no "+name, "")
 		}
 	}
@@ -173,8 +181,8 @@ var introspectionKeys = section[inbound.Introspection]{keys: keys{
 // ifGiven is a section that is printed only where something is in it.
 type ifGiven[T any] struct{ section[T] }
 
-func (k ifGiven[T]) show(s *secrets, v T) *node {
-	if n := k.section.show(s, v); len(n.pairs) > 0 {
+func (k ifGiven[T]) show(s *secrets, v T) *document.Node {
+	if n := k.section.show(s, v); len(n.Pairs) > 0 {
 		return n
 	}
 	return nil
@@ -195,8 +203,8 @@ var claimKeys = section[inbound.Claims]{keys: keys{
 	},
 }}
 
-func (authKind) read(d *decoder, n *node, label string, to *inbound.Settings) bool {
-	if n.kind == kindMapping {
+func (authKind) read(d *decoder, n *document.Node, label string, to *inbound.Settings) bool {
+	if n.Kind == document.Mapping {
 		*to = authKeysOf.fresh()
 		to.Mode = inbound.Proof
 		return authKeysOf.read(d, n, label, to)
@@ -213,15 +221,15 @@ func (authKind) read(d *decoder, n *node, label string, to *inbound.Settings) bo
 	return true
 }
 
-func (authKind) show(s *secrets, v inbound.Settings) *node {
+func (authKind) show(s *secrets, v inbound.Settings) *document.Node {
 	switch v.Mode {
 	case inbound.Unsaid:
 		return nil
 	case inbound.None:
-		return textNode(authNone)
+		return document.NewText(authNone)
 	}
 	if v.Keys && v.Resource == "" && len(v.Issuers)+len(v.Scopes) == 0 {
-		return textNode(authKeys)
+		return document.NewText(authKeys)
 	}
 	return authKeysOf.show(s, v)
 }
@@ -229,7 +237,7 @@ func (authKind) show(s *secrets, v inbound.Settings) *node {
 func (authKind) schema() schema { return anyOf(authWords.schema(), authKeysOf.schema()) }
 
 // resourceURL checks the URL of a protected resource (RFC 9728).
-func resourceURL(d *decoder, n *node, label string, text *string) bool {
+func resourceURL(d *decoder, n *document.Node, label string, text *string) bool {
 	u, ok := isWebURL(*text)
 	if !ok || u.RawQuery != "" || u.Fragment != "" || u.User != nil {
 		d.mustBe(n, label, "an http or https URL without a query", "like https://tools.example.com/mcp")
@@ -239,7 +247,7 @@ func resourceURL(d *decoder, n *node, label string, text *string) bool {
 }
 
 // issuerURL checks the URL of an issuer, whose answers decide who comes in.
-func issuerURL(d *decoder, n *node, label string, text *string) bool {
+func issuerURL(d *decoder, n *document.Node, label string, text *string) bool {
 	u, ok := isWebURL(*text)
 	if !ok || u.RawQuery != "" || u.Fragment != "" || u.User != nil || u.Scheme != "https" && !isLoopbackHost(u) {
 		d.mustBe(n, label, "an https URL without a query", "like https://idp.example.com/realms/main; http only for this machine")
@@ -254,7 +262,7 @@ func isLoopbackHost(u *url.URL) bool {
 }
 
 // hostName checks the name of a host, with or without a port, which comes in lower case.
-func hostName(d *decoder, n *node, label string, text *string) bool {
+func hostName(d *decoder, n *document.Node, label string, text *string) bool {
 	u, err := url.Parse("http://" + *text)
 	if err != nil || u.Host != *text || u.Hostname() == "" || strings.Contains(*text, "*") {
 		d.mustBe(n, label, "the name of a host", "like tools.example.com; with a port it is for that port alone")
@@ -267,7 +275,7 @@ func hostName(d *decoder, n *node, label string, text *string) bool {
 // prefixes are addresses, and ranges of them.
 type prefixes struct{}
 
-func (prefixes) read(d *decoder, n *node, label string, to *netip.Prefix) bool {
+func (prefixes) read(d *decoder, n *document.Node, label string, to *netip.Prefix) bool {
 	var text string
 	if !d.text(n, label, &text) {
 		return false
@@ -284,17 +292,17 @@ func (prefixes) read(d *decoder, n *node, label string, to *netip.Prefix) bool {
 	return true
 }
 
-func (prefixes) show(s *secrets, v netip.Prefix) *node {
+func (prefixes) show(s *secrets, v netip.Prefix) *document.Node {
 	if v.IsSingleIP() {
-		return textNode(v.Addr().String())
+		return document.NewText(v.Addr().String())
 	}
-	return textNode(v.String())
+	return document.NewText(v.String())
 }
 
 func (prefixes) schema() schema { return anyText }
 
 // seenHeader checks the name of a header that hooks may see: credentials are none of them.
-func seenHeader(d *decoder, n *node, label string, text *string) bool {
+func seenHeader(d *decoder, n *document.Node, label string, text *string) bool {
 	if !headerName(d, n, label, text) {
 		return false
 	}
@@ -324,7 +332,7 @@ func (d *decoder) checkAuth(c *Config) {
 		d.fail(header.node, header.label+": with auth, clients prove who they are: a header says nothing",
 			"remove one; behind a reverse proxy that logs users in, write auth: none, and listen where that proxy alone comes")
 	}
-	if len(c.Auth.Issuers) > 0 && at.node.given("resource") == nil && (open || len(c.Hosts) > 0) {
+	if len(c.Auth.Issuers) > 0 && at.node.Given("resource") == nil && (open || len(c.Hosts) > 0) {
 		d.fail(at.node, at.label+".resource is missing: access tokens must be for this server, and it has several names",
 			"the URL of /mcp as clients write it, like https://tools.example.com/mcp")
 	}

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"toolfinch/configs/clients"
+	"toolfinch/configs/document"
 )
 
 // Client is what the configuration says of a client.
@@ -30,18 +31,18 @@ var clientKeys = section[Client]{keys: keys{{
 var clientList = named[Client]{
 	noun: "client", of: "names of clients to settings",
 	item:  clientKeys,
-	fresh: func(p pair) Client { return Client{Name: p.key.text} },
+	fresh: func(p document.Pair) Client { return Client{Name: p.Key.Text} },
 	name:  func(c *Client) string { return c.Name },
-	check: func(d *decoder, key *node, label string) {
+	check: func(d *decoder, key *document.Node, label string) {
 		var known []string
 		for _, l := range clients.Listings {
-			if known = append(known, l.ID); clients.Announces(key.text, l.Announce) {
+			if known = append(known, l.ID); clients.Announces(key.Text, l.Announce) {
 				known = nil
 				break
 			}
 		}
-		if glob(d, key, label, &key.text) && known != nil {
-			if hint := nearHint(key.text, known); hint != "" {
+		if glob(d, key, label, &key.Text) && known != nil {
+			if hint := nearHint(key.Text, known); hint != "" {
 				d.warn(key, label+" is no client that was measured, and is taken for one that names itself so", hint)
 			}
 		}

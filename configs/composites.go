@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/configs/document"
 	"toolfinch/internal/rawjson"
 	"toolfinch/view"
 )
@@ -56,25 +57,25 @@ var compositeKeys = section[view.Composite]{keys: keys{
 var composites = named[view.Composite]{
 	noun: "tool", of: "names to tools",
 	item: composite{},
-	fresh: func(p pair) view.Composite {
+	fresh: func(p document.Pair) view.Composite {
 		c := compositeKeys.fresh()
-		c.Name, c.At = p.key.text, placeOf(p.key)
+		c.Name, c.At = p.Key.Text, placeOf(p.Key)
 		return c
 	},
 	name:  func(c *view.Composite) string { return c.Name },
-	check: func(d *decoder, key *node, label string) { d.claim(key, label, key.text) },
+	check: func(d *decoder, key *document.Node, label string) { d.claim(key, label, key.Text) },
 }
 
 // composite is one of them. It is left out when all its steps are of disabled
 // servers.
 type composite struct{}
 
-func (composite) read(d *decoder, n *node, label string, c *view.Composite) bool {
+func (composite) read(d *decoder, n *document.Node, label string, c *view.Composite) bool {
 	if !compositeKeys.read(d, n, label, c) {
 		return false
 	}
-	parallel := n.given("parallel")
-	if parallel == nil || parallel.kind == kindMapping && len(parallel.pairs) == 0 {
+	parallel := n.Given("parallel")
+	if parallel == nil || parallel.Kind == document.Mapping && len(parallel.Pairs) == 0 {
 		d.fail(n, label+" has no steps", "write them under parallel: {key: {tool: server.tool, args: {...}}}")
 		return false
 	}
@@ -84,15 +85,15 @@ func (composite) read(d *decoder, n *node, label string, c *view.Composite) bool
 	}
 	names = d.declareUsed(c, names, parallel, label)
 	for _, s := range c.Steps { // the inputs may stand below the steps
-		if args := parallel.find(s.Key).given("args"); args != nil && s.Args != nil {
+		if args := parallel.Find(s.Key).Given("args"); args != nil && s.Args != nil {
 			d.checkTemplates(args, label+".parallel."+shorten(s.Key)+".args", names)
 		}
 	}
-	c.LeftOut = len(parallel.pairs) - len(c.Steps)
+	c.LeftOut = len(parallel.Pairs) - len(c.Steps)
 	return len(c.Steps) > 0
 }
 
-func (composite) show(s *secrets, c view.Composite) *node { return compositeKeys.show(s, c) }
+func (composite) show(s *secrets, c view.Composite) *document.Node { return compositeKeys.show(s, c) }
 
 // stepKeys describes all keys of a step.
 var stepKeys = section[view.Step]{keys: keys{
@@ -116,20 +117,22 @@ var stepKeys = section[view.Step]{keys: keys{
 // steps are the calls of a composite tool.
 var steps = named[view.Step]{
 	noun: "step", of: "keys to steps",
-	item:  step{},
-	fresh: func(p pair) view.Step { return view.Step{Key: p.key.text, At: placeOf(p.key), Args: []byte("{}")} },
-	name:  func(s *view.Step) string { return s.Key },
+	item: step{},
+	fresh: func(p document.Pair) view.Step {
+		return view.Step{Key: p.Key.Text, At: placeOf(p.Key), Args: []byte("{}")}
+	},
+	name: func(s *view.Step) string { return s.Key },
 }
 
 // step is one of them. It is left out when it cannot run.
 type step struct{}
 
-func (step) show(s *secrets, one view.Step) *node { return stepKeys.show(s, one) }
+func (step) show(s *secrets, one view.Step) *document.Node { return stepKeys.show(s, one) }
 
 // arguments are the arguments of a step, kept as JSON.
 type arguments struct{}
 
-func (arguments) read(d *decoder, n *node, label string, to *[]byte) (ok bool) {
+func (arguments) read(d *decoder, n *document.Node, label string, to *[]byte) (ok bool) {
 	if !d.isMapping(n, label, "parameters to values", "") {
 		return false
 	}
@@ -137,23 +140,23 @@ func (arguments) read(d *decoder, n *node, label string, to *[]byte) (ok bool) {
 	return ok
 }
 
-func (arguments) show(s *secrets, args []byte) *node {
-	if n := s.json(args, "", ofData); n != nil && len(n.pairs) > 0 {
+func (arguments) show(s *secrets, args []byte) *document.Node {
+	if n := s.json(args, "", ofData); n != nil && len(n.Pairs) > 0 {
 		return n
 	}
 	return nil
 }
 
-func (step) read(d *decoder, n *node, label string, s *view.Step) bool {
+func (step) read(d *decoder, n *document.Node, label string, s *view.Step) bool {
 	if !stepKeys.read(d, n, label, s) {
 		return false
 	}
-	tool := n.given("tool")
+	tool := n.Given("tool")
 	if tool == nil {
 		d.fail(n, label+" has no tool", "write tool: server.tool")
 		return false
 	}
-	if tool.kind != kindText || s.Tool == "" && tool.hasVariables() {
+	if tool.Kind != document.Text || s.Tool == "" && hasVariables(tool) {
 		return false // reported
 	}
 	server, exposed := d.serverOf(s.Tool), exposedName.MatchString(s.Tool) // whose an exposed name is, package view finds out
@@ -165,14 +168,14 @@ func (step) read(d *decoder, n *node, label string, s *view.Step) bool {
 		d.warn(tool, fmt.Sprintf("%s: server %q is disabled: the step is left out", label, server), "")
 		return false
 	case server == "" && !exposed && !(len(d.known) == 0 && len(d.errors) > 0):
-		d.noServer(tool, label+".tool must be server.tool, of a server that there is, not "+tool.String(), d.stepHint(tool, s.Tool))
+		d.noServer(tool, label+".tool must be server.tool, of a server that there is, not "+asWritten(tool), d.stepHint(tool, s.Tool))
 	}
 	return true
 }
 
 // stepHint names the nearest server with the tool that was asked for.
-func (d *decoder) stepHint(n *node, id string) string {
-	if n.hasVariables() || len(d.known) == 0 {
+func (d *decoder) stepHint(n *document.Node, id string) string {
+	if hasVariables(n) || len(d.known) == 0 {
 		return ""
 	}
 	if server := strings.TrimRight(id, ".:"); server != id && slices.Contains(d.known, server) {
@@ -196,20 +199,20 @@ var usedInput = regexp.MustCompile(`\{inputs\.([^{}]+)\}`)
 // declareUsed declares inputs that the steps use and that are not declared, as required
 // strings, and returns the names of all. A name that looks like a declared one is a
 // mistake, which checkTemplates tells.
-func (d *decoder) declareUsed(c *view.Composite, declared []string, parallel *node, label string) []string {
+func (d *decoder) declareUsed(c *view.Composite, declared []string, parallel *document.Node, label string) []string {
 	names := slices.Clone(declared)
-	var visit func(n *node)
-	visit = func(n *node) {
-		for _, item := range n.items {
+	var visit func(n *document.Node)
+	visit = func(n *document.Node) {
+		for _, item := range n.Items {
 			visit(item)
 		}
-		for _, p := range n.pairs {
-			visit(p.value)
+		for _, p := range n.Pairs {
+			visit(p.Value)
 		}
-		if n.kind != kindText || n.hasVariables() {
+		if n.Kind != document.Text || hasVariables(n) {
 			return
 		}
-		for _, found := range usedInput.FindAllStringSubmatch(strings.NewReplacer("{{", "", "}}", "").Replace(n.text), -1) {
+		for _, found := range usedInput.FindAllStringSubmatch(strings.NewReplacer("{{", "", "}}", "").Replace(n.Text), -1) {
 			name := found[1]
 			if _, near := closest(name, declared); near || slices.Contains(names, name) {
 				continue
@@ -220,7 +223,7 @@ func (d *decoder) declareUsed(c *view.Composite, declared []string, parallel *no
 		}
 	}
 	for _, s := range c.Steps {
-		if args := parallel.find(s.Key).given("args"); args != nil && s.Args != nil {
+		if args := parallel.Find(s.Key).Given("args"); args != nil && s.Args != nil {
 			visit(args)
 		}
 	}
@@ -229,22 +232,22 @@ func (d *decoder) declareUsed(c *view.Composite, declared []string, parallel *no
 
 // checkTemplates looks for braces that are no inputs in all texts below n, a
 // value that has been read: its variables can be replaced, and its aliases end.
-func (d *decoder) checkTemplates(n *node, label string, inputs []string) {
-	for i, item := range n.items {
+func (d *decoder) checkTemplates(n *document.Node, label string, inputs []string) {
+	for i, item := range n.Items {
 		d.checkTemplates(item, fmt.Sprintf("%s[%d]", label, i), inputs)
 	}
-	for _, p := range n.pairs {
-		d.checkTemplates(p.value, label+"."+shorten(p.key.text), inputs)
+	for _, p := range n.Pairs {
+		d.checkTemplates(p.Value, label+"."+shorten(p.Key.Text), inputs)
 	}
-	if n.kind != kindText {
+	if n.Kind != document.Text {
 		return
 	}
-	text, _ := expand(n.text, d.env) // worked before
+	text, _ := expand(n.Text, d.env) // worked before
 	message, hint := checkTemplate(text, inputs)
 	switch {
 	case message == "":
-	case n.hasVariables(): // what is wrong may be a piece of a value
-		d.fail(n, label+": "+n.String()+" is no text with inputs", "write {inputs.name} for an input, {{ and }} for braces")
+	case hasVariables(n): // what is wrong may be a piece of a value
+		d.fail(n, label+": "+asWritten(n)+" is no text with inputs", "write {inputs.name} for an input, {{ and }} for braces")
 	default:
 		d.fail(n, label+": "+message, hint)
 	}
@@ -295,11 +298,11 @@ var schemaTypes = choice[string]{words: []string{"string", "integer", "number", 
 var inputs = named[view.Input]{
 	noun: "input", of: "names to types", hint: "like query: {type: string, required: true}",
 	item:  input{},
-	fresh: func(p pair) view.Input { return view.Input{Name: p.key.text, Schema: []byte("{}")} },
+	fresh: func(p document.Pair) view.Input { return view.Input{Name: p.Key.Text, Schema: []byte("{}")} },
 	name:  func(i *view.Input) string { return i.Name },
-	check: func(d *decoder, key *node, label string) {
-		if key.text == "" || strings.ContainsAny(key.text, "{}") {
-			d.fail(key, fmt.Sprintf("%s: %q cannot be the name of an input", strings.TrimSuffix(label, "."+shorten(key.text)), shorten(key.text)), "")
+	check: func(d *decoder, key *document.Node, label string) {
+		if key.Text == "" || strings.ContainsAny(key.Text, "{}") {
+			d.fail(key, fmt.Sprintf("%s: %q cannot be the name of an input", strings.TrimSuffix(label, "."+shorten(key.Text)), shorten(key.Text)), "")
 		}
 	},
 }
@@ -307,49 +310,49 @@ var inputs = named[view.Input]{
 // input is a type, or a JSON Schema with required beside its keywords.
 type input struct{}
 
-func (input) show(s *secrets, i view.Input) *node {
+func (input) show(s *secrets, i view.Input) *document.Node {
 	n := s.json(i.Schema, i.Name, ofSchema)
 	if i.Required {
-		n.pairs = append([]pair{{textNode("required"), boolNode(true)}}, n.pairs...)
+		n.Pairs = append([]document.Pair{{Key: document.NewText("required"), Value: document.NewBool(true)}}, n.Pairs...)
 	}
 	return n
 }
 
-func (input) read(d *decoder, n *node, label string, to *view.Input) bool {
-	switch n.kind {
-	case kindNull: // anything
+func (input) read(d *decoder, n *document.Node, label string, to *view.Input) bool {
+	switch n.Kind {
+	case document.Null: // anything
 		return true
-	case kindText:
+	case document.Text:
 		var word string
 		if schemaTypes.read(d, n, label, &word) {
 			to.Schema = slices.Concat([]byte(`{"type":`), rawjson.Quote(word), []byte("}"))
 		}
 		return true // listed even where it is wrong: what uses it is right
-	case kindMapping:
+	case document.Mapping:
 	default:
-		d.fail(n, label+" must be a type or a mapping, not "+string(n.kind), "like string, or {type: string, required: true}")
+		d.fail(n, label+" must be a type or a mapping, not "+string(n.Kind), "like string, or {type: string, required: true}")
 		return true
 	}
 	keywords := *n
-	keywords.pairs = nil
-	for _, p := range n.pairs {
-		item := label + "." + shorten(p.key.text)
-		switch key, value := p.key.text, p.value; {
-		case key == "required" && value.kind != kindList: // a list is that of an object's properties
+	keywords.Pairs = nil
+	for _, p := range n.Pairs {
+		item := label + "." + shorten(p.Key.Text)
+		switch key, value := p.Key.Text, p.Value; {
+		case key == "required" && value.Kind != document.List: // a list is that of an object's properties
 			boolean{}.read(d, value, item, &to.Required)
 			continue
-		case key == "type" && value.kind == kindText:
+		case key == "type" && value.Kind == document.Text:
 			var word string
 			schemaTypes.read(d, value, item, &word)
-		case key == "type" && value.kind != kindList, key == "enum" && value.kind != kindList,
-			key == "properties" && value.kind != kindMapping:
-			d.fail(value, item+" must not be "+string(value.kind), "the schema of an input is JSON Schema")
+		case key == "type" && value.Kind != document.List, key == "enum" && value.Kind != document.List,
+			key == "properties" && value.Kind != document.Mapping:
+			d.fail(value, item+" must not be "+string(value.Kind), "the schema of an input is JSON Schema")
 			continue
-		case key == "description" && value.kind != kindText:
-			d.fail(value, item+" must be text, not "+string(value.kind), "")
+		case key == "description" && value.Kind != document.Text:
+			d.fail(value, item+" must be text, not "+string(value.Kind), "")
 			continue
 		}
-		keywords.pairs = append(keywords.pairs, p)
+		keywords.Pairs = append(keywords.Pairs, p)
 	}
 	if value, ok := d.value(&keywords, label); ok && json.Valid(value) {
 		to.Schema = bytes.Clone(value)

@@ -130,6 +130,14 @@ func (c *Config) Root() string {
 	return RootAll
 }
 
+// Server returns the server of that name, nil for none.
+func (c *Config) Server(name string) *upstream.Settings {
+	if i := slices.IndexFunc(c.Servers, func(s upstream.Settings) bool { return s.Name == name }); i >= 0 {
+		return &c.Servers[i]
+	}
+	return nil
+}
+
 // Transports toolfinch itself is served on.
 const (
 	TransportStdio = "stdio"

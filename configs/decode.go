@@ -4,8 +4,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
+	"toolfinch/configs/document"
 	"toolfinch/view"
 )
 
@@ -14,7 +17,7 @@ type decoder struct {
 	scalars
 	serverNames
 	from    source
-	tree    *node // of the whole file, nil before it is parsed
+	tree    *document.Node // of the whole file, nil before it is parsed
 	isJSON  bool
 	foreign bool              // it is another program's: a key that is not known is a warning
 	origins map[string]origin // of the values of the top level, by key
@@ -55,51 +58,72 @@ type serverNames struct {
 
 // origin is where a value came from, and what messages call it.
 type origin struct {
-	node  *node
+	node  *document.Node
 	label string
 	ok    bool // it could be read
 }
 
-func (r *report) at(n *node, message, hint string) *Error {
-	if n.outside() {
+func (r *report) at(n *document.Node, message, hint string) *Error {
+	if n.Outside() {
 		return &Error{Message: message, Hint: hint}
 	}
-	return &Error{File: r.file, Line: n.line, Column: n.column, Message: message, Hint: hint}
+	return &Error{File: r.file, Line: n.Line, Column: n.Column, Message: message, Hint: hint}
 }
 
-func (r *report) fail(n *node, message, hint string) {
-	if n.kind == kindBroken { // one error each
+func (r *report) fail(n *document.Node, message, hint string) {
+	if n.Kind == document.Broken { // one error each
 		return
 	}
 	r.errors = append(r.errors, r.at(n, message, hint))
 }
 
-func (r *report) warn(n *node, message, hint string) {
+func (r *report) warn(n *document.Node, message, hint string) {
 	r.warnings = append(r.warnings, r.at(n, message, hint))
 }
 
-func (r *report) mustBe(n *node, label, want, hint string) {
-	r.fail(n, label+" must be "+want+", not "+n.String(), hint)
+func (r *report) mustBe(n *document.Node, label, want, hint string) {
+	r.fail(n, label+" must be "+want+", not "+asWritten(n), hint)
+}
+
+// asWritten is a value as messages show it. An expansion is never shown: it may be a
+// secret.
+func asWritten(n *document.Node) string {
+	switch n.Kind {
+	case document.Text:
+		const most = 40
+		s := n.Text
+		if utf8.RuneCountInString(s) > most {
+			s = string([]rune(s)[:most]) + "..."
+		}
+		if hasVariables(n) {
+			return "the value of " + s
+		}
+		return strconv.Quote(s)
+	case document.Number, document.Bool:
+		return n.Text
+	default:
+		return string(n.Kind)
+	}
 }
 
 // isMapping reports whether n is a mapping, and fails otherwise.
-func (r *report) isMapping(n *node, label, of, hint string) bool {
-	if n.kind != kindMapping {
-		r.fail(n, label+" must be a mapping of "+of+", not "+string(n.kind), hint)
+func (r *report) isMapping(n *document.Node, label, of, hint string) bool {
+	if n.Kind != document.Mapping {
+		r.fail(n, label+" must be a mapping of "+of+", not "+string(n.Kind), hint)
 	}
-	return n.kind == kindMapping
+	return n.Kind == document.Mapping
 }
 
 // unique returns the pairs without repeated keys, which it reports.
-func (r *report) unique(n *node, noun string) []pair {
-	first := make(map[string]*node, len(n.pairs))
-	kept := make([]pair, 0, len(n.pairs))
-	for _, p := range n.pairs {
-		if known := first[p.key.text]; known != nil {
-			r.fail(p.key, fmt.Sprintf("duplicate %s %q", noun, shorten(p.key.text)), fmt.Sprintf("first on line %d", known.line))
+func (r *report) unique(n *document.Node, noun string) []document.Pair {
+	first := make(map[string]*document.Node, len(n.Pairs))
+	kept := make([]document.Pair, 0, len(n.Pairs))
+	for _, p := range n.Pairs {
+		if known := first[p.Key.Text]; known != nil {
+			r.fail(p.Key, fmt.Sprintf("duplicate %s %q", noun, shorten(p.Key.Text)), fmt.Sprintf("first on line %d", known.Line))
 			continue
 		}
-		first[p.key.text] = p.key
+		first[p.Key.Text] = p.Key
 		kept = append(kept, p)
 	}
 	return kept
@@ -112,33 +136,33 @@ var serverBlocks = []string{"mcp_servers", "mcpServers", "servers"}
 func topKeys() []string { return append([]string{serverBlocks[0]}, top.names()...) }
 
 // root reads the whole file into c.
-func (d *decoder) root(root *node, c *Config) {
-	if root.kind != kindMapping {
-		d.fail(root, "the file must be a mapping of keys to values, not "+string(root.kind), emptyHint)
+func (d *decoder) root(root *document.Node, c *Config) {
+	if root.Kind != document.Mapping {
+		d.fail(root, "the file must be a mapping of keys to values, not "+string(root.Kind), emptyHint)
 		return
 	}
-	d.foreign = d.isJSON && (root.find("mcpServers") != nil || root.find("servers") != nil)
-	servers := make(map[string]*node)
-	var views *node // read once the servers are known
+	d.foreign = d.isJSON && (root.Find("mcpServers") != nil || root.Find("servers") != nil)
+	servers := make(map[string]*document.Node)
+	var views *document.Node // read once the servers are known
 	for _, p := range d.unique(root, "key") {
-		name := p.key.text
+		name := p.Key.Text
 		switch {
 		case slices.Contains(serverBlocks, name):
-			d.servers(p.value, name, c, servers)
-		case top.find(name) != nil && p.value.kind == kindNull: // left at its default
+			d.servers(p.Value, name, c, servers)
+		case top.find(name) != nil && p.Value.Kind == document.Null: // left at its default
 		case name == viewBlock:
-			views = p.value
+			views = p.Value
 		case top.find(name) != nil:
-			d.setting(c, name, p.value, name)
-		case name == "mcp" && p.value.kind == kindMapping:
-			d.fail(p.key, "this is the file of opencode", "toolfinch import FILE takes over the servers in it")
+			d.setting(c, name, p.Value, name)
+		case name == "mcp" && p.Value.Kind == document.Mapping:
+			d.fail(p.Key, "this is the file of opencode", "toolfinch import FILE takes over the servers in it")
 		case name == "$schema", name == "inputs", strings.HasPrefix(name, "x-"): // editors', and a place for anchors
 		case d.foreign:
-			d.warn(p.key, fmt.Sprintf("key %q is not used", shorten(name)), nearHint(name, topKeys()))
+			d.warn(p.Key, fmt.Sprintf("key %q is not used", shorten(name)), nearHint(name, topKeys()))
 		case slices.Contains(serverKeys.names(), name):
-			d.fail(p.key, fmt.Sprintf("unknown key %q", shorten(name)), "it belongs to a server under "+serverBlocks[0])
+			d.fail(p.Key, fmt.Sprintf("unknown key %q", shorten(name)), "it belongs to a server under "+serverBlocks[0])
 		default:
-			d.fail(p.key, fmt.Sprintf("unknown key %q", shorten(name)), didYouMean(name, topKeys()))
+			d.fail(p.Key, fmt.Sprintf("unknown key %q", shorten(name)), didYouMean(name, topKeys()))
 		}
 	}
 	if views != nil {
@@ -151,7 +175,7 @@ func (d *decoder) root(root *node, c *Config) {
 }
 
 // setting reads the value of a key of the top level.
-func (d *decoder) setting(c *Config, name string, n *node, label string) {
+func (d *decoder) setting(c *Config, name string, n *document.Node, label string) {
 	ok := top.find(name).value.read(d, n, label, c)
 	d.origins[name] = origin{n, label, ok}
 }
@@ -163,33 +187,33 @@ func (d *decoder) override(c *Config, name, label, value string) {
 	case k == nil:
 		d.errors = append(d.errors, &Error{Message: "unknown setting " + label, Hint: didYouMean(name, topKeys())})
 	case value != "" || k.empty:
-		d.setting(c, name, textNode(value), label)
+		d.setting(c, name, document.NewText(value), label)
 	}
 }
 
 // text reads text and replaces its variables. It reports whether it set to.
-func (s *scalars) text(n *node, label string, to *string) bool {
-	if n.kind != kindText {
+func (s *scalars) text(n *document.Node, label string, to *string) bool {
+	if n.Kind != document.Text {
 		hint := ""
-		if n.kind == kindNumber || n.kind == kindBool {
+		if n.Kind == document.Number || n.Kind == document.Bool {
 			hint = "put it in quotes"
 		}
-		s.fail(n, label+" must be text, not "+string(n.kind), hint)
+		s.fail(n, label+" must be text, not "+string(n.Kind), hint)
 		return false
 	}
 	return s.expand(n, label, to)
 }
 
-func (s *scalars) expand(n *node, label string, to *string) bool {
-	if n.outside() { // a shell has done so
-		*to = n.text
+func (s *scalars) expand(n *document.Node, label string, to *string) bool {
+	if n.Outside() { // a shell has done so
+		*to = n.Text
 		return true
 	}
-	if s.lenient && n.hasVariables() {
+	if s.lenient && hasVariables(n) {
 		return false
 	}
 	var lost []error // a default is for what is not stored only
-	text, err := expand(n.text, func(name string) (string, bool) {
+	text, err := expand(n.Text, func(name string) (string, bool) {
 		value, ok := s.env(name)
 		if s.stored.lost(name) {
 			lost = append(lost, &substitutionError{unset: name})
@@ -227,16 +251,16 @@ func (s *scalars) expand(n *node, label string, to *string) bool {
 
 // plain reads the text of a number or truth value. Quoted text is neither,
 // unless it is wholly one variable: those have no other form.
-func (s *scalars) plain(n *node, label, want string, of nodeKind, to *string) bool {
+func (s *scalars) plain(n *document.Node, label, want string, of document.Kind, to *string) bool {
 	switch {
-	case n.kind == of:
-		*to = n.text
+	case n.Kind == of:
+		*to = n.Text
 		return true
-	case n.kind == kindText && (n.outside() || isVariable(n.text)):
+	case n.Kind == document.Text && (n.Outside() || isVariable(n.Text)):
 		return s.expand(n, label, to)
 	}
 	hint := ""
-	if n.kind == kindText && (of == kindNumber && isDigits(n.text) || of == kindBool && isBool(n.text)) {
+	if n.Kind == document.Text && (of == document.Number && isDigits(n.Text) || of == document.Bool && isBool(n.Text)) {
 		hint = "remove the quotes"
 	}
 	s.mustBe(n, label, want, hint)
@@ -244,11 +268,11 @@ func (s *scalars) plain(n *node, label, want string, of nodeKind, to *string) bo
 }
 
 // quantity reads a number, or text that has one with its unit.
-func (s *scalars) quantity(n *node, label, want, hint string) (text string, ok bool) {
-	switch n.kind {
-	case kindNumber:
-		return n.text, true
-	case kindText:
+func (s *scalars) quantity(n *document.Node, label, want, hint string) (text string, ok bool) {
+	switch n.Kind {
+	case document.Number:
+		return n.Text, true
+	case document.Text:
 		ok = s.expand(n, label, &text)
 		return text, ok
 	}
@@ -258,8 +282,8 @@ func (s *scalars) quantity(n *node, label, want, hint string) (text string, ok b
 
 // nearHint names the valid word nearest to text, unless text came from a
 // variable: its value is not hinted at.
-func (s *scalars) nearHint(n *node, text string, valid []string) string {
-	if n.hasVariables() {
+func (s *scalars) nearHint(n *document.Node, text string, valid []string) string {
+	if hasVariables(n) {
 		return ""
 	}
 	return nearHint(text, valid)
@@ -267,14 +291,14 @@ func (s *scalars) nearHint(n *node, text string, valid []string) string {
 
 // absolute makes a path absolute: seen from the folder of the file, or from the
 // working directory when it comes from outside the file.
-func (s *scalars) absolute(n *node, label string, path *string) bool {
+func (s *scalars) absolute(n *document.Node, label string, path *string) bool {
 	full, err := tilde(*path, s.home)
 	if err != nil {
 		s.fail(n, label+": "+err.Error(), "write the path in full")
 		return false
 	}
 	from := s.dir
-	if n.outside() {
+	if n.Outside() {
 		from = s.workDir
 	}
 	*path = within(from, full)

@@ -5,15 +5,16 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+	"toolfinch/configs/document"
 )
 
 // A kind says what a value may be: how it is read, how it is printed, and what
 // editors are told of it.
 type kind[V any] interface {
 	// read sets to from n and reports whether it did. It has reported what is wrong.
-	read(d *decoder, n *node, label string, to *V) bool
+	read(d *decoder, n *document.Node, label string, to *V) bool
 	// show returns a value that is read as v again, with secrets masked; nil leaves it out.
-	show(s *secrets, v V) *node
+	show(s *secrets, v V) *document.Node
 	schema() schema
 }
 
@@ -48,31 +49,31 @@ type value struct {
 
 // untyped is a kind with its default.
 type untyped interface {
-	readAt(d *decoder, n *node, label string, to any) bool
-	showAt(s *secrets, from any) *node
+	readAt(d *decoder, n *document.Node, label string, to any) bool
+	showAt(s *secrets, from any) *document.Node
 	resetAt(to any) // to the default
 	schema() schema
-	usual() *node // the default; nil for none
+	usual() *document.Node // the default; nil for none
 }
 
-func (v value) read(d *decoder, n *node, label string, in any) bool {
+func (v value) read(d *decoder, n *document.Node, label string, in any) bool {
 	return v.readAt(d, n, label, v.at(in))
 }
-func (v value) show(s *secrets, in any) *node { return v.showAt(s, v.at(in)) }
-func (v value) reset(in any)                  { v.resetAt(v.at(in)) }
+func (v value) show(s *secrets, in any) *document.Node { return v.showAt(s, v.at(in)) }
+func (v value) reset(in any)                           { v.resetAt(v.at(in)) }
 
 type typed[V any] struct {
 	kind     kind[V]
 	fallback []V // one, or none for the zero V
 }
 
-func (t *typed[V]) readAt(d *decoder, n *node, label string, to any) bool {
+func (t *typed[V]) readAt(d *decoder, n *document.Node, label string, to any) bool {
 	return t.kind.read(d, n, label, to.(*V))
 }
-func (t *typed[V]) showAt(s *secrets, from any) *node { return t.kind.show(s, *from.(*V)) }
-func (t *typed[V]) schema() schema                    { return t.kind.schema() }
+func (t *typed[V]) showAt(s *secrets, from any) *document.Node { return t.kind.show(s, *from.(*V)) }
+func (t *typed[V]) schema() schema                             { return t.kind.schema() }
 
-func (t *typed[V]) usual() *node {
+func (t *typed[V]) usual() *document.Node {
 	var v V
 	t.resetAt(&v)
 	return t.kind.show(nil, v)
@@ -103,9 +104,9 @@ type section[T any] struct {
 	keys
 	sep string // between what messages call the mapping and a key; default "."
 	// foreign reads a key that is not one of keys and reports whether it did.
-	foreign func(d *decoder, p pair, label string, to *T) bool
+	foreign func(d *decoder, p document.Pair, label string, to *T) bool
 	// check looks at what several keys say together.
-	check func(d *decoder, n *node, label string, to *T)
+	check func(d *decoder, n *document.Node, label string, to *T)
 }
 
 // fresh returns a T with all its defaults.
@@ -117,10 +118,10 @@ func (s section[T]) fresh() T {
 	return to
 }
 
-func (s section[T]) read(d *decoder, n *node, label string, to *T) bool {
-	foreign := func(pair) bool { return false }
+func (s section[T]) read(d *decoder, n *document.Node, label string, to *T) bool {
+	foreign := func(document.Pair) bool { return false }
 	if s.foreign != nil {
-		foreign = func(p pair) bool { return s.foreign(d, p, label, to) }
+		foreign = func(p document.Pair) bool { return s.foreign(d, p, label, to) }
 	}
 	if !s.keys.read(d, n, label, cmp.Or(s.sep, "."), to, foreign) {
 		return false
@@ -131,7 +132,7 @@ func (s section[T]) read(d *decoder, n *node, label string, to *T) bool {
 	return true
 }
 
-func (s section[T]) show(secrets *secrets, from T) *node { return s.keys.show(secrets, &from) }
+func (s section[T]) show(secrets *secrets, from T) *document.Node { return s.keys.show(secrets, &from) }
 
 // keys are the fixed keys of a mapping.
 type keys []key
@@ -152,29 +153,29 @@ func (all keys) find(name string) *key {
 }
 
 // read reads n into the T that to points to.
-func (all keys) read(d *decoder, n *node, label, sep string, to any, foreign func(pair) bool) bool {
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be a mapping, not "+string(n.kind), "its keys: "+strings.Join(all.names(), ", "))
+func (all keys) read(d *decoder, n *document.Node, label, sep string, to any, foreign func(document.Pair) bool) bool {
+	if n.Kind != document.Mapping {
+		d.fail(n, label+" must be a mapping, not "+string(n.Kind), "its keys: "+strings.Join(all.names(), ", "))
 		return false
 	}
 	for _, p := range d.unique(n, "key") {
-		name := p.key.text
+		name := p.Key.Text
 		switch k := all.find(name); {
-		case k != nil && p.value.kind == kindNull && !k.null: // left at its default
+		case k != nil && p.Value.Kind == document.Null && !k.null: // left at its default
 		case k != nil:
-			k.value.read(d, p.value, label+sep+cmp.Or(p.key.inFile, name), to)
+			k.value.read(d, p.Value, label+sep+cmp.Or(p.Key.WrittenAs, name), to)
 		case !foreign(p):
-			d.fail(p.key, fmt.Sprintf("%s: unknown key %q", label, shorten(name)), didYouMean(name, all.names()))
+			d.fail(p.Key, fmt.Sprintf("%s: unknown key %q", label, shorten(name)), didYouMean(name, all.names()))
 		}
 	}
 	return true
 }
 
-func (all keys) show(secrets *secrets, from any) *node {
-	n := &node{kind: kindMapping}
+func (all keys) show(secrets *secrets, from any) *document.Node {
+	n := &document.Node{Kind: document.Mapping}
 	for _, k := range all {
 		if value := k.value.show(secrets, from); value != nil {
-			n.pairs = append(n.pairs, pair{textNode(k.name), value})
+			n.Pairs = append(n.Pairs, document.Pair{Key: document.NewText(k.name), Value: value})
 		}
 	}
 	return n
@@ -187,25 +188,25 @@ type list[V any] struct {
 	mask  func(s *secrets, list []V) []V // default: each for itself
 }
 
-func (k list[V]) read(d *decoder, n *node, label string, to *[]V) bool {
-	if n.outside() && n.kind == kindText {
-		words := n.text
-		n = &node{kind: kindList}
+func (k list[V]) read(d *decoder, n *document.Node, label string, to *[]V) bool {
+	if n.Outside() && n.Kind == document.Text {
+		words := n.Text
+		n = &document.Node{Kind: document.List}
 		for word := range strings.SplitSeq(words, ",") {
-			n.items = append(n.items, textNode(strings.TrimSpace(word)))
+			n.Items = append(n.Items, document.NewText(strings.TrimSpace(word)))
 		}
 	}
-	if n.kind != kindList {
+	if n.Kind != document.List {
 		hint := ""
-		if n.kind == kindText {
+		if n.Kind == document.Text {
 			hint = "write a list: [...]"
 		}
-		d.fail(n, label+" must be a list, not "+string(n.kind), hint)
+		d.fail(n, label+" must be a list, not "+string(n.Kind), hint)
 		return false
 	}
 	*to = nil
 	ok := true
-	for i, item := range n.items {
+	for i, item := range n.Items {
 		var v V
 		if k.item.read(d, item, fmt.Sprintf("%s[%d]", label, i), &v) {
 			*to = append(*to, v)
@@ -216,16 +217,16 @@ func (k list[V]) read(d *decoder, n *node, label string, to *[]V) bool {
 	return ok
 }
 
-func (k list[V]) show(s *secrets, list []V) *node {
+func (k list[V]) show(s *secrets, list []V) *document.Node {
 	if len(list) == 0 && !k.empty {
 		return nil
 	}
 	if k.mask != nil {
 		s, list = nil, k.mask(s, list)
 	}
-	n := &node{kind: kindList}
+	n := &document.Node{Kind: document.List}
 	for _, v := range list {
-		n.items = append(n.items, k.item.show(s, v))
+		n.Items = append(n.Items, k.item.show(s, v))
 	}
 	return n
 }
@@ -236,34 +237,34 @@ type named[V any] struct {
 	of    string // the mapping is of, for messages
 	hint  string // for what is no mapping
 	item  kind[V]
-	fresh func(p pair) V                            // a V with its name, place and defaults
-	name  func(v *V) string                         // of a V
-	check func(d *decoder, key *node, label string) // of a name; nil for any
+	fresh func(p document.Pair) V                            // a V with its name, place and defaults
+	name  func(v *V) string                                  // of a V
+	check func(d *decoder, key *document.Node, label string) // of a name; nil for any
 }
 
-func (k named[V]) read(d *decoder, n *node, label string, to *[]V) bool {
+func (k named[V]) read(d *decoder, n *document.Node, label string, to *[]V) bool {
 	if !d.isMapping(n, label, k.of, k.hint) {
 		return false
 	}
 	for _, p := range d.unique(n, k.noun) {
-		v, item := k.fresh(p), label+"."+shorten(p.key.text)
+		v, item := k.fresh(p), label+"."+shorten(p.Key.Text)
 		if k.check != nil {
-			k.check(d, p.key, item)
+			k.check(d, p.Key, item)
 		}
-		if k.item.read(d, p.value, item, &v) {
+		if k.item.read(d, p.Value, item, &v) {
 			*to = append(*to, v)
 		}
 	}
 	return true
 }
 
-func (k named[V]) show(s *secrets, list []V) *node {
+func (k named[V]) show(s *secrets, list []V) *document.Node {
 	if len(list) == 0 {
 		return nil
 	}
-	n := &node{kind: kindMapping}
+	n := &document.Node{Kind: document.Mapping}
 	for i := range list {
-		n.pairs = append(n.pairs, pair{textNode(k.name(&list[i])), k.item.show(s, list[i])})
+		n.Pairs = append(n.Pairs, document.Pair{Key: document.NewText(k.name(&list[i])), Value: k.item.show(s, list[i])})
 	}
 	return n
 }
@@ -274,14 +275,14 @@ type onOff[T any] struct {
 	empty   bool // printed also when off
 }
 
-func (k onOff[T]) read(d *decoder, n *node, label string, to **T) bool {
+func (k onOff[T]) read(d *decoder, n *document.Node, label string, to **T) bool {
 	on := false
-	switch n.kind {
-	case kindMapping:
+	switch n.Kind {
+	case document.Mapping:
 		v := k.section.fresh()
 		*to = &v
 		return k.section.read(d, n, label, &v)
-	case kindList, kindNumber:
+	case document.List, document.Number:
 		d.mustBe(n, label, "true, false or a mapping", "its keys: "+strings.Join(k.section.names(), ", "))
 		return false
 	}
@@ -296,12 +297,12 @@ func (k onOff[T]) read(d *decoder, n *node, label string, to **T) bool {
 	return true
 }
 
-func (k onOff[T]) show(s *secrets, v *T) *node {
+func (k onOff[T]) show(s *secrets, v *T) *document.Node {
 	switch {
 	case v != nil:
 		return k.section.show(s, *v)
 	case k.empty:
-		return boolNode(false)
+		return document.NewBool(false)
 	}
 	return nil
 }

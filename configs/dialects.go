@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"toolfinch/configs/clients"
+	"toolfinch/configs/document"
 )
 
 // A dialect is how the files of one program write a server; the zero dialect is how ours
@@ -24,9 +25,9 @@ type dialect struct {
 
 // row says what a key of any program's server is in our keys.
 type row struct {
-	take func(t *taken, p pair) // nil for a key that is not used
-	hint string                 // for one that is not used: what to write instead
-	like string                 // our key whose values it takes, "" for others
+	take func(t *taken, p document.Pair) // nil for a key that is not used
+	hint string                          // for one that is not used: what to write instead
+	like string                          // our key whose values it takes, "" for others
 }
 
 // rows are the keys that are not our own, and those of ours that other programs use
@@ -86,33 +87,33 @@ var rows = map[string]row{
 // taken is a server in our keys, and what is to be said of its own.
 type taken struct {
 	dialect
-	in       *node  // as the file has it
-	pairs    []pair // in our keys; those that are in no row as they are
+	in       *document.Node  // as the file has it
+	pairs    []document.Pair // in our keys; those that are in no row as they are
 	unused   []note
 	refused  []note
-	on, off  *node // lists of tools
-	isInside bool  // a part of the program that has the file
+	on, off  *document.Node // lists of tools
+	isInside bool           // a part of the program that has the file
 }
 
 // note is about a key of a server.
 type note struct {
-	key  *node
+	key  *document.Node
 	text string // the key that is not used, or why it is refused
 	hint string
 }
 
 // read reads a server; one that is no mapping has no keys.
-func (l dialect) read(n *node) *taken {
+func (l dialect) read(n *document.Node) *taken {
 	t := &taken{dialect: l, in: n}
-	for _, p := range flat(n.pairs) {
-		row, known := rows[p.key.text]
+	for _, p := range flat(n.Pairs) {
+		row, known := rows[p.Key.Text]
 		switch {
 		case t.timeout(p):
 		case !known:
 			t.pairs = append(t.pairs, p)
-		case p.value.kind == kindNull:
+		case p.Value.Kind == document.Null:
 		case row.take == nil:
-			t.unused = append(t.unused, note{p.key, p.key.text, row.hint})
+			t.unused = append(t.unused, note{p.Key, p.Key.Text, row.hint})
 		default:
 			row.take(t, p)
 		}
@@ -123,15 +124,15 @@ func (l dialect) read(n *node) *taken {
 
 // flat are the members of a server, with those of the mappings that two programs keep
 // most of them in: Cline's CLI in transport, and Zed once in command.
-func flat(members []pair) (all []pair) {
+func flat(members []document.Pair) (all []document.Pair) {
 	for _, p := range members {
-		if (p.key.text != "transport" && p.key.text != "command") || p.value.kind != kindMapping {
+		if (p.Key.Text != "transport" && p.Key.Text != "command") || p.Value.Kind != document.Mapping {
 			all = append(all, p)
 			continue
 		}
-		for _, inner := range p.value.pairs {
-			if inner.key.text == "path" {
-				inner.key = made(inner.key, kindText, "command")
+		for _, inner := range p.Value.Pairs {
+			if inner.Key.Text == "path" {
+				inner.Key = made(inner.Key, document.Text, "command")
 			}
 			all = append(all, inner)
 		}
@@ -140,191 +141,191 @@ func flat(members []pair) (all []pair) {
 }
 
 // node is the server in our keys.
-func (t *taken) node() *node {
-	if t.in.kind != kindMapping {
+func (t *taken) node() *document.Node {
+	if t.in.Kind != document.Mapping {
 		return t.in
 	}
-	return &node{kind: kindMapping, line: t.in.line, column: t.in.column, pairs: t.pairs}
+	return &document.Node{Kind: document.Mapping, Line: t.in.Line, Column: t.in.Column, Pairs: t.pairs}
 }
 
 // set sets our key to the value of one of the file. Mappings and lists of several keys
 // are joined; empty ones say nothing.
-func (t *taken) set(key *node, ours string, value *node) {
-	i := slices.IndexFunc(t.pairs, func(p pair) bool { return p.key.text == ours })
-	several := value.kind == kindMapping || value.kind == kindList
+func (t *taken) set(key *document.Node, ours string, value *document.Node) {
+	i := slices.IndexFunc(t.pairs, func(p document.Pair) bool { return p.Key.Text == ours })
+	several := value.Kind == document.Mapping || value.Kind == document.List
 	switch {
-	case several && len(value.items)+len(value.pairs) == 0:
+	case several && len(value.Items)+len(value.Pairs) == 0:
 	case i < 0:
-		t.pairs = append(t.pairs, pair{&node{kind: kindText, line: key.line, column: key.column, text: ours, inFile: key.text}, value})
-	case value.kind != t.pairs[i].value.kind:
-		t.refuse(key, fmt.Sprintf("%s must be %s, not %s", key.text, t.pairs[i].value.kind, value.kind), "")
+		t.pairs = append(t.pairs, document.Pair{Key: &document.Node{Kind: document.Text, Line: key.Line, Column: key.Column, Text: ours, WrittenAs: key.Text}, Value: value})
+	case value.Kind != t.pairs[i].Value.Kind:
+		t.refuse(key, fmt.Sprintf("%s must be %s, not %s", key.Text, t.pairs[i].Value.Kind, value.Kind), "")
 	case several:
-		joined := *t.pairs[i].value
-		joined.pairs, joined.items = slices.Concat(joined.pairs, value.pairs), slices.Concat(joined.items, value.items)
-		t.pairs[i].value = &joined
-	case value.text != t.pairs[i].value.text:
-		t.refuse(key, fmt.Sprintf("%s and %s contradict each other", cmp.Or(t.pairs[i].key.inFile, ours), key.text), "keep one")
+		joined := *t.pairs[i].Value
+		joined.Pairs, joined.Items = slices.Concat(joined.Pairs, value.Pairs), slices.Concat(joined.Items, value.Items)
+		t.pairs[i].Value = &joined
+	case value.Text != t.pairs[i].Value.Text:
+		t.refuse(key, fmt.Sprintf("%s and %s contradict each other", cmp.Or(t.pairs[i].Key.WrittenAs, ours), key.Text), "keep one")
 	}
 }
 
-func (t *taken) refuse(key *node, why, hint string) {
+func (t *taken) refuse(key *document.Node, why, hint string) {
 	t.refused = append(t.refused, note{key, why, hint})
 }
 
 // as takes a value in another form under our key.
-func as(ours string, form func(*taken, *node) *node) func(*taken, pair) {
-	return func(t *taken, p pair) { t.set(p.key, ours, form(t, p.value)) }
+func as(ours string, form func(*taken, *document.Node) *document.Node) func(*taken, document.Pair) {
+	return func(t *taken, p document.Pair) { t.set(p.Key, ours, form(t, p.Value)) }
 }
 
-func nothing(*taken, pair) {}
+func nothing(*taken, document.Pair) {}
 
 // made is a value at the place of another.
-func made(at *node, kind nodeKind, text string) *node {
-	return &node{kind: kind, line: at.line, column: at.column, text: text}
+func made(at *document.Node, kind document.Kind, text string) *document.Node {
+	return &document.Node{Kind: kind, Line: at.Line, Column: at.Column, Text: text}
 }
 
 // text is a text with our variables. What is none stays, to be refused where it is used.
-func (t *taken) text(n *node) *node {
-	if n.kind != kindText || t.notation == nil {
+func (t *taken) text(n *document.Node) *document.Node {
+	if n.Kind != document.Text || t.notation == nil {
 		return n
 	}
-	return made(n, kindText, t.notation(n.text))
+	return made(n, document.Text, t.notation(n.Text))
 }
 
 // word is a text, or a number or truth value as it is written.
-func (t *taken) word(n *node) *node {
-	if n.kind == kindNumber || n.kind == kindBool {
-		return made(n, kindText, n.text)
+func (t *taken) word(n *document.Node) *document.Node {
+	if n.Kind == document.Number || n.Kind == document.Bool {
+		return made(n, document.Text, n.Text)
 	}
 	return t.text(n)
 }
 
-func (t *taken) words(n *node) *node {
+func (t *taken) words(n *document.Node) *document.Node {
 	list := *n
-	list.items = nil
-	for _, item := range n.items {
-		list.items = append(list.items, t.word(item))
+	list.Items = nil
+	for _, item := range n.Items {
+		list.Items = append(list.Items, t.word(item))
 	}
 	return &list
 }
 
-func (t *taken) named(n *node) *node {
+func (t *taken) named(n *document.Node) *document.Node {
 	mapping := *n
-	mapping.pairs = nil
-	for _, p := range n.pairs {
-		mapping.pairs = append(mapping.pairs, pair{p.key, t.word(p.value)})
+	mapping.Pairs = nil
+	for _, p := range n.Pairs {
+		mapping.Pairs = append(mapping.Pairs, document.Pair{Key: p.Key, Value: t.word(p.Value)})
 	}
 	return &mapping
 }
 
 // variables passes on the variables of a list of names.
-func (t *taken) variables(n *node) *node {
-	if n.kind != kindList {
+func (t *taken) variables(n *document.Node) *document.Node {
+	if n.Kind != document.List {
 		return n
 	}
-	mapping := made(n, kindMapping, "")
-	for _, item := range n.items {
-		if item.kind != kindText {
+	mapping := made(n, document.Mapping, "")
+	for _, item := range n.Items {
+		if item.Kind != document.Text {
 			t.unused = append(t.unused, note{item, "env_vars that are no names", ""})
 			continue
 		}
-		mapping.pairs = append(mapping.pairs, pair{item, made(item, kindText, "${"+item.text+"}")})
+		mapping.Pairs = append(mapping.Pairs, document.Pair{Key: item, Value: made(item, document.Text, "${"+item.Text+"}")})
 	}
 	return mapping
 }
 
 // namedVariables has the name of a variable for each value.
-func (t *taken) namedVariables(n *node) *node {
+func (t *taken) namedVariables(n *document.Node) *document.Node {
 	mapping := *n
-	mapping.pairs = nil
-	for _, p := range n.pairs {
-		mapping.pairs = append(mapping.pairs, pair{p.key, made(p.value, p.value.kind, "${"+p.value.text+"}")})
+	mapping.Pairs = nil
+	for _, p := range n.Pairs {
+		mapping.Pairs = append(mapping.Pairs, document.Pair{Key: p.Key, Value: made(p.Value, p.Value.Kind, "${"+p.Value.Text+"}")})
 	}
 	return &mapping
 }
 
 // bearer sends the token in a variable.
-func (t *taken) bearer(n *node) *node {
-	if n.kind != kindText {
+func (t *taken) bearer(n *document.Node) *document.Node {
+	if n.Kind != document.Text {
 		return n
 	}
-	mapping := made(n, kindMapping, "")
-	mapping.pairs = []pair{{made(n, kindText, "Authorization"), made(n, kindText, "Bearer ${"+n.text+"}")}}
+	mapping := made(n, document.Mapping, "")
+	mapping.Pairs = []document.Pair{{Key: made(n, document.Text, "Authorization"), Value: made(n, document.Text, "Bearer ${"+n.Text+"}")}}
 	return mapping
 }
 
-func (t *taken) command(p pair) {
-	if p.value.kind != kindList || len(p.value.items) == 0 {
-		t.set(p.key, "command", t.text(p.value))
+func (t *taken) command(p document.Pair) {
+	if p.Value.Kind != document.List || len(p.Value.Items) == 0 {
+		t.set(p.Key, "command", t.text(p.Value))
 		return
 	}
-	words := t.words(p.value)
-	t.set(p.key, "command", words.items[0])
-	words.items = words.items[1:]
-	if i := slices.IndexFunc(t.pairs, func(p pair) bool { return p.key.text == "args" }); i >= 0 {
-		words.items = append(words.items, t.pairs[i].value.items...)
+	words := t.words(p.Value)
+	t.set(p.Key, "command", words.Items[0])
+	words.Items = words.Items[1:]
+	if i := slices.IndexFunc(t.pairs, func(p document.Pair) bool { return p.Key.Text == "args" }); i >= 0 {
+		words.Items = append(words.Items, t.pairs[i].Value.Items...)
 		t.pairs = slices.Delete(t.pairs, i, i+1)
 	}
-	t.set(p.key, "args", words)
+	t.set(p.Key, "args", words)
 }
 
-func (t *taken) httpURL(p pair) {
-	t.set(p.key, "url", t.text(p.value))
-	t.set(p.key, "transport", made(p.value, kindText, "streamable-http"))
+func (t *taken) httpURL(p document.Pair) {
+	t.set(p.Key, "url", t.text(p.Value))
+	t.set(p.Key, "transport", made(p.Value, document.Text, "streamable-http"))
 }
 
-func (t *taken) requestOptions(p pair) {
-	for _, inner := range p.value.pairs {
-		if inner.key.text == "headers" {
-			t.set(p.key, "headers", t.named(inner.value))
+func (t *taken) requestOptions(p document.Pair) {
+	for _, inner := range p.Value.Pairs {
+		if inner.Key.Text == "headers" {
+			t.set(p.Key, "headers", t.named(inner.Value))
 		} else {
-			t.unused = append(t.unused, note{inner.key, p.key.text + "." + inner.key.text, ""})
+			t.unused = append(t.unused, note{inner.Key, p.Key.Text + "." + inner.Key.Text, ""})
 		}
 	}
 }
 
 // transport has all the names that clients have for the ways to a server.
-func (t *taken) transport(p pair) {
-	n := p.value
-	switch strings.ToLower(n.text) {
+func (t *taken) transport(p document.Pair) {
+	n := p.Value
+	switch strings.ToLower(n.Text) {
 	case "", "remote":
-		if n.kind == kindText {
+		if n.Kind == document.Text {
 			return // it does not say which
 		}
 	case "http", "streamable-http", "streamablehttp", "streamable_http":
-		n = made(n, kindText, "streamable-http")
+		n = made(n, document.Text, "streamable-http")
 	case "sse", "stdio", "auto":
-		n = made(n, kindText, strings.ToLower(n.text))
+		n = made(n, document.Text, strings.ToLower(n.Text))
 	case "local":
-		n = made(n, kindText, "stdio")
+		n = made(n, document.Text, "stdio")
 	case "builtin", "platform", "frontend", "inline_python": // of Goose
 		t.isInside = true
 	}
-	t.set(p.key, "transport", n)
+	t.set(p.Key, "transport", n)
 }
 
-func (t *taken) tools(p pair) {
-	if p.value.kind == kindList {
+func (t *taken) tools(p document.Pair) {
+	if p.Value.Kind == document.List {
 		allow(t, p)
 	} else {
 		t.pairs = append(t.pairs, p)
 	}
 }
 
-func allow(t *taken, p pair) {
-	if p.key.text != "available_tools" || len(p.value.items) > 0 { // of Goose, where none are all
+func allow(t *taken, p document.Pair) {
+	if p.Key.Text != "available_tools" || len(p.Value.Items) > 0 { // of Goose, where none are all
 		t.choice(&t.on, p)
 	}
 }
 
-func deny(t *taken, p pair) { t.choice(&t.off, p) }
+func deny(t *taken, p document.Pair) { t.choice(&t.off, p) }
 
-func (t *taken) choice(to **node, p pair) {
-	if p.value.kind != kindList {
-		t.refuse(p.key, p.key.text+" must be a list of tools, not "+string(p.value.kind), "")
+func (t *taken) choice(to **document.Node, p document.Pair) {
+	if p.Value.Kind != document.List {
+		t.refuse(p.Key, p.Key.Text+" must be a list of tools, not "+string(p.Value.Kind), "")
 		return
 	}
-	*to = t.words(p.value)
+	*to = t.words(p.Value)
 }
 
 // chooseTools makes a choice of tools as we have it: a tool by its name goes before the
@@ -334,40 +335,40 @@ func (t *taken) chooseTools() {
 		return
 	}
 	at := cmp.Or(t.on, t.off)
-	choice := made(at, kindMapping, "")
+	choice := made(at, document.Mapping, "")
 	seen := map[string]bool{}
-	add := func(item *node, value *node) {
-		if item.kind == kindText && !seen[item.text] {
-			seen[item.text] = true
-			choice.pairs = append(choice.pairs, pair{item, value})
+	add := func(item *document.Node, value *document.Node) {
+		if item.Kind == document.Text && !seen[item.Text] {
+			seen[item.Text] = true
+			choice.Pairs = append(choice.Pairs, document.Pair{Key: item, Value: value})
 		}
 	}
-	none := func(at *node) *node {
-		n := made(at, kindMapping, "")
-		n.pairs = []pair{{made(at, kindText, "enabled"), made(at, kindBool, "false")}}
+	none := func(at *document.Node) *document.Node {
+		n := made(at, document.Mapping, "")
+		n.Pairs = []document.Pair{{Key: made(at, document.Text, "enabled"), Value: made(at, document.Bool, "false")}}
 		return n
 	}
 	if t.off != nil {
-		for _, item := range t.off.items {
+		for _, item := range t.off.Items {
 			add(item, none(item))
 		}
 	}
-	if t.on != nil && !slices.ContainsFunc(t.on.items, func(item *node) bool { return item.text == "*" }) {
-		for _, item := range t.on.items {
-			add(item, made(item, kindMapping, ""))
+	if t.on != nil && !slices.ContainsFunc(t.on.Items, func(item *document.Node) bool { return item.Text == "*" }) {
+		for _, item := range t.on.Items {
+			add(item, made(item, document.Mapping, ""))
 		}
-		add(made(at, kindText, "*"), none(at))
+		add(made(at, document.Text, "*"), none(at))
 	}
-	t.set(made(at, kindText, "tools"), "tools", choice)
+	t.set(made(at, document.Text, "tools"), "tools", choice)
 }
 
 // timeout takes a duration whose unit is documented, and reports whether it is one.
-func (t *taken) timeout(p pair) bool {
-	of, known := t.timeouts[p.key.text]
-	if !known || p.value.kind != kindNumber {
+func (t *taken) timeout(p document.Pair) bool {
+	of, known := t.timeouts[p.Key.Text]
+	if !known || p.Value.Kind != document.Number {
 		return false
 	}
-	number, err := strconv.ParseFloat(p.value.text, 64)
+	number, err := strconv.ParseFloat(p.Value.Text, 64)
 	d := time.Duration(number * float64(of.Unit)).Round(time.Millisecond)
 	if err != nil || d <= 0 || number*float64(of.Unit) > float64(maxDuration) {
 		return false
@@ -376,7 +377,7 @@ func (t *taken) timeout(p pair) bool {
 	if of.Call {
 		ours = "call_timeout"
 	}
-	t.set(p.key, ours, made(p.value, kindText, shortDuration(d)))
+	t.set(p.Key, ours, made(p.Value, document.Text, shortDuration(d)))
 	return true
 }
 
@@ -386,26 +387,26 @@ var ofServer = []string{"command", "args", "env", "cwd", "url", "headers", "tran
 // server is what is taken as it is written: no variable is replaced.
 func (t *taken) server(name string) clients.Server {
 	s := clients.Server{Name: name}
-	refuse := func(key *node, why string) {
-		if key.line > 0 {
-			why = fmt.Sprintf("line %d: %s", key.line, why)
+	refuse := func(key *document.Node, why string) {
+		if key.Line > 0 {
+			why = fmt.Sprintf("line %d: %s", key.Line, why)
 		}
 		s.Problem = cmp.Or(s.Problem, why)
 	}
 	for _, p := range t.pairs {
-		switch key := p.key.text; {
+		switch key := p.Key.Text; {
 		case key == "enabled" || key == "disabled":
-			if !isBool(p.value.text) {
-				refuse(p.key, key+" is neither true nor false")
+			if !isBool(p.Value.Text) {
+				refuse(p.Key, key+" is neither true nor false")
 			}
-			s.Disabled = s.Disabled || p.value.text == strconv.FormatBool(key == "disabled")
+			s.Disabled = s.Disabled || p.Value.Text == strconv.FormatBool(key == "disabled")
 		case !slices.Contains(ofServer, key):
 			s.NotTaken = append(s.NotTaken, key)
 		default:
-			member := made(p.value, kindMapping, "")
-			member.pairs = []pair{{p.key, (&taken{}).word(p.value)}}
-			if json.Unmarshal(nodeJSON(member), &s) != nil {
-				refuse(p.key, fmt.Sprintf("%s has a value of another kind than is known: %s", cmp.Or(p.key.inFile, key), p.value.kind))
+			member := made(p.Value, document.Mapping, "")
+			member.Pairs = []document.Pair{{Key: p.Key, Value: (&taken{}).word(p.Value)}}
+			if json.Unmarshal(member.JSON(), &s) != nil {
+				refuse(p.Key, fmt.Sprintf("%s has a value of another kind than is known: %s", cmp.Or(p.Key.WrittenAs, key), p.Value.Kind))
 			}
 		}
 	}
@@ -433,16 +434,16 @@ func (t *taken) server(name string) clients.Server {
 
 // serversOf are the servers of a block: a mapping by name, or a list of servers that have
 // names. It reports whether it is either.
-func serversOf(block *node) (servers []pair, ok bool) {
-	if block.kind != kindList {
-		return block.pairs, block.kind == kindMapping || block.kind == kindNull
+func serversOf(block *document.Node) (servers []document.Pair, ok bool) {
+	if block.Kind != document.List {
+		return block.Pairs, block.Kind == document.Mapping || block.Kind == document.Null
 	}
-	for _, item := range block.items {
-		name := item.find("name")
-		if name == nil || name.kind != kindText {
+	for _, item := range block.Items {
+		name := item.Find("name")
+		if name == nil || name.Kind != document.Text {
 			return nil, false
 		}
-		servers = append(servers, pair{name, item})
+		servers = append(servers, document.Pair{Key: name, Value: item})
 	}
 	return servers, true
 }
@@ -454,7 +455,7 @@ func ServersIn(f clients.File, data []byte) ([]clients.Server, error) {
 	block, err := clientTree(f, data)
 	for _, key := range f.Block {
 		if block != nil {
-			block = block.find(key)
+			block = block.Find(key)
 		}
 	}
 	if err != nil || block == nil {
@@ -462,11 +463,11 @@ func ServersIn(f clients.File, data []byte) ([]clients.Server, error) {
 	}
 	pairs, ok := serversOf(block)
 	if !ok {
-		return nil, inClient(f, "line %d: %s must be a mapping of servers, not %s", block.line, f.Block[len(f.Block)-1], block.kind)
+		return nil, inClient(f, "line %d: %s must be a mapping of servers, not %s", block.Line, f.Block[len(f.Block)-1], block.Kind)
 	}
 	var servers []clients.Server
 	for _, p := range pairs {
-		s := dialect{f.Client.Notation, f.Client.Timeouts}.read(p.value).server(p.key.text)
+		s := dialect{f.Client.Notation, f.Client.Timeouts}.read(p.Value).server(p.Key.Text)
 		s.SeenFrom(f.Project)
 		servers = append(servers, s)
 	}
@@ -482,7 +483,7 @@ const maxPlain = 100_000
 
 // clientTree is the file as a tree, nil where it is empty. Errors have the place and
 // quote nothing.
-func clientTree(f clients.File, data []byte) (*node, error) {
+func clientTree(f clients.File, data []byte) (*document.Node, error) {
 	if f.Client.TOML {
 		tables, err := clients.PlainTOML(data)
 		if err != nil {
@@ -490,69 +491,47 @@ func clientTree(f clients.File, data []byte) (*node, error) {
 		}
 		return treeOfGo(tables), nil
 	}
-	if isBlank(data) {
+	if document.IsBlank(data) {
 		return nil, nil
 	}
-	data, bad := cleanText(data)
-	if bad != nil {
-		return nil, inClient(f, "%s", bad.message)
-	}
-	var root *node
-	problems := make([]problem, 0, 1)
+	format := ".json"
 	if f.IsYAML() {
-		root, problems = parseYAML(data)
-	} else if root, bad = parseJSON(data); bad != nil {
-		problems = append(problems, *bad)
+		format = ".yaml"
 	}
+	root, _, problems := document.Parse(format, data)
 	if len(problems) > 0 {
-		return nil, inClient(f, "line %d, column %d: %s", problems[0].line, problems[0].column, problems[0].message)
+		return nil, inClient(f, "line %d, column %d: %s", problems[0].Line, problems[0].Column, problems[0].Message)
 	}
-	if left := maxPlain; f.IsYAML() && !root.fits(&left) {
+	if left := maxPlain; f.IsYAML() && !root.Fits(&left) {
 		return nil, inClient(f, "it has more than %d values", maxPlain)
 	}
-	if root.kind != kindMapping {
-		return nil, inClient(f, "it must be a mapping, not %s", root.kind)
+	if root.Kind != document.Mapping {
+		return nil, inClient(f, "it must be a mapping, not %s", root.Kind)
 	}
 	return root, nil
 }
 
-// fits reports whether a value has no more values in it than are left.
-func (n *node) fits(left *int) bool {
-	*left--
-	for _, item := range n.items {
-		if *left < 0 || !item.fits(left) {
-			return false
-		}
-	}
-	for _, p := range n.pairs {
-		if *left < 0 || !p.value.fits(left) {
-			return false
-		}
-	}
-	return *left >= 0
-}
-
 // treeOfGo is a tree without places, mappings in the order of their keys.
-func treeOfGo(value any) *node {
+func treeOfGo(value any) *document.Node {
 	switch v := value.(type) {
 	case map[string]any:
-		n := &node{kind: kindMapping}
+		n := &document.Node{Kind: document.Mapping}
 		for _, key := range slices.Sorted(maps.Keys(v)) {
-			n.pairs = append(n.pairs, pair{textNode(key), treeOfGo(v[key])})
+			n.Pairs = append(n.Pairs, document.Pair{Key: document.NewText(key), Value: treeOfGo(v[key])})
 		}
 		return n
 	case []any:
-		n := &node{kind: kindList}
+		n := &document.Node{Kind: document.List}
 		for _, item := range v {
-			n.items = append(n.items, treeOfGo(item))
+			n.Items = append(n.Items, treeOfGo(item))
 		}
 		return n
 	case bool:
-		return &node{kind: kindBool, text: strconv.FormatBool(v)}
+		return &document.Node{Kind: document.Bool, Text: strconv.FormatBool(v)}
 	case int64, float64:
-		return &node{kind: kindNumber, text: fmt.Sprint(v)}
+		return &document.Node{Kind: document.Number, Text: fmt.Sprint(v)}
 	}
-	return textNode(fmt.Sprint(value))
+	return document.NewText(fmt.Sprint(value))
 }
 
 // ErrNoServers says that a file has nothing that any known client keeps servers in.
@@ -594,10 +573,10 @@ func ClientFile(path string, sys clients.System) (clients.File, error) {
 		value := root
 		for _, key := range shape.block {
 			if value != nil {
-				value = value.find(key)
+				value = value.Find(key)
 			}
 		}
-		if value == nil || value.kind != kindMapping && value.kind != kindList || shape.yaml && !f.IsYAML() {
+		if value == nil || value.Kind != document.Mapping && value.Kind != document.List || shape.yaml && !f.IsYAML() {
 			continue
 		}
 		if f.Block = shape.block; shape.client != "" {

@@ -4,6 +4,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
+	"toolfinch/configs/document"
 )
 
 // openHeaders are headers whose values are no secrets, unless a variable holds them.
@@ -17,7 +18,7 @@ var openVariables = []string{"PATH", "HOME", "PWD", "USER", "LOGNAME", "SHELL", 
 // where the server repeats them: headers, env values that come from a variable or
 // have the name of a secret, what a URL holds of credentials, and variables with
 // the name of a secret wherever they are used.
-func (d *decoder) secretsOf(s *server, n *node) []string {
+func (d *decoder) secretsOf(s *server, n *document.Node) []string {
 	var found []string
 	add := func(value string) {
 		if parts := authScheme.FindStringSubmatch(value); parts != nil {
@@ -26,12 +27,12 @@ func (d *decoder) secretsOf(s *server, n *node) []string {
 		found = append(found, value)
 	}
 	for name, value := range s.Env {
-		if isSecretName(name) || d.fromVariable(n.find("env"), name) {
+		if isSecretName(name) || d.fromVariable(n.Find("env"), name) {
 			add(value)
 		}
 	}
 	for name, value := range s.Headers {
-		if !slices.Contains(openHeaders, strings.ToLower(name)) || d.fromVariable(n.find("headers"), name) {
+		if !slices.Contains(openHeaders, strings.ToLower(name)) || d.fromVariable(n.Find("headers"), name) {
 			add(value)
 		}
 	}
@@ -61,12 +62,12 @@ func (d *decoder) secretsOf(s *server, n *node) []string {
 
 // fromVariable reports whether the value of a name in a mapping has a variable that
 // is set.
-func (d *decoder) fromVariable(mapping *node, name string) (found bool) {
+func (d *decoder) fromVariable(mapping *document.Node, name string) (found bool) {
 	if mapping == nil {
 		return false
 	}
-	if value := mapping.find(name); value != nil && value.hasVariables() {
-		_, _ = expand(value.text, func(variable string) (string, bool) {
+	if value := mapping.Find(name); value != nil && hasVariables(value) {
+		_, _ = expand(value.Text, func(variable string) (string, bool) {
 			text, set := d.env(variable)
 			found = found || set
 			return text, set

@@ -1,7 +1,6 @@
 package configs
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -13,6 +12,7 @@ import (
 	"unicode/utf8"
 
 	"toolfinch/configs/clients"
+	"toolfinch/configs/document"
 	"toolfinch/internal/rawjson"
 )
 
@@ -36,10 +36,6 @@ func (e *NameError) Error() string {
 	return text
 }
 
-// errByHand refuses edits of anything but plain mappings, such as aliases and merged
-// mappings.
-var errByHand = errors.New("it is written in a way that cannot be edited without changing something else; edit it by hand")
-
 const viewBlock = "tool_views"
 
 // Find returns the absolute path of the file that Load would read. When there
@@ -60,16 +56,16 @@ func Find(opts Options) (string, error) {
 // in file order: no variable is replaced.
 func Servers(path string) ([]clients.Server, error) {
 	f, err := openEdit(path)
-	if err != nil || isBlank(f.data) {
+	if err != nil || document.IsBlank(f.Data) {
 		return nil, err
 	}
-	root, _, _ := parse(path, f.data)
+	root, _, _ := document.Parse(path, f.Data)
 	var servers []clients.Server
 	for _, name := range serverBlocks {
-		if block := root.find(name); block != nil {
+		if block := root.Find(name); block != nil {
 			pairs, _ := serversOf(block)
 			for _, p := range pairs {
-				servers = append(servers, dialect{}.read(p.value).server(p.key.text))
+				servers = append(servers, dialect{}.read(p.Value).server(p.Key.Text))
 			}
 		}
 	}
@@ -111,7 +107,7 @@ func addServer(path string, s clients.Server, unset bool) error {
 	}
 	block := serverBlocks[0]
 	for _, other := range serverBlocks[1:] {
-		if f.value(block) == nil && f.value(other) != nil {
+		if f.At(block) == nil && f.At(other) != nil {
 			block = other
 		}
 	}
@@ -145,7 +141,7 @@ func SetEnabled(path, name string, on bool) (changed bool, err error) {
 	}
 	wanted := map[string]string{}
 	for _, key := range []string{"enabled", "disabled"} {
-		if f.value(block, name, key) != nil {
+		if f.At(block, name, key) != nil {
 			wanted[key] = fmt.Sprint(on == (key == "enabled"))
 		}
 	}
@@ -153,7 +149,7 @@ func SetEnabled(path, name string, on bool) (changed bool, err error) {
 		wanted["enabled"] = "false"
 	}
 	for key, want := range wanted {
-		if string(f.value(block, name, key)) == want {
+		if string(f.At(block, name, key)) == want {
 			continue
 		}
 		if err := f.set(json.RawMessage(want), block, name, key); err != nil {
@@ -190,15 +186,13 @@ func ViewNames(path string) ([]string, error) {
 	return f.names(viewBlock), nil
 }
 
-// edit is a file on its way from what it was to what it will be.
+// edit is our file while it is changed.
 type edit struct {
-	path, name string // name is what errors call it
+	*document.Edit
+	path, name string // name is the file's in errors
 	before     []byte // nil when there is no file
-	data       []byte
-	tree       json.RawMessage // data as plain JSON
-	isJSON     bool
-	unset      bool // variables that are not set are no mistake
-	private    bool // only the owner is to read the file from now on
+	unset      bool   // variables that are not set are no mistake
+	private    bool   // only the owner is to read the file from now on
 }
 
 func openEdit(path string) (*edit, error) {
@@ -210,17 +204,13 @@ func openEdit(path string) (*edit, error) {
 }
 
 func editOf(path string, data []byte) (*edit, error) {
-	f := &edit{path: path, name: filepath.Base(path), before: data, data: data}
-	ext := strings.ToLower(filepath.Ext(path))
-	if f.isJSON = ext == ".json" || ext == ".jsonc"; !f.isJSON && !isBlank(data) {
-		_, f.isJSON, _ = parse(path, data)
-	}
+	f := &edit{path: path, name: filepath.Base(path), before: data}
 	var err error
-	if f.tree, err = f.treeOf(data); err != nil || !rawjson.IsObject(f.tree) {
+	if f.Edit, err = document.NewEdit(path, data); err != nil {
 		if errs := f.check(data); len(errs) > 0 {
 			return nil, errs
 		}
-		return nil, fmt.Errorf("%s: %w", f.name, errByHand)
+		return nil, fmt.Errorf("%s: %w", f.name, err)
 	}
 	return f, nil
 }
@@ -228,48 +218,16 @@ func editOf(path string, data []byte) (*edit, error) {
 // newEdit is the edit of a file that does not exist.
 func newEdit(path string) (*edit, error) {
 	f, err := editOf(path, nil)
-	if err == nil && !f.isJSON {
-		f.data = []byte("# " + f.name + " of toolfinch. Every key there is: toolfinch init --config all.yaml\n")
+	if err == nil && !f.IsJSON {
+		f.Data = []byte("# " + f.name + " of toolfinch. Every key there is: toolfinch init --config all.yaml\n")
 	}
 	return f, err
-}
-
-// treeOf returns a content of the file as plain JSON.
-func (f *edit) treeOf(data []byte) (json.RawMessage, error) {
-	if isBlank(data) {
-		return json.RawMessage("{}"), nil
-	}
-	root, _, problems := parse(f.path, data)
-	if len(problems) > 0 {
-		return nil, errByHand
-	}
-	return nodeJSON(root), nil
-}
-
-// isBlank reports whether there is nothing but comments.
-func isBlank(data []byte) bool {
-	for line := range bytes.Lines(bytes.TrimPrefix(data, []byte("\ufeff"))) {
-		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] != '#' && string(line) != "---" {
-			return false
-		}
-	}
-	return true
-}
-
-// value returns what stands at path, nil for nothing.
-func (f *edit) value(path ...string) json.RawMessage { return valueAt(f.tree, path) }
-
-func valueAt(value json.RawMessage, path []string) json.RawMessage {
-	for _, key := range path {
-		value = rawjson.Member(value, key)
-	}
-	return value
 }
 
 // block returns the block that has the server, "" for none.
 func (f *edit) block(server string) string {
 	for _, block := range serverBlocks {
-		if f.value(block, server) != nil {
+		if f.At(block, server) != nil {
 			return block
 		}
 	}
@@ -280,7 +238,7 @@ func (f *edit) block(server string) string {
 func (f *edit) names(blocks ...string) []string {
 	var names []string
 	for _, block := range blocks {
-		for name := range rawjson.Members(f.value(block)) {
+		for name := range rawjson.Members(f.At(block)) {
 			names = append(names, name)
 		}
 	}
@@ -297,35 +255,11 @@ func (f *edit) put(v any, path ...string) error {
 	return f.set(rawjson.Of(v), path...)
 }
 
-// set changes the value at path, or removes it when value is nil, and makes sure
-// that nothing else has become another.
-func (f *edit) set(value json.RawMessage, path ...string) (err error) {
-	var edited []byte
-	switch {
-	case !f.isJSON:
-		edited = editYAML(f.data, path, value)
-	case value == nil:
-		edited, err = clients.RemoveJSON(f.data, path)
-	default:
-		edited, err = clients.SetJSON(f.data, path, value)
-	}
-	if err == nil {
-		err = f.take(edited, value, path)
-	}
-	if err != nil {
+// set changes the value at path, or removes it when value is nil.
+func (f *edit) set(value json.RawMessage, path ...string) error {
+	if err := f.Set(value, path...); err != nil {
 		return fmt.Errorf("%s: %s: %w", f.name, strings.Join(path, "."), err)
 	}
-	return nil
-}
-
-// take makes an edited content the file's, unless it is not what the edit was to make.
-func (f *edit) take(edited []byte, value json.RawMessage, path []string) error {
-	tree, err := f.treeOf(edited)
-	got := valueAt(tree, path)
-	if err != nil || edited == nil || (got == nil) != (value == nil) || !clients.SameJSON(got, value) || !clients.SameJSON(f.tree, tree, path...) {
-		return errByHand
-	}
-	f.data, f.tree = edited, tree
 	return nil
 }
 
@@ -340,7 +274,7 @@ func (f *edit) save(failed error) error {
 		known[e.Message]++
 	}
 	var fresh Errors
-	for _, e := range f.check(f.data) {
+	for _, e := range f.check(f.Data) {
 		if known[e.Message]--; known[e.Message] < 0 {
 			// Without a place: the line is in no file that there is.
 			fresh = append(fresh, &Error{Message: e.Message, Hint: e.Hint})
@@ -350,9 +284,9 @@ func (f *edit) save(failed error) error {
 		return fmt.Errorf("nothing was written: %w", fresh)
 	}
 	if f.private {
-		return clients.ReplacePrivate(f.path, f.before, f.data)
+		return clients.ReplacePrivate(f.path, f.before, f.Data)
 	}
-	return clients.Replace(f.path, f.before, f.data)
+	return clients.Replace(f.path, f.before, f.Data)
 }
 
 // holdsSecrets reports whether a server has something in it that looks like a secret
@@ -381,7 +315,7 @@ func holdsSecrets(s clients.Server) bool {
 
 // check returns what is wrong with a content of the file.
 func (f *edit) check(data []byte) Errors {
-	if isBlank(data) { // not a mistake: removing the last server leaves such a file
+	if document.IsBlank(data) { // not a mistake: removing the last server leaves such a file
 		return nil
 	}
 	d := newDecoder(source{path: f.path, shown: f.name}, filepath.Dir(f.path), os.LookupEnv)

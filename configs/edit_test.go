@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"toolfinch/configs/clients"
+	"toolfinch/configs/document"
 	"toolfinch/internal/must"
 )
 
@@ -143,15 +144,15 @@ func TestEditsThatAreRefused(t *testing.T) {
 		{"not UTF-8", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x", Command: "\xff"}) }, "c.yaml: mcp_servers.x: the text is not UTF-8"},
 		{"broken YAML", "c.yaml", "mcp_servers: [", addNew, "c.yaml:1:"},
 		{"broken JSON", "c.json", "{\"mcp_servers\": {", addNew, "c.json:1:"},
-		{"comments beside one in braces", "c.yaml", "mcp_servers: {\n  a: {command: a}, # a\n  b: {command: b} # b\n  }\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
-		{"a comment in empty braces", "c.yaml", "mcp_servers: { # none\n  }\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
-		{"line ends of two kinds", "c.yaml", "mcp_servers:\r\n  b:\n    command: b\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
+		{"comments beside one in braces", "c.yaml", "mcp_servers: {\n  a: {command: a}, # a\n  b: {command: b} # b\n  }\n", removeB, "c.yaml: mcp_servers.b: " + document.ErrByHand.Error()},
+		{"a comment in empty braces", "c.yaml", "mcp_servers: { # none\n  }\n", addNew, "c.yaml: mcp_servers.new: " + document.ErrByHand.Error()},
+		{"line ends of two kinds", "c.yaml", "mcp_servers:\r\n  b:\n    command: b\n", removeB, "c.yaml: mcp_servers.b: " + document.ErrByHand.Error()},
 		{"a list", "c.yaml", "- a\n", addNew, "c.yaml:1:1: the file must be a mapping"},
-		{"a block that is none", "c.yaml", "mcp_servers: 5\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
-		{"an alias", "c.yaml", "x-all: &all\n  b: {command: b}\nmcp_servers: *all\n", addNew, "c.yaml: mcp_servers.new: " + errByHand.Error()},
-		{"merged", "c.yaml", "x-all: &all\n  b: {command: b}\nmcp_servers:\n  <<: *all\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
-		{"the anchor of another", "c.yaml", "mcp_servers:\n  b: &b\n    command: b\n  c: *b\n", removeB, "c.yaml: mcp_servers.b: " + errByHand.Error()},
-		{"what another is like", "c.yaml", "mcp_servers:\n  b: &b\n    command: b\n  c: *b\n", disable, "c.yaml: mcp_servers.b.enabled: " + errByHand.Error()},
+		{"a block that is none", "c.yaml", "mcp_servers: 5\n", addNew, "c.yaml: mcp_servers.new: " + document.ErrByHand.Error()},
+		{"an alias", "c.yaml", "x-all: &all\n  b: {command: b}\nmcp_servers: *all\n", addNew, "c.yaml: mcp_servers.new: " + document.ErrByHand.Error()},
+		{"merged", "c.yaml", "x-all: &all\n  b: {command: b}\nmcp_servers:\n  <<: *all\n", removeB, "c.yaml: mcp_servers.b: " + document.ErrByHand.Error()},
+		{"the anchor of another", "c.yaml", "mcp_servers:\n  b: &b\n    command: b\n  c: *b\n", removeB, "c.yaml: mcp_servers.b: " + document.ErrByHand.Error()},
+		{"what another is like", "c.yaml", "mcp_servers:\n  b: &b\n    command: b\n  c: *b\n", disable, "c.yaml: mcp_servers.b.enabled: " + document.ErrByHand.Error()},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -314,7 +315,7 @@ func FuzzEdits(f *testing.F) {
 			return
 		}
 		names := e.serverNames()
-		if err := e.put(clients.Server{Command: "x", Args: []string{"-y"}}, serverBlocks[0], "added by the test"); err == nil && e.value(serverBlocks[0], "added by the test") == nil {
+		if err := e.put(clients.Server{Command: "x", Args: []string{"-y"}}, serverBlocks[0], "added by the test"); err == nil && e.At(serverBlocks[0], "added by the test") == nil {
 			t.Error("not added")
 		}
 		for _, name := range names {
@@ -323,7 +324,7 @@ func FuzzEdits(f *testing.F) {
 				continue
 			}
 			_ = e.put(false, block, name, "enabled")
-			if err := e.set(nil, block, name); err == nil && e.value(block, name) != nil {
+			if err := e.set(nil, block, name); err == nil && e.At(block, name) != nil {
 				t.Errorf("%q was not removed", name)
 			}
 		}

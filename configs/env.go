@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"toolfinch/configs/clients"
+	"toolfinch/configs/document"
 	"toolfinch/embed"
 )
 
@@ -182,6 +183,9 @@ func Variables(path string) (set, unset []string, err error) {
 	return slices.Compact(set), slices.Compact(d.unset), nil
 }
 
+// hasVariables reports whether a text of the file is another once variables are replaced.
+func hasVariables(n *document.Node) bool { return strings.Contains(n.Text, "${") && !n.Outside() }
+
 // isVariable reports whether s is one ${...} and nothing else.
 func isVariable(s string) bool {
 	inner, ok := strings.CutPrefix(s, "${")
@@ -230,8 +234,8 @@ type inherited struct{}
 
 var inheritWords = choice[string]{words: []string{"minimal", "all"}}
 
-func (inherited) read(d *decoder, n *node, label string, to *[]string) bool {
-	if n.kind == kindList {
+func (inherited) read(d *decoder, n *document.Node, label string, to *[]string) bool {
+	if n.Kind == document.List {
 		return list[string]{item: str{check: glob}}.read(d, n, label, to)
 	}
 	var word string
@@ -242,9 +246,9 @@ func (inherited) read(d *decoder, n *node, label string, to *[]string) bool {
 	return ok
 }
 
-func (inherited) show(s *secrets, globs []string) *node {
+func (inherited) show(s *secrets, globs []string) *document.Node {
 	if slices.Equal(globs, []string{"*"}) {
-		return textNode("all")
+		return document.NewText("all")
 	}
 	return list[string]{item: str{}}.show(s, globs)
 }

@@ -4,12 +4,13 @@ import (
 	"fmt"
 	"slices"
 
+	"toolfinch/configs/document"
 	"toolfinch/upstream"
 )
 
 // ours is a server in our own keys. What its own say beyond that is reported.
-func (d *decoder) ours(n *node, label string) *node {
-	n.pairs = d.unique(n, "key")
+func (d *decoder) ours(n *document.Node, label string) *document.Node {
+	n.Pairs = d.unique(n, "key")
 	t := dialect{}.read(n)
 	for _, note := range t.unused {
 		d.warn(note.key, fmt.Sprintf("%s: %s is not used", label, note.text), note.hint)
@@ -27,7 +28,7 @@ var transports = choice[upstream.Transport]{
 
 // serverURL checks the address of a server. It is not repeated: it may carry a password
 // or a key.
-func serverURL(d *decoder, n *node, label string, text *string) bool {
+func serverURL(d *decoder, n *document.Node, label string, text *string) bool {
 	if _, ok := isWebURL(*text); !ok {
 		d.fail(n, label+" must be an http or https URL", "like https://mcp.example.com/mcp")
 		return false
@@ -37,22 +38,22 @@ func serverURL(d *decoder, n *node, label string, text *string) bool {
 
 // foreignPair reads a key of a server that is not one of serverKeys. It reports whether
 // it is known, or has been refused.
-func (d *decoder) foreignPair(p pair, label string, s *server) bool {
-	key := p.key.text
+func (d *decoder) foreignPair(p document.Pair, label string, s *server) bool {
+	key := p.Key.Text
 	switch {
 	case key == "disabled": // of Windsurf and Cline
-		if p.value.kind != kindNull {
-			serverEnabled{on: false}.read(d, p.value, label+": "+key, s)
+		if p.Value.Kind != document.Null {
+			serverEnabled{on: false}.read(d, p.Value, label+": "+key, s)
 		}
 	case slices.Contains(topKeys(), key):
-		d.fail(p.key, fmt.Sprintf("%s: unknown key %q", label, shorten(key)), "it belongs to the top level of the file")
+		d.fail(p.Key, fmt.Sprintf("%s: unknown key %q", label, shorten(key)), "it belongs to the top level of the file")
 	default:
 		near, _ := closest(key, serverKeys.names())
 		s.misspelt = s.misspelt || near == "command" || near == "url"
 		if !d.foreign || near != "" {
 			return false
 		}
-		d.warn(p.key, fmt.Sprintf("%s: key %q is not used", label, shorten(key)), "")
+		d.warn(p.Key, fmt.Sprintf("%s: key %q is not used", label, shorten(key)), "")
 	}
 	return true
 }

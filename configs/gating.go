@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/configs/document"
 	"toolfinch/tool"
 	"toolfinch/view"
 )
@@ -46,7 +47,7 @@ var gatingKind = gatingOnOff{onOff[gating]{section: gatingKeys, empty: true}}
 
 type gatingOnOff struct{ onOff onOff[gating] }
 
-func (k gatingOnOff) read(d *decoder, n *node, label string, to **view.Gating) bool {
+func (k gatingOnOff) read(d *decoder, n *document.Node, label string, to **view.Gating) bool {
 	var g *gating
 	ok := k.onOff.read(d, n, label, &g)
 	*to = nil
@@ -56,7 +57,7 @@ func (k gatingOnOff) read(d *decoder, n *node, label string, to **view.Gating) b
 	return ok
 }
 
-func (k gatingOnOff) show(s *secrets, g *view.Gating) *node {
+func (k gatingOnOff) show(s *secrets, g *view.Gating) *document.Node {
 	if g == nil {
 		return k.onOff.show(s, nil)
 	}
@@ -65,11 +66,11 @@ func (k gatingOnOff) show(s *secrets, g *view.Gating) *node {
 
 // checkGating refuses a view that is to list everything and only what was
 // provisioned. n is what the view says.
-func (d *decoder) checkGating(v *view.Settings, n *node, label string) {
+func (d *decoder) checkGating(v *view.Settings, n *document.Node, label string) {
 	if v.Gating == nil || v.Exposure != view.ExposureDirect {
 		return
 	}
-	at := cmp.Or(n.given("gating"), n.given("exposure_mode"), n) // either may be the top level's
+	at := cmp.Or(n.Given("gating"), n.Given("exposure_mode"), n) // either may be the top level's
 	d.fail(at, label+": exposure_mode direct lists every tool, but gating only those that were provisioned",
 		"choose another exposure_mode, or write gating: false in the view")
 }
@@ -84,19 +85,19 @@ var proxyToolKeys = section[string]{keys: keys{{
 // proxyTool is true, false, a name or a mapping; "" when there is no proxy tool.
 type proxyTool struct{}
 
-func (proxyTool) read(d *decoder, n *node, label string, to *string) bool {
+func (proxyTool) read(d *decoder, n *document.Node, label string, to *string) bool {
 	*to = ""
-	word := n.text
-	switch n.kind {
-	case kindMapping:
+	word := n.Text
+	switch n.Kind {
+	case document.Mapping:
 		*to = proxyToolKeys.fresh()
 		return proxyToolKeys.read(d, n, label, to)
-	case kindBool:
-	case kindText:
+	case document.Bool:
+	case document.Text:
 		if !d.text(n, label, &word) {
 			return false
 		}
-		if !isBool(word) || !n.outside() && !isVariable(n.text) {
+		if !isBool(word) || !n.Outside() && !isVariable(n.Text) {
 			return proxyName{}.read(d, n, label, to)
 		}
 	default:
@@ -109,9 +110,9 @@ func (proxyTool) read(d *decoder, n *node, label string, to *string) bool {
 	return true
 }
 
-func (proxyTool) show(s *secrets, name string) *node {
+func (proxyTool) show(s *secrets, name string) *document.Node {
 	if name == "" {
-		return boolNode(false)
+		return document.NewBool(false)
 	}
 	return str{}.show(s, name)
 }
@@ -124,13 +125,13 @@ const colonProxy = "mcp:proxy"
 // it off, lest it be on under the name of no.
 type proxyName struct{}
 
-func (proxyName) read(d *decoder, n *node, label string, to *string) bool {
+func (proxyName) read(d *decoder, n *document.Node, label string, to *string) bool {
 	*to = ""
 	var name string
 	if !d.text(n, label, &name) {
 		return false
 	}
-	if slices.Contains(notText, strings.ToLower(name)) {
+	if document.IsAmbiguous(name) {
 		d.mustBe(n, label, "the name of a tool", "true and false, without quotes, switch the proxy tool on and off")
 		return false
 	}
@@ -143,11 +144,11 @@ func (proxyName) read(d *decoder, n *node, label string, to *string) bool {
 	return true
 }
 
-func (proxyName) show(s *secrets, name string) *node { return str{}.show(s, name) }
+func (proxyName) show(s *secrets, name string) *document.Node { return str{}.show(s, name) }
 
 // checkProxyTool refuses a proxy tool with the name of another tool of the view.
 // taken are the names that the view gave; those given under servers are in c.
-func (d *decoder) checkProxyTool(c *Config, v *view.Settings, taken claims, at *node, label string) {
+func (d *decoder) checkProxyTool(c *Config, v *view.Settings, taken claims, at *document.Node, label string) {
 	if v.ProxyTool == "" {
 		return
 	}
@@ -158,7 +159,7 @@ func (d *decoder) checkProxyTool(c *Config, v *view.Settings, taken claims, at *
 		d.fail(at, label+": the proxy tool has the name of one of the tools that search the view", choose)
 		return
 	case given:
-		line = first.node.line
+		line = first.node.Line
 	default:
 		line = namedUnderServer(c, v, v.ProxyTool)
 	}

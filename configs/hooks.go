@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/configs/document"
 	"toolfinch/view"
 )
 
@@ -45,7 +46,7 @@ var hooksKeys = section[hooksBlock]{keys: keys{
 	},
 }}
 
-func (hooks) read(d *decoder, n *node, label string, to *view.Hooks) bool {
+func (hooks) read(d *decoder, n *document.Node, label string, to *view.Hooks) bool {
 	h := hooksKeys.fresh()
 	if !hooksKeys.read(d, n, label, &h) {
 		return false
@@ -57,10 +58,10 @@ func (hooks) read(d *decoder, n *node, label string, to *view.Hooks) bool {
 		if one.hook == nil {
 			continue
 		}
-		if n.find(one.key).given("on_error") == nil {
+		if n.Find(one.key).Given("on_error") == nil {
 			one.hook.Continue = h.keep
 		}
-		if n.find(one.key).given("timeout") == nil {
+		if n.Find(one.key).Given("timeout") == nil {
 			one.hook.Timeout = h.timeout
 		}
 	}
@@ -68,14 +69,14 @@ func (hooks) read(d *decoder, n *node, label string, to *view.Hooks) bool {
 	return true
 }
 
-func (hooks) show(s *secrets, h view.Hooks) *node {
-	n := &node{kind: kindMapping}
-	for _, p := range []pair{{textNode("pre_call"), hook{}.show(s, h.PreCall)}, {textNode("post_call"), hook{}.show(s, h.PostCall)}} {
-		if p.value != nil {
-			n.pairs = append(n.pairs, p)
+func (hooks) show(s *secrets, h view.Hooks) *document.Node {
+	n := &document.Node{Kind: document.Mapping}
+	for _, p := range []document.Pair{{Key: document.NewText("pre_call"), Value: hook{}.show(s, h.PreCall)}, {Key: document.NewText("post_call"), Value: hook{}.show(s, h.PostCall)}} {
+		if p.Value != nil {
+			n.Pairs = append(n.Pairs, p)
 		}
 	}
-	if len(n.pairs) == 0 {
+	if len(n.Pairs) == 0 {
 		return nil
 	}
 	return n
@@ -112,18 +113,18 @@ var hookKeys = section[view.Hook]{keys: keys{
 	},
 }}
 
-func (hook) read(d *decoder, n *node, label string, to **view.Hook) bool {
+func (hook) read(d *decoder, n *document.Node, label string, to **view.Hook) bool {
 	h := view.Hook{At: placeOf(n)}
-	starlark, command, python := n.given("starlark"), n.given("command"), n.given("python")
+	starlark, command, python := n.Given("starlark"), n.Given("command"), n.Given("python")
 	switch {
-	case n.kind == kindText && isDotted(n.text):
-		h.Python = n.text
-	case n.kind == kindText:
+	case n.Kind == document.Text && isDotted(n.Text):
+		h.Python = n.Text
+	case n.Kind == document.Text:
 		if !hookKeys.find("starlark").value.read(d, n, label, &h) {
 			return false
 		}
-	case n.kind != kindMapping:
-		d.fail(n, label+" must be text or a mapping, not "+string(n.kind), "file.star:function, module.function of Python, or {command: [program, argument]}")
+	case n.Kind != document.Mapping:
+		d.fail(n, label+" must be text or a mapping, not "+string(n.Kind), "file.star:function, module.function of Python, or {command: [program, argument]}")
 		return false
 	case !hookKeys.read(d, n, label, &h):
 		return false
@@ -136,20 +137,20 @@ func (hook) read(d *decoder, n *node, label string, to **view.Hook) bool {
 	case starlark == nil && command == nil && python == nil:
 		d.fail(n, label+" has neither starlark, command nor python", "")
 		return false
-	case command != nil && command.kind == kindList && len(command.items) == 0:
+	case command != nil && command.Kind == document.List && len(command.Items) == 0:
 		d.fail(command, label+".command is empty", "write the program and its arguments")
 		return false
 	case command != nil:
 		h.Dir = d.dir
-		if len(h.Command) == len(command.items) && len(h.Command) > 0 {
-			h.Command[0] = d.program(command.items[0], label+".command[0]", h.Command[0])
+		if len(h.Command) == len(command.Items) && len(h.Command) > 0 {
+			h.Command[0] = d.program(command.Items[0], label+".command[0]", h.Command[0])
 		}
 	}
 	*to = &h
 	return true
 }
 
-func (hook) show(s *secrets, h *view.Hook) *node {
+func (hook) show(s *secrets, h *view.Hook) *document.Node {
 	if h == nil {
 		return nil
 	}
@@ -158,7 +159,7 @@ func (hook) show(s *secrets, h *view.Hook) *node {
 
 // program makes the path of a program absolute, and leaves a name to look for in
 // PATH as it is.
-func (d *decoder) program(n *node, label, name string) string {
+func (d *decoder) program(n *document.Node, label, name string) string {
 	if strings.TrimSpace(name) == "" {
 		d.fail(n, label+" is empty", "the program comes first")
 		return name
@@ -167,7 +168,7 @@ func (d *decoder) program(n *node, label, name string) string {
 		return name
 	}
 	if d.absolute(n, label, &name) && runtime.GOOS != "windows" && !isFile(name) { // there a program runs without its .exe
-		d.fail(n, label+" names a program that is not there: "+n.String(), "a relative path starts at the folder of this file")
+		d.fail(n, label+" names a program that is not there: "+asWritten(n), "a relative path starts at the folder of this file")
 	}
 	return name
 }
@@ -181,7 +182,7 @@ type function[T any] struct {
 
 var functionName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-func (k function[T]) read(d *decoder, n *node, label string, to *T) bool {
+func (k function[T]) read(d *decoder, n *document.Node, label string, to *T) bool {
 	var text string
 	if !d.text(n, label, &text) {
 		return false
@@ -204,7 +205,7 @@ func (k function[T]) read(d *decoder, n *node, label string, to *T) bool {
 		return false
 	}
 	if !isFile(file) {
-		d.fail(n, label+" names a file that is not there: "+n.String(), "a relative path starts at the folder of this file")
+		d.fail(n, label+" names a file that is not there: "+asWritten(n), "a relative path starts at the folder of this file")
 		return false
 	}
 	module, name := k.in(to)
@@ -212,15 +213,15 @@ func (k function[T]) read(d *decoder, n *node, label string, to *T) bool {
 	return true
 }
 
-func (k function[T]) show(s *secrets, from T) *node {
+func (k function[T]) show(s *secrets, from T) *document.Node {
 	module, name := k.in(&from)
 	switch {
 	case k.python != nil && *k.python(&from) != "":
-		return textNode(*k.python(&from))
+		return document.NewText(*k.python(&from))
 	case *module == "":
 		return nil
 	}
-	return textNode(s.known(*module) + ":" + *name)
+	return document.NewText(s.known(*module) + ":" + *name)
 }
 
 // limitKeys describes the keys of run_script, and of a custom tool beside its own.
@@ -273,27 +274,27 @@ var customKeys = section[view.Custom]{keys: append(keys{
 // or a mapping.
 type custom struct{}
 
-func (custom) read(d *decoder, n *node, label string, c *view.Custom) bool {
+func (custom) read(d *decoder, n *document.Node, label string, c *view.Custom) bool {
 	*c = customKeys.fresh()
 	c.At = placeOf(n)
-	module, name := n, n.given("name")
-	switch n.kind {
-	case kindText:
+	module, name := n, n.Given("name")
+	switch n.Kind {
+	case document.Text:
 		if !customKeys.find("module").value.read(d, n, label, c) {
 			return false
 		}
-	case kindMapping:
+	case document.Mapping:
 		customKeys.read(d, n, label, c)
-		if module = n.given("module"); module == nil {
+		if module = n.Given("module"); module == nil {
 			d.fail(n, label+" has no module", "write module: file.star:function")
 			return false
 		}
 	default:
-		d.fail(n, label+" must be text or a mapping, not "+string(n.kind), "like hooks/example.star:function")
+		d.fail(n, label+" must be text or a mapping, not "+string(n.Kind), "like hooks/example.star:function")
 		return false
 	}
 	switch {
-	case name != nil && name.kind == kindText:
+	case name != nil && name.Kind == document.Text:
 		d.claim(name, label+".name", c.Name)
 	case c.Function != "":
 		d.claim(module, label+": its function", c.Function)
@@ -301,4 +302,4 @@ func (custom) read(d *decoder, n *node, label string, c *view.Custom) bool {
 	return true
 }
 
-func (custom) show(s *secrets, c view.Custom) *node { return customKeys.show(s, c) }
+func (custom) show(s *secrets, c view.Custom) *document.Node { return customKeys.show(s, c) }

@@ -1,6 +1,9 @@
 package configs
 
-import "time"
+import (
+	"time"
+	"toolfinch/configs/document"
+)
 
 // HTTPLimits bound what clients that connect over HTTP may take.
 type HTTPLimits struct {
@@ -58,12 +61,12 @@ var httpLimits = section[HTTPLimits]{keys: keys{
 
 type httpLimitsKind struct{}
 
-func (httpLimitsKind) read(d *decoder, n *node, label string, to *HTTPLimits) bool {
+func (httpLimitsKind) read(d *decoder, n *document.Node, label string, to *HTTPLimits) bool {
 	*to = httpLimits.fresh()
 	return httpLimits.read(d, n, label, to)
 }
 
-func (httpLimitsKind) show(s *secrets, v HTTPLimits) *node {
+func (httpLimitsKind) show(s *secrets, v HTTPLimits) *document.Node {
 	if v == httpLimits.fresh() {
 		return nil
 	}

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/configs/document"
 	"toolfinch/embed"
 	"toolfinch/embed/models"
 	"toolfinch/trust/audit"
@@ -287,7 +288,7 @@ const maxDimensions = 65_536
 // a key ends with a line break.
 type secret struct{}
 
-func (secret) read(d *decoder, n *node, label string, to *embed.Secret) bool {
+func (secret) read(d *decoder, n *document.Node, label string, to *embed.Secret) bool {
 	var text string
 	ok := d.text(n, label, &text)
 	if ok {
@@ -296,16 +297,16 @@ func (secret) read(d *decoder, n *node, label string, to *embed.Secret) bool {
 	return ok
 }
 
-func (secret) show(s *secrets, v embed.Secret) *node { return str{}.show(s, v.String()) }
+func (secret) show(s *secrets, v embed.Secret) *document.Node { return str{}.show(s, v.String()) }
 
-func (d *decoder) dataDir(n *node, label string, dir *string) bool {
+func (d *decoder) dataDir(n *document.Node, label string, dir *string) bool {
 	if *dir == "" {
 		return notEmpty(d, n, label, dir)
 	}
 	return d.absolute(n, label, dir)
 }
 
-func (d *decoder) storeURL(n *node, label string, text *string) bool {
+func (d *decoder) storeURL(n *document.Node, label string, text *string) bool {
 	if *text != "" && !strings.HasPrefix(*text, "postgres://") && !strings.HasPrefix(*text, "postgresql://") {
 		d.fail(n, label+" must be the URL of a PostgreSQL database", "such as postgres://toolfinch@db.example/toolfinch; without it, SQLite in data_dir is the store")
 		return false
@@ -314,7 +315,7 @@ func (d *decoder) storeURL(n *node, label string, text *string) bool {
 }
 
 // adapter takes a word or the name of a file.
-func (d *decoder) adapter(n *node, label string, text *string) bool {
+func (d *decoder) adapter(n *document.Node, label string, text *string) bool {
 	if word, ok := matchFold(*text, []string{embed.AdapterAuto, embed.AdapterOff}); ok {
 		*text = word
 		return true
@@ -326,13 +327,13 @@ func (d *decoder) adapter(n *node, label string, text *string) bool {
 		return false
 	}
 	if !isFile(*text) {
-		d.fail(n, label+" names a file that is not there: "+n.String(), "it takes auto, off or a file; a relative path starts at the folder of this file")
+		d.fail(n, label+" names a file that is not there: "+asWritten(n), "it takes auto, off or a file; a relative path starts at the folder of this file")
 		return false
 	}
 	return true
 }
 
-func glob(d *decoder, n *node, label string, text *string) bool {
+func glob(d *decoder, n *document.Node, label string, text *string) bool {
 	if _, err := path.Match(*text, ""); err != nil || *text == "" {
 		d.fail(n, label+" is not a valid glob", "* and ? match anything, [a-z] a range, a backslash the character after it")
 		return false
@@ -340,7 +341,7 @@ func glob(d *decoder, n *node, label string, text *string) bool {
 	return true
 }
 
-func listen(d *decoder, n *node, label string, text *string) bool {
+func listen(d *decoder, n *document.Node, label string, text *string) bool {
 	_, port, err := net.SplitHostPort(*text)
 	if err == nil {
 		_, err = strconv.ParseUint(port, 10, 16)
@@ -352,7 +353,7 @@ func listen(d *decoder, n *node, label string, text *string) bool {
 }
 
 // webOrigin checks the origin of a web page. Browsers send both parts in lower case.
-func webOrigin(d *decoder, n *node, label string, text *string) bool {
+func webOrigin(d *decoder, n *document.Node, label string, text *string) bool {
 	u, err := url.Parse(*text)
 	if err != nil || u.Scheme == "" || u.Hostname() == "" || strings.Contains(u.Host, "*") || !strings.EqualFold(*text, u.Scheme+"://"+u.Host) {
 		d.mustBe(n, label, "scheme://host or scheme://host:port, without a path", "like https://app.example.com")
@@ -363,7 +364,7 @@ func webOrigin(d *decoder, n *node, label string, text *string) bool {
 }
 
 // headerName checks the name of a header, which comes in lower case.
-func headerName(d *decoder, n *node, label string, text *string) bool {
+func headerName(d *decoder, n *document.Node, label string, text *string) bool {
 	if checkHeaderName(*text) != "" {
 		d.mustBe(n, label, "the name of an HTTP header", "like X-User")
 		return false

@@ -8,25 +8,26 @@ import (
 	"strconv"
 	"strings"
 	"time"
+	"toolfinch/configs/document"
 )
 
 // str is any text that check accepts.
 type str struct {
-	check func(d *decoder, n *node, label string, text *string) bool // refuses or changes it; nil accepts all
-	mask  func(s *secrets, text string) string                       // default: what is known to be secret
-	word  bool                                                       // a number or truth value is taken as it is written
-	empty bool                                                       // printed also when empty
-	list  string                                                     // what to do in place of a list
+	check func(d *decoder, n *document.Node, label string, text *string) bool // refuses or changes it; nil accepts all
+	mask  func(s *secrets, text string) string                                // default: what is known to be secret
+	word  bool                                                                // a number or truth value is taken as it is written
+	empty bool                                                                // printed also when empty
+	list  string                                                              // what to do in place of a list
 }
 
-func (k str) read(d *decoder, n *node, label string, to *string) bool {
+func (k str) read(d *decoder, n *document.Node, label string, to *string) bool {
 	var text string
 	switch {
-	case k.list != "" && n.kind == kindList:
+	case k.list != "" && n.Kind == document.List:
 		d.fail(n, label+" must be text, not a list", k.list)
 		return false
-	case k.word && (n.kind == kindNumber || n.kind == kindBool):
-		text = n.text
+	case k.word && (n.Kind == document.Number || n.Kind == document.Bool):
+		text = n.Text
 	case !d.text(n, label, &text):
 		return false
 	}
@@ -37,14 +38,14 @@ func (k str) read(d *decoder, n *node, label string, to *string) bool {
 	return true
 }
 
-func (k str) show(s *secrets, text string) *node {
+func (k str) show(s *secrets, text string) *document.Node {
 	switch {
 	case text == "" && !k.empty:
 		return nil
 	case k.mask != nil:
-		return textNode(k.mask(s, text))
+		return document.NewText(k.mask(s, text))
 	}
-	return textNode(s.known(text))
+	return document.NewText(s.known(text))
 }
 
 // prose is text for readers.
@@ -53,7 +54,7 @@ var prose = str{mask: (*secrets).prose}
 // optional is a text that may also not be there.
 type optional struct{ str }
 
-func (k optional) read(d *decoder, n *node, label string, to **string) bool {
+func (k optional) read(d *decoder, n *document.Node, label string, to **string) bool {
 	var text string
 	ok := k.str.read(d, n, label, &text)
 	if ok {
@@ -62,7 +63,7 @@ func (k optional) read(d *decoder, n *node, label string, to **string) bool {
 	return ok
 }
 
-func (k optional) show(s *secrets, text *string) *node {
+func (k optional) show(s *secrets, text *string) *document.Node {
 	if text == nil {
 		return nil
 	}
@@ -71,7 +72,7 @@ func (k optional) show(s *secrets, text *string) *node {
 }
 
 // notEmpty refuses blank text.
-func notEmpty(d *decoder, n *node, label string, text *string) bool {
+func notEmpty(d *decoder, n *document.Node, label string, text *string) bool {
 	if strings.TrimSpace(*text) != "" {
 		return true
 	}
@@ -82,10 +83,10 @@ func notEmpty(d *decoder, n *node, label string, text *string) bool {
 // number is a whole number.
 type number[N int | uint64] struct{ low, high N }
 
-func (k number[N]) read(d *decoder, n *node, label string, to *N) bool {
+func (k number[N]) read(d *decoder, n *document.Node, label string, to *N) bool {
 	want := fmt.Sprintf("a whole number from %d to %d", k.low, k.high)
 	var text string
-	if !d.plain(n, label, want, kindNumber, &text) {
+	if !d.plain(n, label, want, document.Number, &text) {
 		return false
 	}
 	i, err := strconv.ParseInt(text, 10, 64)
@@ -97,11 +98,11 @@ func (k number[N]) read(d *decoder, n *node, label string, to *N) bool {
 	return true
 }
 
-func (k number[N]) show(_ *secrets, i N) *node {
+func (k number[N]) show(_ *secrets, i N) *document.Node {
 	if i < k.low { // nothing was written
 		return nil
 	}
-	return &node{kind: kindNumber, text: fmt.Sprint(i)}
+	return &document.Node{Kind: document.Number, Text: fmt.Sprint(i)}
 }
 
 // boolean is true or false.
@@ -110,24 +111,24 @@ type boolean struct {
 	only bool // printed only when the field is true
 }
 
-func (k boolean) read(d *decoder, n *node, label string, to *bool) bool {
+func (k boolean) read(d *decoder, n *document.Node, label string, to *bool) bool {
 	var text string
-	if !d.plain(n, label, string(kindBool), kindBool, &text) {
+	if !d.plain(n, label, string(document.Bool), document.Bool, &text) {
 		return false
 	}
 	if !isBool(text) {
-		d.mustBe(n, label, string(kindBool), "")
+		d.mustBe(n, label, string(document.Bool), "")
 		return false
 	}
 	*to = (text == "true") != k.not
 	return true
 }
 
-func (k boolean) show(_ *secrets, v bool) *node {
+func (k boolean) show(_ *secrets, v bool) *document.Node {
 	if k.only && !v {
 		return nil
 	}
-	return boolNode(v != k.not)
+	return document.NewBool(v != k.not)
 }
 
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
@@ -149,7 +150,7 @@ func (k duration) bounds() (low, high time.Duration, want string) {
 	return k.low, k.high, "a duration from " + shortDuration(k.low) + " to " + shortDuration(k.high)
 }
 
-func (k duration) read(d *decoder, n *node, label string, to *time.Duration) bool {
+func (k duration) read(d *decoder, n *document.Node, label string, to *time.Duration) bool {
 	low, high, want := k.bounds()
 	hint := `like "30s", "2m", or a number of seconds`
 	if k.like != "" {
@@ -160,7 +161,7 @@ func (k duration) read(d *decoder, n *node, label string, to *time.Duration) boo
 		return false
 	}
 	duration, err := time.ParseDuration(text)
-	if n.kind == kindNumber || err != nil && isVariable(n.text) {
+	if n.Kind == document.Number || err != nil && isVariable(n.Text) {
 		duration, err = parseSeconds(text)
 	}
 	if err != nil || duration < low || duration > high {
@@ -172,11 +173,11 @@ func (k duration) read(d *decoder, n *node, label string, to *time.Duration) boo
 }
 
 // show writes a duration like a number, without quotes.
-func (k duration) show(_ *secrets, v time.Duration) *node {
+func (k duration) show(_ *secrets, v time.Duration) *document.Node {
 	if v == 0 {
 		return nil
 	}
-	return &node{kind: kindNumber, text: shortDuration(v)}
+	return &document.Node{Kind: document.Number, Text: shortDuration(v)}
 }
 
 // parseSeconds returns 0 for what is no time: not a number, or far too long.
@@ -212,7 +213,7 @@ var sizeUnits = map[string]float64{
 	"": 1, "b": 1, "k": 1e3, "kb": 1e3, "m": 1e6, "mb": 1e6, "kib": 1 << 10, "mib": 1 << 20,
 }
 
-func (size) read(d *decoder, n *node, label string, to *int) bool {
+func (size) read(d *decoder, n *document.Node, label string, to *int) bool {
 	const want, hint = "a size from 1 byte to 100MB", `like "20kB", "1MB", or a number of bytes`
 	text, ok := d.quantity(n, label, want, hint)
 	if !ok {
@@ -230,7 +231,9 @@ func (size) read(d *decoder, n *node, label string, to *int) bool {
 	return false
 }
 
-func (size) show(s *secrets, bytes int) *node { return number[int]{1, maxResult}.show(s, bytes) }
+func (size) show(s *secrets, bytes int) *document.Node {
+	return number[int]{1, maxResult}.show(s, bytes)
+}
 
 // choice is one of several words, in any case.
 type choice[T ~string] struct {
@@ -238,7 +241,7 @@ type choice[T ~string] struct {
 	other map[string]T // further names of words, which messages do not list
 }
 
-func (k choice[T]) read(d *decoder, n *node, label string, to *T) bool {
+func (k choice[T]) read(d *decoder, n *document.Node, label string, to *T) bool {
 	var text string
 	if !d.text(n, label, &text) {
 		return false
@@ -269,14 +272,14 @@ func (k choice[T]) names() []string {
 	return append(names, other...)
 }
 
-func (k choice[T]) show(s *secrets, v T) *node { return str{}.show(s, string(v)) }
+func (k choice[T]) show(s *secrets, v T) *document.Node { return str{}.show(s, string(v)) }
 
 // onError says whether a failure goes on or fails the whole.
 type onError struct{ on string } // the word for which the field is true
 
 var onErrors = choice[string]{words: []string{"fail", "continue"}}
 
-func (k onError) read(d *decoder, n *node, label string, to *bool) bool {
+func (k onError) read(d *decoder, n *document.Node, label string, to *bool) bool {
 	var word string
 	ok := onErrors.read(d, n, label, &word)
 	if ok {
@@ -285,11 +288,11 @@ func (k onError) read(d *decoder, n *node, label string, to *bool) bool {
 	return ok
 }
 
-func (k onError) show(_ *secrets, v bool) *node {
+func (k onError) show(_ *secrets, v bool) *document.Node {
 	if v == (k.on == "fail") {
-		return textNode("fail")
+		return document.NewText("fail")
 	}
-	return textNode("continue")
+	return document.NewText("continue")
 }
 
 // logLevel is how much is logged.
@@ -297,11 +300,11 @@ type logLevel struct{}
 
 var logLevels = choice[string]{words: []string{"debug", "info", "warn", "error"}}
 
-func (logLevel) read(d *decoder, n *node, label string, to *slog.Level) bool {
+func (logLevel) read(d *decoder, n *document.Node, label string, to *slog.Level) bool {
 	var level string
 	return logLevels.read(d, n, label, &level) && to.UnmarshalText([]byte(level)) == nil
 }
 
-func (logLevel) show(_ *secrets, level slog.Level) *node {
-	return textNode(strings.ToLower(level.String()))
+func (logLevel) show(_ *secrets, level slog.Level) *document.Node {
+	return document.NewText(strings.ToLower(level.String()))
 }

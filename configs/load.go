@@ -15,6 +15,7 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/configs/document"
 	"toolfinch/store/vault"
 )
 
@@ -129,17 +130,23 @@ func newDecoder(file source, workDir string, env lookup) *decoder {
 }
 
 func (d *decoder) load(c *Config, data []byte) {
-	root, isJSON, problems := parse(c.Path, data)
+	root, isJSON, problems := document.Parse(c.Path, data)
 	d.tree = root
 	for _, p := range problems {
-		d.fail(&node{line: p.line, column: p.column}, p.message, p.hint)
+		if p.Message == document.Empty {
+			p.Hint = emptyHint
+		}
+		d.fail(&document.Node{Line: p.Line, Column: p.Column}, p.Message, p.Hint)
 	}
 	if root != nil {
 		d.isJSON = isJSON
-		c.fingerprint = digest(root, make(map[*node]string), "listen", "data_dir") // before decoding, which changes the tree
+		c.fingerprint = digest(root, make(map[*document.Node]string), "listen", "data_dir") // before decoding, which changes the tree
 		d.root(root, c)
 	}
 }
+
+// emptyHint is for a file without servers.
+const emptyHint = "list servers under mcp_servers"
 
 // checkBeside warns of further configurations in the folder of one that was found.
 func (d *decoder) checkBeside() {

@@ -17,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/configs/document"
 	"toolfinch/embed"
 	"toolfinch/internal/must"
 	"toolfinch/trust/leaks"
@@ -795,7 +796,7 @@ func FuzzLoad(f *testing.F) {
 			if c == nil || c.TopK < 1 || c.TopK > MaxTopK || c.DataDir == "" {
 				t.Errorf("no error and no configuration: %+v", c)
 			}
-			if _, problems := parseYAML([]byte(c.Resolved())); len(problems) > 0 {
+			if _, _, problems := document.Parse("c.yaml", []byte(c.Resolved())); len(problems) > 0 {
 				t.Errorf("prints no YAML: %v\n%s", problems, c.Resolved())
 			}
 			return

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/configs/document"
 	"toolfinch/upstream/login"
 )
 
@@ -79,7 +80,7 @@ func hide(*secrets, string) string { return mask }
 var hidden = str{check: notEmpty, word: true, mask: hide}
 
 // webURL is an http or https URL.
-var webURL = str{mask: (*secrets).url, check: func(d *decoder, n *node, label string, text *string) bool {
+var webURL = str{mask: (*secrets).url, check: func(d *decoder, n *document.Node, label string, text *string) bool {
 	u, err := url.Parse(*text)
 	if err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" {
 		d.mustBe(n, label, "an http or https URL", "")
@@ -91,8 +92,8 @@ var webURL = str{mask: (*secrets).url, check: func(d *decoder, n *node, label st
 // scopesKind is a list, or a text with blanks between them.
 type scopesKind struct{}
 
-func (scopesKind) read(d *decoder, n *node, label string, to *[]string) bool {
-	if n.kind == kindText && !n.outside() {
+func (scopesKind) read(d *decoder, n *document.Node, label string, to *[]string) bool {
+	if n.Kind == document.Text && !n.Outside() {
 		var text string
 		ok := d.text(n, label, &text)
 		*to = strings.Fields(text)
@@ -101,7 +102,7 @@ func (scopesKind) read(d *decoder, n *node, label string, to *[]string) bool {
 	return list[string]{item: str{check: notEmpty}}.read(d, n, label, to)
 }
 
-func (scopesKind) show(s *secrets, scopes []string) *node {
+func (scopesKind) show(s *secrets, scopes []string) *document.Node {
 	return list[string]{item: str{}}.show(s, scopes)
 }
 
@@ -109,17 +110,17 @@ func (scopesKind) schema() schema {
 	return anyOf(list[string]{item: str{}}.schema(), schema{"type": "string"})
 }
 
-func (oauthKind) read(d *decoder, n *node, label string, to *login.Settings) bool {
-	switch n.kind {
-	case kindMapping:
+func (oauthKind) read(d *decoder, n *document.Node, label string, to *login.Settings) bool {
+	switch n.Kind {
+	case document.Mapping:
 		perUser := to.PerUser
 		*to = oauthKeys.fresh()
 		to.Set, to.PerUser = true, perUser
 		keys := oauthKeys
 		keys.foreign = (*decoder).foreignOAuth
 		return keys.read(d, n, label, to)
-	case kindBool: // opencode's
-		to.Off, to.Set = n.text == "false", n.text == "true"
+	case document.Bool: // opencode's
+		to.Off, to.Set = n.Text == "false", n.Text == "true"
 		return true
 	}
 	var word string
@@ -128,21 +129,21 @@ func (oauthKind) read(d *decoder, n *node, label string, to *login.Settings) boo
 	return ok
 }
 
-func (oauthKind) show(s *secrets, v login.Settings) *node {
+func (oauthKind) show(s *secrets, v login.Settings) *document.Node {
 	v.PerUser = false
 	switch {
 	case v.Off:
-		return textNode(oauthOff)
+		return document.NewText(oauthOff)
 	case !v.Set:
 		return nil
 	}
 	if v.Grant == login.GrantCode {
 		v.Grant = ""
 	}
-	if n := oauthKeys.show(s, v); len(n.pairs) > 0 {
+	if n := oauthKeys.show(s, v); len(n.Pairs) > 0 {
 		return n
 	}
-	return textNode(oauthAuto)
+	return document.NewText(oauthAuto)
 }
 
 func (oauthKind) schema() schema {
@@ -170,23 +171,23 @@ var callbackPort = number[int]{1, 65535}
 // foundOAuthKeys are what other clients want to be told, and is found here.
 var foundOAuthKeys = []string{"authorizationUrl", "tokenUrl", "authServerMetadataUrl", "registrationUrl", "tokenParamName"}
 
-func (d *decoder) foreignOAuth(p pair, label string, to *login.Settings) bool {
-	key := p.key.text
+func (d *decoder) foreignOAuth(p document.Pair, label string, to *login.Settings) bool {
+	key := p.Key.Text
 	switch ours := foreignOAuthKeys[key]; {
 	case ours != "":
-		oauthKeys.find(ours).value.read(d, p.value, label+"."+key, to)
+		oauthKeys.find(ours).value.read(d, p.Value, label+"."+key, to)
 	case key == "enabled": // Gemini CLI's
 		var on bool
-		if (boolean{}).read(d, p.value, label+"."+key, &on) {
+		if (boolean{}).read(d, p.Value, label+"."+key, &on) {
 			to.Off = !on
 		}
 	case key == "callbackPort": // Claude Code's
 		var port int
-		if callbackPort.read(d, p.value, label+"."+key, &port) {
+		if callbackPort.read(d, p.Value, label+"."+key, &port) {
 			to.RedirectURL = fmt.Sprintf("http://localhost:%d/callback", port)
 		}
 	case slices.Contains(foundOAuthKeys, key):
-		d.warn(p.key, label+"."+key+" is not used: the server says so itself", "")
+		d.warn(p.Key, label+"."+key+" is not used: the server says so itself", "")
 	default:
 		return false
 	}
@@ -194,7 +195,7 @@ func (d *decoder) foreignOAuth(p pair, label string, to *login.Settings) bool {
 }
 
 // checkOAuth looks at what the keys say together.
-func (d *decoder) checkOAuth(n *node, label string, s *login.Settings) {
+func (d *decoder) checkOAuth(n *document.Node, label string, s *login.Settings) {
 	wants := func(key, value string) {
 		if value == "" {
 			d.fail(n, label+": grant "+string(s.Grant)+" needs "+key, "")

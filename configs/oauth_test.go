@@ -19,8 +19,6 @@ func TestOAuth(t *testing.T) {
 			Set: true, Grant: login.GrantCode, ClientID: "a", Secret: "s3cret", Scopes: []string{"read", "write"}, Resource: login.ResourceNone,
 		},
 		"oauth: {scopes: read write, allow_private: true}":                             {Set: true, Grant: login.GrantCode, Scopes: []string{"read", "write"}, AllowPrivate: true},
-		"per_user: true, oauth: {grant: device_code}":                                  {Set: true, Grant: login.GrantDevice, PerUser: true},
-		"oauth: {grant: device_code}, per_user: true":                                  {Set: true, Grant: login.GrantDevice, PerUser: true},
 		"oauth: {clientId: a, callbackPort: 3118}":                                     {Set: true, Grant: login.GrantCode, ClientID: "a", RedirectURL: "http://localhost:3118/callback"}, // Claude Code's
 		"oauth: {enabled: true, clientId: a, redirectUri: 'http://localhost:7777/cb'}": {Set: true, Grant: login.GrantCode, ClientID: "a", RedirectURL: "http://localhost:7777/cb"},       // Gemini CLI's
 		"oauth: {grant: client_credentials, client_id: a, client_secret: b}":           {Set: true, Grant: login.GrantCredentials, ClientID: "a", Secret: "b"},
@@ -53,6 +51,8 @@ func TestOAuth(t *testing.T) {
 		"oauth: {client_id: a, private_key: a.pem}":        "private_key",
 		"oauth: {issuer: idp.example}":                     "http or https URL",
 		"per_user: true, oauth: {grant: client_credentials, client_id: a, client_secret: b}": "contradict",
+		"per_user: true, oauth: {grant: device_code}":                                        "contradict",
+		"oauth: {grant: device_code}, per_user: true":                                        "contradict",
 	} {
 		c, err := load(t, "mcp_servers: {a: {url: 'https://a.example/mcp', "+text+"}}")
 		if err == nil && len(c.Broken) > 0 {

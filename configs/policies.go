@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/configs/document"
 	"toolfinch/trust/policy"
 	"toolfinch/trust/rate"
 	"toolfinch/view"
@@ -16,13 +17,13 @@ import (
 type Policy struct {
 	File string // absolute; "" where Text has them
 	Text string
-	at   node
+	at   document.Node
 }
 
 // policyKind is the path of a file, or text that has policies.
 type policyKind struct{}
 
-func (policyKind) read(d *decoder, n *node, label string, to *Policy) bool {
+func (policyKind) read(d *decoder, n *document.Node, label string, to *Policy) bool {
 	to.at = *n
 	var text string
 	if !d.text(n, label, &text) || !notEmpty(d, n, label, &text) {
@@ -36,7 +37,9 @@ func (policyKind) read(d *decoder, n *node, label string, to *Policy) bool {
 	return d.absolute(n, label, &to.File)
 }
 
-func (policyKind) show(s *secrets, p Policy) *node { return str{}.show(s, cmp.Or(p.File, p.Text)) }
+func (policyKind) show(s *secrets, p Policy) *document.Node {
+	return str{}.show(s, cmp.Or(p.File, p.Text))
+}
 
 func (policyKind) schema() schema {
 	return schema{"type": "string", "description": "a file of policies in Cedar, or the policies themselves"}
@@ -90,7 +93,7 @@ func (d *decoder) compilePolicies(c *Config) {
 // inline is where policies that stand in the configuration begin, and how far their lines
 // are indented there.
 func (d *decoder) inline(p Policy) policy.Text {
-	text := policy.Text{Cedar: p.Text, File: d.file, Line: max(1, p.at.line), Column: max(1, p.at.column)}
+	text := policy.Text{Cedar: p.Text, File: d.file, Line: max(1, p.at.Line), Column: max(1, p.at.Column)}
 	switch lines := strings.Contains(strings.TrimSuffix(p.Text, "\n"), "\n"); {
 	case lines && d.isJSON:
 		text.Escaped = true
@@ -187,7 +190,7 @@ var rateKeys = section[rateRule]{check: checkRate, keys: keys{
 // rateKind is one rate limit.
 type rateKind struct{}
 
-func (rateKind) read(d *decoder, n *node, label string, to *rate.Rule) bool {
+func (rateKind) read(d *decoder, n *document.Node, label string, to *rate.Rule) bool {
 	r := rateKeys.fresh()
 	if !rateKeys.read(d, n, label, &r) {
 		return false
@@ -199,7 +202,7 @@ func (rateKind) read(d *decoder, n *node, label string, to *rate.Rule) bool {
 	return true
 }
 
-func (rateKind) show(s *secrets, rule rate.Rule) *node {
+func (rateKind) show(s *secrets, rule rate.Rule) *document.Node {
 	r := rateRule{Rule: rule, per: []string{}}
 	for _, apart := range []struct {
 		is   bool
@@ -214,14 +217,14 @@ func (rateKind) show(s *secrets, rule rate.Rule) *node {
 
 func (rateKind) schema() schema { return rateKeys.schema() }
 
-func checkRate(d *decoder, n *node, label string, r *rateRule) {
-	if r.PerMinute == 0 && r.Concurrency == 0 && n.given("calls_per_minute") == nil && n.given("concurrency") == nil {
+func checkRate(d *decoder, n *document.Node, label string, r *rateRule) {
+	if r.PerMinute == 0 && r.Concurrency == 0 && n.Given("calls_per_minute") == nil && n.Given("concurrency") == nil {
 		d.fail(n, label+" bounds nothing", "say calls_per_minute, concurrency or both")
 	}
 }
 
 // serverName is the name of a configured server.
-func (d *decoder) serverName(n *node, label string, name *string) bool {
+func (d *decoder) serverName(n *document.Node, label string, name *string) bool {
 	d.asked = append(d.asked, origin{node: n, label: label, ok: true})
 	return true
 }
@@ -229,8 +232,8 @@ func (d *decoder) serverName(n *node, label string, name *string) bool {
 // checkAsked looks at the servers that were named before all were known.
 func (d *decoder) checkAsked() {
 	for _, from := range d.asked {
-		if !d.knowsServer(from.node.text) {
-			d.fail(from.node, fmt.Sprintf("%s: there is no server %q", from.label, shorten(from.node.text)), d.serverHint(from.node.text))
+		if !d.knowsServer(from.node.Text) {
+			d.fail(from.node, fmt.Sprintf("%s: there is no server %q", from.label, shorten(from.node.Text)), d.serverHint(from.node.Text))
 		}
 	}
 }

@@ -5,6 +5,7 @@ import (
 	"regexp"
 	"strings"
 
+	"toolfinch/configs/document"
 	"toolfinch/view/python"
 )
 
@@ -30,21 +31,21 @@ var pythonKeys = section[python.Settings]{keys: keys{
 	},
 }}
 
-func (pythonKind) read(d *decoder, n *node, label string, to *python.Settings) bool {
-	if n.kind == kindText {
+func (pythonKind) read(d *decoder, n *document.Node, label string, to *python.Settings) bool {
+	if n.Kind == document.Text {
 		return pythonKeys.find("command").value.read(d, n, label, to)
 	}
 	return pythonKeys.read(d, n, label, to)
 }
 
-func (pythonKind) show(s *secrets, p python.Settings) *node {
-	if n := pythonKeys.show(s, p); len(n.pairs) > 0 {
+func (pythonKind) show(s *secrets, p python.Settings) *document.Node {
+	if n := pythonKeys.show(s, p); len(n.Pairs) > 0 {
 		return n
 	}
 	return nil
 }
 
-func (d *decoder) interpreter(n *node, label string, command *string) bool {
+func (d *decoder) interpreter(n *document.Node, label string, command *string) bool {
 	if path := filepath.FromSlash(*command); filepath.Base(path) != path && !filepath.IsAbs(path) && path[0] != '~' {
 		*command = "./" + *command
 	}
@@ -61,7 +62,7 @@ func isDotted(text string) bool {
 }
 
 // dottedPath is the module.function of a hook.
-func dottedPath(d *decoder, n *node, label string, text *string) bool {
+func dottedPath(d *decoder, n *document.Node, label string, text *string) bool {
 	if !isDotted(*text) {
 		d.mustBe(n, label, "a dotted path of Python", "like hooks.memory.inject, for the function inject in hooks/memory.py")
 		return false

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/internal/rawjson"
+	"toolfinch/configs/document"
 	"toolfinch/trust/pins"
 	"toolfinch/view"
 )
@@ -28,14 +28,11 @@ func (c *Config) Resolved() string {
 	for _, broken := range c.Broken {
 		b.WriteString("# left out: " + broken.Message + "\n")
 	}
-	for name, value := range rawjson.Members(c.ResolvedJSON()) {
-		b.WriteString(yamlBlock([]string{name}, value, "", "  "))
-	}
-	return b.String()
+	return b.String() + document.YAML(c.ResolvedJSON())
 }
 
 // ResolvedJSON is Resolved as JSON.
-func (c *Config) ResolvedJSON() json.RawMessage { return nodeJSON(escaped(c.show())) }
+func (c *Config) ResolvedJSON() json.RawMessage { return escaped(c.show()).JSON() }
 
 // Fingerprint is a short hash of the configuration as it was read: every key of the file but those of one machine
 // (listen, data_dir), without comments, and the policies. Replicas of one configuration have the same. It is "" without
@@ -46,18 +43,18 @@ func (c *Config) Fingerprint() string {
 
 // digest is a hash of the values below n, but for the keys of n named in without. A node is hashed once, because aliases
 // of aliases grow without end.
-func digest(n *node, done map[*node]string, without ...string) string {
+func digest(n *document.Node, done map[*document.Node]string, without ...string) string {
 	if sum, ok := done[n]; ok {
 		return sum
 	}
 	var text strings.Builder
-	fmt.Fprintf(&text, "%s %q", n.kind, n.text)
-	for _, item := range n.items {
+	fmt.Fprintf(&text, "%s %q", n.Kind, n.Text)
+	for _, item := range n.Items {
 		text.WriteString(" " + digest(item, done))
 	}
-	for _, p := range n.pairs {
-		if !slices.Contains(without, p.key.text) {
-			fmt.Fprintf(&text, " %q %s", p.key.text, digest(p.value, done))
+	for _, p := range n.Pairs {
+		if !slices.Contains(without, p.Key.Text) {
+			fmt.Fprintf(&text, " %q %s", p.Key.Text, digest(p.Value, done))
 		}
 	}
 	done[n] = hash(text.String())
@@ -68,8 +65,8 @@ func digest(n *node, done map[*node]string, without ...string) string {
 func hash(text string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(text))) }
 
 // show is the tree of the configuration, with secrets masked.
-func (c *Config) show() *node {
-	servers := &node{kind: kindMapping}
+func (c *Config) show() *document.Node {
+	servers := &document.Node{Kind: document.Mapping}
 	for _, settings := range c.Servers {
 		if settings.Fault != "" {
 			continue
@@ -78,26 +75,26 @@ func (c *Config) show() *node {
 		if i := slices.IndexFunc(c.Tools, func(t view.UpstreamTools) bool { return t.Name == s.Name }); i >= 0 {
 			s.views = c.Tools[i]
 		}
-		servers.pairs = append(servers.pairs, pair{textNode(s.Name), serverKeys.show(c.secrets, s)})
+		servers.Pairs = append(servers.Pairs, document.Pair{Key: document.NewText(s.Name), Value: serverKeys.show(c.secrets, s)})
 	}
 	root := top.show(c.secrets, *c)
-	root.pairs = append([]pair{{textNode(serverBlocks[0]), servers}}, root.pairs...)
+	root.Pairs = append([]document.Pair{{Key: document.NewText(serverBlocks[0]), Value: servers}}, root.Pairs...)
 	return root
 }
 
 // escaped returns n with $${ for ${ in its texts.
-func escaped(n *node) *node {
+func escaped(n *document.Node) *document.Node {
 	out := *n
-	if n.kind == kindText {
-		out.text = strings.ReplaceAll(n.text, "${", "$${")
+	if n.Kind == document.Text {
+		out.Text = strings.ReplaceAll(n.Text, "${", "$${")
 	}
-	out.items = slices.Clone(n.items)
-	for i, item := range out.items {
-		out.items[i] = escaped(item)
+	out.Items = slices.Clone(n.Items)
+	for i, item := range out.Items {
+		out.Items[i] = escaped(item)
 	}
-	out.pairs = slices.Clone(n.pairs)
-	for i, p := range out.pairs {
-		out.pairs[i] = pair{p.key, escaped(p.value)}
+	out.Pairs = slices.Clone(n.Pairs)
+	for i, p := range out.Pairs {
+		out.Pairs[i] = document.Pair{Key: p.Key, Value: escaped(p.Value)}
 	}
 	return &out
 }

@@ -1,13 +1,16 @@
 package configs
 
 import (
+	"encoding/json"
 	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
 	"testing"
 
+	"toolfinch/configs/document"
 	"toolfinch/internal/must"
+	"toolfinch/internal/rawjson"
 )
 
 // What Resolved prints reads as the configuration it came from, where nothing is
@@ -72,14 +75,14 @@ func TestResolvedLooksLikeThis(t *testing.T) {
 // JSON is the same tree: read as a configuration it is the same one, too.
 func TestResolvedAsJSONSaysTheSame(t *testing.T) {
 	c := must.Get(loadWith(t, secretsEverywhere, []string{"hooks/a.star"}, secretEnv...))(t)
-	read := func(name, text string) *node {
-		root, _, problems := parse(name, []byte(text))
+	read := func(name, text string) *document.Node {
+		root, _, problems := document.Parse(name, []byte(text))
 		if len(problems) > 0 {
 			t.Fatalf("%s: %v", name, problems)
 		}
 		return root
 	}
-	yaml, json := string(nodeJSON(read("x.yaml", c.Resolved()))), string(nodeJSON(read("x.json", string(c.ResolvedJSON()))))
+	yaml, json := string(read("x.yaml", c.Resolved()).JSON()), string(read("x.json", string(c.ResolvedJSON())).JSON())
 	if !strings.Contains(json, "mcp_servers") || strings.Contains(json, "hush") {
 		t.Errorf("JSON has secrets, or nothing:\n%s", json)
 	}
@@ -225,15 +228,18 @@ func FuzzQuotedText(f *testing.F) {
 		if strings.ToValidUTF8(s, "") != s || strings.ContainsRune(s, 0) || strings.ContainsRune(s, '\ufffd') {
 			t.Skip()
 		}
-		root, problems := parseYAML([]byte("k: " + quotedYAML(strings.ReplaceAll(s, "${", "$${")) + "\n" + quotedYAML("x"+s) + ": 1\n"))
+		var object rawjson.Object
+		object.Add("k", rawjson.Quote(strings.ReplaceAll(s, "${", "$${")))
+		object.Add("x"+s, json.RawMessage("1"))
+		root, _, problems := document.Parse("c.yaml", []byte(document.YAML(object.JSON())))
 		if len(problems) > 0 {
 			t.Fatalf("%q: %v", s, problems)
 		}
-		got, err := expand(root.pairs[0].value.text, environ())
-		if err != nil || got != s || root.pairs[0].value.kind != kindText {
+		got, err := expand(root.Pairs[0].Value.Text, environ())
+		if err != nil || got != s || root.Pairs[0].Value.Kind != document.Text {
 			t.Fatalf("%q is read as %q (%v)", s, got, err)
 		}
-		if key := root.pairs[1].key.text; key != "x"+s {
+		if key := root.Pairs[1].Key.Text; key != "x"+s {
 			t.Fatalf("key %q is read as %q", "x"+s, key)
 		}
 	})

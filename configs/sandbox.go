@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"toolfinch/configs/document"
 	"toolfinch/upstream/sandbox"
 )
 
@@ -32,17 +33,17 @@ var sandboxKeys = section[sandbox.Rules]{keys: keys{
 	},
 }}
 
-func (sandboxKind) read(d *decoder, n *node, label string, to *sandbox.Settings) bool {
-	switch n.kind {
-	case kindMapping:
-		if n.given("filesystem") != nil || n.given("network") != nil { // VS Code's
+func (sandboxKind) read(d *decoder, n *document.Node, label string, to *sandbox.Settings) bool {
+	switch n.Kind {
+	case document.Mapping:
+		if n.Given("filesystem") != nil || n.Given("network") != nil { // VS Code's
 			d.warn(n, label+" of another client is not used", "its keys here: read, write, connect")
 			return true
 		}
 		to.Landlock = &sandbox.Rules{}
 		return sandboxKeys.read(d, n, label, to.Landlock)
-	case kindList:
-		if len(n.items) == 0 {
+	case document.List:
+		if len(n.Items) == 0 {
 			d.fail(n, label+" is empty", "write none, or the command that is put in front: [bwrap, ...]")
 			return false
 		}
@@ -60,17 +61,17 @@ func (sandboxKind) read(d *decoder, n *node, label string, to *sandbox.Settings)
 	return ok
 }
 
-func (sandboxKind) show(s *secrets, v sandbox.Settings) *node {
+func (sandboxKind) show(s *secrets, v sandbox.Settings) *document.Node {
 	switch {
 	case len(v.Wrapper) > 0:
 		return list[string]{item: str{}, mask: (*secrets).words}.show(s, v.Wrapper)
 	case v.Landlock == nil:
 		return nil
 	}
-	if rules := sandboxKeys.show(s, *v.Landlock); len(rules.pairs) > 0 {
+	if rules := sandboxKeys.show(s, *v.Landlock); len(rules.Pairs) > 0 {
 		return rules
 	}
-	return textNode(sandboxLandlock)
+	return document.NewText(sandboxLandlock)
 }
 
 func (sandboxKind) schema() schema {
@@ -81,7 +82,7 @@ func (sandboxKind) schema() schema {
 // allowed is a list of what is allowed: an empty one allows nothing, and is not the same as none.
 type allowed[V any] struct{ item kind[V] }
 
-func (k allowed[V]) read(d *decoder, n *node, label string, to *[]V) bool {
+func (k allowed[V]) read(d *decoder, n *document.Node, label string, to *[]V) bool {
 	ok := list[V]{item: k.item}.read(d, n, label, to)
 	if ok && *to == nil {
 		*to = []V{}
@@ -89,7 +90,7 @@ func (k allowed[V]) read(d *decoder, n *node, label string, to *[]V) bool {
 	return ok
 }
 
-func (k allowed[V]) show(s *secrets, values []V) *node {
+func (k allowed[V]) show(s *secrets, values []V) *document.Node {
 	if values == nil {
 		return nil
 	}
@@ -99,6 +100,6 @@ func (k allowed[V]) show(s *secrets, values []V) *node {
 func (k allowed[V]) schema() schema { return list[V]{item: k.item}.schema() }
 
 // path is that of a file or folder.
-func (d *decoder) path(n *node, label string, path *string) bool {
+func (d *decoder) path(n *document.Node, label string, path *string) bool {
 	return notEmpty(d, n, label, path) && d.absolute(n, label, path)
 }

@@ -97,7 +97,7 @@ func (all keys) schema() schema {
 		}
 		value["description"] = markdownLink.ReplaceAllString(k.doc, "$1")
 		if usual := k.value.usual(); usual != nil && k.without == "" {
-			value["default"] = json.RawMessage(nodeJSON(usual))
+			value["default"] = json.RawMessage(usual.JSON())
 		}
 		properties[k.name] = value
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/tools/txtar"
 
+	"toolfinch/configs/document"
 	"toolfinch/internal/must"
 )
 
@@ -34,11 +35,11 @@ var compiled = sync.OnceValue(func() *jsonschema.Schema {
 // bySchema checks the text of a file that can be read.
 func bySchema(t testing.TB, name string, text []byte) error {
 	t.Helper()
-	root, _, problems := parse(name, text)
+	root, _, problems := document.Parse(name, text)
 	if len(problems) > 0 {
 		t.Fatalf("%s: %v", name, problems)
 	}
-	value := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(nodeJSON(root))))(t)
+	value := must.Get(jsonschema.UnmarshalJSON(bytes.NewReader(root.JSON())))(t)
 	return compiled().Validate(value)
 }
 
@@ -201,7 +202,7 @@ func tableOf(all keys) string {
 	for _, k := range all {
 		usual := k.without
 		if n := k.value.usual(); n != nil && usual == "" {
-			usual = quote(n.text)
+			usual = quote(n.Text)
 		}
 		name := quote(k.name)
 		if k.env != "" {

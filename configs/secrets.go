@@ -3,8 +3,8 @@ package configs
 import (
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
+	"toolfinch/configs/document"
 	"unicode"
 )
 
@@ -22,12 +22,12 @@ type secrets struct {
 const minSecret = 5
 
 // note remembers text, which n became once its variables were replaced.
-func (s *secrets) note(n *node, text string, env lookup) {
-	if s == nil || !n.hasVariables() {
+func (s *secrets) note(n *document.Node, text string, env lookup) {
+	if s == nil || !hasVariables(n) {
 		return
 	}
 	found := false
-	masked, err := expand(n.text, func(name string) (string, bool) {
+	masked, err := expand(n.Text, func(name string) (string, bool) {
 		value, set := env(name)
 		if !isSecretName(name) {
 			return value, set
@@ -84,8 +84,8 @@ func (s *secrets) prose(text string) string {
 // values that follow their names.
 func (s *secrets) word(text string) string {
 	if trimmed := strings.TrimSpace(text); strings.HasPrefix(trimmed, "{") || strings.HasPrefix(trimmed, "[") {
-		if root, bad := parseJSON([]byte(text)); bad == nil {
-			return string(nodeJSON(s.tree(root, "", ofData)))
+		if root, bad := document.ParseJSON([]byte(text)); bad == nil {
+			return string(s.tree(root, "", ofData).JSON())
 		}
 	}
 	text = s.prose(text)
@@ -290,43 +290,43 @@ const (
 var schemaValues = []string{"default", "const", "enum", "examples", "example"}
 
 // tree returns a value that is called name with its secrets masked.
-func (s *secrets) tree(n *node, name string, of shape) *node {
+func (s *secrets) tree(n *document.Node, name string, of shape) *document.Node {
 	return s.mask(n, of, of == ofData && isSecretName(name), isSecretName(name))
 }
 
 // mask masks n wholly when hide. named says that a schema is that of a secret.
-func (s *secrets) mask(n *node, of shape, hide, named bool) *node {
+func (s *secrets) mask(n *document.Node, of shape, hide, named bool) *document.Node {
 	out := *n
-	switch n.kind {
-	case kindText:
-		out.text = s.prose(n.text)
+	switch n.Kind {
+	case document.Text:
+		out.Text = s.prose(n.Text)
 		if hide {
-			out.text = maskValue(n.text)
+			out.Text = maskValue(n.Text)
 		}
-	case kindNumber:
+	case document.Number:
 		if hide {
-			out.kind, out.text = kindText, mask
+			out.Kind, out.Text = document.Text, mask
 		}
-	case kindList:
-		out.items = make([]*node, len(n.items))
-		for i, item := range n.items {
-			out.items[i] = s.mask(item, of, hide, named)
+	case document.List:
+		out.Items = make([]*document.Node, len(n.Items))
+		for i, item := range n.Items {
+			out.Items[i] = s.mask(item, of, hide, named)
 		}
-	case kindMapping:
-		out.pairs = make([]pair, len(n.pairs))
-		for i, p := range n.pairs {
-			key := p.key.text
+	case document.Mapping:
+		out.Pairs = make([]document.Pair, len(n.Pairs))
+		for i, p := range n.Pairs {
+			key := p.Key.Text
 			secret := isSecretName(key)
-			if countsTokens(key, p.value) {
+			if countsTokens(key, p.Value) {
 				secret = false
 			}
 			switch {
 			case of == ofData || hide:
-				out.pairs[i] = pair{p.key, s.mask(p.value, ofData, hide || secret, false)}
+				out.Pairs[i] = document.Pair{Key: p.Key, Value: s.mask(p.Value, ofData, hide || secret, false)}
 			case slices.Contains(schemaValues, key):
-				out.pairs[i] = pair{p.key, s.mask(p.value, ofData, named, false)}
+				out.Pairs[i] = document.Pair{Key: p.Key, Value: s.mask(p.Value, ofData, named, false)}
 			default:
-				out.pairs[i] = pair{p.key, s.mask(p.value, ofSchema, false, named || secret)}
+				out.Pairs[i] = document.Pair{Key: p.Key, Value: s.mask(p.Value, ofSchema, false, named || secret)}
 			}
 		}
 	}
@@ -334,23 +334,19 @@ func (s *secrets) mask(n *node, of shape, hide, named bool) *node {
 }
 
 // countsTokens reports whether a number is how many tokens a model may use.
-func countsTokens(name string, n *node) bool {
-	return n.kind == kindNumber && slices.Contains(nameWords(name), "tokens")
+func countsTokens(name string, n *document.Node) bool {
+	return n.Kind == document.Number && slices.Contains(nameWords(name), "tokens")
 }
 
 // json is the tree of a JSON value that is called name, with its secrets masked;
 // nil for nil.
-func (s *secrets) json(raw []byte, name string, of shape) *node {
+func (s *secrets) json(raw []byte, name string, of shape) *document.Node {
 	if raw == nil {
 		return nil
 	}
-	n, _ := parseJSON(raw) // it was checked before
+	n, _ := document.ParseJSON(raw) // it was checked before
 	if countsTokens(name, n) {
 		name = ""
 	}
 	return s.tree(n, name, of)
 }
-
-func textNode(s string) *node { return &node{kind: kindText, text: s} }
-
-func boolNode(v bool) *node { return &node{kind: kindBool, text: strconv.FormatBool(v)} }

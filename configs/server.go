@@ -13,6 +13,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"toolfinch/configs/document"
 	"toolfinch/trust/leaks"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
@@ -28,7 +29,7 @@ type server struct {
 	changes  pins.Mode          // of its definitions
 	disabled bool
 
-	name, enabled *node
+	name, enabled *document.Node
 	misspelt      bool // has an unknown key near command or url
 }
 
@@ -174,22 +175,22 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 }}
 
 // servers reads one block of servers. seen has the names of all blocks.
-func (d *decoder) servers(block *node, label string, c *Config, seen map[string]*node) {
+func (d *decoder) servers(block *document.Node, label string, c *Config, seen map[string]*document.Node) {
 	pairs, ok := serversOf(block)
 	if !ok {
 		d.isMapping(block, label, "names to servers", "")
 	}
 	for _, p := range pairs {
-		name := p.key.text
+		name := p.Key.Text
 		first := seen[name]
 		if first != nil {
-			c.Broken = append(c.Broken, d.at(p.key, fmt.Sprintf("duplicate server name %q", shorten(name)), fmt.Sprintf("first on line %d", first.line)))
+			c.Broken = append(c.Broken, d.at(p.Key, fmt.Sprintf("duplicate server name %q", shorten(name)), fmt.Sprintf("first on line %d", first.Line)))
 		} else {
-			seen[name] = p.key
+			seen[name] = p.Key
 			d.known = append(d.known, name)
 		}
 		good := len(d.errors)
-		d.checkName(p.key)
+		d.checkName(p.Key)
 		named := len(d.errors) == good && first == nil
 		s := d.server(p)
 		broken := slices.Clone(d.errors[good:])
@@ -220,8 +221,8 @@ func (d *decoder) servers(block *node, label string, c *Config, seen map[string]
 
 const maxName = 64
 
-func (d *decoder) checkName(key *node) {
-	name := key.text
+func (d *decoder) checkName(key *document.Node) {
+	name := key.Text
 	for i, r := range name {
 		if !legalInName(r, i == 0) {
 			d.fail(key, fmt.Sprintf("illegal server name %q: %s", shorten(name), nameRule), nameHint(name))
@@ -258,13 +259,13 @@ func nameHint(name string) string {
 }
 
 // server reads one server.
-func (d *decoder) server(p pair) server {
-	label, n := fmt.Sprintf("server %q", shorten(p.key.text)), p.value
+func (d *decoder) server(p document.Pair) server {
+	label, n := fmt.Sprintf("server %q", shorten(p.Key.Text)), p.Value
 	s := serverKeys.fresh()
-	s.Name, s.name = p.key.text, p.key
-	s.views.Name, s.views.At = s.Name, placeOf(p.key)
-	if n.kind != kindMapping {
-		d.fail(n, label+" must be a mapping with command or url, not "+string(n.kind), "")
+	s.Name, s.name = p.Key.Text, p.Key
+	s.views.Name, s.views.At = s.Name, placeOf(p.Key)
+	if n.Kind != document.Mapping {
+		d.fail(n, label+" must be a mapping with command or url, not "+string(n.Kind), "")
 		return s
 	}
 	n = d.ours(n, label)
@@ -278,10 +279,10 @@ func (d *decoder) server(p pair) server {
 	keys.read(d, n, label, &s)
 	d.checkServer(&s, n, label)
 	for _, key := range []string{"command", "args", "env", "url", "headers"} {
-		d.checkDollars(n.given(key), label+": "+key)
+		d.checkDollars(n.Given(key), label+": "+key)
 	}
 	if s.Command != "" {
-		d.partCommand(&s, n.given("command"), label)
+		d.partCommand(&s, n.Given("command"), label)
 		s.Cwd = cmp.Or(s.Cwd, d.dir)
 	}
 	s.Secrets = d.secretsOf(&s, n)
@@ -290,10 +291,10 @@ func (d *decoder) server(p pair) server {
 
 // isOff looks ahead: what a disabled server says does not depend on the order
 // of its keys.
-func (d *decoder) isOff(n *node) bool {
+func (d *decoder) isOff(n *document.Node) bool {
 	probe, s := &decoder{scalars: scalars{env: d.env}}, server{}
 	for _, key := range []string{"enabled", "disabled"} {
-		if v := n.given(key); v != nil {
+		if v := n.Given(key); v != nil {
 			serverEnabled{key == "enabled"}.read(probe, v, ": "+key, &s)
 		}
 	}
@@ -301,8 +302,8 @@ func (d *decoder) isOff(n *node) bool {
 }
 
 // checkServer looks at what several keys say together.
-func (d *decoder) checkServer(s *server, n *node, label string) {
-	command, url, transport := n.given("command"), n.given("url"), n.given("transport")
+func (d *decoder) checkServer(s *server, n *document.Node, label string) {
+	command, url, transport := n.Given("command"), n.Given("url"), n.Given("transport")
 	switch {
 	case command != nil && url != nil:
 		d.fail(s.name, label+" has both command and url", "keep one")
@@ -311,14 +312,14 @@ func (d *decoder) checkServer(s *server, n *node, label string) {
 			d.fail(s.name, label+" has neither command nor url", "")
 		}
 	case url != nil:
-		if s.Login.PerUser && s.Login.Grant == login.GrantCredentials {
-			d.fail(n.given("per_user"), label+": per_user and oauth.grant "+string(s.Login.Grant)+" contradict each other", "that grant has one login for all; remove per_user, or the grant")
+		if s.Login.PerUser && s.Login.Grant != "" && s.Login.Grant != login.GrantCode {
+			d.fail(n.Given("per_user"), label+": per_user and oauth.grant "+string(s.Login.Grant)+" contradict each other", "only a browser proves who logs in; remove per_user, or the grant")
 		}
 		if s.Transport == upstream.TransportStdio {
 			d.fail(transport, label+": transport stdio needs command, not url", "remove it, or write "+string(upstream.TransportHTTP)+" or "+string(upstream.TransportSSE))
 		}
 		if s.Login.Set && slices.ContainsFunc(slices.Collect(maps.Keys(s.Headers)), func(name string) bool { return strings.EqualFold(name, "Authorization") }) {
-			d.warn(n.given("oauth"), label+": oauth is not used with a header Authorization", "keep one")
+			d.warn(n.Given("oauth"), label+": oauth is not used with a header Authorization", "keep one")
 		}
 		d.unused(n, label, "url", "args", "env", "cwd", "sandbox", "sandbox_optional")
 	default:
@@ -329,15 +330,15 @@ func (d *decoder) checkServer(s *server, n *node, label string) {
 	}
 }
 
-func (d *decoder) unused(n *node, label, with string, keys ...string) {
+func (d *decoder) unused(n *document.Node, label, with string, keys ...string) {
 	for _, key := range keys {
-		if v := n.given(key); v != nil && len(v.items)+len(v.pairs)+len(v.text) > 0 {
+		if v := n.Given(key); v != nil && len(v.Items)+len(v.Pairs)+len(v.Text) > 0 {
 			d.warn(v, fmt.Sprintf("%s: %s is not used with %s", label, key, with), "")
 		}
 	}
 }
 
-func (d *decoder) command(n *node, label string, command *string) bool {
+func (d *decoder) command(n *document.Node, label string, command *string) bool {
 	if strings.TrimSpace(*command) == "" {
 		d.fail(n, label+" is empty", "")
 		return false
@@ -352,23 +353,23 @@ func (d *decoder) command(n *node, label string, command *string) bool {
 var bareVariable = regexp.MustCompile(`^(?:\w+[ =])?\$([A-Za-z_][A-Za-z0-9_]*)$`)
 
 // checkDollars warns of variables without braces, which stay as they are.
-func (d *decoder) checkDollars(n *node, label string) {
+func (d *decoder) checkDollars(n *document.Node, label string) {
 	if n == nil {
 		return
 	}
-	if m := bareVariable.FindStringSubmatch(n.text); n.kind == kindText && m != nil {
+	if m := bareVariable.FindStringSubmatch(n.Text); n.Kind == document.Text && m != nil {
 		d.warn(n, label+": $"+m[1]+" is not replaced", "write ${"+m[1]+"} for the variable")
 	}
-	for _, item := range n.items {
+	for _, item := range n.Items {
 		d.checkDollars(item, label)
 	}
-	for _, p := range n.pairs {
-		d.checkDollars(p.value, label+" "+shorten(p.key.text))
+	for _, p := range n.Pairs {
+		d.checkDollars(p.Value, label+" "+shorten(p.Key.Text))
 	}
 }
 
 // partCommand understands a command with its arguments in it.
-func (d *decoder) partCommand(s *server, n *node, label string) {
+func (d *decoder) partCommand(s *server, n *document.Node, label string) {
 	words := strings.Fields(s.Command)
 	if len(words) < 2 || strings.ContainsAny(s.Command, `"'\`) {
 		return
@@ -383,13 +384,13 @@ func (d *decoder) partCommand(s *server, n *node, label string) {
 	d.warn(n, label+": command has arguments in it, which are taken as args", "write them under args")
 }
 
-func (d *decoder) folder(n *node, label string, dir *string) bool {
+func (d *decoder) folder(n *document.Node, label string, dir *string) bool {
 	return *dir == "" || d.absolute(n, label, dir)
 }
 
 var legalPrefix = regexp.MustCompile(`^[a-zA-Z0-9_-]{0,32}$`)
 
-func prefix(d *decoder, n *node, label string, text *string) bool {
+func prefix(d *decoder, n *document.Node, label string, text *string) bool {
 	if !legalPrefix.MatchString(*text) {
 		d.mustBe(n, label, "at most 32 letters, digits, _ and -", `like "gh", or "" for none`)
 		return false
@@ -401,7 +402,7 @@ func prefix(d *decoder, n *node, label string, text *string) bool {
 // they agree.
 type serverEnabled struct{ on bool }
 
-func (k serverEnabled) read(d *decoder, n *node, label string, s *server) bool {
+func (k serverEnabled) read(d *decoder, n *document.Node, label string, s *server) bool {
 	// Even the variables of a disabled server count here.
 	lenient := d.lenient
 	d.lenient = false
@@ -418,7 +419,7 @@ func (k serverEnabled) read(d *decoder, n *node, label string, s *server) bool {
 	return ok
 }
 
-func (serverEnabled) show(*secrets, server) *node { return nil } // only enabled servers are printed
+func (serverEnabled) show(*secrets, server) *document.Node { return nil } // only enabled servers are printed
 
 // words is a mapping of names to texts, as env and headers are. No message shows a
 // value: these are where secrets stand.
@@ -428,23 +429,23 @@ type words struct {
 	headers bool   // case does not matter in names
 }
 
-func (k words) read(d *decoder, n *node, label string, to *map[string]string) bool {
+func (k words) read(d *decoder, n *document.Node, label string, to *map[string]string) bool {
 	if !d.isMapping(n, label, "names to text", "") {
 		return false
 	}
-	read, seen := make(map[string]string, len(n.pairs)), make(map[string]string, len(n.pairs))
+	read, seen := make(map[string]string, len(n.Pairs)), make(map[string]string, len(n.Pairs))
 	for _, p := range d.unique(n, "key") {
-		name, item := p.key.text, label+" "+shorten(p.key.text)
+		name, item := p.Key.Text, label+" "+shorten(p.Key.Text)
 		if problem := k.check(name); problem != "" {
-			d.fail(p.key, fmt.Sprintf("%s: %q %s", label, shorten(name), problem), "")
+			d.fail(p.Key, fmt.Sprintf("%s: %q %s", label, shorten(name), problem), "")
 			continue
 		}
-		if p.value.kind == kindNull {
-			d.fail(p.key, item+" has no value", k.null)
+		if p.Value.Kind == document.Null {
+			d.fail(p.Key, item+" has no value", k.null)
 			continue
 		}
 		var word string
-		if (str{word: true}).read(d, p.value, item, &word) {
+		if (str{word: true}).read(d, p.Value, item, &word) {
 			read[name] = word
 		}
 		if !k.headers {
@@ -452,11 +453,11 @@ func (k words) read(d *decoder, n *node, label string, to *map[string]string) bo
 		}
 		lower := strings.ToLower(name)
 		if first, ok := seen[lower]; ok {
-			d.fail(p.key, fmt.Sprintf("%s: %q and %q are one header", label, shorten(first), shorten(name)), "keep one")
+			d.fail(p.Key, fmt.Sprintf("%s: %q and %q are one header", label, shorten(first), shorten(name)), "keep one")
 		}
 		seen[lower] = name
 		if strings.ContainsFunc(word, isControl) {
-			d.fail(p.value, item+" has a line break or another control character", "")
+			d.fail(p.Value, item+" has a line break or another control character", "")
 		}
 	}
 	if len(read) > 0 {
@@ -466,13 +467,13 @@ func (k words) read(d *decoder, n *node, label string, to *map[string]string) bo
 }
 
 // show masks all values, in the order of their names.
-func (k words) show(_ *secrets, values map[string]string) *node {
+func (k words) show(_ *secrets, values map[string]string) *document.Node {
 	if len(values) == 0 {
 		return nil
 	}
-	n := &node{kind: kindMapping}
+	n := &document.Node{Kind: document.Mapping}
 	for _, name := range slices.Sorted(maps.Keys(values)) {
-		n.pairs = append(n.pairs, pair{textNode(name), textNode(maskValue(values[name]))})
+		n.Pairs = append(n.Pairs, document.Pair{Key: document.NewText(name), Value: document.NewText(maskValue(values[name]))})
 	}
 	return n
 }

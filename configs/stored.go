@@ -11,6 +11,7 @@ import (
 	"runtime"
 	"strings"
 
+	"toolfinch/configs/document"
 	"toolfinch/internal/nearest"
 	"toolfinch/store/vault"
 )
@@ -64,7 +65,7 @@ func FindPlaces(opts Options) (Places, error) {
 	if err != nil {
 		return Places{}, err
 	}
-	d.tree, _, _ = parse(d.from.path, data)
+	d.tree, _, _ = document.Parse(d.from.path, data)
 	return d.places(opts.Flags, d.env)
 }
 
@@ -86,9 +87,9 @@ func (d *decoder) places(flags map[string]string, env lookup) (Places, error) {
 	c := Config{Path: d.from.path}
 	for name, flag := range map[string]string{"data_dir": "--data-dir", "store": ""} {
 		key := top.find(name)
-		if d.tree != nil && d.tree.given(name) != nil {
-			n := d.tree.given(name)
-			if strings.Contains(n.text, "${"+secretPrefix) {
+		if d.tree != nil && d.tree.Given(name) != nil {
+			n := d.tree.Given(name)
+			if strings.Contains(n.Text, "${"+secretPrefix) {
 				return Places{}, probe.at(n, name+" cannot have a secret in it", "secrets are found by it: write it out, or use a variable of the environment")
 			}
 			probe.setting(&c, name, n, name)

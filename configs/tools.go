@@ -11,6 +11,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/configs/document"
 	"toolfinch/view"
 )
 
@@ -29,22 +30,22 @@ type claims map[string]origin
 
 // claim checks an exposed name and that no other tool has it. The name itself is
 // not repeated: it may come from a variable.
-func (d *decoder) claim(n *node, label, name string) {
+func (d *decoder) claim(n *document.Node, label, name string) {
 	if !d.checkExposed(n, label, name) {
 		return
 	}
 	if first, taken := d.taken[name]; taken {
-		d.fail(n, label+" is the name of another tool already", fmt.Sprintf("of the one on line %d", first.node.line))
+		d.fail(n, label+" is the name of another tool already", fmt.Sprintf("of the one on line %d", first.node.Line))
 		return
 	}
 	d.taken[name] = origin{node: n, label: label}
 }
 
-func (r *report) failOwn(n *node, label string) {
-	r.fail(n, label+" is the name of one of toolfinch's own tools: "+n.String(), "choose another one")
+func (r *report) failOwn(n *document.Node, label string) {
+	r.fail(n, label+" is the name of one of toolfinch's own tools: "+asWritten(n), "choose another one")
 }
 
-func (r *report) checkExposed(n *node, label, name string) bool {
+func (r *report) checkExposed(n *document.Node, label, name string) bool {
 	switch {
 	case !exposedName.MatchString(name):
 		r.mustBe(n, label, "1 to 64 letters, digits, _ and -", "clients and models accept no other names of tools")
@@ -63,14 +64,14 @@ func isGlob(s string) bool { return strings.ContainsAny(s, `*?[\`) }
 var overrides = named[view.Override]{
 	noun: "tool", of: "tools to what changes of them", hint: "write {} for a tool as it is",
 	item:  override{overrideKeys},
-	fresh: func(p pair) view.Override { return view.Override{Tool: p.key.text, At: placeOf(p.key)} },
+	fresh: func(p document.Pair) view.Override { return view.Override{Tool: p.Key.Text, At: placeOf(p.Key)} },
 	name:  func(o *view.Override) string { return o.Tool },
-	check: func(d *decoder, key *node, label string) {
-		switch _, err := path.Match(key.text, ""); {
-		case key.text == "":
+	check: func(d *decoder, key *document.Node, label string) {
+		switch _, err := path.Match(key.Text, ""); {
+		case key.Text == "":
 			d.fail(key, label+": a tool without a name", "")
 		case err != nil:
-			d.fail(key, fmt.Sprintf("%s: %q is no pattern", label, shorten(key.text)), `* ? and [a-z] stand for characters, \ before them for themselves`)
+			d.fail(key, fmt.Sprintf("%s: %q is no pattern", label, shorten(key.Text)), `* ? and [a-z] stand for characters, \ before them for themselves`)
 		}
 	},
 }
@@ -112,39 +113,39 @@ var overrideKeys = section[view.Override]{check: checkOverride, keys: keys{
 // override is one tool of a tools block. Nothing is as good as {}.
 type override struct{ section[view.Override] }
 
-func (k override) read(d *decoder, n *node, label string, o *view.Override) bool {
-	switch n.kind {
-	case kindNull:
+func (k override) read(d *decoder, n *document.Node, label string, o *view.Override) bool {
+	switch n.Kind {
+	case document.Null:
 		return true
-	case kindMapping:
+	case document.Mapping:
 		return k.section.read(d, n, label, o)
 	}
-	d.fail(n, label+" must be a mapping, not "+string(n.kind), "write {} for the tool as it is, {enabled: false} to leave it out")
+	d.fail(n, label+" must be a mapping, not "+string(n.Kind), "write {} for the tool as it is, {enabled: false} to leave it out")
 	return false
 }
 
 // checkOverride looks at what several keys of a tool say together.
-func checkOverride(d *decoder, n *node, label string, o *view.Override) {
-	renamed := make(map[string]*node)
+func checkOverride(d *decoder, n *document.Node, label string, o *view.Override) {
+	renamed := make(map[string]*document.Node)
 	for _, p := range o.Parameters {
 		if p.Rename == "" {
 			continue
 		}
-		rename := n.find("parameters").find(p.Name).find("rename")
+		rename := n.Find("parameters").Find(p.Name).Find("rename")
 		if first := renamed[p.Rename]; first != nil {
-			d.fail(rename, fmt.Sprintf("%s.parameters.%s.rename: two parameters get one name", label, shorten(p.Name)), fmt.Sprintf("the other one is on line %d", first.line))
+			d.fail(rename, fmt.Sprintf("%s.parameters.%s.rename: two parameters get one name", label, shorten(p.Name)), fmt.Sprintf("the other one is on line %d", first.Line))
 			continue
 		}
 		renamed[p.Rename] = rename
 	}
-	name := n.given("name")
+	name := n.Given("name")
 	switch {
-	case name == nil || name.kind != kindText || d.lenient && name.hasVariables():
+	case name == nil || name.Kind != document.Text || d.lenient && hasVariables(name):
 	case isGlob(o.Tool):
 		d.fail(name, label+": a pattern of tools cannot have one name", "name a single tool")
 	case o.Disabled: // nobody sees it
 		d.checkExposed(name, label+".name", o.Name)
-	case o.Name != "" || !name.hasVariables():
+	case o.Name != "" || !hasVariables(name):
 		d.claim(name, label+".name", o.Name)
 	}
 }
@@ -183,35 +184,37 @@ type bound struct {
 	at func(p *view.Parameter) *[]byte
 }
 
-func (k bound) read(d *decoder, n *node, label string, p *view.Parameter) (ok bool) {
+func (k bound) read(d *decoder, n *document.Node, label string, p *view.Parameter) (ok bool) {
 	*k.at(p), ok = d.value(n, label)
 	return ok
 }
 
-func (k bound) show(s *secrets, p view.Parameter) *node { return s.json(*k.at(&p), p.Name, ofData) }
+func (k bound) show(s *secrets, p view.Parameter) *document.Node {
+	return s.json(*k.at(&p), p.Name, ofData)
+}
 
 // parameters are those of a tool, by name.
 var parameters = named[view.Parameter]{
 	noun: "parameter", of: "parameters to what changes of them",
 	item:  parameterKeys,
-	fresh: func(p pair) view.Parameter { return view.Parameter{Name: p.key.text, At: placeOf(p.key)} },
+	fresh: func(p document.Pair) view.Parameter { return view.Parameter{Name: p.Key.Text, At: placeOf(p.Key)} },
 	name:  func(p *view.Parameter) string { return p.Name },
 }
 
 // checkParameter looks at what several keys of a parameter say together.
-func checkParameter(d *decoder, n *node, label string, p *view.Parameter) {
-	value, fallback := n.find("value"), n.find("default")
+func checkParameter(d *decoder, n *document.Node, label string, p *view.Parameter) {
+	value, fallback := n.Find("value"), n.Find("default")
 	hidden := p.Hidden || value != nil
 	switch {
 	case value != nil && fallback != nil:
 		d.fail(fallback, label+" has both value and default", "value is always sent, default where the client sends nothing: keep one")
-	case value != nil && n.given("hidden") != nil && !p.Hidden && !d.lenient:
-		d.fail(n.find("hidden"), label+": what has a value is hidden", "remove hidden, or write default in place of value")
+	case value != nil && n.Given("hidden") != nil && !p.Hidden && !d.lenient:
+		d.fail(n.Find("hidden"), label+": what has a value is hidden", "remove hidden, or write default in place of value")
 	}
-	if rename := n.given("rename"); rename != nil && hidden {
+	if rename := n.Given("rename"); rename != nil && hidden {
 		d.fail(rename, label+" is hidden and renamed, but nobody sees the name", "remove one of the two")
 	}
-	if description := n.given("description"); description != nil && hidden {
+	if description := n.Given("description"); description != nil && hidden {
 		d.warn(description, label+": the description is not used, the parameter is hidden", "")
 	}
 }
@@ -237,7 +240,7 @@ var outputCache = outputCacheKind{onOff[view.OutputCache]{section: section[view.
 
 type outputCacheKind struct{ onOff[view.OutputCache] }
 
-func (k outputCacheKind) read(d *decoder, n *node, label string, to **view.OutputCache) bool {
+func (k outputCacheKind) read(d *decoder, n *document.Node, label string, to **view.OutputCache) bool {
 	if !k.onOff.read(d, n, label, to) {
 		return false
 	}
@@ -245,7 +248,7 @@ func (k outputCacheKind) read(d *decoder, n *node, label string, to **view.Outpu
 		*to = &view.OutputCache{}
 	}
 	if o := *to; o.Preview > o.MinSize {
-		if preview := n.given("preview"); preview != nil {
+		if preview := n.Given("preview"); preview != nil {
 			d.fail(preview, label+".preview is larger than min_size: the preview would be the whole", "")
 		}
 		o.Preview = o.MinSize
@@ -253,9 +256,9 @@ func (k outputCacheKind) read(d *decoder, n *node, label string, to **view.Outpu
 	return true
 }
 
-func (k outputCacheKind) show(s *secrets, o *view.OutputCache) *node {
+func (k outputCacheKind) show(s *secrets, o *view.OutputCache) *document.Node {
 	if o != nil && o.MinSize == 0 {
-		return boolNode(false)
+		return document.NewBool(false)
 	}
 	return k.onOff.show(s, o)
 }

@@ -1,6 +1,9 @@
 package configs
 
-import "toolfinch/view"
+import (
+	"toolfinch/configs/document"
+	"toolfinch/view"
+)
 
 // trimming is how much of a description is listed: view.TrimOff is written 0.
 type trimming struct{ number[int] }
@@ -9,7 +12,7 @@ var trim = trimming{number[int]{0, 100_000}}
 
 const trimDoc = "longest tool description in lists, in bytes; see [views.md](views.md#long-descriptions)"
 
-func (k trimming) read(d *decoder, n *node, label string, to *int) bool {
+func (k trimming) read(d *decoder, n *document.Node, label string, to *int) bool {
 	ok := k.number.read(d, n, label, to)
 	if ok && *to == 0 {
 		*to = view.TrimOff
@@ -17,7 +20,7 @@ func (k trimming) read(d *decoder, n *node, label string, to *int) bool {
 	return ok
 }
 
-func (k trimming) show(s *secrets, i int) *node {
+func (k trimming) show(s *secrets, i int) *document.Node {
 	switch i {
 	case 0:
 		return nil

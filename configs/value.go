@@ -4,23 +4,13 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
-	"math/big"
-	"regexp"
-	"strings"
 
+	"toolfinch/configs/document"
 	"toolfinch/internal/rawjson"
 	"toolfinch/view"
 )
 
-// given returns the value of a key that is there and not left empty, else nil.
-func (n *node) given(key string) *node {
-	if v := n.find(key); v != nil && v.kind != kindNull {
-		return v
-	}
-	return nil
-}
-
-func placeOf(n *node) view.Place { return view.Place{Line: n.line, Column: n.column} }
+func placeOf(n *document.Node) view.Place { return view.Place{Line: n.Line, Column: n.Column} }
 
 // maxValue bounds a value as JSON, in bytes: aliases within aliases grow without
 // end.
@@ -28,7 +18,7 @@ const maxValue = 1 << 20
 
 // value returns a value as JSON: numbers as they are written, keys in their
 // order, variables in texts replaced. A variable is always text.
-func (s *scalars) value(n *node, label string) (json.RawMessage, bool) {
+func (s *scalars) value(n *document.Node, label string) (json.RawMessage, bool) {
 	var b bytes.Buffer
 	if !s.appendValue(&b, n, label, 0) {
 		return nil, false
@@ -40,97 +30,55 @@ func (s *scalars) value(n *node, label string) (json.RawMessage, bool) {
 	return b.Bytes(), true
 }
 
-func (s *scalars) appendValue(b *bytes.Buffer, n *node, label string, depth int) bool {
-	if depth > maxDepth {
-		s.fail(n, fmt.Sprintf("a value nested deeper than %d levels", maxDepth), "")
+func (s *scalars) appendValue(b *bytes.Buffer, n *document.Node, label string, depth int) bool {
+	if depth > document.MaxDepth {
+		s.fail(n, fmt.Sprintf("a value nested deeper than %d levels", document.MaxDepth), "")
 		return false
 	}
 	if b.Len() > maxValue {
 		return true // reported by value
 	}
 	ok := true
-	switch n.kind {
-	case kindBroken:
+	switch n.Kind {
+	case document.Broken:
 		return false
-	case kindNull:
+	case document.Null:
 		b.WriteString("null")
-	case kindBool:
-		b.WriteString(n.text)
-	case kindNumber:
-		number, legal := jsonNumber(n.text)
+	case document.Bool:
+		b.WriteString(n.Text)
+	case document.Number:
+		number, legal := document.JSONNumber(n.Text)
 		if !legal {
 			s.mustBe(n, label, "a number that JSON has", "put it in quotes for text")
 			return false
 		}
 		b.WriteString(number)
-	case kindText:
+	case document.Text:
 		var text string
 		if !s.expand(n, label, &text) {
 			return false
 		}
 		b.Write(rawjson.Quote(text))
-	case kindList:
+	case document.List:
 		b.WriteByte('[')
-		for i, item := range n.items {
+		for i, item := range n.Items {
 			if i > 0 {
 				b.WriteByte(',')
 			}
 			ok = s.appendValue(b, item, fmt.Sprintf("%s[%d]", label, i), depth+1) && ok
 		}
 		b.WriteByte(']')
-	case kindMapping:
+	case document.Mapping:
 		b.WriteByte('{')
 		for i, p := range s.unique(n, "key") {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			b.Write(rawjson.Quote(p.key.text))
+			b.Write(rawjson.Quote(p.Key.Text))
 			b.WriteByte(':')
-			ok = s.appendValue(b, p.value, label+"."+shorten(p.key.text), depth+1) && ok
+			ok = s.appendValue(b, p.Value, label+"."+shorten(p.Key.Text), depth+1) && ok
 		}
 		b.WriteByte('}')
 	}
 	return ok
-}
-
-var (
-	jsonNumberForm = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
-	yamlInteger    = regexp.MustCompile(`^(0x[0-9a-fA-F]+|0o?[0-7]+|0b[01]+|[1-9][0-9]*)$`)
-	yamlFloat      = regexp.MustCompile(`^([0-9]*)(?:\.([0-9]*))?([eE][+-]?[0-9]+)?$`)
-)
-
-// jsonNumber writes a number of YAML as JSON has it. What JSON has too stays as
-// it is: 1.0 is no 1, and no digit is lost.
-func jsonNumber(s string) (string, bool) {
-	if jsonNumberForm.MatchString(s) {
-		return s, true
-	}
-	s = strings.ReplaceAll(strings.TrimPrefix(s, "+"), "_", "")
-	s, negative := strings.CutPrefix(s, "-")
-	sign := ""
-	if negative {
-		sign = "-"
-	}
-	if yamlInteger.MatchString(s) {
-		i, ok := new(big.Int).SetString(s, 0) // 017 and 0o17 are octal to it as well
-		if !ok {
-			return "", false
-		}
-		return sign + i.String(), true
-	}
-	parts := yamlFloat.FindStringSubmatch(s)
-	if parts == nil || parts[1]+parts[2] == "" {
-		return "", false
-	}
-	whole, fraction := strings.TrimLeft(parts[1], "0"), parts[2]
-	if whole == "" {
-		whole = "0"
-	}
-	if fraction == "" && strings.Contains(s, ".") {
-		fraction = "0"
-	}
-	if fraction != "" {
-		fraction = "." + fraction
-	}
-	return sign + whole + fraction + parts[3], true
 }

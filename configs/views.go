@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/configs/document"
 	"toolfinch/trust/leaks"
 	"toolfinch/view"
 )
@@ -106,7 +107,7 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 
 // viewOrigin is where a view came from and which names it gives.
 type viewOrigin struct {
-	key, value *node
+	key, value *document.Node
 	label      string
 	taken      claims
 	absent     []*Error // why the view is left out; nil when it is not
@@ -115,8 +116,8 @@ type viewOrigin struct {
 // views are the views by name, read once all servers are known.
 type views struct{}
 
-func (views) read(d *decoder, n *node, label string, to *[]view.Settings) bool {
-	if n.outside() {
+func (views) read(d *decoder, n *document.Node, label string, to *[]view.Settings) bool {
+	if n.Outside() {
 		d.fail(n, label+" can only be set in the file", "")
 		return false
 	}
@@ -125,20 +126,20 @@ func (views) read(d *decoder, n *node, label string, to *[]view.Settings) bool {
 	}
 	names := []string{view.Default}
 	for _, p := range d.unique(n, "view") {
-		name := p.key.text
+		name := p.Key.Text
 		if i := slices.IndexFunc(names, func(other string) bool { return other != name && strings.EqualFold(other, name) }); i >= 0 {
-			d.fail(p.key, fmt.Sprintf("views %q and %q differ in case only", names[i], shorten(name)), "")
+			d.fail(p.Key, fmt.Sprintf("views %q and %q differ in case only", names[i], shorten(name)), "")
 		}
 		names = append(names, name)
 		if !viewName.MatchString(name) {
-			d.fail(p.key, fmt.Sprintf("illegal view name %q: 1 to 32 letters, digits, _ and -", shorten(name)), "it becomes part of a URL and of names of tools")
+			d.fail(p.Key, fmt.Sprintf("illegal view name %q: 1 to 32 letters, digits, _ and -", shorten(name)), "it becomes part of a URL and of names of tools")
 		}
 		d.taken = make(claims)
-		from := viewOrigin{key: p.key, value: p.value, label: fmt.Sprintf("view %q", shorten(name)), taken: d.taken}
+		from := viewOrigin{key: p.Key, value: p.Value, label: fmt.Sprintf("view %q", shorten(name)), taken: d.taken}
 		v := viewKeys.fresh()
-		v.Name, v.At, v.Exposure = name, placeOf(p.key), cmp.Or(d.expose, v.Exposure)
+		v.Name, v.At, v.Exposure = name, placeOf(p.Key), cmp.Or(d.expose, v.Exposure)
 		d.absent = nil
-		ok := viewKeys.read(d, p.value, from.label, &v)
+		ok := viewKeys.read(d, p.Value, from.label, &v)
 		if name == view.Default { // without it clients would be shown everything
 			d.errors = append(d.errors, d.absent...)
 		} else {
@@ -153,7 +154,7 @@ func (views) read(d *decoder, n *node, label string, to *[]view.Settings) bool {
 }
 
 // noServer notes that the view which is read names a server that there is not.
-func (d *decoder) noServer(n *node, message, hint string) {
+func (d *decoder) noServer(n *document.Node, message, hint string) {
 	d.absent = append(d.absent, d.at(n, message, hint))
 }
 
@@ -178,7 +179,7 @@ func (d *decoder) leaveOut(c *Config) {
 	c.Views = whole
 }
 
-func (views) show(s *secrets, list []view.Settings) *node {
+func (views) show(s *secrets, list []view.Settings) *document.Node {
 	return named[view.Settings]{item: viewKeys, name: func(v *view.Settings) string { return v.Name }}.show(s, list)
 }
 
@@ -191,13 +192,13 @@ func (d *decoder) completeViews(c *Config) {
 		v, at := &c.Views[i], from.key
 		hasDefault = hasDefault || v.Name == view.Default
 		v.SearchStyle = cmp.Or(v.SearchStyle, c.SearchStyle)
-		if from.value.given("direct_below") == nil {
+		if from.value.Given("direct_below") == nil {
 			v.DirectBelow = c.DirectBelow
 		}
-		if from.value.given("gating") == nil {
+		if from.value.Given("gating") == nil {
 			v.Gating = c.Gating
 		}
-		if own := from.value.given("proxy_tool"); own != nil {
+		if own := from.value.Given("proxy_tool"); own != nil {
 			at = own
 		} else {
 			v.ProxyTool = c.ProxyTool
@@ -229,8 +230,8 @@ func (d *decoder) checkRoot(c *Config) {
 }
 
 // checkView looks at what several keys of a view say together.
-func checkView(d *decoder, n *node, label string, v *view.Settings) {
-	tools := n.given("tools")
+func checkView(d *decoder, n *document.Node, label string, v *view.Settings) {
+	tools := n.Given("tools")
 	for _, name := range d.searchTools(v, tools) {
 		if other, taken := d.taken[name]; taken {
 			d.failOwn(other.node, other.label)
@@ -242,9 +243,9 @@ func checkView(d *decoder, n *node, label string, v *view.Settings) {
 		hint = "include_all has brought them already"
 	}
 	if tools != nil {
-		for _, p := range tools.pairs {
-			if p.value.kind == kindNull || p.value.kind == kindMapping && len(p.value.pairs) == 0 {
-				d.warn(p.key, label+": tools."+shorten(p.key.text)+" names no tools", hint)
+		for _, p := range tools.Pairs {
+			if p.Value.Kind == document.Null || p.Value.Kind == document.Mapping && len(p.Value.Pairs) == 0 {
+				d.warn(p.Key, label+": tools."+shorten(p.Key.Text)+" names no tools", hint)
 			}
 		}
 	}
@@ -256,16 +257,16 @@ func checkView(d *decoder, n *node, label string, v *view.Settings) {
 		}
 	}
 	if !selects && !v.IncludeAll && len(v.Composites)+len(v.Customs) == 0 {
-		d.warn(&node{line: v.At.Line, column: v.At.Column}, label+" has nothing in it", "name tools under tools, or write include_all: true")
+		d.warn(&document.Node{Line: v.At.Line, Column: v.At.Column}, label+" has nothing in it", "name tools under tools, or write include_all: true")
 	}
-	if exclude := n.given("exclude"); exclude != nil && !v.IncludeAll && !globs {
+	if exclude := n.Given("exclude"); exclude != nil && !v.IncludeAll && !globs {
 		d.warn(exclude, label+": exclude is not used without include_all or a pattern of tools", "")
 	}
 }
 
 // searchTools are the names of the tools that search the view, or each of its
 // servers.
-func (s *serverNames) searchTools(v *view.Settings, tools *node) []string {
+func (s *serverNames) searchTools(v *view.Settings, tools *document.Node) []string {
 	switch v.Exposure {
 	case view.ExposureSearch:
 		return searchNames(v.Name)
@@ -276,7 +277,7 @@ func (s *serverNames) searchTools(v *view.Settings, tools *node) []string {
 	var names []string
 	seen := map[string]int{}
 	for _, server := range s.known {
-		if s.off[server] || !v.IncludeAll && (tools == nil || tools.find(server) == nil) {
+		if s.off[server] || !v.IncludeAll && (tools == nil || tools.Find(server) == nil) {
 			continue
 		}
 		prefix := server
@@ -302,24 +303,24 @@ func searchNames(prefix string) []string {
 // viewTools is what a view has of each server.
 type viewTools struct{}
 
-func (viewTools) read(d *decoder, n *node, label string, to *[]view.UpstreamTools) bool {
+func (viewTools) read(d *decoder, n *document.Node, label string, to *[]view.UpstreamTools) bool {
 	if !d.isMapping(n, label, "servers to their tools", "") {
 		return false
 	}
 	taken := d.taken
 	for _, p := range d.unique(n, "server") {
-		name := p.key.text
+		name := p.Key.Text
 		d.taken = taken
 		switch {
 		case !d.knowsServer(name):
-			d.noServer(p.key, fmt.Sprintf("%s: there is no server %q", label, shorten(name)), d.serverHint(name))
+			d.noServer(p.Key, fmt.Sprintf("%s: there is no server %q", label, shorten(name)), d.serverHint(name))
 		case d.off[name]:
-			d.warn(p.key, fmt.Sprintf("%s: server %q is disabled: its tools are left out", label, name), "")
+			d.warn(p.Key, fmt.Sprintf("%s: server %q is disabled: its tools are left out", label, name), "")
 			d.taken = make(claims) // looked at, and taken by nobody
 		}
-		s := view.UpstreamTools{Name: name, At: placeOf(p.key)}
-		if p.value.kind != kindNull {
-			overrides.read(d, p.value, label+"."+shorten(name), &s.Tools)
+		s := view.UpstreamTools{Name: name, At: placeOf(p.Key)}
+		if p.Value.Kind != document.Null {
+			overrides.read(d, p.Value, label+"."+shorten(name), &s.Tools)
 		}
 		if !d.off[name] {
 			*to = append(*to, s)
@@ -329,17 +330,17 @@ func (viewTools) read(d *decoder, n *node, label string, to *[]view.UpstreamTool
 	return true
 }
 
-func (viewTools) show(s *secrets, list []view.UpstreamTools) *node {
+func (viewTools) show(s *secrets, list []view.UpstreamTools) *document.Node {
 	if len(list) == 0 {
 		return nil
 	}
-	n := &node{kind: kindMapping}
+	n := &document.Node{Kind: document.Mapping}
 	for _, of := range list {
 		tools := overrides.show(s, of.Tools)
 		if tools == nil {
-			tools = &node{kind: kindMapping}
+			tools = &document.Node{Kind: document.Mapping}
 		}
-		n.pairs = append(n.pairs, pair{textNode(of.Name), tools})
+		n.Pairs = append(n.Pairs, document.Pair{Key: document.NewText(of.Name), Value: tools})
 	}
 	return n
 }
@@ -396,7 +397,7 @@ func (s *serverNames) switchedOff(name string) string {
 // pattern is a glob over server.tool.
 type pattern struct{}
 
-func (pattern) read(d *decoder, n *node, label string, to *view.Pattern) bool {
+func (pattern) read(d *decoder, n *document.Node, label string, to *view.Pattern) bool {
 	to.At = placeOf(n)
 	if !d.text(n, label, &to.Glob) {
 		return false
@@ -408,4 +409,4 @@ func (pattern) read(d *decoder, n *node, label string, to *view.Pattern) bool {
 	return true
 }
 
-func (pattern) show(s *secrets, p view.Pattern) *node { return prose.show(s, p.Glob) }
+func (pattern) show(s *secrets, p view.Pattern) *document.Node { return prose.show(s, p.Glob) }

@@ -516,21 +516,6 @@ func TestCheckTemplate(t *testing.T) {
 	}
 }
 
-func TestJSONNumber(t *testing.T) {
-	tests := map[string]string{
-		"1": "1", "-0": "-0", "1.0": "1.0", "1e3": "1e3", "1.50E+10": "1.50E+10",
-		"9007199254740993": "9007199254740993", "123456789012345678901234567890": "123456789012345678901234567890",
-		"+5": "5", "0x1F": "31", "-0x10": "-16", "0o17": "15", "017": "15", "0b101": "5", "1_000": "1000",
-		".5": "0.5", "-.5": "-0.5", "5.": "5.0", "00.5": "0.5", "1_0.5": "10.5",
-		".inf": "", "-.inf": "", ".nan": "", "": "", ".": "", "-": "", "0x": "", "1e": "", "e5": "",
-	}
-	for in, want := range tests {
-		if got, ok := jsonNumber(in); got != want || ok != (want != "") {
-			t.Errorf("jsonNumber(%q) = %q, %v; want %q", in, got, ok, want)
-		}
-	}
-}
-
 // Aliases of aliases are a value like others until they have no end.
 func TestEndlessValue(t *testing.T) {
 	var text strings.Builder

@@ -22,14 +22,6 @@ type auditor struct {
 	settings audit.Settings
 }
 
-// WithAudit has what is done written to a log, of the settings that it was opened with.
-// Run writes it, and Close closes it.
-func WithAudit(log *audit.Log, settings audit.Settings) Option {
-	return func(o *options) {
-		o.audit = auditor{log, settings}
-	}
-}
-
 // add writes down a call with what came of it, which finish adds.
 func (a auditor) add(ctx context.Context, s subject, call *tool.Call, finish func(*audit.Line)) {
 	if a.log != nil {

@@ -1,283 +1,201 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
-	"slices"
-	"strings"
-	"sync"
+	"maps"
 
-	"toolfinch/configs"
-	"toolfinch/configs/clients"
-	"toolfinch/internal/leeway"
-	"toolfinch/proxytool"
+	"toolfinch/internal/hook"
+	"toolfinch/internal/rawjson"
+	"toolfinch/proxy/served"
 	"toolfinch/register"
+	"toolfinch/register/transport"
 	"toolfinch/retrieve"
 	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
-	"toolfinch/upstream"
+	"toolfinch/trust/pins"
+	"toolfinch/trust/policy"
 	"toolfinch/view"
+	"toolfinch/view/output"
 )
 
-// rebuild plans and builds the views of the configuration over what is known. Views
-// that use none of the changed servers stay as they are; nil: none does.
-func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*served, error) {
-	config := s.now.Load().config
-	plans, problems := s.plan(config, s.known.upstreams(config, s.upstreamTools), changed)
-	return s.build(ctx, config, plans, problems)
+// rebuild builds the views of the configuration that is served. Views that use none of the changed servers stay as
+// they are; nil: none does.
+func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*current, error) {
+	now := s.now.Load()
+	next := now.next(now.Config)
+	return next, s.build(ctx, next, s.known.of(now.Config, s.upstreamTools), changed, nil)
 }
 
-// build makes what is served of the plans. It changes nothing that is served: an
-// error leaves no trace.
-func (s *views) build(ctx context.Context, config *configs.Config, plans []plan, problems []view.Problem) (*served, error) {
+// build builds the views of next. It changes nothing that is served: an error leaves no trace.
+func (s *views) build(ctx context.Context, next *current, known map[string]served.Listing, changed map[string]bool, accept func([]view.Problem) error) error {
 	before := s.now.Load()
-	next := &served{config: config, problems: problems, byName: make(map[string]*View, len(plans)), limits: s.limits, modules: append(s.modules.Files(), s.python.Files()...), held: map[string]int{}, ready: before.ready, replaced: make(chan struct{})}
-	for _, server := range config.Servers {
-		if n := s.known.waiting(config, server.Name); n > 0 {
-			next.held[server.Name] = n
-		}
+	run := &building{s, map[string]*endpoint{}}
+	maps.Copy(run.endpoints, before.endpoints)
+	all, err := served.Build(ctx, served.Input{
+		Config: next.Config, Listings: known, Changed: changed, Accept: accept,
+		Env: view.Env{Log: s.log, Program: next.modules.Program, Python: next.python, Scripts: s.scripts, Keep: s.keep},
+		Pre: s.pre, Post: s.post, Limits: next.Limits, Scopes: s.first.Auth.Scopes, Kept: s.outputs.Tool(),
+		Replicated: s.desk != nil && s.desk.sessions != nil,
+	}, before.Served, run)
+	if err != nil {
+		return errors.Join(err, run.undo(ctx))
 	}
-	for _, plan := range plans {
-		if err := s.add(ctx, next, plan); err != nil {
-			return nil, err
-		}
-	}
-	if config.Root() == configs.RootViews {
-		root := s.planRoot(config, next)
-		next.problems = append(next.problems, root.problems...)
-		if err := s.add(ctx, next, root); err != nil {
-			return nil, err
-		}
-	}
-	next.complete = !slices.ContainsFunc(config.Servers, func(u upstream.Settings) bool { return !s.known.listedThisRun[u.Name] })
-	return next, nil
+	next.Served, next.endpoints, next.files = all, run.endpoints, append(next.modules.Files(), next.python.Files()...)
+	run.endpoints = nil // views stay longer than the endpoints of others
+	maps.DeleteFunc(next.endpoints, func(view string, _ *endpoint) bool { return all.ByName[view] == nil })
+	return nil
 }
 
-// add builds a planned view into what is served next, the default view before the
-// others. After an error nothing of next is left.
-func (s *views) add(ctx context.Context, next *served, plan plan) error {
-	v, before := plan.View, s.now.Load()
-	if next.byName[v.name] = v; v.name == view.Default {
-		next.views = slices.Insert(next.views, 0, v)
-	} else {
-		next.views = append(next.views, v)
+// keep keeps large results.
+func (s *views) keep(c view.OutputCache) tool.Middleware {
+	return s.outputs.Keep(output.Settings{MinSize: c.MinSize, Preview: c.Preview, TTL: c.TTL})
+}
+
+// upstreamTools are the tools of an upstream's definitions, below all views. held are the definitions that await
+// approval.
+func (s *views) upstreamTools(defs []*tool.Def, held map[tool.ID]pins.Held) []*tool.Tool {
+	return served.UpstreamTools(defs, s.call, s.audit.begins, held)
+}
+
+// call is the handler of an upstream's definition.
+func (s *views) call(def *tool.Def) tool.Handler {
+	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		result, err := s.pool.Call(ctx, def, call)
+		if s.memory != nil && def.ID.Kind == tool.KindTool && err == nil && string(rawjson.Member(json.RawMessage(result), "isError")) != "true" {
+			s.memory.Called(call.Session, def.ID)
+		}
+		return result, err
 	}
-	if plan.same {
-		return nil
-	}
-	err := s.buildView(ctx, next.config, plan)
-	if err == nil {
-		return nil
-	}
-	err = fmt.Errorf("view %s: %w", v.name, err)
-	for _, v := range next.views {
-		if was := before.byName[v.name]; was == nil {
-			err = errors.Join(err, v.close())
-		} else if was != v { // the index of what is served is the latest again
-			_, _ = v.root.With(context.WithoutCancel(ctx), was.contents)
+}
+
+// building is the runtime of the views of one build; served.Runtime describes its methods.
+type building struct {
+	of        *views
+	endpoints map[string]*endpoint // those that are served, and those of new views; nil after the build
+}
+
+// undo closes the endpoints of new views, and makes the contents of the others the latest of their index again.
+func (b *building) undo(ctx context.Context) (err error) {
+	before := b.of.now.Load()
+	for name, e := range b.endpoints {
+		if before.endpoints[name] == nil {
+			err = errors.Join(err, e.close())
+		} else {
+			_, _ = e.root.With(context.WithoutCancel(ctx), before.ByName[name].Contents)
 		}
 	}
 	return err
 }
 
-// buildView makes a planned view complete.
-func (s *views) buildView(ctx context.Context, config *configs.Config, next plan) (err error) {
-	v := next.View
-	if v.root == nil {
-		v.root = retrieve.NewCatalog(s.unlistedResource(v.name))
-		v.root.LearnTokens(s.tokens)
+// endpoint returns the endpoint of a view, which is opened if the view is new.
+func (b *building) endpoint(view string) *endpoint {
+	if e := b.endpoints[view]; e != nil {
+		return e
 	}
-	if s.stored != nil {
-		v.root.Recall(s.stored, s.partial)
+	s := b.of
+	e := &endpoint{view: view, root: retrieve.NewCatalog(served.UnlistedResource(b, s.log, view, func(def *tool.Def) *tool.Tool {
+		return s.upstreamTools([]*tool.Def{def}, nil)[0]
+	}))}
+	e.root.LearnTokens(s.tokens)
+	if s.desk != nil {
+		s.desk.serve(e)
 	}
-	if v.endpoint == nil && s.endpoint != nil {
-		v.endpoint = s.endpoint(v)
+	b.endpoints[view] = e
+	return e
+}
+
+func (b *building) Now() *served.Served { return b.of.now.Load().Served }
+
+func (b *building) Catalog(ctx context.Context, view string, contents retrieve.Contents) (*retrieve.Catalog, error) {
+	root := b.endpoint(view).root
+	if b.of.stored != nil {
+		root.Recall(b.of.stored, b.of.partial)
 	}
-	next.addLayers(s.observer, s.first.Auth.Scopes)
-	if v.catalog, err = v.root.With(ctx, v.contents); err != nil {
-		return err
-	}
-	v.retriever = s.newRetriever(config, next)
-	if v.endpoint != nil {
-		s.showTo(config, next)
-		s.divide(config, next)
+	return root.With(ctx, contents)
+}
+
+func (b *building) Live(view string) served.Live {
+	if e := b.endpoint(view); e.live != nil {
+		return liveView{e.live, e}
 	}
 	return nil
 }
 
-func (s *views) newRetriever(config *configs.Config, next plan) *retrieve.Retriever {
-	settings := retrieve.Settings{
-		TopK:     config.TopK,
-		Health:   next.health,
-		Validate: func(server string) bool { return validates(config, server) },
-		Vectors:  &s.embedder.queries,
-		Refused:  next.refused(s.observer),
+func (b *building) Retrieval(v *View) retrieve.Settings {
+	s := b.of
+	return retrieve.Settings{
+		Health:  func() retrieve.Health { return s.healthOf(v) },
+		Vectors: &s.embedder.queries,
+		Misfit:  s.embedder.anew,
+		Memory:  s.memory,
+		Refused: s.observer.refused(v),
 		Unchecked: func(id tool.ID, err error) {
 			s.log.Warn("arguments are passed on unchecked", "server", id.Server, "tool", id.Name, "reason", err)
 		},
-		QueryTimeout: config.QueryEmbedTimeout,
-		Memory:       s.memory,
-		Misfit:       s.embedder.anew,
-		Offer:        next.offer,
-		SearchTool:   next.find,
-		Offers:       func(name string) bool { return next.shown.MetaTool(name) != nil },
-		PlainSearch:  next.settings.SearchStyle == view.SearchPlain,
-	}
-	if next.endpoint != nil {
-		settings.Register = func(ctx context.Context, call *tool.Call, tools []*tool.Tool) retrieve.Registration {
-			names, relisted := next.live.Register(ctx, call, tools)
-			return retrieve.Registration{Names: names, Relisted: relisted}
-		}
-		settings.Used = next.live.Used
-		if next.settings.Gating != nil {
-			settings.Gate = next.gate
-		}
-	}
-	return retrieve.New(next.catalog, settings)
-}
-
-// validates reports whether call_tool checks the arguments for a server's tools.
-func validates(config *configs.Config, server string) bool {
-	for _, s := range config.Servers {
-		if s.Name == server {
-			return s.Validate
-		}
-	}
-	return true
-}
-
-// showTo decides what the clients of a view are shown.
-func (s *views) showTo(config *configs.Config, next plan) {
-	v, settings := next.View, next.settings
-	v.shown = register.Served{
-		Source:        v.catalog,
-		Declared:      v.declares(),
-		Meta:          slices.Clone(next.compiled.Meta),
-		Register:      registers(config),
-		Awaits:        clients.Awaits,
-		MaxRegistered: config.MaxRegistered,
-		Recall:        config.ResumeTools,
-		Learn:         config.Learn,
-	}
-	intro := v.expose(next)
-	if settings.Gating != nil {
-		intro = joined(settings.Description, v.gated(*settings.Gating))
-	}
-	if settings.ProxyTool != "" {
-		v.shown.Meta = append(v.shown.Meta, proxytool.New(settings.ProxyTool, v.retriever.Proxied(), nil))
-	}
-	if next.compiled.Keeps() {
-		v.shown.Meta = append(v.shown.Meta, s.outputs.Tool())
-	}
-	apart := map[string]bool{retrieve.UnprovisionTools: true, retrieve.ListProvisioned: true, s.outputs.Tool().Name: true}
-	for _, t := range next.compiled.Meta {
-		apart[t.Name] = true
-	}
-	for _, tools := range []*[]*tool.Tool{&v.shown.Search, &v.shown.Meta, &v.shown.Unlisted} {
-		*tools = v.waiting(s.observer.aroundAll(v, *tools), apart)
-	}
-	v.showStarting()
-	about := v.contents.Servers
-	if settings.Exposure == view.ExposureDirect && settings.Description == "" {
-		about = nil // clients see what there is
-	}
-	v.shown.Instructions = retrieve.Instructions(intro, about)
-}
-
-// expose decides how tools reach clients, and returns what these are told of it.
-func (v *View) expose(next plan) (intro string) {
-	exposure := cmp.Or(v.settings.Exposure, view.ExposureAuto)
-	v.shown.Mode, v.shown.SearchTool = string(exposure), next.find
-	if v.lists {
-		v.shown.ListsWait = listsWait
-	}
-	beside := v.retriever.Beside()
-	var searches []string
-	for _, one := range v.searches {
-		searches = append(searches, retrieve.SearchName(one.prefix))
-		v.shown.Search = append(v.shown.Search, one.of.retriever.SearchTools(one.prefix, one.server, one.about)...)
-	}
-	switch exposure { // retrieve_tools is listed in all but the first
-	case view.ExposureDirect:
-		v.shown.Direct = func(bool) bool { return true }
-		v.shown.ListsWait, v.shown.SearchTool = listsWait, ""
-	case view.ExposureSearch:
-		v.shown.Search = append(v.shown.Search, beside)
-		intro = "Find tools with " + strings.Join(searches, ", ") + "."
-	case view.ExposureSearchPerServer:
-		v.shown.Search, v.shown.SearchTool = append(v.shown.Search, beside), ""
-		intro = "Each server has tools that find, describe and call its own."
-	default:
-		v.shown.Search = append(v.retriever.MetaTools(), v.shown.Search...)
-		intro = next.offer.Intro()
-		if exposure == view.ExposureAuto && next.below > 0 {
-			v.directBelow(next.below)
-			v.shown.Beside = []*tool.Tool{beside}
-			intro = next.offer.AutoIntro()
-		}
-	}
-	return joined(v.settings.Description, intro)
-}
-
-// outgrown is how many times direct_below tools must cost before a client that was
-// listed them all searches: its model has seen them, but a list may outgrow its context.
-const outgrown = 4
-
-// directBelow has clients listed every tool while that costs fewer tokens and all
-// servers are known.
-func (v *View) directBelow(tokens int) {
-	cost := sync.OnceValue(v.catalog.ListingCost)
-	if v.desk.sessions != nil {
-		cost = sync.OnceValue(func() int { return v.catalog.SameListingCost(tokens) })
-	}
-	v.shown.Mode += fmt.Sprint(" below ", tokens)
-	v.shown.Direct = func(until bool) bool {
-		if until {
-			return cost() < outgrown*tokens
-		}
-		return v.settled && cost() < tokens
-	}
-	if !v.lists && len(v.starting) > 0 && cost() < tokens {
-		v.shown.ListsWait = leeway.Of(listsMayWait)
 	}
 }
 
-// gated makes what is shown what is provisioned. It returns what clients are told
-// of it.
-func (v *View) gated(gating view.Gating) (intro string) {
-	shown := &v.shown
-	v.budget = &gate.Budget{MaxTools: gating.MaxTools, MaxTokens: gating.MaxTokens, TTL: gating.TTL}
-	shown.Granted, shown.ListsWait = v.gate.Granted, 0
-	if shown.SearchTool == retrieve.RetrieveTools { // listed beside discover_tools it would say the same twice
-		shown.Unlisted, shown.Search = shown.Search, nil
-	}
-	shown.Search = append(slices.Clone(shown.Search), v.retriever.GateTools()...)
-	shown.SearchTool = retrieve.DiscoverTools
-	return retrieve.GatedIntro
+func (b *building) Observed(view string, t *tool.Tool) tool.Middleware {
+	return b.of.observer.around(view, t)
 }
 
-// declares is what clients of the view are told at the start that there is beside tools:
-// what any of its upstreams declares, and of an extension what the first one says.
-func (v *View) declares() (all register.Declared) {
-	for _, u := range v.compiled.Upstreams {
-		one := v.declared[u.Server]
-		all.Prompts = all.Prompts || one.Prompts
-		all.Resources = all.Resources || one.Resources
-		all.Subscribe = all.Subscribe || one.Subscribe
-		all.Completions = all.Completions || one.Completions
-		all.Logging = all.Logging || one.Logging
-		all.Tasks = all.Tasks || one.Tasks
-		for name, value := range one.Extensions {
-			if all.Extensions == nil {
-				all.Extensions = map[string]json.RawMessage{}
-			}
-			if _, known := all.Extensions[name]; !known {
-				all.Extensions[name] = value
-			}
-		}
+func (b *building) ObservedMeta(v *View, t *tool.Tool) *tool.Tool {
+	return b.of.observer.aroundMeta(v, t)
+}
+
+func (b *building) Denied(decided policy.Decision) { b.of.denials.count(decided) }
+
+// liveView is the live server of an endpoint as the views of the endpoint know it.
+type liveView struct {
+	*register.Live
+	of *endpoint
+}
+
+// Gate returns the gate of the view.
+func (l liveView) Gate() *gate.Gate { return l.of.gate }
+
+// Started waits for the servers of the view that are starting.
+func (l liveView) Started(ctx context.Context) *View { return l.of.Started(ctx) }
+
+// serve gives the endpoint of a new view its live server.
+func (d *desk) serve(e *endpoint) {
+	kept, err := d.store.Usage().Provisions(context.Background(), e.view)
+	if err != nil {
+		d.views.log.Warn("the store could not be read: what clients had provisioned is not known", "view", e.view, "error", err)
 	}
-	return all
+	called, err := d.store.Usage().Called(context.Background(), e.view)
+	if err != nil {
+		d.views.log.Warn("the store could not be read: what clients called before is not known", "view", e.view, "error", err)
+	}
+	e.desk = d
+	behind := liveHost{e}
+	options := register.Options{
+		Version:       d.views.version,
+		Hook:          hook.Command{Line: d.views.first.ListChangedExec},
+		Relists:       d.relists,
+		Called:        called,
+		Subscriptions: d.subscriptions,
+		Limits:        d.limits,
+		Upstreams:     behind,
+		Observer:      behind,
+		Replicated:    d.sessions != nil,
+	}
+	e.live = register.New(options, e.shown(), d.views.log)
+	gating := gate.Options{Clients: e.live, Store: behind, Kept: kept, Limit: d.provisioned}
+	if d.views.others != nil {
+		gating.Read = e.provisions
+	}
+	e.gate = gate.New(gating, e.terms, d.views.log)
+	var stored transport.Sessions
+	if d.sessions != nil {
+		e.sessions = d.sessions.View(e.view, having{e})
+		stored = e.sessions
+	}
+	e.http = transport.NewStreamable(e.live, d.connected, stored, d.views.log)
+	e.sse = transport.NewSSE(e.live, d.connected, "/message", d.views.log)
+	if e.sessions != nil {
+		e.sessions.Serve(e.http)
+	}
 }

@@ -3,8 +3,8 @@ package proxy
 import (
 	"context"
 	"sync"
+	"time"
 
-	"toolfinch/internal/hook"
 	"toolfinch/internal/identity"
 	"toolfinch/internal/limit"
 	"toolfinch/proxy/replicas"
@@ -37,12 +37,12 @@ type desk struct {
 	sessions      *replicas.Sessions // nil: they are not stored
 }
 
-// endpoint is what stays of a view while what it shows changes: the live server of
-// its clients.
+// endpoint is what stays of a view while the view is replaced: the index of its catalogs and the live server of its
+// clients.
 type endpoint struct {
-	desk *desk
 	view string
 	root *retrieve.Catalog
+	desk *desk // nil in a Workspace, with everything below
 	live *register.Live
 	gate *gate.Gate
 	http *transport.Streamable
@@ -59,63 +59,42 @@ func (e *endpoint) provisions(ctx context.Context, owner string) ([]tool.Provisi
 	return e.desk.store.Usage().ProvisionsOf(ctx, e.view, owner)
 }
 
-// open makes what a new view is served by.
-func (d *desk) open(v *View) *endpoint {
-	kept, err := d.store.Usage().Provisions(context.Background(), v.name)
-	if err != nil {
-		d.views.log.Warn("the store could not be read: what clients had provisioned is not known", "view", v.name, "error", err)
-	}
-	called, err := d.store.Usage().Called(context.Background(), v.name)
-	if err != nil {
-		d.views.log.Warn("the store could not be read: what clients called before is not known", "view", v.name, "error", err)
-	}
-	e := &endpoint{desk: d, view: v.name, root: v.root}
-	behind := liveHost{e}
-	options := register.Options{
-		Version:       d.views.version,
-		Hook:          hook.Command{Line: d.views.first.ListChangedExec},
-		Relists:       d.relists,
-		Called:        called,
-		Subscriptions: d.subscriptions,
-		Limits:        d.limits,
-		Upstreams:     behind,
-		Observer:      behind,
-		Replicated:    d.sessions != nil,
-	}
-	e.live = register.New(options, e.shown(), d.views.log)
-	gating := gate.Options{Clients: e.live, Store: behind, Kept: kept, Limit: d.provisioned}
-	if d.views.others != nil {
-		gating.Read = e.provisions
-	}
-	e.gate = gate.New(gating, e.terms, d.views.log)
-	var stored transport.Sessions
-	if d.sessions != nil {
-		e.sessions = d.sessions.View(v.name, having{e})
-		stored = e.sessions
-	}
-	e.http = transport.NewStreamable(e.live, d.connected, stored, d.views.log)
-	e.sse = transport.NewSSE(e.live, d.connected, "/message", d.views.log)
-	if e.sessions != nil {
-		e.sessions.Serve(e.http)
-	}
-	return e
-}
-
 // now is the view that the endpoint serves now: one without anything before it is
 // served first, and after it was removed.
 func (e *endpoint) now() *View {
-	if v := e.desk.views.now.Load().byName[e.view]; v != nil && v.endpoint == e {
-		return v
+	if now := e.desk.views.now.Load(); now.endpoints[e.view] == e {
+		return now.ByName[e.view]
 	}
-	return &View{name: e.view, endpoint: e, catalog: e.root}
+	return &View{Name: e.view, Catalog: e.root}
+}
+
+// Started waits until no server of the view is starting for the first time, or for start_wait at most, and
+// returns the view that is served then to the maker of the request of ctx. A server that the store knows is
+// not waited for.
+func (e *endpoint) Started(ctx context.Context) *View {
+	for {
+		all := e.desk.views.now.Load()
+		v := e.now()
+		left := time.Until(v.StartsUntil)
+		if len(v.Starting) == 0 || left <= 0 || ctx.Err() != nil {
+			return v.Of(ctx)
+		}
+		timer := time.NewTimer(left)
+		select {
+		case <-all.replaced:
+		case <-timer.C:
+		case <-ctx.Done():
+		}
+		timer.Stop()
+	}
 }
 
 // shown returns what tells the live server what it serves.
 func (e *endpoint) shown() func(identity.Party) *register.Served {
 	nothing := &register.Served{Source: e.root}
 	return func(party identity.Party) *register.Served {
-		if v := e.now().as(party); v.shown.Source != nil {
-			return &v.shown
+		if v := e.now().As(party); v.Shown.Source != nil {
+			return &v.Shown
 		}
 		return nothing
 	}
@@ -124,7 +103,7 @@ func (e *endpoint) shown() func(identity.Party) *register.Served {
 // terms tells the gate what holds now.
 func (e *endpoint) terms() gate.Terms {
 	v := e.now()
-	return gate.Terms{Catalog: v.catalog, Budget: v.budget}
+	return gate.Terms{Catalog: v.Catalog, Budget: v.Budget}
 }
 
 // run runs what the live server does in the background until close.
@@ -141,8 +120,15 @@ func (e *endpoint) run(ctx context.Context) {
 	}()
 }
 
-// close ends the sessions of the view.
-func (e *endpoint) close() {
+// close ends the sessions of the view, and its index.
+func (e *endpoint) close() error {
+	if e.live != nil {
+		e.closeLive()
+	}
+	return e.root.Close()
+}
+
+func (e *endpoint) closeLive() {
 	e.http.Close()
 	e.live.Close()
 	e.desk.levels.set(e, "", e.desk.views.pool.SetLogLevel)

@@ -10,38 +10,40 @@ import (
 	"toolfinch/upstream"
 )
 
-// events is what the proxy does with what upstreams say outside of any call.
-func (p *Proxy) events() upstream.Events {
+// eventsOf returns what happens to what upstreams say outside of any call.
+func eventsOf(served func() *current, o *observer) upstream.Events {
 	return upstream.Events{
-		Started: func(server string, s *upstream.Settings, pid int) { p.observer.spawned(server, s, pid) },
+		Started: o.spawned,
 		Updated: func(server, uri string, params json.RawMessage) {
 			id := tool.ID{Server: server, Name: uri, Kind: tool.KindResource}
-			for _, v := range p.now.Load().views {
-				if !v.catalog.Excludes(id) { // a part of what is not excluded may be
-					v.live.Updated(server, uri, params)
+			now := served()
+			for name, e := range now.endpoints {
+				if !now.ByName[name].Catalog.Excludes(id) { // what the catalog does not exclude may still be excluded in part
+					e.live.Updated(server, uri, params)
 				}
 			}
 		},
 		Log: func(server, client string, asked bool, params json.RawMessage) {
-			for _, v := range p.now.Load().views {
-				if v.has(server) {
-					v.live.Log(client, v.hears(server), asked, params)
+			now := served()
+			for name, e := range now.endpoints {
+				if v := now.ByName[name]; v.Has(server) {
+					e.live.Log(client, v.Hears(server), asked, params)
 				}
 			}
 		},
 		Notify: func(client, method string, params json.RawMessage) {
-			if live := p.liveOf(client); live != nil {
+			if live := liveOf(served(), client); live != nil {
 				live.Notify(client, method, params)
 			}
 		},
 		Ask: func(ctx context.Context, client, method string, params json.RawMessage) (json.RawMessage, error) {
-			if live := p.liveOf(client); live != nil {
+			if live := liveOf(served(), client); live != nil {
 				return live.Ask(ctx, client, method, params)
 			}
 			return nil, errors.New("the client is gone")
 		},
 		Reaches: func(client string) bool {
-			live := p.liveOf(client)
+			live := liveOf(served(), client)
 			return live != nil && live.Reaches(client)
 		},
 	}
@@ -49,10 +51,10 @@ func (p *Proxy) events() upstream.Events {
 
 // liveOf returns the live server that a client's session is of, nil when it has
 // ended.
-func (p *Proxy) liveOf(client string) *register.Live {
-	for _, v := range p.now.Load().views {
-		if v.live.Knows(client) {
-			return v.live
+func liveOf(now *current, client string) *register.Live {
+	for _, e := range now.endpoints {
+		if e.live.Knows(client) {
+			return e.live
 		}
 	}
 	return nil

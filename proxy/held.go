@@ -3,16 +3,13 @@ package proxy
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"toolfinch/configs"
 	"toolfinch/internal/identity"
 	"toolfinch/internal/printable"
 	"toolfinch/internal/rawjson"
-	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/trust/pins"
@@ -67,33 +64,6 @@ func (k *listings) instructionsOf(config *configs.Config, server string) string 
 
 func instructionsID(server string) tool.ID {
 	return tool.ID{Server: server, Kind: tool.KindInstructions, Name: string(tool.KindInstructions)}
-}
-
-// errHeld is the error for a call of what is held.
-var errHeld = errors.New("is held until the user approves it (toolfinch pins)")
-
-// refuseHeld answers calls of a held definition with errHeld.
-func refuseHeld(h pins.Held) tool.Middleware {
-	return func(tool.Handler) tool.Handler {
-		return func(context.Context, *tool.Call) (tool.Result, error) {
-			return nil, fmt.Errorf("%s %w: it %s", rawjson.Clip(printable.Line(h.ID.String()), maxHeldName), errHeld, h.Why())
-		}
-	}
-}
-
-const maxHeldName = 200 // bytes
-
-// free parts what a view has of a server, which was listed.
-func free(tools []*tool.Tool, held map[tool.ID]pins.Held) (rest []*tool.Tool, waiting []retrieve.Held) {
-	rest = make([]*tool.Tool, 0, len(tools)) // not nil: it was listed
-	for _, t := range tools {
-		if h, is := held[t.Def.ID]; is {
-			waiting = append(waiting, retrieve.Held{Tool: t, Why: h.Why(), Quiet: h.WasRejected()})
-		} else {
-			rest = append(rest, t)
-		}
-	}
-	return rest, waiting
 }
 
 // compare is what of a list that is not stored differs from what is approved. Where the
@@ -218,29 +188,4 @@ func (k *listings) someHeld() bool {
 		}
 	}
 	return false
-}
-
-// decisionsEvery is how often the store is asked whether the owner has decided
-// something, while something is held: toolfinch pins is a process of its own.
-const decisionsEvery = time.Second
-
-// decisions takes in what was decided since the last time.
-func (l *loop) decisions(ctx context.Context) {
-	n, err := l.store.Pins().Decisions(ctx)
-	if err != nil || n == l.decided {
-		return // it is asked again
-	}
-	changed, err := l.known.decided(ctx, l.now.Load().config)
-	if err != nil {
-		l.log.Warn("what was decided could not be read; it is asked again", "error", err)
-		return
-	}
-	l.decided = n
-	if len(changed) == 0 {
-		return
-	}
-	if err := l.refresh(ctx, changed); err != nil && ctx.Err() == nil {
-		l.log.Error("the catalog was not refreshed", "error", err)
-	}
-	l.wake()
 }

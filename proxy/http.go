@@ -15,7 +15,10 @@ import (
 	"strings"
 	"time"
 
+	"github.com/mark3labs/mcp-go/mcp"
+
 	"toolfinch/configs"
+	"toolfinch/internal/identity"
 	"toolfinch/proxy/web"
 	"toolfinch/proxy/web/page"
 	"toolfinch/register/transport"
@@ -24,11 +27,12 @@ import (
 
 // ServeStdio serves one client on in and out until it closes in.
 func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
-	v, err := p.View("")
+	now := p.now.Load()
+	v, err := p.viewIn(now, "")
 	if err != nil {
 		return err
 	}
-	return transport.Stdio(p.traces.On(ctx), v.live, p.desk.connected, in, out, p.log)
+	return transport.Stdio(p.traces.On(ctx), now.endpoints[v.Name].live, p.desk.connected, in, out, p.log)
 }
 
 // ServeHTTP serves clients on listener until ctx ends: streamable HTTP at /mcp,
@@ -58,8 +62,8 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	within := p.leave(cmp.Or(p.first.HTTP.Drain, configs.DefaultHTTPLimits.Drain))
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), within)
 	defer cancel()
-	for _, v := range p.now.Load().views {
-		v.live.EndStreams()
+	for _, e := range p.now.Load().endpoints {
+		e.live.EndStreams()
 	}
 	err := server.Shutdown(ctx)
 	if err != nil {
@@ -73,8 +77,8 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 
 // cut ends what still runs: requests of MCP get a moment to say so.
 func (p *Proxy) cut(server *http.Server) error {
-	for _, v := range p.now.Load().views {
-		v.http.Cut()
+	for _, e := range p.now.Load().endpoints {
+		e.http.Cut()
 	}
 	saying, cancel := context.WithTimeout(context.Background(), transport.CutWithin)
 	defer cancel()
@@ -84,16 +88,6 @@ func (p *Proxy) cut(server *http.Server) error {
 	return server.Close()
 }
 
-// limitsOf are those of clients.
-func limitsOf(config *configs.Config) transport.Limits {
-	l := config.HTTP
-	return transport.Limits{
-		Sessions: int64(config.MaxSessions), SessionIdle: config.SessionTimeout,
-		PrincipalSessions: int64(l.PrincipalSessions), AddressSessions: int64(l.AddressSessions), PrincipalStreams: int64(l.PrincipalStreams),
-		MessageBytes: int64(l.Body), HeaderBytes: int64(l.Headers), BodyTime: l.BodyTime,
-	}
-}
-
 // MayListen reports whether clients may be served at an address: beyond this machine only
 // where the configuration says who may come in.
 func (p *Proxy) MayListen(at net.Addr) error { return p.first.Auth.CheckListener(at) }
@@ -101,17 +95,18 @@ func (p *Proxy) MayListen(at net.Addr) error { return p.first.Auth.CheckListener
 const messagePattern = "POST /message"
 
 // sessionPaths are the patterns of requests of clients, and what of a view serves them.
-func (p *Proxy) sessionPaths() map[string]func(v *View) http.Handler {
-	streamable := func(v *View) http.Handler { return v.http }
-	return map[string]func(v *View) http.Handler{
-		"/mcp": streamable, "/mcp/{view}": streamable, messagePattern: func(v *View) http.Handler { return http.HandlerFunc(v.sse.Messages) },
+func (p *Proxy) sessionPaths() map[string]func(e *endpoint) http.Handler {
+	streamable := func(e *endpoint) http.Handler { return e.http }
+	return map[string]func(e *endpoint) http.Handler{
+		"/mcp": streamable, "/mcp/{view}": streamable, messagePattern: func(e *endpoint) http.Handler { return http.HandlerFunc(e.sse.Messages) },
 	}
 }
 
 // to serves the view that a request names.
-func (p *Proxy) to(serve func(v *View) http.Handler) http.HandlerFunc {
+func (p *Proxy) to(serve func(e *endpoint) http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		v, err := p.reachable(r.PathValue("view"))
+		now := p.now.Load()
+		v, err := p.reachable(now, r.PathValue("view"))
 		if err != nil {
 			reason := "no such view"
 			if r.PathValue("view") == "" { // it is refused by the owner, who says so
@@ -120,7 +115,7 @@ func (p *Proxy) to(serve func(v *View) http.Handler) http.HandlerFunc {
 			http.Error(w, reason, http.StatusNotFound)
 			return
 		}
-		serve(v).ServeHTTP(w, r)
+		serve(now.endpoints[v.Name]).ServeHTTP(w, r)
 	}
 }
 
@@ -134,7 +129,7 @@ func (p *Proxy) Handler() http.Handler {
 	inPath := func(r *http.Request) inbound.Target { return inbound.Target{View: r.PathValue("view")} }
 	inQuery := func(r *http.Request) inbound.Target { return inbound.Target{View: r.URL.Query().Get("view")} }
 	bySSE := func(*http.Request) inbound.Target { return inbound.Target{SSE: true} }
-	enter("/sse", bySSE, p.to(func(v *View) http.Handler { return http.HandlerFunc(v.sse.Events) }))
+	enter("/sse", bySSE, p.to(func(e *endpoint) http.Handler { return http.HandlerFunc(e.sse.Events) }))
 	for pattern, serve := range p.sessionPaths() {
 		target := inPath
 		if pattern == messagePattern {
@@ -149,7 +144,7 @@ func (p *Proxy) Handler() http.Handler {
 	for _, pattern := range inbound.MetadataPatterns {
 		mux.HandleFunc(pattern, p.desk.entrance.Metadata)
 	}
-	mux.Handle("GET "+callbackPath, p.desk.connected.Counted(http.HandlerFunc(p.loggedIn), refuse))
+	mux.Handle(callbackPath, p.desk.connected.Counted(p.logins, refuse))
 	for _, pattern := range page.Patterns {
 		mux.Handle(pattern, p.desk.connected.Counted(p.desk.page(), refuse))
 	}
@@ -162,17 +157,6 @@ func (p *Proxy) Handler() http.Handler {
 		enter(pattern, target, api)
 	}
 	return p.desk.connected.Guard(p.traces.Around(mux), transport.Names{Hosts: p.hosts(), Origins: p.first.Origins, Page: page.Path}, refuse)
-}
-
-// loggedIn is where a browser comes back to from an authorization server, with a state as its proof. The login may
-// have begun at another replica.
-func (p *Proxy) loggedIn(w http.ResponseWriter, r *http.Request) {
-	if r.Method == http.MethodGet && !p.logins.Awaits(r) && p.others.cameBack(r.Context(), r.URL.RawQuery) {
-		w.Header().Set("Cache-Control", "no-store")
-		fmt.Fprintln(w, "Thank you. If this login was begun by toolfinch, it goes on there. Where it has not ended in a minute, begin it again.")
-		return
-	}
-	p.logins.ServeHTTP(w, r)
 }
 
 // hosts are the names by which clients reach the proxy, beside those of this machine.
@@ -201,7 +185,7 @@ func (p *Proxy) api() http.Handler {
 // ifREST is next as long as the configuration has the REST API served.
 func (p *Proxy) ifREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if !p.now.Load().config.REST {
+		if !p.now.Load().Config.REST {
 			http.NotFound(w, r)
 			return
 		}
@@ -241,13 +225,45 @@ func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(told)
 }
 
-// refuse answers a request with an error in the form of what it asked for.
-func refuse(w http.ResponseWriter, r *http.Request, status int, reason string) {
-	if slices.ContainsFunc(web.Patterns, func(pattern string) bool {
-		return r.URL.Path == pattern || strings.HasSuffix(pattern, "/") && strings.HasPrefix(r.URL.Path, pattern)
-	}) {
-		web.Refuse(w, status, reason)
-		return
+// withSession has the session that a request of the REST API names here, if it is another replica's.
+func (p *Proxy) withSession(api http.Handler) http.Handler {
+	if p.desk.sessions == nil {
+		return api
 	}
-	http.Error(w, reason, status)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		id := r.Header.Get(mcp.HeaderSessionID)
+		now := p.now.Load()
+		if v, err := p.viewIn(now, r.URL.Query().Get("view")); err == nil && id != "" && identity.NameOf(r.Context()) == "" {
+			if e := now.endpoints[v.Name]; !e.live.Knows(id) {
+				_ = e.http.Take(r.Context(), id) // the API says that it does not know the session
+			}
+		}
+		api.ServeHTTP(w, r)
+	})
+}
+
+// lastly has each connection end with its next answer once this replica is about to end. Those
+// that are idle stay until load balancers have looked away: one may just have sent a request.
+func (p *Proxy) lastly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p.draining.Load() {
+			w.Header().Set("Connection", "close")
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+// lookAway is the part of the time to drain in which load balancers notice that this replica is about to end, as
+// /readyz says. Requests that come meanwhile are answered.
+const lookAway = 5
+
+// leave waits until load balancers have looked away, and returns what is left of the time to drain.
+func (p *Proxy) leave(drain time.Duration) (left time.Duration) {
+	if p.desk.sessions == nil {
+		return drain
+	}
+	p.draining.Store(true)
+	p.log.Info("this replica is about to end: its sessions go on at others", "within", drain)
+	time.Sleep(drain / lookAway)
+	return drain - drain/lookAway
 }

@@ -12,14 +12,12 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/identity"
-	"toolfinch/internal/rawjson"
-	"toolfinch/register"
+	"toolfinch/proxy/served"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
-	"toolfinch/view"
 )
 
 // listings are the last lists of the upstreams, in memory and in the store. One goroutine
@@ -151,32 +149,34 @@ func (k *listings) ofPool() map[string]upstream.Known {
 	return known
 }
 
-// upstreams joins a configuration with what is known, in its order.
-func (k *listings) upstreams(config *configs.Config, tools func([]*tool.Def, map[tool.ID]pins.Held) []*tool.Tool) []view.Upstream {
-	all := make([]view.Upstream, len(config.Servers))
-	for i, s := range config.Servers {
-		all[i] = view.Upstream{Server: s.Name}
+// of returns what is known of the servers of a configuration. tools makes the tools of definitions, some of
+// which are held.
+func (k *listings) of(config *configs.Config, tools func([]*tool.Def, map[tool.ID]pins.Held) []*tool.Tool) map[string]served.Listing {
+	all := make(map[string]served.Listing, len(config.Servers))
+	for _, s := range config.Servers {
+		listing := served.Listing{Answered: k.listedThisRun[s.Name], Waiting: k.waiting(config, s.Name)}
 		if listed := k.byServer[s.Name]; listed != nil {
+			held := k.heldOf(config, s.Name)
 			if listed.of != config {
-				listed.tools, listed.of = tools(listed.defs, k.heldOf(config, s.Name)), config
+				listed.tools, listed.of = tools(listed.defs, held), config
 			}
-			all[i].Listed, all[i].Tools = true, listed.tools
+			listing.Listed, listing.Tools, listing.Held = true, listed.tools, held
+			listing.Instructions, listing.Capabilities = k.instructionsOf(config, s.Name), listed.capabilities
+			listing.Era, listing.Cache = listed.era, listed.cache
+		} else if !listing.Answered && !k.readOnly {
+			listing.StartsUntil = k.startOf(s.Name).Add(config.StartWait)
 		}
+		all[s.Name] = listing
 	}
 	return all
 }
 
-// cutTo leaves upstreams that have at most so many tools together, the first that fit; the
-// others are as if they had not been listed yet. It reports whether there are such.
-func cutTo(all []view.Upstream, most int) (cut bool) {
-	for i := range all {
-		if n := len(all[i].Tools); n > most {
-			all[i].Tools, all[i].Listed, cut = nil, false, true
-		} else {
-			most -= n
-		}
+// startOf returns when a server that was never listed was met.
+func (k *listings) startOf(server string) time.Time {
+	if k.began[server].IsZero() {
+		k.began[server] = time.Now()
 	}
-	return cut
+	return k.began[server]
 }
 
 // stillListed are the servers that were heard of and that another configuration
@@ -255,13 +255,14 @@ func (k *listings) defsOf(listed []*tool.Def, before *listing) []*tool.Def {
 	return defs
 }
 
-// as reports whether a server says what it said before: nothing that is served follows
-// from the rest.
-func (s *listing) as(before *listing) bool {
+// same reports whether a server lists what it listed before: nothing that is served follows from the rest.
+func (s *listing) same(before *listing) bool {
 	return slices.EqualFunc(s.defs, before.defs, func(a, b *tool.Def) bool {
 		return a.ID == b.ID && a.Hash == b.Hash
+	}) && slices.EqualFunc(s.unpinned, before.unpinned, func(a, b pins.Held) bool {
+		return a.ID == b.ID && a.Hash == b.Hash && a.Rejected == b.Rejected && bytes.Equal(a.Approved, b.Approved)
 	}) && bytes.Equal(s.capabilities, before.capabilities) && s.instructions == before.instructions && s.version == before.version &&
-		s.era == before.era && s.interactive == before.interactive && maps.Equal(s.cache, before.cache) && reflect.DeepEqual(s.unpinned, before.unpinned)
+		s.era == before.era && s.interactive == before.interactive && maps.Equal(s.cache, before.cache)
 }
 
 // countOf counts definitions that are not compared with those before.
@@ -300,37 +301,38 @@ func (k *listings) logFaults(change upstream.Change) {
 	}
 }
 
-// declaredBy is what an upstream declares to the clients of a view. One that is not known
-// yet counts as declaring everything, because a client asks once. Prompts and resources
-// are in a view that includes all.
-func (k *listings) declaredBy(settings view.Settings, server string) (o register.Declared) {
-	now := k.byServer[server]
-	unknown := now == nil || now.capabilities == nil
-	has := func(names ...string) bool {
-		if unknown {
-			return true
-		}
-		value := now.capabilities
-		for _, name := range names {
-			value = rawjson.Member(value, name)
-		}
-		return value != nil && string(value) != "false" && string(value) != "null"
+func usesOf(stored []store.LearnedUse) []retrieve.Use {
+	uses := make([]retrieve.Use, len(stored))
+	for i, u := range stored {
+		uses[i] = retrieve.Use(u)
 	}
-	o.Logging = has("logging")
-	if !unknown {
-		o.Tasks = now.era == upstream.EraModern && has("extensions", tool.ExtensionTasks) // unknown: a 2026-07-28 client asks again
-		for name, value := range rawjson.Members(rawjson.Member(now.capabilities, "extensions")) {
-			if name == tool.ExtensionTasks { // which not every client is declared
-				continue
-			}
-			if o.Extensions == nil {
-				o.Extensions = map[string]json.RawMessage{}
-			}
-			o.Extensions[name] = value
-		}
+	return uses
+}
+
+// followed is what following a server came to.
+type followed struct {
+	known   bool // the store has a list of it
+	changed bool // it is another one
+	listed  *store.Listed
+}
+
+// follow takes in what another process has stored of a server. What is not stored, which
+// is how long a list may be kept and what was logged, stays as it was.
+func (k *listings) follow(ctx context.Context, config *configs.Config, server string) (f followed, err error) {
+	listed, err := k.store.Listed(ctx, server)
+	delete(k.wrote, server)
+	if err != nil || listed == nil {
+		return followed{known: k.byServer[server] != nil}, err
 	}
-	if settings.IncludeAll {
-		o.Prompts, o.Resources, o.Subscribe, o.Completions = has("prompts"), has("resources"), has("resources", "subscribe"), has("completions")
+	now, before := storedOf(listed.Upstream), k.byServer[server]
+	now.defs = k.defsOf(listed.Defs, before)
+	now.unpinned = heldBy(config, listed.Unpinned)
+	if before != nil {
+		now.cache, now.faults = before.cache, before.faults
 	}
-	return o
+	f = followed{known: true, changed: before == nil || !before.same(now), listed: listed}
+	if f.changed {
+		k.byServer[server] = now
+	}
+	return f, nil
 }

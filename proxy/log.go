@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"strconv"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -14,7 +13,6 @@ import (
 	"toolfinch/internal/identity"
 	"toolfinch/internal/printable"
 	"toolfinch/internal/telemetry"
-	"toolfinch/register"
 	"toolfinch/tool"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/leaks"
@@ -26,8 +24,8 @@ var messages = map[string]string{
 }
 
 // logged logs a finished operation, in one line without arguments and results.
-func (o *observer) logged(ctx context.Context, done *telemetry.Operation) {
-	if !o.log.Enabled(ctx, slog.LevelInfo) {
+func logged(ctx context.Context, log *slog.Logger, done *telemetry.Operation) {
+	if !log.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
 	line := spare.Get().(*attributes)
@@ -50,13 +48,13 @@ func (o *observer) logged(ctx context.Context, done *telemetry.Operation) {
 	}
 	record := slog.NewRecord(done.Time.Add(done.Duration), slog.LevelInfo, messages[done.Kind], 0) // where in our code, nobody asks
 	record.AddAttrs(line.attrs...)
-	_ = o.log.Handler().Handle(ctx, record) // as slog has it
+	_ = log.Handler().Handle(ctx, record) // as slog has it
 }
 
 // logContent logs what an operation was given and what it answered, for debugging: without
 // secrets, as far as they can be told, and of what is long the beginning.
-func (o *observer) logContent(ctx context.Context, done *telemetry.Operation, call *tool.Call, result tool.Result) {
-	if !o.log.Enabled(ctx, slog.LevelDebug) {
+func logContent(ctx context.Context, log *slog.Logger, done *telemetry.Operation, call *tool.Call, result tool.Result) {
+	if !log.Enabled(ctx, slog.LevelDebug) {
 		return
 	}
 	line := lineFor(done.View, done.Session, "", "")
@@ -67,7 +65,7 @@ func (o *observer) logContent(ctx context.Context, done *telemetry.Operation, ca
 	for _, s := range done.Stages {
 		line.add(slog.Group(s.Name, slog.String("target", printable.Line(s.Target)), slog.Duration("after", s.Start), slog.Duration("took", s.Duration)))
 	}
-	o.log.LogAttrs(ctx, slog.LevelDebug, "what was asked and answered", line.attrs...)
+	log.LogAttrs(ctx, slog.LevelDebug, "what was asked and answered", line.attrs...)
 }
 
 // contentOf is arguments or a result for the log.
@@ -84,9 +82,9 @@ var eventLines = map[string]string{
 }
 
 // logEvent logs an event that is no operation.
-func (o *observer) logEvent(ctx context.Context, e identity.Event) {
+func logEvent(ctx context.Context, log *slog.Logger, e identity.Event) {
 	message := eventLines[e.Kind]
-	if message == "" || !o.log.Enabled(ctx, slog.LevelInfo) {
+	if message == "" || !log.Enabled(ctx, slog.LevelInfo) {
 		return
 	}
 	who := e.Principal
@@ -103,28 +101,7 @@ func (o *observer) logEvent(ctx context.Context, e identity.Event) {
 	if e.Took > 0 {
 		line.add(slog.Duration("took", e.Took))
 	}
-	o.log.LogAttrs(ctx, slog.LevelInfo, message, line.attrs...)
-}
-
-// Registered takes down that what a client is listed has changed.
-func (h liveHost) Registered(session, client string, party identity.Party, change register.Change) {
-	o := h.of.desk.views.observer
-	o.metrics.Registered(h.of.view)
-	if !o.log.Enabled(context.Background(), slog.LevelInfo) {
-		return
-	}
-	line := lineFor(h.of.view, identity.Digest(session), client, "")
-	if party.Principal != nil {
-		line.text("principal", party.Principal.ID)
-	}
-	line.text("transport", party.Transport)
-	for key, names := range map[string][]string{"added": change.Added, "removed": change.Removed} {
-		if len(names) > maxNamed {
-			line.add(slog.Int("more_"+key, len(names)-maxNamed))
-		}
-		line.text(key, strings.Join(names[:min(maxNamed, len(names))], " "))
-	}
-	o.log.LogAttrs(context.Background(), slog.LevelInfo, "tools registered", line.attrs...)
+	log.LogAttrs(ctx, slog.LevelInfo, message, line.attrs...)
 }
 
 // strangers bounds the lines about requests of nobody in particular: they would fill the

@@ -10,12 +10,16 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 
 	"toolfinch/configs"
+	"toolfinch/internal/identity"
+	"toolfinch/proxy/web"
 	"toolfinch/store"
 	"toolfinch/store/vault"
+	"toolfinch/trust/inbound"
 	"toolfinch/upstream/login"
 )
 
@@ -27,13 +31,16 @@ type logins struct {
 	*login.Logins
 	rows     *sealedRows
 	callback atomic.Value // the URL of our own listener for browsers, a string; none where it has none
+	log      *slog.Logger
+	record   identity.Record
+	entrance *inbound.Gate // proves who browsers belong to; nil in commands, where only the owner logs in
 }
 
 // newLogins makes the logins of a configuration. Tokens are in the vault of db, which may
 // be open for reading only: what is got or renewed is written all the same, because an
 // authorization server that rotates refresh tokens takes the old one no more. among, which may
-// be nil, hears of changes by other replicas and tells them of some.
-func newLogins(config *configs.Config, o options, db *store.Store, among *others) (*logins, error) {
+// be nil, hears of changes by other replicas, which share key, and tells them of some.
+func newLogins(config *configs.Config, o options, db *store.Store, among *others, key [32]byte) (*logins, error) {
 	settings := vault.Options{Key: o.vaultKey, KeyDir: config.Places().KeyDir, Locks: db.Sealed().Locks(), Log: o.log}
 	rows := &sealedRows{at: config.Places().Store, o: o, last: map[string]*vault.Row{}}
 	rows.store.Store(db)
@@ -44,9 +51,12 @@ func newLogins(config *configs.Config, o options, db *store.Store, among *others
 	if err != nil {
 		return nil, err
 	}
-	l := &logins{rows: rows}
+	l := &logins{rows: rows, log: o.log, record: o.observer.record}
 	l.callback.Store("")
-	l.Logins = login.New(login.Options{Vault: loginVault{v, o.log}, Log: o.log, Record: o.observer.record, Told: among.heard(), Failed: among.loginFailed, Callback: func() string { return l.callback.Load().(string) }})
+	l.Logins = login.New(login.Options{
+		Vault: loginVault{v, o.log}, Log: o.log, Record: o.observer.record, Told: among.heard(), Failed: among.loginFailed,
+		Callback: func() string { return l.callback.Load().(string) }, Key: key, Forward: among.cameBack, Prove: l.prove, Whose: l.whose,
+	})
 	return l, nil
 }
 
@@ -253,7 +263,7 @@ func OpenLogins(ctx context.Context, config *configs.Config, options ...Option) 
 	if !db.Durable() {
 		return nil, errors.Join(fmt.Errorf("logins: the store in %s cannot be opened: nothing would be kept", config.DataDir), db.Close())
 	}
-	l, err := newLogins(config, o, db, nil)
+	l, err := newLogins(config, o, db, nil, [32]byte{})
 	if err != nil {
 		return nil, fmt.Errorf("logins: %w", errors.Join(err, db.Close()))
 	}
@@ -269,23 +279,95 @@ func (l *Logins) Close() error {
 	return errors.Join(l.store.Close(), l.audit.log.Close())
 }
 
-// answer has the login that a browser came back from, to another replica, go on where it began: here, or nowhere.
-func (l *logins) answer(ctx context.Context, query string) {
-	r, err := http.NewRequestWithContext(ctx, http.MethodGet, callbackPath, nil)
+// maxProof bounds the form in which somebody proves to be the asker, in bytes.
+const maxProof = 64 << 10
+
+// prove reports whether the browser of a request belongs to the principal that asked for a login: the reverse
+// proxy says so, or the user proves it with the principal's API key. If not, it answers the request.
+func (l *logins) prove(w http.ResponseWriter, r *http.Request, s login.Start) bool {
+	if l.entrance == nil {
+		return login.ProveLocally(w, r, s)
+	}
+	r.Body = http.MaxBytesReader(w, r.Body, maxProof)
+	page, status := web.LoginPage{Server: s.Server}, http.StatusOK
+	from := l.entrance.Source(r)
+	if s.ByOwner(from.Address) {
+		return true
+	}
+	if s.Principal == "" {
+		page.Problem = "All users share this login. The owner makes it: at the page of toolfinch (run: toolfinch ui)."
+		page.Serve(w, http.StatusForbidden)
+		return false
+	}
+	who := l.whoAsks(r)
+	page.Keys = l.entrance.TakesKeys() && strings.HasPrefix(s.Principal, "key|")
+	issuer := l.issuerOf(r, s.Principal)
+	page.Issuer = issuer.URL
+	var err error
+	switch {
+	case who != "" || r.Method != http.MethodPost:
+	case page.Keys:
+		who, err = l.byForm(r)
+	case issuer.URL != "":
+		if err = l.Identify(w, r, s, issuer); err == nil {
+			return false // the login goes on when the browser is back
+		}
+	}
 	if err != nil {
-		return
+		page.Problem, status = err.Error(), http.StatusForbidden
 	}
-	if r.URL.RawQuery = query; l.Awaits(r) {
-		l.ServeHTTP(unseen{http.Header{}}, r)
+	if who == s.Principal {
+		return true
 	}
+	if who != "" {
+		page.Problem, status = "Another user asked for this login.", http.StatusForbidden
+		l.refused(r, s, who)
+	}
+	page.Serve(w, status)
+	return false
 }
 
-// unseen is the answer to a browser that is elsewhere.
-type unseen struct{ header http.Header }
+// whoAsks is the principal that a request itself proves, by its header or that of a reverse proxy; "" for none.
+func (l *logins) whoAsks(r *http.Request) (who string) {
+	see := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { who = identity.NameOf(r.Context()) })
+	l.entrance.Know(see, func(*http.Request) inbound.Target { return inbound.Target{Any: true} }).ServeHTTP(nil, r)
+	return who
+}
 
-func (u unseen) Header() http.Header         { return u.header }
-func (u unseen) Write(p []byte) (int, error) { return len(p), nil }
-func (u unseen) WriteHeader(int)             {}
+// whose is the principal that an access token proves.
+func (l *logins) whose(r *http.Request, token string) string {
+	r = r.Clone(r.Context())
+	r.Header.Set("Authorization", "Bearer "+token)
+	return l.whoAsks(r)
+}
+
+// byForm is the principal whose API key was typed in.
+func (l *logins) byForm(r *http.Request) (string, error) {
+	bearer, err := l.entrance.ByForm(r, r.PostFormValue("key"))
+	if err != nil {
+		return "", err
+	}
+	if p, _ := bearer.Principal(r.Context()); p != nil {
+		return p.ID, nil
+	}
+	return "", errors.New("the key cannot be looked up now: try again later")
+}
+
+// issuerOf is the issuer of the access tokens of a principal; without a URL if there is none.
+func (l *logins) issuerOf(r *http.Request, principal string) login.Issuer {
+	for _, i := range l.entrance.Issuers {
+		if strings.HasPrefix(principal, i.URL+"|") {
+			return login.Issuer{URL: i.URL, Resource: l.entrance.URL(r), ClientID: i.ClientID, AllowPrivate: i.AllowPrivate}
+		}
+	}
+	return login.Issuer{}
+}
+
+// refused takes down that another user opened a login.
+func (l *logins) refused(r *http.Request, s login.Start, who string) {
+	l.log.Warn("a login was refused: another user opened it", "server", s.Server, "principal", s.Principal, "opened_by", who)
+	l.record.Event(identity.WithSource(r.Context(), l.entrance.Source(r)), identity.Event{Kind: identity.EventLogin, Principal: who, Server: s.Server, Outcome: identity.Denied, Reason: "the login of another user was opened"})
+}
 
 // Login is what logs in to an upstream; nil where that needs or wants no login.
 func (s *views) Login(server string) *login.Server { return s.pool.Login(server) }

@@ -1,6 +1,7 @@
 package proxy
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"log/slog"
@@ -9,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/configs"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/upstream"
@@ -93,14 +95,14 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	defer close(l.ended)
 	l.life = ctx
 	l.report(l.Problems())
-	for _, v := range l.now.Load().views {
-		v.run(ctx)
+	for _, e := range l.now.Load().endpoints {
+		e.run(ctx)
 	}
 	l.readyForScripts()
 	defer func() {
 		l.scripts.Ready(false)
-		for _, v := range l.now.Load().views {
-			<-v.ended
+		for _, e := range l.now.Load().endpoints {
+			<-e.ended
 		}
 		l.closing.Wait()
 	}()
@@ -148,14 +150,6 @@ func (l *loop) wake() {
 	wake(l.count.work)
 	wake(l.embedder.work)
 	wake(l.segments.work)
-}
-
-// wake tells whoever waits on c that there is work; once is enough.
-func wake(c chan struct{}) {
-	select {
-	case c <- struct{}{}:
-	default:
-	}
 }
 
 // wait has a change taken again later, if its err may pass; nil: it was taken.
@@ -224,10 +218,9 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 	diffs := make([]store.Diff, len(changes))
 	changed := map[string]bool{}
 	news := false
-	config := l.now.Load().config
+	config := l.now.Load().Config
 	for i, change := range changes {
-		configured := slices.ContainsFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == change.Server })
-		if !configured { // it was removed meanwhile
+		if config.Server(change.Server) == nil { // it was removed meanwhile
 			delete(l.waiting, change.Server)
 			continue
 		}
@@ -259,7 +252,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			}
 			l.wait(change, err)
 		}
-		if now := l.known.byServer[change.Server]; change.Err == nil && now != nil && before != nil && now.as(before) {
+		if now := l.known.byServer[change.Server]; change.Err == nil && now != nil && before != nil && now.same(before) {
 			now.defs, now.tools, now.of = before.defs, before.tools, before.of // which is what is served
 			l.known.listedThisRun[change.Server] = true
 			continue
@@ -270,7 +263,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 		}
 		l.known.listedThisRun[change.Server] = true
 	}
-	if len(changed) == 0 && l.now.Load().complete {
+	if len(changed) == 0 && l.now.Load().Complete {
 		return diffs // the last known tools stay
 	}
 	if err := l.refresh(ctx, changed); err != nil {
@@ -304,9 +297,9 @@ func (l *loop) refresh(ctx context.Context, changed map[string]bool) error {
 
 // show serves next, by one store, tells clients, and ends the views that are no
 // more.
-func (l *loop) show(ctx context.Context, next *served) {
+func (l *loop) show(ctx context.Context, next *current) {
 	before := l.now.Load()
-	if isClosed(before.ready) && !next.complete {
+	if isClosed(before.ready) && !next.Complete {
 		next.ready = make(chan struct{})
 	}
 	l.now.Store(next)
@@ -316,35 +309,26 @@ func (l *loop) show(ctx context.Context, next *served) {
 	if l.life != nil {
 		l.readyForScripts()
 	}
-	for _, v := range next.views {
-		if l.life != nil && v.end == nil {
-			v.run(l.life)
+	for name, e := range next.endpoints {
+		if l.life != nil && e.end == nil {
+			e.run(l.life)
 		}
-		if before.byName[v.name] != v {
-			v.live.Sync()
+		if before.ByName[name] != next.ByName[name] {
+			e.live.Sync()
 		}
 	}
-	for _, v := range before.views {
-		if now := next.byName[v.name]; now == nil || now.endpoint != v.endpoint {
+	for name, e := range before.endpoints {
+		if next.endpoints[name] != e {
 			l.closing.Go(func() { // beside: its calls may take long to end
-				if err := v.close(); err != nil {
-					l.log.Warn("a removed view did not end well", "view", v.name, "error", err)
+				if err := e.close(); err != nil {
+					l.log.Warn("a removed view did not end well", "view", name, "error", err)
 				}
 			})
 		}
 	}
-	l.report(next.problems)
-	if next.complete && !isClosed(next.ready) {
+	l.report(next.Problems)
+	if next.Complete && !isClosed(next.ready) {
 		close(next.ready)
-	}
-}
-
-func isClosed(c <-chan struct{}) bool {
-	select {
-	case <-c:
-		return true
-	default:
-		return false
 	}
 }
 
@@ -371,5 +355,69 @@ func (l *loop) report(problems []view.Problem) {
 // readyForScripts keeps a process waiting for the next script of a model where a
 // view takes such.
 func (l *loop) readyForScripts() {
-	l.scripts.Ready(slices.ContainsFunc(l.now.Load().config.Views, func(s view.Settings) bool { return s.RunScript != nil }))
+	l.scripts.Ready(slices.ContainsFunc(l.now.Load().Config.Views, func(s view.Settings) bool { return s.RunScript != nil }))
+}
+
+// decisionsEvery is how often the store is asked whether the owner has decided
+// something, while something is held: toolfinch pins is a process of its own.
+const decisionsEvery = time.Second
+
+// decisions takes in what was decided since the last time.
+func (l *loop) decisions(ctx context.Context) {
+	n, err := l.store.Pins().Decisions(ctx)
+	if err != nil || n == l.decided {
+		return // it is asked again
+	}
+	changed, err := l.known.decided(ctx, l.now.Load().Config)
+	if err != nil {
+		l.log.Warn("what was decided could not be read; it is asked again", "error", err)
+		return
+	}
+	l.decided = n
+	if len(changed) == 0 {
+		return
+	}
+	if err := l.refresh(ctx, changed); err != nil && ctx.Err() == nil {
+		l.log.Error("the catalog was not refreshed", "error", err)
+	}
+	l.wake()
+}
+
+// followPatience is how long a server that another process lists, and that was never
+// listed, is counted as one that may still come.
+const followPatience = 30 * time.Second
+
+// follow takes in a Change of a server that another process lists: what that has stored.
+// known is false while nobody has listed the server.
+func (l *loop) follow(ctx context.Context, config *configs.Config, change upstream.Change) (diff store.Diff, known, changed bool) {
+	if w := l.waiting[change.Server]; w.Followed {
+		change.Outdated, change.Interactive = change.Outdated || w.Outdated, change.Interactive || w.Interactive
+	}
+	f, err := l.known.follow(ctx, config, change.Server)
+	if err != nil && ctx.Err() == nil {
+		l.log.Log(context.Background(), store.Level(err), "what another replica lists could not be read; what was known before stays", "server", change.Server, "error", err)
+	}
+	if f.listed != nil {
+		diff = countOf(f.listed.Defs)
+		l.pool.Follow(change.Server, diff.Total, upstream.Faults{LeftOut: f.listed.LeftOut, Mended: f.listed.Mended}, f.listed.Interactive)
+		if change.Interactive && !f.listed.Interactive {
+			l.later("that a server asks clients", func(ctx context.Context) error { return l.store.Asks(ctx, change.Server) })
+		}
+	}
+	if !f.known {
+		time.AfterFunc(followPatience, func() {
+			l.later("that a server was not listed", func(ctx context.Context) error {
+				if l.known.byServer[change.Server] != nil || l.known.listedThisRun[change.Server] {
+					return nil
+				}
+				l.known.listedThisRun[change.Server] = true
+				return l.refresh(ctx, map[string]bool{change.Server: true})
+			})
+		})
+	}
+	if change.Outdated {
+		err = cmp.Or(err, l.others.relist(ctx, change.Server))
+	}
+	l.wait(change, err)
+	return diff, f.known, f.changed
 }

@@ -2,14 +2,11 @@ package proxy
 
 import (
 	"context"
-	"net"
 	"net/http"
 	"slices"
-	"sync"
 	"time"
 
 	"toolfinch/internal/identity"
-	"toolfinch/internal/limit"
 	"toolfinch/internal/telemetry"
 	"toolfinch/store"
 	"toolfinch/trust/inbound"
@@ -23,24 +20,24 @@ func (h rest) Metrics(ctx context.Context) ([]byte, error) {
 	if p := identity.PrincipalOf(ctx); p != nil && p.View != "" {
 		only = p.View
 	}
-	views := slices.DeleteFunc(slices.Clone(now.views), func(v *View) bool { return only != "" && v.name != only })
+	views := slices.DeleteFunc(slices.Clone(now.Views), func(v *View) bool { return only != "" && v.Name != only })
 	var shows func(view, server, tool string) bool
-	if _, ofClient := identity.PartyOf(ctx); only != "" || ofClient && now.config.Policies != nil {
+	if _, ofClient := identity.PartyOf(ctx); only != "" || ofClient && now.Config.Policies != nil {
 		shows = func(view, server, name string) bool {
-			return (view == "" || only == "" || view == only) && (server == "" || slices.ContainsFunc(views, func(v *View) bool { return v.of(ctx).counts(server, name) }))
+			return (view == "" || only == "" || view == only) && (server == "" || slices.ContainsFunc(views, func(v *View) bool { return counts(v.Of(ctx), server, name) }))
 		}
 	}
 	return h.observer.metrics.Text(slices.Concat(h.viewMetrics(ctx), h.serverMetrics(ctx), h.searchMetrics(), h.dropMetrics(), h.gateMetrics(), h.limitMetrics(), h.auditMetrics(), h.httpMetrics(), h.replicaMetrics()), shows)
 }
 
-// counts reports whether the view has a server and, unless its name is "" or telemetry.Other,
+// counts reports whether a view has a server and, unless its name is "" or telemetry.Other,
 // a tool or prompt of it.
-func (v *View) counts(server, name string) bool {
-	if !v.has(server) || name == "" || name == telemetry.Other {
-		return v.has(server)
+func counts(v *View, server, name string) bool {
+	if !v.Has(server) || name == "" || name == telemetry.Other {
+		return v.Has(server)
 	}
-	_, err := v.catalog.Find(server + "." + name)
-	_, prompt := v.catalog.Prompt(server + "." + name)
+	_, err := v.Catalog.Find(server + "." + name)
+	_, prompt := v.Catalog.Prompt(server + "." + name)
 	return err == nil || prompt
 }
 
@@ -68,14 +65,14 @@ func (h rest) viewMetrics(ctx context.Context) []telemetry.Family {
 	steps := telemetry.Family{Name: "toolfinch_steps_total", Help: "Steps of models that have read a list since the start (made), and those with every tool listed (all).", Counter: true, Labels: byKind}
 	changes := telemetry.Family{Name: "toolfinch_list_changes_total", Help: "Lists that changed between two steps of a session since the start: at their end (appended) or inside (changed).", Counter: true, Labels: byKind}
 	tokens := telemetry.Family{Name: "toolfinch_tokens_total", Help: "Tokens that models have read since the start, as toolfinch savings accounts for them.", Counter: true, Labels: byKind}
-	for _, v := range h.now.Load().views {
-		if h.only != "" && v.name != h.only {
+	for _, v := range h.now.Load().Views {
+		if h.only != "" && v.Name != h.only {
 			continue
 		}
-		c, name := counted[v.name], v.name
+		c, name := counted[v.Name], v.Name
 		h.observer.metrics.View(name)
-		n, of := v.catalog.Embedded(), v.catalog.Indexed()
-		add(&tools, int64(v.of(ctx).catalog.Len()), name)
+		n, of := v.Catalog.Embedded(), v.Catalog.Indexed()
+		add(&tools, int64(v.Of(ctx).Catalog.Len()), name)
 		add(&documents, int64(of), name)
 		add(&vectors, int64(n), name)
 		add(&sessions, c.Sessions, name)
@@ -173,11 +170,6 @@ func (h rest) limitMetrics() []telemetry.Family {
 	return []telemetry.Family{size, used, hits, one("toolfinch_calls_in_flight", "Calls, reads, prompts and retrievals that run now.", false, int64(running))}
 }
 
-// bounds are the limits of what clients can make grow.
-func (p *Proxy) bounds() []*limit.Limit {
-	return slices.Concat(p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().limits.Limits())
-}
-
 // auditMetrics are about the audit log; there are none without one.
 func (h rest) auditMetrics() []telemetry.Family {
 	if h.audit.log == nil {
@@ -222,36 +214,6 @@ func (h rest) httpMetrics() []telemetry.Family {
 	build := telemetry.Family{Name: "toolfinch_build_info", Help: "1, of the version that runs.", Labels: []string{"version"}}
 	add(&build, 1, h.version)
 	return append(h.connections.metrics(), build)
-}
-
-// connections counts those of clients over HTTP, which an HTTP server tells of with told.
-type connections struct {
-	mu     sync.Mutex // guards what follows; held for look-ups only
-	states map[net.Conn]http.ConnState
-	idled  int64         // that ended while nothing was asked over them
-	limit  time.Duration // how long nothing may be asked; 0 before one is served
-}
-
-// told is an http.Server's ConnState.
-func (c *connections) told(conn net.Conn, state http.ConnState) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	switch state {
-	case http.StateClosed, http.StateHijacked:
-		if c.states[conn] == http.StateIdle {
-			c.idled++
-		}
-		delete(c.states, conn)
-	default:
-		c.states[conn] = state
-	}
-}
-
-// limits notes how long nothing may be asked over a connection.
-func (c *connections) limits(idle time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.limit = idle
 }
 
 func (c *connections) metrics() []telemetry.Family {

@@ -1,12 +1,13 @@
 package proxy
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"log/slog"
+	"maps"
 	"strconv"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -14,10 +15,12 @@ import (
 	"toolfinch/internal/printable"
 	"toolfinch/internal/telemetry"
 	"toolfinch/proxy/savings"
+	"toolfinch/proxy/served"
 	"toolfinch/retrieve"
 	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 	"toolfinch/trust/audit"
+	"toolfinch/trust/policy"
 	"toolfinch/upstream"
 )
 
@@ -35,67 +38,6 @@ type observer struct {
 
 func newObserver(a auditor, log *slog.Logger) *observer {
 	return &observer{audit: a, feed: telemetry.NewFeed(), metrics: telemetry.NewMetrics(), log: log, strangers: newStrangers()}
-}
-
-// Feed is what the proxy does now and did last.
-func (p *Proxy) Feed() *telemetry.Feed { return p.observer.feed }
-
-// subject is what an operation is about.
-type subject struct {
-	kind, view string
-	tool       *tool.Tool      // nil: a meta-tool, or nothing that the view has
-	shown      string          // the tool's ID, where it is worth keeping
-	meta       bool            // a meta-tool
-	decision   *audit.Decision // that was made before the call; nil: none
-}
-
-// subjectOf is a tool, prompt or resource of a view.
-func subjectOf(view string, t *tool.Tool) subject {
-	return subject{kind: eventOf(t.Def.ID.Kind), view: view, tool: t, shown: t.Def.ID.Shown()}
-}
-
-// eventOf is the kind of the operations on what is of a kind.
-func eventOf(kind tool.Kind) string {
-	switch kind {
-	case tool.KindPrompt:
-		return identity.EventPrompt
-	case tool.KindResource, tool.KindTemplate:
-		return identity.EventRead
-	}
-	return identity.EventCall
-}
-
-// operation is a call as it begins.
-func (s subject) operation(ctx context.Context, call *tool.Call) telemetry.Operation {
-	o := telemetry.Operation{
-		Kind: s.kind, View: s.view, Name: printable.URI(call.Name), Meta: s.meta, Principal: cmp.Or(call.Principal, identity.NameOf(ctx)), Session: identity.Digest(call.Session),
-		Request: string(call.Request), Depth: call.Depth, BytesIn: len(call.Arguments),
-	}
-	if s.tool != nil {
-		o.Server, o.Tool = s.tool.Def.ID.Server, s.shown
-		if o.Tool == "" {
-			o.Tool = s.tool.Def.ID.Shown()
-		}
-	}
-	if c := call.Client; c != nil {
-		o.Client, o.Era = c.Name, eraOf(c)
-	}
-	if from, ok := identity.SourceOf(ctx); ok {
-		o.Transport = from.Transport
-	} else if call.Local {
-		o.Transport = transportCommand
-	}
-	return o
-}
-
-// transportCommand is by what the owner's own commands make calls.
-const transportCommand = "command"
-
-func eraOf(c *tool.Client) string {
-	if c.Modern {
-		return "2026-07-28"
-	}
-	return "legacy"
 }
 
 // around has the calls of a tool of a view observed.
@@ -139,7 +81,7 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 			say(running, err)
 			done := running.End(outcome, reason, len(result))
 			o.finished(outer, done)
-			o.logContent(outer, done, call, result)
+			logContent(outer, o.log, done, call, result)
 			o.audit.add(outer, s, call, func(line *audit.Line) {
 				line.Time, line.DurationMS, line.BytesOut = done.Time, float64(done.Duration.Microseconds())/1000, done.BytesOut
 				line.Call, line.Outcome, line.Reason = begun.id, outcome, reason
@@ -166,7 +108,7 @@ func (o *observer) note(ctx context.Context, s subject, call *tool.Call, name, r
 // finished tells those of a finished operation who are not told by the feed.
 func (o *observer) finished(ctx context.Context, done *telemetry.Operation) {
 	o.metrics.Operation(done)
-	o.logged(ctx, done)
+	logged(ctx, o.log, done)
 }
 
 // record takes down an event that is no operation.
@@ -175,7 +117,7 @@ func (o *observer) record(ctx context.Context, e identity.Event) {
 	if !o.strangers.admits(&e) {
 		return
 	}
-	o.logEvent(ctx, e)
+	logEvent(ctx, o.log, e)
 	o.audit.log.Record(ctx, e)
 }
 
@@ -239,20 +181,12 @@ func noteLine(ctx context.Context) {
 	}
 }
 
-func (o *observer) aroundAll(v *View, tools []*tool.Tool) []*tool.Tool {
-	out := make([]*tool.Tool, len(tools))
-	for i, t := range tools {
-		out[i] = o.aroundMeta(v, t)
-	}
-	return out
-}
-
 // aroundMeta has the calls of a meta-tool of a view observed. One that only calls another
 // tool is no operation of its own where that is one.
-func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
+func (o *observer) aroundMeta(v *served.View, t *tool.Tool) *tool.Tool {
 	of := func(call *tool.Call) subject {
-		s := subject{kind: identity.EventCall, view: v.name, meta: true}
-		if v.kindOf(call) == savings.Search {
+		s := subject{kind: identity.EventCall, view: v.Name, meta: true}
+		if kindOf(v, call) == savings.Search {
 			s.kind = identity.EventRetrieve
 		}
 		return s
@@ -260,7 +194,7 @@ func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
 	return t.With(tool.LayerObserved, func(next tool.Handler) tool.Handler {
 		whole := o.observed(next, of)
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-			if !v.passesOn(call) {
+			if !passesOn(v, call) {
 				return whole(ctx, call)
 			}
 			inside := &lines{}
@@ -283,23 +217,23 @@ func (o *observer) aroundMeta(v *View, t *tool.Tool) *tool.Tool {
 }
 
 // passesOn reports whether a call of a meta-tool is that of another tool.
-func (v *View) passesOn(call *tool.Call) bool {
-	if call.Name == v.settings.ProxyTool {
-		return v.kindOf(call) == savings.Use
+func passesOn(v *served.View, call *tool.Call) bool {
+	if call.Name == v.Settings.ProxyTool {
+		return kindOf(v, call) == savings.Use
 	}
 	return retrieve.Calls(call.Name)
 }
 
 // refused takes down a call that was not made: of name, which the caller has not in the
 // view (t is nil), or of t.
-func (v *View) refused(o *observer) func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
+func (o *observer) refused(v *served.View) func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
 	return func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
 		noteLine(ctx)
-		s := subject{kind: identity.EventCall, view: v.name}
+		s := subject{kind: identity.EventCall, view: v.Name}
 		if t != nil {
-			s = subject{kind: identity.EventCall, view: v.name, tool: t}
+			s = subject{kind: identity.EventCall, view: v.Name, tool: t}
 		} else {
-			v.revealed(ctx, call, name, &s)
+			revealed(ctx, v, call, name, &s)
 		}
 		o.note(ctx, s, call, name, refusalOf(reason))
 	}
@@ -307,8 +241,8 @@ func (v *View) refused(o *observer) func(ctx context.Context, call *tool.Call, n
 
 // revealed makes the tool that a policy hides from the caller the subject, for those who
 // watch; a view without policies hides none.
-func (v *View) revealed(ctx context.Context, call *tool.Call, name string, s *subject) {
-	if hidden, decided := v.hidden(ctx, call, name); hidden != nil {
+func revealed(ctx context.Context, v *served.View, call *tool.Call, name string, s *subject) {
+	if hidden, decided := v.Hidden(ctx, call, name); hidden != nil {
 		s.tool, s.decision = hidden, &audit.Decision{Policy: decided.Policy()}
 	}
 }
@@ -319,14 +253,30 @@ func refusalOf(reason error) string {
 	return first
 }
 
-// Unknown takes down a call of a name that nothing in the view has.
-func (h liveHost) Unknown(ctx context.Context, call *tool.Call) {
-	s := subject{kind: eventOf(call.Kind), view: h.of.view}
-	h.of.now().of(ctx).revealed(ctx, call, call.Name, &s)
-	h.of.desk.views.observer.note(ctx, s, call, call.Name, tool.ErrNotFound.Error())
+// denials counts what policies denied, by the policies that did.
+type denials struct {
+	mu sync.Mutex // guards by; held for look-ups only
+	by map[string]int64
 }
 
-// Began takes down a session.
-func (h liveHost) Began(ctx context.Context, session, client string) {
-	h.of.desk.views.observer.record(ctx, identity.Event{Kind: identity.EventSessionOn, View: h.of.view, Session: session, Client: client})
+// maxDenials bounds the policies that are told apart: reloads may bring others.
+const maxDenials = 1000
+
+func (d *denials) count(decided policy.Decision) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if d.by == nil || len(d.by) >= maxDenials {
+		d.by = map[string]int64{}
+	}
+	d.by[decided.Policy()]++
+}
+
+// each calls f with every policy that denied something, and how often.
+func (d *denials) each(f func(policy string, n int64)) {
+	d.mu.Lock()
+	by := maps.Clone(d.by)
+	d.mu.Unlock()
+	for id, n := range by {
+		f(id, n)
+	}
 }

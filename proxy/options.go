@@ -5,6 +5,7 @@ import (
 
 	"toolfinch/internal/telemetry"
 	"toolfinch/proxy/web/page"
+	"toolfinch/trust/audit"
 	"toolfinch/upstream"
 	"toolfinch/upstream/conn"
 	"toolfinch/view"
@@ -90,3 +91,11 @@ func WhenIndexed(f func()) Option { return func(o *options) { o.indexed = f } }
 // WhenIdle calls f each time background work that took memory is done: definitions
 // were counted, or vectors were made or read. f may be called from two goroutines at once.
 func WhenIdle(f func()) Option { return func(o *options) { o.idle = f } }
+
+// WithAudit has what is done written to a log, of the settings that it was opened with.
+// Run writes it, and Close closes it.
+func WithAudit(log *audit.Log, settings audit.Settings) Option {
+	return func(o *options) {
+		o.audit = auditor{log, settings}
+	}
+}

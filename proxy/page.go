@@ -20,7 +20,6 @@ import (
 	"toolfinch/store"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
-	"toolfinch/upstream"
 	"toolfinch/upstream/login"
 )
 
@@ -39,14 +38,14 @@ func (p *Proxy) UILink(here bool) (string, error) {
 	switch {
 	case p.first.Transport == configs.TransportStdio:
 		return "", fmt.Errorf("%w over stdio: start toolfinch serve --transport http", ErrNoPage)
-	case !p.now.Load().config.UI:
+	case !p.now.Load().Config.UI:
 		return "", fmt.Errorf("%w: the configuration has ui: false", ErrNoPage)
 	}
 	return p.desk.page().Link(here), nil
 }
 
 // On reports whether the page is served.
-func (h paged) On() bool { return h.now.Load().config.UI }
+func (h paged) On() bool { return h.now.Load().Config.UI }
 
 // owner reports whether the owner asks.
 func (h paged) owner(ctx context.Context) bool {
@@ -62,17 +61,17 @@ func (h paged) view(ctx context.Context, name string) (*View, error) {
 			return nil, fmt.Errorf("%w: %q", ErrNoView, name)
 		}
 	}
-	v, err := h.reachable(name)
+	v, err := h.reachable(h.now.Load(), name)
 	if err != nil {
 		return nil, err
 	}
-	return v.of(ctx), nil
+	return v.Of(ctx), nil
 }
 
 // viewsOf are the views that who asks may use, that of the root first.
 func (h paged) viewsOf(ctx context.Context) (all []*View) {
-	for _, v := range h.now.Load().views {
-		if one, err := h.view(ctx, v.name); err == nil {
+	for _, v := range h.now.Load().Views {
+		if one, err := h.view(ctx, v.Name); err == nil {
 			all = append(all, one)
 		}
 	}
@@ -82,7 +81,7 @@ func (h paged) viewsOf(ctx context.Context) (all []*View) {
 // Sums are what the overview shows beside the servers.
 func (h paged) Sums(ctx context.Context) (s page.Sums) {
 	for _, v := range h.viewsOf(ctx) {
-		s.Tools = max(s.Tools, v.catalog.Len())
+		s.Tools = max(s.Tools, v.Catalog.Len())
 	}
 	if away := h.store.Trouble(); away != nil {
 		s.Store = away.Brief()
@@ -91,8 +90,8 @@ func (h paged) Sums(ctx context.Context) (s page.Sums) {
 		return s
 	}
 	now := h.now.Load()
-	if now.config.Path != "" {
-		s.Configuration = filepath.Base(now.config.Path)
+	if now.Config.Path != "" {
+		s.Configuration = filepath.Base(now.Config.Path)
 	}
 	if beside := h.replicasStatus(); beside != nil {
 		s.Differ = beside.Differ
@@ -131,11 +130,11 @@ func (h paged) Servers(ctx context.Context) []page.Upstream {
 	views, owner := h.viewsOf(ctx), h.owner(ctx)
 	all := []page.Upstream{}
 	for _, s := range h.pool.Status() {
-		if !h.serves(s.Server) || !owner && !slices.ContainsFunc(views, func(v *View) bool { return v.has(s.Server) }) {
+		if !h.serves(s.Server) || !owner && !slices.ContainsFunc(views, func(v *View) bool { return v.Has(s.Server) }) {
 			continue
 		}
 		one := page.Upstream{
-			Name: s.Server, Description: described(now.config, s.Server), State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: string(s.Transport),
+			Name: s.Server, Description: described(now.Config, s.Server), State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: string(s.Transport),
 			Tools: s.Tools, LeftOut: s.LeftOut, Mended: s.Mended, Restarts: s.Restarts,
 		}
 		if s.Err != nil {
@@ -147,12 +146,12 @@ func (h paged) Servers(ctx context.Context) []page.Upstream {
 			one.Tools, one.LeftOut, one.Mended = toolsOf(views, s.Server), 0, 0
 		}
 		for _, v := range views {
-			one.Held = max(one.Held, v.catalog.HeldOf(s.Server))
+			one.Held = max(one.Held, v.Catalog.HeldOf(s.Server))
 		}
 		all = append(all, one)
 	}
 	if owner {
-		for _, name := range now.config.Disabled {
+		for _, name := range now.Config.Disabled {
 			all = append(all, page.Upstream{Name: name, State: page.StateDisabled})
 		}
 	}
@@ -163,7 +162,7 @@ func (h paged) Servers(ctx context.Context) []page.Upstream {
 func toolsOf(views []*View, server string) (most int) {
 	for _, v := range views {
 		n := 0
-		for _, t := range v.catalog.Tools() {
+		for _, t := range v.Catalog.Tools() {
 			if t.Def.ID.Server == server {
 				n++
 			}
@@ -189,7 +188,7 @@ func (h paged) Server(ctx context.Context, name string) (d page.Details, err err
 		}
 	}
 	for _, v := range h.viewsOf(ctx) {
-		for _, s := range v.contents.Servers {
+		for _, s := range v.Contents.Servers {
 			if s.Name == name {
 				d.Instructions = cmp.Or(d.Instructions, s.Instructions)
 			}
@@ -216,9 +215,8 @@ const maxShownName = 128 // bytes of what a browser sent
 // describe adds what the owner sees of how a server is started or reached. What looks like
 // a secret is masked.
 func (h paged) describe(d *page.Details) {
-	config := h.now.Load().config
-	if at := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == d.Name }); at >= 0 {
-		s := config.Servers[at]
+	config := h.now.Load().Config
+	if s := config.Server(d.Name); s != nil {
 		d.Cwd, d.Changes = s.Cwd, string(cmp.Or(config.Changes[s.Name], pins.Review))
 		if s.Command != "" {
 			d.Sandbox = s.Sandbox.String()
@@ -258,7 +256,7 @@ const servedWithin = 3 * time.Second
 
 // Switch switches a server on or off in the configuration's file.
 func (h paged) Switch(ctx context.Context, name string, on bool) error {
-	path := h.now.Load().config.Path
+	path := h.now.Load().Config.Path
 	if path == "" {
 		return errors.New("this configuration is in no file")
 	}
@@ -269,7 +267,7 @@ func (h paged) Switch(ctx context.Context, name string, on bool) error {
 	}
 	patience := time.NewTimer(leeway.Of(servedWithin))
 	defer patience.Stop()
-	for slices.Contains(h.now.Load().config.Disabled, name) == on {
+	for slices.Contains(h.now.Load().Config.Disabled, name) == on {
 		select {
 		case <-replaced:
 			replaced = h.now.Load().replaced
@@ -284,9 +282,8 @@ func (h paged) Switch(ctx context.Context, name string, on bool) error {
 
 // principalOf is whose login to a server who asks may see to, and whether it may.
 func (h paged) principalOf(ctx context.Context, server string) (principal string, may bool) {
-	config := h.now.Load().config
-	at := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == server })
-	perUser := at >= 0 && config.Servers[at].Login.PerUser
+	s := h.now.Load().Config.Server(server)
+	perUser := s != nil && s.Login.PerUser
 	if h.owner(ctx) {
 		return "", !perUser
 	}
@@ -308,6 +305,9 @@ func (h paged) loginOf(ctx context.Context, server string) *page.Login {
 	}
 	if pending := one.Pending(principal); may && pending != nil {
 		l.URL, l.Code = pending.URL(), pending.UserCode()
+		if h.owner(ctx) {
+			l.URL = pending.OwnerURL()
+		}
 	}
 	return l
 }

@@ -24,9 +24,9 @@ import (
 // Access is who may do what; of others than the owner the views alone.
 func (h paged) Access(ctx context.Context) (a page.Access, err error) {
 	now := h.now.Load()
-	root := h.rootOf(now.config)
+	root := h.rootOf(now.Config)
 	for _, v := range h.viewsOf(ctx) {
-		a.Views = append(a.Views, v.glance(v.name == root))
+		a.Views = append(a.Views, glance(v, v.Name == root))
 	}
 	if !h.owner(ctx) {
 		return a, nil
@@ -38,29 +38,29 @@ func (h paged) Access(ctx context.Context) (a page.Access, err error) {
 		a.Issuers = append(a.Issuers, issuer.URL)
 	}
 	short := func(file string) string {
-		if file == now.config.Path {
+		if file == now.Config.Path {
 			return filepath.Base(file)
 		}
 		return file
 	}
-	a.Policies, a.Denied = now.config.Policies.Rules(), map[string]int64{}
+	a.Policies, a.Denied = now.Config.Policies.Rules(), map[string]int64{}
 	for i := range a.Policies {
 		a.Policies[i].File = short(a.Policies[i].File)
 	}
-	for _, text := range now.config.Policies.Texts() {
-		text.Cedar, text.File = now.config.Masked(text.Cedar), short(text.File)
+	for _, text := range now.Config.Policies.Texts() {
+		text.Cedar, text.File = now.Config.Masked(text.Cedar), short(text.File)
 		a.Texts = append(a.Texts, text)
 	}
 	h.denials.each(func(policy string, n int64) { a.Denied[policy] = n })
-	for i, one := range now.limits.Limits() {
-		a.Rates = append(a.Rates, page.Rate{What: now.config.RateLimits[i].String(), Hits: one.Hits()})
+	for i, one := range now.Limits.Limits() {
+		a.Rates = append(a.Rates, page.Rate{What: now.Config.RateLimits[i].String(), Hits: one.Hits()})
 	}
 	for _, one := range h.bounds() {
-		if one.Hits() > 0 && !slices.Contains(now.limits.Limits(), one) {
+		if one.Hits() > 0 && !slices.Contains(now.Limits.Limits(), one) {
 			a.Limits = append(a.Limits, one)
 		}
 	}
-	a.KeyViews = now.config.ViewNames()
+	a.KeyViews = now.Config.ViewNames()
 	if a.Keys, err = h.store.Keys().All(ctx); err != nil {
 		return a, fmt.Errorf("the keys could not be read: %w", err)
 	}
@@ -73,18 +73,18 @@ func beyond(listen string) bool {
 	return listen != "" && (err != nil && !strings.HasPrefix(listen, "localhost:") || err == nil && !at.Addr().IsLoopback())
 }
 
-// glance is the view as the page shows it.
-func (v *View) glance(root bool) page.Shown {
+// glance is a view as the page shows it.
+func glance(v *View, root bool) page.Shown {
 	s := page.Shown{
-		Name: v.name, Path: "/mcp/" + v.name, Description: v.settings.Description, Root: root, Exposure: v.shown.Mode,
-		Tools: v.catalog.Len(), Tokens: v.catalog.ListingCost(), Prompts: len(v.catalog.Items(tool.KindPrompt)),
-		Resources: len(v.catalog.Items(tool.KindResource)) + len(v.catalog.Items(tool.KindTemplate)),
-		ReadOnly:  v.settings.Allow == view.AllowReadOnly,
+		Name: v.Name, Path: "/mcp/" + v.Name, Description: v.Settings.Description, Root: root, Exposure: v.Shown.Mode,
+		Tools: v.Catalog.Len(), Tokens: v.Catalog.ListingCost(), Prompts: len(v.Catalog.Items(tool.KindPrompt)),
+		Resources: len(v.Catalog.Items(tool.KindResource)) + len(v.Catalog.Items(tool.KindTemplate)),
+		ReadOnly:  v.Settings.Allow == view.AllowReadOnly,
 	}
 	if root {
 		s.Path = "/mcp"
 	}
-	if g := v.settings.Gating; g != nil {
+	if g := v.Settings.Gating; g != nil {
 		s.Gated = &page.Budget{Tools: g.MaxTools, Tokens: g.MaxTokens}
 	}
 	return s
@@ -96,12 +96,12 @@ func (h paged) Ask(ctx context.Context, q policy.Question) (policy.Verdict, erro
 	if err != nil {
 		return policy.Verdict{}, err
 	}
-	return v.Ask(h.now.Load().config.Policies, q)
+	return v.Ask(h.now.Load().Config.Policies, q)
 }
 
 // MakeKey makes an API key.
 func (h paged) MakeKey(ctx context.Context, wanted inbound.KeyRequest) (text string, key identity.Key, err error) {
-	text, key, err = wanted.Make(h.first.Auth, h.now.Load().config.ViewNames(), time.Now())
+	text, key, err = wanted.Make(h.first.Auth, h.now.Load().Config.ViewNames(), time.Now())
 	if err != nil {
 		return "", key, err
 	}
@@ -117,13 +117,13 @@ func (h paged) MakeKey(ctx context.Context, wanted inbound.KeyRequest) (text str
 
 // Revoke revokes an API key.
 func (h paged) Revoke(ctx context.Context, name string) error {
-	was, err := h.store.Keys().Revoke(ctx, name)
+	key, err := h.store.Keys().Revoke(ctx, name)
 	if err != nil {
 		return err
 	}
-	if !was {
+	if key == nil {
 		return fmt.Errorf("there is no key %q", cmp.Or(rawjson.Clip(name, maxShownName), "of that name"))
 	}
-	h.observer.record(ctx, identity.Key{Name: name}.Event("revoked"))
+	h.observer.record(ctx, key.Event("revoked"))
 	return nil
 }

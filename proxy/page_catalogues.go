@@ -14,7 +14,7 @@ func (h paged) Catalogues(ctx context.Context) (all []page.Catalogue) {
 	now := h.now.Load()
 	root, err := h.view(ctx, "")
 	for _, v := range h.viewsOf(ctx) {
-		one := page.Catalogue{View: v.name, Root: err == nil && v.name == root.name, Catalog: v.catalog, Retriever: v.retriever, Embeds: now.config.Embed.Kind != embed.KindBM25}
+		one := page.Catalogue{View: v.Name, Root: err == nil && v.Name == root.Name, Catalog: v.Catalog, Retriever: v.Retriever, Embeds: now.Config.Embed.Kind != embed.KindBM25}
 		if one.Root {
 			all = slices.Insert(all, 0, one)
 		} else {

@@ -23,11 +23,11 @@ func (h paged) pins(ctx context.Context) (Pins, error) {
 	}
 	whole := map[string]bool{}
 	for _, v := range h.viewsOf(ctx) {
-		in, err := h.rest.View(ctx, v.name)
+		in, err := h.rest.View(ctx, v.Name)
 		if err != nil {
 			continue // it has just left
 		}
-		for _, s := range v.contents.Servers {
+		for _, s := range v.Contents.Servers {
 			whole[s.Name] = whole[s.Name] || in.Whole(s.Name)
 		}
 	}
@@ -44,7 +44,7 @@ func (h paged) Waiting(ctx context.Context) (servers []page.HeldServer, may, err
 	if err != nil {
 		return nil, nil, fmt.Errorf("what is held could not be read: %w", err)
 	}
-	config := h.now.Load().config
+	config := h.now.Load().Config
 	for _, r := range all.Reports { // by server
 		if n := len(servers); n == 0 || servers[n-1].Name != r.ID.Server {
 			servers = append(servers, page.HeldServer{Name: r.ID.Server, Mode: cmp.Or(config.Changes[r.ID.Server], pins.Review), Versions: all.Versions[r.ID.Server]})

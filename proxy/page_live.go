@@ -20,7 +20,7 @@ func (h paged) Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Oper
 	if v == nil || o.Principal == "" || o.Principal != identity.NameOf(ctx) {
 		return seen, false
 	}
-	switch offered := v.offers(o); {
+	switch offered := offers(v, o); {
 	case !offered && o.Depth > 0: // a step of a call may be of what policies hide
 		return seen, false
 	case !offered:
@@ -28,7 +28,7 @@ func (h paged) Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Oper
 	}
 	seen.Stages = slices.Clone(o.Stages)
 	for i, stage := range seen.Stages { // of what is called within it may know less
-		if _, err := v.catalog.Find(stage.Target); err != nil && stage.Target != seen.Tool {
+		if _, err := v.Catalog.Find(stage.Target); err != nil && stage.Target != seen.Tool {
 			seen.Stages[i].Target = ""
 		}
 	}
@@ -47,17 +47,17 @@ func (h paged) usable(ctx context.Context, name string) *View {
 	return v
 }
 
-// offers reports whether the view has what an operation is about.
-func (v *View) offers(o *telemetry.Operation) (known bool) {
+// offers reports whether a view has what an operation is about.
+func offers(v *View, o *telemetry.Operation) (known bool) {
 	switch {
 	case o.Server == "":
 		return false // a name that somebody tried, or a search
 	case o.Kind == identity.EventPrompt:
-		_, known = v.catalog.Prompt(o.Name)
+		_, known = v.Catalog.Prompt(o.Name)
 	case o.Kind == identity.EventRead:
-		_, known = v.catalog.Resource(o.Name)
+		_, known = v.Catalog.Resource(o.Name)
 	default:
-		_, err := v.catalog.Find(o.Tool)
+		_, err := v.Catalog.Find(o.Tool)
 		known = err == nil
 	}
 	return known

@@ -424,7 +424,7 @@ func keyOfView(t *testing.T, config *configs.Config, name, of string, scopes ...
 	t.Helper()
 	text, hash := inbound.NewKey()
 	keyStore(t, config, func(db *store.Store) error {
-		return db.Keys().Add(t.Context(), identity.Key{Name: name, Hash: hash, View: of, Scopes: scopes, Created: time.Now()})
+		return db.Keys().Add(t.Context(), identity.Key{Name: name, ID: "key|" + name, Hash: hash, View: of, Scopes: scopes, Created: time.Now()})
 	})
 	return text
 }

@@ -22,6 +22,7 @@ import (
 	"toolfinch/internal/identity"
 	"toolfinch/internal/leeway"
 	"toolfinch/proxy/savings"
+	"toolfinch/proxy/served"
 	"toolfinch/register"
 	"toolfinch/register/transport"
 	"toolfinch/retrieve"
@@ -39,7 +40,6 @@ import (
 // Proxy is one configured toolfinch: Open, Run, Close.
 type Proxy struct {
 	*views
-	desk  *desk
 	loop  *loop
 	store *store.Store
 
@@ -75,12 +75,12 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	}
 	p := &Proxy{store: db, started: time.Now(), connections: connections{states: map[net.Conn]http.ConnState{}}}
 	beside := join(ctx, config, o, db) // before anything is read: what changes from here on is heard of
-	all, known, err := newViews(ctx, config, o, db, p.events(), beside)
+	all, known, err := newViews(ctx, config, o, db, eventsOf(func() *current { return p.now.Load() }, o.observer), beside)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
 	}
 	count := &counter{store: db, log: o.log, catalogs: all.catalogs, idle: o.idle, work: make(chan struct{}, 1)}
-	all.others, all.embedder.mine = beside, beside.embeds(func() *configs.Config { return all.now.Load().config })
+	all.others, all.embedder.mine = beside, beside.embeds(func() *configs.Config { return all.now.Load().Config })
 	p.views, p.loop = all, newLoop(all, db, count)
 	p.desk = &desk{
 		views: all, store: db, meter: savings.New(o.log), counter: count,
@@ -89,10 +89,10 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		relists:   known.clients, later: p.loop.later, sessions: newSessions(config, o, beside, db),
 	}
 	p.desk.entrance = inbound.New(inbound.Options{
-		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db.Keys(), Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().config) }, Log: o.log,
+		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db.Keys(), Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().Config) }, Log: o.log,
 	})
+	p.logins.entrance = p.desk.entrance
 	p.desk.page = sync.OnceValue(p.newPage)
-	all.endpoint = p.desk.open
 	if config.Learn {
 		all.memory = retrieve.NewMemory(known.uses, p.loop.rememberUse)
 	}
@@ -106,26 +106,33 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 
 // build serves the first views.
 func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
-	upstreams := p.known.upstreams(config, p.upstreamTools)
-	p.partial = cutTo(upstreams, cmp.Or(p.atFirst, openTools))
-	plans, problems := p.plan(config, upstreams, nil)
-	next, err := p.views.build(ctx, config, plans, problems)
-	if err != nil {
+	known := p.known.of(config, p.upstreamTools)
+	p.partial = served.CutTo(known, config, cmp.Or(p.atFirst, openTools))
+	next := p.now.Load().next(config)
+	if err := p.views.build(ctx, next, known, nil, nil); err != nil {
 		return fmt.Errorf("proxy: %w", err)
 	}
 	if !p.partial {
 		p.stored = nil
 	}
 	p.loop.show(ctx, next)
-	if p.only != "" {
-		_, err = p.View("")
+	if p.only == "" {
+		return nil
 	}
+	_, err := p.View("")
 	return err
 }
 
 // newViews reads the store. There are no views before they are built.
 func newViews(ctx context.Context, config *configs.Config, o options, db *store.Store, events upstream.Events, among *others) (*views, recalled, error) {
-	logins, err := newLogins(config, o, db, among)
+	var key [32]byte
+	if among != nil {
+		var err error
+		if key, err = db.Replicas().StateKey(ctx); err != nil {
+			return nil, recalled{}, err
+		}
+	}
+	logins, err := newLogins(config, o, db, among, key)
 	if err != nil {
 		return nil, recalled{}, err
 	}
@@ -134,31 +141,25 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 			return nil, recalled{}, err
 		}
 	}
-	var key [32]byte
-	if among != nil {
-		if key, err = db.Replicas().StateKey(ctx); err != nil {
-			return nil, recalled{}, err
-		}
-	}
 	known, beside := recall(ctx, db, config, o)
 	scripts := script.NewSandbox(o.log)
 	all := &views{
 		options: o, first: config, known: known, tokens: beside.tokens,
-		modules: script.NewModules(o.log),
-		python:  python.New(config.Python, o.log),
 		outputs: output.New(db.Outputs(), scripts, store.Level, o.log),
 		scripts: scripts,
 		logins:  logins,
-		limits:  rate.New(config.RateLimits, nil),
 		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Key: key, Leads: among.leader(), Programs: o.programs, OwnPort: cmp.Or(o.ownPort, config.Port())}),
 	}
-	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, complete: func() bool { return all.now.Load().complete }, idle: o.idle, work: make(chan struct{}, 1)}
+	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, complete: func() bool { return all.now.Load().Complete }, idle: o.idle, work: make(chan struct{}, 1)}
 	if config.Learn {
 		all.memory = retrieve.NewMemory(beside.uses, func(retrieve.Use) {})
 	}
 	all.segments = &segments{store: db, log: o.log, catalogs: all.catalogs, done: o.idle, work: make(chan struct{}, 1)}
 	all.stored = all.segments.recall(ctx)
-	all.now.Store(&served{config: config, ready: make(chan struct{})})
+	all.now.Store(&current{
+		Served:  &served.Served{Config: config, Limits: rate.New(config.RateLimits, nil)},
+		modules: script.NewModules(o.log), python: python.New(config.Python, o.log), ready: make(chan struct{}),
+	})
 	return all, beside, nil
 }
 

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/proxy/served"
 	"toolfinch/trust/rate"
 	"toolfinch/view"
 )
@@ -32,32 +33,29 @@ func (p *Proxy) Reload(ctx context.Context, config *configs.Config) error {
 
 // reload is Reload on the loop.
 func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
-	if l.only != "" && l.only != rootOf(config) && !slices.ContainsFunc(settingsOf(config), func(s view.Settings) bool { return s.Name == l.only }) {
+	if l.only != "" && l.only != served.RootOf(config) && !slices.ContainsFunc(served.SettingsOf(config), func(s view.Settings) bool { return s.Name == l.only }) {
 		return fmt.Errorf("view %q is being served and cannot be removed", l.only)
 	}
-	if before := l.now.Load().config; l.only == "" && !narrows(before, config) {
-		return fmt.Errorf("default_view: the root serves %s and would serve %s: only a restart changes that", rootInWords(before), rootInWords(config))
+	before := l.now.Load()
+	if l.only == "" && !narrows(before.Config, config) {
+		return fmt.Errorf("default_view: the root serves %s and would serve %s: only a restart changes that", rootInWords(before.Config), rootInWords(config))
 	}
-	modules, host, heard, began, limits := l.modules, l.python, l.known.listedThisRun, l.known.began, l.limits
+	next := before.next(config)
+	next.modules, next.python = before.modules.Unedited(), before.python.Current(config.Python)
+	next.Limits = rate.New(config.RateLimits, before.Limits)
+	l.others.share(next.Limits)
+	heard, began, unused := l.known.listedThisRun, l.known.began, before.python
 	defer func() {
 		if err != nil {
-			l.modules, l.known.listedThisRun, l.known.began, l.limits = modules, heard, began, limits
-			host, l.python = l.python, host
+			l.known.listedThisRun, l.known.began, unused = heard, began, next.python
 		}
-		if host != l.python { // one of them is not served
-			host.Retire()
+		if before.python != next.python {
+			unused.Retire()
 		}
 	}()
-	l.modules, l.python = modules.Unedited(), host.Current(config.Python)
-	l.limits = rate.New(config.RateLimits, limits)
-	l.others.share(l.limits)
-	l.known.listedThisRun, l.known.began = l.known.stillListed(l.now.Load().config, config), map[string]time.Time{}
-	plans, problems := l.plan(config, l.known.upstreams(config, l.upstreamTools), nil)
-	if err := l.refuse(config, problems); err != nil {
-		return err
-	}
-	next, err := l.build(ctx, config, plans, problems)
-	if err != nil {
+	l.known.listedThisRun, l.known.began = l.known.stillListed(before.Config, config), map[string]time.Time{}
+	accept := func(problems []view.Problem) error { return l.refuse(config, problems) }
+	if err := l.build(ctx, next, l.known.of(config, l.upstreamTools), nil, accept); err != nil {
 		return err
 	}
 	if keys := configs.NeedRestart(l.first, config); len(keys) > 0 {
@@ -74,7 +72,7 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 // narrows reports whether what is served at the root stays, or is less than everything
 // now and at the same place: sessions that are open must not get past views.
 func narrows(before, after *configs.Config) bool {
-	return before.Root() == after.Root() || before.Root() == configs.RootAll && rootOf(before) == rootOf(after)
+	return before.Root() == after.Root() || before.Root() == configs.RootAll && served.RootOf(before) == served.RootOf(after)
 }
 
 func rootInWords(config *configs.Config) string {
@@ -99,7 +97,7 @@ func (l *loop) refuse(config *configs.Config, problems []view.Problem) error {
 		}
 	}
 	for _, broken := range config.Broken {
-		if !slices.ContainsFunc(l.now.Load().config.Broken, func(old *configs.Error) bool { return old.Message == broken.Message }) {
+		if !slices.ContainsFunc(l.now.Load().Config.Broken, func(old *configs.Error) bool { return old.Message == broken.Message }) {
 			refused = append(refused, broken)
 		}
 	}
@@ -108,4 +106,4 @@ func (l *loop) refuse(config *configs.Config, problems []view.Problem) error {
 
 // Modules are the absolute paths of the files that the views' modules in Starlark and
 // Python were made of.
-func (p *Proxy) Modules() []string { return p.now.Load().modules }
+func (p *Proxy) Modules() []string { return p.now.Load().files }

@@ -3,22 +3,14 @@ package proxy
 import (
 	"context"
 	"crypto/rand"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"errors"
-	"fmt"
 	"log/slog"
 	"os"
-	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"toolfinch/configs"
 	"toolfinch/internal/leeway"
 	"toolfinch/proxy/replicas"
-	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/trust/rate"
 	"toolfinch/upstream"
@@ -111,7 +103,7 @@ func (o *others) embeds(config func() *configs.Config) func(server string) bool 
 		return nil
 	}
 	return func(server string) bool {
-		if !slices.ContainsFunc(config().Servers, func(s upstream.Settings) bool { return s.Name == server }) {
+		if config().Server(server) == nil {
 			server = ""
 		}
 		leads, _ := o.leads.Leads(server)
@@ -173,8 +165,8 @@ func (o *others) loginFailed(id string) {
 // maxCallback bounds the query with which a browser comes back from an authorization server, as it is handed on.
 const maxCallback = 6 << 10
 
-// cameBack tells the other replicas with which query a browser has come back from an authorization server: the login
-// may have begun at one of them. It reports whether they were told.
+// cameBack tells the other replicas the query of an authorization server's answer, whose login may have begun at
+// one of them. It reports whether they were told.
 func (o *others) cameBack(ctx context.Context, query string) bool {
 	if o == nil || query == "" || len(query) > maxCallback {
 		return false
@@ -188,229 +180,5 @@ func (o *others) cameBack(ctx context.Context, query string) bool {
 	return err == nil
 }
 
-// hear takes in what other replicas change, until ctx ends. What waits for the loop, which may be
-// busy for long, waits aside: keys that were revoked do not wait for it.
-func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
-	signal := func() chan struct{} { return make(chan struct{}, 1) }
-	learned, called, embedded := signal(), signal(), signal()
-	servers := changedServers{work: make(chan struct{}, 1), versions: map[string]int64{}}
-	var lazy sync.WaitGroup
-	defer lazy.Wait()
-	lazy.Go(func() { servers.run(ctx, changes) })
-	lazy.Go(func() {
-		lazilyDo(ctx, lazily, learned, func() {
-			if store.Transient(p.unread(ctx, store.TopicLearned, p.recallLearned(ctx))) {
-				wake(learned)
-			}
-		})
-	})
-	lazy.Go(func() {
-		lazilyDo(ctx, lazily, called, func() {
-			if store.Transient(p.unread(ctx, store.TopicCalled, p.recallCalled(ctx))) {
-				wake(called)
-			}
-		})
-	})
-	lazy.Go(func() { lazilyDo(ctx, lazily, embedded, func() { wake(p.embedder.work) }) })
-	p.others.changes.Run(ctx, func(ctx context.Context, n store.Notice) (err error) {
-		if n.Detail != "" { // one owner, one row: a key that is revoked meanwhile does not wait behind it for long
-			within, cancel := context.WithTimeout(ctx, leeway.Of(takeWithin))
-			defer cancel()
-			ctx = within
-		}
-		switch n.Kind {
-		case store.TopicServer:
-			servers.put(n.Key, n.Version)
-		case store.TopicProvisions:
-			err = p.recallProvisions(ctx, n.Detail)
-		case store.TopicKeys:
-			p.desk.entrance.Forget()
-		case store.TopicLearned:
-			wake(learned)
-		case store.TopicCalled:
-			wake(called)
-		case store.TopicVault:
-			p.pool.LoginChanged(n.Detail)
-			err = p.logins.rows.readAnew(ctx, n.Detail)
-		case store.TopicLogin:
-			p.logins.Ended(n.Detail)
-		case store.TopicVectors: // 64 texts at a time
-			wake(embedded)
-		case store.TopicRelist:
-			p.pool.Relist(n.Key)
-		case store.TopicSession:
-			if hash, err := hex.DecodeString(n.Detail); p.desk.sessions != nil && n.Key == p.others.me.ID && err == nil && len(hash) == sha256.Size {
-				p.desk.sessions.Taken([sha256.Size]byte(hash))
-			}
-		case store.TopicCallback:
-			lazy.Go(func() { p.logins.answer(context.WithoutCancel(ctx), n.Detail) }) // the server takes its time
-		}
-		return p.unread(ctx, n.Kind, err)
-	})
-}
-
-// changedServers are those that other replicas have changed and the loop has not heard of yet.
-type changedServers struct {
-	work chan struct{} // holds one signal
-
-	mu       sync.Mutex // guards versions
-	versions map[string]int64
-}
-
-func (c *changedServers) put(server string, version int64) {
-	c.mu.Lock()
-	c.versions[server] = version
-	c.mu.Unlock()
-	wake(c.work)
-}
-
-// run tells the loop of them until ctx ends.
-func (c *changedServers) run(ctx context.Context, changes chan<- upstream.Change) {
-	lazilyDo(ctx, 0, c.work, func() {
-		c.mu.Lock()
-		all := c.versions
-		c.versions = map[string]int64{}
-		c.mu.Unlock()
-		for server, version := range all {
-			select {
-			case changes <- upstream.Change{Server: server, Followed: true, Version: version}:
-			case <-ctx.Done():
-				return
-			}
-		}
-	})
-}
-
 // takeWithin bounds how long one change of another replica is taken in before it counts as not heard.
 const takeWithin = 5 * time.Second
-
-// unread returns why something that other replicas have changed could not be read, where that
-// passes: it is read again then.
-func (p *Proxy) unread(ctx context.Context, kind string, err error) error {
-	if store.Transient(err) || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		return err
-	}
-	if err != nil && ctx.Err() == nil {
-		p.log.Warn("what another replica has changed could not be read", "what", kind, "error", err)
-	}
-	return nil
-}
-
-// attend keeps what depends on who is there: how limits are shared, and which texts this
-// replica embeds.
-func (p *Proxy) attend(ctx context.Context) {
-	for {
-		_, changed, _ := p.others.leads.Replicas()
-		p.loop.soon(ctx, func(context.Context) { p.others.share(p.limits) })
-		wake(p.embedder.work)
-		select {
-		case <-changed:
-		case <-ctx.Done():
-			return
-		}
-	}
-}
-
-// recallProvisions takes in what clients have provisioned over other replicas: detail is a
-// JSON array of the view and the owner, "" for all.
-func (p *Proxy) recallProvisions(ctx context.Context, detail string) (failed error) {
-	var of [2]string
-	if detail != "" && json.Unmarshal([]byte(detail), &of) != nil {
-		return nil
-	}
-	for _, v := range p.now.Load().views {
-		if detail != "" && v.name != of[0] {
-			continue
-		}
-		owners, err := []string{of[1]}, error(nil)
-		if detail == "" {
-			owners, err = p.ownersIn(ctx, v)
-		}
-		for _, owner := range owners {
-			if err == nil {
-				err = v.gate.Recall(ctx, owner, v.endpoint.provisions)
-			}
-		}
-		if err != nil {
-			failed = errors.Join(failed, fmt.Errorf("view %s: %w", v.name, err))
-		}
-	}
-	return failed
-}
-
-// ownersIn are those who have something provisioned in a view, as far as this replica or
-// the store knows.
-func (p *Proxy) ownersIn(ctx context.Context, v *View) ([]string, error) {
-	stored, err := p.store.Usage().Provisions(ctx, v.name)
-	owners := v.gate.Owners()
-	for _, one := range stored {
-		owners = append(owners, one.Owner)
-	}
-	slices.Sort(owners)
-	return slices.Compact(owners), err
-}
-
-// recallLearned takes in what was learned from use elsewhere.
-func (p *Proxy) recallLearned(ctx context.Context) error {
-	if p.memory == nil {
-		return nil
-	}
-	stored, err := p.store.Usage().Learned(ctx)
-	if err == nil {
-		p.memory.Recall(usesOf(stored))
-	}
-	return err
-}
-
-func usesOf(stored []store.LearnedUse) []retrieve.Use {
-	uses := make([]retrieve.Use, len(stored))
-	for i, u := range stored {
-		uses[i] = retrieve.Use(u)
-	}
-	return uses
-}
-
-// recallCalled takes in what clients called over other replicas.
-func (p *Proxy) recallCalled(ctx context.Context) error {
-	for _, v := range p.now.Load().views {
-		called, err := p.store.Usage().Called(ctx, v.name)
-		if err != nil {
-			return fmt.Errorf("view %s: %w", v.name, err)
-		}
-		v.live.Recalled(called)
-	}
-	return nil
-}
-
-// lazily is how long what nobody waits for may be out of date.
-const lazily = 2 * time.Second
-
-// waited waits, and reports false if ctx ends before.
-func waited(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-time.After(pause):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
-// lazilyDo does something a while after it is woken, once for all that woke it meanwhile, until
-// ctx ends.
-func lazilyDo(ctx context.Context, after time.Duration, work <-chan struct{}, do func()) {
-	for {
-		select {
-		case <-work:
-		case <-ctx.Done():
-			return
-		}
-		if !waited(ctx, after) {
-			return
-		}
-		select { // those that came meanwhile
-		case <-work:
-		default:
-		}
-		do()
-	}
-}

@@ -24,18 +24,19 @@ type rest struct{ *Proxy }
 
 // View returns a view that clients reach over HTTP.
 func (h rest) View(ctx context.Context, name string) (web.View, error) {
-	v, err := h.reachable(name)
+	now := h.now.Load()
+	v, err := h.reachable(now, name)
 	if err != nil {
 		return web.View{}, err
 	}
-	v = v.of(ctx)
-	config, settings := h.now.Load().config, v.settings
+	v = v.Of(ctx)
+	e, config, settings := now.endpoints[v.Name], now.Config, v.Settings
 	var started func(ctx context.Context)
-	if len(v.starting) > 0 {
-		started = func(ctx context.Context) { v.started(ctx) }
+	if len(v.Starting) > 0 {
+		started = func(ctx context.Context) { e.Started(ctx) }
 	}
 	return web.View{
-		Name: v.name, Catalog: v.catalog, Retriever: v.retriever, Sessions: v.live, Started: started,
+		Name: v.Name, Catalog: v.Catalog, Retriever: v.Retriever, Sessions: e.live, Started: started,
 		Whole: func(server string) bool {
 			return settings.IncludeAll && len(settings.Exclude) == 0 && !leavesOut(settings.Tools, server) && !leavesOut(config.Tools, server)
 		},
@@ -53,10 +54,10 @@ func leavesOut(servers []view.UpstreamTools, server string) bool {
 // order of the configuration.
 func (h rest) Upstreams(ctx context.Context) []web.Upstream {
 	now := h.now.Load()
-	config := now.config
+	config := now.Config
 	all := []web.Upstream{}
 	for _, s := range h.pool.Status() {
-		if !h.serves(s.Server) || config.Policies != nil && !now.shows(ctx, s.Server) {
+		if !h.serves(s.Server) || config.Policies != nil && !now.Shows(ctx, s.Server) {
 			continue
 		}
 		server := web.Upstream{
@@ -71,21 +72,16 @@ func (h rest) Upstreams(ctx context.Context) []web.Upstream {
 	return all
 }
 
-// shows reports whether the maker of the request of ctx has something of a server.
-func (s *served) shows(ctx context.Context, server string) bool {
-	return slices.ContainsFunc(s.views, func(v *View) bool { return v.of(ctx).has(server) })
-}
-
 // serves reports whether something of an upstream is served. Beside a view that
 // is served alone there is nothing else.
-func (h rest) serves(server string) bool { return h.only == "" || h.main().has(server) }
+func (h rest) serves(server string) bool { return h.only == "" || h.main().Has(server) }
 
+// described returns the description of a server, which may just have left.
 func described(config *configs.Config, server string) string {
-	i := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == server })
-	if i < 0 {
-		return "" // it has just left
+	if s := config.Server(server); s != nil {
+		return s.Description
 	}
-	return config.Servers[i].Description
+	return ""
 }
 
 // Reconnect connects an upstream anew and lists it.
@@ -154,29 +150,16 @@ func (h rest) Held(ctx context.Context, of func(server string) bool) ([]pins.Rep
 
 func (h rest) pins(ctx context.Context, of func(server string) bool) (Pins, error) {
 	now := h.now.Load()
-	may := now.mayDecide(ctx)
-	return ReadPins(ctx, h.store, now.config, func(id tool.ID, raw json.RawMessage) bool {
+	may := now.MayDecide(ctx)
+	return ReadPins(ctx, h.store, now.Config, func(id tool.ID, raw json.RawMessage) bool {
 		return h.serves(id.Server) && of(id.Server) && may(id, raw)
 	})
-}
-
-// mayDecide returns whether the maker of the request of ctx may use a definition, or the
-// instructions of a server, in every view that has the server.
-func (s *served) mayDecide(ctx context.Context) func(tool.ID, json.RawMessage) bool {
-	party, ofClient := identity.PartyOf(ctx)
-	return func(id tool.ID, raw json.RawMessage) bool {
-		if id.Kind == tool.KindInstructions || !ofClient || s.config.Policies == nil {
-			return true
-		}
-		def, err := tool.ParseKind(id.Kind, id.Server, raw)
-		return err == nil && s.mayAll(party, def)
-	}
 }
 
 // mayWhole returns an error unless the maker of the request of ctx may use everything that the
 // servers of reports list, and what is approved of it.
 func (h rest) mayWhole(ctx context.Context, reports []pins.Report) error {
-	may := h.now.Load().mayDecide(ctx)
+	may := h.now.Load().MayDecide(ctx)
 	decided := map[string]bool{}
 	for _, r := range reports {
 		decided[r.ID.Server] = true
@@ -277,9 +260,9 @@ func (h rest) relist(ctx context.Context, servers []string, ask func(ctx context
 }
 
 // reachable is View, of those that clients reach: one alone where WithView says so.
-func (p *Proxy) reachable(name string) (*View, error) {
-	v, err := p.View(name)
-	if p.only != "" && (err != nil || v.name != p.only) { // of other views not even why they are left out
+func (p *Proxy) reachable(now *current, name string) (*View, error) {
+	v, err := p.viewIn(now, name)
+	if p.only != "" && (err != nil || v.Name != p.only) { // of other views not even why they are left out
 		err = fmt.Errorf("%w: %q", ErrNoView, name)
 	}
 	return v, err

@@ -26,7 +26,7 @@ func keysOf(t *testing.T, config *configs.Config, names ...string) map[string]st
 	keys := map[string]string{}
 	for _, name := range names {
 		text, hash := inbound.NewKey()
-		if err := db.Keys().Add(t.Context(), identity.Key{Name: name, Hash: hash, Scopes: []string{name}, Created: time.Now()}); err != nil {
+		if err := db.Keys().Add(t.Context(), identity.Key{Name: name, ID: "key|" + name, Hash: hash, Scopes: []string{name}, Created: time.Now()}); err != nil {
 			t.Fatal(err)
 		}
 		keys[name] = text

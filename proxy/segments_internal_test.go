@@ -218,7 +218,7 @@ func TestAVeryLargeStoreIsFoundInTwoSteps(t *testing.T) {
 	if err := first.segments.keep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	want := keysOf(first.now.Load().views[0].root)
+	want := keysOf(first.now.Load().endpoints[view.Default].root)
 	end()
 	p, err := Open(t.Context(), config, func(o *options) { o.atFirst = 6 * segmentsFrom }) // six servers fit
 	if err != nil {
@@ -238,36 +238,7 @@ func TestAVeryLargeStoreIsFoundInTwoSteps(t *testing.T) {
 	if p.partial || p.stored != nil || !last(0) || !last(6) {
 		t.Error("not all is found after that")
 	}
-	if got := keysOf(p.now.Load().views[0].root); !maps.Equal(got, want) {
+	if got := keysOf(p.now.Load().endpoints[view.Default].root); !maps.Equal(got, want) {
 		t.Errorf("the index has %d parts, which are not the %d that were stored", len(got), len(want))
-	}
-}
-
-func TestCutTo(t *testing.T) {
-	for _, test := range []struct {
-		sizes, want []int
-		cut         bool
-	}{
-		{nil, nil, false},
-		{[]int{3, 0, 2}, []int{3, 0, 2}, false},
-		{[]int{3, 2, 1}, []int{3, 2, 0}, true},
-		{[]int{3, 4, 2}, []int{3, 0, 2}, true}, // what is left out takes no room
-		{[]int{6, 1}, []int{0, 1}, true},
-	} {
-		all := make([]view.Upstream, len(test.sizes))
-		for i, n := range test.sizes {
-			all[i] = view.Upstream{Listed: true, Tools: make([]*tool.Tool, n)}
-		}
-		cut := cutTo(all, 5)
-		var got []int
-		for i, u := range all {
-			got = append(got, len(u.Tools))
-			if u.Listed != (len(u.Tools) == test.sizes[i]) {
-				t.Errorf("of %v %d is listed: %v", test.sizes, i, u.Listed)
-			}
-		}
-		if cut != test.cut || !slices.Equal(got, test.want) {
-			t.Errorf("of %v are left %v, cut: %v", test.sizes, got, cut)
-		}
 	}
 }

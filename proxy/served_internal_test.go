@@ -63,15 +63,15 @@ func TestNewsOfAServerBuildsOnlyTheViewsThatUseIt(t *testing.T) {
 	p.loop.take(t.Context(), []upstream.Change{{Server: "one", Defs: []*tool.Def{sold(t, "one", "coat")}}})
 	after := p.now.Load()
 	for name, same := range map[string]bool{view.Default: false, "one": false, "two": true} {
-		if (after.byName[name] == before.byName[name]) != same {
+		if (after.ByName[name] == before.ByName[name]) != same {
 			t.Errorf("view %q: it stays: %t, want %t", name, !same, same)
 		}
 	}
 	for _, test := range []struct {
 		v    *View
 		want []string
-	}{{before.byName["one"], []string{"one_hat"}}, {after.byName["one"], []string{"one_coat"}}, {after.byName["two"], []string{"two_hat"}}} {
-		found, err := test.v.Retriever().Search(t.Context(), retrieve.Query{Text: "sells", Limit: 5})
+	}{{before.ByName["one"], []string{"one_hat"}}, {after.ByName["one"], []string{"one_coat"}}, {after.ByName["two"], []string{"two_hat"}}} {
+		found, err := test.v.Retriever.Search(t.Context(), retrieve.Query{Text: "sells", Limit: 5})
 		var names []string
 		for _, hit := range found.Hits {
 			names = append(names, hit.Name)
@@ -122,11 +122,11 @@ func TestNobodyWaitsForARemovedServer(t *testing.T) {
 func TestAReloadThatFailsLeavesNoTrace(t *testing.T) {
 	p := openKnown(t, []view.Settings{only("one"), only("two")}, "one", "two")
 	before, status, heard := p.now.Load(), p.pool.Status(), p.known.listedThisRun
-	if err := before.byName["two"].root.Close(); err != nil { // it cannot be built any more
+	if err := before.endpoints["two"].root.Close(); err != nil { // it cannot be built any more
 		t.Fatal(err)
 	}
-	next := *before.config
-	next.Servers = []upstream.Settings{before.config.Servers[0], before.config.Servers[1], {Name: "three", URL: "http://127.0.0.1:1/mcp"}}
+	next := *before.Config
+	next.Servers = []upstream.Settings{before.Config.Servers[0], before.Config.Servers[1], {Name: "three", URL: "http://127.0.0.1:1/mcp"}}
 	next.Views = []view.Settings{only("one"), only("two")}
 	next.Views[0].Tools[0].Tools[0].Description = new(string)
 	if err := p.loop.reload(t.Context(), &next); !errors.Is(err, index.ErrClosed) {
@@ -141,7 +141,7 @@ func TestAReloadThatFailsLeavesNoTrace(t *testing.T) {
 	if !reflect.DeepEqual(p.known.listedThisRun, heard) || len(p.known.byServer) != 2 {
 		t.Errorf("heard of %v, knows %v", p.known.listedThisRun, p.known.byServer)
 	}
-	found, err := before.byName["one"].Retriever().Search(t.Context(), retrieve.Query{Text: "hat", Limit: 5})
+	found, err := before.ByName["one"].Retriever.Search(t.Context(), retrieve.Query{Text: "hat", Limit: 5})
 	if err != nil || len(found.Hits) != 1 {
 		t.Errorf("the view before finds %v, %v", found.Hits, err)
 	}

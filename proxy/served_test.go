@@ -74,18 +74,18 @@ func whole(ctx context.Context, p *proxy.Proxy) error {
 	if err != nil {
 		return err
 	}
-	of := "_of_" + v.Settings().Description
+	of := "_of_" + v.Settings.Description
 	var names []string
 	for _, one := range v.Tools() {
 		names = append(names, one.Name)
 	}
-	found, err := v.Retriever().Search(ctx, retrieve.Query{Text: "hat cap bonnet", Limit: 5})
+	found, err := v.Retriever.Search(ctx, retrieve.Query{Text: "hat cap bonnet", Limit: 5})
 	for _, hit := range found.Hits {
 		names = append(names, hit.Name)
 	}
 	for _, name := range names {
 		if !strings.HasSuffix(name, of) {
-			return fmt.Errorf("%s beside the description %s", name, v.Settings().Description)
+			return fmt.Errorf("%s beside the description %s", name, v.Settings.Description)
 		}
 	}
 	if len(names) != 6 && ctx.Err() == nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/limit"
 	"toolfinch/internal/telemetry"
 	"toolfinch/proxy/replicas"
 	"toolfinch/proxy/savings"
@@ -28,14 +29,14 @@ const (
 // Configuration, At and Refused are the caller's to say.
 func (p *Proxy) Status(ctx context.Context) web.Status {
 	now := p.now.Load()
-	seen := now.views
+	seen := now.Views
 	if p.only != "" {
-		seen = slices.DeleteFunc(slices.Clone(seen), func(v *View) bool { return v.name != p.only })
+		seen = slices.DeleteFunc(slices.Clone(seen), func(v *View) bool { return v.Name != p.only })
 	}
-	status := p.status(ctx, seen, func(string) bool { return true })
+	status := p.status(ctx, now, seen, func(string) bool { return true })
 	status.Version, status.Servers, status.Replicas = p.version, []web.ServerStatus{}, p.replicasStatus()
 	for _, server := range (rest{p}).Upstreams(ctx) {
-		status.Servers = append(status.Servers, web.ServerStatus{Upstream: server, Held: now.held[server.Name]})
+		status.Servers = append(status.Servers, web.ServerStatus{Upstream: server, Held: now.Held[server.Name]})
 	}
 	for _, s := range p.pool.Status() {
 		if i := slices.IndexFunc(status.Servers, func(one web.ServerStatus) bool { return one.Name == s.Server }); i >= 0 {
@@ -48,12 +49,12 @@ func (p *Proxy) Status(ctx context.Context) web.Status {
 // Status is what a view does, for the maker of the request of ctx: of sessions and calls
 // those that are the maker's. Who is known by name is told no counts of others.
 func (h rest) Status(ctx context.Context, view web.View) web.Status {
-	var seen []*View
-	if v, err := h.reachable(view.Name); err == nil { // else it went meanwhile
-		seen = []*View{v.of(ctx)}
+	now, seen := h.now.Load(), []*View(nil)
+	if v, err := h.reachable(now, view.Name); err == nil { // else it went meanwhile
+		seen = []*View{v.Of(ctx)}
 	}
 	own := identity.NameOf(ctx)
-	status := h.status(ctx, seen, func(principal string) bool { return principal == own })
+	status := h.status(ctx, now, seen, func(principal string) bool { return principal == own })
 	for i := range status.Errors {
 		if one := &status.Errors[i]; one.Outcome == identity.Denied { // of what policies hide a name tells no more than of what is not there
 			one.Server, one.Tool, one.Said = "", "", ""
@@ -68,7 +69,7 @@ func (h rest) Status(ctx context.Context, view web.View) web.Status {
 }
 
 // status is what some views do, for those principals that sees takes.
-func (p *Proxy) status(ctx context.Context, views []*View, sees func(principal string) bool) web.Status {
+func (p *Proxy) status(ctx context.Context, now *current, views []*View, sees func(principal string) bool) web.Status {
 	status := web.Status{
 		Started: p.started, Now: time.Now(), Views: []web.ViewStatus{},
 		Errors: []web.CallStatus{}, Search: p.embedder.status(), Limits: []web.LimitStatus{},
@@ -79,17 +80,17 @@ func (p *Proxy) status(ctx context.Context, views []*View, sees func(principal s
 	}
 	named := map[string]bool{}
 	for _, v := range views {
-		named[v.name] = true
-		status.Views = append(status.Views, web.ViewStatus{Name: v.name, Tools: v.catalog.Len()})
-		indexed, embedded := v.catalog.Indexed(), v.catalog.Embedded()
-		if v.whole != nil { // the index has what others may use, too
-			indexed = v.catalog.Len()
+		named[v.Name] = true
+		status.Views = append(status.Views, web.ViewStatus{Name: v.Name, Tools: v.Catalog.Len()})
+		indexed, embedded := v.Catalog.Indexed(), v.Catalog.Embedded()
+		if v.Whole != nil { // the index has what others may use, too
+			indexed = v.Catalog.Len()
 			embedded = min(embedded, indexed)
 		}
 		status.Search.Indexed, status.Search.Embedded = max(status.Search.Indexed, indexed), max(status.Search.Embedded, embedded)
-		for _, c := range v.live.Connected() {
+		for _, c := range now.endpoints[v.Name].live.Connected() {
 			if sees(c.Principal) {
-				status.Sessions.Shown = append(status.Sessions.Shown, sessionStatus(v.name, c))
+				status.Sessions.Shown = append(status.Sessions.Shown, sessionStatus(v.Name, c))
 			}
 		}
 	}
@@ -200,4 +201,17 @@ func callStatus(o *telemetry.Operation) web.CallStatus {
 		Kind: o.Kind, Began: o.Time, View: o.View, Server: o.Server, Tool: o.Tool, Name: o.Name, Client: o.Client, Principal: o.Principal,
 		MS: float64(o.Duration.Microseconds()) / 1000, Outcome: o.Outcome, Reason: o.Reason, Said: o.Said,
 	}
+}
+
+// Feed is what the proxy does now and did last.
+func (p *Proxy) Feed() *telemetry.Feed { return p.observer.feed }
+
+// Savings is what the models of the clients have read since Open, and what they would
+// have read had every tool been listed, by view. Day is empty. What came since it was
+// counted last is counted first, which under load takes up to 0.4 s.
+func (p *Proxy) Savings(ctx context.Context) []store.Savings { return p.desk.meter.Totals(ctx) }
+
+// bounds are the limits of what clients can make grow.
+func (p *Proxy) bounds() []*limit.Limit {
+	return slices.Concat(p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().Limits.Limits())
 }

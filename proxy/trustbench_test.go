@@ -137,7 +137,7 @@ func benchKey(b *testing.B, config *configs.Config) string {
 		b.Fatal(err)
 	}
 	text, hash := inbound.NewKey()
-	if err := db.Keys().Add(b.Context(), identity.Key{Name: "bench", Hash: hash, Created: time.Now()}); err != nil {
+	if err := db.Keys().Add(b.Context(), identity.Key{Name: "bench", ID: "key|bench", Hash: hash, Created: time.Now()}); err != nil {
 		b.Fatal(err)
 	}
 	if err := db.Close(); err != nil {

@@ -32,7 +32,7 @@ func TestAListThatSaysNothingNewChangesNothing(t *testing.T) {
 	if same != first || again[0] != before[0] {
 		t.Error("an equal list makes another view, or is held twice")
 	}
-	if other, _ := list("Adds", "Count"); other == same || other.catalog.Servers()[0].Instructions == "Count" {
+	if other, _ := list("Adds", "Count"); other == same || other.Catalog.Servers()[0].Instructions == "Count" {
 		t.Error("other instructions wait for approval, in another view")
 	}
 	if other, _ := list("Subtracts", ""); other == same {

@@ -12,20 +12,19 @@ import (
 type Label struct {
 	Action Action
 	Type   Type
-	Path   string // "" of a list or batch
-	// Data is the type of the JSON in the text of the item (DataTool, ...), "" if it is
-	// not stated.
+	Path   string // "" for a list or batch
+	// Data is the type of the JSON in the text of the item (DataTool, ...), "" if it is not stated.
 	Data string
-	Many *bool // whether the JSON is an array of them; nil if it is not stated
-	Page *Page // of a list and a batch
+	Many *bool // whether the JSON is an array of Data; nil if it is not stated
+	Page *Page // of a list or batch
 }
 
-// Page is which part of a list was sent.
+// Page is a part of a list.
 type Page struct {
-	Total  int    // how many items pass the filter
-	Offset int    // how many are before the first one sent
-	Count  int    // how many were sent
-	Next   string // cursor of the rest, "" when there is none
+	Total  int    // number of items that pass the filter
+	Offset int    // number of items before the first one
+	Count  int    // number of items in the page
+	Next   string // cursor of the rest, "" without a rest
 }
 
 // Identifiers of data types, as they are sent.
@@ -42,9 +41,9 @@ const (
 	keyAction = "proxyAction"
 	keyType   = "proxyType"
 	keyPath   = "proxyPath"
-	keyPython = "pythonType" // what clients of the draft look for
+	keyPython = "pythonType" // the key of clients of the draft
 	keyData   = "dataType"
-	keyMany   = "many" // what clients of the draft look for
+	keyMany   = "many" // the key of clients of the draft
 	keyArray  = "isArray"
 	keyTotal  = "totalCount"
 	keyOffset = "offset"
@@ -52,8 +51,8 @@ const (
 	keyNext   = "nextCursor"
 	// keyProxied is a member of _meta: the values that the proxy tool has replaced.
 	keyProxied = "proxied"
-	// keyError is a member of the _meta of a result in a batch: the JSON-RPC error that
-	// the result stands for.
+	// keyError is a member of the _meta of a result in a batch: the JSON-RPC error that became the
+	// result.
 	keyError = "error"
 )
 
@@ -70,8 +69,8 @@ func dataOf(t Type) string {
 	return DataTool
 }
 
-// LabelOf reads the label of a content item from its annotations and, for what is
-// missing there, from its _meta. It reports whether there is one.
+// LabelOf reads the label of a content item from its annotations and, for missing parts, from its
+// _meta. It reports whether there is a label.
 func LabelOf(item json.RawMessage) (Label, bool) {
 	var l Label
 	for _, from := range []string{"_meta", "annotations"} {
@@ -143,11 +142,10 @@ func (l Label) object() json.RawMessage {
 	return out.JSON()
 }
 
-// Annotate returns a content item with the label in its annotations and _meta. Other
-// members of these stay. Members with the key of a label, of the tool itself or of
-// another proxy tool behind it, move to the member "proxied" of _meta:
-// {"annotations": {...}, "_meta": {...}}. Annotations or _meta that are not an object
-// move there whole. An item that is not an object stays unchanged.
+// Annotate returns a content item with the label in its annotations and _meta. Other members of them
+// stay. Members with a label's keys, of the tool itself or of another proxy tool behind it, move to the
+// member "proxied" of _meta: {"annotations": {...}, "_meta": {...}}. Annotations or _meta that are not
+// an object move there whole. An item that is not an object stays unchanged.
 func Annotate(item json.RawMessage, l Label) json.RawMessage {
 	return annotate(item, l.object())
 }
@@ -162,11 +160,10 @@ func annotate(item, label json.RawMessage) json.RawMessage {
 	if !moved.Empty() {
 		meta.Add(keyProxied, moved.JSON())
 	}
-	return set(set(item, "_meta", meta.JSON()), "annotations", annotations.JSON()) // a new one comes first
+	return set(set(item, "_meta", meta.JSON()), "annotations", annotations.JSON()) // a new _meta comes first
 }
 
-// labelled returns a member of an item with the label in it. Values that the label
-// replaces go to moved.
+// labelled returns a member of an item with the label in it. Replaced values go to moved.
 func labelled(item json.RawMessage, name string, label json.RawMessage, moved *rawjson.Object) *rawjson.Object {
 	var out, own rawjson.Object
 	out.AddAll(label)
@@ -187,8 +184,7 @@ func labelled(item json.RawMessage, name string, label json.RawMessage, moved *r
 	return &out
 }
 
-// labelEmpty returns the result of a tool, with the label in the result's own _meta if
-// the result has no content to carry it.
+// labelEmpty labels a tool's result without content, in the result's own _meta.
 func labelEmpty(result json.RawMessage, l Label) json.RawMessage {
 	if hasContent(result) {
 		return result
@@ -208,8 +204,8 @@ func hasContent(result json.RawMessage) bool {
 	return false
 }
 
-// unannotate is the inverse of annotate and labelEmpty with the label of a call. If the
-// proxy tool moved nothing, unannotate only removes the keys of such a label.
+// unannotate is the inverse of Annotate and labelEmpty for a call. Without moved members it only
+// removes the label's keys.
 func unannotate(item json.RawMessage) json.RawMessage {
 	if _, ok := LabelOf(item); !ok {
 		return item

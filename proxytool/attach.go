@@ -35,17 +35,14 @@ type options struct {
 // WithName gives the proxy tool another name than DefaultName.
 func WithName(name string) Option { return func(o *options) { o.name = name } }
 
-// WithLogger says where uses of the proxy tool are logged, see New. Without it
-// they are not.
+// WithLogger logs uses of the proxy tool, see New. Without it they are not logged.
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
-// Attach gives a server the proxy tool over its own tools, resources and prompts,
-// those of the calling session too. What goes through it passes the hooks, filters
-// and middleware of the server as what comes directly does; the proxy tool is not
-// reached through itself. It fails when the server has a tool of that name.
+// Attach gives a server the proxy tool over its own tools, resources and prompts, including the calling
+// session's. Calls through it pass the server's hooks, filters and middleware like direct calls; the
+// proxy tool cannot reach itself. It fails if the server has a tool of that name.
 //
-// A server that validates arguments against input schemas takes args as an object
-// only, and no null.
+// A server that validates arguments against input schemas accepts args only as an object, and no null.
 func Attach(s *server.MCPServer, opts ...Option) error {
 	o := options{name: DefaultName}
 	for _, opt := range opts {
@@ -74,7 +71,7 @@ func Attach(s *server.MCPServer, opts ...Option) error {
 	return nil
 }
 
-// callOf is a request as a call.
+// callOf makes a call of a request.
 func callOf(ctx context.Context, s *server.MCPServer, request mcp.CallToolRequest) (*tool.Call, error) {
 	params, err := json.Marshal(request.Params)
 	if err != nil {
@@ -94,7 +91,7 @@ func callOf(ctx context.Context, s *server.MCPServer, request mcp.CallToolReques
 			decoder := json.NewDecoder(strings.NewReader(string(params)))
 			decoder.UseNumber()
 			if decoder.Decode(&fields) == nil {
-				_ = s.SendNotificationToClient(ctx, method, fields) // nobody listens: it is lost
+				_ = s.SendNotificationToClient(ctx, method, fields) // without a listener it is lost
 			}
 		},
 	}
@@ -106,14 +103,13 @@ func callOf(ctx context.Context, s *server.MCPServer, request mcp.CallToolReques
 		}
 	}
 	if call.Client.Modern {
-		call.Session = "" // such a client has none: it is one of the transport
+		call.Session = "" // such a client has no session: it is one of the transport
 	}
 	return call, nil
 }
 
-// unchecked is a context for requests inside one of the 2026-07-28 era over HTTP.
-// Without the header of the version the server does not compare them to the
-// other headers, which say what the outer one is.
+// unchecked is the context of requests inside a 2026-07-28 request over HTTP. It hides the version
+// header: with it the server would compare the other headers, which describe the outer request.
 type unchecked struct{ context.Context }
 
 func (c unchecked) Value(key any) any {
@@ -127,7 +123,7 @@ func (c unchecked) Value(key any) any {
 	return headers
 }
 
-// answered is the answer of the proxy tool for the server.
+// answered is the proxy tool's answer in the server's types.
 func answered(result tool.Result, err error) (*mcp.CallToolResult, error) {
 	var rpc *tool.RPCError
 	switch {
@@ -145,8 +141,7 @@ func answered(result tool.Result, err error) (*mcp.CallToolResult, error) {
 	return typedResult(result)
 }
 
-// typedResult is a result as the server takes it, content and all values as the
-// bytes they are.
+// typedResult is a result in the server's type; content and values keep their bytes.
 func typedResult(raw tool.Result) (*mcp.CallToolResult, error) {
 	result := &mcp.CallToolResult{}
 	if err := json.Unmarshal(set(json.RawMessage(raw), "content", []byte("[]")), result); err != nil {
@@ -167,7 +162,7 @@ func typedResult(raw tool.Result) (*mcp.CallToolResult, error) {
 	return result, nil
 }
 
-// content is a content item as bytes. What it embeds makes it one.
+// content is a content item as bytes. The embedded interface makes it one.
 type content struct {
 	mcp.TextContent
 	raw json.RawMessage
@@ -187,7 +182,7 @@ type attached struct {
 func (a *attached) request(ctx context.Context, method mcp.MCPMethod, params json.RawMessage) (json.RawMessage, error) {
 	var message rawjson.Object
 	message.AddText("jsonrpc", mcp.JSONRPC_VERSION)
-	message.AddText("id", "proxytool-"+strconv.FormatUint(a.last.Add(1), 10)) // as no client's of the session
+	message.AddText("id", "proxytool-"+strconv.FormatUint(a.last.Add(1), 10)) // unlike any ID of the session's client
 	message.AddText("method", string(method))
 	message.Add("params", params)
 	switch response := a.server.HandleMessage(ctx, message.JSON()).(type) {
@@ -207,7 +202,7 @@ func (a *attached) request(ctx context.Context, method mcp.MCPMethod, params jso
 	return nil, fmt.Errorf("%s: the server did not answer", method)
 }
 
-// Call calls, reads or gets.
+// Call calls a tool, reads a resource or gets a prompt.
 func (a *attached) Call(ctx context.Context, call *tool.Call, t Type, path string, arguments json.RawMessage) (json.RawMessage, error) {
 	var params rawjson.Object
 	for name, value := range rawjson.Members(call.Params) {
@@ -237,8 +232,8 @@ func (a *attached) Call(ctx context.Context, call *tool.Call, t Type, path strin
 	return a.request(ctx, mcp.MethodToolsCall, params.JSON())
 }
 
-// uriOf is the URI to read for a path: itself, unless it is the name of a
-// resource. Only what may be no URI is looked up.
+// uriOf returns the URI for a path: itself, unless it is a resource's name. Only a path that may be no
+// URI is looked up.
 func (a *attached) uriOf(ctx context.Context, call *tool.Call, path string) (string, error) {
 	if IsURI(path) {
 		return path, nil
@@ -249,12 +244,12 @@ func (a *attached) uriOf(ctx context.Context, call *tool.Call, path string) (str
 	}
 	i := Find(items, path)
 	if i < 0 {
-		return path, nil // the server may have what it does not list
+		return path, nil // the server may have unlisted resources
 	}
 	return items[i].Path, items[i].Callable()
 }
 
-// templateOf returns where the template is that a URI comes from, -1 without one.
+// templateOf returns the index of the template that makes a URI, -1 without one.
 func templateOf(items []Item, uri string) int {
 	return slices.IndexFunc(items, func(item Item) bool {
 		if !isTemplate(item.Raw) {
@@ -265,8 +260,7 @@ func templateOf(items []Item, uri string) int {
 	})
 }
 
-// Info finds a definition by its path, for a URI that is not listed the template that
-// it comes from.
+// Info finds a definition by its path; for an unlisted URI, the template that makes it.
 func (a *attached) Info(ctx context.Context, call *tool.Call, t Type, path string) (Item, error) {
 	items, err := a.List(ctx, call, t, nil)
 	if err != nil {
@@ -285,7 +279,7 @@ func (a *attached) Info(ctx context.Context, call *tool.Call, t Type, path strin
 	return Item{}, Unknown(t, path, nearest.Names(path, paths, 3, nearest.Close))
 }
 
-// List lists what the calling session is listed, but for the proxy tool.
+// List lists the calling session's items, without the proxy tool.
 func (a *attached) List(ctx context.Context, call *tool.Call, t Type, filter *Filter) ([]Item, error) {
 	if filter != nil && filter.Server != "" {
 		return nil, args.Refuse("filter.server: this server has no servers behind it")
@@ -334,7 +328,7 @@ func (a *attached) list(ctx context.Context, call *tool.Call, from source) ([]It
 		result, err := a.request(ctx, from.method, params.JSON())
 		var rpc *tool.RPCError
 		if errors.As(err, &rpc) && rpc.Code == tool.CodeMethodNotFound {
-			return nil, nil // the server has none of them
+			return nil, nil // the server has no such items
 		}
 		if err != nil {
 			return nil, err
@@ -349,8 +343,8 @@ func (a *attached) list(ctx context.Context, call *tool.Call, from source) ([]It
 		cursor = next
 	}
 	if from.kind == tool.KindResource || from.kind == tool.KindTemplate {
-		// The server sorts them by name alone, so that those of one name change
-		// places, and pages would not fit together.
+		// The server sorts by name alone: items of one name change places, and pages would not fit
+		// together.
 		slices.SortStableFunc(items, func(a, b Item) int {
 			return cmp.Or(cmp.Compare(nameOf(a), nameOf(b)), cmp.Compare(a.Path, b.Path))
 		})
@@ -358,8 +352,7 @@ func (a *attached) list(ctx context.Context, call *tool.Call, from source) ([]It
 	return items, nil
 }
 
-// passes reports whether an item has the prefix, all tags as words, and all
-// words of the query somewhere in what it says of itself.
+// passes reports whether an item has the prefix, all tags as words, and all words of the query.
 func (f *Filter) passes(item Item) bool {
 	if f == nil {
 		return true

@@ -15,7 +15,7 @@ import (
 	"toolfinch/tool"
 )
 
-// parallel is how many operations of a batch run at a time.
+// parallel bounds the concurrent operations of a batch.
 const parallel = 8
 
 // batch runs operations and answers with their results in order. The result of a failed
@@ -38,7 +38,7 @@ func (p *proxy) batch(ctx context.Context, call *tool.Call, ops []Operation) (js
 			return nil
 		})
 	}
-	_ = group.Wait() // none returns one
+	_ = group.Wait() // no operation returns an error
 	if err := ctx.Err(); err != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -46,13 +46,12 @@ func (p *proxy) batch(ctx context.Context, call *tool.Call, ops []Operation) (js
 	return one(embedJSON(uriOf(label), rawjson.Array(results), label)), nil
 }
 
-// within returns the call that makes the operations of a batch. It is no deeper than
-// the batch. Clients cannot answer its questions by calling again.
+// within returns the call that makes the operations of a batch. It has the batch's depth. Clients
+// cannot answer its questions by calling again.
 func within(call *tool.Call) (*tool.Call, error) {
 	outer := *call
 	outer.Depth--
-	// The progress of several operations would go up and down under one token, so the
-	// batch reports its own.
+	// The progress of several operations would jump under one token, so the batch reports its own.
 	if meta := rawjson.Member(call.Params, "_meta"); rawjson.Member(meta, "progressToken") != nil {
 		outer.Params = set(call.Params, "_meta", rawjson.Without(meta, "progressToken"))
 	}
@@ -60,7 +59,7 @@ func within(call *tool.Call) (*tool.Call, error) {
 }
 
 func (p *proxy) inBatch(ctx context.Context, call *tool.Call, op Operation) (result tool.Result) {
-	// This goroutine is ours: a panic in it would end the process.
+	// A panic in our own goroutine would end the process.
 	defer func() {
 		if r := recover(); r != nil {
 			p.log.ErrorContext(ctx, "panic in a batch", slog.Any("panic", r), slog.String("stack", string(debug.Stack())))
@@ -90,7 +89,7 @@ func rpcResult(failed *tool.RPCError) tool.Result {
 
 // progress reports how many operations of a batch are done.
 type progress struct {
-	token  json.RawMessage // of the client; nil: it wants no reports
+	token  json.RawMessage // of the client; nil: no reports
 	total  int
 	notify func(method string, params json.RawMessage)
 

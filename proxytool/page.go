@@ -34,8 +34,8 @@ func cut(items []Item, op Operation) ([]Item, Page, error) {
 	return items, page, nil
 }
 
-// limitOf returns how many of the items a page has at most: the limit of the operation,
-// else as many as fit into PageBytes, but at least one.
+// limitOf returns the most items of a page: the limit of the operation, else as many as fit into
+// PageBytes, but at least one.
 func limitOf(items []Item, op Operation) int {
 	if op.Limit != nil {
 		return *op.Limit

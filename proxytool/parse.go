@@ -20,7 +20,7 @@ const (
 // Action is what an operation does.
 type Action string
 
-// The actions. ActionBatch is beyond the draft.
+// The actions. ActionBatch extends the draft.
 const (
 	ActionList  Action = "list"
 	ActionInfo  Action = "info"
@@ -28,10 +28,10 @@ const (
 	ActionBatch Action = "batch"
 )
 
-// Type is what an operation is about.
+// Type is the kind of item that an operation is for.
 type Type string
 
-// The types. A resource may be a resource template too.
+// The types. TypeResource includes resource templates.
 const (
 	TypeTool     Type = "tool"
 	TypeResource Type = "resource"
@@ -43,35 +43,33 @@ var (
 	types   = []string{string(TypeTool), string(TypeResource), string(TypePrompt)}
 )
 
-// Operation is one use of the proxy tool: its arguments. Check says whether it
-// is a valid one.
+// Operation is one use of the proxy tool: its arguments. Check validates it.
 type Operation struct {
 	Action Action          `json:"action"`
 	Type   Type            `json:"type,omitempty"` // "" for a batch
 	Path   string          `json:"path,omitempty"` // name of a tool or prompt, URI of a resource; for info and call
 	Args   json.RawMessage `json:"args,omitempty"` // object; for call; nil (or null) for none
 
-	Filter *Filter `json:"filter,omitempty"` // for list; nil for all
-	Limit  *int    `json:"limit,omitempty"`  // for list: at most so many, 1 to MaxLimit; nil for PageBytes of them
-	Offset *int    `json:"offset,omitempty"` // for list: so many are left out at the start
-	Cursor string  `json:"cursor,omitempty"` // for list: goes on after an earlier page; not beside Offset
+	Filter *Filter `json:"filter,omitempty"` // for list; nil: all items
+	Limit  *int    `json:"limit,omitempty"`  // for list: most items of a page, 1 to MaxLimit; nil: as many as fit into PageBytes
+	Offset *int    `json:"offset,omitempty"` // for list: number of items to skip
+	Cursor string  `json:"cursor,omitempty"` // for list: continues an earlier page; not beside Offset
 
-	Operations []Operation `json:"operations,omitzero"` // for batch: 1 to MaxOperations others
+	Operations []Operation `json:"operations,omitzero"` // for batch: 1 to MaxOperations, none a batch
 
-	invalid error // it could not be read
+	invalid error // the parse error
 }
 
-// Filter selects from a list. What is empty selects nothing out.
+// Filter selects items of a list. An empty field selects all.
 type Filter struct {
 	Prefix string   `json:"prefix,omitempty"` // of the path
-	Server string   `json:"server,omitempty"` // who has it
-	Tags   []string `json:"tags,omitempty"`   // all of them
+	Server string   `json:"server,omitempty"` // the server of the item
+	Tags   []string `json:"tags,omitempty"`   // the item has all of them
 	Query  string   `json:"query,omitempty"`  // in words
 }
 
-// Parse reads the arguments of the proxy tool and checks them; its errors are
-// *args.Error. An operation of a batch that is wrong does not make the batch
-// wrong: running it is its error.
+// Parse reads the arguments of the proxy tool and checks them; its errors are *args.Error. An invalid
+// operation of a batch fails alone, when it runs.
 func Parse(arguments json.RawMessage) (Operation, error) {
 	op := read(arguments)
 	if err := op.check(); err != nil {
@@ -94,8 +92,7 @@ func (o Operation) Check() error {
 	return nil
 }
 
-// read reads the arguments as far as they can be read. What is wrong with them
-// check tells.
+// read reads the arguments; check reports their mistakes.
 func read(arguments json.RawMessage) (op Operation) {
 	var filter Filter
 	var filtered bool
@@ -130,7 +127,7 @@ func readOperations(value json.RawMessage) ([]Operation, error) {
 	}
 	ops := []Operation{}
 	for element := range rawjson.Elements(value) {
-		if len(ops) > MaxOperations { // too many, whatever the rest is
+		if len(ops) > MaxOperations { // too many, however valid the rest is
 			break
 		}
 		op := read(element)
@@ -234,7 +231,7 @@ func (o Operation) hasArgs() bool {
 	return len(args) > 0 && string(args) != "null"
 }
 
-// listing names a parameter that only lists take and o has, "" for none.
+// listing names a parameter of o that only lists take, "" for none.
 func (o Operation) listing() string {
 	switch {
 	case o.Filter != nil:
@@ -249,8 +246,8 @@ func (o Operation) listing() string {
 	return ""
 }
 
-// Arguments returns the arguments that Parse reads o from, nil where Args is not
-// JSON. Check o first: what is not valid may not come back.
+// Arguments returns arguments from which Parse reads o, nil if Args is not JSON. Check o first: an
+// invalid o may change.
 func (o Operation) Arguments() json.RawMessage {
 	if !o.hasArgs() {
 		o.Args = nil

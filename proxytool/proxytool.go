@@ -18,10 +18,10 @@ import (
 	"toolfinch/tool/args"
 )
 
-// DefaultName is what clients look for first.
+// DefaultName is the name that clients look for first.
 const DefaultName = "proxy"
 
-// maxShown bounds, in bytes, what messages and logs repeat of a client.
+// maxShown bounds a client's text in messages and logs, in bytes.
 const maxShown = 128
 
 // Item is one definition of a list.
@@ -30,24 +30,23 @@ type Item struct {
 	Raw  json.RawMessage // the object as tools/list (...) has it: valid JSON
 }
 
-// Source is a set of tools, resources and prompts for the proxy tool. Its methods get
-// the call of the proxy tool, which says who asks; they may be called concurrently. It
-// lists and answers only what the caller can reach without the proxy tool. An
-// *args.Error becomes an error result; every other error is returned unchanged.
+// Source is a set of tools, resources and prompts for the proxy tool. Its methods get the call of the
+// proxy tool, with its caller; they may be called concurrently. It lists and answers only items that
+// the caller can reach without the proxy tool. An *args.Error becomes an error result; every other
+// error is returned unchanged.
 type Source interface {
 	// List returns the items that pass the filter (nil: all) in the order of the
 	// source; for resources, the resources and then the templates.
 	List(ctx context.Context, call *tool.Call, t Type, filter *Filter) ([]Item, error)
-	// Info returns one definition. For a URI that comes from a template it returns the
-	// template.
+	// Info returns one definition; for a URI of a template, the template.
 	Info(ctx context.Context, call *tool.Call, t Type, path string) (Item, error)
 	// Call returns the result object of tools/call, resources/read or prompts/get.
 	// args is an object or nil: for a prompt an object of strings, for a resource nil.
 	Call(ctx context.Context, call *tool.Call, t Type, path string, args json.RawMessage) (json.RawMessage, error)
 }
 
-// Find returns the index of the item with the path, -1 if there is none. Clients of
-// other servers may use a resource's name, so a name that only one item has counts too.
+// Find returns the index of the item with the path, -1 if there is none. Clients of other servers may
+// use a resource's name, so an unambiguous name counts too.
 func Find(items []Item, path string) int {
 	var named []int
 	for i, item := range items {
@@ -64,13 +63,12 @@ func Find(items []Item, path string) int {
 	return named[0]
 }
 
-// IsURI reports whether the path of a resource is certainly a URI: neither a name nor
-// a template.
+// IsURI reports whether the path of a resource is certainly a URI, not a name or template.
 func IsURI(path string) bool { return strings.Contains(path, "://") && !strings.Contains(path, "{") }
 
 func nameOf(item Item) string { return rawjson.Text(rawjson.Member(item.Raw, "name")) }
 
-// Unknown returns the error for an unknown path; it names the paths near it.
+// Unknown returns the error for an unknown path, with similar paths.
 func Unknown(t Type, path string, near []string) error {
 	hint := ""
 	if len(near) > 0 {
@@ -79,8 +77,8 @@ func Unknown(t Type, path string, near []string) error {
 	return args.Refuse("there is no %s %q%s", t, rawjson.Clip(path, maxShown), hint)
 }
 
-// Callable returns nil if the item can be called by its path. A resource template with
-// something to fill in cannot.
+// Callable returns nil if the item can be called by its path. A resource template with variables
+// cannot.
 func (i Item) Callable() error {
 	if !isTemplate(i.Raw) || !strings.Contains(i.Path, "{") {
 		return nil
@@ -115,7 +113,7 @@ func New(name string, source Source, log *slog.Logger) *tool.Tool {
 	raw.AddText("name", name)
 	raw.AddText("description", description)
 	raw.Add("inputSchema", []byte(inputSchema))
-	raw.Add("_meta", []byte(`{"anthropic/alwaysLoad":true}`)) // as for every tool that leads to others
+	raw.Add("_meta", []byte(`{"anthropic/alwaysLoad":true}`)) // as for every tool that leads to other tools
 	def, err := tool.ParseDef("toolfinch", raw.JSON())
 	if err != nil {
 		panic("proxytool: " + err.Error()) // the name is empty
@@ -191,8 +189,8 @@ func (p *proxy) answer(ctx context.Context, call *tool.Call, op Operation) (json
 
 var yes, no = true, false
 
-// called converts the result of a call to one of the proxy tool. An incomplete result,
-// which asks the client for something, stays as it is.
+// called converts the result of a call to a result of the proxy tool. An incomplete result, which asks
+// the client, stays unchanged.
 func called(result json.RawMessage, label Label) (json.RawMessage, error) {
 	if !rawjson.IsObject(result) {
 		return nil, fmt.Errorf("%s %s: the answer is not a result", label.Type, rawjson.Clip(label.Path, maxShown))

@@ -15,28 +15,25 @@ import (
 	"toolfinch/tool"
 )
 
-// ErrNoAnswer is wrapped by the errors of transforms and Decode: the result is
-// not what the proxy tool answers to such an operation.
+// ErrNoAnswer is wrapped by the errors of transforms and Decode: the result is no proxy tool's answer
+// to such an operation.
 var ErrNoAnswer = errors.New("not such an answer of a proxy tool")
 
-// ResourceAsToolContent makes an embedded resource of one element of the
-// contents of resources/read. A text that is JSON becomes compact, its mimeType
-// "application/json", and the one it had stands under contentType; the member
-// "proxied" of the item's _meta is an object with the mimeType it had, if any. Text
-// that is no Unicode stays as it is, and so does an element with a contentType.
+// ResourceAsToolContent makes an embedded resource of one element of the contents of resources/read.
+// Text that is JSON becomes compact, and its mimeType "application/json"; contentType then has the old
+// type, and the member "proxied" of the item's _meta is an object with the old mimeType, if any. Text
+// that is not Unicode stays unchanged, like an element with a contentType.
 func ResourceAsToolContent(content json.RawMessage, l Label) json.RawMessage {
 	resource, proxied := objectify(content)
 	return embed(resource, l.object(), proxied)
 }
 
-// PromptAsToolContent makes an embedded resource with the JSON of a result of
-// prompts/get.
+// PromptAsToolContent makes an embedded resource with a prompts/get result as JSON.
 func PromptAsToolContent(result json.RawMessage, l Label) json.RawMessage {
 	return embedJSON(uriOf(l), result, l)
 }
 
-// ToolResultAsPrompt returns the result of prompts/get that the answer of the
-// proxy tool to the call of a prompt holds.
+// ToolResultAsPrompt returns the prompts/get result in the proxy tool's answer to the call of a prompt.
 func ToolResultAsPrompt(result json.RawMessage) (json.RawMessage, error) {
 	d, err := Decode(result)
 	if err != nil {
@@ -48,10 +45,9 @@ func ToolResultAsPrompt(result json.RawMessage) (json.RawMessage, error) {
 	return d.Items[0], nil
 }
 
-// ToolResultAsResource returns the result of resources/read that the answer of
-// the proxy tool to the call of a resource holds. What ResourceAsToolContent has
-// changed is as it was, but JSON text stays compact. Members that only results of
-// tools have go, others stay.
+// ToolResultAsResource returns the resources/read result in the proxy tool's answer to the call of a
+// resource. It undoes ResourceAsToolContent, but JSON text stays compact. Members that only tools'
+// results have are removed.
 func ToolResultAsResource(result json.RawMessage) (json.RawMessage, error) {
 	if err := usable(result); err != nil {
 		return nil, err
@@ -71,9 +67,8 @@ func ToolResultAsResource(result json.RawMessage) (json.RawMessage, error) {
 	return swap(result, "content", "contents", rawjson.Array(contents), "isError", "structuredContent"), nil
 }
 
-// ToolResultUnlabelled returns the answer of the proxy tool to the call of a tool
-// as the tool gave it: the inverse of Annotate for each item of its content, or for
-// the result where that is empty.
+// ToolResultUnlabelled returns the tool's own result from the proxy tool's answer to its call: the
+// inverse of Annotate for each content item, or for the result without content.
 func ToolResultUnlabelled(result json.RawMessage) json.RawMessage {
 	if !hasContent(result) {
 		return unannotate(result)
@@ -81,7 +76,7 @@ func ToolResultUnlabelled(result json.RawMessage) json.RawMessage {
 	return eachContent(result, unannotate)
 }
 
-// eachContent is a result of a tool with the items that f makes of its content.
+// eachContent is a tool's result with each content item changed by f.
 func eachContent(result json.RawMessage, f func(item json.RawMessage) json.RawMessage) json.RawMessage {
 	old := rawjson.Member(result, "content")
 	if old == nil || old[0] != '[' {
@@ -98,14 +93,13 @@ func eachContent(result json.RawMessage, f func(item json.RawMessage) json.RawMe
 // or a batch.
 type Decoded struct {
 	Label Label
-	// Items are the objects as they were sent, one unless Label.Many says many.
+	// Items are the objects as sent; one unless Label.Many.
 	Items []json.RawMessage
 }
 
-// Decode reads an answer of a proxy tool by its annotations (or _meta, where
-// something dropped them). The type is read from dataType or pythonType, written
-// simply, qualified ("mcp.types.Tool") or as a union with or without spaces, and
-// where neither stands, from proxyType.
+// Decode reads an answer of a proxy tool by its annotations (or _meta, if a program dropped them). The
+// type is dataType or pythonType, written simply, qualified ("mcp.types.Tool") or as a union with or
+// without spaces, else proxyType.
 func Decode(result json.RawMessage) (*Decoded, error) {
 	if err := usable(result); err != nil {
 		return nil, err
@@ -150,7 +144,7 @@ func decoded(label Label, data json.RawMessage) (*Decoded, error) {
 	return d, nil
 }
 
-// fit normalizes Data, and fails when it is not what the operation is about.
+// fit normalizes Data, and fails if it does not suit the operation.
 func (l *Label) fit() error {
 	want := ""
 	switch {
@@ -172,7 +166,7 @@ func (l *Label) fit() error {
 	return nil
 }
 
-// sameData reports whether each part of a union names one of want's.
+// sameData reports whether each type of a union is in want.
 func sameData(said, want string) bool {
 	known := unionOf(want)
 	for _, part := range unionOf(said) {
@@ -195,7 +189,7 @@ func isTemplate(item json.RawMessage) bool {
 	return rawjson.Member(item, tool.KindTemplate.Key()) != nil
 }
 
-// usable fails for a result that nothing can be read from.
+// usable refuses a result without readable content.
 func usable(result json.RawMessage) error {
 	switch {
 	case !isObject(result):
@@ -208,15 +202,15 @@ func usable(result json.RawMessage) error {
 	return nil
 }
 
-// objectify makes the content of a resource JSON where its text is. proxied tells
-// restore what was there; nil when nothing was changed.
+// objectify makes a resource's text JSON if it can. proxied tells restore the old values; nil without a
+// change.
 func objectify(content json.RawMessage) (out, proxied json.RawMessage) {
 	raw, mimeType := rawjson.Member(content, "text"), rawjson.Member(content, "mimeType")
 	text := rawjson.Text(raw)
 	var compact bytes.Buffer
 	switch {
-	case raw == nil, rawjson.Member(content, "contentType") != nil, // one of its own would be lost
-		strings.ContainsRune(text, utf8.RuneError), // what stands for half a surrogate or an odd byte
+	case raw == nil, rawjson.Member(content, "contentType") != nil, // the element's own contentType would be lost
+		strings.ContainsRune(text, utf8.RuneError), // half a surrogate or an odd byte would change
 		json.Compact(&compact, []byte(text)) != nil:
 		return content, nil
 	}
@@ -258,8 +252,8 @@ func set(object json.RawMessage, name string, value []byte) json.RawMessage {
 	return object
 }
 
-// swap is object with the member old replaced by one of another name and without
-// those to drop, all else in its place. Without an old one the new one comes last.
+// swap replaces the member old of an object by another, in its place, and removes the members in drop.
+// Without old the new member comes last.
 func swap(object json.RawMessage, old, name string, value json.RawMessage, drop ...string) json.RawMessage {
 	var out rawjson.Object
 	done := false
@@ -303,8 +297,8 @@ func embedJSON(uri string, data json.RawMessage, l Label) json.RawMessage {
 	return embed(resource.JSON(), l.object(), nil)
 }
 
-// uriOf is the URI of what an answer embeds: "proxy:list/tool",
-// "proxy:info/tool/NAME", "proxy:call/prompt/NAME", "proxy:batch".
+// uriOf is the URI of an answer's embedded resource: "proxy:list/tool", "proxy:info/tool/NAME",
+// "proxy:call/prompt/NAME", "proxy:batch".
 func uriOf(l Label) string {
 	uri := "proxy:" + string(l.Action)
 	if l.Type != "" {
@@ -316,8 +310,7 @@ func uriOf(l Label) string {
 	return uri
 }
 
-// notInURI finds what a URI cannot have, and escapes, which stay: a path may be a
-// URI.
+// notInURI matches characters that a URI cannot have, and escapes, which stay: a path may be a URI.
 var notInURI = regexp.MustCompile(`%[0-9A-Fa-f]{2}|(?s:[^-A-Za-z0-9._~:/?#@!$&'()*+,;=])`)
 
 func escape(path string) string {

@@ -424,8 +424,8 @@ func TestTheEndOfASessionEndsItsQuestions(t *testing.T) {
 		if live.session(c.session) != nil {
 			t.Error("the session is still known")
 		}
-		s.asks.mu.Lock()
-		defer s.asks.mu.Unlock()
+		s.clientRequests.mu.Lock()
+		defer s.clientRequests.mu.Unlock()
 		if len(s.waiting) > 0 {
 			t.Errorf("%d questions are left", len(s.waiting))
 		}
@@ -606,7 +606,7 @@ func TestCheckAsk(t *testing.T) {
 	} {
 		for modern, want := range map[bool]int{false: test.legacy, true: test.modern} {
 			c := &tool.Client{Modern: modern, Capabilities: json.RawMessage(test.capabilities)}
-			err := checkAsk(c, test.method, json.RawMessage(test.params))
+			err := checkSupported(c, test.method, json.RawMessage(test.params))
 			var rpc *tool.RPCError
 			errors.As(err, &rpc)
 			switch {

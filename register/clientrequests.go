@@ -4,7 +4,6 @@ import (
 	"context"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"strconv"
 	"strings"
 	"sync"
@@ -15,24 +14,22 @@ import (
 	"toolfinch/tool"
 )
 
-var errClientGone = errors.New("the client is gone")
-
-// asks are the requests that a legacy client has been sent.
-type asks struct {
-	session string        // whose client it is
-	prefix  string        // begins the IDs of the requests; their number follows
-	gone    chan struct{} // closed when the client can answer no more
+// clientRequests are the requests sent to a legacy client.
+type clientRequests struct {
+	session string        // ID of the client's session
+	prefix  string        // of the requests' IDs; a number follows
+	gone    chan struct{} // closed when the client is gone
 	endOnce sync.Once
 
-	mu      sync.Mutex // guards what follows; never held over a write to the client or a wait
+	mu      sync.Mutex // guards the fields below; never held over a write to the client or a wait
 	waiting map[string]chan *wire.Inbound
 	count   int
 }
 
-// end ends all requests: the client is gone.
-func (a *asks) end() { a.endOnce.Do(func() { close(a.gone) }) }
+// end ends all requests.
+func (a *clientRequests) end() { a.endOnce.Do(func() { close(a.gone) }) }
 
-func (a *asks) ended() bool {
+func (a *clientRequests) ended() bool {
 	select {
 	case <-a.gone:
 		return true
@@ -41,40 +38,15 @@ func (a *asks) ended() bool {
 	}
 }
 
-// newAsks returns asks of the client of a session. Their IDs are theirs alone: a client may answer
-// what another process asked it that had the session before.
-func newAsks(session string) asks {
-	return asks{session: session, prefix: "toolfinch-" + strings.ToLower(rand.Text()[:8]) + "-", gone: make(chan struct{}), waiting: map[string]chan *wire.Inbound{}}
+// newClientRequests returns no requests. Their IDs have a random prefix: after a takeover the client
+// may answer a request of the session's former process.
+func newClientRequests(session string) clientRequests {
+	return clientRequests{session: session, prefix: "toolfinch-" + strings.ToLower(rand.Text()[:8]) + "-", gone: make(chan struct{}), waiting: map[string]chan *wire.Inbound{}}
 }
 
-// endSpan ends the span of a request to a client with its answer.
-func endSpan(ctx context.Context, span *telemetry.Span, result json.RawMessage, err error) {
-	rpc, ok := errors.AsType[*tool.RPCError](err)
-	switch {
-	case err == nil:
-		span.Result(result)
-	case ok:
-		span.Refused(rpc.Code)
-	case errors.Is(err, errClientGone):
-		span.Failed("connection_closed")
-	case errors.Is(ctx.Err(), context.DeadlineExceeded):
-		span.Failed("timeout")
-	default:
-		span.Failed("cancelled")
-	}
-}
-
-// present returns params to send: roots/list needs none, but the client of the Go SDK insists.
-func present(params json.RawMessage) json.RawMessage {
-	if params == nil {
-		return json.RawMessage(`{}`)
-	}
-	return params
-}
-
-// request sends a request to the client with send and waits for the answer. When
-// ctx ends first, the client is told.
-func (a *asks) request(ctx context.Context, send func([]byte) bool, method string, params json.RawMessage) (result json.RawMessage, err error) {
+// request sends a request to the client and waits for the answer. If ctx ends first, the client is
+// told.
+func (a *clientRequests) request(ctx context.Context, send func([]byte) bool, method string, params json.RawMessage) (result json.RawMessage, err error) {
 	params = present(params)
 	answer := make(chan *wire.Inbound, 1)
 	a.mu.Lock()
@@ -109,9 +81,9 @@ func (a *asks) request(ctx context.Context, send func([]byte) bool, method strin
 	}
 }
 
-// answered delivers a client's reply. It reports false if there was no such request;
-// a reply to a request that was withdrawn or answered already is dropped.
-func (a *asks) answered(reply *wire.Inbound) bool {
+// answered delivers a client's reply. It reports false if this session never sent the request. Late
+// replies are dropped.
+func (a *clientRequests) answered(reply *wire.Inbound) bool {
 	a.mu.Lock()
 	waiting := a.waiting[string(reply.ID)]
 	delete(a.waiting, string(reply.ID))
@@ -125,9 +97,9 @@ func (a *asks) answered(reply *wire.Inbound) bool {
 	return waiting != nil || late
 }
 
-// checkAsk returns the error of a request that the client does not support. For a
-// legacy client it is the error that the client would give (schema 2025-11-25).
-func checkAsk(c *tool.Client, method string, params json.RawMessage) error {
+// checkSupported returns an error if the client does not support a request. A legacy client itself
+// would answer the same error (schema 2025-11-25).
+func checkSupported(c *tool.Client, method string, params json.RawMessage) error {
 	capability, known := tool.Asks[method]
 	lacks := func(code int, what, required string) error {
 		if !c.Modern {
@@ -154,7 +126,7 @@ func checkAsk(c *tool.Client, method string, params json.RawMessage) error {
 		switch {
 		case url && !declares("url"):
 			return lacks(tool.CodeInvalidParams, "elicitation by URL", `{"elicitation":{"url":{}}}`)
-		case !url && declares("url") && !declares("form"): // neither means form
+		case !url && declares("url") && !declares("form"): // no declared mode means form
 			return lacks(tool.CodeInvalidParams, "elicitation by form", `{"elicitation":{"form":{}}}`)
 		}
 	}

@@ -10,9 +10,8 @@ import (
 	"toolfinch/tool"
 )
 
-// complete answers completion/complete at the upstream whose prompt or
-// template it is for.
-func (l *Live) complete(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
+// complete sends completion/complete to the upstream that has the prompt or template.
+func complete(ctx context.Context, upstreams Upstreams, served *Served, call *tool.Call) (tool.Result, error) {
 	ref := rawjson.Member(call.Params, "ref")
 	var target *tool.Tool
 	var key, name string
@@ -40,7 +39,7 @@ func (l *Live) complete(ctx context.Context, served *Served, call *tool.Call) (t
 		case member == key:
 			value = rawjson.Quote(target.Def.ID.Name)
 		case member != "type" && slices.ContainsFunc([]string{"type", "name", "uri"}, func(known string) bool { return strings.EqualFold(member, known) }):
-			continue // a server that does not look at case would read it as another key
+			continue // a server that ignores case would read a second key
 		}
 		mapped.Add(member, value)
 	}
@@ -48,5 +47,5 @@ func (l *Live) complete(ctx context.Context, served *Served, call *tool.Call) (t
 	if call.Params, err = rawjson.Set(call.Params, "ref", mapped.JSON()); err != nil {
 		return nil, err
 	}
-	return l.upstreams.Complete(ctx, target.Def.ID.Server, call)
+	return upstreams.Complete(ctx, target.Def.ID.Server, call)
 }

@@ -2,16 +2,16 @@ package register
 
 import "sync"
 
-// direct is whether a client is listed every tool: decided with its first list and
-// kept, because its model would miss what another list has not.
+// direct says whether a client is listed every tool. The first list decides, and the decision stays: a
+// model must not lose tools that it has seen.
 type direct struct {
-	mu      sync.Mutex // guards what follows; held over Served.Direct
+	mu      sync.Mutex // guards the fields below; held over Served.Direct
 	decided bool
-	mode    string // in which it was decided
+	mode    string // the mode of the decision
 	is      bool
 }
 
-// in decides for what is served.
+// in decides for v, or repeats the decision.
 func (d *direct) in(v *Served) bool {
 	if v.Direct == nil || v.gated() {
 		return false
@@ -24,15 +24,15 @@ func (d *direct) in(v *Served) bool {
 	return d.is
 }
 
-// was reports whether the client was listed every tool, if that was in the same mode.
+// was reports whether the last decision was for the same mode and lists every tool.
 func (d *direct) was(v *Served) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.is && d.mode == v.mode() && v.Direct != nil && !v.gated()
 }
 
-// sees reports whether the client sees a change: of what those are listed that search,
-// or of all tools. One that was not listed yet may have been told of either.
+// sees reports whether the client sees a change of the list of searching clients (searched) or of the
+// list of all tools (all). An undecided client may have been told of either list.
 func (d *direct) sees(v *Served, searched, all bool) bool {
 	d.mu.Lock()
 	decided := d.decided
@@ -42,18 +42,3 @@ func (d *direct) sees(v *Served, searched, all bool) bool {
 	}
 	return searched || all && !decided
 }
-
-// listsAll decides whether a client is listed every tool. s is nil for 2026-07-28 clients.
-func (l *Live) listsAll(s *session, v *Served) bool {
-	switch {
-	case s != nil:
-		return s.direct.in(v)
-	case l.togetherIn(v):
-		return l.direct.in(v)
-	}
-	return v.Direct != nil && !v.gated() && v.Direct(false)
-}
-
-// togetherIn reports whether 2026-07-28 clients count as one, so that what one was shown holds
-// for all: neither where each sees its own part, nor where others serve them as well.
-func (l *Live) togetherIn(v *Served) bool { return v.Class == "" && !l.replicated }

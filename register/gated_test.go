@@ -25,7 +25,7 @@ import (
 type shelf struct {
 	catalog // of prompts and resources: none
 
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	tools  catalog
 	pinned []string
 }
@@ -501,7 +501,7 @@ func TestAGateNarrowsWhatIsListed(t *testing.T) {
 }
 
 func TestTheHookHearsOfWhatIsProvisioned(t *testing.T) {
-	s := shown{known: true}
+	s := provisioned{known: true}
 	with := func(names string) func(string) []*tool.Tool {
 		return func(string) []*tool.Tool { return named(strings.Fields(names)...) }
 	}
@@ -524,7 +524,7 @@ func TestTheHookHearsOfWhatIsProvisioned(t *testing.T) {
 }
 
 func TestAListIsOfWhoeverAsksForIt(t *testing.T) {
-	var s shown
+	var s provisioned
 	s.by("principal ann")
 	for _, test := range []struct{ asks, want string }{{"", "principal ann"}, {"principal bob", "principal bob"}, {"", "principal bob"}} {
 		s.follow(test.asks, func(owner string) []*tool.Tool {

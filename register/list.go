@@ -17,7 +17,7 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 	var registered Set
 	if own := l.sessionFor(call); own != nil {
 		l.recall(served, call, own)
-		registered, _, _ = own.relisted().sync(served.Lookup) // this request's tools may be older than the set's
+		registered, _, _ = own.relisted().sync(served.Lookup) // served may be older than the set
 	}
 	tools := l.toolsFor(served, call, s, registered)
 	if s != nil {
@@ -31,8 +31,8 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 	return listing("tools", tools, "", s == nil)
 }
 
-// toolsFor are the tools that a client is listed: the meta-tools, then all tools, or
-// the pinned, provisioned and registered ones.
+// toolsFor returns a client's list: the meta-tools, then all tools, or the pinned, provisioned and
+// registered ones.
 func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered Set) []*tool.Tool {
 	if l.listsAll(s, served) {
 		return slices.Concat(served.Beside, served.Meta, served.Tools())
@@ -41,7 +41,7 @@ func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered 
 	tools := slices.Concat(served.Search, served.Meta, pinned)
 	switch {
 	case served.gated() && s != nil:
-		provisioned, _, _ := s.shown.follow(call.Owner(), served.granted)
+		provisioned, _, _ := s.provisioned.follow(call.Owner(), served.granted)
 		return append(tools, provisioned...)
 	case served.gated():
 		return append(tools, served.granted(call.Owner())...)
@@ -54,7 +54,7 @@ func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered 
 	return tools
 }
 
-// listsByMethod are the lists of what is not a tool, by method.
+// listsByMethod has the lists of prompts, resources and templates, by method.
 var listsByMethod = map[string]struct {
 	kind tool.Kind
 	key  string
@@ -64,12 +64,11 @@ var listsByMethod = map[string]struct {
 	wire.MethodListTemplates: {tool.KindTemplate, "resourceTemplates"},
 }
 
-// pageSize is how many prompts, resources or templates are listed at once. Many
-// clients read the first page only.
+// pageSize bounds one page. Many clients read only the first page.
 const pageSize = 1000
 
-// listPage answers prompts/list, resources/list and resources/templates/list.
-// A cursor names the last item of the page before.
+// listPage answers prompts/list, resources/list and resources/templates/list. A cursor names the last
+// item of the previous page.
 func listPage(served *Served, x *wire.Exchange) (tool.Result, error) {
 	list := listsByMethod[x.Method]
 	items := served.Items(list.kind)
@@ -89,8 +88,7 @@ func listPage(served *Served, x *wire.Exchange) (tool.Result, error) {
 	return listing(list.key, items, next, true), nil
 }
 
-// listing is the result of a list. modern says that the client is of 2026-07-28;
-// only tools differ then.
+// listing is the result of a list. Only tools differ between the eras.
 func listing(key string, items []*tool.Tool, next string, modern bool) tool.Result {
 	listed := make([]json.RawMessage, len(items))
 	for i, t := range items {
@@ -104,9 +102,9 @@ func listing(key string, items []*tool.Tool, next string, modern bool) tool.Resu
 	return tool.Result(out.JSON())
 }
 
-// cached adds the members that the 2026-07-28 revision requires of lists and of
-// resources/read, unless the result has them.
-func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange, principal string) tool.Result {
+// cached adds the caching members that the 2026-07-28 revision requires of lists and resources/read,
+// unless the result has them.
+func cached(served *Served, result tool.Result, x *wire.Exchange, principal string) tool.Result {
 	if rawjson.Text(rawjson.Member(result, "resultType")) == inputRequired {
 		return result
 	}
@@ -115,7 +113,7 @@ func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange, prin
 	switch x.Method {
 	case wire.MethodListTools:
 		ttl, public = served.CacheHint(tool.KindTool)
-		if served.gated() { // a principal is listed its own, which change with what it provisions
+		if served.gated() { // a principal's list depends on what it has provisioned
 			public = false
 			if principal != "" {
 				ttl = 0
@@ -142,13 +140,17 @@ func (l *Live) cached(served *Served, result tool.Result, x *wire.Exchange, prin
 	return result
 }
 
-// relisted notes that the client of s asked for the list, which ends its hold,
-// and returns what is registered.
-func (s *session) relisted() Set {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.listed)
-	s.listed, s.stale = make(chan struct{}), false
-	s.lists++
-	return s.set
+// listsAll decides whether a client is listed every tool. s is nil for 2026-07-28 clients.
+func (l *Live) listsAll(s *session, v *Served) bool {
+	switch {
+	case s != nil:
+		return s.direct.in(v)
+	case l.countAsOne(v):
+		return l.direct.in(v)
+	}
+	return v.Direct != nil && !v.gated() && v.Direct(false)
 }
+
+// countAsOne reports whether all 2026-07-28 clients share one decision of direct. They do not if
+// policies tell them apart or other replicas serve them.
+func (l *Live) countAsOne(v *Served) bool { return v.Class == "" && !l.replicated }

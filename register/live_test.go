@@ -353,14 +353,14 @@ func TestNobodyIsWaitedForInVainMoreThanTwice(t *testing.T) {
 			waits time.Duration
 		}{{listed, holdGrace}, {never, leeway.Of(holdCap)}, {listed, holdGrace}, {never, leeway.Of(holdCap)}, {never, 0}, {listed, 0}} {
 			start := time.Now()
-			live.hold(t.Context(), live.served(identity.Party{}), "agent 1", step.asks)
+			live.relists.hold(t.Context(), live.served(identity.Party{}), "agent 1", step.asks)
 			if took := time.Since(start); took != step.waits {
 				t.Errorf("waited %s, want %s", took, step.waits)
 			}
 		}
 		show(live, func(v *Served) { v.Awaits = func(client string) bool { return client == "patient 1" } })
 		start := time.Now()
-		if relisted := live.hold(t.Context(), live.served(identity.Party{}), "patient 1", listed); !relisted || time.Since(start) != 0 {
+		if relisted := live.relists.hold(t.Context(), live.served(identity.Party{}), "patient 1", listed); !relisted || time.Since(start) != 0 {
 			t.Errorf("a client that takes lists in first was left %s", time.Since(start))
 		}
 		if want := []tool.Relists{tool.RelistsAlways, tool.RelistsMostly, tool.RelistsNever, tool.RelistsAlways}; !slices.Equal(told, want) {

@@ -123,7 +123,7 @@ func TestAProcessBeginsWithWhatItsClientCalls(t *testing.T) {
 // Sessions that are replayed: what a client does in most of them is listed to each from the
 // second on, and does not come and go with what it does once.
 func TestTheFirstListSettles(t *testing.T) {
-	r := newRecent(nil, func(tool.Caller, []tool.Called) {})
+	r := newRecentCalls(nil, func(tool.Caller, []tool.Called) {})
 	by := tool.Caller{Client: "agent 1"}
 	var lists [][]string
 	saved := 0
@@ -214,7 +214,7 @@ func TestWhatWasUsedIsRegisteredWhenTheListChangesAnyway(t *testing.T) {
 // What the last two sessions called comes, and what most of the known ones did; where that is too much, the most usual.
 func TestTheMostUsualToolsAreRecalled(t *testing.T) {
 	by := tool.Caller{Client: "agent 1"}
-	r := &recent{called: map[tool.Caller][]tool.Called{by: {
+	r := &recentCalls{called: map[tool.Caller][]tool.Called{by: {
 		{Name: "last", Sessions: 0b1}, {Name: "before", Sessions: 0b10}, {Name: "once", Sessions: 0b100}, {Name: "half", Sessions: 0b1010100}, {Name: "usual", Sessions: 0b11110100},
 	}}}
 	for most, want := range [][]string{nil, {"usual"}, {"last", "usual"}, {"before", "last", "usual"}, {"before", "last", "usual"}} {

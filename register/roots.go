@@ -8,16 +8,16 @@ import (
 
 const methodRoots = "roots/list"
 
-// roots are those of a session's client. A client that says when they change is
-// asked for them once, by however many servers.
+// roots are the roots of a session's client. A client that announces changes is asked once for all
+// servers.
 type roots struct {
-	mu      sync.Mutex      // guards what follows; never held over a wait
-	known   json.RawMessage // the result of roots/list, nil while it is not known
-	asking  chan struct{}   // closed when there is an answer, nil while nobody asks
-	changes int             // how often the client said that they have changed
+	mu      sync.Mutex      // guards the fields below; never held over a wait
+	known   json.RawMessage // the result of roots/list, nil while unknown
+	asking  chan struct{}   // closed with the answer; nil while nobody asks
+	changes int             // how often the client announced changes
 }
 
-// changed forgets the roots of the client.
+// changed forgets the roots.
 func (r *roots) changed() {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -25,8 +25,7 @@ func (r *roots) changed() {
 	r.changes++
 }
 
-// get returns the roots that are known, or the roots that ask gets. gone is closed
-// when the client can answer no more.
+// get returns the known roots, or asks for them. gone is closed when the client is gone.
 func (r *roots) get(ctx context.Context, gone <-chan struct{}, ask func() (json.RawMessage, error)) (json.RawMessage, error) {
 	for {
 		r.mu.Lock()

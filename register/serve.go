@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -16,7 +15,7 @@ import (
 	"toolfinch/tool"
 )
 
-// serve is mcp-go's handler of the stub: the answer goes out raw.
+// serve is mcp-go's handler of the stub; the answer is written raw.
 func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 	x := wire.ExchangeFrom(ctx)
 	if x == nil {
@@ -27,20 +26,20 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 	if !modern {
 		s = l.sessionOf(ctx)
 	}
-	call := l.callOf(ctx, x, s, modern)
+	call := callOf(ctx, x, s, modern)
 	party := partyOf(ctx, call.Client)
 	served := l.servedTo(s, party)
 	result, err := l.handle(identity.WithParty(ctx, party), served, x, s, call, modern)
 	if modern && err == nil {
-		result = l.cached(served, result, x, identity.NameOf(ctx))
+		result = cached(served, result, x, identity.NameOf(ctx))
 	}
-	l.answer(x, json.RawMessage(result), err, modern)
+	answer(x, json.RawMessage(result), err, modern)
 	return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
 }
 
 func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *session, call *tool.Call, modern bool) (tool.Result, error) {
 	if s != nil && served.gated() {
-		s.shown.by(call.Owner())
+		s.provisioned.by(call.Owner())
 	}
 	switch x.Method {
 	case wire.MethodListTools:
@@ -65,23 +64,23 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	}
 	switch {
 	case x.Method == wire.MethodGetTask || x.Method == wire.MethodUpdateTask || x.Method == wire.MethodCancelTask:
-		return l.task(ctx, served, x, call)
+		return task(ctx, l.upstreams, served, x, call)
 	case x.Method == wire.MethodComplete:
-		return l.complete(ctx, served, call)
+		return complete(ctx, l.upstreams, served, call)
 	case modern && x.Method == wire.MethodCallTool && x.Header != nil:
 		if err := checkParamHeaders(served, x, call.Name); err != nil {
 			return nil, err
 		}
 	}
 	if modern && call.Client.Answers() {
-		return l.parking.serve(ctx, x, call, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		return l.suspended.serve(ctx, x, call, func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			return l.observed(ctx, served, call)
 		})
 	}
 	return l.observed(ctx, served, call)
 }
 
-// observed dispatches a call, and lets the observer hear of it if it is of a tool.
+// observed dispatches a call, and shows tool calls to the observer.
 func (l *Live) observed(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
 	if call.Kind != tool.KindTool {
 		return l.dispatch(ctx, served, call)
@@ -96,8 +95,8 @@ func (l *Live) observed(ctx context.Context, served *Served, call *tool.Call) (t
 	return result, nil
 }
 
-// callOf makes a call of a request.
-func (l *Live) callOf(ctx context.Context, x *wire.Exchange, s *session, modern bool) *tool.Call {
+// callOf makes a call from a request.
+func callOf(ctx context.Context, x *wire.Exchange, s *session, modern bool) *tool.Call {
 	call := &tool.Call{Params: x.Params, Request: x.ID}
 	switch x.Method {
 	case wire.MethodGetTask, wire.MethodUpdateTask, wire.MethodCancelTask:
@@ -121,7 +120,7 @@ func (l *Live) callOf(ctx context.Context, x *wire.Exchange, s *session, modern 
 	if x.Header != nil {
 		call.Header = x.Header.Get
 	} else if from, _ := identity.SourceOf(ctx); from.Transport == identity.TransportSSE {
-		call.Header = func(string) string { return "" } // it came over HTTP, which its headers are not kept of
+		call.Header = func(string) string { return "" } // an HTTP request whose headers are not kept
 	}
 	call.Principal = identity.NameOf(ctx)
 	call.Notify = x.Notify
@@ -131,7 +130,7 @@ func (l *Live) callOf(ctx context.Context, x *wire.Exchange, s *session, modern 
 	return call
 }
 
-// partyOf is who makes a request with a client, which may be nil.
+// partyOf returns the party of a request; client may be nil.
 func partyOf(ctx context.Context, client *tool.Client) identity.Party {
 	from, _ := identity.SourceOf(ctx)
 	p := identity.Party{Principal: identity.PrincipalOf(ctx), Transport: from.Transport}
@@ -141,7 +140,7 @@ func partyOf(ctx context.Context, client *tool.Client) identity.Party {
 	return p
 }
 
-// servedTo is what is served to the party that makes a request in a session; nil: in none.
+// servedTo returns what is served to the party of a request. s is nil without a session.
 func (l *Live) servedTo(s *session, party identity.Party) *Served {
 	served := l.served(party)
 	if s != nil {
@@ -155,16 +154,7 @@ func (l *Live) servedTo(s *session, party identity.Party) *Served {
 	return served
 }
 
-// servedNow is what is served to the party that made the last request in a session.
-func (l *Live) servedNow(s *session) *Served {
-	return l.served(s.by())
-}
-
-func methodNotFound(method string) error {
-	return &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "method not found: " + method}
-}
-
-func (l *Live) answer(x *wire.Exchange, result json.RawMessage, err error, modern bool) {
+func answer(x *wire.Exchange, result json.RawMessage, err error, modern bool) {
 	var rpc *tool.RPCError
 	_ = errors.As(err, &x.Lacks)
 	if err != nil && !errors.As(err, &rpc) {
@@ -229,21 +219,8 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 	return t.Handler(ctx, call)
 }
 
-// notFound is the error for an unknown name. The code for resources changed with the
-// 2026-07-28 revision.
-func notFound(kind tool.Kind, name, hint string, modern bool) error {
-	rpc := &tool.RPCError{Code: tool.CodeInvalidParams, Message: fmt.Sprintf("unknown %s %q%s", kind, name, hint)}
-	if kind == tool.KindResource {
-		rpc.Data, _ = json.Marshal(map[string]string{"uri": name})
-		if !modern {
-			rpc.Code = tool.CodeResourceNotFound
-		}
-	}
-	return rpc
-}
-
-// checkParamHeaders checks the headers that mirror arguments, if the tool asks for
-// some (SEP-2243).
+// checkParamHeaders checks the headers that mirror arguments, if the tool requires such headers
+// (SEP-2243).
 func checkParamHeaders(served *Served, x *wire.Exchange, name string) error {
 	t, ok := served.Lookup(name)
 	if !ok || !bytes.Contains(t.Def.InputSchema, []byte("x-mcp-header")) {
@@ -266,9 +243,8 @@ func checkParamHeaders(served *Served, x *wire.Exchange, name string) error {
 	return nil
 }
 
-// task answers a request of the tasks extension of 2026-07-28 (SEP-2663): the
-// upstream that has the task does.
-func (l *Live) task(ctx context.Context, served *Served, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
+// task sends a request of the 2026-07-28 tasks extension (SEP-2663) to the upstream that has the task.
+func task(ctx context.Context, upstreams Upstreams, served *Served, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
 	client := call.Client
 	if client == nil || !client.Modern || !served.Declared.Tasks {
 		return nil, methodNotFound(x.Method)
@@ -282,5 +258,5 @@ func (l *Live) task(ctx context.Context, served *Served, x *wire.Exchange, call 
 	if name, _ := mcp.DecodeHeaderValue(x.Header.Get(mcp.HeaderName)); x.Header != nil && name != call.Name {
 		return nil, &tool.RPCError{Code: mcp.HEADER_MISMATCH, Message: "the " + mcp.HeaderName + " header does not name the task"}
 	}
-	return l.upstreams.Task(ctx, x.Method, call)
+	return upstreams.Task(ctx, x.Method, call)
 }

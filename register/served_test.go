@@ -160,7 +160,7 @@ func TestFingerprintsKeepNothingAlive(t *testing.T) {
 		name  string
 		shown Served
 	}
-	var known announced
+	var known fingerprintCache
 	v := &view{name: "part", shown: Served{Source: catalog{"srv_a": newTool(t, "srv_a", nil)}}}
 	if first := known.of(&v.shown); known.of(&v.shown) != first {
 		t.Error("fingerprints are made twice")

@@ -5,13 +5,10 @@ import (
 	"context"
 	"encoding/json"
 	"slices"
-	"strconv"
 	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/internal/identity"
 	"toolfinch/internal/rawjson"
@@ -19,60 +16,52 @@ import (
 	"toolfinch/tool"
 )
 
-// session is one legacy-era client. A 2026-07-28 client has none: its list is
-// stable by that revision's rules.
+// session is one legacy-era client. A 2026-07-28 client has none: its revision requires stable lists.
 type session struct {
-	id        string
-	asks            // what servers ask of the client
-	roots     roots // of the client
-	shown     shown // what it has provisioned, as far as it knows
-	direct    direct
-	principal string                    // who opened it, "" for nobody; as of Open
-	since     time.Time                 // as of Open
-	piped     bool                      // stdio or SSE: one connection for everything
-	told      atomic.Pointer[seen]      // what the client was told of last
-	push      func(message []byte) bool // as of Open
-	reaches   func() bool
+	id             string
+	clientRequests // requests of servers to the client
+	roots          roots
+	provisioned    provisioned // as the client knows it
+	direct         direct
+	restoring      restoring
+	principal      string                       // the principal that opened it, "" for none; as of Open
+	since          time.Time                    // as of Open
+	piped          bool                         // stdio or SSE: one connection for everything
+	told           atomic.Pointer[fingerprints] // the last lists that the client was told of
+	push           func(message []byte) bool    // as of Open
+	reaches        func() bool
 
-	mu           sync.Mutex // guards what follows; never held over a write to the client or a wait
-	set          Set
-	recalled     bool            // set has what the client called in sessions before
-	called       bool            // the client has called a tool
-	used         []*tool.Tool    // called, and registered once the list changes anyway
-	party        identity.Party  // of the last request
-	client       string          // "name version", "" until initialize
-	program      string          // the name in it
-	version      string          // and the version
-	capabilities json.RawMessage // as declared in initialize, nil before
-	initialized  bool
-	level        string        // of logging/setLevel, "" when it did not say
-	lists        int           // tools/list requests
-	listed       chan struct{} // closed by the next tools/list
-	stale        bool          // the list has changed since the last one
-	restoring    []string      // URIs that its client subscribed to in another process, and that are not subscribed to here yet
-	rejoining    string        // the one of these that is being subscribed to
-	rejoined     bool          // its client has subscribed to that itself meanwhile
-	apps         []string      // servers whose apps the client has read, the last first; replaced, never edited
+	mu          sync.Mutex // guards the fields below; never held over a write to the client or a wait
+	set         Set
+	recalled    bool           // set has the recent tools of earlier sessions
+	called      bool           // the client has called a tool
+	used        []*tool.Tool   // called tools, registered with the next change of the list
+	party       identity.Party // of the last request
+	client      tool.Client    // without Ask; Name is empty before initialize
+	initialized bool
+	lists       int           // number of tools/list requests
+	listed      chan struct{} // closed by the next tools/list
+	stale       bool          // the list has changed since the last tools/list
+	apps        []string      // servers whose apps the client has read, the latest first; replaced, never edited
 }
 
 func newSession(id string) *session {
 	return &session{
-		id: id, asks: newAsks(id),
-		listed: make(chan struct{}), shown: shown{owner: tool.SessionOwner(id)},
+		id: id, clientRequests: newClientRequests(id), client: tool.Client{Key: id},
+		listed: make(chan struct{}), provisioned: provisioned{owner: tool.SessionOwner(id)},
 	}
 }
 
-// initialize notes the client's name and capabilities. message is the request as it
-// was sent, nil if it is not known.
+// initialize notes the client's name and capabilities. message is the raw request, nil if unknown.
 func (s *session) initialize(name, version string, message []byte) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.client, s.program, s.version, s.initialized = clientName(name, version), clientPart(name), clientPart(version), true
-	s.capabilities = bytes.Clone(rawjson.Member(rawjson.Member(message, "params"), "capabilities"))
+	s.client.Name, s.client.Program, s.client.Version, s.initialized = clientName(name, version), clientPart(name), clientPart(version), true
+	s.client.Capabilities = bytes.Clone(rawjson.Member(rawjson.Member(message, "params"), "capabilities"))
 }
 
-// by is who made the last request.
-func (s *session) by() identity.Party {
+// lastParty returns the party of the last request.
+func (s *session) lastParty() identity.Party {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.party
@@ -84,17 +73,17 @@ func (s *session) isInitialized() bool {
 	return s.initialized
 }
 
-// described returns the session's client as a call knows it, without Ask.
+// described returns the session's client for a call, without Ask.
 func (s *session) described() *tool.Client {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return &tool.Client{Name: s.client, Program: s.program, Version: s.version, Key: s.id, Capabilities: s.capabilities, LogLevel: s.level}
+	client := s.client
+	return &client
 }
 
-// ask sends a request to the client with send and waits for the answer, unless
-// it is known.
+// ask sends a request to the client and waits for the answer. Known roots are answered at once.
 func (s *session) ask(ctx context.Context, send func([]byte) bool, method string, params json.RawMessage) (json.RawMessage, error) {
-	if method != methodRoots || !rawjson.IsEmpty(params) { // params may change the answer
+	if method != methodRoots || !rawjson.IsEmpty(params) { // with params the client may answer otherwise
 		return s.request(ctx, send, method, params)
 	}
 	if says := rawjson.Member(rawjson.Member(s.described().Capabilities, tool.CapabilityRoots), "listChanged"); string(says) != "true" {
@@ -103,25 +92,24 @@ func (s *session) ask(ctx context.Context, send func([]byte) bool, method string
 	return s.roots.get(ctx, s.gone, func() (json.RawMessage, error) { return s.request(ctx, send, method, params) })
 }
 
-// asking returns the Ask of a legacy client's call: requests go out beside the
-// answer it waits for.
+// asking returns Ask for a legacy client's call: requests go out beside the call's answer.
 func (s *session) asking(c *tool.Client, x *wire.Exchange) func(context.Context, string, json.RawMessage) (json.RawMessage, error) {
 	return func(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-		if err := checkAsk(c, method, params); err != nil {
+		if err := checkSupported(c, method, params); err != nil {
 			return nil, err
 		}
 		return s.ask(ctx, x.Send, method, params)
 	}
 }
 
-// appScheme is what URIs of apps begin with (MCP Apps).
+// appScheme begins the URIs of apps (MCP Apps).
 const appScheme = "ui://"
 
-// maxApps bounds the servers remembered because the session has apps of theirs.
+// maxApps bounds the remembered servers with apps.
 const maxApps = 16
 
-// reads notes that the session's client reads a resource, and reports whether it is an app:
-// then the client may call tools of its server. s may be nil.
+// reads notes that the client reads a resource, and reports whether it is an app, which may call tools
+// of its server. s may be nil.
 func (s *session) reads(id tool.ID) (app bool) {
 	if s == nil || !strings.HasPrefix(id.Name, appScheme) {
 		return false
@@ -133,8 +121,7 @@ func (s *session) reads(id tool.ID) (app bool) {
 	return true
 }
 
-// appsOpen are the servers whose apps the session's client has, the last first.
-// s may be nil.
+// appsOpen returns the servers whose apps the client has, the latest first. s may be nil.
 func (s *session) appsOpen() []string {
 	if s == nil {
 		return nil
@@ -154,52 +141,26 @@ func (s *session) uses(name string) {
 	s.set = s.set.touch(name)
 }
 
-// severe reports whether a log message has at least a level. An unknown level of the
-// message counts as severe enough.
-func severe(params json.RawMessage, level string) bool {
-	is := slices.Index(tool.LogLevels, rawjson.Text(rawjson.Member(params, "level")))
-	return is < 0 || is >= slices.Index(tool.LogLevels, level)
+// expect notes, before the notification, that the client's list has changed. It returns the arguments
+// of hold.
+func (s *session) expect() (client string, listed <-chan struct{}) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.stale = true
+	return s.client.Name, s.listed
 }
 
-// leveled wraps notify: of log messages, only those that c wants pass.
-func leveled(c *tool.Client, notify func(string, json.RawMessage)) func(string, json.RawMessage) {
-	return func(method string, params json.RawMessage) {
-		if method == "notifications/message" {
-			if c.LogLevel == "" && c.Modern || c.LogLevel != "" && !severe(params, c.LogLevel) {
-				return
-			}
-		}
-		notify(method, params)
-	}
+func (s *session) connected() Connected {
+	return Connected{Client: s.described().Name, Principal: s.principal, Transport: s.lastParty().Transport, Since: s.since}
 }
 
-// modernKeys counts the keys of 2026-07-28 clients, of all Lives: upstreams know
-// them, too.
-var modernKeys atomic.Int64
-
-// modernKey returns a key for one request of a 2026-07-28 client.
-func modernKey() string { return "call-" + strconv.FormatInt(modernKeys.Add(1), 10) }
-
-// modernClient is the 2026-07-28 client behind a request, which describes itself in
-// each.
-func modernClient(params json.RawMessage) *tool.Client {
-	meta := rawjson.Member(params, "_meta")
-	info := rawjson.Member(meta, mcp.MetaKeyClientInfo)
-	name, version := rawjson.Text(rawjson.Member(info, "name")), rawjson.Text(rawjson.Member(info, "version"))
-	c := &tool.Client{
-		Name:         clientName(name, version),
-		Program:      clientPart(name),
-		Version:      clientPart(version),
-		Key:          modernKey(),
-		Modern:       true,
-		Capabilities: rawjson.Member(meta, mcp.MetaKeyClientCapabilities),
-		LogLevel:     rawjson.Text(rawjson.Member(meta, mcp.MetaKeyLogLevel)),
-	}
-	c.Ask = func(_ context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
-		if err := checkAsk(c, method, params); err != nil {
-			return nil, err
-		}
-		return nil, methodNotFound(method) // this request of the client takes no questions
-	}
-	return c
+// relisted notes that the client has asked for its list, which ends its hold, and returns the
+// registered tools.
+func (s *session) relisted() Set {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	close(s.listed)
+	s.listed, s.stale = make(chan struct{}), false
+	s.lists++
+	return s.set
 }

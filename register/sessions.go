@@ -15,22 +15,21 @@ import (
 	"toolfinch/tool"
 )
 
-// sessions are the legacy-era clients of one Live. Live embeds it: packages transport
-// and proxy reach single clients through its exported methods.
+// sessions are the legacy-era clients of one Live. Live embeds it: packages transport and proxy reach
+// single clients through its exported methods.
 type sessions struct {
 	log     *slog.Logger
-	verbose func(level string) // hears the most verbose level of all
+	verbose func(level string) // gets the most verbose level of all clients
 
-	leveling sync.Mutex // held over verbose, so that the last it hears is the newest
+	leveling sync.Mutex // held over verbose, so that its last call has the newest level
 
 	mu   sync.Mutex // guards byID; held for look-ups only
 	byID map[string]*session
 }
 
-// Open makes a session known. A piped one has one connection for everything. push
-// takes a message for its client that belongs to none of its requests; it never
-// blocks, and reports whether it took it. reaches reports whether the client would
-// get it now.
+// Open adds a session. A piped session has one connection for everything. push queues a message outside
+// of requests, never blocks, and reports whether it took the message. reaches reports whether the
+// client would get a message now.
 func (all *sessions) Open(id, principal string, piped bool, push func(message []byte) bool, reaches func() bool) {
 	s := newSession(id)
 	s.principal, s.since, s.piped, s.push, s.reaches = principal, time.Now(), piped, push, reaches
@@ -39,8 +38,7 @@ func (all *sessions) Open(id, principal string, piped bool, push func(message []
 	all.byID[id] = s
 }
 
-// remove takes out a session and ends the requests to its client. It returns nil if
-// there is no session of that ID.
+// remove removes a session and ends the requests to its client. It returns nil for an unknown ID.
 func (all *sessions) remove(id string) *session {
 	all.mu.Lock()
 	s := all.byID[id]
@@ -56,7 +54,7 @@ func (all *sessions) remove(id string) *session {
 	return s
 }
 
-// session finds a session by its ID, nil if there is none.
+// session finds a session by its ID, nil for none.
 func (all *sessions) session(id string) *session {
 	if id == "" {
 		return nil
@@ -66,8 +64,8 @@ func (all *sessions) session(id string) *session {
 	return all.byID[id]
 }
 
-// sessionOf returns the session of the request being handled. A stream's
-// session is made by its first request.
+// sessionOf returns the session of the current request. The first request of a stream makes its
+// session.
 func (all *sessions) sessionOf(ctx context.Context) *session {
 	current := server.ClientSessionFromContext(ctx)
 	if current == nil {
@@ -76,7 +74,7 @@ func (all *sessions) sessionOf(ctx context.Context) *session {
 	return all.session(current.SessionID())
 }
 
-// everySession returns the sessions that have been initialized.
+// everySession returns the initialized sessions.
 func (all *sessions) everySession() []*session {
 	all.mu.Lock()
 	defer all.mu.Unlock()
@@ -89,64 +87,61 @@ func (all *sessions) everySession() []*session {
 	return found
 }
 
-// sessionsOf returns those of everySession whose last request came for owner.
+// sessionsOf returns the initialized sessions whose last request had this owner.
 func (all *sessions) sessionsOf(owner string) []*session {
-	return slices.DeleteFunc(all.everySession(), func(s *session) bool { return !s.shown.isOf(owner) })
+	return slices.DeleteFunc(all.everySession(), func(s *session) bool { return !s.provisioned.isOf(owner) })
 }
 
-// Knows reports whether a session is there.
+// Knows reports whether a session exists.
 func (all *sessions) Knows(id string) bool { return all.session(id) != nil }
 
-// KnowsHTTP reports whether a session is there that is not piped: of streamable
-// HTTP, and that a principal opened, "" for nobody. Clients must not name the piped
-// session, nor that of another.
+// KnowsHTTP reports whether the principal ("" for nobody) has opened this session over streamable HTTP.
+// Clients must not name the piped session, nor the session of another principal.
 func (all *sessions) KnowsHTTP(id, principal string) bool {
 	s := all.session(id)
 	return s != nil && !s.piped && s.principal == principal
 }
 
-// Reaches reports whether the client of a session can be sent a request that
-// belongs to none of its calls.
+// Reaches reports whether the client of a session can get a request outside of its calls.
 func (all *sessions) Reaches(id string) bool {
 	s := all.session(id)
 	return s != nil && s.reaches()
 }
 
-// Ask sends a request of an upstream that belongs to no call to the client of a
-// session. Errors are as of tool.Client's Ask.
+// Ask sends an upstream's request, outside of calls, to the client of a session. It returns the
+// errors of tool.Client's Ask.
 func (all *sessions) Ask(ctx context.Context, id, method string, params json.RawMessage) (json.RawMessage, error) {
 	s := all.session(id)
 	if s == nil {
 		return nil, errClientGone
 	}
-	if err := checkAsk(s.described(), method, params); err != nil {
+	if err := checkSupported(s.described(), method, params); err != nil {
 		return nil, err
 	}
 	return s.ask(ctx, func(message []byte) bool { return all.send(id, message) }, method, params)
 }
 
-// EndAsks ends the requests that the client of a session has not answered.
+// EndAsks ends the unanswered requests to the client of a session.
 func (all *sessions) EndAsks(id string) {
 	if s := all.session(id); s != nil {
 		s.end()
 	}
 }
 
-// Answered delivers the reply of a session's client to a request, which may be
-// withdrawn by now. It reports false if there was no such request.
+// Answered delivers the reply of a session's client. It reports false if the session never sent such a
+// request.
 func (all *sessions) Answered(id string, reply *wire.Inbound) bool {
 	s := all.session(id)
 	return s != nil && s.answered(reply)
 }
 
-// maxQueued is the longest notification, in bytes, that is kept for a session without
-// an open event stream.
+// maxQueued bounds a notification, in bytes, for a session without an open event stream.
 const maxQueued = 16 << 10
 
-// Notify sends a notification that belongs to no call to the client of a session.
+// Notify sends a notification outside of calls to the client of a session.
 func (all *sessions) Notify(id, method string, params json.RawMessage) {
 	if len(params) > maxQueued && !all.Reaches(id) {
-		return // much of it could wait for long
+		return // many long notifications could wait
 	}
 	all.send(id, wire.Message(nil, method, params))
 }
@@ -161,14 +156,13 @@ func (all *sessions) send(id string, message []byte) bool {
 	return sent
 }
 
-// Log sends a log message of an upstream that belongs to no call to one session,
-// if session is set, else to every session that set a level. A session gets what
-// is severe enough by its own level. A session that set none gets what a server
-// says to it alone. hears, if set, reports whether a party may hear of it. asked says that clients have set the server's level; such a
-// message is not for a session that set none.
+// Log sends an upstream's log message, outside of calls, to the named session, or with "" to every
+// session that has set a level. A session's own level filters messages. A session without a level gets
+// only messages for itself, and none if asked: then clients have set the server's level. hears, if set,
+// reports whether a party may get the message.
 func (all *sessions) Log(session string, hears func(identity.Party) bool, asked bool, params json.RawMessage) {
 	for _, s := range all.everySession() {
-		if session != "" && s.id != session || hears != nil && !hears(s.by()) {
+		if session != "" && s.id != session || hears != nil && !hears(s.lastParty()) {
 			continue
 		}
 		level := s.described().LogLevel
@@ -178,11 +172,11 @@ func (all *sessions) Log(session string, hears func(identity.Party) bool, asked 
 	}
 }
 
-// setLevel notes the level of a client's logging/setLevel. Upstreams are asked for
-// the most verbose level of all clients.
+// setLevel notes the level of a client's logging/setLevel. Upstreams get the most verbose level of all
+// clients.
 func (all *sessions) setLevel(s *session, level string) {
 	s.mu.Lock()
-	s.level = level
+	s.client.LogLevel = level
 	s.mu.Unlock()
 	all.tellLevel()
 }

@@ -6,11 +6,11 @@ import (
 	"toolfinch/tool"
 )
 
-// Set is the registered tools of one session, in the order they were found.
-// It is a value: plan and sync return a new one.
+// Set is the registered tools of one session, in the order of their registration. It is a value: plan
+// and sync return a new one.
 type Set struct {
 	tools []registered
-	clock int64 // counts uses; the larger, the later
+	clock int64 // counts uses
 }
 
 type registered struct {
@@ -27,15 +27,14 @@ func (s Set) names() []string {
 	return names
 }
 
-// Change is what a step did to the names a session sees.
+// Change has the names that a session gained and lost.
 type Change struct{ Added, Removed []string }
 
-// Empty reports whether the step changed nothing.
+// Empty reports whether no name was added or removed.
 func (c Change) Empty() bool { return len(c.Added)+len(c.Removed) == 0 }
 
-// plan registers wanted: new tools go to the end, known ones stay in place and count
-// as used. Past max, the least recently used tools leave, but none that is wanted.
-// Of more than max wanted tools, the last are not registered.
+// plan registers wanted, at most max: new tools go to the end, known ones stay in place and count as
+// used. Past max, the least recently used tools leave, never a wanted one.
 func (s Set) plan(wanted []*tool.Tool, max int) (Set, Change) {
 	wanted = wanted[:min(len(wanted), max)]
 	next := Set{tools: slices.Clone(s.tools), clock: s.clock + 1}
@@ -73,9 +72,8 @@ func (s Set) touch(name string) Set {
 	return next
 }
 
-// sync follows the catalog: a tool that is gone leaves, and a changed definition
-// replaces the old one in place. changed reports whether the client sees a
-// difference.
+// sync follows the catalog: removed tools leave, and a changed definition replaces the old one in
+// place. changed reports whether the client sees a difference.
 func (s Set) sync(lookup func(name string) (*tool.Tool, bool)) (next Set, change Change, changed bool) {
 	next.clock = s.clock
 	for _, r := range s.tools {
@@ -89,4 +87,26 @@ func (s Set) sync(lookup func(name string) (*tool.Tool, bool)) (next Set, change
 		next.tools = append(next.tools, registered{now, r.used})
 	}
 	return next, change, changed
+}
+
+// then merges two changes: a name that was added and removed again is in neither list.
+func (c Change) then(next Change) Change {
+	return Change{
+		Added:   append(without(c.Added, next.Removed), without(next.Added, c.Removed)...),
+		Removed: append(without(c.Removed, next.Added), without(next.Removed, c.Added)...),
+	}
+}
+
+func without(names, gone []string) []string {
+	drop := make(map[string]bool, len(gone))
+	for _, name := range gone {
+		drop[name] = true
+	}
+	var kept []string
+	for _, name := range names {
+		if !drop[name] {
+			kept = append(kept, name)
+		}
+	}
+	return kept
 }

@@ -21,7 +21,7 @@ import (
 
 // followed is an upstream that can be subscribed to.
 type followed struct {
-	mu     sync.Mutex // guards what follows
+	mu     sync.Mutex // guards the fields below
 	events []string   // "+x:r" and "-x:r"
 	on     map[tool.ID]bool
 	fail   error
@@ -242,7 +242,7 @@ func TestJoiningWhileTheLastLeaves(t *testing.T) {
 // Leaving takes as long as the upstream answers; one that does not is waited for once.
 func TestLeavingTakesAsLongAsTheUpstreamAnswers(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		var mu sync.Mutex // guards what follows
+		var mu sync.Mutex // guards the fields below
 		waited, told := map[string]int{}, map[string]int{}
 		s := NewSubscriptions(func(ctx context.Context, id tool.ID, on bool) error {
 			if on {

@@ -6,9 +6,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"toolfinch/internal/identity"
+	"toolfinch/tool"
 )
 
 // Keys are the API keys.
@@ -21,12 +23,13 @@ func (s *Store) Keys() *Keys { return &Keys{s.database} }
 const maxKeys = 10_000
 
 const (
-	keyColumns = `SELECT name, hash, view, scopes, groups, created, expires, used FROM keys`
+	keyColumns = `SELECT name, id, hash, view, scopes, groups, created, expires, used FROM keys`
 	selectKeys = keyColumns + ` ORDER BY name`
 	selectKey  = keyColumns + ` WHERE hash = $1`
 	countKeys  = `SELECT count(*), count(*) FILTER (WHERE name = $1) FROM keys`
-	addKey     = `INSERT INTO keys (name, hash, view, scopes, groups, created, expires, used) VALUES ($1, $2, $3, $4, $5, $6, $7, 0)`
-	dropKey    = `DELETE FROM keys WHERE name = $1`
+	selectName = keyColumns + ` WHERE name = $1`
+	addKey     = `INSERT INTO keys (name, id, hash, view, scopes, groups, created, expires, used) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, 0)`
+	dropKey    = `DELETE FROM keys WHERE id = $1`
 	useKey     = `UPDATE keys SET used = $1 WHERE hash = $2 AND used < $1`
 )
 
@@ -43,6 +46,9 @@ func (k *Keys) Add(ctx context.Context, key identity.Key) error {
 	if err != nil {
 		return fmt.Errorf("store: add key: %w", err)
 	}
+	if key.ID == "" {
+		return errors.New("store: add key: it has no ID")
+	}
 	err = k.write(ctx, func(ctx context.Context, tx *txn) error {
 		var all, same int
 		if err := tx.QueryRowContext(ctx, countKeys, key.Name).Scan(&all, &same); err != nil {
@@ -54,16 +60,66 @@ func (k *Keys) Add(ctx context.Context, key identity.Key) error {
 		case all >= maxKeys:
 			return fmt.Errorf("there are %d keys, which is the limit: revoke some", all)
 		}
-		_, err := tx.ExecContext(ctx, addKey, key.Name, key.Hash[:], key.View, string(scopes), string(groups), millis(key.Created), millis(key.Expires))
+		_, err := tx.ExecContext(ctx, addKey, key.Name, key.ID, key.Hash[:], key.View, string(scopes), string(groups), millis(key.Created), millis(key.Expires))
 		return err
 	})
 	return failed("add key", err)
 }
 
-// Revoke removes an API key, and reports whether there was one of this name.
-func (k *Keys) Revoke(ctx context.Context, name string) (bool, error) {
-	n, err := run(ctx, k.write, dropKey, name)
-	return n > 0, failed("revoke key", err)
+// Revoke removes an API key with what its principal has, but for its logins. It returns the key, nil
+// where there was none of this name.
+func (k *Keys) Revoke(ctx context.Context, name string) (revoked *identity.Key, err error) {
+	err = k.write(ctx, func(ctx context.Context, tx *txn) error {
+		revoked = nil
+		err := each(ctx, tx, func(rows *sql.Rows) error {
+			revoked = &identity.Key{}
+			return scanKey(rows, revoked)
+		}, selectName, name)
+		if err != nil || revoked == nil {
+			return err
+		}
+		if _, err := tx.ExecContext(ctx, dropKey, revoked.ID); err != nil {
+			return err
+		}
+		return forget(ctx, tx, revoked.ID)
+	})
+	if err != nil {
+		return nil, failed("revoke key", err)
+	}
+	return revoked, nil
+}
+
+// Sweep drops what keys have that were revoked or have expired. A program that was writing when
+// the key was revoked may have added it since.
+func (k *Keys) Sweep(ctx context.Context, now time.Time) error {
+	ofKeys := identity.From(identity.KeySource, "%")
+	gone, err := collect(ctx, k.database, func(rows *sql.Rows, id *string) error { return rows.Scan(id) },
+		selectGone, ofKeys, millis(now), tool.PrincipalOwner(ofKeys), len(tool.PrincipalOwner(""))+1)
+	if err == nil && len(gone) > 0 {
+		err = k.write(ctx, func(ctx context.Context, tx *txn) error {
+			for _, id := range gone {
+				if err := forget(ctx, tx, id); err != nil {
+					return err
+				}
+			}
+			return nil
+		})
+	}
+	return failed("drop what revoked keys had", err)
+}
+
+// Gone returns which of some principals are those of keys that were revoked or have expired. They
+// must have been found before: a key that is made meanwhile is there.
+func (k *Keys) Gone(ctx context.Context, principals []string, now time.Time) (gone []string, err error) {
+	keys, err := k.All(ctx)
+	if err != nil {
+		return nil, err
+	}
+	present := map[string]bool{}
+	for _, key := range keys {
+		present[key.ID] = !key.Expired(now)
+	}
+	return slices.DeleteFunc(slices.Clone(principals), func(id string) bool { return !identity.Of(identity.KeySource, id) || present[id] }), nil
 }
 
 // All returns all API keys, by name.
@@ -79,21 +135,23 @@ func (k *Keys) Find(ctx context.Context, hash [32]byte) (*identity.Key, error) {
 }
 
 func (k *Keys) find(ctx context.Context, query string, args ...any) ([]identity.Key, error) {
-	all, err := collect(ctx, k.database, func(rows *sql.Rows, key *identity.Key) error {
-		var hash, scopes, groups []byte
-		var created, expires, used int64
-		err := rows.Scan(&key.Name, &hash, &key.View, &scopes, &groups, &created, &expires, &used)
-		if err == nil {
-			err = errors.Join(json.Unmarshal(scopes, &key.Scopes), json.Unmarshal(groups, &key.Groups))
-		}
-		if err == nil && len(hash) != len(key.Hash) {
-			err = fmt.Errorf("the hash of the key %q has %d bytes", key.Name, len(hash))
-		}
-		copy(key.Hash[:], hash)
-		key.Created, key.Expires, key.Used = ofMillis(created), ofMillis(expires), ofMillis(used)
-		return err
-	}, query, args...)
+	all, err := collect(ctx, k.database, scanKey, query, args...)
 	return all, failed("read keys", err)
+}
+
+func scanKey(rows *sql.Rows, key *identity.Key) error {
+	var hash, scopes, groups []byte
+	var created, expires, used int64
+	err := rows.Scan(&key.Name, &key.ID, &hash, &key.View, &scopes, &groups, &created, &expires, &used)
+	if err == nil {
+		err = errors.Join(json.Unmarshal(scopes, &key.Scopes), json.Unmarshal(groups, &key.Groups))
+	}
+	if err == nil && len(hash) != len(key.Hash) {
+		err = fmt.Errorf("the hash of the key %q has %d bytes", key.Name, len(hash))
+	}
+	copy(key.Hash[:], hash)
+	key.Created, key.Expires, key.Used = ofMillis(created), ofMillis(expires), ofMillis(used)
+	return err
 }
 
 // Used notes when keys were used last, by hash.

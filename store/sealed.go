@@ -103,7 +103,7 @@ func (s *Sealed) Drop(ctx context.Context, name string) error {
 var (
 	secrets = map[string]string{
 		"vault": "name, sealed, at",
-		"keys":  "name, hash, view, scopes, groups, created, expires, used",
+		"keys":  "name, id, hash, view, scopes, groups, created, expires, used",
 	}
 	approvals = map[string]string{
 		"pins":      "server, kind, name, hash, raw, rejected",

@@ -328,7 +328,7 @@ func TestSealedRowsAndKeysOutliveADatabaseThatIsMovedAside(t *testing.T) {
 	s := Open(t, dir)
 	seal(t, s, "key", "k")
 	seal(t, s, "login/a", "a")
-	Must(t, s.Keys().Add(t.Context(), identity.Key{Name: "ci", Hash: [32]byte{1}, Scopes: []string{"x"}, Created: then}))
+	Must(t, s.Keys().Add(t.Context(), identity.Key{Name: "ci", ID: "key|ci", Hash: [32]byte{1}, Scopes: []string{"x"}, Created: then}))
 	for n, harm := range []string{"PRAGMA user_version = -1", "DROP TABLE tools"} {
 		Must(t, s.Close())
 		sqlite.Exec(t, dir, harm)

@@ -180,12 +180,15 @@ type Called struct {
 func (c *Call) Owner() string {
 	switch {
 	case c.Principal != "":
-		return "principal " + c.Principal
+		return PrincipalOwner(c.Principal)
 	case c.Session != "":
 		return SessionOwner(c.Session)
 	}
 	return Anonymous
 }
+
+// PrincipalOwner returns the owner of a principal's calls.
+func PrincipalOwner(principal string) string { return "principal " + principal }
 
 // SessionOwner returns the owner of a session's calls without a principal.
 func SessionOwner(session string) string { return sessionOwner + session }

@@ -5,19 +5,20 @@ import (
 	"encoding/json"
 	"errors"
 	"net/http"
-	"net/url"
 	"slices"
 	"strings"
 	"testing"
 
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
-	"toolfinch/internal/fetch"
 	"toolfinch/internal/identity"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/login"
 )
+
+// startPage is part of the URL of every login: nobody is told the page of the authorization server.
+const startPage = "/oauth/callback?login="
 
 // guarded is a pool with one server that wants logins, which is a server of the Go SDK.
 type guarded struct {
@@ -37,7 +38,8 @@ func newGuarded(t *testing.T, modern bool, s login.Settings, events Events) *gua
 	s.AllowPrivate = true // over pipes
 	g := &guarded{as: as, rs: authserver.Protect(t, as, modern), vault: authserver.NewVault()}
 	g.beside = func(vault login.Vault) *Pool {
-		logins := login.New(login.Options{Vault: vault})
+		anybody := func(http.ResponseWriter, *http.Request, login.Start) bool { return true }
+		logins := login.New(login.Options{Vault: vault, Prove: anybody})
 		t.Cleanup(logins.Close)
 		g.logins = logins
 		return newPoolOf(t, Options{Logins: logins, Events: events, Key: [32]byte{1}}, Settings{Name: "notes", URL: g.rs.At(), Login: s})
@@ -94,7 +96,7 @@ func TestAServerThatWantsALoginIsNotAskedAgain(t *testing.T) {
 				t.Errorf("the state is %s, %v", s.State, s.Err)
 			}
 			result, err := g.whoami(t, &tool.Call{})
-			if err == nil || !strings.Contains(err.Error(), "or open "+g.as.Issuer) {
+			if err == nil || !strings.Contains(err.Error(), startPage) {
 				t.Errorf("the call: %s, %v", result, err)
 			}
 			// All would be who logs in, so somebody who is not the owner is not told where.
@@ -113,14 +115,14 @@ func TestAServerThatWantsALoginIsNotAskedAgain(t *testing.T) {
 				{"a command", identity.Source{Transport: "command"}, &tool.Call{Local: true}, true},
 				{"nobody, on this machine, by IPv6", identity.Source{Transport: identity.TransportHTTP, Address: "::1"}, &tool.Call{}, true},
 			} {
-				if _, err := g.from(t, one.from, one.call); !errors.As(err, new(*login.Needed)) || strings.Contains(err.Error(), g.as.Issuer) != one.owner {
+				if _, err := g.from(t, one.from, one.call); !errors.As(err, new(*login.Needed)) || strings.Contains(err.Error(), startPage) != one.owner {
 					t.Errorf("the call of %s: %v", one.name, err)
 				}
 			}
-			if s := g.pool.Status()[0]; s.State != StateLogin || strings.Contains(s.Err.Error(), g.as.Issuer) {
+			if s := g.pool.Status()[0]; s.State != StateLogin || strings.Contains(s.Err.Error(), startPage) {
 				t.Errorf("all are told where the login that was begun goes on: %v", s.Err)
 			}
-			if change := g.pool.Refresh(t.Context(), "notes"); change.Err == nil || strings.Contains(change.Err.Error(), g.as.Issuer) {
+			if change := g.pool.Refresh(t.Context(), "notes"); change.Err == nil || strings.Contains(change.Err.Error(), startPage) {
 				t.Errorf("whoever lists the server is told where the login goes on: %v", change.Err)
 			}
 			g.logIn(t, "", "alice")
@@ -173,7 +175,7 @@ func TestALegacyClientOpensThePageOfALogin(t *testing.T) {
 			t.Fatalf("the data is %s", rpc.Data)
 		}
 		one := data.Elicitations[0]
-		if one.Mode != "url" || !strings.HasPrefix(one.URL, g.as.Issuer) || !strings.Contains(one.Message, "notes") || id != "" && one.ElicitationID != id {
+		if one.Mode != "url" || !strings.Contains(one.URL, startPage) || !strings.Contains(one.Message, "notes") || id != "" && one.ElicitationID != id {
 			t.Errorf("the elicitation is %+v", one)
 		}
 		id = one.ElicitationID
@@ -283,12 +285,13 @@ func TestACallThatIsMadeAgainElsewhereWaitsForTheLogin(t *testing.T) {
 				answered <- call(other, `{"name":"whoami","arguments":{},"inputResponses":{"url1":{"action":"accept"}},"requestState":`+string(rawjson.Member(asked, "requestState"))+`}`)
 			}()
 			await.Value(t, into) // it waits
-			page, err := url.Parse(pending.URL())
+			browser := authserver.NewBrowser()
+			back, _, _ := strings.Cut(pending.URL(), "?")
+			answer, err := browser.Get(g.as.BrowseIn(t, browser, pending.URL(), back).String()) // 400 where the user says no
 			if err != nil {
 				t.Fatal(err)
 			}
-			back := g.as.Browse(t, page.String(), page.Query().Get("redirect_uri"))
-			fetch.Send(t, http.MethodGet, back.String(), "") // 400 where the user says no
+			answer.Body.Close()
 			await.Value(t, pending.Done())
 			want := `"alice"`
 			if test.no {

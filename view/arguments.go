@@ -14,30 +14,29 @@ import (
 	"toolfinch/tool"
 )
 
-// binding turns the arguments that a client sends into those that the tool
-// below takes. It is never changed after it was made.
+// binding turns a client's arguments into the tool's own. It never changes.
 type binding struct {
-	visible map[string]string // by what clients call it: the own name of a property that they are shown
-	// closed are the properties' own names that clients do not see. They are compared
-	// without regard to case, as some servers read them.
+	visible map[string]string // clients' names of visible properties -> the tool's names
+	// closed are the tool's names of hidden properties. They are compared without case, because some
+	// servers ignore it.
 	closed   []string
-	defaults []property // sent where the client sends nothing
+	defaults []property // sent if the client sends none
 	values   []property // always sent
 	room     int        // bytes that it may add to arguments
 }
 
-// property is one that the tool below takes, and its value.
+// property is a property of the tool, and its value.
 type property struct {
 	name  string
 	value []byte
 }
 
-// around binds the arguments of calls before next gets them. If two members have one
-// name, only the last goes on: the server might read the other. call.Params keeps
-// the client's arguments: no handler below reads arguments there.
+// around binds the arguments of calls before next. If two members have one name, only the last is sent:
+// the server might read the other. call.Params keeps the client's arguments: no handler below reads
+// arguments there.
 func (b *binding) around(next tool.Handler) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		// What came off the wire has been read as JSON already.
+		// Arguments from a client were parsed as JSON before.
 		if call.Params == nil && len(call.Arguments) > 0 && !json.Valid(call.Arguments) {
 			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments are not JSON"}
 		}
@@ -45,7 +44,7 @@ func (b *binding) around(next tool.Handler) tool.Handler {
 		switch {
 		case len(sent) == 0, string(sent) == "null":
 			sent = []byte(`{}`)
-		case sent[0] != '{': // what is bound could not be sent
+		case sent[0] != '{': // no member can be bound
 			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments must be an object"}
 		}
 		arguments, closed := b.bind(sent)
@@ -58,8 +57,8 @@ func (b *binding) around(next tool.Handler) tool.Handler {
 	}
 }
 
-// bind makes the arguments of the tool below of an object of a client's. closed is a member that the client
-// does not see: if it were dropped, the call would do something else than the client asked for.
+// bind makes the tool's arguments from a client's object. closed is a hidden member that the client
+// sent: without it, the call would do something else than the client asked for.
 func (b *binding) bind(sent []byte) (arguments json.RawMessage, closed string) {
 	out := rawjson.NewObject(len(sent) + b.room)
 	var given []string
@@ -71,7 +70,7 @@ func (b *binding) bind(sent []byte) (arguments json.RawMessage, closed string) {
 		case known:
 		case slices.ContainsFunc(b.closed, func(closed string) bool { return strings.EqualFold(closed, name) }):
 			return nil, name
-		default: // the tool's schema says what becomes of it
+		default: // the tool's schema decides
 			own = name
 		}
 		out.Add(own, value)
@@ -97,20 +96,16 @@ func (b *binding) takes() string {
 	return strings.Join(slices.Sorted(maps.Keys(b.visible)), ", ")
 }
 
-// bind changes the input schema of a tool as parameters say, and returns the binding
-// for its arguments, nil if they stay unchanged.
+// bind changes the input schema of a tool as parameters say, and returns the binding for its arguments,
+// nil without a change. hooked says that a hook may send hidden arguments.
 //
-// The schema follows in its properties, in required, dependentRequired,
-// dependentSchemas and dependencies, in allOf, anyOf, oneOf, if, then and else
-// at the root and below one another, and in every $ref to a property of the
-// root; a property that is gone but referred to is kept under $defs. Lists of
-// what is required lose what clients cannot send and what is sent for them. Not
-// followed: not, propertyNames, patternProperties, minProperties, maxProperties,
-// a $ref in the place of a schema named above, a $ref to properties that are not
-// the root's; and what depends on a property that is gone is not asked for. There
-// the upstream may refuse what its changed schema allows.
-//
-// hooked says that a hook may send what is hidden.
+// The schema is changed in properties, required, dependentRequired, dependentSchemas and dependencies,
+// in allOf, anyOf, oneOf, if, then and else at the root and below one another, and in every $ref to a
+// property of the root; a removed property that a $ref names is kept under $defs. Lists of required
+// properties lose hidden and supplied ones. Unchanged stay: not, propertyNames, patternProperties,
+// minProperties, maxProperties, a $ref in place of a schema named above, and a $ref to properties
+// outside of the root; requirements that depend on a removed property are dropped. There the upstream
+// may refuse arguments that the changed schema allows.
 func bind(def *tool.Def, parameters []Parameter, hooked bool) (json.RawMessage, *binding, []Problem) {
 	if len(parameters) == 0 {
 		return def.InputSchema, nil, nil
@@ -122,10 +117,10 @@ func bind(def *tool.Def, parameters []Parameter, hooked bool) (json.RawMessage, 
 	return b.schema(def.InputSchema), b.binding(), nil
 }
 
-// binder knows the properties of one tool and what becomes of each.
+// binder has the properties of one tool, and the changes of each.
 type binder struct {
 	names      []string             // of properties, in their order
-	parameters map[string]Parameter // by name; those that are changed
+	parameters map[string]Parameter // changed properties, by name
 }
 
 func newBinder(def *tool.Def, parameters []Parameter, hooked bool) (*binder, []Problem) {
@@ -171,7 +166,7 @@ func newBinder(def *tool.Def, parameters []Parameter, hooked bool) (*binder, []P
 		if !clash {
 			continue
 		}
-		if p.Name == "" { // it keeps its name: the other was given it
+		if p.Name == "" { // not renamed: the property that took its name has the problem
 			p = b.parameters[other]
 			other = name
 		}
@@ -180,22 +175,22 @@ func newBinder(def *tool.Def, parameters []Parameter, hooked bool) (*binder, []P
 	return b, problems
 }
 
-// gone reports whether clients do not see a property.
+// gone reports whether a property is hidden from clients.
 func (b *binder) gone(name string) bool {
 	p := b.parameters[name]
 	return p.Hidden || p.Value != nil
 }
 
-// supplied reports whether a property is sent where the client sends nothing.
+// supplied reports whether a property is sent without the client.
 func (b *binder) supplied(name string) bool {
 	p := b.parameters[name]
 	return p.Value != nil || p.Default != nil
 }
 
-// seen is what clients call a property that they see.
+// seen returns the clients' name of a visible property.
 func (b *binder) seen(name string) string { return cmp.Or(b.parameters[name].Rename, name) }
 
-// binding is for the arguments, nil when they stay as they are.
+// binding returns the binding, nil without a change of arguments.
 func (b *binder) binding() *binding {
 	out := &binding{visible: make(map[string]string, len(b.names)), room: 64} // for longer names
 	for _, name := range b.names {
@@ -228,7 +223,7 @@ func (b *binder) binding() *binding {
 func (b *binder) schema(schema json.RawMessage) json.RawMessage {
 	properties := rawjson.Member(schema, "properties")
 	told := rewrite(properties, func(name string, value json.RawMessage) (string, json.RawMessage, bool) {
-		if !b.gone(name) { // what is sent for others is nobody's business
+		if !b.gone(name) { // descriptions of hidden properties are not shown
 			value = b.parameters[name].tell(value)
 		}
 		return name, value, true
@@ -239,7 +234,7 @@ func (b *binder) schema(schema json.RawMessage) json.RawMessage {
 	return b.refer(b.follow(schema, 0), told)
 }
 
-// tell is the schema of a property with the description and the default of p.
+// tell is a property's schema with the description and default of p.
 func (p Parameter) tell(schema json.RawMessage) json.RawMessage {
 	if string(schema) == "true" && (p.Description != nil || p.Default != nil) {
 		schema = json.RawMessage(`{}`) // the same as an object
@@ -256,12 +251,10 @@ func (p Parameter) tell(schema json.RawMessage) json.RawMessage {
 	return schema
 }
 
-// deepest bounds how far into a schema changes are followed: it is foreign, and
-// each level reads those below again.
+// deepest bounds how deep changes follow a foreign schema: each level reads all levels below again.
 const deepest = 32
 
-// follow renames and removes properties wherever the schema, or one that holds
-// for the same object, speaks of them.
+// follow renames and removes properties in a schema and its subschemas for the same object.
 func (b *binder) follow(schema json.RawMessage, depth int) json.RawMessage {
 	if depth > deepest {
 		return schema
@@ -299,8 +292,7 @@ func (b *binder) follow(schema json.RawMessage, depth int) json.RawMessage {
 	})
 }
 
-// required returns a list of required properties without those that are supplied or
-// that clients cannot send.
+// required removes supplied and hidden properties from a list of required ones.
 func (b *binder) required(list json.RawMessage) json.RawMessage {
 	return elements(list, func(element json.RawMessage) (json.RawMessage, bool) {
 		name := rawjson.Text(element)
@@ -328,15 +320,14 @@ func elements(array json.RawMessage, change func(json.RawMessage) (json.RawMessa
 	return rawjson.Array(out)
 }
 
-// refer changes references to properties: to their new names, and into $defs for
-// properties that are gone. properties are those of the root before any was renamed
-// or removed.
+// refer changes references to properties: to their new names, or into $defs for removed properties.
+// properties are the root's, before the change.
 func (b *binder) refer(schema, properties json.RawMessage) json.RawMessage {
 	if !bytes.Contains(properties, []byte(`"$ref"`)) && !bytes.Contains(schema, []byte(`"$ref"`)) {
 		return schema
 	}
-	kept := map[string]string{} // by name of a property that is gone: its name in $defs
-	var next []string           // properties that are kept and not in $defs yet
+	kept := map[string]string{} // removed property -> its name in $defs
+	var next []string           // kept properties that are not in $defs yet
 	change := func(pointer string) string {
 		step, below, deeper := strings.Cut(strings.TrimPrefix(pointer, "#/properties/"), "/")
 		name := strings.NewReplacer("~1", "/", "~0", "~").Replace(step)
@@ -360,7 +351,7 @@ func (b *binder) refer(schema, properties json.RawMessage) json.RawMessage {
 		return to
 	}
 	schema = repoint(schema, change, 0)
-	for ; len(next) > 0; next = next[1:] { // what is kept may refer to more
+	for ; len(next) > 0; next = next[1:] { // kept properties may refer to more
 		defs := rawjson.Member(schema, "$defs")
 		if defs == nil {
 			defs = json.RawMessage(`{}`)

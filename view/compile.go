@@ -8,9 +8,8 @@ import (
 	"toolfinch/tool"
 )
 
-// Base returns what the upstreams bring to every view: settings under a server
-// change or remove tools, and everything else stays. A tool with a Problem that is
-// an error is left out.
+// Base applies the settings under each server to what the upstreams list: they change or remove tools
+// for every view. A tool with a Problem that is an error is left out.
 func Base(upstreams []Upstream, servers []UpstreamTools) ([]Upstream, []Problem) {
 	out := slices.Clone(upstreams)
 	var problems []Problem
@@ -20,13 +19,13 @@ func Base(upstreams []Upstream, servers []UpstreamTools) ([]Upstream, []Problem)
 			continue
 		}
 		problems = append(problems, server.unmatched(out[i])...)
-		problems = append(problems, out[i].change(server)...)
+		problems = append(problems, out[i].configure(server)...)
 	}
 	return out, problems
 }
 
-// change makes of the upstream what stands under its server.
-func (u *Upstream) change(server *UpstreamTools) []Problem {
+// configure applies the settings under a server.
+func (u *Upstream) configure(server *UpstreamTools) []Problem {
 	var problems []Problem
 	var names claims
 	tools := make([]*tool.Tool, 0, len(u.Tools))
@@ -52,8 +51,8 @@ func (u *Upstream) change(server *UpstreamTools) []Problem {
 	return problems
 }
 
-// Compile makes the view of the upstreams that Base returned. A Problem that is
-// an error leaves out the tool that it is about, and nothing else.
+// Compile makes the view of upstreams from Base. A Problem that is an error leaves out its tool, and
+// nothing else.
 func Compile(s Settings, base []Upstream, env Env) (*Compiled, []Problem) {
 	env = env.pendingIn(base)
 	env.own = s.ownNames()
@@ -73,7 +72,7 @@ func Compile(s Settings, base []Upstream, env Env) (*Compiled, []Problem) {
 		}
 		in, wrong := c.upstream(u, server)
 		problems = append(problems, wrong...)
-		nothing := s.IncludeAll && len(u.Tools) == 0 // it may have what it does not list
+		nothing := s.IncludeAll && len(u.Tools) == 0 // an unlisted upstream may still have tools
 		if len(in.Tools) > 0 || !in.Listed || nothing {
 			v.Upstreams = append(v.Upstreams, in)
 		}
@@ -90,8 +89,7 @@ func Compile(s Settings, base []Upstream, env Env) (*Compiled, []Problem) {
 	return v, problems
 }
 
-// ownNames returns the names by which calls might mean composite and custom tools of
-// the view.
+// ownNames returns the names that calls may use for the view's composite and custom tools.
 func (s Settings) ownNames() (names []string) {
 	for _, c := range s.Composites {
 		names = append(names, c.Name, s.Name+"."+c.Name)
@@ -111,16 +109,15 @@ type compiler struct {
 	names    claims
 }
 
-// upstream returns the part of u that the view has. server is nil if the view's
-// settings do not name it.
+// upstream returns the view's tools of u. server is nil if the view's settings do not name it.
 func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Problem) {
 	if before := c.env.Before; before != nil && server == nil && c.hooks == nil {
 		i := slices.IndexFunc(before.Upstreams, func(b Upstream) bool { return b.Server == u.Server })
-		if i >= 0 && before.Upstreams[i].Listed == u.Listed && tool.Same(before.Upstreams[i].of, u.Tools) {
+		if i >= 0 && before.Upstreams[i].Listed == u.Listed && tool.Same(before.Upstreams[i].source, u.Tools) {
 			return before.Upstreams[i], nil
 		}
 	}
-	out := Upstream{Server: u.Server, Listed: u.Listed, Output: map[tool.ID]*OutputCache{}, of: u.Tools}
+	out := Upstream{Server: u.Server, Listed: u.Listed, Output: map[tool.ID]*OutputCache{}, source: u.Tools}
 	var overrides []Override
 	if server != nil {
 		overrides = server.Tools
@@ -130,8 +127,8 @@ func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Prob
 		if !c.settings.selected(choice) {
 			continue
 		}
-		if choice.tool.Def.ID.Kind != tool.KindTool { // hooks and large results are of tools
-			out.Tools = append(out.Tools, c.guarded(choice.tool, u.Server))
+		if choice.tool.Def.ID.Kind != tool.KindTool { // only tools have hooks and large results
+			out.Tools = append(out.Tools, c.masked(choice.tool, u.Server))
 			continue
 		}
 		var kept *OutputCache
@@ -154,16 +151,16 @@ func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Prob
 	return out, problems
 }
 
-// tool is one tool of the view, with all that is around it.
+// tool makes one tool of the view, with all its layers.
 func (c *compiler) tool(from choice, kept *OutputCache) (*tool.Tool, []Problem) {
-	// Hooks run inside the view's binding: they see and can set the tool's own
-	// arguments, as they do when a composite or custom tool calls it.
+	// Hooks run below the view's binding: they see and can set the tool's own arguments, like calls of
+	// composite and custom tools.
 	if from.by != nil && c.hooks != nil && len(c.hooks.pre) > 0 {
 		by := *from.by
 		by.hooked = true
 		from.by = &by
 	}
-	t, problems := from.by.apply(c.guarded(c.hooked(from.tool), from.tool.Def.ID.Server), tool.LayerViewArguments)
+	t, problems := from.by.apply(c.masked(c.hooked(from.tool), from.tool.Def.ID.Server), tool.LayerViewArguments)
 	if len(problems) > 0 {
 		return nil, problems
 	}
@@ -180,20 +177,20 @@ func (c *compiler) tool(from choice, kept *OutputCache) (*tool.Tool, []Problem) 
 	return t.With(tool.LayerOutput, c.env.Keep(*kept)), nil
 }
 
-// hooked is the tool with the view's hooks around it.
+// hooked adds the view's hooks to a tool.
 func (c *compiler) hooked(t *tool.Tool) *tool.Tool {
 	return t.With(tool.LayerHooks, c.hooks.layer(t.Def))
 }
 
-// guarded is the tool with secrets kept from clients; server is "" for a tool of the view.
-func (c *compiler) guarded(t *tool.Tool, server string) *tool.Tool {
-	if c.env.Guard == nil {
+// masked hides secrets in a tool's answers; server is "" for a tool of the view.
+func (c *compiler) masked(t *tool.Tool, server string) *tool.Tool {
+	if c.env.MaskSecrets == nil {
 		return t
 	}
-	return t.With(tool.LayerSecrets, c.env.Guard(server))
+	return t.With(tool.LayerSecrets, c.env.MaskSecrets(server))
 }
 
-// own are the view's composite and custom tools.
+// own makes the view's composite and custom tools.
 func (c *compiler) own() ([]*tool.Tool, []Problem) {
 	made, problems := composites(c.settings, c.env, c.hooks)
 	places := map[string]Place{}
@@ -216,14 +213,13 @@ func (c *compiler) own() ([]*tool.Tool, []Problem) {
 			problems = append(problems, wrong...)
 			continue
 		}
-		tools = append(tools, c.guarded(c.hooked(t), ""))
+		tools = append(tools, c.masked(c.hooked(t), ""))
 	}
 	return tools, problems
 }
 
-// outputOf returns how large results of a tool are kept, nil for not at all. The
-// settings of the view go before those of the server, and settings of a tool before
-// those of all tools.
+// outputOf returns how large results of a tool are kept, nil if they are not. The view's settings win
+// over the server's, and a tool's over those for all tools.
 func outputOf(c choice, u Upstream, server *UpstreamTools) *OutputCache {
 	var found *OutputCache
 	if c.by != nil {

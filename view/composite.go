@@ -16,30 +16,29 @@ import (
 	"toolfinch/tool"
 )
 
-// composite is a tool that calls several at once, ready to run. A step whose arguments
-// have the result of another waits for it.
+// composite is a compiled tool that calls several at once. A step waits for the steps whose results its
+// arguments use.
 type composite struct {
 	name        string
 	env         Env
 	hooks       *hooks
 	inputs      *inputs
 	steps       []step
-	order       []int // of steps: each after those that it waits for
+	order       []int // of steps: each after the steps that it waits for
 	failFast    bool
 	concurrency int
 }
 
 type step struct {
 	key     string
-	tool    string          // as Env.Find takes it
+	tool    string          // a name for Env.Find
 	args    json.RawMessage // a template
 	timeout time.Duration
 	after   []int // steps whose results are in args
 }
 
-// composites makes the composite tools of a view, without hooks around them. A
-// composite with a mistake is left out; one whose step names a missing tool stays,
-// because the tool may appear.
+// composites makes the composite tools of a view, without hooks. A composite with a mistake is left
+// out. One with a missing tool stays, because the tool may appear.
 func composites(s Settings, env Env, h *hooks) ([]*tool.Tool, []Problem) {
 	var tools []*tool.Tool
 	var problems []Problem
@@ -120,8 +119,8 @@ func newComposite(s Settings, settings Composite, env Env, h *hooks) (*composite
 	return c, nil
 }
 
-// unknownArguments warns of arguments that are not in the schema of a step's tool.
-// They are no errors: some tools accept more than their schema says.
+// unknownArguments warns of arguments that are not in a step tool's schema. Some tools accept more than
+// their schema says, so this is no error.
 func unknownArguments(s Settings, by Composite, step Step, env Env) []Problem {
 	t, found := env.Find(step.Tool)
 	if !found {
@@ -147,7 +146,7 @@ func unknownArguments(s Settings, by Composite, step Step, env Env) []Problem {
 	return problems
 }
 
-// stepError is the first failure of a step, if it fails the whole composite.
+// stepError is the first failure of a step that fails the whole composite.
 type stepError struct {
 	key string
 	err error
@@ -178,7 +177,7 @@ func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, err
 			for _, earlier := range step.after {
 				select {
 				case <-done[earlier]:
-					if failures[earlier] != nil && c.failFast { // which is the answer
+					if failures[earlier] != nil && c.failFast { // the earlier failure is the answer
 						failures[i] = failures[earlier]
 						return nil
 					}
@@ -210,8 +209,7 @@ func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, err
 	return valueResult(answer.JSON(), failed == len(c.steps))
 }
 
-// run calls the tool of a step and returns the value of its result. The steps that it
-// waits for are done.
+// run calls a step's tool and returns the value of its result. The steps that it waits for are done.
 func (c *composite) run(ctx context.Context, call *tool.Call, s step, in json.RawMessage, result func(int) (json.RawMessage, error), part *tool.Part) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

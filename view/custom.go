@@ -17,24 +17,24 @@ import (
 	"toolfinch/view/script"
 )
 
-// custom is a tool written in Starlark or Python, ready to run.
+// custom is a compiled tool in Starlark or Python.
 type custom struct {
 	def    *tool.Def
 	view   string
 	env    Env
 	hooks  *hooks
 	run    runner
-	calls  []string // what it may call; nil: anything
+	calls  []string // tools that it may call; nil: all
 	inputs *inputs
-	output *schema.Schema // nil when it declares none
+	output *schema.Schema // nil if none is declared
 	limits script.Limits
 }
 
 // runner runs the function of a custom tool.
 type runner func(ctx context.Context, info *script.Info, host script.Host, limits script.Limits, says func(string), arguments json.RawMessage) (json.RawMessage, error)
 
-// customs makes the custom tools of a view, without hooks around them. One that
-// cannot be loaded is left out. places gets where each stands.
+// customs makes the custom tools of a view, without hooks. A tool that cannot be loaded is left out.
+// customs writes each tool's place into places.
 func customs(s Settings, env Env, h *hooks, places map[string]Place) ([]*tool.Tool, []Problem) {
 	var tools []*tool.Tool
 	var problems []Problem
@@ -89,8 +89,8 @@ func newCustom(s Settings, settings Custom, env Env, h *hooks) ([]*tool.Tool, []
 	return []*tool.Tool{t}, problems
 }
 
-// annotationsOf are what the module declares, but no less than what the tools do
-// that it says it calls; nil when it says nothing of either.
+// annotationsOf returns the annotations that the module declares, but not weaker than the annotations
+// of the tools that it calls; nil without either.
 func annotationsOf(s Settings, settings Custom, env Env, name string, declared *script.Declared) (json.RawMessage, []Problem) {
 	if declared.Calls == nil {
 		return declared.Annotations, nil
@@ -108,14 +108,14 @@ func annotationsOf(s Settings, settings Custom, env Env, name string, declared *
 	return out, problems
 }
 
-// stricter returns declared annotations with the hints that promise more than
-// least set to those of least, and the names of these.
+// stricter returns the declared annotations, each at least as strict as in least, and the names of
+// changed ones.
 func stricter(declared json.RawMessage, least tool.Annotations) (annotations json.RawMessage, lax []string) {
 	out := declared
 	if out == nil {
 		out = json.RawMessage(`{}`)
 	}
-	// A hint that is unsafe is one that warns when it is true.
+	// An unsafe hint is one whose truth warns.
 	hint := func(name string, floor, unsafe bool) {
 		said := rawjson.Member(declared, name)
 		value := floor
@@ -134,8 +134,7 @@ func stricter(declared json.RawMessage, least tool.Annotations) (annotations jso
 	return out, lax
 }
 
-// inputsOf are the parameters of a function: as its module declares them, else
-// as its signature has them.
+// inputsOf returns the parameters of a function, from its declaration, else from its signature.
 func inputsOf(f *script.Function) []Input {
 	var list []Input
 	if f.Tool != nil && len(f.Tool.Parameters) > 0 {
@@ -150,11 +149,11 @@ func inputsOf(f *script.Function) []Input {
 	return list
 }
 
-// schemaOf is the schema of a parameter by its default.
+// schemaOf is a parameter's schema, from its default.
 func schemaOf(value json.RawMessage) []byte {
 	kind := ""
 	switch {
-	case len(value) == 0 || value[0] == 'n': // none, or None: anything
+	case len(value) == 0 || value[0] == 'n': // no default, or None: any value
 		return []byte(`{}`)
 	case value[0] == '"':
 		kind = "string"
@@ -210,7 +209,7 @@ func (c *custom) call(ctx context.Context, call *tool.Call) (tool.Result, error)
 	return scriptResult(ctx, name, value, err)
 }
 
-// find finds what the tool calls: only what it declares, if it declares any.
+// find finds a tool to call; only declared tools, if any are declared.
 func (c *custom) find(name string) (string, tool.Handler, error) {
 	id, handler, err := findHooked(c.env, c.hooks, name)
 	if c.calls != nil && !slices.ContainsFunc(c.calls, func(one string) bool {
@@ -222,7 +221,7 @@ func (c *custom) find(name string) (string, tool.Handler, error) {
 	return id, handler, err
 }
 
-// orNull is the value of a script that returned something or None.
+// orNull is a script's value, null for None.
 func orNull(value json.RawMessage) json.RawMessage {
 	if value == nil {
 		return json.RawMessage(`null`)
@@ -230,7 +229,7 @@ func orNull(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// scriptResult is what a script came to, as the result of its tool.
+// scriptResult is the result of a tool whose script ended with value or err.
 func scriptResult(ctx context.Context, name string, value json.RawMessage, err error) (tool.Result, error) {
 	var abort *script.AbortError
 	switch {
@@ -246,7 +245,7 @@ func scriptResult(ctx context.Context, name string, value json.RawMessage, err e
 	return tool.ErrorResult(err.Error()), nil
 }
 
-// host is what a script can do beside computing.
+// host is what a script may use of toolfinch.
 type host struct {
 	call     *tool.Call
 	progress *tool.Progress

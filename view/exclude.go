@@ -10,8 +10,8 @@ import (
 
 var expression = regexp.MustCompile(`\{[^{}]*\}`)
 
-// Excludes reports whether the view leaves out a tool, prompt or resource that no
-// list has. A pattern that names a template also matches the URIs made from it.
+// Excludes reports whether the view leaves out an unlisted tool, prompt or resource. A pattern for a
+// template also matches the URIs made from it.
 func (s *Settings) Excludes(id tool.ID) bool {
 	patterns := slices.Clone(s.Exclude)
 	for i := range patterns {
@@ -25,7 +25,7 @@ func (s *Settings) Restricts(server string) bool {
 	return !s.IncludeAll || slices.ContainsFunc(s.Exclude, func(p Pattern) bool { return p.concerns(server) })
 }
 
-// excluded reports whether one of the patterns is for id.
+// excluded reports whether a pattern matches id.
 func excluded(patterns []Pattern, id tool.ID) bool {
 	var uris []string
 	return slices.ContainsFunc(patterns, func(p Pattern) bool {
@@ -46,7 +46,7 @@ func excluded(patterns []Pattern, id tool.ID) bool {
 	})
 }
 
-// concerns reports whether the pattern may be for something of a server.
+// concerns reports whether the pattern may match something of a server.
 func (p Pattern) concerns(server string) bool {
 	i := strings.IndexAny(p.Glob, `*?[\`)
 	if i < 0 {
@@ -55,8 +55,8 @@ func (p Pattern) concerns(server string) bool {
 	return strings.HasPrefix(p.Glob[:i], server+".") || strings.HasPrefix(server+".", p.Glob[:i])
 }
 
-// matchesAny reports whether the pattern is for one of the spellings, in lower case,
-// of a server's resource.
+// matchesAny reports whether the pattern matches one of the lower-case spellings of a server's
+// resource.
 func (p Pattern) matchesAny(server string, uris []string) bool {
 	glob := p.Glob
 	if uri, own := strings.CutPrefix(glob, server+"."); own {

@@ -18,14 +18,13 @@ import (
 	"toolfinch/view/script"
 )
 
-// The events that hooks are run at; also the names of their settings.
+// The events of hooks; also the names of their settings.
 const (
 	preCall  = "pre_call"
 	postCall = "post_call"
 )
 
-// hookLimits are for hooks of the owner, which run on whole results including
-// images.
+// hookLimits are for hooks of the owner, which run on whole results including images.
 func hookLimits(configured *Hook) script.Limits {
 	return script.Limits{
 		Time:   configured.timeout(),
@@ -34,31 +33,31 @@ func hookLimits(configured *Hook) script.Limits {
 	}
 }
 
-// hooks are the hooks of one view, loaded. A nil *hooks has none.
+// hooks are the loaded hooks of one view. A nil *hooks has none.
 type hooks struct {
 	view string
 	env  Env
 	pre  []loaded
 	post []loaded
-	// own are the composite and custom tools, which have no upstream. Written only
-	// while the view is compiled, before any call.
+	// own are the composite and custom tools, which have no upstream. Written only while the view is
+	// compiled, before any call.
 	own map[*tool.Def]bool
 }
 
-// loaded is a hook that is ready to run.
+// loaded is a loaded hook.
 type loaded struct {
 	name     string // for the log
 	run      event
 	lenient  bool // on_error: continue
-	starlark bool // what it returns are arguments or a result, not the answer of a command
+	starlark bool // returns arguments or a result itself, not a command's answer
 }
 
-// event runs a hook. It returns the arguments or the result in place of those that
-// it was given, nil for no change. result is nil before the call.
+// event runs a hook. It returns new arguments or a new result, nil for no change. result is nil before
+// the call.
 type event func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error)
 
-// newHooks loads the hooks of a view. A hook that cannot be loaded becomes a hook
-// that fails: without it, calls that it should stop would pass.
+// newHooks loads the hooks of a view. A hook that cannot be loaded becomes a hook that fails: without
+// it, forbidden calls would pass.
 func newHooks(s Settings, env Env) (*hooks, []Problem) {
 	if s.Hooks.PreCall == nil && s.Hooks.PostCall == nil && len(s.Hooks.Pre) == 0 && len(s.Hooks.Post) == 0 {
 		return nil, nil
@@ -93,15 +92,14 @@ func newHooks(s Settings, env Env) (*hooks, []Problem) {
 	return h, problems
 }
 
-// owns remembers that def is of a composite or custom tool.
+// owns notes the definition of a composite or custom tool.
 func (h *hooks) owns(def *tool.Def) {
 	if h != nil {
 		h.own[def] = true
 	}
 }
 
-// around returns the handler of t with the hooks around it: t.Handler itself
-// without hooks.
+// around returns the handler of t with hooks: t.Handler itself without any.
 func (h *hooks) around(t *tool.Tool) tool.Handler {
 	if h == nil {
 		return t.Handler
@@ -109,9 +107,8 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 	return h.layer(t.Def)(t.Handler)
 }
 
-// layer returns the hooks as a middleware for the tool of def; nil without hooks. The
-// hooks decide about the answer. A hook that fails closed, or refuses the call, makes it a
-// tool error for the model to read.
+// layer returns the hooks of a tool as a middleware; nil without hooks. A hook that fails closed, or
+// refuses the call, makes a tool error for the model.
 func (h *hooks) layer(def *tool.Def) tool.Middleware {
 	if h == nil {
 		return nil
@@ -129,7 +126,7 @@ func (h *hooks) handler(def *tool.Def, next tool.Handler) tool.Handler {
 		info := newInfo(h.view, h.env, def.ID.Name, upstream, call)
 		with := *call
 		call = &with
-		// Of two members of one name a hook sees one, and the server might take the other.
+		// Of two members with one name a hook sees one, and the server might take the other.
 		call.Arguments = rawjson.Unique(call.Arguments)
 		arguments := call.Arguments
 		if len(arguments) == 0 || string(arguments) == "null" {
@@ -140,7 +137,7 @@ func (h *hooks) handler(def *tool.Def, next tool.Handler) tool.Handler {
 			return answer, err
 		}
 		if changed != nil {
-			if isEmpty(changed) && !isEmpty(arguments) { // often a slip: None leaves them alone
+			if isEmpty(changed) && !isEmpty(arguments) { // probably a slip: a hook that changes nothing returns None
 				h.env.Log.InfoContext(ctx, "hook removed all arguments", "view", h.view, "tool", info.Name)
 			}
 			call.Arguments, arguments = changed, changed
@@ -148,7 +145,7 @@ func (h *hooks) handler(def *tool.Def, next tool.Handler) tool.Handler {
 		if len(h.post) == 0 {
 			return next(ctx, call)
 		}
-		call.Client = call.Client.WithoutTasks() // the result of a task would pass the hooks by
+		call.Client = call.Client.WithoutTasks() // a task's result would pass no hook
 		result, err := next(ctx, call)
 		if err != nil || !result.Complete() {
 			return result, err
@@ -165,8 +162,8 @@ func (h *hooks) handler(def *tool.Def, next tool.Handler) tool.Handler {
 	}
 }
 
-// run runs the hooks of an event for a tool, one after another. It returns the changed
-// arguments or result, nil for no change, or the answer that replaces the call.
+// run runs the hooks of an event for a tool, one after another. It returns the changed arguments or
+// result, nil for no change, or an answer in place of the call.
 func (h *hooks) run(ctx context.Context, def *tool.Def, info *script.Info, name string, arguments, result json.RawMessage) (changed json.RawMessage, answer tool.Result, err error) {
 	all, value, refused := h.pre, &arguments, "refused: "
 	if name == postCall {
@@ -206,10 +203,10 @@ func (h *hooks) run(ctx context.Context, def *tool.Def, info *script.Info, name 
 	return changed, nil, nil
 }
 
-// failed logs why a hook failed and returns the answer, nothing if the call goes on.
-// The answer has only what clients may know.
+// failed logs a hook's failure and returns the answer, none if the call goes on. The answer shows only
+// what clients may know.
 func (h *hooks) failed(ctx context.Context, info *script.Info, event, name string, lenient bool, err error) (tool.Result, error) {
-	if ctx.Err() != nil { // the caller is gone: it says nothing of the hook
+	if ctx.Err() != nil { // the caller is gone: no failure of the hook
 		return nil, fmt.Errorf("%s hook of view %q: %w", event, h.view, ctx.Err())
 	}
 	h.env.Log.ErrorContext(ctx, "hook failed", "view", h.view, "event", event, "hook", name, "tool", info.Name, "continue", lenient, "error", err)
@@ -232,7 +229,7 @@ func publicReason(err error) string {
 		inScript *script.Error
 	)
 	switch {
-	case errors.As(err, &answer): // first: it may wrap one that tells paths
+	case errors.As(err, &answer): // first: it may wrap an error with paths
 		return answer.text
 	case errors.As(err, &program):
 		return program.Reason
@@ -244,11 +241,10 @@ func publicReason(err error) string {
 	return "the log of toolfinch says why"
 }
 
-// answerError says what is wrong with a hook or with its answer. Clients may read
-// its text.
+// answerError is a mistake in a hook or in its answer. Clients may read its text.
 type answerError struct {
 	text   string
-	closed bool // it may have meant to refuse: the call fails whatever on_error says
+	closed bool // the hook may have meant to refuse: the call fails whatever on_error says
 }
 
 func (e *answerError) Error() string { return e.text }
@@ -268,7 +264,7 @@ func isEmpty(object json.RawMessage) bool {
 	return true
 }
 
-// load makes a hook ready to run; one that cannot be is one that fails.
+// load loads a hook; if that fails, run is a hook that fails.
 func (h *hooks) load(name string, configured *Hook) (run event, logged string, err error) {
 	if configured.Module != "" {
 		logged = filepath.Base(configured.Module) + ":" + configured.Function
@@ -283,7 +279,7 @@ func (h *hooks) load(name string, configured *Hook) (run event, logged string, e
 	return orFailing(run, err), configured.Python, err
 }
 
-// orFailing is run, or, where a hook could not be loaded, one that fails.
+// orFailing is run, or a hook that fails with err.
 func orFailing(run event, err error) event {
 	if err == nil {
 		return run
@@ -318,13 +314,12 @@ func (h *hooks) function(name string, configured *Hook) (*script.Function, error
 	return function, nil
 }
 
-// instead is what a Starlark hook does where a command answers with an object.
+// instead tells the author of a Starlark hook what a command's answer object becomes.
 const instead = `call abort("reason") to refuse, return the new arguments or result themselves`
 
-// answersAs returns the member by which a command answers ({"abort": ...},
-// {"args": {...}}, {"result": {...}}) if a Starlark hook returned that in place of
-// arguments or a result, else "". Members that the tool has or that were sent are
-// arguments.
+// answersAs returns the member of a command's answer ({"abort": ...}, {"args": {...}}, {"result":
+// {...}}) that a Starlark hook returned by mistake, else "". Members of the tool's arguments are no
+// mistake.
 func answersAs(name string, got, arguments json.RawMessage, def *tool.Def) string {
 	known := func(member string) bool {
 		return name == preCall && (rawjson.Member(arguments, member) != nil ||
@@ -355,7 +350,7 @@ func answersAs(name string, got, arguments json.RawMessage, def *tool.Def) strin
 	return ""
 }
 
-// inScript runs a Starlark function as a hook.
+// inScript makes a hook of a Starlark function.
 func inScript(log *slog.Logger, name, logged string, function *script.Function, limits script.Limits) event {
 	return func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error) {
 		say := func(text string) {
@@ -374,7 +369,7 @@ func inScript(log *slog.Logger, name, logged string, function *script.Function, 
 	}
 }
 
-// hookRequest is what a command hook reads.
+// hookRequest is the input of a command hook.
 type hookRequest struct {
 	Event  string          `json:"event"`
 	Ctx    hookContext     `json:"ctx"`
@@ -382,8 +377,7 @@ type hookRequest struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// hookContext is a script.Info as a command hook reads it, all members always
-// there.
+// hookContext is a script.Info for a command hook, always with all members.
 type hookContext struct {
 	View      string            `json:"view"`
 	Tool      string            `json:"tool"`
@@ -396,7 +390,7 @@ type hookContext struct {
 	Meta      json.RawMessage   `json:"meta"`
 }
 
-// inCommand runs a program as a hook.
+// inCommand makes a hook of a program.
 func inCommand(name string, program hook.Program) event {
 	changes := "args"
 	if name == postCall {
@@ -415,8 +409,8 @@ func inCommand(name string, program hook.Program) event {
 	}
 }
 
-// readAnswer reads the answer of a command hook. An unknown member is an error,
-// because the hook meant something by it.
+// readAnswer reads the answer of a command hook. An unknown member is an error: the hook expects an
+// effect.
 func readAnswer(answer []byte, changes string) (changed json.RawMessage, err error) {
 	for key, value := range rawjson.Members(answer) {
 		switch {
@@ -453,8 +447,8 @@ func contextOf(info *script.Info) hookContext {
 	return c
 }
 
-// newInfo is what hooks and scripts may know of a call. Names of headers are in
-// lower case, however the configuration writes them.
+// newInfo is what hooks and scripts may know of a call. Names of headers are in lower case, as scripts
+// look them up.
 func newInfo(view string, env Env, name, upstream string, call *tool.Call) *script.Info {
 	info := &script.Info{
 		View: view, Tool: name, Name: call.Name, Upstream: upstream,

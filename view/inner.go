@@ -8,8 +8,8 @@ import (
 	"toolfinch/tool"
 )
 
-// callInner makes a call inside another and returns the value of its result. If the
-// tool fails, its text is the error's text.
+// callInner makes a call inside another call and returns the value of its result. A tool error becomes
+// an error with its text.
 func callInner(ctx context.Context, call *tool.Call, handler tool.Handler, name string, arguments json.RawMessage, part *tool.Part) (json.RawMessage, error) {
 	inner, err := call.Inner(name, arguments)
 	if err != nil {

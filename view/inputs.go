@@ -15,7 +15,7 @@ import (
 type inputs struct {
 	raw      json.RawMessage // the input schema
 	schema   *schema.Schema
-	defaults []Input // those with a default; Schema is that
+	defaults []Input // with a default in Schema
 }
 
 func newInputs(list []Input) (*inputs, error) {
@@ -47,8 +47,7 @@ func newInputs(list []Input) (*inputs, error) {
 	return &in, err
 }
 
-// read returns the arguments of a call with the defaults filled in. Its error is
-// for the model.
+// read returns the arguments of a call with defaults filled in. Its error is for the model.
 func (in *inputs) read(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
 	if len(arguments) == 0 || string(arguments) == "null" {
 		arguments = json.RawMessage(`{}`)

@@ -13,12 +13,12 @@ import (
 	"toolfinch/tool"
 )
 
-// original is what stands for the upstream's own text.
+// original stands for the upstream's own text.
 const original = "{original}"
 
-// apply returns the tool as the override changes it: t itself if nothing changes,
-// nil with problems that are errors. Arguments are bound in the place of layer. A hidden or bound parameter may be a
-// restriction, so a tool to which it cannot be applied is never shown unchanged.
+// apply returns the tool with the override's changes: t itself without changes, nil with problems that
+// are errors. layer binds the arguments. A hidden or bound parameter may be a restriction, so a tool
+// without it is never shown.
 func (o *Override) apply(t *tool.Tool, layer tool.Layer) (*tool.Tool, []Problem) {
 	if o == nil {
 		return t, nil
@@ -51,7 +51,7 @@ func (o *Override) apply(t *tool.Tool, layer tool.Layer) (*tool.Tool, []Problem)
 	if !bytes.Equal(schema, def.InputSchema) {
 		raw = set(raw, "inputSchema", schema)
 	}
-	changed, err := change(t, name, raw)
+	changed, err := redefine(t, name, raw)
 	if err != nil {
 		return nil, []Problem{{At: o.At, Message: err.Error()}}
 	}
@@ -61,8 +61,8 @@ func (o *Override) apply(t *tool.Tool, layer tool.Layer) (*tool.Tool, []Problem)
 	return changed, nil
 }
 
-// change returns t with these parts, or t itself if they are the same.
-func change(t *tool.Tool, name string, raw json.RawMessage) (*tool.Tool, error) {
+// redefine returns t with a new name and raw definition, or t itself if they are the same.
+func redefine(t *tool.Tool, name string, raw json.RawMessage) (*tool.Tool, error) {
 	next := *t
 	next.Name = name
 	if !bytes.Equal(raw, t.Def.Raw) {
@@ -79,27 +79,26 @@ func change(t *tool.Tool, name string, raw json.RawMessage) (*tool.Tool, error) 
 	return &next, nil
 }
 
-// withoutOutputSchema returns the tool without its outputSchema, against which
-// clients check every answer.
+// withoutOutputSchema removes the outputSchema, against which clients would check every answer.
 func withoutOutputSchema(t *tool.Tool) (*tool.Tool, error) {
 	raw := rewrite(t.Def.Raw, func(name string, value json.RawMessage) (string, json.RawMessage, bool) {
 		return name, value, name != "outputSchema"
 	})
-	return change(t, t.Name, raw)
+	return redefine(t, t.Name, raw)
 }
 
-// exposable is what clients accept as the name of a tool.
+// exposable matches the tool names that clients accept.
 var exposable = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// metaTools are names that views need for themselves.
+// metaTools are names of the views' own meta-tools.
 var metaTools = []string{
 	"retrieve_tools", "call_tool", "call_tool_read", "call_tool_write", "call_tool_destructive",
 	"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "list_provisioned",
 	"read_output", "run_script",
 }
 
-// unusable says why a tool of the view may not have the name, "" if it may. view is
-// "" for names under a server.
+// unusable says why a tool of the view must not have the name, "" if it may. view is "" for names under
+// a server.
 func unusable(name, view string) string {
 	switch {
 	case !exposable.MatchString(name):
@@ -110,8 +109,8 @@ func unusable(name, view string) string {
 	return ""
 }
 
-// isSearchTool reports whether a search view may offer a tool of its own under
-// the name, for the whole view or for one of its servers.
+// isSearchTool reports whether the name may be a search view's meta-tool, for the view or one of its
+// servers.
 func isSearchTool(name, view string) bool {
 	rest, ours := strings.CutPrefix(name, view+"_")
 	return ours && slices.ContainsFunc([]string{"search_tools", "describe_tool", "call_tool"}, func(last string) bool {
@@ -119,10 +118,10 @@ func isSearchTool(name, view string) bool {
 	})
 }
 
-// claims are the names that are taken, each with its tool.
+// claims are the taken names, with their tools.
 type claims struct {
 	view  string
-	proxy string // the name of the proxy tool, "" without
+	proxy string // the name of the proxy tool, "" without one
 	taken map[string]claim
 }
 
@@ -131,8 +130,7 @@ type claim struct {
 	at Place
 }
 
-// claim takes a name for a tool. A tool without a configured name gets a free one
-// later.
+// claim takes a name for a tool. A tool without a configured name gets a free one later.
 func (c *claims) claim(t *tool.Tool, at Place) []Problem {
 	if t.Name == "" {
 		return nil
@@ -161,15 +159,15 @@ func (c *claims) claim(t *tool.Tool, at Place) []Problem {
 // set is rawjson.Set of an object.
 func set(object []byte, name string, value []byte) []byte {
 	out, err := rawjson.Set(object, name, value)
-	if err != nil { // not an object: there is nothing to change in it
+	if err != nil { // no object: nothing to change
 		return object
 	}
 	return out
 }
 
-// rewrite returns the object with every member as change has it: its name, its
-// value, and whether it stays. Values keep their bytes; white space between
-// members goes. An object in which nothing changes is returned as it is.
+// rewrite calls change for every member of an object: it returns the name, the value, and whether the
+// member stays. Values keep their bytes; white space between members goes. Without a change the object
+// itself is returned.
 func rewrite(object []byte, change func(name string, value json.RawMessage) (string, json.RawMessage, bool)) []byte {
 	out := rawjson.NewObject(len(object))
 	changed := false

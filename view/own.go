@@ -31,12 +31,11 @@ func ownTool(server, name, title, description string, input, output, annotations
 	return &tool.Tool{Name: name, Def: def}, nil
 }
 
-// findHooked returns an upstream's tool as composite and custom tools call it: its ID,
-// and its handler with the view's hooks around. It is asked for with every call,
-// because the tool may have come or gone since the view was made.
+// findHooked returns the ID and the hooked handler of an upstream's tool for a composite or custom
+// tool. It runs with every call, because tools come and go.
 func findHooked(env Env, h *hooks, name string) (id string, handler tool.Handler, err error) {
 	t, found := env.Find(name)
-	if !found { // what is near is for the owner, who reads it in a Problem
+	if !found { // only the owner gets the nearest names, in a Problem
 		return "", nil, errors.New(env.missing(name))
 	}
 	handler = h.around(t)
@@ -46,12 +45,11 @@ func findHooked(env Env, h *hooks, name string) (id string, handler tool.Handler
 	return t.Def.ID.String(), handler, nil
 }
 
-// namedIn is the Env with a Find that knows tools also by the names that the view
-// gives them, but for those that are its own tools there.
+// namedIn returns env with a Find that also knows the view's names of tools, except its own tools.
 func (e Env) namedIn(s Settings) Env {
 	find := e.Find
 	e.Find = func(name string) (*tool.Tool, bool) {
-		if strings.Contains(name, ".") { // exposed names have none
+		if strings.Contains(name, ".") { // IDs have a dot, exposed names have none
 			return find(name)
 		}
 		if slices.Contains(e.own, name) {
@@ -80,9 +78,8 @@ func (e Env) missing(id string) string {
 	return fmt.Sprintf("unknown tool %q", id)
 }
 
-// checkCalls looks up the tools that an own tool calls, each with its place. It
-// returns the least that the own tool's annotations must admit, and whether all
-// tools are known.
+// checkCalls looks up the tools that an own tool calls, and their places. It returns the weakest
+// annotations that the own tool may have, and whether all tools are known.
 func checkCalls(s Settings, env Env, by string, ids []string, at []Place) (least tool.Annotations, known bool, problems []Problem) {
 	known = true
 	defs := make([]*tool.Def, 0, len(ids))
@@ -103,8 +100,8 @@ func checkCalls(s Settings, env Env, by string, ids []string, at []Place) (least
 	return floor(defs), known, problems
 }
 
-// floor returns the annotations that a tool has at least if it calls tools with
-// these definitions. nil stands for an unknown tool.
+// floor returns the weakest annotations of a tool that calls tools with these definitions. nil stands
+// for an unknown tool.
 func floor(defs []*tool.Def) tool.Annotations {
 	all := tool.Annotations{ReadOnly: true, Idempotent: true}
 	for _, def := range defs {
@@ -120,23 +117,23 @@ func floor(defs []*tool.Def) tool.Annotations {
 	return all
 }
 
-// hints returns annotations as an object, all of them said.
+// hints returns annotations as an object with all members.
 func hints(a tool.Annotations) json.RawMessage {
 	return fmt.Appendf(nil, `{"readOnlyHint":%t,"destructiveHint":%t,"idempotentHint":%t,"openWorldHint":%t}`,
 		a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld)
 }
 
-// pendingIn is the Env with a Pending that knows the servers of base.
+// pendingIn returns env with a Pending that knows the servers of base.
 func (e Env) pendingIn(base []Upstream) Env {
 	if e.Pending == nil {
 		e.Pending = func(id string) bool {
-			if !strings.ContainsAny(id, ".:") { // an exposed name may be of any server
+			if !strings.ContainsAny(id, ".:") { // an exposed name may belong to any server
 				return slices.ContainsFunc(base, func(u Upstream) bool { return !u.Listed })
 			}
 			of := func(u Upstream) bool {
 				return strings.HasPrefix(id, u.Server+".") || strings.HasPrefix(id, u.Server+":")
 			}
-			// An unknown server is disabled, or a mistake that package configs has told.
+			// An unknown server is disabled, or a mistake that package configs reports.
 			return !slices.ContainsFunc(base, of) || slices.ContainsFunc(base, func(u Upstream) bool { return of(u) && !u.Listed })
 		}
 	}

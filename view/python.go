@@ -15,11 +15,11 @@ import (
 	"toolfinch/view/script"
 )
 
-// errNoPython is for who compiles views without Env.Python.
+// errNoPython is the error without Env.Python.
 var errNoPython = errors.New("nothing runs Python here")
 
-// inPython runs a function in Python as a hook. After a call it gets the data of the
-// result, and what it returns takes the place of them.
+// inPython makes a hook of a Python function. After a call it gets the result's data, and its return
+// value replaces the data.
 func (h *hooks) inPython(name string, configured *Hook) (event, error) {
 	if h.env.Python == nil {
 		return nil, errNoPython
@@ -61,7 +61,7 @@ func (h *hooks) inPython(name string, configured *Hook) (event, error) {
 	}, nil
 }
 
-// closed makes what is wrong with the answer of a hook fail the call whatever on_error says.
+// closed makes a hook's wrong answer fail the call, whatever on_error says.
 func closed(err error) error {
 	if wrong := new(answerError); errors.As(err, &wrong) {
 		return &answerError{wrong.text, true}
@@ -69,11 +69,11 @@ func closed(err error) error {
 	return err
 }
 
-// dataOf is what a program in Python gets of a result: the structured content, else text
-// that is JSON as what it stands for, else the text, else the blocks.
+// dataOf is what Python gets of a result: the structured content, else text (parsed if it is JSON),
+// else the blocks.
 func dataOf(result json.RawMessage) json.RawMessage { return unpacked(tool.Result(result).Value()) }
 
-// unpacked is a text that is JSON as what it stands for, and anything else as it is.
+// unpacked parses a text that is JSON, and returns any other value unchanged.
 func unpacked(value json.RawMessage) json.RawMessage {
 	if text := strings.TrimSpace(rawjson.Text(value)); text != "" && json.Valid([]byte(text)) {
 		return json.RawMessage(text)
@@ -81,11 +81,11 @@ func unpacked(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// withData puts data in the place of those that a result had, in the same shape. Texts
-// beside structured content say the same in other words: one text takes their place.
+// withData replaces the data of a result, in the same shape. One text replaces all texts beside
+// structured content, which repeat it in words.
 func withData(result, data json.RawMessage) (json.RawMessage, error) {
 	value, text := tool.Result(result).Value(), textOf(data)
-	var others []json.RawMessage // blocks that stay
+	var others []json.RawMessage
 	switch structured := rawjson.Member(result, "structuredContent"); {
 	case structured != nil && string(structured) != "null":
 		if !isObject(data) {
@@ -106,8 +106,8 @@ func withData(result, data json.RawMessage) (json.RawMessage, error) {
 	return set(result, "content", rawjson.Array(blocks)), nil
 }
 
-// pythonTools makes the custom tools that a dotted path names: a function, or all
-// functions with @custom_tool of a module.
+// pythonTools makes the custom tools of a dotted path: a function, or all functions with @custom_tool
+// of a module.
 func pythonTools(s Settings, settings Custom, env Env, h *hooks) ([]*tool.Tool, []Problem) {
 	var tools []*tool.Tool
 	fail := func(err error) ([]*tool.Tool, []Problem) {
@@ -143,7 +143,7 @@ func pythonTools(s Settings, settings Custom, env Env, h *hooks) ([]*tool.Tool, 
 	return tools, nil
 }
 
-// runInPython calls a function of a custom tool. Its error is for clients.
+// runInPython makes the runner of a Python function. Its error is for clients.
 func runInPython(host *python.Host, path, name string) runner {
 	return func(ctx context.Context, info *script.Info, calls script.Host, limits script.Limits, _ func(string), arguments json.RawMessage) (json.RawMessage, error) {
 		var n atomic.Int64

@@ -9,14 +9,14 @@ import (
 	"toolfinch/tool"
 )
 
-// resultMembers are the members that a result may have. An object without content
-// and with only other members is not a result but, by mistake, a value.
+// resultMembers are the members of a result. An object without content and with other members is a
+// value by mistake.
 var resultMembers = map[string]string{
 	"content": "a list of blocks", "structuredContent": "", "isError": "true or false", "_meta": "an object", "resultType": "text",
 }
 
-// asResult returns the answer of a post hook as the result of a tool. What clients
-// would refuse is an *answerError.
+// asResult makes a tool's result of a post hook's answer. The error for a result that clients would
+// refuse is an *answerError.
 func asResult(got json.RawMessage) (json.RawMessage, error) {
 	wrong := func(what string) (json.RawMessage, error) {
 		return nil, &answerError{text: fmt.Sprintf("the result it returned %s: %s", what, excerpt(got))}
@@ -52,7 +52,7 @@ func asResult(got json.RawMessage) (json.RawMessage, error) {
 	return with, nil
 }
 
-// is reports whether a value is what resultMembers says.
+// is reports whether a value has the type that resultMembers names.
 func is(wanted string, value json.RawMessage) bool {
 	switch wanted {
 	case "a list of blocks":
@@ -67,8 +67,8 @@ func is(wanted string, value json.RawMessage) bool {
 	return true
 }
 
-// isBlock reports whether a value is a content block, maybe of a type that is not
-// known here. What other blocks than texts lack they may have lacked before.
+// isBlock reports whether a value is a content block, maybe of an unknown type. Only texts are checked:
+// other incomplete blocks may come from the server.
 func isBlock(value json.RawMessage) bool {
 	kind := rawjson.Text(rawjson.Member(value, "type"))
 	return kind != "" && (kind != "text" || is("text", orNull(rawjson.Member(value, "text"))))
@@ -92,7 +92,7 @@ func textOf(value json.RawMessage) string {
 	return string(value)
 }
 
-// valueResult is a result with a value for programs, and as text for others.
+// valueResult is a result with a value, as structured content and as text.
 func valueResult(value json.RawMessage, failed bool) (tool.Result, error) {
 	type block struct {
 		Type string `json:"type"`

@@ -10,7 +10,7 @@ import (
 	"toolfinch/tool"
 )
 
-// runScriptName is the meta-tool that runs a script of the model.
+// runScriptName is the meta-tool for a model's scripts.
 const runScriptName = "run_script"
 
 const runScriptDescription = "Run a Starlark script (a Python subset) that calls several tools and returns only what you need of their answers; " +
@@ -23,8 +23,8 @@ const runScriptDescription = "Run a Starlark script (a Python subset) that calls
 	"found = call_tool(\"github_search_issues\", query=\"crash\")\n" +
 	"result = [i[\"title\"] for i in found[\"items\"] if i[\"comments\"] > 5]"
 
-// runScript makes the meta-tool run_script, nil when the view does not offer it.
-// What it calls has the view's hooks around already.
+// runScript makes the meta-tool run_script, nil if the view does not offer it. The tools that it calls
+// have the view's hooks.
 func runScript(s Settings, env Env) *tool.Tool {
 	if s.RunScript == nil {
 		return nil
@@ -32,7 +32,7 @@ func runScript(s Settings, env Env) *tool.Tool {
 	limits := limitsOf(*s.RunScript)
 	t, err := metaTool(runScriptName, runScriptDescription,
 		`{"type":"object","properties":{"script":{"type":"string"}},"required":["script"],"additionalProperties":false}`)
-	if err != nil { // its text is above: it cannot fail
+	if err != nil { // cannot happen: the text is constant
 		panic("view: " + err.Error())
 	}
 	t.Handler = func(ctx context.Context, call *tool.Call) (tool.Result, error) {
@@ -62,8 +62,7 @@ func runScript(s Settings, env Env) *tool.Tool {
 	return t
 }
 
-// metaTool makes a tool of this program's own. Clients with a tool search of
-// their own keep it loaded.
+// metaTool makes a meta-tool. Clients with a tool search of their own keep it loaded.
 func metaTool(name, description, input string) (*tool.Tool, error) {
 	raw, err := rawjson.Encode(struct {
 		Name        string          `json:"name"`

@@ -11,16 +11,16 @@ import (
 	"toolfinch/tool"
 )
 
-// choice is a tool of an upstream and the override that is for it.
+// choice is an upstream's tool and its override.
 type choice struct {
 	tool *tool.Tool
 	by   *Override // nil for none
 }
 
-// named reports whether the override names this very tool.
+// named reports whether the override has the tool's exact name.
 func (c choice) named() bool { return c.by != nil && c.by.Tool == c.tool.Def.ID.Name }
 
-// at is where the override stands, else elsewhere.
+// at is the place of the override, else elsewhere.
 func (c choice) at(elsewhere Place) Place {
 	if c.by != nil {
 		return c.by.At
@@ -28,8 +28,8 @@ func (c choice) at(elsewhere Place) Place {
 	return elsewhere
 }
 
-// choices pairs tools with their overrides: that with the exact name, else the last
-// glob that matches. Prompts and resources have none.
+// choices pairs tools with their overrides: the one with the exact name, else the last matching glob.
+// Prompts and resources have none.
 func choices(tools []*tool.Tool, overrides []Override) []choice {
 	exact := make(map[string]*Override, len(overrides))
 	var globs []*Override // last first
@@ -58,8 +58,8 @@ func choices(tools []*tool.Tool, overrides []Override) []choice {
 	return out
 }
 
-// selected reports whether a view has the tool, prompt or resource. A tool that is
-// named exactly is never excluded.
+// selected reports whether a view has the tool, prompt or resource. An exactly named tool is never
+// excluded.
 func (s *Settings) selected(c choice) bool {
 	switch {
 	case c.by != nil && c.by.Disabled:
@@ -72,8 +72,8 @@ func (s *Settings) selected(c choice) bool {
 	return !excluded(s.Exclude, c.tool.Def.ID)
 }
 
-// Uses reports whether the view depends on a server: it shows tools of it, or its
-// composite and custom tools may call them.
+// Uses reports whether the view depends on a server: it shows tools of it, or its composite and custom
+// tools may call them.
 func (s *Settings) Uses(server string) bool {
 	return s.IncludeAll || len(s.Composites)+len(s.Customs) > 0 || entryOf(s.Tools, server) != nil
 }
@@ -92,12 +92,11 @@ func entryOf(servers []UpstreamTools, name string) *UpstreamTools {
 	return nil
 }
 
-// maxHints bounds for how many missing tools of a server the nearest names are
-// looked up: among thousands that takes a millisecond each, and it happens with
-// every change of the server.
+// maxHints bounds the lookups of nearest names for a server's missing tools: each takes a millisecond
+// among thousands, with every change of the server.
 const maxHints = 5
 
-// unmatched are the problems of overrides that are for no tool of u.
+// unmatched returns the problems of overrides without a tool of u.
 func (s *UpstreamTools) unmatched(u Upstream) []Problem {
 	if len(s.Tools) == 0 {
 		return nil
@@ -137,8 +136,7 @@ func (s *UpstreamTools) unmatched(u Upstream) []Problem {
 	return problems
 }
 
-// absent returns the warnings for unknown servers, and for patterns of Exclude that
-// match nothing.
+// absent warns of unknown servers, and of patterns in Exclude without a match.
 func (s *Settings) absent(base []Upstream) []Problem {
 	var problems []Problem
 	for _, server := range s.Tools {
@@ -158,7 +156,7 @@ func (s *Settings) absent(base []Upstream) []Problem {
 		})
 	}
 	if slices.ContainsFunc(base, func(u Upstream) bool { return !u.Listed }) {
-		return problems // what is excluded may still come
+		return problems // excluded tools may still come
 	}
 	for _, p := range s.Exclude {
 		excludes := func(t *tool.Tool) bool { return matches(p.Glob, t.Def.ID.String()) }
@@ -171,18 +169,18 @@ func (s *Settings) absent(base []Upstream) []Problem {
 	return problems
 }
 
-// isGlob reports whether a tool is selected by a pattern, not by its name.
+// isGlob reports whether a name is a pattern.
 func isGlob(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
-// matches reports whether the glob matches the whole name. A bad glob, which
-// the configuration refuses, matches nothing.
+// matches reports whether the glob matches the whole name. A bad glob, which the configuration refuses,
+// matches nothing.
 func matches(glob, name string) bool {
-	// path.Match keeps "*" from crossing "/", which is no separator here.
+	// In path.Match "*" does not cross "/", which is no separator here.
 	ok, err := path.Match(strings.ReplaceAll(glob, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00"))
 	return err == nil && ok
 }
 
-// didYouMean returns a hint for a word that is not valid.
+// didYouMean returns a hint for an invalid word.
 func didYouMean(word string, valid []string) string {
 	const shown = 5
 	near := nearest.Names(word, valid, 3, nearest.Close)

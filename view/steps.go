@@ -10,8 +10,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// usedSteps returns the steps whose results are in a template. Inputs and steps that
-// there are not are errors.
+// usedSteps returns the steps whose results are in a template. Unknown inputs and steps are errors.
 func usedSteps(template json.RawMessage, inputs, keys []string) (used []int, err error) {
 	_, err = fillIn(template, func(place string) (json.RawMessage, error) {
 		if name, isInput := strings.CutPrefix(place, "inputs."); isInput {
@@ -30,8 +29,8 @@ func usedSteps(template json.RawMessage, inputs, keys []string) (used []int, err
 	return used, err
 }
 
-// inOrder returns the steps in an order in which each comes after those that it waits
-// for. waiting are the keys of steps that wait for each other.
+// inOrder sorts steps, each after the steps that it waits for. waiting are the keys of steps that wait
+// for each other.
 func inOrder(steps []step) (order []int, waiting []string) {
 	for progress := true; progress; {
 		progress = false
@@ -50,8 +49,8 @@ func inOrder(steps []step) (order []int, waiting []string) {
 	return order, waiting
 }
 
-// stepOf returns the step that "steps.key.path" names, and the path. Without such a step
-// i is -1, and path begins with its key.
+// stepOf returns the step of "steps.key.path", and the path. For an unknown step i is -1, and path
+// begins with its key.
 func stepOf(place string, keys []string) (i int, path []string) {
 	place = strings.TrimPrefix(place, "steps.")
 	i = -1
@@ -69,7 +68,7 @@ func stepOf(place string, keys []string) (i int, path []string) {
 	return i, path
 }
 
-// resultAt returns what stands at "steps.key.path".
+// resultAt returns the value of "steps.key.path".
 func (c *composite) resultAt(place string, result func(int) (json.RawMessage, error)) (json.RawMessage, error) {
 	var keys []string
 	for _, s := range c.steps {
@@ -88,8 +87,8 @@ func (c *composite) resultAt(place string, result func(int) (json.RawMessage, er
 	return value, nil
 }
 
-// memberAt is a member or element of a value. json, which comes first, is the value of a
-// text that is JSON, and of a value that is none itself.
+// memberAt returns a member or element of a value. As the first name of a path, json parses a text and
+// leaves any other value unchanged.
 func memberAt(value json.RawMessage, name string, first bool) (json.RawMessage, error) {
 	member, isText := rawjson.Member(value, name), value[0] == '"'
 	switch {

@@ -9,14 +9,13 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// token is what has a meaning in the texts of a template: an escaped brace, a
-// place for an input or the result of a step, or a brace by mistake.
+// token matches the special parts of a template's texts: an escaped brace, a placeholder for an input
+// or a step's result, or a stray brace.
 var token = regexp.MustCompile(`\{\{|\}\}|\{(?:inputs|steps)\.[^{}]*\}|[{}]`)
 
-// fillIn returns a template, which is JSON whose strings may have places for inputs
-// and results, with what input returns for "inputs.name" or "steps.key" in these
-// places. It returns nil for a place alone whose value is nil: a member or element that
-// is nil is left out.
+// fillIn replaces the placeholders "inputs.name" and "steps.key" in the strings of a template by the
+// values of input. A member or element that is one placeholder with a nil value is left out; alone,
+// fillIn returns nil.
 func fillIn(template json.RawMessage, input func(place string) (json.RawMessage, error)) (json.RawMessage, error) {
 	switch template[0] {
 	case '"':

@@ -9,16 +9,16 @@ import (
 	"toolfinch/tool"
 )
 
-// trimmed returns the tool with at most limit bytes of its description; the tool itself
-// if it has no more, or if limit is 0 or TrimOff. Descriptions of parameters stay: they
-// are short, and say how to call.
+// trimmed returns the tool with at most limit bytes of its description; the tool itself if that is
+// enough, or limit is 0 or TrimOff. Descriptions of parameters stay: they are short, and say how to
+// call.
 func trimmed(t *tool.Tool, limit int) *tool.Tool {
 	if limit <= 0 || len(t.Def.Description) <= limit {
 		return t
 	}
 	raw := set(t.Def.Raw, "description", rawjson.Quote(trimText(t.Def.Description, limit)))
-	next, err := change(t, t.Name, raw)
-	if err != nil { // a definition stays one with another description
+	next, err := redefine(t, t.Name, raw)
+	if err != nil { // a definition with another description stays valid
 		return t
 	}
 	def, trimmed := *next.Def, *next
@@ -27,8 +27,8 @@ func trimmed(t *tool.Tool, limit int) *tool.Tool {
 	return &trimmed
 }
 
-// trimText returns what text begins with in at most limit bytes: up to the last end of
-// a sentence, a line or a paragraph, else of a word, with … if there is room for it.
+// trimText returns the beginning of text in at most limit bytes: up to the last end of a sentence, line
+// or paragraph, else of a word, with … if there is room.
 func trimText(text string, limit int) string {
 	if len(text) <= limit {
 		return text

@@ -123,7 +123,7 @@ func (d *desk) servers() []string { return slices.Concat(serverNames(d.config), 
 func (d *desk) views() []string {
 	var names []string
 	for _, v := range d.Views() {
-		names = append(names, v.Settings().Name)
+		names = append(names, v.Settings.Name)
 	}
 	return names
 }

@@ -108,7 +108,7 @@ func (s *settings) withStore(cmd *cobra.Command, writes bool, do func(context.Co
 // problems counts what is wrong with the view, and with what it has of servers.
 func (d *desk) problems() (n int) {
 	for _, problem := range d.Problems() {
-		if !problem.Warning && (problem.View == "" || problem.View == d.view.Settings().Name) {
+		if !problem.Warning && (problem.View == "" || problem.View == d.view.Settings.Name) {
 			n++
 		}
 	}
@@ -218,7 +218,7 @@ func (d *desk) meet(servers []string) (all bool) {
 			fmt.Fprintln(stderr, "warning:", row.Lost)
 		}
 	}
-	if now, err := d.View(d.view.Settings().Name); err == nil {
+	if now, err := d.View(d.view.Settings.Name); err == nil {
 		d.view = now
 	}
 	return all

@@ -43,8 +43,8 @@ func greetingOf(p *proxy.Proxy, config *configs.Config, at string) greeting {
 		return g
 	}
 	for _, v := range p.Views() {
-		if v.Settings().Name != view.Default {
-			g.views = append(g.views, v.Settings().Name)
+		if v.Settings.Name != view.Default {
+			g.views = append(g.views, v.Settings.Name)
 		}
 	}
 	if path, err := p.UILink(false); err == nil {

@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
-	"toolfinch/internal/identity"
 	"toolfinch/store"
 	"toolfinch/trust/inbound"
 )
@@ -35,9 +34,9 @@ func newKeyCreate(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "create NAME",
 		Short: "Make an API key, and show it once",
-		Long: `Create makes an API key and prints it. Its principal is key|NAME, which owns the
-provisioned tools and stored results of the key's clients. A new key with the name of a
-revoked key takes them over.`,
+		Long: `Create makes an API key and prints it. Policies call it User::"key|NAME", and each of
+its groups Group::"key|GROUP". Its provisioned tools, stored results, sessions and logins
+belong to this key alone: a new key with the name of a revoked key gets none of them.`,
 		Example: `  toolfinch key create laptop
   toolfinch key create ci --view github --scope mcp:read --group bots --expires 30d`,
 		Args: cobra.ExactArgs(1),
@@ -73,7 +72,7 @@ revoked key takes them over.`,
 	}
 	cmd.Flags().StringVar(&wanted.View, "view", "", "the only `VIEW` of tool_views that it opens")
 	cmd.Flags().StringSliceVar(&wanted.Scopes, "scope", nil, "a `SCOPE` of auth.scopes; may be repeated")
-	cmd.Flags().StringSliceVar(&wanted.Groups, "group", nil, "a `GROUP` for policies; may be repeated")
+	cmd.Flags().StringSliceVar(&wanted.Groups, "group", nil, "a `GROUP`, which is key|GROUP in policies; may be repeated")
 	cmd.Flags().StringVar(&wanted.Lasts, "expires", "", "how long it is valid, like 30d or 12h (default: no limit)")
 	return cmd
 }
@@ -81,6 +80,7 @@ revoked key takes them over.`,
 // keyRow is an API key without the key.
 type keyRow struct {
 	Name    string    `json:"name"`
+	ID      string    `json:"id"` // of the principal
 	View    string    `json:"view,omitempty"`
 	Scopes  []string  `json:"scopes,omitempty"`
 	Groups  []string  `json:"groups,omitempty"`
@@ -113,7 +113,7 @@ func newKeyList(s *settings) *cobra.Command {
 				rows := []keyRow{}
 				t := &table{head: []string{"NAME", "VIEW", "SCOPES", "GROUPS", "LAST USED", "EXPIRES"}}
 				for _, key := range keys {
-					row := keyRow{key.Name, key.View, key.Scopes, key.Groups, key.Created, key.Expires, key.Used, !key.Expires.IsZero() && time.Now().After(key.Expires)}
+					row := keyRow{key.Name, key.ID, key.View, key.Scopes, key.Groups, key.Created, key.Expires, key.Used, key.Expired(time.Now())}
 					rows = append(rows, row)
 					ends := day(key.Expires, "never")
 					if row.Expired {
@@ -144,15 +144,15 @@ func newKeyRevoke(s *settings) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withStore(cmd, true, func(ctx context.Context, config *configs.Config, db *store.Store) error {
-				was, err := db.Keys().Revoke(ctx, args[0])
+				key, err := db.Keys().Revoke(ctx, args[0])
 				if err != nil {
 					return err
 				}
-				if !was {
+				if key == nil {
 					return fmt.Errorf("there is no key %q: toolfinch key list shows those there are", args[0])
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "revoked %s\n", args[0])
-				return record(cmd.Context(), config, identity.Key{Name: args[0]}.Event("revoked"))
+				return record(cmd.Context(), config, key.Event("revoked"))
 			})
 		},
 	}

@@ -191,7 +191,7 @@ func (d *desk) parts(rows []proxy.Refreshed) []*part {
 		parts = append(parts, &part{check: check{Status: statusDisabled, Kind: "server", Name: name, Text: "disabled"}})
 	}
 	for _, v := range d.Views() {
-		settings := v.Settings()
+		settings := v.Settings
 		n := len(v.Tools())
 		viewOf := func(kind, name string, places ...view.Place) *part {
 			return &part{check: check{Status: statusOK, Kind: kind, Name: name, Line: places[0].Line}, view: settings.Name, places: places}

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"toolfinch/configs/document"
 	"toolfinch/internal/rawjson"
 )
 
@@ -313,7 +314,7 @@ func (f File) missing(data []byte, names []string) ([]string, error) {
 		}
 		servers, _ = file[tomlBlock].(map[string]any)
 	} else {
-		value, err := PlainJSON(data)
+		value, err := document.PlainJSON(data)
 		if err != nil {
 			return nil, f.wrap(err)
 		}
@@ -331,7 +332,7 @@ func (f File) putBack(data, was []byte, name string) ([]byte, error) {
 		data, err := tomlPutBack(data, was, name)
 		return data, f.wrap(err)
 	}
-	value, err := PlainJSON(was)
+	value, err := document.PlainJSON(was)
 	if err != nil {
 		return nil, f.wrap(err)
 	}
@@ -342,6 +343,6 @@ func (f File) putBack(data, was []byte, name string) ([]byte, error) {
 	if value == nil {
 		return nil, f.wrap(errors.New("the backup does not have it"))
 	}
-	data, err = SetJSON(data, path, value)
+	data, err = document.SetJSON(data, path, value)
 	return data, f.wrap(err)
 }

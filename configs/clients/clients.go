@@ -15,6 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"toolfinch/configs/document"
 	"toolfinch/internal/rawjson"
 )
 
@@ -271,7 +272,7 @@ func (f File) Set(data []byte, name string, entry Entry) ([]byte, error) {
 	if f.Client.TOML {
 		data, err = tomlSet(data, name, entry)
 	} else {
-		data, err = SetJSON(data, append(slices.Clone(f.Block), name), value)
+		data, err = document.SetJSON(data, append(slices.Clone(f.Block), name), value)
 	}
 	return data, f.wrap(err)
 }
@@ -286,7 +287,7 @@ func (f File) Remove(data []byte, name string) ([]byte, error) {
 	if f.Client.TOML {
 		data, err = tomlRemove(data, name)
 	} else {
-		data, err = RemoveJSON(data, append(slices.Clone(f.Block), name))
+		data, err = document.RemoveJSON(data, append(slices.Clone(f.Block), name))
 	}
 	return data, f.wrap(err)
 }

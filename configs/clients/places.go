@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/configs/document"
 	"toolfinch/internal/rawjson"
 )
 
@@ -132,12 +133,12 @@ func claudeProjects(own string) []string {
 	if err != nil {
 		return nil
 	}
-	doc, err := parseJSON(data)
+	all, err := document.PlainJSON(data)
 	if err != nil {
 		return nil
 	}
 	var folders []string
-	for folder := range rawjson.Members(rawjson.Member(doc.standard(), "projects")) {
+	for folder := range rawjson.Members(rawjson.Member(all, "projects")) {
 		if info, err := os.Stat(folder); err == nil && info.IsDir() && filepath.IsAbs(folder) {
 			folders = append(folders, folder)
 		}

@@ -12,11 +12,14 @@ import (
 	"github.com/pelletier/go-toml/v2"
 	"github.com/pelletier/go-toml/v2/unstable"
 
+	"toolfinch/configs/document"
 	"toolfinch/internal/rawjson"
 )
 
 // tomlBlock is the table of servers.
 const tomlBlock = "mcp_servers"
+
+var bom = []byte("\ufeff")
 
 // PlainTOML returns the tables of a file.
 func PlainTOML(data []byte) (map[string]any, error) {
@@ -159,8 +162,8 @@ func tomlChecked(before []byte, lines []string, name string, has bool) ([]byte, 
 	}
 	b, err := PlainTOML(after)
 	servers, _ := b[tomlBlock].(map[string]any)
-	if _, got := servers[name]; err != nil || got != has || !sameBut(a, b, []string{tomlBlock, name}) {
-		return nil, errOthers
+	if _, got := servers[name]; err != nil || got != has || !document.SameBut(a, b, []string{tomlBlock, name}) {
+		return nil, document.ErrByHand
 	}
 	return after, nil
 }

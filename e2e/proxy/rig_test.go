@@ -276,7 +276,7 @@ func keysOf(t testing.TB, config *configs.Config, names ...string) map[string]st
 		for _, name := range names {
 			text, hash := inbound.NewKey()
 			keys[name] = text
-			err = errors.Join(err, db.Keys().Add(t.Context(), identity.Key{Name: name, Hash: hash, Created: time.Now()}))
+			err = errors.Join(err, db.Keys().Add(t.Context(), identity.Key{Name: name, ID: identity.NewKeyID(name), Hash: hash, Created: time.Now()}))
 		}
 		return err
 	})

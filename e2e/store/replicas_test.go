@@ -150,7 +150,9 @@ func TestChangesAreNotified(t *testing.T) {
 		{"embedded", func(ctx context.Context) error {
 			return s.PutVectors(ctx, "m", map[store.Key][]float32{{1}: {1}, {2}: {1}})
 		}, changed(store.TopicVectors)},
-		{"a key is made", func(ctx context.Context) error { return s.Keys().Add(ctx, identity.Key{Name: "k", Hash: [32]byte{1}}) }, changed(store.TopicKeys)},
+		{"a key is made", func(ctx context.Context) error {
+			return s.Keys().Add(ctx, identity.Key{Name: "k", ID: "key|k", Hash: [32]byte{1}})
+		}, changed(store.TopicKeys)},
 		{"and revoked", func(ctx context.Context) error { _, err := s.Keys().Revoke(ctx, "k"); return err }, changed(store.TopicKeys)},
 		{"to be listed", func(ctx context.Context) error { return s.Replicas().Relist(ctx, "a") }, []store.Notice{{Topic: store.Topic{Kind: store.TopicRelist, Key: "a"}}}},
 	} {

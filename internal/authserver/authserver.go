@@ -251,9 +251,20 @@ var (
 // empty, is not asked for any more.
 func (s *Server) Browse(t testing.TB, from, until string) *url.URL {
 	t.Helper()
-	jar, _ := cookiejar.New(nil)
+	return s.BrowseIn(t, NewBrowser(), from, until)
+}
+
+// NewBrowser is a browser without cookies.
+func NewBrowser() *http.Client {
+	jar, _ := cookiejar.New(nil) // it never fails
+	return &http.Client{Jar: jar}
+}
+
+// BrowseIn is Browse in a browser, whose cookies stay.
+func (s *Server) BrowseIn(t testing.TB, browser *http.Client, from, until string) *url.URL {
+	t.Helper()
 	stop := func(u *url.URL) bool { return until != "" && strings.HasPrefix(u.String(), until) }
-	client := &http.Client{Jar: jar, CheckRedirect: func(r *http.Request, via []*http.Request) error {
+	client := &http.Client{Jar: browser.Jar, CheckRedirect: func(r *http.Request, via []*http.Request) error {
 		switch {
 		case stop(r.URL):
 			return http.ErrUseLastResponse

@@ -6,14 +6,19 @@ import "context"
 
 // Principal is who makes a request, once that was proved. It is not changed.
 type Principal struct {
-	// ID is unique: "ISSUER|SUBJECT" for the bearer of a token, "key|NAME" for that of
-	// an API key, and else what a trusted reverse proxy says.
+	// ID is never used again for somebody else: "ISSUER|SUBJECT" for the bearer of a token, the
+	// ID of an API key, or the name that a trusted reverse proxy gives. Everything that
+	// belongs to a principal is kept by it.
 	ID string
-	// Groups and Scopes are those of the token or key, sorted, each once.
+	// Groups are "ISSUER|GROUP" of a token, "key|GROUP" of an API key: a group of another
+	// source is another group. Groups and Scopes are sorted, each once.
 	Groups, Scopes []string
 	// View is the only view that the principal may use, "" for any.
 	View string
 }
+
+// Label is what policies call the principal.
+func (p *Principal) Label() string { return Label(p.ID) }
 
 type principalKey struct{}
 

@@ -139,12 +139,12 @@ func TestAFailureIsAnError(t *testing.T) {
 
 func TestWhatAMessageStates(t *testing.T) {
 	m := inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"requestState":"toolfinch-parked-7","_meta":{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}}}`)
-	if state, parked := ParkedState(m.Params); m.Version() != "2026-07-28" || state != "7" || !parked {
-		t.Errorf("version %q, state %q %v", m.Version(), state, parked)
+	if state, suspended := SuspendedState(m.Params); m.Version() != "2026-07-28" || state != "7" || !suspended {
+		t.Errorf("version %q, state %q %v", m.Version(), state, suspended)
 	}
 	other := inbound(t, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"requestState":"theirs"}}`)
-	if _, parked := ParkedState(other.Params); other.Version() != "" || parked {
-		t.Errorf("version %q, parked %v", other.Version(), parked)
+	if _, suspended := SuspendedState(other.Params); other.Version() != "" || suspended {
+		t.Errorf("version %q, suspended %v", other.Version(), suspended)
 	}
 }
 

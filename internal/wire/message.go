@@ -34,14 +34,14 @@ func (m *Inbound) Version() string {
 	return rawjson.Text(rawjson.Member(rawjson.Member(m.Params, "_meta"), mcp.MetaKeyProtocolVersion))
 }
 
-// ParkedPrefix is what the requestState of a call begins with that waits here, in package
+// SuspendedPrefix is what the requestState of a call begins with that waits here, in package
 // register, for its client to come back (specification 2026-07-28, multi round-trip requests).
-const ParkedPrefix = "toolfinch-parked-"
+const SuspendedPrefix = "toolfinch-parked-"
 
-// ParkedState returns what follows ParkedPrefix in the requestState of params, and false where
+// SuspendedState returns what follows SuspendedPrefix in the requestState of params, and false where
 // they have no such state.
-func ParkedState(params json.RawMessage) (state string, ok bool) {
-	return strings.CutPrefix(rawjson.Text(rawjson.Member(params, "requestState")), ParkedPrefix)
+func SuspendedState(params json.RawMessage) (state string, ok bool) {
+	return strings.CutPrefix(rawjson.Text(rawjson.Member(params, "requestState")), SuspendedPrefix)
 }
 
 // Refusal says why a message is refused. It is an error response.

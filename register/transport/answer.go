@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	// writeWithin is how long a client may take to read writeAtOnce bytes: one that
-	// does not read must not hold its calls for ever.
+	// writeWithin bounds the time in which a client reads writeAtOnce bytes: a client that does not
+	// read must not hold its calls for ever.
 	writeWithin = 30 * time.Second
 	writeAtOnce = 64 << 10
 )
 
-// Timed is a ResponseWriter to which a client has to read what is written, within a time.
+// Timed is a ResponseWriter that gives the client a time to read what is written.
 type Timed struct {
 	http.ResponseWriter
 	control *http.ResponseController
 	within  time.Duration // for writeAtOnce bytes
-	dated   bool          // a deadline was set
+	dated   bool          // a deadline is set
 }
 
-// NewTimed returns a Timed. End is to be called before the handler returns.
+// NewTimed returns a Timed. Call End before the handler returns.
 func NewTimed(w http.ResponseWriter) *Timed {
 	return &Timed{ResponseWriter: w, control: http.NewResponseController(w), within: writeWithin}
 }
@@ -37,7 +37,7 @@ func (t *Timed) Unwrap() http.ResponseWriter { return t.ResponseWriter }
 func (t *Timed) Write(p []byte) (written int, err error) {
 	for len(p) > 0 && err == nil {
 		part := p[:min(len(p), writeAtOnce)]
-		// Where no deadline can be set, whoever serves bounds the time.
+		// Without deadlines, the server's own timeouts bound the time.
 		t.dated = t.control.SetWriteDeadline(time.Now().Add(t.within)) == nil
 		var n int
 		n, err = t.ResponseWriter.Write(part)
@@ -46,7 +46,7 @@ func (t *Timed) Write(p []byte) (written int, err error) {
 	return written, err
 }
 
-// FlushError flushes what was written, and takes the deadline away: over HTTP/2 it would end a stream that is silent.
+// FlushError flushes and removes the deadline: over HTTP/2 it would end a silent stream.
 func (t *Timed) FlushError() error {
 	err := t.control.Flush()
 	if t.dated {
@@ -56,24 +56,23 @@ func (t *Timed) FlushError() error {
 	return err
 }
 
-// End takes the deadline away: it must not outlive the request, as the connection may carry others.
+// End removes the deadline: the connection may carry other requests.
 func (t *Timed) End() {
 	if t.dated {
 		_ = t.FlushError() // an error means that the client is gone
 	}
 }
 
-// errEnded is returned for what comes after the handler of the request has returned.
+// errEnded refuses a write after the request's handler has returned.
 var errEnded = errors.New("the request has ended")
 
-// answer is a ResponseWriter for as long as its handler runs. net/http gives the
-// buffer of one that has returned to another client's response. Its methods are
-// safe for concurrent use.
+// answer is a ResponseWriter until its handler returns; net/http then gives its buffer to another
+// response. Its methods are safe for concurrent use.
 type answer struct {
 	timed *Timed
 
-	mu    sync.Mutex // guards what follows, and timed; held while something is written
-	w     *Timed     // nil once the last was written, or the handler has returned
+	mu    sync.Mutex // guards the fields below, and timed; held during a write
+	w     *Timed     // nil after the last write or the end of the handler
 	begun bool       // the header was sent
 }
 
@@ -82,7 +81,7 @@ func newAnswer(w http.ResponseWriter) *answer {
 	return &answer{timed: timed, w: timed}
 }
 
-// end is to be called before the handler returns.
+// end must be called before the handler returns.
 func (a *answer) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -103,9 +102,9 @@ func (a *answer) message(message []byte) error { return a.event("message", messa
 // alive writes a sign of life to an event stream.
 func (a *answer) alive() error { return a.stream([]byte(": alive\n\n")) }
 
-// prime begins an event stream with an event that has an ID and nothing else, as clients since
-// 2025-11-25 know (SEP-1699). No stream is resumed; but an SDK gives a session up whose streams
-// break some times without an event that has another ID than the last one.
+// prime begins an event stream with an event that has only an ID, as clients since 2025-11-25 know
+// (SEP-1699). We resume no stream, but an SDK gives a session up after some broken streams without a
+// new event ID.
 func (a *answer) prime() error { return a.stream([]byte("id: " + rand.Text() + "\ndata: \n\n")) }
 
 func (a *answer) stream(text []byte) error {
@@ -114,7 +113,7 @@ func (a *answer) stream(text []byte) error {
 	return a.streamed(text)
 }
 
-// streamed is stream for who holds the lock.
+// streamed is stream; the caller holds the lock.
 func (a *answer) streamed(text []byte) error {
 	if a.w == nil {
 		return errEnded
@@ -126,9 +125,8 @@ func (a *answer) streamed(text []byte) error {
 	return a.w.FlushError()
 }
 
-// last writes the answer of a request: as an event where a stream has begun, else
-// as the body, with a status that is 200 where it is 0. Nothing can be written
-// afterwards.
+// last writes the answer of a request, and nothing can be written afterwards. It is an event after the
+// begin of a stream, else the body with a status; 0 is 200.
 func (a *answer) last(message []byte, status int) error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -144,9 +142,8 @@ func (a *answer) last(message []byte, status int) error {
 	return a.write(message)
 }
 
-// forbidden is last for what the client lacks a scope for, with the status that leads it
-// to ask for more. It reports false, and wrote nothing, where a stream has begun, or there
-// is no challenge.
+// forbidden is last for a missing scope, with the status that makes the client ask for more scopes. It
+// reports false, and writes nothing, in a stream or without a challenge.
 func (a *answer) forbidden(message []byte, challenge string) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -161,7 +158,7 @@ func (a *answer) forbidden(message []byte, challenge string) bool {
 	return true
 }
 
-// accepted answers what wants no answer.
+// accepted answers a message that needs no answer.
 func (a *answer) accepted() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -171,7 +168,7 @@ func (a *answer) accepted() {
 	}
 }
 
-// begin is for who holds the lock.
+// begin writes the header; the caller holds the lock.
 func (a *answer) begin(status int, contentType string) {
 	if a.begun {
 		return
@@ -185,7 +182,7 @@ func (a *answer) begin(status int, contentType string) {
 	a.w.WriteHeader(status)
 }
 
-// write is for who holds the lock.
+// write writes bytes; the caller holds the lock.
 func (a *answer) write(b []byte) error {
 	_, err := a.w.Write(b)
 	return err

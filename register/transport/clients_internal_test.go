@@ -19,7 +19,7 @@ func TestAnOldTimerEndsNoSession(t *testing.T) {
 		t.Fatal(err)
 	}
 	clients.rest(s, true)
-	old := s.place.idle
+	old := s.usage.idle
 	for range 2 {
 		if !clients.use(s) {
 			t.Fatal("it has ended")
@@ -28,7 +28,7 @@ func TestAnOldTimerEndsNoSession(t *testing.T) {
 		clients.rest(s, true)
 		clients.expire(s, old)
 	}
-	clients.expire(s, s.place.idle)
+	clients.expire(s, s.usage.idle)
 	if clients.use(s) {
 		t.Error("its own timer did not end it")
 	}

@@ -15,17 +15,17 @@ import (
 	"toolfinch/internal/limit"
 )
 
-// Names are those that requests may show.
+// Names are the hosts and origins that requests may show.
 type Names struct {
-	Hosts   []string // in Host, beside this machine's own; in lower case, with a port for that port alone
-	Origins []string // in Origin, beside those of this machine
-	// Page is the path under which pages of our own are served, ending with a slash; "" for
-	// none. A request there may come from such a page, whatever it is reached by: its Origin
-	// names the host that Host does, or one of Hosts. Who serves it checks what is sent there.
+	Hosts   []string // allowed in Host, beside this machine; lower case, a port restricts to that port
+	Origins []string // allowed in Origin, beside this machine
+	// Page is the path of our own pages, with a final slash; "" for none. A request there may come from
+	// such a page under any name: its Origin names the request's own Host, or one of Hosts. The page's
+	// handler checks the requests.
 	Page string
 }
 
-// own reports whether an Origin of a request is that of our own page.
+// own reports whether a request's Origin is our own page.
 func (n Names) own(r *http.Request, origin string) bool {
 	if n.Page == "" || !strings.HasPrefix(r.URL.Path, n.Page) {
 		return false
@@ -38,11 +38,10 @@ func (n Names) own(r *http.Request, origin string) bool {
 	return host == strings.ToLower(r.Host) || slices.Contains(n.Hosts, host) || slices.Contains(n.Hosts, strings.ToLower(u.Hostname()))
 }
 
-// Guard lets requests in to next. Web pages stay out, except those of the origins and our own: a
-// browser that was led here by a page, through a rebound DNS name or a cross-site
-// request, shows it in Host or Origin. An IP address in Host is no rebound name; where the
-// connection is from this machine to itself, it is still not one that was meant. Bodies are bounded in time and, all together,
-// in bytes.
+// Guard lets requests in to next, and keeps web pages out, except allowed origins and our own pages: a
+// browser that a page led here, through a rebound DNS name or a cross-site request, shows the page in
+// Host or Origin. An IP address in Host cannot be a rebound name; over loopback it must still be this
+// machine's. Bodies are bounded in time and, together, in bytes.
 func (c *Clients) Guard(next http.Handler, names Names, refuse Refuse) http.Handler {
 	next = c.Bounded(next, refuse)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -54,7 +53,7 @@ func (c *Clients) Guard(next http.Handler, names Names, refuse Refuse) http.Hand
 			refuse(w, r, http.StatusRequestHeaderFieldsTooLarge, c.headers.Refuse().Error())
 			return
 		}
-		// Which of several counts is anybody's guess: each must be allowed.
+		// A request may have several Origin headers: each must be allowed.
 		for _, origin := range r.Header.Values("Origin") {
 			if !slices.Contains(names.Origins, origin) && !isLoopbackOrigin(origin) && !names.own(r, origin) {
 				refuse(w, r, http.StatusForbidden, "this Origin is not allowed; see allowed_origins")
@@ -65,7 +64,7 @@ func (c *Clients) Guard(next http.Handler, names Names, refuse Refuse) http.Hand
 	})
 }
 
-// headerBytes is what the headers of a request have.
+// headerBytes counts the bytes of a request's headers.
 func headerBytes(r *http.Request) (n int64) {
 	for name, values := range r.Header {
 		for _, value := range values {
@@ -75,7 +74,7 @@ func headerBytes(r *http.Request) (n int64) {
 	return n
 }
 
-// has reports whether a Host names the server that is reached at a local address.
+// has reports whether a Host names the server at a local address.
 func (n Names) has(hostport string, local net.Addr) bool {
 	host := strings.ToLower(hostport)
 	if IsLoopback(host) || slices.Contains(n.Hosts, host) {
@@ -91,10 +90,10 @@ func (n Names) has(hostport string, local net.Addr) bool {
 	return beyond && net.ParseIP(strings.Trim(host, "[]")) != nil
 }
 
-// Refuse answers a request that is not let in.
+// Refuse answers a refused request.
 type Refuse func(w http.ResponseWriter, r *http.Request, status int, reason string)
 
-// Counted serves requests that are no MCP, which count as those of MCP do.
+// Counted serves requests other than MCP within the same limits.
 func (c *Clients) Counted(next http.Handler, refuse Refuse) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := c.requests.Take(1); err != nil {
@@ -126,7 +125,7 @@ func IsLoopback(hostport string) bool {
 	return host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// Bounded serves next with bodies that are bounded.
+// Bounded bounds the bodies of requests to next.
 func (c *Clients) Bounded(next http.Handler, refuse Refuse) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Body == nil || r.Body == http.NoBody {
@@ -148,17 +147,16 @@ func (c *Clients) Bounded(next http.Handler, refuse Refuse) http.Handler {
 	})
 }
 
-// maxDrained is how much is read, in bytes, of a body that means nothing.
+// maxDrained bounds the bytes that are read of an unused body.
 const maxDrained = 64 << 10
 
-// drain reads the body of a request that has none by its method: until it is read,
-// nobody hears of the client's going away.
+// drain reads an unused body: net/http notices the end of a connection only after the body.
 func drain(w http.ResponseWriter, r *http.Request) error {
 	_, err := io.Copy(io.Discard, http.MaxBytesReader(w, r.Body, maxDrained))
 	return err
 }
 
-// body is a request's body, of which what was read counts until the request ends.
+// body is a request's body; its bytes count until the request ends.
 type body struct {
 	io.ReadCloser
 	clients *Clients
@@ -170,7 +168,7 @@ type body struct {
 func (b *body) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
-		// What is left is for short messages, so that long ones do not shut them out.
+		// The last part is reserved for short messages: long ones must not shut them out.
 		limit := b.clients.bytes.Max()
 		if b.taken > limit/256 {
 			limit -= limit / 4
@@ -187,16 +185,16 @@ func (b *body) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// deadline gives the client a time to send the body; 0 for no bound.
+// deadline bounds the time to send the body; 0 for no bound.
 func (b *body) deadline(within time.Duration) {
 	var at time.Time
 	if within > 0 {
 		at = time.Now().Add(within)
 	}
-	_ = b.control.SetReadDeadline(at) // fails for what is no network connection, which nothing keeps open
+	_ = b.control.SetReadDeadline(at) // fails without a network connection, where no client keeps it open
 }
 
-// afterwards is how long net/http may read on in a body that nobody wanted.
+// afterwards bounds how long net/http reads an unused body.
 const afterwards = time.Second
 
 func (b *body) end() {
@@ -206,7 +204,7 @@ func (b *body) end() {
 	}
 }
 
-// read reads a message, or answers why it could not.
+// read reads a message, or answers the failure.
 func (c *Clients) read(w http.ResponseWriter, r *http.Request) (message []byte, ok bool) {
 	message, err := io.ReadAll(http.MaxBytesReader(w, r.Body, c.messages.Max()))
 	if err == nil {
@@ -226,9 +224,8 @@ func (c *Clients) read(w http.ResponseWriter, r *http.Request) (message []byte, 
 	return nil, false
 }
 
-// BodyStatus is the HTTP status for the error of a body that Guard bounds, or
-// http.MaxBytesReader, and what to tell the client. An error of neither, which means
-// that the client went away, has 400.
+// BodyStatus is the HTTP status and text for the error of a body that Guard or http.MaxBytesReader
+// bounds. Any other error means that the client went away, and has 400.
 func BodyStatus(err error) (status int, reason string) {
 	var large *http.MaxBytesError
 	var full *limit.Error
@@ -247,18 +244,17 @@ func BodyStatus(err error) (status int, reason string) {
 	return http.StatusBadRequest, "the body did not arrive: " + err.Error()
 }
 
-// retryAfter is the Retry-After header of what cannot be answered now, in seconds.
+// retryAfter is the Retry-After header of a full server, in seconds.
 const retryAfter = "5"
 
-// Unavailable answers a request that cannot be answered now, because of a limit or of other
-// replicas. again is its Retry-After header, in seconds.
+// Unavailable refuses a request because of a limit or of other replicas. again is its Retry-After
+// header, in seconds.
 func Unavailable(w http.ResponseWriter, err error, again string) {
 	w.Header().Set("Retry-After", again)
 	http.Error(w, err.Error(), fullStatus(err))
 }
 
-// fullStatus is the HTTP status of what a limit refuses: whether it is full for this
-// client, or for all.
+// fullStatus is the HTTP status of a limit's error: full for this client, or for all.
 func fullStatus(err error) int {
 	var full *limit.Error
 	if errors.As(err, &full) && full.Own() {

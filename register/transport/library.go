@@ -7,13 +7,13 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// library is what mcp-go asks of a session. It keeps nothing that grows: what a
-// client says of itself is the host's to know.
+// library is a session as mcp-go needs it. It keeps nothing that grows: the host keeps the client's
+// description.
 type library struct {
 	id string
 
-	mu      sync.Mutex // guards what follows; held for assignments only
-	version string     // of the protocol, negotiated by initialize; "" before
+	mu      sync.Mutex // guards the fields below; held for assignments only
+	version string     // negotiated by initialize; "" before
 	level   mcp.LoggingLevel
 }
 
@@ -21,8 +21,7 @@ func (l *library) SessionID() string { return l.id }
 func (l *library) Initialize()       {}
 func (l *library) Initialized() bool { return true }
 
-// NotificationChannel takes nothing: what the host tells a client goes through the
-// session's outbox.
+// NotificationChannel is nil: notifications go through the session's outbox.
 func (l *library) NotificationChannel() chan<- mcp.JSONRPCNotification { return nil }
 
 func (l *library) ProtocolVersion() string {

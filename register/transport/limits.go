@@ -11,22 +11,21 @@ import (
 	"toolfinch/internal/limit"
 )
 
-// Limits bound what clients can make the program hold. A field that is zero has its
-// default.
+// Limits bound the memory that clients can take. A zero field has its default.
 type Limits struct {
 	MessageBytes    int64 // of one message or body; 16 MiB
 	RequestBytes    int64 // of all messages being read or answered; 128 MiB
 	InitializeBytes int64 // of an initialize request, of which a session keeps parts; 64 KiB
-	ListenBytes     int64 // of a subscriptions/listen request, which lasts; 256 KiB
+	ListenBytes     int64 // of a subscriptions/listen request, which stays open; 256 KiB
 	Requests        int64 // being answered, of all clients; 16,384
-	Calls           int64 // requests being answered, of one session or connection; 1,024
-	Sessions        int64 // of legacy clients; 10,000. One that is idle gives way to a new one
+	Calls           int64 // being answered, of one session or connection; 1,024
+	Sessions        int64 // of legacy clients; 10,000. A new one ends an idle one
 	EventStreams    int64 // open at once, of all clients; 4,096
-	WaitingBytes    int64 // of messages that wait for clients that have no stream open, or do not read; 64 MiB
+	WaitingBytes    int64 // of messages for clients without an open stream, or slow ones; 64 MiB
 	HeaderBytes     int64 // of the headers of a request, names and values; 64 KiB
 
 	PrincipalSessions int64 // Sessions of one principal; 1,000
-	AddressSessions   int64 // Sessions from one address that is not this machine; 1,000
+	AddressSessions   int64 // Sessions from one address other than this machine; 1,000
 	PrincipalStreams  int64 // EventStreams of one principal; 100
 
 	BodyTime    time.Duration // for a request's body to arrive; 30 s
@@ -61,20 +60,20 @@ func (l Limits) withDefaults() Limits {
 	}
 }
 
-// Clients are all that are connected, over every transport, of all hosts. They share
-// one set of bounds.
+// Clients are all connected clients, over every transport and of all hosts. They share one set of
+// limits.
 type Clients struct {
 	limits Limits
 
 	sessions, streams, requests, calls, bytes, messages, greetings, listens, waiting, headers, idle, slow *limit.Limit
 	bySessions, fromSessions, byStreams                                                                   *limit.Shares // of principals, addresses, principals
 
-	mu    sync.Mutex // guards what follows, and place of the sessions; held for look-ups only
-	fresh list.List  // idle sessions that have asked nothing since initialize, longest idle first
-	used  list.List  // idle sessions that have
+	mu    sync.Mutex // guards the fields below, and usage of the sessions; held for look-ups only
+	fresh list.List  // idle sessions without a request after initialize, longest idle first
+	used  list.List  // idle sessions with such a request
 }
 
-// NewClients returns clients within limits: nobody yet.
+// NewClients returns no clients, within limits.
 func NewClients(limits Limits) *Clients {
 	l := limits.withDefaults()
 	const later = "try again later"
@@ -100,29 +99,28 @@ func NewClients(limits Limits) *Clients {
 	}
 }
 
-// Limits are those of the clients.
+// Limits returns the limits of the clients.
 func (c *Clients) Limits() []*limit.Limit {
 	return []*limit.Limit{c.sessions, c.streams, c.requests, c.calls, c.bytes, c.messages, c.greetings, c.listens, c.waiting, c.headers, c.idle, c.slow,
 		&c.bySessions.Limit, &c.fromSessions.Limit, &c.byStreams.Limit}
 }
 
-// place is where a session stands among those that may have to give way. Clients
-// guard it.
-type place struct {
-	users int           // requests and streams; -1 once the session has ended
+// usage says how a session is used, and when it may be ended. Clients.mu guards it.
+type usage struct {
+	users int           // requests and streams; -1 after the end of the session
 	asked bool          // more than initialize
-	idle  *list.Element // in fresh or used while it has no users
-	timer *time.Timer   // ends the session once it was idle for too long
+	idle  *list.Element // the session's element in fresh or used, without users
+	timer *time.Timer   // ends a session that is idle for too long
 }
 
 // share is one of the limits that a session counts for.
 type share struct {
 	take    func() error
 	release func()
-	among   func(*session) bool // who may give way to it
+	mayEnd  func(*session) bool // the sessions that may end to make room
 }
 
-// shares are the limits that a session counts for: of its principal, its address, all.
+// shares are a session's limits: of its principal, of its address, of all.
 func (c *Clients) shares(s *session) []share {
 	principal, address := s.principal(), s.address()
 	return []share{
@@ -132,15 +130,14 @@ func (c *Clients) shares(s *session) []share {
 	}
 }
 
-// admit makes place for a session, which has one user: the caller. Where there are
-// too many, of its principal, from its address, or at all, an idle one of those ends:
-// first of those that have asked nothing yet, so that who opens many sessions ends their own.
+// admit adds a session with one user, the caller. Past a limit, an idle session within that limit ends,
+// at first one without a request after initialize: opening many sessions ends one's own.
 func (c *Clients) admit(s *session) error {
 	all := c.shares(s)
 	for i, one := range all {
 		err := one.take()
 		for err != nil {
-			oldest := c.oldest(one.among)
+			oldest := c.oldest(one.mayEnd)
 			if oldest == nil {
 				for _, taken := range all[:i] {
 					taken.release()
@@ -151,12 +148,12 @@ func (c *Clients) admit(s *session) error {
 			err = one.take()
 		}
 	}
-	s.place.users = 1
+	s.usage.users = 1
 	return nil
 }
 
-// oldest takes the session that is to give way, among some, out of its list; nil when
-// none of them is idle.
+// oldest removes the longest idle session of some from its list and returns it; nil if none is
+// idle.
 func (c *Clients) oldest(among func(*session) bool) *session {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -171,53 +168,52 @@ func (c *Clients) oldest(among func(*session) bool) *session {
 	return nil
 }
 
-// wake is for who holds the lock.
+// wake ends the idle time of a session; the caller holds the lock.
 func (c *Clients) wake(s *session) {
-	if s.place.idle != nil {
-		c.fresh.Remove(s.place.idle) // it is in one of them; the other leaves it
-		c.used.Remove(s.place.idle)
-		s.place.idle = nil
-		s.place.timer.Stop()
+	if s.usage.idle != nil {
+		c.fresh.Remove(s.usage.idle) // the list without it ignores the call
+		c.used.Remove(s.usage.idle)
+		s.usage.idle = nil
+		s.usage.timer.Stop()
 	}
 }
 
-// use keeps a session from being idle until rest. It reports false when the session
-// has ended.
+// use keeps a session from being idle until rest. It reports false if the session has ended.
 func (c *Clients) use(s *session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.place.users < 0 {
+	if s.usage.users < 0 {
 		return false
 	}
 	c.wake(s)
-	s.place.users++
+	s.usage.users++
 	return true
 }
 
-// rest ends a use; asked reports that it was more than initialize.
+// rest ends a use; asked marks more than initialize.
 func (c *Clients) rest(s *session, asked bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.place.users < 0 {
+	if s.usage.users < 0 {
 		return
 	}
-	s.place.asked = s.place.asked || asked
-	if s.place.users--; s.place.users > 0 {
+	s.usage.asked = s.usage.asked || asked
+	if s.usage.users--; s.usage.users > 0 {
 		return
 	}
 	idle := &c.fresh
-	if s.place.asked {
+	if s.usage.asked {
 		idle = &c.used
 	}
 	since := idle.PushBack(s)
-	s.place.idle = since
-	s.place.timer = time.AfterFunc(c.limits.SessionIdle, func() { c.expire(s, since) })
+	s.usage.idle = since
+	s.usage.timer = time.AfterFunc(c.limits.SessionIdle, func() { c.expire(s, since) })
 }
 
-// expire ends a session, unless it came into use in the moment that its time came.
+// expire ends a session, unless it is in use again.
 func (c *Clients) expire(s *session, since *list.Element) {
 	c.mu.Lock()
-	idle := s.place.idle == since
+	idle := s.usage.idle == since
 	if idle {
 		c.wake(s)
 	}
@@ -228,23 +224,22 @@ func (c *Clients) expire(s *session, since *list.Element) {
 	}
 }
 
-// leave gives the place of a session back. It reports false when that was done
-// already.
+// leave frees the session's shares. It reports false the second time.
 func (c *Clients) leave(s *session) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if s.place.users < 0 {
+	if s.usage.users < 0 {
 		return false
 	}
 	c.wake(s)
-	s.place.users = -1
+	s.usage.users = -1
 	for _, one := range c.shares(s) {
 		one.release()
 	}
 	return true
 }
 
-// stream counts an event stream in, of who makes the request of a context.
+// stream counts an event stream for the principal of ctx.
 func (c *Clients) stream(ctx context.Context) (end func(), err error) {
 	principal := identity.NameOf(ctx)
 	if err := c.byStreams.TakeFor(principal); err != nil {

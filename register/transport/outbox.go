@@ -9,35 +9,34 @@ import (
 	"toolfinch/internal/limit"
 )
 
-// Bounds of what waits for a client that does not read, or has no stream open.
+// Bounds of the messages for a client that is slow or has no open stream.
 const (
 	maxWaiting      = 256
 	maxWaitingBytes = 4 << 20 // one message alone may be longer
 )
 
-// outbox has the messages for the client of a session that belong to none of its
-// requests. They wait until a writer is there.
+// outbox has the messages for a session's client outside of its requests. They wait for a writer.
 type outbox struct {
-	total *limit.Limit // bytes that wait, of all sessions
+	total *limit.Limit // waiting bytes of all sessions
 
-	mu      sync.Mutex // guards what follows; held for look-ups only
+	mu      sync.Mutex // guards the fields below; held for look-ups only
 	waiting [][]byte
 	bytes   int64
 	closed  bool
-	streams []*writer     // open ones, the newest last: it is written
-	spare   []*writer     // requests, of which the newest is written while no stream is open
-	gone    chan struct{} // closed when the last stream ends; nil while none is open
+	streams []*writer     // open streams, the newest last: it is written
+	spare   []*writer     // requests; the newest is written without an open stream
+	gone    chan struct{} // closed with the last stream; nil without one
 }
 
-// writer is a way to the client.
+// writer is one connection to the client.
 type writer struct {
 	write func(message []byte) error
-	wake  chan struct{} // holds one signal: it is its turn, and something waits
+	wake  chan struct{} // holds one signal: this writer's turn, and a message waits
 }
 
 func newWriter(write func([]byte) error) *writer { return &writer{write, make(chan struct{}, 1)} }
 
-// push queues a message; it never blocks. It reports false when too much waits.
+// push queues a message; it never blocks. It reports false past the bounds.
 func (o *outbox) push(message []byte) bool {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -54,7 +53,7 @@ func (o *outbox) push(message []byte) bool {
 	return true
 }
 
-// back puts a message that could not be written in front.
+// back returns a message to the front after a failed write.
 func (o *outbox) back(message []byte) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -66,10 +65,10 @@ func (o *outbox) back(message []byte) {
 	o.bytes += size
 }
 
-// close drops what waits. Nothing is taken any more.
+// close drops the messages and takes no more.
 func (o *outbox) close() { o.rest() }
 
-// rest returns what waits. Nothing is taken any more.
+// rest returns the messages and takes no more.
 func (o *outbox) rest() [][]byte {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -79,7 +78,7 @@ func (o *outbox) rest() [][]byte {
 	return waiting
 }
 
-// current is for who holds the lock.
+// current returns the writer whose turn it is; the caller holds the lock.
 func (o *outbox) current() *writer {
 	for _, open := range [][]*writer{o.streams, o.spare} {
 		if len(open) > 0 {
@@ -89,7 +88,7 @@ func (o *outbox) current() *writer {
 	return nil
 }
 
-// signal is for who holds the lock.
+// signal wakes the current writer; the caller holds the lock.
 func (o *outbox) signal() {
 	if w := o.current(); w != nil && len(o.waiting) > 0 {
 		select {
@@ -112,7 +111,7 @@ func (o *outbox) take(w *writer) (message []byte, ok bool) {
 	return message, true
 }
 
-// stream makes w the stream that is written; end takes it away.
+// stream makes w the written stream; end removes it.
 func (o *outbox) stream(w *writer) (end func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -133,7 +132,7 @@ func (o *outbox) stream(w *writer) (end func()) {
 	}
 }
 
-// lend has w written while no stream is open; end takes it away.
+// lend makes w a writer while no stream is open; end removes it.
 func (o *outbox) lend(w *writer) (end func()) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
@@ -151,14 +150,14 @@ func without(all []*writer, w *writer) []*writer {
 	return slices.DeleteFunc(all, func(one *writer) bool { return one == w })
 }
 
-// open returns what is closed when the last open stream ends; nil when none is open.
+// open returns a channel that the end of the last open stream closes; nil without one.
 func (o *outbox) open() <-chan struct{} {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	return o.gone
 }
 
-// flush writes what waits, as long as it is the turn of w.
+// flush writes the waiting messages, as long as it is the turn of w.
 func (o *outbox) flush(w *writer) error {
 	for {
 		message, ok := o.take(w)
@@ -172,8 +171,8 @@ func (o *outbox) flush(w *writer) error {
 	}
 }
 
-// run writes what comes until ctx ends, closing is closed, or a write fails. alive,
-// if set, is called now and then.
+// run writes messages until ctx ends, closing is closed, or a write fails. It calls alive, if set, at
+// times.
 func (o *outbox) run(ctx context.Context, closing <-chan struct{}, w *writer, alive func() error) error {
 	tick := time.NewTicker(keepAlive)
 	defer tick.Stop()

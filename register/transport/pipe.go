@@ -11,17 +11,17 @@ import (
 	"toolfinch/internal/wire"
 )
 
-// pipe is a session with one connection for everything: stdio, or HTTP+SSE. mcp-go's
-// own loops for them have a session per process and no room for raw bytes.
+// pipe is a session with one connection for everything: stdio, or HTTP+SSE. mcp-go's loops for them
+// allow one session per process, and no raw bytes.
 type pipe struct {
 	*session
 	write   func(message []byte) error // frames one message
 	writing sync.Mutex                 // held while one message is written
 
-	taking   sync.Mutex     // guards what follows
+	taking   sync.Mutex     // guards the field below
 	finished bool           // no message is taken any more
-	handling sync.WaitGroup // messages that are being handled
-	lasting  sync.WaitGroup // what lasts as long as the session: subscriptions/listen
+	handling sync.WaitGroup // messages being handled
+	lasting  sync.WaitGroup // subscriptions/listen, which lasts as long as the session
 }
 
 func newPipe(s *session, write func([]byte) error) *pipe { return &pipe{session: s, write: write} }
@@ -36,8 +36,8 @@ func (p *pipe) send(message []byte) error {
 	return err
 }
 
-// forward writes what belongs to no request until ctx ends, and then what was queued
-// before. alive is as of run.
+// forward writes messages outside of requests until ctx ends, and then the queued rest. See run for
+// alive.
 func (p *pipe) forward(ctx context.Context, alive func() error) {
 	w := newWriter(p.send)
 	defer p.out.stream(w)()
@@ -46,9 +46,9 @@ func (p *pipe) forward(ctx context.Context, alive func() error) {
 	}
 }
 
-// receive handles what the client sent at once: requests on goroutines of their own,
-// notifications and initialize before it returns, so that none overtakes another.
-// finish waits for all of them. They are made by whoever makes the request of from.
+// receive handles one message or batch of the client, for the party of from. Requests run in
+// goroutines, waited for by finish; notifications and initialize are handled before receive returns, so
+// that none overtakes another.
 func (p *pipe) receive(sent []byte, from context.Context) {
 	messages, refusals, batch := wire.ParseMessages(sent)
 	if batch && !p.batches() {
@@ -74,7 +74,7 @@ func (p *pipe) receive(sent []byte, from context.Context) {
 		go handle()
 		return
 	}
-	handle() // what is refused holds the client up, or refusals would have no limit
+	handle() // refusals slow the client down: otherwise they would have no limit
 }
 
 func (p *pipe) handle(sent []byte, from context.Context, messages []*wire.Inbound, begun requests, refusals []*wire.Refusal, batch bool) {
@@ -108,7 +108,7 @@ func (p *pipe) handle(sent []byte, from context.Context, messages []*wire.Inboun
 	}
 }
 
-// enter counts a message in, unless finish has begun.
+// enter counts a message, unless finish has begun.
 func (p *pipe) enter(group *sync.WaitGroup) bool {
 	p.taking.Lock()
 	defer p.taking.Unlock()
@@ -118,12 +118,12 @@ func (p *pipe) enter(group *sync.WaitGroup) bool {
 	return !p.finished
 }
 
-// readWithin is how long a client that ends may take to read what is left.
+// readWithin bounds how long a client that ends may read the rest.
 const readWithin = 3 * time.Second
 
-// finish waits for the requests in flight, bounded, then ends the rest; once told is closed, it
-// waits a moment only. Those that ask the client something end at once: it sends no more. What still
-// waits for a client that does not read is left behind.
+// finish waits for the requests in flight, bounded, and only a moment once told is closed; then it ends
+// them. Requests that ask the client end at once, because it sends no more. Unread messages are
+// dropped.
 func (p *pipe) finish(told <-chan struct{}) {
 	p.taking.Lock()
 	p.finished = true

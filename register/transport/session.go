@@ -21,46 +21,45 @@ import (
 	"toolfinch/internal/wire"
 )
 
-// session is one legacy client, whatever it connects by: what it has asked, and what
-// waits for it. On stdio and HTTP+SSE, requests of the 2026-07-28 era come through it
-// too.
+// session is one legacy client over any transport: its requests and waiting messages. On stdio and
+// HTTP+SSE it carries requests of the 2026-07-28 era, too.
 type session struct {
 	library
-	opening context.Context // of the request that opened it: whose it is, and where that came from
+	opening context.Context // of the request that opened it: its party and source
 	host    Host
 	clients *Clients
 	log     *slog.Logger
 	out     outbox
-	place   place
-	calls   atomic.Int64 // of clients.calls
+	usage   usage
+	calls   atomic.Int64 // in the limit clients.calls
 
 	life   context.Context // of its requests
 	end    context.CancelCauseFunc
-	known  context.Context // until the session is closed: of its event streams
+	known  context.Context // ends when the session is closed, with its event streams
 	forget context.CancelFunc
 	ended  func() // called once at the end
 
-	asking   sync.Mutex // guards what follows; held for assignments only
+	asking   sync.Mutex // guards the fields below; held for assignments only
 	requests map[*request]struct{}
-	stored   bool // Sessions hears of its end
+	stored   bool // Sessions is told of its end
 
-	takenOver bool // another process had it; set before others see the session
+	takenOver bool // another process had it; set before the session is visible
 }
 
-// request is one that is being answered.
+// request is a request being answered.
 type request struct {
 	*wire.Inbound
-	refusal []byte // answers it, if it was not taken: the rest is not there then
+	refusal []byte // the answer of a refused request, whose fields below are empty
 
 	ctx    context.Context
 	cancel context.CancelCauseFunc
-	over   func() // is to be called once the answer is written: what a client does not read counts
+	over   func() // must be called after the answer is written: an unread answer counts
 }
 
-// requests are those of the messages that came at once, in their places; nil is none.
+// requests are the requests of a batch, by index; nil for other messages.
 type requests []*request
 
-// over counts them out.
+// over ends all requests.
 func (all requests) over() {
 	for _, r := range all {
 		if r != nil && r.refusal == nil {
@@ -69,7 +68,7 @@ func (all requests) over() {
 	}
 }
 
-// areTaken reports whether one of them was not refused.
+// areTaken reports whether a request was not refused.
 func (all requests) areTaken() bool {
 	return slices.ContainsFunc(all, func(r *request) bool { return r != nil && r.refusal == nil })
 }
@@ -80,9 +79,8 @@ var (
 	errDropped   = errors.New("the client's connection is gone")
 )
 
-// open makes a session, whose requests end with ctx, and which is that of whoever makes
-// the request of opening. A piped one has one connection
-// for everything. ended, which may be nil, is called once when the session ends.
+// open makes a session for the party of opening; its requests end with ctx. A piped session has one
+// connection for everything. ended, if not nil, is called once at the end.
 func (c *Clients) open(ctx, opening context.Context, host Host, log *slog.Logger, id string, piped bool, ended func()) (*session, error) {
 	s := &session{opening: identity.As(context.Background(), opening), host: host, clients: c, log: log, ended: ended, requests: map[*request]struct{}{}}
 	s.library.id, s.out.total = id, c.waiting
@@ -95,8 +93,7 @@ func (c *Clients) open(ctx, opening context.Context, host Host, log *slog.Logger
 	return s, nil
 }
 
-// close ends the session. Requests that are being answered go on, as long as their
-// own connections do.
+// close ends the session. Requests being answered go on with their connections.
 func (s *session) close() {
 	if !s.clients.leave(s) {
 		return
@@ -109,8 +106,8 @@ func (s *session) close() {
 	s.host.Forget(s.id)
 }
 
-// begin counts requests in, before anything that comes later is handled. Their contexts end when the client cancels
-// them, the session ends, or over is called.
+// begin counts requests, before any later message is handled. Their contexts end when the client
+// cancels them, the session ends, or over is called.
 func (s *session) begin(messages ...*wire.Inbound) requests {
 	all := make(requests, len(messages))
 	for i, m := range messages {
@@ -151,11 +148,11 @@ func (s *session) beginOne(m *wire.Inbound) *request {
 	return r
 }
 
-// maxReason is how much of a client's reason is kept, in bytes.
+// maxReason bounds a client's reason, in bytes.
 const maxReason = 1000
 
-// cancel ends the requests of the session that have an ID: those of nobody else.
-// The client's reason, if it gives one, is the text of their contexts' cause.
+// cancel ends the session's requests with an ID. The client's reason, if any, becomes the cause of
+// their contexts.
 func (s *session) cancel(id json.RawMessage, reason string) {
 	why := errCancelled
 	if reason != "" {
@@ -170,12 +167,12 @@ func (s *session) cancel(id json.RawMessage, reason string) {
 	}
 }
 
-// sameID compares IDs, of which strings may be escaped in several ways.
+// sameID compares IDs: strings can be escaped in several ways.
 func sameID(a, b json.RawMessage) bool {
 	return bytes.Equal(a, b) || len(b) > 0 && a[0] == '"' && b[0] == '"' && rawjson.Text(a) == rawjson.Text(b)
 }
 
-// take handles a notification or a reply. It reports false for a reply to nothing.
+// take handles a notification or a reply. It reports false for a reply to an unknown request.
 func (s *session) take(m *wire.Inbound) bool {
 	switch {
 	case m.IsReply():
@@ -188,11 +185,11 @@ func (s *session) take(m *wire.Inbound) bool {
 	return true
 }
 
-// principal is who opened the session, "" for nobody.
+// principal returns the principal that opened the session, "" for nobody.
 func (s *session) principal() string { return identity.NameOf(s.opening) }
 
-// address is where the session was opened from; "" for this machine, on which reverse
-// proxies and everything else of one owner share an address.
+// address returns the address that opened the session; "" for this machine, which reverse proxies and
+// local clients share.
 func (s *session) address() string {
 	from, _ := identity.SourceOf(s.opening)
 	if IsLoopback(from.Address) {
@@ -201,12 +198,11 @@ func (s *session) address() string {
 	return from.Address
 }
 
-// isOf reports whether the session is that of who makes the request of a context.
+// isOf reports whether the principal of ctx opened the session.
 func (s *session) isOf(ctx context.Context) bool { return s.principal() == identity.NameOf(ctx) }
 
-// answer answers a request, which is made by whoever makes that of the context from.
-// header is that of the HTTP request that it came with, nil for none. send writes what comes before the answer. lacks
-// says that the answer is the lack of a scope.
+// answer answers a request for the party of from. header is from its HTTP request, or nil. send writes
+// messages before the answer. lacks says that the answer is a missing scope.
 func (s *session) answer(r *request, from context.Context, header http.Header, send func([]byte) error) (message []byte, lacks *identity.ScopeError) {
 	if r.refusal != nil {
 		return r.refusal, nil
@@ -214,7 +210,7 @@ func (s *session) answer(r *request, from context.Context, header http.Header, s
 	return respond(by(r.ctx, from), s.host, &s.library, r.Inbound, header, send, s.log)
 }
 
-// fits checks a request of which parts are kept for long.
+// fits checks the size of a request that is kept in part.
 func (c *Clients) fits(m *wire.Inbound) error {
 	longest := c.messages
 	switch m.Method {
@@ -229,10 +225,10 @@ func (c *Clients) fits(m *wire.Inbound) error {
 	return nil
 }
 
-// codeBusy is the JSON-RPC code of a request that a limit refuses.
+// codeBusy is the JSON-RPC code of a limit's refusal.
 const codeBusy = -32000
 
-// refused is the answer to a request that is not taken.
+// refused is the answer to a refused request.
 func refused(m *wire.Inbound, err error) []byte {
 	refusal := wire.Refusal{ID: m.ID, Code: codeBusy, Reason: err.Error()}
 	return refusal.Answer()
@@ -244,7 +240,7 @@ func (s *session) batches() bool {
 	return version != "" && version <= mcp.ProtocolVersion20250326
 }
 
-// batch answers what was sent at once, in which begun are the requests; nil where there is nothing to answer.
+// batch answers a batch; begun are its requests. It returns nil without any answer.
 func (s *session) batch(messages []*wire.Inbound, begun requests, refusals []*wire.Refusal, answer func(*request) []byte) []byte {
 	var (
 		mu      sync.Mutex // guards answers
@@ -279,13 +275,13 @@ func (s *session) batch(messages []*wire.Inbound, begun requests, refusals []*wi
 	return bytes.Join([][]byte{{'['}, bytes.Join(answers, []byte{','}), {']'}}, nil)
 }
 
-// noBatch refuses a batch where the negotiated version has none.
+// noBatch refuses a batch if the negotiated version has none.
 func (s *session) noBatch() *wire.Refusal {
 	return &wire.Refusal{Code: mcp.INVALID_REQUEST, Reason: fmt.Sprintf(
 		"protocol version %q has no JSON-RPC batches: send one message at a time", s.ProtocolVersion())}
 }
 
-// traced begins the span of a request, where there are traces.
+// traced begins the span of a request, if traces are on.
 func traced(ctx context.Context, lib *library, m *wire.Inbound) (context.Context, *telemetry.Span) {
 	if !m.IsRequest() || !telemetry.Traced(ctx) {
 		return ctx, nil
@@ -295,12 +291,11 @@ func traced(ctx context.Context, lib *library, m *wire.Inbound) (context.Context
 	})
 }
 
-// by is ctx as of a request that whoever makes the one of from makes.
+// by returns ctx with the party and trace of from.
 func by(ctx, from context.Context) context.Context { return telemetry.As(identity.As(ctx, from), from) }
 
-// respond has the library handle a message; the host's handlers answer what is an
-// exchange. header is that of the HTTP request that brought it, if one did. It returns nil where there is nothing to
-// answer; lacks says that the answer is the lack of a scope.
+// respond has mcp-go handle a message; the host's handlers answer exchanges. header is from the HTTP
+// request, or nil. It returns nil without an answer; lacks says that the answer is a missing scope.
 func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, header http.Header, send func([]byte) error, log *slog.Logger) (message []byte, lacks *identity.ScopeError) {
 	failure := wire.Refusal{ID: m.ID, Code: mcp.INTERNAL_ERROR, Reason: "internal error"}
 	ctx, span := traced(ctx, lib, m)
@@ -330,7 +325,7 @@ func respond(ctx context.Context, host Host, lib *library, m *wire.Inbound, head
 		return nil, nil
 	}
 	message, err := json.Marshal(response)
-	if err == nil { // the library knows numbers as floats: a long one is another by now
+	if err == nil { // the library reads numbers as floats, which changes long ones
 		message, err = rawjson.Set(message, "id", m.ID)
 	}
 	if err != nil {

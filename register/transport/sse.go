@@ -20,8 +20,7 @@ type SSE struct {
 	open     sync.Map // session ID -> *pipe
 }
 
-// NewSSE serves clients of host. endpoint is the path under which Messages is
-// mounted. A session lives where its stream does, and ends with it.
+// NewSSE serves clients of host. endpoint is the path of Messages. A session ends with its stream.
 func NewSSE(host Host, clients *Clients, endpoint string, log *slog.Logger) *SSE {
 	return &SSE{host: host, clients: clients, endpoint: endpoint, log: log}
 }
@@ -61,7 +60,7 @@ func (s *SSE) Events(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// event writes to the stream of a session, which ends with the first error.
+// event writes to the stream of a session; the first error ends the session.
 func (s *SSE) event(session *session, out *answer, name string, data []byte) error {
 	err := out.event(name, data)
 	if err != nil {
@@ -70,11 +69,11 @@ func (s *SSE) event(session *session, out *answer, name string, data []byte) err
 	return err
 }
 
-// Messages takes what the client of a session posts to it.
+// Messages takes the messages that a session's client posts.
 func (s *SSE) Messages(w http.ResponseWriter, r *http.Request) {
 	id := r.URL.Query().Get("sessionId")
 	found, ok := s.open.Load(id)
-	if !ok || !found.(*pipe).isOf(r.Context()) { // what is another's is not there
+	if !ok || !found.(*pipe).isOf(r.Context()) { // a session of another principal does not exist for this one
 		http.Error(w, "unknown session", http.StatusNotFound)
 		return
 	}

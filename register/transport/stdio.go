@@ -17,12 +17,11 @@ import (
 	"toolfinch/internal/wire"
 )
 
-// Stdio serves the one client at the other end of in and out: a message a line. It returns nil once
-// the client has closed either, or ctx ended, and the requests in flight are answered,
-// or cancelled: 10 s after the one, a moment after the other, because agents kill what has not
-// ended 2 s after a SIGTERM.
+// Stdio serves the one client over in and out, one message a line. It returns nil when the client has
+// closed either or ctx has ended, and requests in flight are answered or cancelled: after 10 s in the
+// first case, 300 ms in the second, because agents kill a process 2 s after SIGTERM.
 func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out io.Writer, log *slog.Logger) error {
-	// The session outlives ctx for the time requests in flight get to end.
+	// The session outlives ctx while requests in flight end.
 	ctx = identity.WithSource(ctx, identity.Source{Transport: identity.TransportStdio})
 	s, err := clients.open(context.WithoutCancel(ctx), ctx, host, log, "stdio-"+rand.Text(), true, nil)
 	if err != nil {
@@ -35,7 +34,7 @@ func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out i
 		if err != nil {
 			select {
 			case broken <- err:
-			default: // the first one says why
+			default: // the first cause stays
 			}
 		}
 		return err
@@ -43,8 +42,8 @@ func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out i
 	p.lasting.Go(func() { p.forward(p.life, nil) })
 	defer p.finish(ctx.Done())
 
-	// Neither a read of stdin nor a write to a client that does not read can be interrupted: this
-	// goroutine ends with the process, or when the client closes its end.
+	// A read of stdin and a write to a client that does not read cannot be interrupted: this goroutine
+	// ends with the process, or when the client closes its end.
 	go func() { ended <- p.read(in, ctx) }()
 	select {
 	case err := <-ended:
@@ -62,7 +61,7 @@ func Stdio(ctx context.Context, host Host, clients *Clients, in io.Reader, out i
 	}
 }
 
-// read takes what the client sends until it closes its end, or the session ends.
+// read takes messages until the client closes its end, or the session ends.
 func (p *pipe) read(in io.Reader, from context.Context) error {
 	reader := bufio.NewReaderSize(in, 64<<10)
 	longest := p.clients.messages

@@ -23,21 +23,21 @@ import (
 	"toolfinch/internal/wire"
 )
 
-// Streamable serves the streamable HTTP transport, of both protocol eras.
+// Streamable serves the streamable HTTP transport, in both eras.
 type Streamable struct {
 	host     Host
 	clients  *Clients
-	sessions Sessions // nil: none are stored
+	sessions Sessions // nil: sessions are not stored
 	taking   singleflight.Group
 	log      *slog.Logger
-	life     context.Context // of requests of 2026-07-28
+	life     context.Context // of 2026-07-28 requests
 	cut      context.CancelFunc
 
 	mu   sync.Mutex // guards byID; held for look-ups only
 	byID map[string]*session
 }
 
-// NewStreamable serves clients of host. sessions is nil where no other process serves them.
+// NewStreamable serves clients of host. sessions is nil without other replicas.
 func NewStreamable(host Host, clients *Clients, sessions Sessions, log *slog.Logger) *Streamable {
 	s := &Streamable{host: host, clients: clients, sessions: sessions, log: log, byID: map[string]*session{}}
 	s.life, s.cut = context.WithCancel(context.Background())
@@ -70,7 +70,8 @@ func (s *Streamable) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// enter returns the session that a legacy request names, which stays until rest; nil where the request was answered.
+// enter returns the session that a legacy request names, in use until rest; nil after it answered the
+// request itself.
 func (s *Streamable) enter(w http.ResponseWriter, r *http.Request) *session {
 	if version := r.Header.Get(mcp.HeaderProtocolVersion); version != "" && !mcp.IsValidProtocolVersion(version) {
 		http.Error(w, fmt.Sprintf("unsupported protocol version %.32q", version), http.StatusBadRequest)
@@ -89,21 +90,21 @@ func (s *Streamable) enter(w http.ResponseWriter, r *http.Request) *session {
 		}
 		session = s.find(id)
 	}
-	if session == nil || !session.isOf(r.Context()) || !s.clients.use(session) { // what is another's is not there
+	if session == nil || !session.isOf(r.Context()) || !s.clients.use(session) { // a session of another principal does not exist for this one
 		missing(w, ErrNoSession)
 		return nil
 	}
 	return session
 }
 
-// find returns a session that is here, or nil.
+// find returns a session of this process, or nil.
 func (s *Streamable) find(id string) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.byID[id]
 }
 
-// open makes a session, which is not found before add.
+// open makes a session, invisible before add.
 func (s *Streamable) open(ctx context.Context, id string) (*session, error) {
 	var opened *session
 	opened, err := s.clients.open(context.Background(), ctx, s.host, s.log, id, false, func() {
@@ -120,17 +121,17 @@ func (s *Streamable) open(ctx context.Context, id string) (*session, error) {
 	return opened, err
 }
 
-// add has a session found.
+// add makes the session visible.
 func (s *Streamable) add(session *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.byID[session.id] = session
 }
 
-// primedSince is the first revision whose clients take events without a message.
+// primedSince is the first revision whose clients accept events without a message.
 const primedSince = "2025-11-25"
 
-// listen is the event stream of a session.
+// listen serves the event stream of a session.
 func (s *Streamable) listen(w http.ResponseWriter, r *http.Request, session *session) {
 	end, err := s.clients.stream(r.Context())
 	if err != nil {
@@ -144,20 +145,20 @@ func (s *Streamable) listen(w http.ResponseWriter, r *http.Request, session *ses
 	out := newAnswer(w)
 	defer out.end()
 	writer := newWriter(out.message)
-	defer session.out.stream(writer)() // once the client has the header, nothing goes another way
+	defer session.out.stream(writer)() // after the header, all messages go this way
 	begin := out.alive
 	if session.ProtocolVersion() >= primedSince {
 		begin = out.prime
 	}
-	if begin() != nil { // the header is what the client waits for
+	if begin() != nil { // the client waits for the header
 		return
 	}
-	if session.out.run(ctx, s.host.Closing(), writer, out.alive) == nil && r.Context().Err() == nil { // else the client is gone
+	if session.out.run(ctx, s.host.Closing(), writer, out.alive) == nil && r.Context().Err() == nil { // otherwise the client is gone
 		_ = session.out.flush(writer)
 	}
 }
 
-// post takes what a client sends.
+// post takes a client's messages.
 func (s *Streamable) post(w http.ResponseWriter, r *http.Request) {
 	if kind, _, err := mime.ParseMediaType(r.Header.Get("Content-Type")); err != nil || kind != "application/json" {
 		http.Error(w, "messages must be sent with Content-Type: application/json", http.StatusUnsupportedMediaType)
@@ -232,7 +233,7 @@ func (s *Streamable) legacy(out *answer, r *http.Request, session *session, mess
 		_ = out.last(session.noBatch().Answer(), http.StatusBadRequest)
 		return
 	case !batch && !messages[0].IsRequest():
-		// What the client was asked by the process that had the session before, nobody waits for.
+		// A reply to the session's former process: nobody waits for it.
 		if !session.take(messages[0]) && !session.takenOver {
 			refusal := wire.Refusal{Code: mcp.INVALID_REQUEST, Reason: "this session was sent no request with this ID"}
 			_ = out.last(refusal.Answer(), http.StatusBadRequest)
@@ -250,7 +251,7 @@ func (s *Streamable) legacy(out *answer, r *http.Request, session *session, mess
 			defer context.AfterFunc(p.life, func() { p.dropped(asked) })()
 		}
 		message, lack := session.answer(asked, r.Context(), r.Header, p.send)
-		if !batch { // several run side by side, and have one status
+		if !batch { // the requests of a batch run side by side, and have one status
 			lacks = lack
 		}
 		return message
@@ -273,14 +274,14 @@ func (s *Streamable) legacy(out *answer, r *http.Request, session *session, mess
 	p.last(message)
 }
 
-// streams reports whether a client takes an event stream for an answer.
+// streams reports whether a client accepts an event stream as the answer.
 func streams(r *http.Request) bool {
 	accept := r.Header.Values("Accept")
 	return len(accept) == 0 || strings.Contains(strings.Join(accept, ","), "text/event-stream") || strings.Contains(strings.Join(accept, ","), "*/*")
 }
 
-// posted is the POST of legacy requests. When its connection is gone, what it would
-// carry goes on the session's event stream.
+// posted is the POST of legacy requests. When its connection is gone, its messages go to the session's
+// event stream.
 type posted struct {
 	session *session
 	out     *answer
@@ -290,13 +291,13 @@ type posted struct {
 
 var errNoStream = errors.New("the client takes no event stream")
 
-// write writes a message ahead of the answer.
+// write writes a message before the answer.
 func (p *posted) write(message []byte) error {
 	switch {
 	case !p.streams:
 		return errNoStream
 	case p.life.Err() != nil:
-		return errDropped // what is written now may seem to arrive
+		return errDropped // a write now may seem to succeed
 	}
 	return p.out.message(message)
 }
@@ -319,8 +320,8 @@ func (p *posted) last(message []byte) {
 	}
 }
 
-// dropped ends a request whose connection is gone, once the session has no event
-// stream that could carry its answer.
+// dropped ends a request whose connection is gone, if no event stream of the session can carry its
+// answer.
 func (p *posted) dropped(asked *request) {
 	for {
 		gone := p.session.out.open()
@@ -336,8 +337,8 @@ func (p *posted) dropped(asked *request) {
 	}
 }
 
-// lend has the POST carry what belongs to no request, while the session has no event
-// stream: many clients open none. back writes what is left.
+// lend makes the POST carry messages outside of requests while the session has no event stream: many
+// clients open none. back writes the rest.
 func (p *posted) lend() (back func()) {
 	if !p.streams {
 		return func() {}
@@ -350,7 +351,7 @@ func (p *posted) lend() (back func()) {
 	return func() {
 		cancel()
 		writing.Wait()
-		_ = p.session.out.flush(writer) // what cannot be written waits for another request
+		_ = p.session.out.flush(writer) // unwritten messages wait for another request
 		end()
 	}
 }
@@ -371,7 +372,7 @@ func (s *Streamable) modern(out *answer, r *http.Request, m *wire.Inbound) {
 		_ = out.last(refused(m, err), http.StatusServiceUnavailable)
 		return
 	}
-	defer s.clients.requests.Release(1) // once the answer is written
+	defer s.clients.requests.Release(1) // after the answer is written
 	message, status, lacks := s.served(out, r, m)
 	switch {
 	case message == nil:
@@ -384,9 +385,8 @@ func (s *Streamable) modern(out *answer, r *http.Request, m *wire.Inbound) {
 	out.accepted()
 }
 
-// served answers a message of the 2026-07-28 era, with the status that goes with it;
-// nil where there is nothing to answer.
-// lacks says that the answer is the lack of a scope.
+// served answers a message of the 2026-07-28 era, with its status; nil without an answer. lacks says
+// that the answer is a missing scope.
 func (s *Streamable) served(out *answer, r *http.Request, m *wire.Inbound) (message []byte, status int, lacks *identity.ScopeError) {
 	if err := s.clients.fits(m); err != nil {
 		return refused(m, err), http.StatusRequestEntityTooLarge, nil
@@ -411,7 +411,7 @@ func (s *Streamable) served(out *answer, r *http.Request, m *wire.Inbound) (mess
 	return message, statusOf(message), lacks
 }
 
-// keepOpen gives an event stream a sign of life now and then, until end.
+// keepOpen writes signs of life to an event stream until end.
 func keepOpen(out *answer) (end func()) {
 	ended := make(chan struct{})
 	var ticking sync.WaitGroup
@@ -430,8 +430,7 @@ func keepOpen(out *answer) (end func()) {
 	return func() { close(ended); ticking.Wait() }
 }
 
-// statusOf is the HTTP status that the 2026-07-28 revision wants for an answer; 0 for
-// 200.
+// statusOf is the 2026-07-28 revision's HTTP status for an answer; 0 for 200.
 func statusOf(answer []byte) int {
 	var failure struct{ Code int }
 	for key, value := range rawjson.Members(answer) {
@@ -452,7 +451,7 @@ func statusOf(answer []byte) int {
 	return 0
 }
 
-// checkModern checks what the 2026-07-28 revision wants of a POST.
+// checkModern checks a POST against the 2026-07-28 revision.
 func checkModern(r *http.Request, m *wire.Inbound) *wire.Refusal {
 	header, version := r.Header.Get(mcp.HeaderProtocolVersion), m.Version()
 	mismatch := func(reason string) *wire.Refusal {
@@ -472,10 +471,10 @@ func checkModern(r *http.Request, m *wire.Inbound) *wire.Refusal {
 	case header != version:
 		return mismatch(fmt.Sprintf("the %s header says %.32q, params._meta %.32q", mcp.HeaderProtocolVersion, header, version))
 	}
-	if !m.IsRequest() || !mcp.IsValidProtocolVersion(version) { // which the library says
+	if !m.IsRequest() || !mcp.IsValidProtocolVersion(version) { // the library answers the error
 		return nil
 	}
-	named := []byte(`{}`) // of params what is looked at: it would decode all
+	named := []byte(`{}`) // only the inspected params: the library would decode all of them
 	for _, key := range []string{"name", "uri"} {
 		if value := rawjson.Member(m.Params, key); value != nil {
 			named, _ = rawjson.Set(named, key, value)
@@ -487,8 +486,8 @@ func checkModern(r *http.Request, m *wire.Inbound) *wire.Refusal {
 	return nil
 }
 
-// Cut ends all requests that are being answered, each of which says so within CutWithin. It is
-// called when this process cannot wait for them any longer.
+// Cut ends all requests being answered; each of them answers so within CutWithin. The process calls it
+// when it cannot wait any longer.
 func (s *Streamable) Cut() {
 	s.cut()
 	for _, session := range s.all() {
@@ -496,7 +495,7 @@ func (s *Streamable) Cut() {
 	}
 }
 
-// Close ends all sessions here; what is stored of them stays. Requests that are being answered go on.
+// Close ends all sessions here; their stored rows stay. Requests being answered go on.
 func (s *Streamable) Close() {
 	for _, session := range s.all() {
 		session.store(false)

@@ -11,33 +11,34 @@ import (
 	"toolfinch/internal/wire"
 )
 
-// Sessions are stored, so that another process which serves the same clients can take one over. Its methods are
-// safe for concurrent use.
+// Sessions stores sessions, so that another process for the same clients can take them over. Its
+// methods are safe for concurrent use.
 type Sessions interface {
-	// Opened hears of a session before its client does, with the message that opened it. It
-	// does not wait for long.
+	// Opened gets a session, before its client does, with its initialize message. It does not wait for
+	// long.
 	Opened(ctx context.Context, id string, initialize []byte)
-	// Ended hears of a session that nobody needs any more. It does not block.
+	// Ended gets a session that nobody needs any more. It does not block.
 	Ended(id string)
-	// Take takes over a session, for who makes the request of a context, from the process that had it: open is given
-	// the message that opened it there, and what gives it what it had. Where there is no such session of theirs, the
-	// error is ErrNoSession; another one may pass.
+	// Take takes a session over from another process, for the principal of ctx: open gets the session's
+	// initialize message and a function that restores its state. The error is ErrNoSession if the
+	// principal has no such session; other errors may pass.
 	Take(ctx context.Context, id string, open func(initialize []byte, restore func()) error) error
 }
 
-// ErrNoSession is the error of Take for a session that nobody has.
+// ErrNoSession is Take's error for an unknown session.
 var ErrNoSession = errors.New("unknown session, or it has ended: send initialize")
 
-// Take has a session here that another process may have had, and is not here. The error is ErrNoSession, or of the store.
+// Take takes over a session of another process, unless it is here. The error is ErrNoSession, or of the
+// store.
 func (s *Streamable) Take(ctx context.Context, id string) error {
 	if s.sessions == nil {
 		return ErrNoSession
 	}
-	_, err, _ := s.taking.Do(identity.NameOf(ctx)+"\x00"+id, func() (any, error) { // what somebody else is answered holds for them
-		if s.find(id) != nil { // whoever was faster, and may be another principal
+	_, err, _ := s.taking.Do(identity.NameOf(ctx)+"\x00"+id, func() (any, error) { // other requests share this answer
+		if s.find(id) != nil { // another request, maybe of another principal, was faster
 			return nil, nil
 		}
-		// As many requests wait for it as its client has sent at once; one that goes away does not end it for the others.
+		// Several requests of the client wait for it: the end of one must not end it for the rest.
 		return nil, s.sessions.Take(context.WithoutCancel(ctx), id, func(initialize []byte, restore func()) error {
 			return s.reopen(ctx, id, initialize, restore)
 		})
@@ -45,7 +46,7 @@ func (s *Streamable) Take(ctx context.Context, id string) error {
 	return err
 }
 
-// reopen opens a session as it was opened in another process. It is found once restore has returned.
+// reopen opens a session with the initialize message of another process. It is visible after restore.
 func (s *Streamable) reopen(ctx context.Context, id string, initialize []byte, restore func()) error {
 	messages, _, batch := wire.ParseMessages(initialize)
 	if batch || len(messages) != 1 {
@@ -70,7 +71,7 @@ func (s *Streamable) reopen(ctx context.Context, id string, initialize []byte, r
 	return nil
 }
 
-// missing answers a request for a session that is not here and could not be taken over.
+// missing answers a request whose session could not be taken over.
 func missing(w http.ResponseWriter, err error) {
 	if errors.Is(err, ErrNoSession) {
 		http.Error(w, err.Error(), http.StatusNotFound)
@@ -79,15 +80,15 @@ func missing(w http.ResponseWriter, err error) {
 	Unavailable(w, err, retryAfter)
 }
 
-// store says whether the session is stored: Sessions hears of its end then.
+// store says whether the session is stored: Sessions is then told of its end.
 func (s *session) store(stored bool) {
 	s.asking.Lock()
 	defer s.asking.Unlock()
 	s.stored = stored
 }
 
-// Drop closes a session that another process has taken over meanwhile, and reports whether it
-// was here. Its requests that are being answered go on.
+// Drop closes a session that another process has taken over, and reports whether it was here. Requests
+// being answered go on.
 func (s *Streamable) Drop(id string) bool {
 	session := s.find(id)
 	if session == nil {
@@ -98,5 +99,5 @@ func (s *Streamable) Drop(id string) bool {
 	return true
 }
 
-// CutWithin is how long requests that are cut off may take to say so.
+// CutWithin bounds how long cut requests may take to answer.
 const CutWithin = time.Second

@@ -1,7 +1,6 @@
-// Package transport owns how clients connect (stdio, streamable HTTP, HTTP+SSE) and
-// the lifetime of each connection: nothing is written to a client outside of a
-// request or stream that is counted. It knows JSON-RPC and sessions, and nothing of
-// tools: what is asked is answered by its Host.
+// Package transport owns how clients connect (stdio, streamable HTTP, HTTP+SSE) and the lifetime of
+// each connection: every write to a client belongs to a counted request or stream. It knows JSON-RPC
+// and sessions, not tools: its Host answers requests.
 package transport
 
 import (
@@ -13,30 +12,27 @@ import (
 )
 
 const (
-	// drainTime is how long requests in flight may go on after the client closed its
-	// end, and toldTime after the program was told to stop.
+	// drainTime bounds the requests in flight after the client has closed its end, toldTime after the
+	// program was told to stop.
 	drainTime, toldTime = 10 * time.Second, 300 * time.Millisecond
-	// keepAlive is how often a quiet event stream gets a sign of life.
+	// keepAlive is the time between signs of life in a quiet event stream.
 	keepAlive = 30 * time.Second
 )
 
-// Host answers the clients that connect: a register.Live. Its methods are safe for
-// concurrent use.
+// Host answers connected clients: a register.Live. Its methods are safe for concurrent use.
 type Host interface {
-	// MCP is the library's server, which handles messages and negotiates.
+	// MCP returns mcp-go's server, which handles messages and negotiates.
 	MCP() *server.MCPServer
-	// Open makes a session of a principal known, "" for nobody. A piped one has one connection for everything.
-	// push takes a message for its client that belongs to none of its requests; it
-	// never blocks, and reports whether it took it. reaches reports whether the
-	// client would get it now.
+	// Open adds a session of a principal, "" for nobody. A piped session has one connection for
+	// everything. push queues a message outside of requests, never blocks, and reports whether it took
+	// the message. reaches reports whether the client would get a message now.
 	Open(session, principal string, piped bool, push func(message []byte) bool, reaches func() bool)
-	// Forget ends a session.
 	Forget(session string)
-	// EndAsks lets go of those who wait for the client of a session to answer.
+	// EndAsks ends the unanswered requests to the client of a session.
 	EndAsks(session string)
-	// Answered takes the reply of a session's client to a request that was sent to
-	// it, and may be withdrawn by now. It reports false when there was no such request.
+	// Answered takes the reply of a session's client. It reports false if the session never sent such a
+	// request.
 	Answered(session string, reply *wire.Inbound) bool
-	// Closing is closed when event streams are to end.
+	// Closing is closed when event streams must end.
 	Closing() <-chan struct{}
 }

@@ -320,7 +320,7 @@ func writes(ctx context.Context, s *store.Store, def *tool.Def) map[string]error
 	all["Usage.ResetSavings"] = s.Usage().ResetSavings(ctx)
 	all["Outputs.Put"] = s.Outputs().Put(ctx, name("writes"), name("o"), []byte("x"), noon, noon.Add(time.Hour))
 	_, all["Outputs.Drop"] = s.Outputs().Drop(ctx, noon.Add(time.Hour))
-	all["Keys.Add"] = s.Keys().Add(ctx, identity.Key{Name: "writes", Hash: name("writes")})
+	all["Keys.Add"] = s.Keys().Add(ctx, identity.Key{Name: "writes", ID: "key|writes", Hash: name("writes")})
 	_, all["Keys.Revoke"] = s.Keys().Revoke(ctx, "writes")
 	all["Sealed.Put"] = s.Sealed().Put(ctx, vault.Row{Name: "secret/writes", Sealed: []byte("x")})
 	all["Sealed.Drop"] = s.Sealed().Drop(ctx, "secret/writes")
@@ -372,7 +372,7 @@ func Fill(t testing.TB, s *store.Store) {
 		s.Outputs().Put(ctx, name("token"), name("owner"), []byte("content"), noon, noon.Add(time.Hour)),
 		s.Usage().AddSavings(ctx, today(), []store.Savings{{View: "v", Steps: 3}}),
 		s.Sealed().Put(ctx, vault.Row{Name: "secret/A", Sealed: []byte{0, 1}, At: noon}),
-		s.Keys().Add(ctx, identity.Key{Name: "k", Hash: name("key"), Created: noon, Scopes: []string{"read"}}),
+		s.Keys().Add(ctx, identity.Key{Name: "k", ID: "key|k", Hash: name("key"), Created: noon, Scopes: []string{"read"}}),
 		s.PutSegment(ctx, store.Segment{Key: store.Key{3}, Docs: 1, Data: []byte{9}}),
 		s.Pins().Approve(ctx, held))
 }

@@ -11,6 +11,7 @@ import (
 	"toolfinch/internal/identity"
 	"toolfinch/store"
 	"toolfinch/store/vault"
+	"toolfinch/tool"
 )
 
 // kept are the promises about large results, secrets, API keys, and what was computed or written of tools.
@@ -136,10 +137,10 @@ var kept = []promise{
 	{"API keys are shared between processes at once", func(t *testing.T, p place) {
 		running, command := p.open(t), p.open(t)
 		now := time.Now().UTC().Truncate(time.Millisecond)
-		ci := identity.Key{Name: "ci", Hash: name("one"), View: "github", Scopes: []string{"mcp:read"}, Groups: []string{"bots"}, Created: now, Expires: now.Add(time.Hour)}
-		ops := identity.Key{Name: "ops", Hash: name("two"), Created: now}
+		ci := identity.Key{Name: "ci", ID: "key|ci|1", Hash: name("one"), View: "github", Scopes: []string{"mcp:read"}, Groups: []string{"bots"}, Created: now, Expires: now.Add(time.Hour)}
+		ops := identity.Key{Name: "ops", ID: "key|ops|1", Hash: name("two"), Created: now}
 		Must(t, command.Keys().Add(t.Context(), ops), command.Keys().Add(t.Context(), ci))
-		if err := command.Keys().Add(t.Context(), identity.Key{Name: "ci", Hash: name("three")}); !errors.Is(err, store.ErrKeyExists) {
+		if err := command.Keys().Add(t.Context(), identity.Key{Name: "ci", ID: "key|ci|2", Hash: name("three")}); !errors.Is(err, store.ErrKeyExists) {
 			t.Errorf("a second key of the same name: %v", err)
 		}
 		if got, err := running.Keys().Find(t.Context(), ci.Hash); err != nil || !reflect.DeepEqual(got, &ci) {
@@ -153,13 +154,58 @@ var kept = []promise{
 		if got, err := command.Keys().All(t.Context()); err != nil || !reflect.DeepEqual(got, []identity.Key{ci, ops}) {
 			t.Errorf("All = %+v, %v", got, err)
 		}
-		for _, want := range []bool{true, false} {
-			if was, err := command.Keys().Revoke(t.Context(), "ci"); was != want || err != nil {
-				t.Errorf("Revoke = %v, %v", was, err)
+		for _, want := range []*identity.Key{&ci, nil} {
+			if got, err := command.Keys().Revoke(t.Context(), "ci"); !reflect.DeepEqual(got, want) || err != nil {
+				t.Errorf("Revoke = %+v, %v, want %+v", got, err, want)
 			}
 		}
 		if got, err := running.Keys().Find(t.Context(), ci.Hash); got != nil || err != nil {
 			t.Errorf("a revoked key is %+v, %v", got, err)
+		}
+	}},
+	{"a key that is revoked leaves nothing behind, and other principals keep what they have", func(t *testing.T, p place) {
+		s := p.open(t)
+		all := []string{"key|ci", "key|ci|2", "https://idp|alice"}
+		for _, id := range all {
+			own(t, s, id)
+		}
+		Must(t, s.Keys().Add(t.Context(), identity.Key{Name: "ci", ID: "key|ci|2", Hash: name("key"), Created: noon}))
+		owners(t, s, all...)
+		_, err := s.Keys().Revoke(t.Context(), "ci")
+		Must(t, err)
+		owners(t, s, "key|ci", "https://idp|alice")
+	}},
+	{"what keys had that are not there any more, or have expired, is swept away", func(t *testing.T, p place) {
+		s := p.open(t)
+		for _, key := range []identity.Key{
+			{Name: "lasts", ID: "key|lasts", Hash: name("lasts")},
+			{Name: "ends", ID: "key|ends", Hash: name("ends"), Expires: noon.Add(time.Hour)},
+		} {
+			Must(t, s.Keys().Add(t.Context(), key))
+		}
+		all := []string{"key|lasts", "key|ends", "key|gone", "alice", "https://idp|alice"}
+		for _, id := range all {
+			own(t, s, id)
+		}
+		for _, test := range []struct {
+			at   time.Time
+			gone []string
+		}{
+			{noon, []string{"key|gone"}},
+			{noon.Add(time.Hour), []string{"key|gone", "key|ends"}},
+		} {
+			gone, err := s.Keys().Gone(t.Context(), all, test.at)
+			Must(t, err, s.Keys().Sweep(t.Context(), test.at))
+			slices.Sort(gone)
+			if want := slices.Sorted(slices.Values(test.gone)); !slices.Equal(gone, want) {
+				t.Errorf("at %s %q are gone, want %q", test.at, gone, want)
+			}
+			owners(t, s, slices.DeleteFunc(slices.Clone(all), func(id string) bool { return slices.Contains(test.gone, id) })...)
+		}
+	}},
+	{"a key without an ID is refused: it would be nobody's in particular", func(t *testing.T, p place) {
+		if err := p.open(t).Keys().Add(t.Context(), identity.Key{Name: "ci", Hash: name("key")}); err == nil {
+			t.Error("it was stored")
 		}
 	}},
 	{"vectors are kept while they are asked for", func(t *testing.T, p place) {
@@ -246,5 +292,61 @@ func WantSealed(t testing.TB, s *store.Store, name, want string, at time.Time) {
 	row, err := s.Sealed().Find(t.Context(), name)
 	if err != nil || row == nil || string(row.Sealed) != want || !row.At.Equal(at) {
 		t.Errorf("%s: %+v, %v; want %q", name, row, err, want)
+	}
+}
+
+// own gives a principal something of each kind.
+func own(t testing.TB, s *store.Store, id string) {
+	t.Helper()
+	owner := tool.PrincipalOwner(id)
+	provision(t, s, "v", owner, tool.Provisioned{ID: tool.ID{Server: "s", Name: "a"}})
+	keep(t, s, id, owner, []byte("result"), noon, time.Hour)
+	Must(t, s.Usage().PutLearned(t.Context(), store.LearnedUse{Principal: id, Query: "q", Tool: tool.ID{Server: "s", Name: "a"}, Count: 1, At: noon}),
+		s.Usage().PutCalled(t.Context(), "v", tool.Caller{Principal: id, Client: "c"}, []tool.Called{{Name: "a", Sessions: 1}}))
+	if sessions, shared := s.Sessions(); shared {
+		_, err := sessions.Put(t.Context(), store.Session{Hash: name(id), Replica: "r", View: "v", Principal: id, Initialize: []byte("{}"), State: []byte("{}")})
+		Must(t, err)
+	}
+}
+
+// owners checks who has something. Results and sessions are looked at where a key is revoked: they end by themselves.
+func owners(t testing.TB, s *store.Store, want ...string) {
+	t.Helper()
+	has := map[string][]string{}
+	provisions, err := s.Usage().Provisions(t.Context(), "v")
+	Must(t, err)
+	for _, one := range provisions {
+		has["provisions"] = append(has["provisions"], one.Owner[len("principal "):])
+	}
+	learned, err := s.Usage().Learned(t.Context())
+	Must(t, err)
+	for _, one := range learned {
+		has["learned"] = append(has["learned"], one.Principal)
+	}
+	called, err := s.Usage().Called(t.Context(), "v")
+	Must(t, err)
+	for by := range called {
+		has["called"] = append(has["called"], by.Principal)
+	}
+	for _, id := range []string{"key|ci", "key|ci|2", "key|lasts", "key|ends", "key|gone", "alice", "https://idp|alice"} {
+		if output(t, s, id, tool.PrincipalOwner(id), noon) != nil {
+			has["outputs"] = append(has["outputs"], id)
+		}
+		sessions, shared := s.Sessions()
+		if !shared {
+			has["sessions"] = want
+			continue
+		}
+		_, found, err := sessions.Take(t.Context(), name(id), "v", id, "r")
+		Must(t, err)
+		if found {
+			has["sessions"] = append(has["sessions"], id)
+		}
+	}
+	slices.Sort(want)
+	for _, what := range []string{"provisions", "learned", "called", "outputs", "sessions"} {
+		if got := slices.Sorted(slices.Values(has[what])); !slices.Equal(got, want) {
+			t.Errorf("%s are of %q, want %q", what, got, want)
+		}
 	}
 }

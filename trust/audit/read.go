@@ -13,10 +13,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"toolfinch/internal/identity"
 )
 
 // Filter says which lines are wanted. Texts are compared whole and without regard to
-// case, * stands for anything; "" is any. The zero Filter wants all.
+// case, * stands for anything; "" is any. Principal is an ID, or the label of several keys. The
+// zero Filter wants all.
 type Filter struct {
 	Principal, Tool, Event, Outcome string
 	Since                           time.Time
@@ -28,7 +31,8 @@ func (f *Filter) Wants(l *Line) bool {
 	if l.Principal != nil {
 		principal = l.Principal.ID
 	}
-	return matches(f.Principal, principal) && (matches(f.Tool, l.Tool) || matches(f.Tool, l.Name)) &&
+	who := matches(f.Principal, principal) || matches(f.Principal, identity.Label(principal))
+	return who && (matches(f.Tool, l.Tool) || matches(f.Tool, l.Name)) &&
 		matches(f.Event, l.Event) && matches(f.Outcome, l.Outcome) && !l.Time.Before(f.Since)
 }
 

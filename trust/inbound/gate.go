@@ -398,7 +398,7 @@ func (g *Gate) named(r *http.Request) *identity.Principal {
 }
 
 // ownNames begin the IDs of bearers of API keys and of the owner on stdio.
-var ownNames = []string{keyPrincipal, identity.TransportStdio + "|"}
+var ownNames = []string{identity.From(identity.KeySource, ""), identity.From(identity.TransportStdio, "")}
 
 // remote is the address of the other end of a request's connection; not valid where it has none.
 func remote(r *http.Request) netip.Addr {

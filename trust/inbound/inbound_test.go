@@ -59,7 +59,7 @@ func TestTokens(t *testing.T) {
 		reason            inbound.Reason // "": it is let in
 		words             string         // in the answer
 	}{
-		{"RS256", jwt(good, nil), "/mcp", "", f.url + "|alice groups=all,team scopes=mcp:read,mcp:write"},
+		{"RS256", jwt(good, nil), "/mcp", "", f.url + "|alice groups=" + f.url + "|all," + f.url + "|team scopes=mcp:read,mcp:write"},
 		{"ES256", jwt(second, nil), "/mcp", "", f.url + "|alice"},
 		{"typ JWT", f.sign(good, "JWT", f.claims(nil)), "/mcp", "", f.url + "|alice"},
 		{"typ of its own among the claims", f.sign(good, "JWT", f.claims(map[string]any{"typ": "Bearer", "alg": "none", "kid": "two"})), "/mcp", "", f.url + "|alice"},
@@ -285,7 +285,7 @@ func TestKeysAreLookedUp(t *testing.T) {
 	bound := d.keys.add(identity.Key{Name: "bound", View: "reader", Scopes: []string{"a", "b"}, Groups: []string{"g"}})
 	root := d.keys.add(identity.Key{Name: "root", View: "main"})
 	wants("a key", "/mcp", brief, 200, "key|brief ")
-	wants("a key of a view", "/mcp/reader", bound, 200, "key|bound groups=g scopes=a,b")
+	wants("a key of a view", "/mcp/reader", bound, 200, "key|bound groups=key|g scopes=a,b")
 	for _, path := range []string{"/mcp", "/mcp/main", "/mcp/other", "/sse"} {
 		wants("a key of a view, elsewhere", path, bound, 403, `for the view "reader" alone: connect to /mcp/reader`)
 	}
@@ -382,7 +382,7 @@ func TestOpaqueTokensAreAskedFor(t *testing.T) {
 	grant("foreign", map[string]any{"iss": "https://other.example.com"})
 	grant("old", map[string]any{"exp": time.Now().Add(-time.Hour).Unix()})
 	for token, want := range map[string]string{
-		"good": "200 " + f.url + "|alice groups=team", "other": "401 the token is for another server", "foreign": "401 the token is of another issuer",
+		"good": "200 " + f.url + "|alice groups=" + f.url + "|team", "other": "401 the token is for another server", "foreign": "401 the token is of another issuer",
 		"old": "401 the token has expired", "unknown": "401 the token is not active",
 	} {
 		got := d.ask("/mcp", token)

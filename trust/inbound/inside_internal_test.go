@@ -23,7 +23,7 @@ func (k *oneKey) Used(context.Context, map[[32]byte]time.Time) error    { return
 // What lasts ends with the credentials that it began with.
 func TestWhatLastsEndsWithItsCredentials(t *testing.T) {
 	text, hash := NewKey()
-	ring, now := &oneKey{&identity.Key{Name: "ci", Hash: hash}}, time.Now()
+	ring, now := &oneKey{&identity.Key{Name: "ci", ID: "key|ci", Hash: hash}}, time.Now()
 	g := New(Options{Settings: Settings{Mode: Proof, Keys: true}, Store: ring, Root: func() string { return "" }, Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }})
 	let := g.Enter(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		g.lookAround(t.Context())

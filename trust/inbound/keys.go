@@ -28,8 +28,7 @@ type KeyStore interface {
 }
 
 const (
-	keyPrefix    = "tfkey_" // so that scanners for secrets, and people, know one
-	keyPrincipal = "key|"
+	keyPrefix = "tfkey_" // so that scanners for secrets, and people, know one
 
 	// keyFresh is how long a key is taken, or refused, without a look at the store: so long
 	// it takes at most until one that was made or revoked is noticed.
@@ -104,7 +103,7 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*identity.Principal, *r
 	switch {
 	case known.key == nil:
 		return nil, invalid(UnknownKey, "this API key is not known: it may have been revoked")
-	case !known.key.Expires.IsZero() && !now.Before(known.key.Expires):
+	case known.key.Expired(now):
 		return nil, invalid(Expired, "this API key has expired")
 	}
 	return known.principal, nil
@@ -134,7 +133,7 @@ func (k *keys) age(known knownKey, now time.Time) (fresh, stale bool) {
 func know(key *identity.Key, at time.Time, forgot int64) knownKey {
 	known := knownKey{key: key, at: at, forgot: forgot}
 	if key != nil {
-		known.principal = &identity.Principal{ID: keyPrincipal + key.Name, Groups: key.Groups, Scopes: key.Scopes, View: key.View}
+		known.principal = key.Principal()
 	}
 	return known
 }

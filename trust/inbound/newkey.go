@@ -36,7 +36,7 @@ func (k KeyRequest) Make(settings Settings, views []string, now time.Time) (text
 		return "", key, err
 	}
 	text, hash := NewKey()
-	key = identity.Key{Name: k.Name, Hash: hash, View: k.View, Scopes: sortedOnce(k.Scopes), Groups: sortedOnce(k.Groups), Created: now}
+	key = identity.Key{Name: k.Name, ID: identity.NewKeyID(k.Name), Hash: hash, View: k.View, Scopes: sortedOnce(k.Scopes), Groups: sortedOnce(k.Groups), Created: now}
 	if lasts > 0 {
 		key.Expires = now.Add(lasts)
 	}

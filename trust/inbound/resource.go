@@ -38,6 +38,9 @@ func (g *Gate) root(r *http.Request) string {
 	return scheme + "://" + r.Host + rootPath
 }
 
+// URL is the URL of the root as the maker of a request knows it.
+func (g *Gate) URL(r *http.Request) string { return g.root(r) }
+
 // isOwn reports whether a request names the address that it came to, so that nobody says here
 // that this is another server of the machine or network, for which they have a token. Names
 // other than localhost are of the configuration (allowed_hosts).

@@ -6,7 +6,6 @@ package inbound
 import (
 	"net/netip"
 	"slices"
-	"strings"
 
 	"github.com/go-jose/go-jose/v4"
 
@@ -40,7 +39,8 @@ type Issuer struct {
 	Algorithms   []string      // of signatures; see Algorithms
 	Introspect   Introspection // zero: its tokens must be JWTs
 	Claims       Claims
-	AllowPrivate bool // its addresses may be private ones
+	AllowPrivate bool   // its addresses may be private ones
+	ClientID     string // of a public client there, with which browsers prove whose they are; "" to register one
 }
 
 // Introspection is how opaque tokens are asked for (RFC 7662).
@@ -140,7 +140,7 @@ func (s Scopes) Check(p *identity.Principal, level Level, operation string) erro
 	}
 	needed := s.least(level)
 	return &identity.ScopeError{
-		Operation: operation, Needed: needed, Key: strings.HasPrefix(p.ID, keyPrincipal),
+		Operation: operation, Needed: needed, Key: identity.Of(identity.KeySource, p.ID),
 		Ask: s.names(func(scope Scope) bool { return scope.Name == needed || slices.Contains(p.Scopes, scope.Name) }),
 	}
 }

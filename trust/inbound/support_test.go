@@ -206,6 +206,7 @@ func (k *keyRing) Used(_ context.Context, used map[[32]byte]time.Time) error {
 
 func (k *keyRing) add(key identity.Key) (text string) {
 	text, key.Hash = inbound.NewKey()
+	key.ID = "key|" + key.Name
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.keys == nil {

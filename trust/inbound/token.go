@@ -151,7 +151,7 @@ func (g *Gate) accept(i *issuer, claims map[string]any, by Reason, fresh time.Du
 		return nil, invalid(WrongClaims, "the token is bound to a key, which this server cannot check: ask for a bearer token")
 	}
 	subject, _ := claim(claims, or(i.Claims.Principal, "sub")).(string)
-	id := i.URL + "|" + subject
+	id := identity.From(i.URL, subject)
 	if subject == "" || len(id) > maxSubject || strings.ContainsFunc(subject, func(r rune) bool { return r < ' ' || r == 0x7f }) {
 		return nil, invalid(WrongClaims, "the token does not say whose it is, in the claim "+or(i.Claims.Principal, "sub"))
 	}
@@ -160,7 +160,7 @@ func (g *Gate) accept(i *issuer, claims map[string]any, by Reason, fresh time.Du
 		scopes = claims["scp"]
 	}
 	v := &verified{
-		principal: &identity.Principal{ID: id, Groups: namesIn(claim(claims, or(i.Claims.Groups, "groups")), false), Scopes: namesIn(scopes, true)},
+		principal: &identity.Principal{ID: id, Groups: identity.AllFrom(i.URL, namesIn(claim(claims, or(i.Claims.Groups, "groups")), false)), Scopes: namesIn(scopes, true)},
 		audience:  namesIn(claims["aud"], false), issuer: i, by: by, until: now.Add(fresh), ends: expires.Add(skew),
 	}
 	if v.ends.Before(v.until) {

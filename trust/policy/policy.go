@@ -51,11 +51,11 @@ const (
 	Anonymous = "anonymous"
 )
 
-// UserOf is the ID of the User that a party is.
+// UserOf is the User that a party is: keys are called by their names, which their owner chooses.
 func UserOf(p identity.Party) string {
 	switch {
 	case p.Principal != nil:
-		return p.Principal.ID
+		return identity.Label(p.Principal.ID)
 	case p.Transport == identity.TransportStdio:
 		return Owner
 	}

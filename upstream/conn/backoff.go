@@ -12,12 +12,11 @@ const (
 	MostDelay  = time.Minute
 )
 
-// Delays pace the attempts at one thing: they grow
-// exponentially, with jitter, and begin anew after the thing has gone well for
-// longer than MostDelay. Not for concurrent use.
+// Delays pace repeated attempts: each delay is about twice the last one, with jitter. Delays begin anew after
+// MostDelay without a call of Next. They are not for concurrent use.
 type Delays struct {
 	grow *backoff.ExponentialBackOff
-	due  time.Time // when the last attempt was to be made
+	due  time.Time // time of the last attempt
 }
 
 // NewDelays returns Delays that begin with first.

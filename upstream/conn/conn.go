@@ -1,8 +1,6 @@
-// Package conn owns one connection to one MCP server: it starts the process or
-// speaks HTTP, agrees on a protocol version, sends requests, matches answers to
-// them, and hands on what the server says by itself, all as the bytes they are.
-// It knows no clients and no tools, and it never reconnects: a connection that
-// has failed stays failed.
+// Package conn owns one connection to one MCP server: it starts the process or speaks HTTP, agrees on a protocol
+// version, sends requests, matches answers to requests, and hands on the server's own messages, all without changing
+// a byte. It knows neither clients nor tools. It never reconnects: a connection that has failed stays failed.
 package conn
 
 import (
@@ -23,11 +21,11 @@ import (
 	"toolfinch/upstream/sandbox"
 )
 
-// Era is the kind of protocol that a server speaks: a session with a handshake,
-// or the stateless protocol of 2026-07-28.
+// Era is the kind of protocol that a server speaks: a session with a handshake, or the stateless protocol of
+// 2026-07-28.
 type Era string
 
-// EraUnknown has not been found out yet.
+// EraUnknown is the era of a server that was not asked yet.
 const (
 	EraUnknown Era = ""
 	EraLegacy  Era = "legacy"
@@ -47,37 +45,36 @@ const (
 
 // Options say how to reach a server: a command to start, or a URL.
 type Options struct {
-	Name       string            // of the server, as spans say
+	Name       string            // name of the server in spans
 	Command    string            // stdio: the program to start
 	Args       []string          // stdio: its arguments
 	Env        map[string]string // stdio: environment on top of the minimal one
-	InheritEnv []string          // stdio: globs of further variables of this environment
-	Cwd        string            // stdio: working directory, "" for the proxy's
-	Sandbox    sandbox.Settings  // stdio: what the process may touch
-	Program    Program           // stdio: runs in the place of the command, unless nil
+	InheritEnv []string          // stdio: patterns of the variables that the process inherits from ours
+	Cwd        string            // stdio: working directory; "" for ours
+	Sandbox    sandbox.Settings  // stdio: files and addresses that the process may reach
+	Program    Program           // stdio: runs instead of the command; nil for none
 	URL        string            // HTTP: the endpoint
 	Headers    map[string]string // HTTP: sent with every request
 	// Around, unless nil, returns what sends the HTTP requests in the place of base. What
 	// it adds goes to the origin of URL alone.
 	Around         func(base http.RoundTripper) http.RoundTripper
 	Transport      Transport
-	MaxAnswer      int             // bytes of a message; default MaxAnswer
-	ConnectTimeout time.Duration   // for an HTTP+SSE server to name its endpoint
-	Known          Era             // what the server spoke before
-	Legacy         bool            // connect by handshake, whatever else the server speaks
-	Capabilities   json.RawMessage // what the server is told that its client can do
-	ClientVersion  string          // what the server is told as this client's version
-	Started        func(*Process)  // stdio: hears of the process; may be nil
+	MaxAnswer      int             // most bytes of a message; default MaxAnswer
+	ConnectTimeout time.Duration   // bounds how long an HTTP+SSE server may take to name its endpoint
+	Known          Era             // era of the server's last connection
+	Legacy         bool            // connects by handshake even where the server speaks the later era
+	Capabilities   json.RawMessage // client capabilities that the server is told
+	ClientVersion  string          // client version that the server is told
+	Started        func(*Process)  // stdio: is called with the process; may be nil
 	Traces         *telemetry.Traces
 	Log            *slog.Logger
-	Again          bool     // the attempt before failed: what is logged once more is for debugging
-	Before         *Process // stdio: the process of that attempt; nil for none
+	Again          bool     // the last attempt failed: repeated warnings are logged at level debug
+	Before         *Process // stdio: the process of the last attempt; nil for none
 }
 
-// Handler gets what the server says by itself. Its methods run on the loop that
-// reads the connection. stream is the ID of the request whose HTTP answer the
-// message came on and that it belongs to therefore; 0 on stdio and on streams
-// of no request.
+// Handler gets the requests and notifications of the server. Its methods run on the loop that reads the connection.
+// stream is the ID of the request whose HTTP response carried the message; it is 0 on stdio and on streams that
+// belong to no request.
 type Handler interface {
 	// Notified gets a notification. Nothing more is read from the stream until it
 	// returns.
@@ -95,8 +92,8 @@ type Conn struct {
 
 	// What was agreed on; may be read once Ready is closed.
 	Era          Era
-	Version      string          // of the protocol
-	Capabilities json.RawMessage // of the server, as sent
+	Version      string          // protocol version
+	Capabilities json.RawMessage // capabilities of the server, as sent
 	Info         json.RawMessage // serverInfo, as sent
 	Instructions string
 	Transport    Transport // as connected
@@ -105,24 +102,23 @@ type Conn struct {
 	options Options
 	handler Handler
 	log     *slog.Logger
-	most    int // bytes of a message
+	most    int // most bytes of a message
 	channel channel
 	peer    *telemetry.Peer // nil without traces
-	spoken  atomic.Value    // the protocol version that HTTP requests name, a string; "" for none
+	spoken  atomic.Value    // string: the protocol version in the header of HTTP requests; "" for none
 
-	Life    context.Context    // ends with the connection; its cause is why
+	Life    context.Context    // ends with the connection; its cause is the error that ended the connection
 	Service context.Context    // ends when the connection gets no new calls, with Life at the latest
-	Retire  context.CancelFunc // of Service
+	Retire  context.CancelFunc // ends Service
 	stop    context.CancelCauseFunc
 	once    sync.Once
 
 	mu     sync.Mutex     // guards closed; never held over I/O
-	closed bool           // no goroutine starts any more: Close waits for them
-	work   sync.WaitGroup // goroutines of this connection
+	closed bool           // no goroutine starts any more
+	work   sync.WaitGroup // goroutines that Close waits for
 }
 
-// channel carries messages to the server, and what the server says to
-// Conn.receive.
+// channel carries messages to the server, and hands messages of the server to Conn.receive.
 type channel interface {
 	// open gets ready to send. The channel ends with the connection's life; ctx
 	// bounds the opening alone.
@@ -149,7 +145,7 @@ func newConn(options Options, transport Transport, handler func(*Conn) Handler) 
 	default:
 		c.channel = &streamable{sender: newSender(c)}
 	}
-	c.peer = c.asPeer()
+	c.peer = options.peer(transport)
 	c.handler = handler(c)
 	return c
 }
@@ -157,14 +153,14 @@ func newConn(options Options, transport Transport, handler func(*Conn) Handler) 
 // Dead reports whether the connection has failed or was closed.
 func (c *Conn) Dead() bool { return c.Life.Err() != nil }
 
-// Fail ends the connection: what waits on it fails with err.
+// Fail ends the connection: requests that wait for an answer fail with err.
 func (c *Conn) Fail(err error) {
 	c.stop(err)
 	c.failAll(context.Cause(c.Life), true)
 }
 
-// Go runs f, which must end with Life, on a goroutine that Close waits for. It
-// reports false, without running f, when the connection is closed.
+// Go runs f on a goroutine that Close waits for; f must end with Life. Go reports false, without running f, when the
+// connection is closed.
 func (c *Conn) Go(f func()) bool {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -174,8 +170,8 @@ func (c *Conn) Go(f func()) bool {
 	return !c.closed
 }
 
-// Close ends the connection and everything that belongs to it, within seconds:
-// two for a process that does not want to end, five for an HTTP session.
+// Close ends the connection and its process or session, within seconds: two for a process that does not want to end,
+// five for an HTTP session.
 func (c *Conn) Close() {
 	c.Fail(ErrClosed)
 	c.mu.Lock()
@@ -185,8 +181,7 @@ func (c *Conn) Close() {
 	c.work.Wait()
 }
 
-// Pause waits for delay. It reports false when the connection was retired or ctx
-// ended meanwhile.
+// Pause waits for delay. It reports false when the connection was retired or ctx ended before.
 func (c *Conn) Pause(ctx context.Context, delay time.Duration) bool {
 	timer := time.NewTimer(delay)
 	defer timer.Stop()
@@ -212,18 +207,18 @@ func (c *Conn) Sessionless() bool {
 	return ok && c.Era == EraLegacy && s.sessionID() == ""
 }
 
-// Request sends a request and returns the raw result. An error answer comes back
-// as *tool.RPCError. See FailureOf for other errors.
+// Request sends a request and returns the raw result. An error of the server is a *tool.RPCError; FailureOf explains
+// the other errors.
 func (c *Conn) Request(ctx context.Context, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
 	reply := c.Expect()
 	defer c.Forget(reply)
 	return c.Exchange(ctx, reply, method, params, header)
 }
 
-// Exchange is Request with an ID that was reserved before. When ctx ends, the
-// server is told that the request is cancelled.
+// Exchange is Request for a reserved ID (see Pending.Expect). When ctx ends, the server is told that the request is
+// cancelled.
 func (c *Conn) Exchange(ctx context.Context, reply *Reply, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
-	if c.peer == nil || reply.standing { // one that is open for days is no operation
+	if c.peer == nil || reply.standing { // a request that stays open for days gets no span
 		return c.exchange(ctx, reply, method, params, header)
 	}
 	return c.traced(ctx, reply, method, params, header)
@@ -255,7 +250,7 @@ func (c *Conn) exchange(ctx context.Context, reply *Reply, method string, params
 	return nil, context.Cause(ctx)
 }
 
-// withMethod completes a message that has its ID.
+// withMethod adds method and params to a message that has its ID.
 func withMethod(message []byte, method string, params json.RawMessage) []byte {
 	message = append(append(message, `,"method":`...), rawjson.Quote(method)...)
 	if params != nil {
@@ -264,10 +259,10 @@ func withMethod(message []byte, method string, params json.RawMessage) []byte {
 	return append(message, '}')
 }
 
-// answerWithin is how long a message that gets no answer may take to arrive.
+// answerWithin bounds how long the sending of a notification or an answer may take.
 const answerWithin = 10 * time.Second
 
-// cancel tells the server to stop working on a request, off the caller's path.
+// cancel tells the server to stop working on a request, without making the caller wait.
 func (c *Conn) cancel(id int64, why error) {
 	reason := why.Error()
 	if why == context.Canceled { // the end of a connection gives no reason
@@ -282,7 +277,7 @@ func (c *Conn) cancel(id int64, why error) {
 		}
 	}
 	if c.Transport == TransportStdio {
-		tell() // it only queues; what is sent next comes after it
+		tell() // the cancellation is only queued, in front of later messages
 		return
 	}
 	c.Go(tell)
@@ -293,8 +288,8 @@ func (c *Conn) Notify(ctx context.Context, method string, params json.RawMessage
 	return c.channel.send(ctx, withMethod([]byte(`{"jsonrpc":"2.0"`), method, params), nil, nil)
 }
 
-// Respond answers a request of the server: with err where that is not nil, else
-// with a result, of which nil is an empty one.
+// Respond answers a request of the server: with err unless it is nil, else with the result; a nil result is an empty
+// one.
 func (c *Conn) Respond(id, result json.RawMessage, err *tool.RPCError) {
 	member, value := `,"result":`, result
 	if err != nil {
@@ -312,7 +307,7 @@ func (c *Conn) Respond(id, result json.RawMessage, err *tool.RPCError) {
 	}
 }
 
-// answer tells what a reply that is done means.
+// answer is the result or the error that a done reply holds.
 func (c *Conn) answer(reply *Reply) (json.RawMessage, error) {
 	switch {
 	case reply.Err == nil && reply.Error == nil:
@@ -331,9 +326,8 @@ func (c *Conn) answer(reply *Reply) (json.RawMessage, error) {
 	return nil, reply.Err
 }
 
-// sessionLost reports whether the server no longer knows our session. The
-// specification wants 404; servers exist that answer 400 without having read
-// whose request it is.
+// sessionLost reports whether the server no longer knows our session. The specification wants status 404; some
+// servers answer 400 without reading the session's ID.
 func (c *Conn) sessionLost(reply *Reply) bool {
 	if c.Transport == TransportStdio || c.Era != EraLegacy {
 		return false

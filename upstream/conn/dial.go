@@ -6,9 +6,8 @@ import (
 	"fmt"
 )
 
-// Dial makes a connection. ctx bounds the dialling alone. handler returns the
-// handler of a connection; it is called for each attempt, because a server may
-// have to be tried in several ways. The last one is that of the connection.
+// Dial makes a connection. ctx bounds the dialling alone. handler is called for each attempt, because some servers
+// are tried in several ways; the last handler stays with the connection.
 func Dial(ctx context.Context, options Options, handler func(*Conn) Handler) (*Conn, error) {
 	attempt := func(over Transport, known Era) (*Conn, error) {
 		c := newConn(options, over, handler)
@@ -18,7 +17,7 @@ func Dial(ctx context.Context, options Options, handler func(*Conn) Handler) (*C
 		}
 		if err == nil {
 			if s, ok := c.channel.(*streamable); ok && c.Era == EraLegacy {
-				c.Go(s.listen) // a stream is how such a server says what belongs to no request
+				c.Go(s.listen) // a legacy server sends on this stream what belongs to no request
 			}
 			return c, nil
 		}

@@ -16,16 +16,16 @@ import (
 // events reads server-sent events.
 type events struct {
 	in     *bufio.Reader
-	most   int           // bytes of an event
+	most   int           // most bytes of an event
 	lastID string        // of the last event with an ID
-	retry  time.Duration // how long to wait before the stream is asked for again
+	retry  time.Duration // pause before the stream is requested again
 }
 
-// Bounds of retry; the first is also what counts while the server asks for nothing.
+// Bounds of the pause that a server asks for with retry. The lower bound also holds while the server asks for none.
 const (
 	defaultRetry = time.Second
 	shortRetry   = 10 * time.Millisecond
-	maxEventID   = 1 << 10 // bytes; a longer one is ignored
+	maxEventID   = 1 << 10 // bytes; longer IDs are ignored
 )
 
 // tooLong is the error of an event that is longer than MaxAnswer.
@@ -33,10 +33,10 @@ type tooLong struct{ head []byte } // the first bytes of its data
 
 func (tooLong) Error() string { return ErrTooLarge.Error() }
 
-// readers are those of streams, most of which carry one answer.
+// readers are reused, because most streams carry one answer.
 var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, 32<<10) }}
 
-// read begins to read another body of the same stream.
+// read begins to read another response body of the same stream.
 func (e *events) read(body io.Reader) {
 	if e.in == nil {
 		e.in = readers.Get().(*bufio.Reader)
@@ -44,7 +44,7 @@ func (e *events) read(body io.Reader) {
 	e.in.Reset(body)
 }
 
-// end is to be called when nothing more is read.
+// end must be called when nothing more is read.
 func (e *events) end() {
 	if e.in != nil {
 		e.in.Reset(nil)
@@ -52,8 +52,8 @@ func (e *events) end() {
 	}
 }
 
-// next returns the next event that has data. After an error of type tooLong the
-// one after it can be read. An event that was not finished does not count.
+// next returns the next event that has data. After an error of type tooLong, next goes on with the following event.
+// An unfinished event is dropped.
 func (e *events) next() (kind string, data []byte, err error) {
 	var id string
 	var head []byte // not nil once the event is too long
@@ -107,7 +107,7 @@ func (e *events) next() (kind string, data []byte, err error) {
 	}
 }
 
-// headLength is how much is kept of an event that is too long, in bytes.
+// headLength is how many bytes of a too long event are kept, to find its request.
 const headLength = 512
 
 // fieldValue is the value of a line of an event.

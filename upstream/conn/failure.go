@@ -10,12 +10,12 @@ import (
 	"toolfinch/upstream/login"
 )
 
-// Errors that callers may tell apart.
+// Errors that callers tell apart with errors.Is.
 var (
-	ErrNotConnected = errors.New("not connected")            // nothing was sent: there was no connection
-	ErrClosed       = errors.New("the connection is closed") // it was lost while it was used
+	ErrNotConnected = errors.New("not connected")            // there was no connection: nothing was sent
+	ErrClosed       = errors.New("the connection is closed") // the connection was lost during the request
 	ErrUnauthorized = errors.New("the server wants authorization")
-	ErrTimeout      = errors.New("timed out") // by a limit of whoever asks, or the caller's deadline
+	ErrTimeout      = errors.New("timed out") // a limit of ours or the caller's deadline passed
 	// ErrTooLarge says that a message of the server is longer than MaxAnswer.
 	ErrTooLarge = errors.New("the answer is longer than 64 MiB")
 	// ErrWrongID says that a server answered over HTTP with another ID.
@@ -32,16 +32,16 @@ var (
 type Failure struct {
 	Err   error
 	Sent  bool // the request may have reached the server
-	Lost  bool // the connection is of no more use
-	Again bool // the next exchange over the connection may go well
+	Lost  bool // the connection cannot be used any more
+	Again bool // the connection may be used again
 }
 
 func (f Failure) Error() string { return f.Err.Error() }
 
 func (f Failure) Unwrap() error { return f.Err }
 
-// FailureOf returns the Failure in err. Any other error is one of a request that was
-// sent, about which nothing can be done.
+// FailureOf returns the Failure in err. For any other error it says: the request was sent, and nothing can be done
+// about it.
 func FailureOf(err error) Failure {
 	if f, ok := errors.AsType[Failure](err); ok {
 		return f
@@ -70,12 +70,10 @@ func (m marked) Unwrap() error { return m.error }
 
 func (m marked) Is(target error) bool { return target == m.mark }
 
-// unauthorized reports whether an error is for want of a login: another way to connect
-// would not help.
+// unauthorized reports whether err is about a missing login, which another transport would miss, too.
 func unauthorized(err error) bool { return errors.Is(err, ErrUnauthorized) || login.About(err) }
 
-// explain tells what it means that a request got no answer at all. sent says
-// whether it may have reached the server.
+// explain adds to err whether a request without an answer may have reached the server (sent), and may be sent again.
 func (c *Conn) explain(err error, sent bool) error {
 	f := Failure{Err: err, Sent: sent}
 	op, isOp := errors.AsType[*net.OpError](err)
@@ -93,7 +91,7 @@ func (c *Conn) explain(err error, sent bool) error {
 	case isOp && op.Op == "dial":
 		f = Failure{Err: Mark(err, ErrNotConnected), Lost: true}
 	case isOp, errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		// The TCP connection of this request was lost. Others have their own.
+		// The TCP connection of this request was lost; other requests use other TCP connections.
 		f.Err, f.Again = Mark(err, ErrClosed), true
 	default:
 		f.Again = true

@@ -25,20 +25,20 @@ import (
 type sender struct {
 	conn    *Conn
 	client  *http.Client
-	session atomic.Value // the server's, a string; nil for none
+	session atomic.Value // string: the session ID of the server; nil for none
 }
 
-// Whoever sends over a TCP connection that the server closes at that moment gets no answer, and does not know
-// whether the server has carried out the request. So idle connections are closed before servers do this:
-// Node and uvicorn do it after 5 s, gunicorn after 2, balancers, which most servers with TLS are behind, after a minute.
+// A request over a TCP connection that the server closes at that moment gets no answer, and nobody knows whether the
+// server carried it out. So we close idle connections before servers do: Node and uvicorn close them after 5 s,
+// gunicorn after 2 s, load balancers after a minute.
 const idlePlain, idleTLS = 1500 * time.Millisecond, 50 * time.Second
 
-// An HTTP/2 connection on which nothing comes for askedAfter is asked whether it is there. One that a laptop took
-// along into another network would otherwise keep all calls until the kernel gives it up, after a quarter of an hour.
+// An HTTP/2 connection that was silent for askedAfter is pinged. Without the ping, a connection that a laptop took
+// into another network would keep all calls for a quarter of an hour, until the kernel gives it up.
 const askedAfter, answeredWithin = 20 * time.Second, 10 * time.Second
 
-// newSender keeps more TCP connections than the two of the default, and follows
-// redirects within the origin only.
+// newSender keeps more idle TCP connections than the two of Go's default, and follows redirects within the origin
+// only.
 func newSender(c *Conn) *sender {
 	base := http.DefaultTransport.(*http.Transport).Clone()
 	base.MaxIdleConnsPerHost, base.IdleConnTimeout = 64, idlePlain
@@ -68,7 +68,7 @@ const (
 	maxText = 4 << 10
 )
 
-// request makes a request with the headers that each of the connection has.
+// request makes a request with the headers that all requests of the connection have.
 func (s *sender) request(ctx context.Context, method, to string, body []byte, header http.Header) (*http.Request, error) {
 	request, err := http.NewRequestWithContext(ctx, method, to, bytes.NewReader(body))
 	if err != nil {
@@ -99,14 +99,14 @@ const (
 	maxRest    = 4 << 10
 )
 
-// do sends one request. It ends with ctx and with the connection, as does the body of the
-// response until end, which closes it. The error does not show the URL, which may hold a secret.
+// do sends one request. The request ends with ctx and with the connection; the body of the response stays readable
+// until end closes it. The error does not show the URL, which may hold a secret.
 func (s *sender) do(ctx context.Context, method, to, accept string, body []byte, header http.Header) (response *http.Response, end func(), err error) {
 	within, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	stops := [2]func() bool{context.AfterFunc(ctx, cancel), context.AfterFunc(s.conn.Life, cancel)}
 	closed := func() {
 		stops[1]()
-		cancel() // first: over HTTP/2 Close may wait for the end of the request
+		cancel() // before Close, which over HTTP/2 may wait for the end of the request
 		if response != nil {
 			_ = response.Body.Close()
 		}
@@ -137,7 +137,7 @@ func (s *sender) do(ctx context.Context, method, to, accept string, body []byte,
 	}, nil
 }
 
-// unread is a body that knows whether it is over.
+// unread is a body that knows whether it was read to its end.
 type unread struct {
 	io.ReadCloser
 	over bool
@@ -149,7 +149,7 @@ func (u *unread) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// errBadURL says no more: an error of the library holds the URL, and that secrets.
+// errBadURL does not wrap the library's error, because that shows the URL, which may hold a secret.
 var errBadURL = errors.New("the configured URL is none")
 
 // contentType is the media type of a response.
@@ -158,8 +158,7 @@ func contentType(response *http.Response) string {
 	return kind
 }
 
-// statusOf is the error of a status that means that there is no answer, nil for
-// any other.
+// statusOf is the error of a status that carries no answer; nil for other statuses.
 func statusOf(response *http.Response) error {
 	if response.StatusCode < 300 {
 		return nil
@@ -188,7 +187,7 @@ func (s *streamable) send(ctx context.Context, message []byte, header http.Heade
 		return statusOf(response)
 	}
 	reply.status, reply.proto = response.StatusCode, response.Proto
-	if s.conn.spoken.Load() == "" && response.StatusCode < 300 { // to initialize
+	if s.conn.spoken.Load() == "" && response.StatusCode < 300 { // the answer to initialize
 		s.session.Store(response.Header.Get(mcp.HeaderSessionID))
 	}
 	switch kind := contentType(response); {
@@ -204,8 +203,8 @@ func (s *streamable) send(ctx context.Context, message []byte, header http.Heade
 	}
 }
 
-// post posts a message, and a second time when the server refuses the protocol
-// version and names the very same among those that it supports.
+// post posts a message. It posts it again when the server refuses the protocol version but names the same version
+// among the versions that it supports.
 func (s *streamable) post(ctx context.Context, message []byte, header http.Header) (*http.Response, func(), error) {
 	const accept = typeJSON + ", " + typeEvents
 	response, end, err := s.do(ctx, http.MethodPost, s.conn.options.URL, accept, message, header)
@@ -232,11 +231,10 @@ func (s *streamable) post(ctx context.Context, message []byte, header http.Heade
 	return response, end, nil
 }
 
-// takeMessage takes the one message of a body. The reply is done afterwards, or
-// there is an error.
+// takeMessage reads the one message of a body. Afterwards the reply is done, or there is an error.
 func (s *streamable) takeMessage(response *http.Response, reply *Reply) error {
 	body, err := io.ReadAll(io.LimitReader(response.Body, int64(s.conn.most)+1))
-	greeting := s.conn.spoken.Load() == "" // of initialize the status says what to try next
+	greeting := s.conn.spoken.Load() == "" // the status of an answer to initialize tells which transport to try next
 	switch {
 	case err != nil && response.StatusCode < 300:
 		return err
@@ -259,16 +257,15 @@ func (s *streamable) takeMessage(response *http.Response, reply *Reply) error {
 
 var errNoAnswer = Mark(errors.New("the event stream ended without an answer"), ErrClosed)
 
-// mostPause bounds how far the pauses grow before a stream is asked for again. A
-// server may ask for longer ones.
+// mostPause bounds how far the pauses between requests for a stream grow. A server may ask for longer pauses.
 const mostPause = 5 * time.Second
 
-// maxMisses is how often in a row a server may not be reached of which a stream is asked for again.
+// maxMisses is how many requests for a stream in a row may fail before we give the stream up.
 const maxMisses = 3
 
-// takeEvents takes the messages of an event stream until the answer was among
-// them. A stream of a legacy server that ends or breaks before is asked for again, from its
-// last event on, where that has an ID; after growing pauses while nothing comes.
+// takeEvents reads the messages of an event stream until the answer is among them. When a stream of a legacy server
+// ends or breaks before, it is requested again from its last event on, if that event has an ID; pauses grow while
+// nothing comes.
 func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Reply) error {
 	c := s.conn
 	e := &events{most: c.most, retry: defaultRetry}
@@ -303,7 +300,7 @@ func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Repl
 		}
 		end()
 		end = func() {}
-		select { // also where the connection is retired: this call ends over it
+		select { // a retired connection still finishes its calls
 		case <-time.After(pause):
 		case <-ctx.Done():
 			return context.Cause(ctx)
@@ -313,7 +310,7 @@ func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Repl
 		response, closed, err := s.get(ctx, e.lastID)
 		if err != nil {
 			if misses++; misses == maxMisses || ctx.Err() != nil || errors.Is(err, errRedirect) || login.About(err) {
-				return fmt.Errorf("%w: %v", errNoAnswer, err) // the text alone: what was sent was sent, whatever becomes of this
+				return fmt.Errorf("%w: %v", errNoAnswer, err) // the text alone: the request itself was sent
 			}
 			body = nil
 			continue
@@ -326,8 +323,8 @@ func (s *streamable) takeEvents(ctx context.Context, body io.Reader, reply *Repl
 	}
 }
 
-// takeAll takes the messages of a stream until it ends, or the reply, which may
-// be nil, is done. other gets events of another kind.
+// takeAll reads the messages of a stream until the stream ends, or until the reply, which may be nil, is done. other
+// gets events of other types than message.
 func (s *sender) takeAll(e *events, reply *Reply, other func(kind string, data []byte)) error {
 	c, stream := s.conn, int64(0)
 	if reply != nil {
@@ -338,7 +335,7 @@ func (s *sender) takeAll(e *events, reply *Reply, other func(kind string, data [
 		long, isLong := errors.AsType[tooLong](err)
 		switch {
 		case isLong && reply != nil && rawjson.Member(long.head, "method") == nil:
-			return err // it was the answer: nothing else is expected here
+			return err // the too long event was the answer
 		case isLong:
 			c.failTooLong(long.head)
 		case err != nil:
@@ -354,7 +351,7 @@ func (s *sender) takeAll(e *events, reply *Reply, other func(kind string, data [
 	}
 }
 
-// get asks for an event stream, from the event after lastID on unless that is "".
+// get requests an event stream, from the event after lastID on; from now on if lastID is "".
 func (s *streamable) get(ctx context.Context, lastID string) (*http.Response, func(), error) {
 	header := http.Header{}
 	if lastID != "" {
@@ -373,15 +370,15 @@ const (
 	mostAsked = 10 * time.Minute
 )
 
-// listen keeps the stream of notifications open until the connection ends, or the
-// server has none.
+// listen keeps the stream of notifications open until the connection ends; it ends at once where the server has no
+// such stream.
 func (s *streamable) listen() {
 	c := s.conn
 	delays := NewDelays(streamDelay)
 	e := &events{most: c.most}
 	defer e.end()
 	told := false
-	var asked time.Duration // how long the server wants to be left alone, at least
+	var asked time.Duration // least pause that the server asks for
 	for again := true; again; again = c.Pause(c.Life, max(asked, delays.Next())) {
 		began, before := time.Now(), e.lastID
 		asked = 0
@@ -391,12 +388,12 @@ func (s *streamable) listen() {
 			c.handler.StreamEnded()
 			continue
 		case response.StatusCode == http.StatusMethodNotAllowed:
-			end() // it has no stream
+			end() // the server has no such stream
 			return
 		case response.StatusCode >= 300 || contentType(response) != typeEvents:
 			end()
 			e.lastID = ""
-			if !told && s.sessionID() != "" { // which it may know no more: the next request will tell
+			if !told && s.sessionID() != "" { // the server may have lost the session: the next request will tell
 				told = true
 				c.handler.StreamEnded()
 			}
@@ -413,13 +410,13 @@ func (s *streamable) listen() {
 		if errors.Is(err, io.EOF) {
 			asked = min(e.retry, mostAsked)
 		}
-		if time.Since(began) > streamStands || asked > 0 && e.lastID != before { // it ends them on purpose
+		if time.Since(began) > streamStands || asked > 0 && e.lastID != before { // the server ends its streams on purpose
 			delays.Reset()
 		}
 	}
 }
 
-// closeWithin is how long the end of a session may take.
+// closeWithin bounds how long the end of a session may take.
 const closeWithin = 5 * time.Second
 
 // close ends the session.

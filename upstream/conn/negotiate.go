@@ -20,11 +20,11 @@ const (
 	methodInitialize = "initialize"
 )
 
-// probeWithin is how long a server of an unknown era may take to answer
-// server/discover. Some that do not know it never answer.
+// probeWithin bounds how long a server of an unknown era may take to answer server/discover. Some servers that do not
+// know the method never answer.
 const probeWithin = 5 * time.Second
 
-// Why a negotiation failed. They come beside the error of the server.
+// Errors of a negotiation; the error of the server is wrapped beside them.
 var (
 	// errRefused says that the server is there and does not take the handshake.
 	errRefused = errors.New("the handshake was refused")
@@ -36,8 +36,7 @@ var (
 	errNoPost = errors.New("the server takes no POST")
 )
 
-// negotiate agrees with the server on a protocol version. Afterwards the
-// connection is ready.
+// negotiate agrees with the server on a protocol version. Afterwards the connection is ready.
 func (c *Conn) negotiate(ctx context.Context, known Era) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -52,9 +51,8 @@ func (c *Conn) negotiate(ctx context.Context, known Era) error {
 	return err
 }
 
-// agree chooses the era by the versions that the server names in its answer to
-// server/discover. A server that does not answer that, or names none of the
-// 2026-07-28 era that is known here, gets the handshake.
+// agree chooses the era by the versions in the server's answer to server/discover. A server without an answer, or
+// without a version of the 2026-07-28 era that we know, gets the handshake.
 func (c *Conn) agree(ctx context.Context, known Era) error {
 	heard := known != EraLegacy && !c.options.Legacy
 	if heard {
@@ -77,8 +75,7 @@ func (c *Conn) agree(ctx context.Context, known Era) error {
 	return err
 }
 
-// discover asks the server which versions it speaks, for probeWithin unless it is
-// known to answer.
+// discover asks the server for its versions. It waits for probeWithin, and longer for a server that answered before.
 func (c *Conn) discover(ctx context.Context, known Era) (json.RawMessage, error) {
 	if known != EraModern {
 		probe, cancel := context.WithTimeout(ctx, leeway.Of(probeWithin))
@@ -93,37 +90,37 @@ func (c *Conn) discover(ctx context.Context, known Era) (json.RawMessage, error)
 	return c.Request(ctx, methodDiscover, members.JSON(), http.Header{mcp.HeaderMethod: {methodDiscover}})
 }
 
-// Meta adds to the _meta of a request what a server of the 2026-07-28 era wants in
-// each: who the client is, and what it can do.
+// Meta adds to the _meta of a request the members that a server of the 2026-07-28 era requires: the client's name,
+// version and capabilities.
 func (c *Conn) Meta(meta *rawjson.Object, capabilities []byte) { c.meta(meta, c.Version, capabilities) }
 
 func (c *Conn) meta(meta *rawjson.Object, version string, capabilities []byte) {
 	meta.AddText(mcp.MetaKeyProtocolVersion, version)
 	meta.Add(mcp.MetaKeyClientCapabilities, capabilities)
-	meta.Add(mcp.MetaKeyClientInfo, c.clientInfo())
+	meta.Add(mcp.MetaKeyClientInfo, c.options.clientInfo())
 }
 
-func (c *Conn) clientInfo() json.RawMessage {
+func (o *Options) clientInfo() json.RawMessage {
 	info := rawjson.NewObject(64)
 	info.AddText("name", "toolfinch")
-	info.AddText("version", c.options.ClientVersion)
+	info.AddText("version", o.ClientVersion)
 	return info.JSON()
 }
 
-// handshake is initialize and what follows it.
+// handshake sends initialize and notifications/initialized.
 func (c *Conn) handshake(ctx context.Context) error {
 	c.spoken.Store("")
 	members := rawjson.NewObject(512)
 	members.AddText("protocolVersion", mcp.LATEST_LEGACY_PROTOCOL_VERSION)
 	members.Add("capabilities", c.options.Capabilities)
-	members.Add("clientInfo", c.clientInfo())
+	members.Add("clientInfo", c.options.clientInfo())
 	result, err := c.Request(ctx, methodInitialize, members.JSON(), nil)
 	switch status := new(StatusError); {
 	case !FailureOf(err).Sent, unauthorized(err), c.Dead():
 		return Plain(err)
 	case errors.As(err, &status) && status.Code/100 == 4:
 		return Mark(Mark(fmt.Errorf("initialize: %w", err), errNoPost), errRefused)
-	case err != nil: // its text only: an answer to this is none to a call
+	case err != nil: // the text alone: an error of the handshake is no answer to a call
 		return Mark(fmt.Errorf("initialize: %.300s", err), errRefused)
 	}
 	version := rawjson.Text(rawjson.Member(result, "protocolVersion"))
@@ -137,8 +134,7 @@ func (c *Conn) handshake(ctx context.Context) error {
 	return nil
 }
 
-// agreed keeps what was negotiated, and what the server says of itself, as it was
-// sent.
+// agreed keeps the negotiated version, and the server's description of itself as the bytes that came.
 func (c *Conn) agreed(era Era, version string, result json.RawMessage) {
 	c.spoken.Store(version)
 	c.Era, c.Version, c.Capabilities = era, version, rawjson.Member(result, "capabilities")
@@ -148,9 +144,8 @@ func (c *Conn) agreed(era Era, version string, result json.RawMessage) {
 	}
 }
 
-// modernVersion returns the version of the 2026-07-28 era that an answer to
-// server/discover names and that is known here. Servers exist that answer it and
-// name only older ones, or answer anything with an empty result.
+// modernVersion returns the version of the 2026-07-28 era that a server's answer to server/discover names and that we
+// know. Some servers answer with older versions only, or answer every method with an empty result.
 func modernVersion(discovered json.RawMessage) (version string, ok bool) {
 	var named []string
 	if json.Unmarshal(rawjson.Member(discovered, "supportedVersions"), &named) != nil {

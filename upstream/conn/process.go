@@ -20,23 +20,23 @@ import (
 	"toolfinch/upstream/sandbox"
 )
 
-// Grace at the end of a child: after stdin is closed, and after SIGTERM.
+// grace is how long a child may take to end after its stdin is closed, and again after SIGTERM.
 const grace = time.Second
 
 // process is one running child with its process group, or a Program.
 type process struct {
 	stdin     io.WriteCloser
 	stdout    io.ReadCloser
-	errors    io.ReadCloser // its standard error
-	terminate func()        // asks the whole group to end
-	destroy   func()        // ends it
+	errors    io.ReadCloser // standard error of the child
+	terminate func()        // sends SIGTERM to the group
+	destroy   func()        // sends SIGKILL to the group
 	exited    chan struct{} // closed once the child was reaped and its group killed
-	state     string        // how it ended; read after exited
+	state     string        // exit of the child; read after exited
 	stderr    *group.Stderr
 }
 
-// Program is a server that runs in this process in the place of a command, for tests. It ends
-// with its input or with ctx, and returns how, as of a process.
+// Program is a server that runs inside this process instead of a command, for tests. It ends with its input or with
+// ctx, and returns its exit like a process.
 type Program func(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) (state string)
 
 // run starts a Program.
@@ -58,10 +58,10 @@ func run(o Options) *process {
 	return p
 }
 
-// Process is the child of a connection, for who shows it.
+// Process describes the child of a connection, for status pages.
 type Process struct {
 	PID    int
-	Exited <-chan struct{} // closed when it has ended; the PID may be another's then
+	Exited <-chan struct{} // closed when the child has ended; another process may have its PID from then on
 	Stderr *group.Stderr
 }
 
@@ -94,10 +94,10 @@ func spawn(o Options) (p *process, pid int, err error) {
 	group.Own(cmd)
 	// Pipes of our own: those of exec.Cmd are closed, or waited for, by Wait,
 	// which must reap the child while a grandchild may still hold them.
-	var ends [6]*os.File // stdin, stdout and stderr: to read, to write
+	var ends [6]*os.File // read and write ends of stdin, stdout, stderr
 	closeAll := func(ends ...*os.File) {
 		for _, end := range ends {
-			_ = end.Close() // nil is refused
+			_ = end.Close() // Close of a nil file is an error
 		}
 	}
 	for i := 0; i < len(ends); i += 2 {
@@ -123,8 +123,8 @@ func spawn(o Options) (p *process, pid int, err error) {
 	return p, cmd.Process.Pid, nil
 }
 
-// live starts the child, says so, and returns when it was reaped and its group killed. It has a thread of
-// its own, with which the child ends: not all servers end because their standard input does.
+// live starts the child, tells so, and returns when the child was reaped and its group killed. It keeps a thread of
+// its own, because the kernel ends the child with that thread: not all servers end when their standard input does.
 func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
@@ -136,11 +136,11 @@ func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 	}
 	_ = cmd.Wait()
 	p.state = cmd.ProcessState.String()
-	_ = group.Kill(cmd) // what it started ends with it
+	_ = group.Kill(cmd) // processes that the child started end, too
 	close(p.exited)
 }
 
-// warn logs what is wrong, the first time.
+// warn logs a problem, the first time that it appears.
 func (o Options) warn(message string, args ...any) {
 	level := slog.LevelWarn
 	if o.Again {
@@ -149,8 +149,8 @@ func (o Options) warn(message string, args ...any) {
 	o.Log.Log(context.Background(), level, message, args...)
 }
 
-// confine puts the command into its sandbox. One that is not there is left to Start, unless the command in
-// front has it, in a container perhaps.
+// confine puts the command into its sandbox. A missing command is left to Start, unless a wrapper in front of it may
+// have the command, in a container perhaps.
 func confine(cmd *exec.Cmd, o Options) error {
 	if !o.Sandbox.On() || cmd.Err != nil && len(o.Sandbox.Wrapper) == 0 {
 		return nil
@@ -164,8 +164,8 @@ func confine(cmd *exec.Cmd, o Options) error {
 	return err
 }
 
-// startError leaves out where the program and its directory are, and where it was
-// looked for: clients may see it.
+// startError leaves out the path of the program and the folders where it was looked for, because clients may see the
+// error.
 func startError(o Options, err error) error {
 	command := filepath.Base(o.Command)
 	if first, _, more := strings.Cut(o.Command, " "); more && (errors.Is(err, exec.ErrNotFound) || errors.Is(err, fs.ErrNotExist)) {
@@ -204,20 +204,20 @@ func (p *process) end() {
 	<-p.stderr.Done()
 }
 
-// ended is why the connection to a process that has exited ends: how it ended, and
-// what it wrote last, for which it waits a moment.
+// ended is the error of a connection whose process has exited: how it exited, and what it wrote last, which ended
+// waits for a moment.
 func (p *process) ended() error {
 	select {
 	case <-p.stderr.Done():
-	case <-time.After(grace): // someone else holds its stderr
+	case <-time.After(grace): // another process holds the child's stderr
 	}
 	return withLastWords(fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state), p.stderr.Words())
 }
 
-// kill ends the child at once. Its end follows as ever.
+// kill kills the child; live then reaps it as ever.
 func (p *process) kill() {
 	select {
-	case <-p.exited: // the number may be another's by now
+	case <-p.exited: // another process may have the PID by now
 	default:
 		p.destroy()
 	}

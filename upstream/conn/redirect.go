@@ -8,15 +8,14 @@ import (
 	"strings"
 )
 
-// maxRedirects is how many redirects of one request are followed.
+// maxRedirects bounds how many redirects of one request are followed.
 const maxRedirects = 5
 
-// errRedirect is about a server that redirects in a way that is not followed.
+// errRedirect tells that a server redirects to a place that is not followed.
 var errRedirect = errors.New("the server redirects")
 
-// checkRedirect keeps a request, whose headers may hold secrets, at the origin
-// that is configured. The default leaves out Authorization and cookies alone,
-// and follows from https to http.
+// checkRedirect keeps a request, whose headers may hold secrets, at the configured origin. Go's default drops
+// Authorization and cookies alone, and follows from https to http.
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {

@@ -17,36 +17,36 @@ const MaxAnswer = 64 << 20
 
 // Reply is the answer to one request. Its fields may be read once Done is closed.
 type Reply struct {
-	ID     int64 // of the request
+	ID     int64 // ID of the request
 	Done   chan struct{}
 	Result json.RawMessage // nil if Error or Err is set
 	Error  json.RawMessage // the JSON-RPC error object
 	Err    error           // no answer will come
 
-	noID     bool        // Error came without the request's ID: it was refused unread
-	status   int         // of the HTTP answer, 0 without; for who sends
-	proto    string      // likewise, its version of HTTP
+	noID     bool        // Error has no ID: the server refused the request unread
+	status   int         // status of the HTTP response; 0 without
+	proto    string      // HTTP version of the response
 	standing bool        // nobody waits for it
 	sent     atomic.Bool // the request may have reached the server
 }
 
-// Pending are the requests of a connection that wait for their answers.
+// Pending holds the requests of a connection that wait for their answers.
 type Pending struct {
-	lock    sync.Mutex // guards what follows; held for look-ups only
+	lock    sync.Mutex // guards the fields below; held for look-ups only
 	last    int64
 	replies map[int64]*Reply
-	err     error // of a connection that has ended
+	err     error // error of a connection that has ended
 }
 
-// Expect reserves an ID for a request, which Exchange sends; Forget ends the
-// reservation. On a connection that has failed the reply has failed at once.
+// Expect reserves an ID for a request that Exchange sends; Forget ends the reservation. On a failed connection the
+// reply fails at once.
 func (p *Pending) Expect() *Reply { return p.expect(false) }
 
-// ExpectStanding is Expect for a request that stays open for long: an error
-// without an ID is not taken for its answer, and nobody waits for it.
+// ExpectStanding is Expect for a request that stays open for long: an error without an ID is not taken for its
+// answer, and Waiting does not count it.
 func (p *Pending) ExpectStanding() *Reply { return p.expect(true) }
 
-// Forget gives up on a reply.
+// Forget drops a reply that nobody waits for any more.
 func (p *Pending) Forget(r *Reply) { p.take(r.ID) }
 
 func (p *Pending) expect(standing bool) *Reply {
@@ -72,8 +72,7 @@ func (p *Pending) Waits(id int64) bool {
 	return p.replies[id] != nil
 }
 
-// Waiting is how many answers are still to come, without those to standing
-// requests.
+// Waiting counts the outstanding answers, without those to standing requests.
 func (p *Pending) Waiting() (n int) {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -93,7 +92,7 @@ func (p *Pending) take(id int64) *Reply {
 	return reply
 }
 
-// takeOnly takes the reply that is waited for, unless there are several.
+// takeOnly removes and returns the one reply that is waited for; nil if there are several.
 func (p *Pending) takeOnly() *Reply {
 	p.lock.Lock()
 	defer p.lock.Unlock()
@@ -121,7 +120,7 @@ func (p *Pending) fail(id int64, err error) {
 	}
 }
 
-// failAll ends all replies with err, and with final all to come.
+// failAll ends all replies with err. With final, replies that are reserved later fail, too.
 func (p *Pending) failAll(err error, final bool) {
 	p.lock.Lock()
 	failed := p.replies
@@ -136,9 +135,8 @@ func (p *Pending) failAll(err error, final bool) {
 	}
 }
 
-// failTooLong attributes a message that was too long to read to its request, by
-// its first bytes. Where that fails nobody can tell whose it was, and all
-// requests fail.
+// failTooLong fails the request whose answer was too long to read, which it finds by the first bytes of the answer.
+// If they do not tell, all requests fail.
 func (p *Pending) failTooLong(head []byte) {
 	for key, value := range rawjson.Members(head) {
 		switch key {
@@ -154,9 +152,8 @@ func (p *Pending) failTooLong(head []byte) {
 	p.failAll(ErrTooLarge, false)
 }
 
-// answered hands an answer to the request with its ID. An error without an ID is
-// about a request that the server could not read: the one of the stream, or where
-// that is none, the only request there is.
+// answered hands an answer to the request with its ID. An error without an ID is about a request that the server
+// could not read: the request of the stream, else the only request there is.
 func (p *Pending) answered(stream int64, id, result, failure json.RawMessage) {
 	if isNull(failure) { // some servers send "error":null with a result
 		failure = nil
@@ -166,7 +163,7 @@ func (p *Pending) answered(stream int64, id, result, failure json.RawMessage) {
 	switch {
 	case ok:
 		reply = p.take(n)
-	case isNull(id) && stream != 0 && failure != nil && failure[0] == '{': // anything else is not of JSON-RPC
+	case isNull(id) && stream != 0 && failure != nil && failure[0] == '{': // an error of JSON-RPC is an object
 		reply = p.take(stream)
 	case isNull(id) && stream == 0 && failure != nil:
 		reply = p.takeOnly()
@@ -185,20 +182,20 @@ func (p *Pending) answered(stream int64, id, result, failure json.RawMessage) {
 	close(reply.Done)
 }
 
-// receive takes what the server sent on the stream of a request: a message, or a
-// batch. It reports false for what is neither.
+// receive takes one message or a batch that the server sent on the stream of a request. It reports false for anything
+// else.
 func (c *Conn) receive(stream int64, sent []byte) bool {
-	if !json.Valid(sent) { // which takes any byte beyond ASCII
+	if !json.Valid(sent) { // Valid accepts every byte beyond ASCII
 		return false
 	}
-	if !utf8.Valid(sent) { // a client that decodes strictly would end its session with all servers
+	if !utf8.Valid(sent) { // a client that decodes strictly would end its whole session
 		sent = bytes.ToValidUTF8(sent, []byte("\uFFFD"))
 	}
 	sent = bytes.TrimSpace(sent)
 	switch sent[0] {
 	case '{':
 		c.receiveOne(stream, sent)
-	case '[': // which revision 2025-03-26 allowed
+	case '[': // revision 2025-03-26 allows batches
 		for message := range rawjson.Elements(sent) {
 			c.receiveOne(stream, message)
 		}

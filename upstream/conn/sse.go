@@ -9,14 +9,15 @@ import (
 	"time"
 )
 
-// sse is the channel of the HTTP+SSE transport, of revision 2024-11-05: one stream
-// for all that the server says, which names an endpoint to post messages to.
+// sse is the channel of the HTTP+SSE transport (revision 2024-11-05): one stream carries all messages of the server,
+// and names the endpoint to post messages to.
 type sse struct {
 	*sender
 	endpoint string // set before open returns
 }
 
-// ErrForeign is about an endpoint elsewhere: messages have headers with secrets.
+// ErrForeign tells that a server named an endpoint of another origin, which must not get our headers and their
+// secrets.
 var ErrForeign = errors.New("its event stream names an endpoint at another origin, which is not followed: configure the URL of that origin")
 
 func (s *sse) open(ctx context.Context) error {
@@ -44,7 +45,7 @@ func (s *sse) open(ctx context.Context) error {
 			if kind == "endpoint" {
 				select {
 				case named <- string(data):
-				default: // it is named once
+				default: // a second endpoint is ignored
 				}
 			}
 		})

@@ -14,16 +14,16 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// StatusError is an HTTP status that came instead of an answer. To errors.Is it is
-// ErrUnauthorized if it is 401.
+// StatusError is an HTTP status that came instead of an answer. It is ErrUnauthorized to errors.Is if the status is
+// 401.
 type StatusError struct {
 	Code  int
-	Words string        // the server's own, in one line; "" for none
-	Scope string        // that a token lacks, of 403 (RFC 6750); "" if it does not say
-	Wait  time.Duration // after which it may be asked again (Retry-After); 0 if it does not say
+	Words string        // text of the server in one line; "" for none
+	Scope string        // scope that the token lacks, of a 403 (RFC 6750); "" if not told
+	Wait  time.Duration // Retry-After; 0 if not told
 }
 
-// maxWords bounds what is repeated of a server's words, in bytes.
+// maxWords bounds how many bytes of a server's text an error repeats.
 const maxWords = 300
 
 func (e *StatusError) Error() string {
@@ -54,13 +54,13 @@ func withLastWords(err error, words string) error {
 	return fmt.Errorf("%w%s%s", err, itsLastWords, words)
 }
 
-// WithoutWords is the text of an error without what a server wrote, which may repeat arguments.
+// WithoutWords is the text of an error without the server's text, which may repeat arguments.
 func WithoutWords(err error) string {
 	text := err.Error()
 	if _, ok := errors.AsType[*StatusError](err); ok {
 		text, _, _ = strings.Cut(text, itSays)
 	}
-	text, _, _ = strings.Cut(text, itsLastWords) // of an answer it may be the text alone that is left
+	text, _, _ = strings.Cut(text, itsLastWords) // the error of an answer may be nothing but text
 	return text
 }
 
@@ -68,7 +68,7 @@ func (e *StatusError) Is(target error) bool {
 	return target == ErrUnauthorized && e.Code == http.StatusUnauthorized
 }
 
-// statusError is the error of a response whose status means that there is no answer.
+// statusError is the error of a response whose status carries no answer.
 func statusError(response *http.Response) error {
 	head, _ := io.ReadAll(io.LimitReader(response.Body, maxText))
 	return statusErrorOf(response, head)
@@ -91,8 +91,7 @@ func statusErrorOf(response *http.Response, body []byte) *StatusError {
 	return e
 }
 
-// wordsOf are the words of a body that is JSON or plain text: a page for people says
-// less than its status.
+// wordsOf is the text of a body that is JSON or plain text. A page for people says less than its status.
 func wordsOf(response *http.Response, body []byte) string {
 	switch kind := contentType(response); {
 	case kind == typeJSON || strings.HasSuffix(kind, "+json"):

@@ -14,10 +14,10 @@ import (
 	"toolfinch/internal/wire"
 )
 
-// stdio is the channel to a child process: a message a line.
+// stdio is the channel to a child process: one message on each line.
 type stdio struct {
 	conn    *Conn
-	process *process // nil until it was started
+	process *process // nil until the process was started
 	queue   *queue
 }
 
@@ -50,21 +50,21 @@ func (s *stdio) close() {
 	}
 }
 
-// follow fails the connection when the process has ended, or says no more. What
-// it said last is read first: it may be answers, or why it ended.
+// follow fails the connection when the process has exited or closed its output. The last lines are read first: they
+// may be answers, or say why the process ended.
 func (s *stdio) follow(read <-chan struct{}) {
 	c, p := s.conn, s.process
 	select {
 	case <-p.exited:
 		select {
 		case <-read:
-		case <-time.After(grace): // someone else holds its stdout
+		case <-time.After(grace): // another process holds the child's stdout
 		case <-c.Life.Done():
 		}
 		c.Fail(p.ended())
 	case <-read:
 		select {
-		case <-p.exited: // the usual reason; it says more
+		case <-p.exited: // the exit tells more, and is the usual reason
 			c.Fail(p.ended())
 		case <-time.After(grace):
 			c.Fail(fmt.Errorf("%w: the process has closed its output", ErrClosed))
@@ -74,10 +74,10 @@ func (s *stdio) follow(read <-chan struct{}) {
 	}
 }
 
-// garbageLogged is how many lines that are no message are logged a connection.
+// garbageLogged bounds how many lines that are no message are logged for each connection.
 const garbageLogged = 5
 
-// readLines takes in what a process writes to its stdout, to the end.
+// readLines reads the stdout of a process to its end.
 func (c *Conn) readLines(stdout io.Reader) {
 	in := bufio.NewReaderSize(stdout, 64<<10)
 	garbage := 0
@@ -89,7 +89,7 @@ func (c *Conn) readLines(stdout io.Reader) {
 			c.failTooLong(head)
 			continue
 		case err != nil:
-			return // however it ended, nothing more will come
+			return // nothing more can be read
 		}
 		if line = bytes.TrimSpace(line); len(line) == 0 || c.receive(0, line) {
 			continue
@@ -100,30 +100,28 @@ func (c *Conn) readLines(stdout io.Reader) {
 	}
 }
 
-// maxQueued is how many bytes may wait for a server that does not read. One
-// message may be longer.
+// maxQueued bounds how many bytes may wait for a server that does not read. A single message may be longer.
 const maxQueued = 8 << 20
 
-// queue writes to the stdin of a process from one goroutine, so that one that
-// does not read blocks nobody.
+// queue writes to the stdin of a process from one goroutine, so that a process that does not read blocks no caller.
 type queue struct {
 	out    io.WriteCloser
-	failed func() // a write has failed: nothing can be sent any more
+	failed func() // is called when a write has failed and nothing can be sent any more
 	done   chan struct{}
 
-	mu      sync.Mutex // guards what follows; never held over a write to out
-	changed *sync.Cond // there is a message, or err
+	mu      sync.Mutex // guards the fields below; never held over a write to out
+	changed *sync.Cond // signals a message or err
 	waiting []queued
-	size    int // bytes waiting or being written
+	size    int // bytes that wait or are being written
 	err     error
 }
 
 type queued struct {
 	message []byte
-	reply   *Reply // nil when nobody asks whether it was sent
+	reply   *Reply // nil for notifications
 }
 
-// newQueue starts the goroutine; close ends it.
+// newQueue starts the goroutine that close ends.
 func newQueue(out io.WriteCloser, failed func()) *queue {
 	q := &queue{out: out, failed: failed, done: make(chan struct{})}
 	q.changed = sync.NewCond(&q.mu)
@@ -131,8 +129,8 @@ func newQueue(out io.WriteCloser, failed func()) *queue {
 	return q
 }
 
-// send queues a message, which it keeps. It fails at once, with nothing queued,
-// when too much is waiting or the process has closed its end.
+// send queues a message and keeps its bytes. It fails at once, without queueing, when too much is waiting or the
+// process has closed its end.
 func (q *queue) send(message []byte, reply *Reply) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -164,7 +162,7 @@ func (q *queue) run() {
 	}
 }
 
-// write reports whether the next message may be written.
+// write writes the next message, and reports whether another may be written.
 func (q *queue) write(one queued) bool {
 	// Marked before the write: half a message may be read as well.
 	if one.reply != nil {

@@ -13,7 +13,7 @@ import (
 	"toolfinch/tool"
 )
 
-// traced is exchange within a span, whose context the server gets.
+// traced is exchange within a span; the server gets the span's context.
 func (c *Conn) traced(ctx context.Context, reply *Reply, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
 	ctx, span := c.options.Traces.Ask(ctx, c.message(strconv.AppendInt(nil, reply.ID, 10), method, params), c.peer)
 	if c.Transport != TransportStdio && header == nil {
@@ -28,9 +28,9 @@ func (c *Conn) traced(ctx context.Context, reply *Reply, method string, params j
 	return result, err
 }
 
-// Answering begins the span of a request of the server that came at since, if there are
-// traces; call is the context of the call that it is for, or ctx. The context is that of
-// answering the request; done ends the span with the answer.
+// Answering begins the span of a server's request that came at since, if there are traces. call is the context of the
+// call that the request belongs to, or ctx. The returned context belongs to the span; done ends the span with the
+// answer.
 func (c *Conn) Answering(ctx, call context.Context, since time.Time, id json.RawMessage, method string, params json.RawMessage) (_ context.Context, done func(json.RawMessage, error)) {
 	ctx, span := c.options.Traces.Asked(ctx, call, c.message(id, method, params), c.peer, since)
 	return ctx, func(result json.RawMessage, err error) {
@@ -41,7 +41,7 @@ func (c *Conn) Answering(ctx, call context.Context, since time.Time, id json.Raw
 	}
 }
 
-// message is what spans say of a request over the connection.
+// message describes a request over the connection for its span.
 func (c *Conn) message(id json.RawMessage, method string, params json.RawMessage) telemetry.Message {
 	m := telemetry.Message{Method: method, ID: id, Params: params}
 	if s, ok := c.channel.(*streamable); ok {
@@ -62,7 +62,7 @@ func end(ctx context.Context, span *telemetry.Span, result json.RawMessage, err 
 	}
 }
 
-// kindOf is why a request has no answer, in one of a few words.
+// kindOf names in one word why a request has no answer (attribute error.type of OpenTelemetry).
 func kindOf(ctx context.Context, err error) string {
 	status, ok := errors.AsType[*StatusError](err)
 	switch {
@@ -80,13 +80,13 @@ func kindOf(ctx context.Context, err error) string {
 	return "_OTHER"
 }
 
-// asPeer is the server as spans have it; nil without traces.
-func (c *Conn) asPeer() *telemetry.Peer {
-	if c.options.Traces == nil {
+// peer describes the server for spans; nil without traces.
+func (o *Options) peer(transport Transport) *telemetry.Peer {
+	if o.Traces == nil {
 		return nil
 	}
-	peer := &telemetry.Peer{Name: c.options.Name, Pipe: c.Transport == TransportStdio}
-	if at, err := url.Parse(c.options.URL); err == nil && !peer.Pipe {
+	peer := &telemetry.Peer{Name: o.Name, Pipe: transport == TransportStdio}
+	if at, err := url.Parse(o.URL); err == nil && !peer.Pipe {
 		peer.Address = at.Hostname()
 		peer.Port, _ = strconv.Atoi(at.Port())
 		if peer.Port == 0 {

@@ -36,10 +36,10 @@ type Pending struct {
 	life    context.Context
 
 	// Set before ready is closed.
-	at       string // URL for the browser
+	at       string // URL for the browser: of our start page, or of the device grant
 	userCode string // of the device grant: to type in there
 	id       string
-	state    string
+	start    Start
 	verifier string
 	redirect string
 	place    *place
@@ -78,7 +78,7 @@ func (p *Pending) First(key string) bool {
 // ID names the login; it tells nothing of it.
 func (p *Pending) ID() string { return p.id }
 
-// URL is where the login goes on, for a browser.
+// URL is where the login goes on, for a browser: the start page, which sends only the asker's browser on.
 func (p *Pending) URL() string { return p.at }
 
 // UserCode is what is typed in there; "" unless it is a login of the device grant.
@@ -114,9 +114,15 @@ func (p *Pending) url() string {
 // unreadyFor is how long it is not tried again to begin a login that could not be begun.
 const unreadyFor = 15 * time.Second
 
+// errDevice refuses a principal the device grant: whoever gets the code from the asker can agree to it.
+var errDevice = errors.New("oauth.grant device_code cannot prove who logs in: per_user needs authorization_code")
+
 // Begin begins a login of a principal, or joins the one that is under way, and returns
 // once it is known where it goes on. ctx bounds that alone.
 func (s *Server) Begin(ctx context.Context, principal string) (*Pending, error) {
+	if principal != "" && s.settings.Grant == GrantDevice {
+		return nil, errDevice
+	}
 	a := s.account(principal)
 	p, began, err := a.join()
 	if err != nil {
@@ -193,7 +199,7 @@ func (a *account) join() (p *Pending, began bool, err error) {
 	if a.unready != nil && time.Since(a.unreadyAt) < unreadyFor {
 		return nil, false, a.unready
 	}
-	p = &Pending{account: a, ready: make(chan struct{}), done: make(chan struct{}), id: rand.Text(), state: rand.Text(), verifier: oauth2.GenerateVerifier()}
+	p = &Pending{account: a, ready: make(chan struct{}), done: make(chan struct{}), id: rand.Text(), verifier: oauth2.GenerateVerifier()}
 	p.life, p.end = context.WithTimeoutCause(a.logins.life, pendingFor, fmt.Errorf("nobody has logged in within %s", pendingFor))
 	if err := a.logins.add(p); err != nil {
 		p.end()
@@ -222,7 +228,7 @@ func (l *Logins) add(p *Pending) error {
 	}
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	l.pending[p.state] = p
+	l.pending[p.id] = p
 	return nil
 }
 
@@ -283,47 +289,71 @@ func (p *Pending) prepare() (err error) {
 		}
 	}
 	p.client = client
-	p.config = oauth2.Config{ClientID: client.ID, Scopes: p.scopes, RedirectURL: p.redirect, Endpoint: oauth2.Endpoint{AuthURL: p.place.meta.AuthorizationEndpoint}}
-	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(p.verifier)}
-	if p.place.resource != "" {
-		options = append(options, oauth2.SetAuthURLParam("resource", p.place.resource))
+	p.start = Start{
+		ID: p.id, Server: a.name, Principal: a.principal, Redirect: p.redirect, Until: time.Now().Add(pendingFor),
+		At: codeRequest{p.place, client, p.redirect, p.verifier}.askedAt(p.scopes),
 	}
-	if covers(p.scopes, []string{offline}) { // OpenID Connect 11: it is ignored otherwise
-		options = append(options, oauth2.SetAuthURLParam("prompt", "consent"))
+	if p.at, err = a.logins.startURL(p.start); err != nil {
+		return err
 	}
-	p.at = p.config.AuthCodeURL(p.state, options...)
 	close(p.ready)
 	return nil
 }
 
-// answered takes the authorization server's answer over (RFC 6749 4.1.2, RFC 9207).
+// answered takes the authorization server's answer over.
 func (p *Pending) answered(ctx context.Context, q url.Values) error {
-	meta := p.place.meta
-	iss := q.Get("iss")
-	switch {
-	case iss == "" && q.Has("iss"), iss != "" && iss != meta.Issuer:
-		return fmt.Errorf("the answer is of %q, not of the authorization server %s: it is not used", rawjson.Clip(iss, 100), meta.Issuer)
-	case iss == "" && meta.IssSupported:
-		return fmt.Errorf("the answer lacks the name of the authorization server %s, which always gives it: it is not used", meta.Issuer)
-	}
-	if code := q.Get("error"); code != "" {
-		return &Refusal{Code: rawjson.Clip(printable.Line(code), 60), Text: rawjson.Clip(printable.Line(q.Get("error_description")), maxWords)}
-	}
-	if q.Get("code") == "" {
-		return errors.New("the answer has no code")
-	}
-	form := url.Values{"grant_type": {string(GrantCode)}, "code": {q.Get("code")}, "redirect_uri": {p.redirect}, "code_verifier": {p.verifier}}
-	if p.place.resource != "" {
-		form.Set("resource", p.place.resource)
-	}
-	t, err := p.account.ask(ctx, meta.TokenEndpoint, p.client, form)
+	t, err := p.account.exchange(ctx, codeRequest{p.place, p.client, p.redirect, p.verifier}, q)
 	if err != nil {
 		if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Code == "invalid_client" && p.client.Redirect != "" {
-			_ = p.account.keepRegistration(ctx, meta.Issuer, p.redirect, nil) // the next login registers anew
+			_ = p.account.keepRegistration(ctx, p.place.meta.Issuer, p.redirect, nil) // the next login registers anew
 		}
 		return err
 	}
 	return p.keep(ctx, t)
+}
+
+// codeRequest is how a code was asked for, which its exchange repeats.
+type codeRequest struct {
+	place    *place
+	client   registered
+	redirect string
+	verifier string
+}
+
+// askedAt is the URL at which a person is asked for the code, without a state.
+func (c codeRequest) askedAt(scopes []string) string {
+	config := oauth2.Config{ClientID: c.client.ID, Scopes: scopes, RedirectURL: c.redirect, Endpoint: oauth2.Endpoint{AuthURL: c.place.meta.AuthorizationEndpoint}}
+	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(c.verifier)}
+	if c.place.resource != "" {
+		options = append(options, oauth2.SetAuthURLParam("resource", c.place.resource))
+	}
+	if covers(scopes, []string{offline}) { // OpenID Connect 11: it is ignored otherwise
+		options = append(options, oauth2.SetAuthURLParam("prompt", "consent"))
+	}
+	return config.AuthCodeURL("", options...)
+}
+
+// exchange gets the token for the code of an answer (RFC 6749 4.1.2, RFC 9207).
+func (s *Server) exchange(ctx context.Context, asked codeRequest, q url.Values) (*oauth2.Token, error) {
+	meta := asked.place.meta
+	iss := q.Get("iss")
+	switch {
+	case iss == "" && q.Has("iss"), iss != "" && iss != meta.Issuer:
+		return nil, fmt.Errorf("the answer is of %q, not of the authorization server %s: it is not used", rawjson.Clip(iss, 100), meta.Issuer)
+	case iss == "" && meta.IssSupported:
+		return nil, fmt.Errorf("the answer lacks the name of the authorization server %s, which always gives it: it is not used", meta.Issuer)
+	}
+	if code := q.Get("error"); code != "" {
+		return nil, &Refusal{Code: rawjson.Clip(printable.Line(code), 60), Text: rawjson.Clip(printable.Line(q.Get("error_description")), maxWords)}
+	}
+	if q.Get("code") == "" {
+		return nil, errors.New("the answer has no code")
+	}
+	form := url.Values{"grant_type": {string(GrantCode)}, "code": {q.Get("code")}, "redirect_uri": {asked.redirect}, "code_verifier": {asked.verifier}}
+	if asked.place.resource != "" {
+		form.Set("resource", asked.place.resource)
+	}
+	return s.ask(ctx, meta.TokenEndpoint, asked.client, form)
 }
 
 // keep stores what the login has brought.
@@ -354,7 +384,7 @@ func (p *Pending) finish(err error) {
 	p.once.Do(func() {
 		a := p.account
 		a.logins.mu.Lock()
-		delete(a.logins.pending, p.state)
+		delete(a.logins.pending, p.id)
 		a.logins.mu.Unlock()
 		a.logins.under.Release(1)
 		a.mu.Lock()
@@ -486,45 +516,4 @@ func (one *listener) release() {
 	if !l.spawn(shut) {
 		_ = one.server.Close()
 	}
-}
-
-// Awaits reports whether a login waits for the browser of a request.
-func (l *Logins) Awaits(r *http.Request) bool {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.pending[r.URL.Query().Get("state")] != nil
-}
-
-// ServeHTTP is where browsers come back to with the answer of an authorization server.
-// Only the state says which login the answer is for, and nobody can guess it. A request other than
-// GET uses nothing up: programs that look at links send HEAD.
-func (l *Logins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
-	w.Header().Set("Referrer-Policy", "no-referrer")
-	w.Header().Set("Cache-Control", "no-store")
-	w.Header().Set("X-Content-Type-Options", "nosniff")
-	q := r.URL.Query()
-	var p *Pending
-	if r.Method == http.MethodGet {
-		l.mu.Lock()
-		if p = l.pending[q.Get("state")]; p != nil {
-			delete(l.pending, p.state) // an answer is used once
-		}
-		l.mu.Unlock()
-	}
-	if p == nil || p.url() == "" {
-		w.WriteHeader(http.StatusNotFound)
-		fmt.Fprintln(w, "No login waits for this. It may have taken too long, or be over: begin it again.")
-		return
-	}
-	ctx, cancel := context.WithTimeout(p.life, renewWithin)
-	defer cancel()
-	if err := p.answered(ctx, q); err != nil {
-		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprintf(w, "The login to %s has failed: %s\n", p.account.name, printable.Line(err.Error()))
-		p.finish(err)
-		return
-	}
-	fmt.Fprintf(w, "Logged in to %s. You can close this window.\n", p.account.name)
-	p.finish(nil)
 }

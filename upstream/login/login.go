@@ -128,8 +128,8 @@ func markOf(token string) string {
 type Options struct {
 	Vault Vault
 	Log   *slog.Logger // default: nothing is logged
-	// Callback returns the URL at which Logins.ServeHTTP is served on loopback or for all
-	// users, "" for nowhere; default: nowhere. A login listens for itself then.
+	// Callback returns the URL at which Logins.ServeHTTP is served on loopback, "" for nowhere; default:
+	// nowhere. A login listens for itself then.
 	Callback func() string
 	Record   identity.Record // of logins and renewals, for the audit log; may be nil
 	// Told reports whether Server.Changed hears now what other processes do in the vault. While it does
@@ -138,6 +138,16 @@ type Options struct {
 	// Failed hears the IDs of logins that have ended here without a token, for Ended in other processes;
 	// may be nil.
 	Failed func(id string)
+	// Key, which is not zero, is shared with the processes that serve each other's logins.
+	Key [32]byte
+	// Forward hands the query of an authorization server's answer to those processes, for Answer; default:
+	// there are none.
+	Forward func(ctx context.Context, query string) bool
+	// Prove reports whether the browser of a request for a start page is the asker's; if not, it has
+	// answered the request. Default: a login of the owner in a browser of this machine.
+	Prove func(w http.ResponseWriter, r *http.Request, s Start) bool
+	// Whose returns the principal that an access token for this server proves; "" for none. Identify needs it.
+	Whose func(r *http.Request, token string) string
 }
 
 // Logins are those to all servers of one process. Its methods are safe for concurrent use.
@@ -148,6 +158,10 @@ type Logins struct {
 	record   identity.Record
 	told     func() bool
 	failed   func(id string)
+	forward  func(ctx context.Context, query string) bool
+	prove    func(w http.ResponseWriter, r *http.Request, s Start) bool
+	whose    func(r *http.Request, token string) string
+	binder   *binder
 	life     context.Context // of what is done for nobody's request
 	end      context.CancelFunc
 	work     sync.WaitGroup
@@ -156,7 +170,7 @@ type Logins struct {
 
 	mu        sync.Mutex // guards what follows; never held over I/O
 	closed    bool
-	pending   map[string]*Pending // by their state
+	pending   map[string]*Pending // by their ID
 	ended     []string            // IDs of the last that have ended
 	another   chan struct{}       // closed, and another made, when one has
 	listeners map[int]*listener   // by their port
@@ -176,7 +190,13 @@ func New(o Options) *Logins {
 	if o.Failed == nil {
 		o.Failed = func(string) {}
 	}
-	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, told: o.Told, failed: o.Failed, another: make(chan struct{}), pending: map[string]*Pending{}, listeners: map[int]*listener{}}
+	if o.Forward == nil {
+		o.Forward = func(context.Context, string) bool { return false }
+	}
+	if o.Prove == nil {
+		o.Prove = ProveLocally
+	}
+	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, told: o.Told, failed: o.Failed, forward: o.Forward, prove: o.Prove, whose: o.Whose, binder: newBinder(o.Key), another: make(chan struct{}), pending: map[string]*Pending{}, listeners: map[int]*listener{}}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.under = limit.New("pending_logins", maxPending, "logins are under way", "finish one, or try again in ten minutes")
 	return l

@@ -146,8 +146,13 @@ type process struct {
 }
 
 func (h *house) process(t *testing.T, s login.Settings) *process {
+	return h.processOf(t, s, login.Options{})
+}
+
+func (h *house) processOf(t *testing.T, s login.Settings, o login.Options) *process {
 	s.AllowPrivate = true // over pipes
-	logins := login.New(login.Options{Vault: h.vault, Log: slog.New(slog.NewTextHandler(&h.log, nil))})
+	o.Vault, o.Log = h.vault, slog.New(slog.NewTextHandler(&h.log, nil))
+	logins := login.New(o)
 	t.Cleanup(logins.Close)
 	server := logins.Server("notes", h.rs.URL+"/mcp", s)
 	return &process{logins, server, &http.Client{Transport: server.Transport(http.DefaultTransport, "")}}
@@ -554,9 +559,12 @@ func TestStepUpByAnotherProcess(t *testing.T) {
 	})
 }
 
+// anybody lets every browser start every login.
+func anybody(http.ResponseWriter, *http.Request, login.Start) bool { return true }
+
 func TestLoginsAtOnce(t *testing.T) {
 	h := newHouse(t, authserver.Settings{})
-	p := h.process(t, login.Settings{PerUser: true})
+	p := h.processOf(t, login.Settings{PerUser: true}, login.Options{Prove: anybody})
 	clients := map[string]*http.Client{}
 	pending := map[string]*login.Pending{}
 	for _, user := range []string{"https://idp.example|ann", "https://idp.example|bob"} {
@@ -636,9 +644,10 @@ func TestUserSaysNo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	back, _ := url.Parse(pending.URL())
-	final := h.as.Browse(t, pending.URL(), back.Query().Get("redirect_uri"))
-	looked, err := http.Head(final.String())
+	browser := authserver.NewBrowser()
+	back, _, _ := strings.Cut(pending.URL(), "?")
+	final := h.as.BrowseIn(t, browser, pending.URL(), back)
+	looked, err := browser.Head(final.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -646,7 +655,7 @@ func TestUserSaysNo(t *testing.T) {
 	if looked.StatusCode != http.StatusNotFound {
 		t.Errorf("HEAD, as of a program that looks at links: %d", looked.StatusCode)
 	}
-	response, err := http.Get(final.String())
+	response, err := browser.Get(final.String())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -656,7 +665,7 @@ func TestUserSaysNo(t *testing.T) {
 	if err := pending.Err(); err == nil || !strings.Contains(err.Error(), "access_denied") || !strings.Contains(string(page), "the user said no") {
 		t.Errorf("the error is %v, the page %q", err, page)
 	}
-	if again, err := http.Get(final.String()); err == nil {
+	if again, err := browser.Get(final.String()); err == nil {
 		again.Body.Close()
 		if again.StatusCode == http.StatusOK {
 			t.Error("an answer was taken twice")

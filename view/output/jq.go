@@ -22,13 +22,13 @@ const (
 	maxValue      = 5 << 20 // bytes of the values as JSON
 )
 
-// Evaluator evaluates jq expressions of models within limits, whatever they are;
-// script.Sandbox is one. The result is the JSON array of the expression's values.
+// Evaluator evaluates models' jq expressions within its own limits; script.Sandbox is one. The result
+// is the JSON array of the expression's values.
 type Evaluator interface {
 	Query(ctx context.Context, expression string, data []byte, limits script.Limits) (json.RawMessage, error)
 }
 
-// value is what an expression found: a text as it is, all else as JSON.
+// value is the result of an expression: a text itself, any other value as JSON.
 type value struct{ text, kind string }
 
 // evaluate evaluates a jq expression over the structured content of result, else
@@ -64,7 +64,7 @@ func (c *Cache) evaluate(ctx context.Context, expression string, result tool.Res
 	return valueOf(found), nil
 }
 
-// valueOf is the values of an expression as text: several are one a line.
+// valueOf returns an expression's values as text, one a line.
 func valueOf(values json.RawMessage) value {
 	var text []byte
 	n := 0

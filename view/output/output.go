@@ -1,6 +1,5 @@
-// Package output keeps large results of tools: a client gets the beginning of
-// one and a token, and reads on with the tool read_output. It neither says which
-// results are large nor knows where they are kept.
+// Package output keeps large results of tools: a client gets the beginning and a token, and reads the
+// rest with the tool read_output. It neither decides which results are large nor where they are kept.
 package output
 
 import (
@@ -17,9 +16,9 @@ import (
 
 // Settings say which results are kept.
 type Settings struct {
-	MinSize int           // bytes of a result from which on it is kept; 0: none is
+	MinSize int           // bytes of the smallest kept result; 0: none
 	Preview int           // bytes of its text that the client gets at once; default DefaultPreview
-	TTL     time.Duration // how long it can be read; default DefaultTTL
+	TTL     time.Duration // how long the result can be read; default DefaultTTL
 }
 
 // Defaults of Settings.
@@ -28,12 +27,11 @@ const (
 	DefaultTTL     = time.Hour
 )
 
-// sweepEvery is how often Sweep looks: what has expired cannot be read anyway.
+// sweepEvery is the pause of Sweep; expired results cannot be read before it either.
 const sweepEvery = 10 * time.Minute
 
-// Store keeps bytes until they expire, by the SHA-256 of their token and of
-// their owner. It bounds what it keeps: the oldest goes first. Find returns nil
-// for what is not there.
+// Store keeps bytes until they expire, by the SHA-256 of their token and of their owner. Past its bound
+// the oldest go first. Find returns nil for unknown bytes.
 type Store interface {
 	Put(ctx context.Context, token, owner [32]byte, content []byte, now, expires time.Time) error
 	Find(ctx context.Context, token, owner [32]byte, now time.Time) ([]byte, error)
@@ -47,28 +45,25 @@ type Cache struct {
 	level     func(error) slog.Level
 	log       *slog.Logger
 	now       func() time.Time
-	// keepWithin bounds the wait of a call for its result to be kept, patience any
-	// other use of the store and how long an expression waits for its turn.
+	// keepWithin bounds a call's wait for the store, patience any other wait for it, and an
+	// expression's wait for its turn.
 	keepWithin, patience time.Duration
-	// evaluating holds a token while an expression is evaluated: one at a time, so
-	// that their memory has one bound.
+	// evaluating admits one expression at a time, so that their memory has one bound.
 	evaluating chan struct{}
 }
 
-// New returns a cache that keeps results in store. evaluator evaluates the jq
-// expressions of read_output. level says how loud errors of the store are in log.
+// New returns a cache that keeps results in store. evaluator evaluates the jq expressions of
+// read_output. level is the log level of a store's error.
 func New(store Store, evaluator Evaluator, level func(error) slog.Level, log *slog.Logger) *Cache {
 	return &Cache{store: store, evaluator: evaluator, level: level, log: log, now: time.Now,
 		keepWithin: leeway.Of(2 * time.Second), patience: leeway.Of(10 * time.Second), evaluating: make(chan struct{}, 1)}
 }
 
-// Keep returns what keeps the large results of a handler. A complete result of
-// at least MinSize bytes, of a call that an MCP client with an owner made, is stored
-// and answered in short: a preview of its text with a note how to read on, blocks
-// without text as far as they have less than MinSize bytes together, structured
-// content if it alone has less, and all other members as they were. A result
-// that would not get shorter is answered whole, and so is one that cannot be
-// stored within 2 s, which costs a line in the log.
+// Keep returns the middleware for large results. It stores a complete result of at least MinSize bytes,
+// if an MCP client with an owner made the call, and answers a short form: a preview of the text with a
+// note how to read on, blocks without text up to MinSize bytes together, structured content below
+// MinSize, and all other members. It answers the whole result if the short form is no shorter, or if
+// storing takes more than 2 s or fails, which is logged.
 func (c *Cache) Keep(s Settings) tool.Middleware {
 	s.Preview = cmp.Or(max(s.Preview, 0), DefaultPreview)
 	s.TTL = cmp.Or(max(s.TTL, 0), DefaultTTL)
@@ -106,7 +101,7 @@ func (c *Cache) keep(ctx context.Context, s Settings, name string, owner [32]byt
 	return answer
 }
 
-// Sweep drops what has expired, now and every ten minutes until ctx ends.
+// Sweep drops expired results, now and every ten minutes until ctx ends.
 func (c *Cache) Sweep(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
@@ -132,13 +127,12 @@ func (c *Cache) sweep(ctx context.Context) {
 	}
 }
 
-// owner is the hash of who may read what the call was answered with, in whatever process:
-// IDs of sessions are random. ok is false for nobody.
+// owner is the hash of the owner of a call, who may read its result from any process: IDs of sessions
+// are random. ok is false for nobody.
 func owner(call *tool.Call) (owner [32]byte, ok bool) {
 	name := call.Owner()
 	return hash(name), name != tool.Anonymous
 }
 
-// hash is what the store knows of a token or an owner: who reads the database
-// can use neither.
+// hash hides tokens and owners from readers of the database.
 func hash(secret string) [32]byte { return sha256.Sum256([]byte(secret)) }

@@ -16,15 +16,13 @@ import (
 // Name is the name of the tool that reads kept results.
 const Name = "read_output"
 
-// DefaultRead is how many bytes of text read_output answers with, MaxRead how
-// many it can be asked for.
+// DefaultRead is read_output's default size of a piece, MaxRead its bound, in bytes.
 const (
 	DefaultRead = 20_000
 	MaxRead     = 100_000
 )
 
-// unknown is the one answer to every token that its caller may not use, so that
-// nobody learns which tokens there are.
+// unknown answers every token that the caller may not use, so that nobody learns which tokens exist.
 const unknown = "no such output: the token is unknown, or has expired, or is another client's. Call the tool again that made it."
 
 const definition = `{"name":"` + Name + `","description":"Read on in a large result, of which a tool answered the beginning and a token. ` +
@@ -39,10 +37,9 @@ const definition = `{"name":"` + Name + `","description":"Read on in a large res
 	`"block":{"type":"integer","minimum":1,"description":"Number of a content block to answer as it is, such as an image"}},` +
 	`"required":["token"]},"annotations":{"readOnlyHint":true,"idempotentHint":true,"openWorldHint":false}}`
 
-// Tool returns read_output. It answers with two text blocks: the piece asked
-// for, exactly, and a note that says what it is and how to read on. With block
-// it answers with that block alone. Every token that the caller may not use gets
-// one and the same error.
+// Tool returns read_output. It answers two text blocks: the exact piece, and a note that describes it
+// and how to read on. With block it answers that block alone. Every token that the caller may not use
+// gets the same error.
 func (c *Cache) Tool() *tool.Tool {
 	def, err := tool.ParseDef("toolfinch", json.RawMessage(definition))
 	if err != nil {
@@ -85,7 +82,7 @@ func (c *Cache) read(ctx context.Context, call *tool.Call) (tool.Result, error) 
 	return answer, nil
 }
 
-// parseRequest checks all that can be checked without the output.
+// parseRequest checks arguments without the result.
 func parseRequest(arguments json.RawMessage) (request, error) {
 	r := request{limit: DefaultRead}
 	err := args.Read(Name, arguments,
@@ -110,7 +107,7 @@ func parseRequest(arguments json.RawMessage) (request, error) {
 	return r, err
 }
 
-// parseLines reads "120-180", "120-" or "120"; to is 0 where it is open.
+// parseLines reads "120-180", "120-" or "120"; to is 0 if it is open.
 func parseLines(lines string) (from, to int, err error) {
 	if lines == "" {
 		return 1, 0, nil
@@ -154,7 +151,7 @@ func (c *Cache) answer(ctx context.Context, r request, result tool.Result) (tool
 	return withContent(textBlock(text[from:end]), textBlock(r.note(text, kind, from, end, to))), nil
 }
 
-// span is which bytes of text are asked for, without regard to limit.
+// span returns the requested bytes of text, before limit.
 func (r request) span(text, kind string) (from, to int, err error) {
 	if r.offset != nil {
 		if *r.offset > len(text) {
@@ -176,8 +173,8 @@ func (r request) span(text, kind string) (from, to int, err error) {
 	return from, to, nil
 }
 
-// note says what the bytes from from to end of text are, and how to get those
-// after them. to is the end of what was asked for.
+// note describes the bytes from from to end of text, and how to get the next ones. to is the end of the
+// request.
 func (r request) note(text, kind string, from, end, to int) string {
 	var b strings.Builder
 	if from == 0 && end == len(text) {
@@ -205,8 +202,7 @@ func withContent(blocks ...json.RawMessage) tool.Result {
 	return tool.Result(out.JSON())
 }
 
-// readBlock answers with one content block as it is. What is long and can be
-// read in pieces is not answered whole.
+// readBlock answers one content block unchanged. A long block that can be read in pieces is refused.
 func readBlock(result tool.Result, number int) (tool.Result, error) {
 	count := 0
 	for block := range rawjson.Elements(rawjson.Member(result, "content")) {

@@ -10,19 +10,18 @@ import (
 	"toolfinch/tool"
 )
 
-// maxLabel bounds, in bytes, what a note repeats of a block that it left out.
+// maxLabel bounds a note's text about a left-out block, in bytes.
 const maxLabel = 200
 
-// maxNamed is how many blocks that are left out an answer names.
+// maxNamed bounds the left-out blocks that an answer names.
 const maxNamed = 10
 
-// shorten makes the answer that stands for a result that was kept. ok is false
-// when there is nothing to shorten.
+// shorten makes the short form of a kept result. ok is false if it would not be shorter.
 func shorten(result tool.Result, s Settings, token string, expires time.Time) (answer tool.Result, ok bool) {
 	content, data := rawjson.Member(result, "content"), structured(result)
 	isList := len(content) > 0 && content[0] == '['
 	if !json.Valid(result) || content == nil && data == nil || content != nil && !isList {
-		return nil, false // no result of a tool
+		return nil, false // not a result of a tool
 	}
 	keepsData := len(data) < s.MinSize
 	blocks, left := stay(content, s.MinSize)
@@ -64,8 +63,7 @@ func noteOf(text string, shown int, token string, expires time.Time) string {
 		shown, len(text), countLines(text), until, Name, token, ways)
 }
 
-// assemble returns result with other content, and without structured content
-// if that does not stay.
+// assemble returns result with new content, and without structured content unless keepsData.
 func assemble(result tool.Result, first json.RawMessage, blocks []json.RawMessage, keepsData bool) tool.Result {
 	content := rawjson.Array(append([]json.RawMessage{first}, blocks...))
 	var out rawjson.Object
@@ -86,15 +84,14 @@ func assemble(result tool.Result, first json.RawMessage, blocks []json.RawMessag
 	return tool.Result(out.JSON())
 }
 
-// leftOut is a content block that is not in the answer.
+// leftOut is a content block missing in the answer.
 type leftOut struct {
 	number int // from 1
 	label  string
 }
 
-// stay parts the blocks that are no text: those that stay have less than room
-// bytes together, and the first go before the later ones. A resource's text is
-// in the text of the result, whether the resource stays or not.
+// stay divides the blocks without text: the first ones that fit into room bytes stay. A resource's text
+// is in the text of the result in both cases.
 func stay(content json.RawMessage, room int) (blocks []json.RawMessage, left []leftOut) {
 	number := 0
 	for block := range rawjson.Elements(content) {
@@ -113,7 +110,7 @@ func stay(content json.RawMessage, room int) (blocks []json.RawMessage, left []l
 	return blocks, left
 }
 
-// label says what a block is.
+// label describes a block.
 func label(kind string, block json.RawMessage) string {
 	of := block
 	if kind == "resource" {

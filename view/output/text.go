@@ -10,9 +10,8 @@ import (
 	"toolfinch/tool"
 )
 
-// textOf is the text by which a result is read: that of its text blocks and of
-// the text resources embedded in it, joined by line breaks; without any, the
-// structured content as indented JSON.
+// textOf is the readable text of a result: of its text blocks and embedded text resources, joined by
+// line breaks, else the structured content as indented JSON.
 func textOf(result tool.Result) string {
 	var texts []string
 	for block := range rawjson.Elements(rawjson.Member(result, "content")) {
@@ -30,7 +29,7 @@ func textOf(result tool.Result) string {
 	return indented.String()
 }
 
-// blockText is the text that a content block is or embeds.
+// blockText is the text of a content block or its embedded resource.
 func blockText(block json.RawMessage) (text string, ok bool) {
 	switch rawjson.Text(rawjson.Member(block, "type")) {
 	case "text":
@@ -43,7 +42,7 @@ func blockText(block json.RawMessage) (text string, ok bool) {
 	return rawjson.Text(raw), raw != nil
 }
 
-// structured is the structured content of a result, nil without.
+// structured is the structured content of a result, or nil.
 func structured(result tool.Result) json.RawMessage {
 	content := rawjson.Member(result, "structuredContent")
 	if string(content) == "null" {
@@ -52,9 +51,8 @@ func structured(result tool.Result) json.RawMessage {
 	return content
 }
 
-// cut returns how much of text to show where n bytes are wanted: up to a line
-// border in the second half of them, else up to a rune border that does not part
-// CR from LF. It is never 0, unless text is empty.
+// cut returns how many of n bytes of text to show: up to a line end in the second half, else up to a
+// rune end that keeps CR LF together. It is never 0, unless text is empty.
 func cut(text string, n int) int {
 	if n >= len(text) {
 		return len(text)
@@ -72,7 +70,7 @@ func cut(text string, n int) int {
 	return end
 }
 
-// border is the last place up to n where text may be cut.
+// border is the last possible cut of text up to n.
 func border(text string, n int) int {
 	if n >= len(text) {
 		return len(text)
@@ -96,8 +94,7 @@ func countLines(text string) int {
 	return n
 }
 
-// lineOffset is where the line of that number, from 1, begins; len(text) when
-// there are fewer.
+// lineOffset is the beginning of a line, counted from 1; len(text) past the last line.
 func lineOffset(text string, line int) int {
 	at := 0
 	for ; line > 1; line-- {

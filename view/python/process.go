@@ -24,32 +24,32 @@ import (
 //go:embed host.py
 var hostSource string
 
-// process is Python while it runs.
+// process is a running Python.
 type process struct {
 	host   *Host
-	life   context.Context // ends, with the reason, when calls cannot be answered any more
+	life   context.Context // ends, with the reason, when calls can no longer be answered
 	fail   context.CancelCauseFunc
 	left   sync.Once
-	ready  chan struct{} // closed once it has loaded what was loaded before
+	ready  chan struct{} // closed after the targets of its predecessor are loaded
 	orders chan order    // to be written
 	stderr *group.Stderr
 
-	mu     sync.Mutex // guards what follows; never held over I/O
+	mu     sync.Mutex // guards the fields below; never held over I/O
 	began  time.Time  // zero: it could not be started
 	cmd    *exec.Cmd  // nil: not started, or reaped
 	number int64
 	calls  map[int64]*pending
 }
 
-// pending is what waits for an answer.
+// pending is a call that waits for an answer.
 type pending struct {
 	ctx    context.Context
 	answer chan reply // has room for it
 	tool   func(ctx context.Context, name string, arguments json.RawMessage) (json.RawMessage, error)
 }
 
-// order is what toolfinch sends. Values of others are in texts, so that what Python
-// cannot read fails its call alone.
+// order is a message to Python. Foreign values are texts, so that a value that Python cannot read fails
+// only its call.
 type order struct {
 	Do      string          `json:"do"` // load, call, cancel, answer
 	ID      int64           `json:"id"`
@@ -64,7 +64,7 @@ type order struct {
 	Error   string          `json:"error,omitempty"`
 }
 
-// reply is what Python sends: an answer, or a tool to call for the call Call.
+// reply is a message from Python: an answer, or a tool to call for the call Call.
 type reply struct {
 	ID        int64           `json:"id"`
 	OK        json.RawMessage `json:"ok"`
@@ -90,8 +90,8 @@ func newProcess(h *Host) *process {
 	return p
 }
 
-// boot reads the host from standard input, where the messages follow: a command line
-// has bounds, and everybody can see it.
+// boot reads the host's source from standard input, before the messages: a command line is bounded and
+// public.
 const boot = `import os
 n, text = %d, b""
 while len(text) < n: text += os.read(0, n - len(text))
@@ -103,7 +103,7 @@ func (p *process) live(targets []target) {
 	// -B: the bytecode of an edit within the same second would be stale.
 	cmd := exec.Command(s.Command, "-B", "-X", "utf8", "-c", fmt.Sprintf(boot, len(hostSource)))
 	cmd.Dir, cmd.Env, cmd.WaitDelay = s.Dir, group.Environment(s.Env, s.InheritEnv), leeway.Of(grace)
-	cmd.Env = append(cmd.Env, "PYTHONSAFEPATH=1") // 3.13 imports from the folder before it runs anything
+	cmd.Env = append(cmd.Env, "PYTHONSAFEPATH=1") // Python 3.13 imports from the folder before it runs anything
 	group.Own(cmd)
 	words, stderr := io.Pipe()
 	cmd.Stderr = stderr
@@ -133,7 +133,7 @@ func (p *process) live(targets []target) {
 	p.mu.Lock()
 	p.cmd = nil
 	p.mu.Unlock()
-	_ = group.Kill(cmd) // what it started ends with it
+	_ = group.Kill(cmd) // its children end with it
 	_ = stderr.Close()
 	<-p.stderr.Done()
 	p.leave(&Error{Reason: "Python ended (" + cmd.ProcessState.String() + ")", Detail: printable.Line(p.stderr.Words())})
@@ -148,18 +148,17 @@ func startError(command string, err error) *Error {
 	return &Error{Reason: command + " cannot be started", Detail: err.Error()}
 }
 
-// prepare loads again what an earlier process had, before calls need it.
+// prepare loads the targets of an earlier process, before calls need them.
 func (p *process) prepare(targets []target) {
 	for _, one := range targets {
 		ctx, cancel := context.WithTimeout(p.life, leeway.Of(loadTime))
-		_, _ = p.load(ctx, one) // its calls will say why
+		_, _ = p.load(ctx, one) // the next call reports the error
 		cancel()
 	}
 	close(p.ready)
 }
 
-// leave says once why calls cannot be answered any more. The next call finds no process
-// then, or another one.
+// leave notes once why calls can no longer be answered. The next call then starts another process.
 func (p *process) leave(why *Error) {
 	p.left.Do(func() {
 		p.mu.Lock()
@@ -170,12 +169,12 @@ func (p *process) leave(why *Error) {
 	})
 }
 
-// end ends the process at once, for this reason.
+// end ends the process at once, for a reason.
 func (p *process) end(why *Error) {
 	p.leave(why)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	if p.cmd != nil { // its number may be another's once it is reaped
+	if p.cmd != nil { // after the reaping its ID may belong to another process
 		_ = group.Kill(p.cmd)
 	}
 }
@@ -198,8 +197,8 @@ func (p *process) exchange(ctx context.Context, r Request) (reply, error) {
 // inText is JSON as a text.
 func inText(value json.RawMessage) json.RawMessage { return rawjson.Quote(string(value)) }
 
-// await sends an order and returns its answer. Whoever does not answer in time, nor
-// when it is cancelled, blocks all: Python is ended.
+// await sends an order and returns its answer. A call that does not answer in time, nor after its
+// cancellation, blocks all calls: Python is ended.
 func (p *process) await(ctx context.Context, o order, tool func(context.Context, string, json.RawMessage) (json.RawMessage, error)) (reply, error) {
 	ctx, cancel := context.WithCancel(ctx) // ends the tools that the function calls
 	defer cancel()
@@ -214,7 +213,7 @@ func (p *process) await(ctx context.Context, o order, tool func(context.Context,
 		delete(p.calls, o.ID)
 		p.mu.Unlock()
 	}()
-	p.send(ctx, o)
+	sent := p.send(ctx, o)
 	select {
 	case got := <-c.answer:
 		return got, got.err()
@@ -223,7 +222,7 @@ func (p *process) await(ctx context.Context, o order, tool func(context.Context,
 	case <-ctx.Done():
 	}
 	why := context.Cause(ctx)
-	if errors.Is(ctx.Err(), context.Canceled) { // the client has gone; a deadline finds what blocks
+	if errors.Is(ctx.Err(), context.Canceled) { // the client has gone; the deadline of another call finds a blocked Python
 		select {
 		case p.orders <- order{Do: "cancel", ID: o.ID}:
 		default:
@@ -233,11 +232,13 @@ func (p *process) await(ctx context.Context, o order, tool func(context.Context,
 	if errors.Is(why, context.DeadlineExceeded) {
 		why = failed("no answer within %s", leeway.Of(loadTime))
 	}
-	p.cancel(c, o)
+	if sent { // else Python knows no such call, and would answer no cancellation
+		p.cancel(c, o)
+	}
 	return reply{}, why
 }
 
-// cancel cancels a call whose time is over, and ends Python if that does not end it.
+// cancel cancels a call past its time, and ends Python if the call goes on.
 func (p *process) cancel(c *pending, o order) {
 	ctx, stop := context.WithTimeout(context.Background(), leeway.Of(grace))
 	defer stop()
@@ -257,30 +258,32 @@ func (p *process) cancel(c *pending, o order) {
 	}
 }
 
-// send hands an order to the writer.
-func (p *process) send(ctx context.Context, o order) {
+// send hands an order to the writer, and reports whether the writer took it.
+func (p *process) send(ctx context.Context, o order) bool {
 	select {
 	case p.orders <- o:
+		return true
 	case <-p.life.Done():
 	case <-ctx.Done():
 	}
+	return false
 }
 
-// write writes the host, and then what is sent, until the end.
+// write writes the host's source, and then orders, until the end.
 func (p *process) write(in io.WriteCloser, messages *group.Messages) {
 	defer in.Close()
 	_, err := io.WriteString(in, hostSource)
 	for err == nil {
 		select {
 		case o := <-p.orders:
-			err = messages.Send(o) // an error: the process has ended, and says why
+			err = messages.Send(o) // the process has ended and reports why
 		case <-p.life.Done():
 			return
 		}
 	}
 }
 
-// read takes what Python sends, until the end.
+// read handles replies until the end.
 func (p *process) read(messages *group.Messages, workers *sync.WaitGroup) {
 	for {
 		var got reply
@@ -292,19 +295,19 @@ func (p *process) read(messages *group.Messages, workers *sync.WaitGroup) {
 			p.end(failed("Python was ended because it sent more than %d MB in one line", MaxAnswer>>20))
 			return
 		case err != nil:
-			return // it ends
+			return // Python ends
 		}
 		p.mu.Lock()
 		c := p.calls[cmp.Or(got.Call, got.ID)]
 		p.mu.Unlock()
 		switch {
-		case c == nil: // it was given up
+		case c == nil: // the call was given up
 		case got.Call != 0:
 			workers.Go(func() { p.callTool(c, got) })
 		default:
 			select {
 			case c.answer <- got:
-			default: // it has one
+			default: // already answered
 			}
 		}
 	}
@@ -325,7 +328,7 @@ func (p *process) callTool(c *pending, asked reply) {
 	p.send(p.life, answer)
 }
 
-// err is what Python says went wrong.
+// err is the error that Python reports.
 func (r reply) err() error {
 	if r.Error == nil {
 		return nil

@@ -1,6 +1,5 @@
-// Package python runs the owner's hooks and custom tools in Python: one process of the
-// owner's interpreter, started when it is needed first, which serves calls side by
-// side. It knows neither MCP nor who calls.
+// Package python runs the owner's hooks and custom tools in Python: one process of the owner's
+// interpreter, started at the first use, serves concurrent calls. It knows neither MCP nor callers.
 package python
 
 import (
@@ -25,12 +24,12 @@ import (
 // Settings say which Python runs, and where.
 type Settings struct {
 	Command    string            // the interpreter; default DefaultCommand()
-	Dir        string            // where modules are looked for first, and its working directory
+	Dir        string            // first folder of its modules, and its working directory
 	Env        map[string]string // its environment on top of the minimal one
-	InheritEnv []string          // globs of further variables that it gets of this environment
+	InheritEnv []string          // globs of further variables from this environment
 }
 
-// DefaultCommand is the interpreter that is looked for in PATH.
+// DefaultCommand is the interpreter to look for in PATH.
 func DefaultCommand() string {
 	if runtime.GOOS == "windows" {
 		return "python"
@@ -65,39 +64,38 @@ type Parameter struct {
 // Request is one call of a function.
 type Request struct {
 	Kind    Kind
-	Path    string          // of what was loaded
+	Path    string          // of a loaded target
 	Name    string          // of the tool: a module may have several
-	Context json.RawMessage // an object: what the function may know of the call
+	Context json.RawMessage // an object: facts about the call
 	Args    json.RawMessage // an object
-	Data    json.RawMessage // what a tool came to, for PostCall
-	Timeout time.Duration   // starting Python counts
+	Data    json.RawMessage // a tool's result, for PostCall
+	Timeout time.Duration   // includes the start of Python
 	Output  int             // bytes of the answer as JSON; default MaxAnswer
-	// CallTool calls a tool for the function. It may be called concurrently. Nil: there
-	// are none.
+	// CallTool calls a tool for the function. It may be called concurrently. If nil, there are no
+	// tools.
 	CallTool func(ctx context.Context, name string, arguments json.RawMessage) (json.RawMessage, error)
 }
 
-// MaxAnswer bounds what Python sends in one line, in bytes.
+// MaxAnswer bounds one line from Python, in bytes.
 const MaxAnswer = 16 << 20
 
 const (
 	loadTime    = 10 * time.Second // of the import of one module, and of the start
 	grace       = 2 * time.Second  // of a function that was cancelled
 	maxCalls    = 1000             // at a time
-	calm        = 10 * time.Second // after it Python does not count as one that crashes at once
+	calm        = 10 * time.Second // a crash after this time does not count as repeated
 	mostBackOff = 30 * time.Second
 )
 
-// Error is a function that failed, or Python itself.
+// Error is a failure of a function, or of Python itself.
 type Error struct {
-	Reason string // for anybody: without paths
-	Detail string // more of it for the owner: the place, a traceback; "" when there is none
-	// Misanswered says that a hook returned what is no HookResult, or one that cannot be
-	// used: it may have meant to refuse.
+	Reason string // for everyone: without paths
+	Detail string // for the owner: the place, a traceback; may be ""
+	// Misanswered says that a hook returned no usable HookResult: it may have meant to refuse.
 	Misanswered bool
 }
 
-// Error returns all of it, for the log.
+// Error returns the whole error, for the log.
 func (e *Error) Error() string {
 	if e.Detail == "" {
 		return e.Reason
@@ -109,39 +107,39 @@ func failed(format string, args ...any) *Error { return &Error{Reason: fmt.Sprin
 
 var errClosed = failed("Python was closed")
 
-// target is what a configuration names.
+// target is a dotted path with its kind.
 type target struct {
 	kind Kind
 	path string
 }
 
-// module is a target that was loaded, or why it could not be.
+// module is a loaded target, or the error of loading it.
 type module struct {
 	functions []Function
 	err       error
 }
 
-// Host is the process, whether it runs or not. It is started by the first Load or Call,
-// and again after a crash by the first call then, with growing delays.
+// Host is Python, running or not. The first Load or Call starts it; after a crash the next call does,
+// with growing delays.
 type Host struct {
 	settings Settings
 	log      *slog.Logger
 
-	mu      sync.Mutex // guards what follows; never held over I/O
-	running *process   // nil: none
+	mu      sync.Mutex // guards the fields below; never held over I/O
+	running *process   // nil: not running
 	modules map[target]module
 	files   map[string]stamp
 	active  int       // calls
-	crashes int       // one soon after the other
-	again   time.Time // no start before it
+	crashes int       // in quick succession
+	again   time.Time // no start before
 	last    *Error    // why it ended
-	retired bool      // another Host has taken its place: it runs while it has calls
+	retired bool      // another Host has replaced it: it runs until its calls end
 	closed  bool
 
 	lives sync.WaitGroup // processes; more only while mu is held and closed is not set
 }
 
-// stamp changes when a file does. The zero stamp is no file.
+// stamp changes with a file. The zero stamp is a missing file.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -155,15 +153,14 @@ func stampOf(path string) stamp {
 	return stamp{info.ModTime(), info.Size()}
 }
 
-// New returns a Host that does not run yet. What functions print goes to log.
+// New returns a Host that is not running. Functions print to log.
 func New(settings Settings, log *slog.Logger) *Host {
 	settings.Command = cmp.Or(settings.Command, DefaultCommand())
 	return &Host{settings: settings, log: log, modules: map[target]module{}, files: map[string]stamp{}}
 }
 
-// Current returns h if it is what another configuration wants: the settings are the
-// same, no file was edited and nothing failed to load. Else it returns a new Host; who
-// takes it retires h.
+// Current returns h if the settings are equal, no file was edited and every target loaded. Otherwise it
+// returns a new Host, and its user retires h.
 func (h *Host) Current(settings Settings) *Host {
 	next := New(settings, h.log)
 	h.mu.Lock()
@@ -181,16 +178,16 @@ func (h *Host) Current(settings Settings) *Host {
 	return next
 }
 
-// Files are the absolute paths of the files that were imported from the folder, and of
-// those that are missing there, sorted.
+// Files returns the absolute paths of the files that were imported from the folder, or are missing
+// there, sorted.
 func (h *Host) Files() []string {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return slices.Sorted(maps.Keys(h.files))
 }
 
-// Load imports what a dotted path names and returns its functions, if it is of kind
-// Tool. What was loaded once, or failed to, is remembered.
+// Load imports a dotted path and returns its functions, for the kind Tool. Results and failures are
+// remembered.
 func (h *Host) Load(kind Kind, path string) ([]Function, error) {
 	of := target{kind, path}
 	h.mu.Lock()
@@ -208,7 +205,7 @@ func (h *Host) Load(kind Kind, path string) ([]Function, error) {
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	if err != nil { // where it may appear
+	if err != nil { // the file may appear
 		file := filepath.Join(h.settings.Dir, filepath.FromSlash(strings.ReplaceAll(path, ".", "/")))
 		got.Files = append(got.Files, file+".py", filepath.Dir(file)+".py")
 	}
@@ -219,9 +216,8 @@ func (h *Host) Load(kind Kind, path string) ([]Function, error) {
 	return got.Tools, err
 }
 
-// Call calls a function that was loaded and returns what it answers: of a hook an
-// object with abort, args or result where the function gave them, else any value. The
-// error is an *Error, or that of ctx.
+// Call calls a loaded function and returns its answer: for a hook an object with the given ones of
+// abort, args and result, else any value. The error is an *Error, or the error of ctx.
 func (h *Host) Call(ctx context.Context, r Request) (json.RawMessage, error) {
 	h.mu.Lock()
 	one := h.modules[target{r.Kind, r.Path}]
@@ -264,8 +260,8 @@ func (h *Host) done() {
 	}
 }
 
-// Retire ends the process once the calls in flight have ended. A call that comes later,
-// from what was served before, starts it for this call.
+// Retire ends the process after the calls in flight. A later call, of an older served value, starts it
+// once more.
 func (h *Host) Retire() {
 	h.mu.Lock()
 	h.retired = true
@@ -286,8 +282,7 @@ func (h *Host) Close() {
 	h.lives.Wait()
 }
 
-// process returns the process once it has loaded what it ran before, and starts it if
-// there is none.
+// process returns the process after it has loaded its targets again, and starts it if necessary.
 func (h *Host) process(ctx context.Context) (*process, error) {
 	h.mu.Lock()
 	p := h.running
@@ -318,7 +313,7 @@ func (h *Host) process(ctx context.Context) (*process, error) {
 	}
 }
 
-// gone notes that the process, which began then, has ended, and when another may start.
+// gone notes the end of the process that began at began, and when the next may start.
 func (h *Host) gone(began time.Time, why *Error) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -329,7 +324,7 @@ func (h *Host) gone(began time.Time, why *Error) {
 	if time.Since(began) > leeway.Of(calm) {
 		h.crashes = 0
 	}
-	if h.crashes++; h.crashes > 1 { // the first time it is an accident
+	if h.crashes++; h.crashes > 1 { // a single crash is an accident
 		h.again = time.Now().Add(min(time.Second<<min(h.crashes-2, 10), mostBackOff))
 	}
 	h.log.Error("Python ended", "error", why, "crashes", h.crashes)

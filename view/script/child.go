@@ -27,9 +27,9 @@ const maxScript = 256 << 10
 // maxStack bounds the stack of a script's process in bytes.
 const maxStack = 32 << 20
 
-// A program that imports this package becomes a script's process when it is started
-// with this variable set and this argument: before its main function runs, after
-// the packages that this one imports are initialized. Sandbox starts it so.
+// A program that imports this package becomes a script's process when Sandbox starts it with this
+// variable and this argument: before its main function, after the imports of this package are
+// initialized.
 const (
 	childVariable = "TOOLFINCH_SCRIPT_PROCESS"
 	childArgument = "run-script"
@@ -42,33 +42,32 @@ func init() {
 	os.Exit(runChild())
 }
 
-// Exit codes of a script's process. Any other is that of Go's runtime, which without
-// memory ends in several ways.
+// Exit codes of a script's process. Go's runtime without memory has other codes.
 const (
 	exitDone    = 0
 	exitOrphan  = 1 // its parent is gone
 	exitMemory  = 3 // the script holds more memory than it may
-	exitStarted = 4 // it got no order that it understands
+	exitStarted = 4 // it got no valid order
 )
 
-// A script's process and its parent exchange messages (group.Messages). The parent begins with
-// an order. The process then says lines of its log and asks for requests, each of which gets an
-// answer, until it says what came of the script.
+// A script's process and its parent exchange messages (group.Messages). The parent sends an order. The
+// process then sends lines of its log and requests, gets an answer to each request, and at the end
+// sends the script's result.
 
-// order is what a script's process is to do.
+// order is the task of a script's process.
 type order struct {
 	Limits Limits
 
 	Source string `json:",omitempty"` // a script
 	Info   Info
-	Tools  bool // whether there is a Host
+	Tools  bool // a Host exists
 
-	Query string          `json:",omitempty"` // a jq expression, where there is Data
-	Data  json.RawMessage `json:",omitempty"` // that it is over
+	Query string          `json:",omitempty"` // a jq expression, with Data
+	Data  json.RawMessage `json:",omitempty"` // the input of Query
 }
 
-// saying is what a script's process says. Without any of the first three it is the last one,
-// with the result of the script, nil for None.
+// saying is a message of a script's process. Without the first three fields it is the last one, with
+// the script's result, nil for None.
 type saying struct {
 	Log    *string         `json:",omitempty"`
 	Ask    []*request      `json:",omitempty"`
@@ -76,13 +75,13 @@ type saying struct {
 	Result json.RawMessage `json:",omitempty"`
 }
 
-// answer is what came of requests.
+// answer has the outcomes of requests.
 type answer struct {
-	Limit string    `json:",omitempty"` // that was reached: nothing else counts then
+	Limit string    `json:",omitempty"` // a reached limit; the other fields are then empty
 	Came  []outcome // for each request
 }
 
-// outcome is what came of one request: none of both is no value.
+// outcome is the outcome of one request. Without both fields it is no value.
 type outcome struct {
 	Value json.RawMessage `json:",omitempty"`
 	Error *string         `json:",omitempty"`
@@ -94,13 +93,13 @@ type report struct {
 	Message string
 	Abort   bool // by abort(reason)
 	Limit   bool // by a limit
-	Host    bool // by what the Host answered
+	Host    bool // by an error of the Host
 }
 
 // runChild runs the one script of this process.
 func runChild() int {
 	os.Clearenv()
-	time.Local = time.UTC // it would be read from a file
+	time.Local = time.UTC // Go would read it from a file
 	debug.SetMaxStack(maxStack)
 	runtime.GC()
 	defer makeTimers()()
@@ -139,7 +138,7 @@ func runChild() int {
 	return parent.report(r.source(o.Source))
 }
 
-// makeTimers makes what timers need: once the process is confined, no file may be opened for it.
+// makeTimers makes the runtime's timers: later the confined process can open no file for them.
 func makeTimers() (stop func() bool) { return time.AfterFunc(time.Hour, func() {}).Stop }
 
 // parent is the process that started this one.
@@ -151,7 +150,7 @@ func (p *parent) say(what saying) {
 	}
 }
 
-// report says what came of the script, and returns the exit code of its process.
+// report sends the script's outcome, and returns the exit code of its process.
 func (p *parent) report(result json.RawMessage, err error) int {
 	last := saying{Result: result}
 	if err != nil {
@@ -161,8 +160,8 @@ func (p *parent) report(result json.RawMessage, err error) int {
 	return exitDone
 }
 
-// watchMemory ends this process when more than so many bytes beside those of now
-// are in use after a garbage collection.
+// watchMemory ends this process when a garbage collection leaves more than most bytes above the present
+// use.
 func watchMemory(most int64) {
 	live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}, {Name: "/memory/classes/heap/stacks:bytes"}, {Name: "/memory/classes/total:bytes"}}
 	metrics.Read(live)
@@ -177,15 +176,15 @@ func watchMemory(most int64) {
 	}
 }
 
-// source runs a whole script: its result is what main() or main(ctx) returns if it
-// defines main, else its global named result, nil without one. The functions of ctx
-// are globals as well. The error is an *AbortError or an *Error.
+// source runs a whole script. The result is the value of main() or main(ctx) if it defines main, else
+// its global named result, nil without one. The functions of ctx are globals as well. The error is an
+// *AbortError or an *Error.
 func (r *run) source(source string) (json.RawMessage, error) {
 	var out json.RawMessage
 	err := r.protect(func() error {
 		program, err := compile(scriptName, []byte(source), scriptNames)
 		if err == nil {
-			err = r.alive() // compiling looks at no time
+			err = r.alive() // compiling ignores the time limit
 		}
 		if err != nil {
 			return err
@@ -227,7 +226,7 @@ func reportOf(err error) *report {
 	}
 }
 
-// childDoor is the door of a script's process: what it passes is done by the parent.
+// childDoor is the door of a script's process: the parent makes its requests.
 type childDoor struct {
 	parent  *parent
 	answers <-chan answer
@@ -254,7 +253,7 @@ func (d *childDoor) pass(_ context.Context, requests []*request) error {
 	return nil
 }
 
-// reachedError is a limit that the parent found reached.
+// reachedError is a limit that the parent has reported.
 type reachedError struct{ text string }
 
 func (e *reachedError) Error() string { return e.text }

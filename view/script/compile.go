@@ -40,8 +40,7 @@ const (
 	noTry    = "there is no try: an error ends the script"
 )
 
-// python is what people, and more so models, take for Starlark: how a line begins,
-// and what to write instead.
+// python maps lines that models mistake for Starlark, by their beginning, to hints.
 var python = []struct{ begins, hint string }{
 	{"import ", noImport},
 	{"from ", noImport},
@@ -58,7 +57,7 @@ var python = []struct{ begins, hint string }{
 	{"@", "there are no decorators: call the function"},
 }
 
-// pythonInside is what a line that is Python may have anywhere outside of texts.
+// pythonInside maps Python syntax inside a line, outside of strings, to hints.
 var pythonInside = []struct {
 	has  *regexp.Regexp
 	hint string
@@ -71,7 +70,7 @@ var pythonInside = []struct {
 	{regexp.MustCompile(`\byield\b`), "there is no yield: return a list"},
 }
 
-// missing are functions of Python that Starlark has not.
+// missing has functions of Python that Starlark lacks.
 var missing = map[string]string{
 	"sum": "add in a loop", "map": "use a comprehension", "filter": "use a comprehension", "isinstance": `compare type(x) with its name, such as "dict"`,
 	"round": "use math.round(x)", "pow": "use math.pow(x, y)", "open": "there are no files", "divmod": "use // and %",
@@ -79,7 +78,7 @@ var missing = map[string]string{
 
 var quoted = regexp.MustCompile(`(["'])(?:\\.|[^\\])*?(["'])`)
 
-// hint explains a line that is Python but not Starlark, "" for any other.
+// hint explains a line of Python that is not Starlark, "" for any other line.
 func hint(source []byte, line int, message string, names starlark.StringDict) string {
 	lines := strings.SplitN(string(source), "\n", line+1)
 	if line < 1 || line > len(lines) {

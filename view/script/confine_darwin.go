@@ -2,8 +2,7 @@ package script
 
 import "golang.org/x/sys/unix"
 
-// confine takes from this process, for good, files and more time of processors
-// than its limits.
+// confine removes this process's access to files, and limits its processor time, for good.
 func confine(limits Limits) {
 	for resource, most := range map[int]uint64{
 		unix.RLIMIT_NOFILE: 0,

@@ -2,5 +2,5 @@
 
 package script
 
-// confine does nothing: there is no such limit that a process can give itself.
+// confine does nothing: this system has no such limits.
 func confine(Limits) {}

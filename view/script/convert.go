@@ -16,16 +16,15 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Bounds of values that come from others or go to them.
+// Bounds of values from outside, and of results.
 const (
-	maxDepth  = 1000 // of nested values: whatever walks them recurses
-	maxNumber = 5000 // bytes of a number: reading its digits takes quadratic time
+	maxDepth  = 1000 // of nested values, because functions recurse over them
+	maxNumber = 5000 // bytes of a number, because reading digits takes quadratic time
 )
 
-// The interpreter's tables chain keys whose hashes are alike, and its hash of a
-// short text has no seed. So whoever chooses the names of an object can choose them
-// such that each walks over all others. A crowd is the names whose hashes share
-// their last bits.
+// The interpreter's tables chain keys with similar hashes, and its hash of a short text has no seed. An
+// attacker can therefore choose an object's names such that each lookup walks over all of them. A crowd
+// is a set of names whose hashes share their last bits.
 const (
 	crowds      = 1 << 12
 	crowdFree   = 64  // names of a crowd that may be chance in an object of any size
@@ -35,8 +34,8 @@ const (
 
 var errTooDeep = limitError("values nested deeper than %d", maxDepth)
 
-// decodeRaw makes a value of JSON, None of nil: integers stay integers of any size,
-// 1.0 is a float, members keep their order, and of duplicate ones the last counts.
+// decodeRaw makes a value of JSON, None of nil. Integers keep any size, 1.0 is a float, members keep
+// their order, and the last of duplicate members counts.
 func decodeRaw(raw json.RawMessage) (starlark.Value, error) {
 	if raw == nil {
 		return starlark.None, nil
@@ -44,7 +43,7 @@ func decodeRaw(raw json.RawMessage) (starlark.Value, error) {
 	return decode(string(raw))
 }
 
-// decodeObject is decodeRaw of what must be an object.
+// decodeObject is decodeRaw of an object.
 func decodeObject(raw json.RawMessage) (*starlark.Dict, error) {
 	v, err := decodeRaw(raw)
 	if err != nil {
@@ -65,7 +64,7 @@ func decode(source string) (starlark.Value, error) {
 	return d.value(0)
 }
 
-// valid says what is wrong with JSON.
+// valid returns the syntax error in JSON, if any.
 func valid(source []byte) error {
 	if json.Valid(source) {
 		return nil
@@ -74,13 +73,13 @@ func valid(source []byte) error {
 	return fmt.Errorf("invalid JSON: %w", json.Unmarshal(source, &checked))
 }
 
-// decoder reads JSON that is known to be valid.
+// decoder reads valid JSON.
 type decoder struct {
 	s string
 	i int // of the next byte
 }
 
-// peek passes white space and returns the byte after it.
+// peek skips white space and returns the byte after it.
 func (d *decoder) peek() byte {
 	for d.s[d.i] == ' ' || d.s[d.i] == '\n' || d.s[d.i] == '\t' || d.s[d.i] == '\r' {
 		d.i++
@@ -160,7 +159,7 @@ func (d *decoder) array(depth int) (starlark.Value, error) {
 	return starlark.NewList(elements), nil
 }
 
-// text reads a string. It is a part of the source where nothing is escaped.
+// text reads a string. Without escapes it shares the source's bytes.
 func (d *decoder) text() string {
 	start, escaped := d.i, false
 	for d.i++; d.s[d.i] != '"'; d.i++ {
@@ -208,8 +207,7 @@ type encoder struct {
 	most int // bytes of out
 }
 
-// encode writes a value as JSON of at most so many bytes, else fails with
-// errOutput.
+// encode writes a value as JSON of at most most bytes, else it fails with errOutput.
 func encode(v starlark.Value, most int) (json.RawMessage, error) {
 	e := encoder{most: most}
 	if err := e.value(v, 0); err != nil {
@@ -269,8 +267,7 @@ func (e *encoder) value(v starlark.Value, depth int) error {
 	return nil
 }
 
-// close ends an object or array, which is empty when nothing has replaced its
-// opening bracket as separator.
+// close ends an object or array; separator is still its opening bracket if it is empty.
 func (e *encoder) close(opening, closing, separator byte) {
 	if separator == opening {
 		e.out = append(e.out, opening)
@@ -285,7 +282,7 @@ func (e *encoder) dict(dict *starlark.Dict, depth int) error {
 		if !ok {
 			return fmt.Errorf("a key of a JSON object must be a string, this one is %s", key.Type())
 		}
-		if !utf8.ValidString(string(name)) { // written as U+FFFD, two could become one
+		if !utf8.ValidString(string(name)) { // U+FFFD would replace the bad bytes, and two names could become equal
 			return errors.New("a key of a JSON object must be whole characters")
 		}
 		if err := e.member(separator, string(name), value, depth); err != nil {

@@ -14,19 +14,17 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Bounds of what a program counts. Beyond them what was counted longest ago is
-// forgotten.
+// Bounds of a program's counters. Beyond them the oldest counts are forgotten.
 const (
-	maxCounted = 10_000  // times in one window: no count is higher
+	maxCounted = 10_000  // times in one window
 	maxKeys    = 10_000  // windows
 	maxTimes   = 500_000 // times in all windows
-	maxKey     = 256     // bytes; of a longer key its hash
+	maxKey     = 256     // bytes; a longer key becomes its hash
 )
 
-// counter counts keys within sliding windows, for rate limits: what a module
-// defines is frozen.
+// counter counts keys within sliding windows, for rate limits: values that a module defines are frozen.
 type counter struct {
-	mu      sync.Mutex // guards the rest; held over nothing but memory
+	mu      sync.Mutex // guards the rest; held over memory only
 	windows map[windowKey]*window
 	total   int // times in all windows
 }
@@ -41,8 +39,7 @@ type window struct{ times []time.Time }
 
 var counterSeed = maphash.MakeSeed()
 
-// count counts a key now, and returns how often it was within the window that
-// ends now.
+// count counts a key now, and returns its count within the window that ends now.
 func (c *counter) count(key string, length time.Duration, now time.Time) int {
 	if len(key) > maxKey {
 		key = fmt.Sprintf("%s %x", key[:maxKey-20], maphash.String(counterSeed, key))
@@ -73,7 +70,7 @@ func (c *counter) count(key string, length time.Duration, now time.Time) int {
 	return len(w.times)
 }
 
-// expire drops what is not after a time.
+// expire drops the times up to until.
 func (c *counter) expire(w *window, until time.Time) {
 	n := 0
 	for n < len(w.times) && !w.times[n].After(until) {
@@ -85,8 +82,7 @@ func (c *counter) expire(w *window, until time.Time) {
 	}
 }
 
-// forget drops what is over, then what was counted longest ago, until a quarter
-// of the room is free.
+// forget drops expired windows, then the oldest ones, until a quarter of the room is free.
 func (c *counter) forget(now time.Time) {
 	for key, w := range c.windows {
 		if c.expire(w, now.Add(-key.length)); len(w.times) == 0 {

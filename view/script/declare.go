@@ -9,7 +9,7 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// declaration is the value of tool(...): a function with what is said of it.
+// declaration is the value of tool(...): a function with its description.
 type declaration struct {
 	fn       *starlark.Function
 	declared *Declared
@@ -67,7 +67,7 @@ var toolFunction = builtin("tool", func(_ *run, args starlark.Tuple, kwargs []st
 	return &declaration{fn, d}, nil
 })
 
-// declare takes the declared parameters, which must be those of the function.
+// declare takes the declared parameters, which must match the function's.
 func (d *Declared) declare(fn *starlark.Function, parameters *starlark.Dict) error {
 	params := paramsOf(fn)
 	names := make([]string, len(params))
@@ -99,9 +99,8 @@ func (d *Declared) declare(fn *starlark.Function, parameters *starlark.Dict) err
 	return nil
 }
 
-// declaredParameter reads "string" or {"type": "string", "required": True, ...}.
-// Not said, a parameter is required where the function has no default for it, and
-// the schema neither.
+// declaredParameter reads "string" or {"type": "string", "required": True, ...}. By default a parameter
+// is required if neither the function nor the schema has a default.
 func declaredParameter(name string, schema starlark.Value, needed bool) (Parameter, error) {
 	if kind, ok := starlark.AsString(schema); ok {
 		raw, err := json.Marshal(map[string]string{"type": kind})
@@ -137,8 +136,7 @@ func declaredParameter(name string, schema starlark.Value, needed bool) (Paramet
 	return parameter, err
 }
 
-// paramsOf are the parameters of a function after the first, ctx, without *args
-// and **kwargs.
+// paramsOf returns the parameters of a function after ctx, without *args and **kwargs.
 func paramsOf(fn *starlark.Function) []Param {
 	n := fn.NumParams()
 	if fn.HasKwargs() {
@@ -153,7 +151,7 @@ func paramsOf(fn *starlark.Function) []Param {
 		param := Param{Name: name}
 		if value := fn.ParamDefault(i); value != nil {
 			param.Optional = true
-			param.Default, _ = encode(value, maxDeclared) // nil when it is no JSON
+			param.Default, _ = encode(value, maxDeclared) // nil for a value that is no JSON
 		}
 		params = append(params, param)
 	}

@@ -8,10 +8,10 @@ import (
 	"sync/atomic"
 )
 
-// maxParallel is how many calls of one ctx.parallel run at a time.
+// maxParallel bounds the concurrent calls of one ctx.parallel.
 const maxParallel = 8
 
-// request is one call of a tool, or a search for tools, and what came of it.
+// request is one call of a tool, or a search for tools, with its result.
 type request struct {
 	Search bool   `json:",omitempty"`
 	Query  string `json:",omitempty"` // of a search
@@ -24,20 +24,20 @@ type request struct {
 	err    error
 }
 
-// door is how a run reaches tools.
+// door makes a run's requests of tools.
 type door interface {
-	// pass makes the requests and fills in their results and errors. Its own error is
-	// that of a limit, and then none of the results counts.
+	// pass makes the requests and fills in their results and errors. Its own error is a reached limit;
+	// the results are then void.
 	pass(ctx context.Context, requests []*request) error
 }
 
-// hostDoor is the door in the process of the Host. It counts what passes.
+// hostDoor is the door in the Host's process. It counts requests and results.
 type hostDoor struct {
 	host   Host
 	limits Limits
 	calls  int          // left
 	bytes  atomic.Int64 // of results, left
-	script bool         // a model's: it cannot raise its limits
+	script bool         // a model's script, which cannot raise its limits
 	failed error        // the last error of the Host for a single request
 }
 
@@ -48,8 +48,8 @@ func newHostDoor(host Host, limits Limits) *hostDoor {
 	return d
 }
 
-// pass makes several requests at a time and returns when all have ended. Those not
-// begun when ctx ends are not.
+// pass makes requests concurrently and returns when all have ended. The end of ctx stops further ones
+// from beginning.
 func (d *hostDoor) pass(ctx context.Context, requests []*request) error {
 	if len(requests) > d.calls {
 		return reached(d.script, "%d calls of tools: make fewer", "the limit of calls", d.limits.Calls)
@@ -86,8 +86,7 @@ func (d *hostDoor) pass(ctx context.Context, requests []*request) error {
 	return nil
 }
 
-// make makes one request. A panic in a host must not end the program: here nobody
-// else would recover it.
+// make makes one request. It recovers a panic of the host, which nothing else would.
 func (d *hostDoor) make(ctx context.Context, one *request) {
 	defer func() {
 		if caught := recover(); caught != nil {

@@ -12,11 +12,10 @@ import (
 // ctx.parallel.
 const maxArguments = 16 << 20
 
-// callContext is ctx, the first argument of functions. Its fields become values
-// when they are asked for.
+// callContext is ctx, the first argument of functions. Its fields are decoded on first use.
 type callContext struct {
 	r             *run
-	headers, meta starlark.Value // nil until asked for
+	headers, meta starlark.Value // nil before the first use
 }
 
 func (c *callContext) String() string        { return "<ctx>" }
@@ -120,8 +119,7 @@ var hostFunctions = starlark.StringDict{
 	}),
 }
 
-// hostError is what a host returned: of another script, perhaps, whose errors are
-// not those of this one.
+// hostError is an error of the Host, maybe from another script.
 type hostError struct {
 	op  string
 	err error
@@ -191,8 +189,8 @@ func encodeArguments(dict *starlark.Dict, most int) (json.RawMessage, error) {
 	return raw, err
 }
 
-// parallel is parallel([{"tool": name, "args": {...}}, ...]): a list, in the same
-// order, of {"result": value} or {"error": text}.
+// parallel is parallel([{"tool": name, "args": {...}}, ...]). Its result has a {"result": value} or
+// {"error": text} for each call, in order.
 func parallel(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 	if r.door == nil {
 		return nil, errNoHost("parallel")
@@ -217,7 +215,7 @@ func parallel(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Va
 	return outcomes(calls)
 }
 
-// parallelCall reads one element of the list that parallel takes.
+// parallelCall reads one call of parallel's argument.
 func parallelCall(element starlark.Value, most int) (*request, error) {
 	dict, ok := element.(*starlark.Dict)
 	if !ok {
@@ -244,7 +242,7 @@ func parallelCall(element starlark.Value, most int) (*request, error) {
 	return call, err
 }
 
-// outcomes is what parallel returns.
+// outcomes makes the result of parallel.
 func outcomes(calls []*request) (starlark.Value, error) {
 	out := make([]starlark.Value, len(calls))
 	for i, call := range calls {

@@ -12,12 +12,11 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// query evaluates a jq expression over JSON. Its value is the JSON array of all
-// values of the expression. Numbers that the expression does not compute keep their
-// digits. The expression reaches no environment, no files and no other input.
+// query evaluates a jq expression over JSON. Its value is the JSON array of all values of the
+// expression. Numbers that the expression does not compute keep their digits. The expression reaches no
+// environment, no files and no other input.
 //
-// One operation of jq may take all memory there is, and cannot be stopped: it is
-// for a process of its own.
+// It must run in a process of its own: one operation of jq can take all memory, and cannot be stopped.
 func query(ctx context.Context, expression string, data []byte, limits Limits) (json.RawMessage, error) {
 	code, err := compileQuery(expression)
 	if err != nil {
@@ -56,7 +55,7 @@ func query(ctx context.Context, expression string, data []byte, limits Limits) (
 	return append(out, ']'), nil
 }
 
-// compileQuery compiles an expression. Its errors say where it is wrong.
+// compileQuery compiles an expression. Its errors name the position.
 func compileQuery(expression string) (*gojq.Code, error) {
 	parsed, err := gojq.Parse(expression)
 	if wrong, ok := errors.AsType[*gojq.ParseError](err); ok {

@@ -8,22 +8,22 @@ import (
 	"time"
 )
 
-// Modules are loaded modules, each once. One goroutine at a time may use them.
+// Modules caches loaded modules. One goroutine at a time may use it.
 type Modules struct {
 	log    *slog.Logger
 	loaded map[string]loaded // by path
 }
 
-// NewModules returns modules of which none is loaded. What they print goes to log.
+// NewModules returns an empty cache. Modules print to log.
 func NewModules(log *slog.Logger) *Modules { return &Modules{log, map[string]loaded{}} }
 
-// loaded is a module and the files it was made of.
+// loaded is a module and its files.
 type loaded struct {
 	*Program
 	files map[string]stamp
 }
 
-// stamp changes when a file does.
+// stamp changes with the file.
 type stamp struct {
 	modified time.Time
 	size     int64
@@ -37,7 +37,7 @@ func stampOf(path string) stamp {
 	return stamp{info.ModTime(), info.Size()}
 }
 
-// Unedited are the modules of which no file has changed.
+// Unedited returns the modules without a changed file.
 func (m *Modules) Unedited() *Modules {
 	same := maps.Clone(m.loaded)
 	maps.DeleteFunc(same, func(_ string, one loaded) bool {
@@ -51,7 +51,7 @@ func (m *Modules) Unedited() *Modules {
 	return &Modules{m.log, same}
 }
 
-// Files are the absolute paths of all files, sorted.
+// Files returns the absolute paths of all files, sorted.
 func (m *Modules) Files() []string {
 	files := map[string]bool{}
 	for _, one := range m.loaded {
@@ -62,8 +62,7 @@ func (m *Modules) Files() []string {
 	return slices.Sorted(maps.Keys(files))
 }
 
-// Program returns the module at path. A file that was edited since is
-// not read again: see Unedited.
+// Program returns the module at path. It does not notice edits: see Unedited.
 func (m *Modules) Program(path string) (*Program, error) {
 	if known, ok := m.loaded[path]; ok {
 		return known.Program, nil

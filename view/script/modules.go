@@ -23,7 +23,7 @@ func module(name string, members starlark.StringDict) *starlarkstruct.Module {
 	return &starlarkstruct.Module{Name: name, Members: members}
 }
 
-// predeclared returns what every script has, and more.
+// predeclared returns the names of every script, and more.
 func predeclared(more starlark.StringDict) starlark.StringDict {
 	all := starlark.StringDict{
 		"json": jsonModule, "re": reModule, "time": timeModule, "hash": hashModule,
@@ -127,10 +127,10 @@ var timeModule = module("time", starlark.StringDict{
 
 const (
 	maxTime    = 64        // bytes of a time
-	maxEncoded = 256 << 20 // bytes that json.encode returns: what is shared is written each time
+	maxEncoded = 256 << 20 // bytes of json.encode's result: shared values are written each time
 )
 
-// layouts are the directives of strftime as layouts of package time.
+// layouts has the layouts of package time for the directives of strftime.
 var layouts = map[byte]string{
 	'Y': "2006", 'm': "01", 'd': "02", 'H': "15", 'M': "04", 'S': "05", 'I': "03", 'p': "PM", 'f': ".000000",
 	'j': "002", 'y': "06", 'a': "Mon", 'A': "Monday", 'b': "Jan", 'B': "January", 'z': "-0700", 'Z': "MST", 'F': time.DateOnly, 'T': time.TimeOnly,
@@ -173,7 +173,7 @@ var hashModule = module("hash", starlark.StringDict{
 	}),
 })
 
-// digest is a function from a text to the digits of its hash.
+// digest makes a function from a text to its hash in hexadecimal digits.
 func digest(name string, sum func(string) []byte) *starlark.Builtin {
 	return builtin(name, func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		var s string

@@ -13,14 +13,14 @@ import (
 	"toolfinch/internal/group"
 )
 
-// process is a script's process as its parent sees it.
+// process is a script's process in its parent.
 type process struct {
 	messages *group.Messages
 	in       *os.File // to its standard input
 	out      *os.File // of its standard output
 	stderr   group.Head
 	cmd      *exec.Cmd
-	life     context.Context // ends once it was reaped
+	life     context.Context // ends when the process is reaped
 	reaped   context.CancelFunc
 }
 
@@ -30,7 +30,7 @@ func newProcess() *process {
 	return p
 }
 
-// live starts the process, says so, and returns when it was reaped. On Linux a
+// live starts the process, reports that on started, and returns when the process is reaped. On Linux a
 // process ends with the thread that started it, so the thread waits.
 func (p *process) live(started chan<- error) {
 	runtime.LockOSThread()
@@ -72,11 +72,11 @@ func (p *process) start() error {
 	return nil
 }
 
-// environment is all that a script's process gets of it. A number of processors
-// that is set is not looked for again, which would take files.
+// environment is the whole environment of a script's process. A set number of processors spares the
+// runtime a file.
 func environment() []string {
 	env := []string{childVariable + "=1", "GOMAXPROCS=2", "GOTRACEBACK=none"}
-	if root := os.Getenv("SYSTEMROOT"); root != "" { // without it no program starts on Windows
+	if root := os.Getenv("SYSTEMROOT"); root != "" { // no program starts on Windows without it
 		env = append(env, "SYSTEMROOT="+root)
 	}
 	return env
@@ -86,12 +86,12 @@ func (p *process) gone() bool { return p.life.Err() != nil }
 
 // kill ends the process at once. It may be called again.
 func (p *process) kill() {
-	if !p.gone() { // else its number may be another's by now
+	if !p.gone() { // otherwise its ID may belong to another process
 		_ = group.Kill(p.cmd)
 	}
 }
 
-// discard ends the process, which nobody talks to any more.
+// discard ends an unused process.
 func (p *process) discard() {
 	p.kill()
 	_, _ = p.in.Close(), p.out.Close()
@@ -104,8 +104,7 @@ func (p *process) end() (state string) {
 	return p.cmd.ProcessState.String()
 }
 
-// limitReached is the limit that ended the process, which has ended; nil if none
-// did.
+// limitReached returns the limit that ended the process; nil for another cause.
 func (p *process) limitReached(limits Limits) error {
 	state := p.cmd.ProcessState
 	switch {
@@ -119,7 +118,7 @@ func (p *process) limitReached(limits Limits) error {
 	return nil
 }
 
-// cpuTime bounds the time of processors: the garbage collector uses a second one.
+// cpuTime bounds the processor time: the garbage collector uses a second processor.
 func cpuTime(limits Limits) time.Duration {
 	return 2*limits.Time.Round(time.Second) + time.Second
 }

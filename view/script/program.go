@@ -26,7 +26,7 @@ const (
 	maxShared = 1_000_000 // values in one global
 )
 
-// Program is a module that was loaded. It is safe for concurrent use.
+// Program is a loaded module. It is safe for concurrent use.
 type Program struct {
 	name    string              // base name
 	files   []string            // absolute paths
@@ -39,18 +39,17 @@ type Program struct {
 type Function struct {
 	Name   string
 	Doc    string    // its docstring without indentation
-	Params []Param   // those after the first, ctx
-	Tool   *Declared // nil unless it was declared with tool(...)
+	Params []Param   // after the first, ctx
+	Tool   *Declared // nil without tool(...)
 
 	program *Program
 	fn      *starlark.Function
 }
 
-// Load compiles the Starlark module at path, and those it loads, and runs their
-// top levels within the default limits. read reads a file, nil for os.ReadFile;
-// log takes what is printed, nil for nobody. load("other.star", "name") is
-// relative to the file it stands in and stays within the folder of path. The error
-// is an *Error.
+// Load compiles the Starlark module at path with the modules that it loads, and runs their top levels
+// within the default limits. read reads a file, nil for os.ReadFile; log gets printed lines, and may be
+// nil. load("other.star", "name") is relative to the loading file and stays within the folder of path.
+// The error is an *Error.
 func Load(path string, read func(path string) ([]byte, error), log func(string)) (*Program, error) {
 	file, err := filepath.Abs(path)
 	if err != nil {
@@ -78,13 +77,13 @@ type loader struct {
 	file    string // of the program, absolute
 	read    func(path string) ([]byte, error)
 	modules map[string]*moduleFile // by slash-separated path from the folder of file
-	stack   []string               // of modules that are being loaded
+	stack   []string               // of modules being loaded
 }
 
-// moduleFile is a module that was loaded, or is being: then globals is nil.
+// moduleFile is a module; its globals are nil while it is being loaded.
 type moduleFile struct{ globals starlark.StringDict }
 
-// load is what a load statement does.
+// load implements the load statement.
 func (l *loader) load(thread *starlark.Thread, name string) (starlark.StringDict, error) {
 	if !filepath.IsLocal(filepath.FromSlash(name)) || strings.Contains(name, `\`) || slices.Contains(strings.Split(name, "/"), "..") {
 		return nil, fmt.Errorf("%q does not stay within the module's folder: name a file beside it or below", name)
@@ -131,8 +130,7 @@ func (l *loader) module(thread *starlark.Thread, name string) (starlark.StringDi
 	return globals, nil
 }
 
-// source reads a file. What a module loads is read through the folder, which no
-// link leads out of.
+// source reads a file. Loaded modules are read through the folder, which no link can leave.
 func (l *loader) source(name string) ([]byte, error) {
 	folder := filepath.Dir(l.file)
 	file := filepath.Join(folder, filepath.FromSlash(name))
@@ -151,7 +149,7 @@ func (l *loader) source(name string) ([]byte, error) {
 	return root.ReadFile(filepath.FromSlash(name))
 }
 
-// withoutPath is an error's text without the path that those of package os have.
+// withoutPath is an error's text without the path of an error of package os.
 func withoutPath(err error) string {
 	if inner := (*os.PathError)(nil); errors.As(err, &inner) {
 		return inner.Err.Error()
@@ -159,12 +157,11 @@ func withoutPath(err error) string {
 	return err.Error()
 }
 
-// Files are the absolute paths of all files that the program was made of, the
-// module's own first.
+// Files returns the absolute paths of the program's files, its own first.
 func (p *Program) Files() []string { return slices.Clone(p.files) }
 
-// Function returns a function, or what was made of one with tool(...), by the
-// name of its global. The error is an *Error that says what is there.
+// Function returns a function, or the value of tool(...), by the name of its global. The error is an
+// *Error that lists the functions.
 func (p *Program) Function(name string) (*Function, error) {
 	bad := func(format string, args ...any) error {
 		return &Error{File: p.name, Message: fmt.Sprintf(format, args...)}
@@ -195,9 +192,9 @@ func (p *Program) Function(name string) (*Function, error) {
 	return f, nil
 }
 
-// Call calls the function with ctx and then args, each a JSON value, nil for
-// None. It returns what the function returned as JSON, nil for None. The error is
-// an *AbortError or an *Error. info, host and log may be nil.
+// Call calls the function with ctx and then args, each a JSON value, nil for None. It returns the
+// function's value as JSON, nil for None. The error is an *AbortError or an *Error. info, host and log
+// may be nil.
 func (f *Function) Call(ctx context.Context, info *Info, host Host, limits Limits, log func(string), args ...json.RawMessage) (json.RawMessage, error) {
 	return f.call(ctx, info, host, limits, log, func() (starlark.Tuple, []starlark.Tuple, error) {
 		values := make(starlark.Tuple, len(args))
@@ -253,7 +250,7 @@ func (f *Function) call(ctx context.Context, info *Info, host Host, limits Limit
 	return out, nil
 }
 
-// didYouMean is a hint at the name most like one that is not there, or "".
+// didYouMean hints at the name most like an unknown one, or is "".
 func didYouMean(name string, names []string) string {
 	near := nearest.Names(name, names, 1, nearest.Close)
 	if len(near) == 0 {
@@ -262,8 +259,7 @@ func didYouMean(name string, names []string) string {
 	return fmt.Sprintf(" (did you mean %s?)", near[0])
 }
 
-// dedent removes the indentation that the lines after the first share, and white
-// space around.
+// dedent removes the common indentation of the lines after the first, and white space around.
 func dedent(doc string) string {
 	lines := strings.Split(strings.ReplaceAll(doc, "\t", "    "), "\n")
 	least := -1
@@ -283,8 +279,8 @@ func dedent(doc string) string {
 	return strings.TrimSpace(strings.Join(lines, "\n"))
 }
 
-// checkShared fails where freezing would walk without end: it follows functions
-// that refer to themselves, and shared tuples once for each way to them.
+// checkShared refuses a value that freezing would walk without end: freezing follows functions that
+// refer to themselves, and visits a shared tuple once for each path to it.
 func checkShared(v starlark.Value, depth int, left *int) error {
 	if *left--; *left < 0 {
 		return limitError("%d values that a module defines", maxShared)
@@ -306,7 +302,7 @@ func checkShared(v starlark.Value, depth int, left *int) error {
 			inner = append(inner, key, value)
 		}
 	case starlark.Iterable:
-		if v.Type() != "range" { // which may be long, and has only numbers
+		if v.Type() != "range" { // a range may be long, and has only numbers
 			inner = slices.Collect(starlark.Elements(v))
 		}
 	}

@@ -11,17 +11,16 @@ import (
 	"go.starlark.net/starlark"
 )
 
-// Bounds of regular expressions. The time of a match grows with the text times the
-// expression.
+// Bounds of regular expressions. The time of a match grows with text times expression.
 const (
 	maxPattern   = 10_000 // bytes of one
 	maxGroupName = 256    // bytes in a replacement
-	maxKept      = 100    // that are kept compiled
-	maxKeptBytes = 200    // of one that is kept
+	maxKept      = 100    // kept compiled expressions
+	maxKeptBytes = 200    // of a kept expression
 )
 
-// patterns are the regular expressions that were used last. The lock guards the
-// map, and is never held while one is compiled.
+// patterns are the most recent regular expressions. The lock guards the map, and is never held during a
+// compilation.
 var patterns = struct {
 	sync.Mutex
 	kept map[string]*regexp.Regexp
@@ -57,13 +56,13 @@ func compilePattern(source string) (*regexp.Regexp, error) {
 	return compiled, nil
 }
 
-// reArgs are what the functions of re take beside the pattern.
+// reArgs are the arguments of re's functions after the pattern.
 type reArgs struct {
 	text, repl string
 	count      int // 0 for all
 }
 
-// most is count as Go's functions take it.
+// most is count for Go's functions.
 func (a *reArgs) most() int {
 	if a.count <= 0 {
 		return -1
@@ -71,8 +70,7 @@ func (a *reArgs) most() int {
 	return a.count
 }
 
-// reFunction is a function of a pattern and of the arguments named. around is a
-// format that the pattern is put into.
+// reFunction makes a function of a pattern and the named arguments. around is a format for the pattern.
 func reFunction(name, around string, do func(p *regexp.Regexp, args *reArgs) (starlark.Value, error), names ...string) *starlark.Builtin {
 	name = "re." + name
 	return builtin(name, func(_ *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
@@ -128,7 +126,7 @@ var reModule = module("re", starlark.StringDict{
 	}),
 })
 
-// first is the first match, or None.
+// first returns the first match, or None.
 func first(p *regexp.Regexp, args *reArgs) (starlark.Value, error) {
 	at := p.FindStringSubmatchIndex(args.text)
 	if at == nil {
@@ -174,20 +172,20 @@ func substitute(p *regexp.Regexp, args *reArgs) (starlark.Value, error) {
 	return starlark.String(out.String()), nil
 }
 
-// part of a template: a text, or a group when that is empty.
-type part struct {
+// segment is a part of a template: a text, or a group if the text is empty.
+type segment struct {
 	text  string
 	group int
 }
 
-func parseTemplate(p *regexp.Regexp, repl string) (template []part, err error) {
+func parseTemplate(p *regexp.Regexp, repl string) (template []segment, err error) {
 	for repl != "" {
 		i := strings.IndexByte(repl, '\\')
 		if i < 0 || i == len(repl)-1 {
-			return append(template, part{text: repl}), nil
+			return append(template, segment{text: repl}), nil
 		}
 		if i > 0 {
-			template = append(template, part{text: repl[:i]})
+			template = append(template, segment{text: repl[:i]})
 		}
 		c := repl[i+1]
 		name, rest := "", repl[i+2:]
@@ -197,16 +195,16 @@ func parseTemplate(p *regexp.Regexp, repl string) (template []part, err error) {
 		case c == 'g' && strings.HasPrefix(rest, "<") && strings.Contains(rest[:min(len(rest), maxGroupName)], ">"):
 			name, rest, _ = strings.Cut(rest[1:], ">")
 		case c == '\\':
-			template = append(template, part{text: `\`})
+			template = append(template, segment{text: `\`})
 		default:
-			template = append(template, part{text: repl[i : i+2]})
+			template = append(template, segment{text: repl[i : i+2]})
 		}
 		if name != "" {
 			group, err := groupNumber(p, name)
 			if err != nil {
 				return nil, err
 			}
-			template = append(template, part{group: group})
+			template = append(template, segment{group: group})
 		}
 		repl = rest
 	}
@@ -224,7 +222,7 @@ func groupNumber(p *regexp.Regexp, name string) (int, error) {
 	return n, nil
 }
 
-// match is where a pattern matched.
+// match is a match of a pattern.
 type match struct {
 	p  *regexp.Regexp
 	s  string
@@ -241,7 +239,7 @@ func (m *match) AttrNames() []string {
 	return []string{"end", "group", "groupdict", "groups", "span", "start"}
 }
 
-// text of a group, "" when it took no part.
+// text returns the text of a group, "" for an unmatched one.
 func (m *match) text(i int) string {
 	if m.at[2*i] < 0 {
 		return ""
@@ -249,7 +247,7 @@ func (m *match) text(i int) string {
 	return m.s[m.at[2*i]:m.at[2*i+1]]
 }
 
-// value of a group, None when it took no part.
+// value returns the value of a group, None for an unmatched one.
 func (m *match) value(i int) starlark.Value {
 	if m.at[2*i] < 0 {
 		return starlark.None

@@ -16,7 +16,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Bounds of what a run says.
+// Bounds of a run's messages.
 const (
 	maxMessage = 2000 // bytes of an error
 	maxLine    = 2 << 10
@@ -24,7 +24,7 @@ const (
 	maxLogged  = 256 << 10
 )
 
-// errTime is the cause of a context that ended for the limit of time.
+// errTime is the cause of a context past the time limit.
 var errTime = errors.New("time is over")
 
 // run is one run of the interpreter. Only the goroutine that runs it touches it.
@@ -33,22 +33,22 @@ type run struct {
 	thread *starlark.Thread
 	limits Limits
 	log    *lines
-	limit  error // that stopped the interpreter, nil while none did
-	script bool  // a model's: it cannot raise its limits
+	limit  error // the limit that stopped the interpreter, or nil
+	script bool  // a model's script, which cannot raise its limits
 
 	info  *Info
-	door  door // to tools; nil for hooks
+	door  door // nil for hooks
 	now   func() time.Time
 	count *counter // nil without a program
 
-	end func() // to be called when the run is over
+	end func() // called at the end of the run
 }
 
 const runKey = "run"
 
 func runOf(thread *starlark.Thread) *run { return thread.Local(runKey).(*run) }
 
-// builtin makes a function of this package one of scripts.
+// builtin makes a function for scripts.
 func builtin(name string, do func(r *run, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error)) *starlark.Builtin {
 	return starlark.NewBuiltin(name, func(thread *starlark.Thread, _ *starlark.Builtin, args starlark.Tuple, kwargs []starlark.Tuple) (starlark.Value, error) {
 		return do(runOf(thread), args, kwargs)
@@ -82,8 +82,7 @@ func newRun(ctx context.Context, name string, info *Info, limits Limits, log fun
 	return r
 }
 
-// reached is the error of a limit that the owner can raise, and a model's script
-// cannot.
+// reached is the error of a limit; raise names the setting, for the owner only.
 func reached(script bool, format, raise string, args ...any) error {
 	if !script {
 		format += ", or raise " + raise
@@ -91,14 +90,14 @@ func reached(script bool, format, raise string, args ...any) error {
 	return limitError(format, args...)
 }
 
-// lines is the log of a run: bounded, whatever writes to it.
+// lines is the log of a run: its number and size are bounded.
 type lines struct {
 	to     func(string) // nil for nobody
 	lines  int
 	logged int // bytes
 }
 
-// say writes a line, until there are too many.
+// say writes a line, up to the bound.
 func (l *lines) say(text string) {
 	if l.to == nil || l.lines > maxLines || l.logged > maxLogged {
 		return
@@ -112,7 +111,7 @@ func (l *lines) say(text string) {
 	l.to(text)
 }
 
-// alive fails once the run is to end.
+// alive fails when the run must end.
 func (r *run) alive() error {
 	if r.ctx.Err() == nil {
 		return nil
@@ -120,7 +119,7 @@ func (r *run) alive() error {
 	return context.Cause(r.ctx)
 }
 
-// protect runs what the interpreter does. A panic there is an error of the script.
+// protect makes an error of the script from a panic of the interpreter.
 func (r *run) protect(do func() error) (err error) {
 	defer func() {
 		if caught := recover(); caught != nil {
@@ -145,7 +144,7 @@ func (r *run) output(v starlark.Value) (json.RawMessage, error) {
 	return out, err
 }
 
-// failure makes of whatever ended a run an *AbortError or an *Error.
+// failure turns the error of a run into an *AbortError or an *Error.
 func (r *run) failure(name string, err error) error {
 	fromHost := (*hostError)(nil)
 	own := !errors.As(err, &fromHost)
@@ -154,10 +153,10 @@ func (r *run) failure(name string, err error) error {
 	}
 	failed := &Error{File: name, Message: err.Error(), Err: err}
 	if inner := (*Error)(nil); own && errors.As(err, &inner) {
-		*failed = *inner // in a module that was loaded
+		*failed = *inner // in a loaded module
 	} else if at := (*starlark.EvalError)(nil); errors.As(err, &at) {
 		for deeper := at; errors.As(errors.Unwrap(at), &deeper); {
-			at = deeper // the stack of the module that was loaded
+			at = deeper // the stack of the loaded module
 		}
 		failed.Message, failed.Err = at.Msg, errors.Unwrap(at)
 		for i := range at.CallStack {

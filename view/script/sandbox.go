@@ -11,35 +11,34 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// maxProcesses is how many scripts of models run at a time. More wait.
+// maxProcesses bounds the concurrent scripts of models. More wait.
 const maxProcesses = 8
 
-// grace is how much longer than its limit of time a script's process may take to
-// say that the time is over. One that does not is stuck in one operation.
+// grace is the time past its limit in which a script's process must report that the time is over. After
+// it, the process is stuck in one operation.
 const grace = 500 * time.Millisecond
 
-// Sandbox runs scripts of models, each in a process of its own that runs nothing
-// else before or after. It is safe for concurrent use.
+// Sandbox runs models' scripts, each in a process of its own that runs nothing else. It is safe for
+// concurrent use.
 type Sandbox struct {
 	log   *slog.Logger
-	slots chan struct{} // one for each script that runs
+	slots chan struct{} // one for each running script
 
-	mu     sync.Mutex // guards the rest; never held while a process is started or waited for
-	ready  bool       // whether a spare is kept
+	mu     sync.Mutex // guards the rest; never held while a process starts or is waited for
+	ready  bool       // a spare process is kept
 	closed bool
 	spare  *process
-	all    map[*process]bool // that were started and have not ended
+	all    map[*process]bool // processes that have not ended
 
 	ended sync.WaitGroup // processes, and starts of spares
 }
 
-// NewSandbox returns a Sandbox that has started nothing yet. Its owner closes it.
+// NewSandbox returns a Sandbox without a process. Its owner closes it.
 func NewSandbox(log *slog.Logger) *Sandbox {
 	return &Sandbox{log: log, slots: make(chan struct{}, maxProcesses), all: map[*process]bool{}}
 }
 
-// Ready says whether a process is kept waiting for the next script, so that this
-// one starts at once.
+// Ready says whether a spare process is kept, so that the next script starts at once.
 func (s *Sandbox) Ready(ready bool) {
 	s.mu.Lock()
 	s.ready = ready
@@ -56,8 +55,7 @@ func (s *Sandbox) Ready(ready bool) {
 	}
 }
 
-// Close ends all processes, and returns when they have ended. Scripts that still
-// run fail.
+// Close ends all processes, and returns when they have ended. Running scripts fail.
 func (s *Sandbox) Close() {
 	s.mu.Lock()
 	s.closed = true
@@ -104,7 +102,7 @@ func (s *Sandbox) start() (*process, error) {
 	return p, nil
 }
 
-// refill starts a spare, if there is none and one is to be kept.
+// refill starts a spare process if one is wanted and missing.
 func (s *Sandbox) refill() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,7 +127,7 @@ func (s *Sandbox) refill() {
 	})
 }
 
-// take returns a process that has run nothing: the spare, or a new one.
+// take returns an unused process: the spare, or a new one.
 func (s *Sandbox) take() (*process, error) {
 	s.mu.Lock()
 	p := s.spare
@@ -146,11 +144,10 @@ func (s *Sandbox) take() (*process, error) {
 	return p, nil
 }
 
-// Run runs a script of a model. Its result is what main() or main(ctx) returns if
-// it defines main, else its global named result, nil without one or for None. The
-// functions of ctx are globals as well. The error is an *AbortError or an *Error,
-// whose File is "script". info, host and log may be nil. Calls of host have ended
-// when it returns.
+// Run runs a model's script. The result is the value of main() or main(ctx) if it defines main, else
+// its global named result; nil without one or for None. The functions of ctx are globals as well. The
+// error is an *AbortError or an *Error, whose File is "script". info, host and log may be nil. All
+// calls of host have ended when it returns.
 func (s *Sandbox) Run(ctx context.Context, source string, info *Info, host Host, limits Limits, log func(string)) (json.RawMessage, error) {
 	if len(source) > maxScript {
 		return fail(limitError("%d bytes of source", maxScript))
@@ -166,9 +163,8 @@ func (s *Sandbox) Run(ctx context.Context, source string, info *Info, host Host,
 	return s.run(ctx, x, order{Source: source, Info: *info, Limits: x.limits, Tools: host != nil})
 }
 
-// Query evaluates a jq expression of a model over JSON. The result is the JSON array
-// of all values of the expression; of limits, Steps, Calls and what concerns tools
-// do not count. The error is an *Error.
+// Query evaluates a model's jq expression over JSON. The result is the JSON array of all values. The
+// limits Steps and Calls do not apply. The error is an *Error.
 func (s *Sandbox) Query(ctx context.Context, expression string, data []byte, limits Limits) (json.RawMessage, error) {
 	limits = limits.orDefaults()
 	return s.run(ctx, &exchange{limits: limits}, order{Query: expression, Data: data, Limits: limits})
@@ -178,7 +174,7 @@ func fail(err error) (json.RawMessage, error) {
 	return nil, &Error{File: scriptName, Message: err.Error(), Err: err}
 }
 
-// run has a process do what o says.
+// run sends a process its order.
 func (s *Sandbox) run(ctx context.Context, x *exchange, o order) (json.RawMessage, error) {
 	if err := ctx.Err(); err != nil {
 		return fail(err)
@@ -205,7 +201,7 @@ func (s *Sandbox) run(ctx context.Context, x *exchange, o order) (json.RawMessag
 	timed, cancel := context.WithTimeoutCause(ctx, limits.Time, errTime)
 	defer cancel()
 	defer context.AfterFunc(ctx, p.kill)()
-	defer context.AfterFunc(p.life, cancel)() // for whom its calls would be
+	defer context.AfterFunc(p.life, cancel)() // calls without a process have no use
 	defer time.AfterFunc(limits.Time+grace, p.kill).Stop()
 	result, err := x.run(timed, o)
 	if err == nil || errors.As(err, new(*Error)) || errors.As(err, new(*AbortError)) {
@@ -236,8 +232,7 @@ func (s *Sandbox) isClosed() bool {
 	return s.closed
 }
 
-// exchange is one script as its parent sees it. It trusts nothing that comes from
-// the script's process.
+// exchange is one script in its parent. It trusts no message of the script's process.
 type exchange struct {
 	*process
 	limits Limits
@@ -245,15 +240,14 @@ type exchange struct {
 	door   *hostDoor // nil without a Host
 }
 
-// errProtocol ends a process that sends what it must not.
+// errProtocol ends a process after a forbidden message.
 var errProtocol = errors.New("the other process broke the protocol between the two")
 
-// overhead is what a message may have beside a result or arguments.
+// overhead bounds a message beside its result or arguments.
 const overhead = 4 << 20
 
-// run gives the process its order and does what it asks for until it ends. The
-// error is an *AbortError or *Error that the process reported, else one of the
-// connection.
+// run sends the process its order and makes its requests until it ends. The error is the *AbortError or
+// *Error that the process reported, else an error of the connection.
 func (x *exchange) run(ctx context.Context, o order) (json.RawMessage, error) {
 	if err := x.messages.Send(o); err != nil {
 		return nil, err
@@ -309,7 +303,7 @@ func (x *exchange) pass(ctx context.Context, requests []*request) error {
 	return x.messages.Send(a)
 }
 
-// reported is the error that the process reported.
+// reported returns the error that the process reported.
 func (x *exchange) reported(r *report) error {
 	if r.Abort {
 		return &AbortError{Reason: shorten(r.Message)}

@@ -1,7 +1,6 @@
-// Package script runs Starlark: the owner's modules in this process, bounded in
-// steps and time, and scripts and jq expressions of models each in a process of its
-// own, bounded by the operating system as well (Sandbox). It knows neither MCP nor who
-// calls.
+// Package script runs Starlark. The owner's modules run in this process, bounded in steps and time.
+// Models' scripts and jq expressions run each in a process of its own, which the operating system
+// bounds as well (Sandbox). It knows neither MCP nor callers.
 package script
 
 import (
@@ -15,22 +14,21 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// Info is what a script may know of the call that it runs for: its first
-// argument, ctx, has these as attributes, in lower case.
+// Info describes the call to a script: the attributes of its first argument, ctx, are these in lower
+// case.
 type Info struct {
 	View      string
 	Tool      string // the upstream's name of the tool
 	Name      string // the name clients see
 	Upstream  string // "" for composite and custom tools
 	Session   string
-	Client    string // name and version, as it says
+	Client    string // name and version, as the client says
 	Principal string // "" for nobody
 	Headers   map[string]string
-	Meta      json.RawMessage // _meta of the request, nil without
+	Meta      json.RawMessage // _meta of the request, nil without one
 }
 
-// Host is what a script can do beside computing. ctx.call_tool, ctx.parallel and
-// ctx.retrieve are errors without one.
+// Host gives tools to a script. Without one ctx.call_tool, ctx.parallel and ctx.retrieve fail.
 type Host interface {
 	// CallTool calls a tool and returns the value of its result. It may be called
 	// concurrently.
@@ -39,16 +37,16 @@ type Host interface {
 	Retrieve(ctx context.Context, query string, limit int) (json.RawMessage, error)
 }
 
-// Limits bound one run. Zero fields are at their defaults.
+// Limits bound one run. A zero field has its default.
 type Limits struct {
 	Steps  uint64        // of the interpreter; default 1 million
-	Memory int64         // bytes that tools answer in all, and of a model's script what it holds in memory; default 64 MB
-	Time   time.Duration // default 5s; calls of tools count. The interpreter looks at it between operations
-	Calls  int           // of tools, and searches; default 0, so that none may be called
+	Memory int64         // bytes of all tools' answers, and of the memory of a model's script; default 64 MB
+	Time   time.Duration // default 5s, including calls of tools. The interpreter checks it between operations
+	Calls  int           // of tools, and searches; default 0: none is allowed
 	Output int           // bytes of the result as JSON; default 1 MB
 }
 
-// orDefaults fills in what is zero.
+// orDefaults replaces zero fields by their defaults.
 func (l Limits) orDefaults() Limits {
 	l.Steps = cmp.Or(l.Steps, 1_000_000)
 	l.Memory = cmp.Or(l.Memory, 64<<20)
@@ -57,14 +55,14 @@ func (l Limits) orDefaults() Limits {
 	return l
 }
 
-// Declared is what a module says of a function with tool(...).
+// Declared is a module's description of a function, from tool(...).
 type Declared struct {
 	Title        string
 	Description  string
-	Parameters   []Parameter     // in order; nil when not declared
-	Annotations  json.RawMessage // an object; nil when not declared
-	OutputSchema json.RawMessage // an object; nil when not declared
-	Calls        []string        // "server.tool"; nil when not declared, empty for none
+	Parameters   []Parameter     // in order; nil if not declared
+	Annotations  json.RawMessage // an object; nil if not declared
+	OutputSchema json.RawMessage // an object; nil if not declared
+	Calls        []string        // "server.tool"; nil if not declared, empty for none
 }
 
 // Parameter is a declared parameter of a tool.
@@ -74,28 +72,27 @@ type Parameter struct {
 	Schema   json.RawMessage // a JSON Schema object without "required"
 }
 
-// Param is a parameter of a function, as its signature has it.
+// Param is a parameter in a function's signature.
 type Param struct {
 	Name     string
 	Optional bool            // it has a default
-	Default  json.RawMessage // nil when there is none, or when it is no JSON
+	Default  json.RawMessage // nil without a default, or if it is no JSON
 }
 
-// ErrLimit is wrapped by the error of a run that reached one of its limits. The
-// text says which.
+// ErrLimit is wrapped by the error of a run that reached a limit. The text names the limit.
 var ErrLimit = errors.New("limit reached")
 
-// AbortError is a run that the script ended with abort(reason).
+// AbortError is the end of a run by abort(reason).
 type AbortError struct{ Reason string }
 
 func (e *AbortError) Error() string { return e.Reason }
 
-// Error is any other end of a script. Its text is for who can fix the script.
+// Error is any other failure of a script. Its text is for the author of the script.
 type Error struct {
 	File    string // base name
-	Line    int    // from 1; 0 where no line is to blame
+	Line    int    // from 1; 0 without a line
 	Message string
-	Err     error // what caused it: ErrLimit, a context's error, what the Host returned; or nil
+	Err     error // the cause: ErrLimit, a context's or the Host's error; or nil
 }
 
 // Error returns "file:line: message".

@@ -11,8 +11,8 @@ import (
 	"toolfinch/internal/seccomp"
 )
 
-// systemCalls are the rules for system calls: calls that Go's runtime makes are let through, calls that no
-// runtime makes end the process, and the rest fails.
+// systemCalls are the rules for system calls: calls of Go's runtime are allowed, calls that no runtime
+// makes end the process, and the rest fails.
 func systemCalls() []seccomp.Rule {
 	return []seccomp.Rule{
 		{Calls: slices.Concat(neverCalls, neverCallsHere), Then: seccomp.Kill},
@@ -31,8 +31,8 @@ func systemCalls() []seccomp.Rule {
 	}
 }
 
-// neverCalls are system calls that only somebody makes who has taken the process
-// over. Opening a file, which a C library may try, just fails.
+// neverCalls are system calls that only an attacker in the process makes. Opening a file, which a C
+// library may try, merely fails.
 var neverCalls = []uint32{
 	unix.SYS_OPEN_BY_HANDLE_AT, unix.SYS_MKNODAT, unix.SYS_UNLINKAT, unix.SYS_RENAMEAT2, unix.SYS_LINKAT, unix.SYS_SYMLINKAT,
 	unix.SYS_SOCKET, unix.SYS_SOCKETPAIR, unix.SYS_CONNECT, unix.SYS_BIND, unix.SYS_LISTEN, unix.SYS_ACCEPT4, unix.SYS_SENDTO, unix.SYS_SENDMSG,
@@ -40,8 +40,8 @@ var neverCalls = []uint32{
 	unix.SYS_IO_URING_SETUP, unix.SYS_BPF, unix.SYS_MOUNT, unix.SYS_UNSHARE, unix.SYS_SETNS, unix.SYS_CHROOT, unix.SYS_KEYCTL, unix.SYS_USERFAULTFD, unix.SYS_PERF_EVENT_OPEN,
 }
 
-// runtimeCalls are system calls of Go's runtime while it computes, and of reading
-// and writing the pipes.
+// runtimeCalls are system calls of Go's runtime during computation, and of reading and writing the
+// pipes.
 var runtimeCalls = []uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FUTEX, unix.SYS_EPOLL_PWAIT, unix.SYS_EPOLL_CTL,
 	unix.SYS_MUNMAP, unix.SYS_MADVISE, unix.SYS_MINCORE, unix.SYS_BRK, unix.SYS_MREMAP,

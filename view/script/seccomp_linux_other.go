@@ -4,5 +4,5 @@ package script
 
 import "toolfinch/internal/seccomp"
 
-// systemCalls are no rules: seccomp.Confine has no filter for this architecture.
+// systemCalls returns no rules: seccomp.Confine has no filter for this architecture.
 func systemCalls() []seccomp.Rule { return nil }

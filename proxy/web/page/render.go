@@ -270,7 +270,7 @@ func (s *Server) render(q *request, v *screen, status int, data any) {
 	}
 	if q.session != nil {
 		if q.session.bearer != nil {
-			f.Who = identity.NameOf(q.Context())
+			f.Who = identity.Label(identity.NameOf(q.Context()))
 		}
 		for _, one := range screens {
 			if one.Menu != "" {

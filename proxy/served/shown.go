@@ -1,0 +1,214 @@
+package served
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"toolfinch/configs"
+	"toolfinch/configs/clients"
+	"toolfinch/internal/leeway"
+	"toolfinch/proxytool"
+	"toolfinch/register"
+	"toolfinch/retrieve"
+	"toolfinch/retrieve/gate"
+	"toolfinch/tool"
+	"toolfinch/view"
+)
+
+// newRetriever makes the retriever of a view that has its catalog.
+func (b *builder) newRetriever(next plan) *retrieve.Retriever {
+	config, settings := b.Config, b.Retrieval(next.View)
+	settings.TopK, settings.QueryTimeout = config.TopK, config.QueryEmbedTimeout
+	settings.Validate = func(server string) bool {
+		s := config.Server(server)
+		return s == nil || s.Validate
+	}
+	settings.Offer, settings.SearchTool = next.offer, next.find
+	settings.Offers = func(name string) bool { return next.Shown.MetaTool(name) != nil }
+	settings.PlainSearch = next.Settings.SearchStyle == view.SearchPlain
+	if next.live != nil {
+		settings.Register = func(ctx context.Context, call *tool.Call, tools []*tool.Tool) retrieve.Registration {
+			names, relisted := next.live.Register(ctx, call, tools)
+			return retrieve.Registration{Names: names, Relisted: relisted}
+		}
+		settings.Used = next.live.Used
+		if next.Settings.Gating != nil {
+			settings.Gate = next.live.Gate()
+		}
+	}
+	return retrieve.New(next.Catalog, settings)
+}
+
+// show decides what the clients of a view are shown.
+func (b *builder) show(next plan) {
+	v, settings, config := next.View, next.Settings, b.Config
+	v.Shown = register.Served{
+		Source:        v.Catalog,
+		Declared:      v.declares(),
+		Meta:          slices.Clone(next.compiled.Meta),
+		Register:      registers(config),
+		Awaits:        clients.Awaits,
+		MaxRegistered: config.MaxRegistered,
+		Recall:        config.ResumeTools,
+		Learn:         config.Learn,
+	}
+	intro := b.expose(next)
+	if settings.Gating != nil {
+		intro = joined(settings.Description, v.gated(*settings.Gating))
+	}
+	if settings.ProxyTool != "" {
+		v.Shown.Meta = append(v.Shown.Meta, proxytool.New(settings.ProxyTool, v.Retriever.Proxied(), nil))
+	}
+	if next.compiled.Keeps() {
+		v.Shown.Meta = append(v.Shown.Meta, b.Kept)
+	}
+	apart := map[string]bool{retrieve.UnprovisionTools: true, retrieve.ListProvisioned: true, b.Kept.Name: true}
+	for _, t := range next.compiled.Meta {
+		apart[t.Name] = true
+	}
+	for _, tools := range []*[]*tool.Tool{&v.Shown.Search, &v.Shown.Meta, &v.Shown.Unlisted} {
+		observed := make([]*tool.Tool, len(*tools))
+		for i, t := range *tools {
+			observed[i] = b.ObservedMeta(v, t)
+		}
+		*tools = v.waiting(observed, apart)
+	}
+	v.showStarting()
+	about := v.Contents.Servers
+	if settings.Exposure == view.ExposureDirect && settings.Description == "" {
+		about = nil // clients see what there is
+	}
+	v.Shown.Instructions = retrieve.Instructions(intro, about)
+}
+
+// expose decides how tools reach clients, and returns what clients are told of it.
+func (b *builder) expose(next plan) (intro string) {
+	v := next.View
+	exposure := cmp.Or(v.Settings.Exposure, view.ExposureAuto)
+	v.Shown.Mode, v.Shown.SearchTool = string(exposure), next.find
+	if v.lists {
+		v.Shown.ListsWait = listsWait
+	}
+	beside := v.Retriever.Beside()
+	var searches []string
+	for _, one := range v.searches {
+		searches = append(searches, retrieve.SearchName(one.prefix))
+		v.Shown.Search = append(v.Shown.Search, one.of.Retriever.SearchTools(one.prefix, one.server, one.about)...)
+	}
+	switch exposure { // retrieve_tools is listed in all but the first
+	case view.ExposureDirect:
+		v.Shown.Direct = func(bool) bool { return true }
+		v.Shown.ListsWait, v.Shown.SearchTool = listsWait, ""
+	case view.ExposureSearch:
+		v.Shown.Search = append(v.Shown.Search, beside)
+		intro = "Find tools with " + strings.Join(searches, ", ") + "."
+	case view.ExposureSearchPerServer:
+		v.Shown.Search, v.Shown.SearchTool = append(v.Shown.Search, beside), ""
+		intro = "Each server has tools that find, describe and call its own."
+	default:
+		v.Shown.Search = append(v.Retriever.MetaTools(), v.Shown.Search...)
+		intro = next.offer.Intro()
+		if exposure == view.ExposureAuto && next.below > 0 {
+			v.directBelow(next.below, b.Replicated)
+			v.Shown.Beside = []*tool.Tool{beside}
+			intro = next.offer.AutoIntro()
+		}
+	}
+	return joined(v.Settings.Description, intro)
+}
+
+// outgrown is how many times direct_below tools must cost before a client that was
+// listed them all searches: its model has seen them, but a list may outgrow its context.
+const outgrown = 4
+
+// directBelow has clients listed every tool while the list costs fewer tokens and all
+// servers are known.
+func (v *View) directBelow(tokens int, replicated bool) {
+	cost := sync.OnceValue(v.Catalog.ListingCost)
+	if replicated {
+		cost = sync.OnceValue(func() int { return v.Catalog.SameListingCost(tokens) })
+	}
+	v.Shown.Mode += fmt.Sprint(" below ", tokens)
+	v.Shown.Direct = func(until bool) bool {
+		if until {
+			return cost() < outgrown*tokens
+		}
+		return v.settled && cost() < tokens
+	}
+	if !v.lists && len(v.Starting) > 0 && cost() < tokens {
+		v.Shown.ListsWait = leeway.Of(listsMayWait)
+	}
+}
+
+// gated makes what is shown what is provisioned. It returns what clients are told
+// of it.
+func (v *View) gated(gating view.Gating) (intro string) {
+	shown := &v.Shown
+	v.Budget = &gate.Budget{MaxTools: gating.MaxTools, MaxTokens: gating.MaxTokens, TTL: gating.TTL}
+	shown.Granted, shown.ListsWait = v.live.Gate().Granted, 0
+	if shown.SearchTool == retrieve.RetrieveTools { // listed beside discover_tools it would say the same twice
+		shown.Unlisted, shown.Search = shown.Search, nil
+	}
+	shown.Search = append(slices.Clone(shown.Search), v.Retriever.GateTools()...)
+	shown.SearchTool = retrieve.DiscoverTools
+	return retrieve.GatedIntro
+}
+
+// declares is what clients of the view are told at the start that there is beside tools:
+// what any of its upstreams declares, and of an extension what the first one says.
+func (v *View) declares() (all register.Declared) {
+	for _, u := range v.compiled.Upstreams {
+		one := v.declared[u.Server]
+		all.Prompts = all.Prompts || one.Prompts
+		all.Resources = all.Resources || one.Resources
+		all.Subscribe = all.Subscribe || one.Subscribe
+		all.Completions = all.Completions || one.Completions
+		all.Logging = all.Logging || one.Logging
+		all.Tasks = all.Tasks || one.Tasks
+		for name, value := range one.Extensions {
+			if all.Extensions == nil {
+				all.Extensions = map[string]json.RawMessage{}
+			}
+			if _, known := all.Extensions[name]; !known {
+				all.Extensions[name] = value
+			}
+		}
+	}
+	return all
+}
+
+// registers says when found tools are registered for a client ("name version"). A list
+// that changes costs a client with a prompt cache the whole conversation once, and a call
+// through call_tool a few tokens; so AUTO registers at once only for clients that were
+// never seen, which may not use call_tool well, and that list again when they are told to.
+func registers(config *configs.Config) func(client string) register.When {
+	switch config.Routing {
+	case configs.RoutingCallTool:
+		return nil
+	case configs.RoutingDynamic:
+		return func(string) register.When { return register.AtOnce }
+	}
+	return func(client string) register.When {
+		for _, c := range config.Clients {
+			if c.Register != "" && clients.Announces(c.Name, client) {
+				return register.When(c.Register)
+			}
+		}
+		switch seen := clients.ListingOf(client); {
+		case seen == nil:
+			return register.Tried
+		case seen.Relists:
+			return register.WhenUsed
+		}
+		return register.Never
+	}
+}
+
+func joined(texts ...string) string {
+	return strings.Join(slices.DeleteFunc(texts, func(s string) bool { return s == "" }), "\n")
+}

@@ -1,0 +1,42 @@
+package store
+
+import (
+	"context"
+	"crypto/sha256"
+
+	"toolfinch/tool"
+)
+
+const (
+	// presentKeys are the principals of keys that have not expired at $2.
+	presentKeys = `(SELECT id FROM keys WHERE expires = 0 OR expires > $2)`
+	// What the principals of keys have that are not there any more; results and sessions end by themselves.
+	selectGone = `
+		SELECT substr(owner, $4) FROM provisions WHERE owner LIKE $3 AND substr(owner, $4) NOT IN ` + presentKeys + `
+		UNION SELECT principal FROM learned WHERE principal LIKE $1 AND principal NOT IN ` + presentKeys + `
+		UNION SELECT principal FROM called WHERE principal LIKE $1 AND principal NOT IN ` + presentKeys
+)
+
+// forget drops what a principal has, but for its logins.
+func forget(ctx context.Context, tx *txn, id string) error {
+	owner := tool.PrincipalOwner(id)
+	hash := sha256.Sum256([]byte(owner)) // which results are kept by
+	for _, drop := range []struct {
+		statement string
+		by        any
+	}{
+		{`DELETE FROM provisions WHERE owner = $1`, owner},
+		{`DELETE FROM outputs WHERE owner = $1`, hash[:]},
+		{`DELETE FROM learned WHERE principal = $1`, id},
+		{`DELETE FROM called WHERE principal = $1`, id},
+	} {
+		if _, err := tx.ExecContext(ctx, drop.statement, drop.by); err != nil {
+			return err
+		}
+	}
+	if !tx.postgres { // SQLite has no sessions
+		return nil
+	}
+	_, err := tx.ExecContext(ctx, `DELETE FROM sessions WHERE principal = $1`, id)
+	return err
+}

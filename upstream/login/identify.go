@@ -1,0 +1,111 @@
+package login
+
+import (
+	"context"
+	"crypto/rand"
+	"fmt"
+	"net/http"
+	"net/url"
+	"time"
+
+	"golang.org/x/oauth2"
+
+	"toolfinch/internal/discovery"
+	"toolfinch/internal/printable"
+)
+
+// Issuer is an authorization server that gives tokens for this server: a login there proves who somebody is.
+type Issuer struct {
+	URL          string   `json:"u"`
+	Resource     string   `json:"r"`           // this server, as its clients know it
+	ClientID     string   `json:"c,omitempty"` // of a public client; "" to register one
+	Scopes       []string `json:"s,omitempty"`
+	AllowPrivate bool     `json:"p,omitempty"`
+}
+
+// identification is a login at an issuer that is under way in a browser, which keeps it sealed in a cookie:
+// strangers make nothing here grow, and any process with the same key goes on with it.
+type identification struct {
+	ID       string     `json:"id"` // the state
+	Start    Start      `json:"start"`
+	Issuer   Issuer     `json:"issuer"`
+	Client   registered `json:"client"`
+	Verifier string     `json:"verifier"`
+}
+
+func (i Issuer) server(l *Logins, redirect string) *Server {
+	return l.Server("toolfinch", i.Resource, Settings{Set: true, Issuer: i.URL, ClientID: i.ClientID, Resource: i.Resource, Scopes: i.Scopes, AllowPrivate: i.AllowPrivate, RedirectURL: redirect})
+}
+
+// place finds the endpoints of the issuer.
+func (i Issuer) place(ctx context.Context, s *Server) (*place, error) {
+	meta, err := discovery.Find(ctx, s.client, i.URL, func(m *discovery.Metadata) error { return fits(m, i.URL, true) })
+	if err != nil {
+		return nil, fmt.Errorf("the authorization server %s: %w", i.URL, err)
+	}
+	if !discovery.IsWeb(meta.AuthorizationEndpoint) {
+		return nil, fmt.Errorf("the authorization server %s names no https URL to log in at", i.URL)
+	}
+	return &place{meta: meta, resource: i.Resource, found: true}, nil
+}
+
+// Identify sends a browser to an issuer, to prove that its user is the one who asked for a login.
+func (l *Logins) Identify(w http.ResponseWriter, r *http.Request, start Start, at Issuer) error {
+	ctx, cancel := context.WithTimeout(r.Context(), renewWithin)
+	defer cancel()
+	s := at.server(l, start.Redirect)
+	p, err := at.place(ctx, s)
+	if err != nil {
+		return err
+	}
+	client, known, err := s.configured(p.meta, nil)
+	if err == nil && !known {
+		client, err = s.register(ctx, p, start.Redirect)
+	}
+	if err != nil {
+		return err
+	}
+	i := identification{ID: rand.Text(), Start: start, Issuer: at, Client: client, Verifier: oauth2.GenerateVerifier()}
+	sealed, err := l.binder.seal(i)
+	if err != nil {
+		return err
+	}
+	http.SetCookie(w, cookie(i.ID, sealed, start.secure()))
+	redirect(w, codeRequest{p, client, start.Redirect, i.Verifier}.askedAt(at.Scopes), i.ID)
+	return nil
+}
+
+// identification returns the identification that the browser of a request has begun with a state.
+func (l *Logins) identification(r *http.Request, state string) (i identification, is bool) {
+	for _, secure := range []bool{false, true} {
+		for _, c := range r.CookiesNamed(cookieName(state, secure)) {
+			if l.binder.open(c.Value, &i) && i.ID == state && i.Start.secure() == secure && time.Now().Before(i.Start.Until) {
+				return i, true
+			}
+		}
+	}
+	return i, false
+}
+
+// identified goes on with a login if the issuer says that the browser is the asker's.
+func (l *Logins) identified(w http.ResponseWriter, r *http.Request, i identification, q url.Values) {
+	http.SetCookie(w, cookie(i.ID, "", i.Start.secure()))
+	ctx, cancel := context.WithTimeout(r.Context(), renewWithin)
+	defer cancel()
+	s := i.Issuer.server(l, i.Start.Redirect)
+	p, err := i.Issuer.place(ctx, s)
+	var t *oauth2.Token
+	if err == nil {
+		t, err = s.exchange(ctx, codeRequest{p, i.Client, i.Start.Redirect, i.Verifier}, q)
+	}
+	switch {
+	case err != nil:
+		w.WriteHeader(http.StatusBadRequest)
+		fmt.Fprintf(w, "The login at %s has failed: %s\n", i.Issuer.URL, printable.Line(err.Error()))
+	case l.whose(r, t.AccessToken) != i.Start.Principal:
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintf(w, "The user who asked for the login to %s is not the one who has logged in at %s. Nothing was changed. If somebody sent you here, do not go on.\n", i.Start.Server, i.Issuer.URL)
+	default:
+		l.sendOn(w, i.Start)
+	}
+}

@@ -149,7 +149,7 @@ func newKeyRevoke(s *settings) *cobra.Command {
 					return err
 				}
 				if key == nil {
-					return fmt.Errorf("there is no key %q: toolfinch key list shows those there are", args[0])
+					return fmt.Errorf("there is no key %q: see toolfinch key list", args[0])
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "revoked %s\n", args[0])
 				return record(cmd.Context(), config, key.Event("revoked"))

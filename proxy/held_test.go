@@ -112,10 +112,10 @@ func TestWhatIsHeldIsReachedByNoSurface(t *testing.T) {
 			{"prompts/get", why, func() message { return c.ask("prompts/get", `{"name":"shop_greet"}`) }},
 			{"resources/read", why, func() message { return c.ask("resources/read", `{"uri":"res://shop/7"}`) }},
 			{"resources/read, of the server", why, func() message { return c.ask("resources/read", `{"uri":"toolfinch:shop/res://shop/7"}`) }},
-			{"completion of a prompt", "no known prompt", func() message {
+			{"completion of a prompt", "unknown prompt", func() message {
 				return c.ask("completion/complete", `{"ref":{"type":"ref/prompt","name":"shop_greet"},"argument":{"name":"a","value":"s"}}`)
 			}},
-			{"completion of a template", "no known prompt", func() message { return c.ask("completion/complete", completing(`"res://shop/{id}"`)) }},
+			{"completion of a template", "unknown prompt", func() message { return c.ask("completion/complete", completing(`"res://shop/{id}"`)) }},
 		} {
 			before := len(reached())
 			got := one.ask()

@@ -31,7 +31,7 @@ func complete(ctx context.Context, upstreams Upstreams, served *Served, call *to
 		}
 	}
 	if target == nil {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "completion for what is no known prompt or resource template: " + strconv.Quote(name)}
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "completion for an unknown prompt or resource template: " + strconv.Quote(name)}
 	}
 	mapped := rawjson.NewObject(len(ref))
 	for member, value := range rawjson.Members(ref) {

@@ -76,7 +76,7 @@ func listPage(served *Served, x *wire.Exchange) (tool.Result, error) {
 		after, err := base64.RawURLEncoding.DecodeString(rawjson.Text(cursor))
 		i := slices.IndexFunc(items, func(t *tool.Tool) bool { return t.Name == string(after) })
 		if err != nil || i < 0 {
-			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "invalid cursor: the list has changed, or it is none of ours; list from the start"}
+			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "invalid cursor: the list has changed, or the cursor is of another server; list from the start"}
 		}
 		items = items[i+1:]
 	}

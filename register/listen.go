@@ -20,7 +20,7 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 		Notifications mcp.SubscriptionFilter `json:"notifications"`
 	}
 	if err := json.Unmarshal(x.Params, &params); err != nil {
-		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "subscriptions/listen: the parameters are not those of the specification"}
+		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "subscriptions/listen: the parameters do not match the specification"}
 	}
 	want, declared := params.Notifications, served.Declared
 	allowed := mcp.SubscriptionFilter{

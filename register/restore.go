@@ -163,7 +163,7 @@ func (l *Live) resubscribe(ctx context.Context, s *session) {
 	for pause := rejoinFirst; ; pause = min(2*pause, rejoinMost) {
 		for _, uri := range s.restoring.left() {
 			if err := l.rejoin(ctx, s, uri); err != nil && pause == rejoinFirst {
-				l.log.Warn("a subscription of a session that was taken over is not there yet", "error", err)
+				l.log.Warn("a subscription of a session that was taken over is not restored yet", "error", err)
 			}
 		}
 		if len(s.restoring.left()) == 0 {

@@ -140,7 +140,7 @@ func newBinder(def *tool.Def, parameters []Parameter, hooked bool) (*binder, []P
 	for _, p := range parameters {
 		switch {
 		case !known[p.Name]:
-			wrong(p, didYouMean(p.Name, b.names), "the tool has none of that name")
+			wrong(p, didYouMean(p.Name, b.names), "the tool has no such parameter")
 		case p.Value != nil && !json.Valid(p.Value), p.Default != nil && !json.Valid(p.Default):
 			wrong(p, "", "its value is not JSON")
 		default:

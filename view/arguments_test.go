@@ -186,13 +186,13 @@ func TestParameterProblems(t *testing.T) {
 		want         string
 	}{
 		{"unknown", schema, []Parameter{{Name: "pth", At: at, Hidden: true}},
-			`tool s.a: parameter "pth": the tool has none of that name (did you mean "path"?)`},
+			`tool s.a: parameter "pth": the tool has no such parameter (did you mean "path"?)`},
 		{"unlike any", schema, []Parameter{{Name: "colour", At: at}},
-			`tool s.a: parameter "colour": the tool has none of that name (known: path, depth, all)`},
+			`tool s.a: parameter "colour": the tool has no such parameter (known: path, depth, all)`},
 		{"no properties", `{"type":"object"}`, []Parameter{{Name: "path", At: at}},
-			`tool s.a: parameter "path": the tool has none of that name (there is none)`},
+			`tool s.a: parameter "path": the tool has no such parameter (there is none)`},
 		{"no object", `true`, []Parameter{{Name: "path", At: at}},
-			`tool s.a: parameter "path": the tool has none of that name (there is none)`},
+			`tool s.a: parameter "path": the tool has no such parameter (there is none)`},
 		{"required but never sent", schema, []Parameter{{Name: "path", At: at, Hidden: true}},
 			`tool s.a: parameter "path": it is hidden, but the tool requires it (give it a default or a value)`},
 		{"the name of another", schema, []Parameter{{Name: "all", At: at, Rename: "depth"}},

@@ -83,7 +83,7 @@ func TestProblems(t *testing.T) {
 		{"a server that is not there", Settings{Tools: []UpstreamTools{{Name: "gihub", At: there, Tools: []Override{{Tool: "a"}}}}}, there, true,
 			`view "v": server "gihub" is disabled or unknown (or did you mean "github"?)`, ""},
 		{"an unknown parameter leaves out the tool", entry(Override{Tool: "a", At: here, Parameters: []Parameter{{Name: "x", At: there, Value: []byte(`1`)}}}, Override{Tool: "b"}), there, false,
-			`view "v": tool github.a: parameter "x": the tool has none of that name (there is none)`, "github.b"},
+			`view "v": tool github.a: parameter "x": the tool has no such parameter (there is none)`, "github.b"},
 		{"one name twice", entry(Override{Tool: "a", Name: "x"}, Override{Tool: "b", Name: "x", At: here}, Override{Tool: "c"}), here, false,
 			`view "v": github.a and github.b are both named "x" (rename one of them; the second is left out)`, "github.a github.c"},
 		{"the name of a meta-tool", entry(Override{Tool: "a", Name: "run_script", At: here}, Override{Tool: "b"}), here, false,

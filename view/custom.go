@@ -102,7 +102,7 @@ func annotationsOf(s Settings, settings Custom, env Env, name string, declared *
 		problems = append(problems, Problem{
 			View: s.Name, At: settings.At,
 			Message: fmt.Sprintf("custom tool %s: its annotations promise more than the tools it calls: %s", name, strings.Join(lax, ", ")),
-			Hint:    "clients are told what those tools say",
+			Hint:    "clients get the annotations of those tools",
 		})
 	}
 	return out, problems

@@ -86,7 +86,7 @@ func TestAnnotationsMayNotPromiseMoreThanTheCalls(t *testing.T) {
 	env, _ := envOf(upstreamTool(t, "a.deletes", `{}`, echo))
 	source := `f = tool(lambda ctx: None, description="d", calls=[%q], annotations={"readOnlyHint": True, "title": "T"})`
 	for calls, want := range map[string]string{
-		"a.deletes":     "its annotations promise more than the tools it calls: readOnlyHint (clients are told what those tools say)",
+		"a.deletes":     "its annotations promise more than the tools it calls: readOnlyHint (clients get the annotations of those tools)",
 		"a.delets":      `unknown tool "a.delets" (did you mean "a.deletes"?)`,
 		"absent.search": "its server has not been listed",
 	} {

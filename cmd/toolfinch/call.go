@@ -153,7 +153,7 @@ func readObject(cmd *cobra.Command, text string) (json.RawMessage, error) {
 	var object map[string]json.RawMessage // only its error is used
 	if err := json.Unmarshal(raw, &object); err != nil || object == nil {
 		if err == nil || json.Valid(raw) {
-			err = errors.New("it is none")
+			err = errors.New("it is not an object")
 		}
 		return nil, fmt.Errorf("--json takes a JSON object: %w", err)
 	}

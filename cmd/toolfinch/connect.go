@@ -400,9 +400,9 @@ func passOn(notes io.Writer, c *clients.Client, config string, entry *clients.En
 	case c.Passing() == clients.PassAny:
 		entry.Pass = append(entry.Pass, unset...)
 		slices.Sort(entry.Pass)
-		fmt.Fprintf(notes, "%s not set here; %s passes on what is set where it runs\n", isOrAre(unset), c.Name)
+		fmt.Fprintf(notes, "%s not set here; %s passes on the variables of its own environment\n", isOrAre(unset), c.Name)
 	default:
-		fmt.Fprintf(notes, "%s not set here, and so not passed on: set what is missing and connect again\n", isOrAre(unset))
+		fmt.Fprintf(notes, "%s not set here, and so not passed on: set them and connect again\n", isOrAre(unset))
 	}
 	return nil
 }

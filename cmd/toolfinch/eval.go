@@ -61,7 +61,7 @@ JSON null.
 	flags.StringVar(&f.tools, "tools", "", "`FILE` of tools, a JSON object a line (default: the tools in the store)")
 	flags.StringVar(&f.queries, "queries", "", "`FILE` of queries, a JSON object a line")
 	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=DIR`, a folder with tools.jsonl and queries.jsonl; may be given several times")
-	flags.StringVar(&f.embedder, "embedder", "", "`KIND`: "+strings.Join(eval.Embedders, ", ")+" (default: that of the configuration, else AUTO)")
+	flags.StringVar(&f.embedder, "embedder", "", "`KIND`: "+strings.Join(eval.Embedders, ", ")+" (default: the configuration's, else AUTO)")
 	flags.IntVarP(&f.limit, "limit", "k", 10, fmt.Sprintf("tools in an answer, 1 to %d", eval.MaxLimit))
 	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object")
 	flags.StringVar(&f.misses, "misses", "", "write the queries with a relevant tool missing to this `FILE`, a JSON object a line")

@@ -155,7 +155,7 @@ which are revoked at their authorization servers if those support revocation.`,
 					return err
 				}
 				if key == nil {
-					return fmt.Errorf("there is no key %q: toolfinch key list shows those there are", args[0])
+					return fmt.Errorf("there is no key %q: see toolfinch key list", args[0])
 				}
 				fmt.Fprintf(cmd.OutOrStdout(), "revoked %s\n", args[0])
 				if err := record(cmd.Context(), config, key.Event("revoked")); err != nil {

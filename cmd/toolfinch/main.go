@@ -158,7 +158,8 @@ func collectGarbage(percent int) {
 	}
 }
 
-// settings are the flags of every command with a configuration.
+// settings are the flags of every command with a configuration. It has more than 30 methods: each command
+// is one, and so is each way to read the configuration.
 type settings struct {
 	config, dataDir, logLevel, logFormat string
 

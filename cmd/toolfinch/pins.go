@@ -72,7 +72,7 @@ func newPinsDecide(s *settings, approve bool) *cobra.Command {
 	var yes, everything bool
 	cmd := &cobra.Command{
 		Use:   "approve [SERVER | SERVER.NAME]...",
-		Short: "Approve what is held, after showing what changed",
+		Short: "Approve held definitions, after showing their changes",
 		Long: `Approve shows what changed and asks. An approved definition is served as shown, and
 later changes are compared with it. If the server has changed it again meanwhile,
 nothing is approved.`,

@@ -203,7 +203,7 @@ func (r savingsRow) lines() []string {
 		line := fmt.Sprintf("not seen: an agent's own prompt and messages, which %s more and each changed list carry. "+
 			"If they have more than %s tokens, listing every tool would have been cheaper", plural(max(0, r.Steps-r.AllSteps), "step"), humanize.Comma(most))
 		if most < usualPrompt {
-			line += fmt.Sprintf(": those of Claude Code have %s. Then %s", humanize.Comma(usualPrompt), r.remedy())
+			line += fmt.Sprintf(": the prompt of Claude Code has %s. Then %s", humanize.Comma(usualPrompt), r.remedy())
 		}
 		lines = append(lines, line)
 	}

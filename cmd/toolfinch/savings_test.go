@@ -126,7 +126,7 @@ func TestWhatSavingsSay(t *testing.T) {
 			[]string{"saved 93.2 % (8,175 of 8,775 in 1 session)",
 				"lists changed 1 time in mid-session (1 at the end, 0 inside), which cost at least 125",
 				"not seen: an agent's own prompt and messages, which 10 steps more and each changed list carry. If they have more than 3,802 tokens, " +
-					"listing every tool would have been cheaper: those of Claude Code have 18,000. Then `routing_type: CALL_TOOL` helps, with which a list does not change in mid-session"}},
+					"listing every tool would have been cheaper: the prompt of Claude Code has 18,000. Then `routing_type: CALL_TOOL` helps, with which a list does not change in mid-session"}},
 		{store.Savings{Sessions: 1, Starts: 1, Steps: 30, Listed: 900, Answers: 2000, Cached: 9000, AllSteps: 2, AllListed: 1000, AllCached: 1000},
 			[]string{"saved -235.2 % (-3,175 of 1,350 in 1 session)",
 				"view v cost 3,175 more than listing every tool would have: let it list them, with `direct_below: 2000` (and `routing_type: AUTO`)"}},

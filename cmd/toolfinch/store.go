@@ -110,7 +110,7 @@ are copied sealed: the copy needs the same key.`,
 			}
 			rows, err := store.Copy(cmd.Context(), source, target, replace)
 			if errors.Is(err, store.ErrNotEmpty) {
-				return fmt.Errorf("%w; --replace copies in place of what is there", err)
+				return fmt.Errorf("%w; --replace overwrites it", err)
 			}
 			if err != nil {
 				return err

@@ -201,7 +201,7 @@ func (d *workspace) meet(servers []string) (all bool) {
 	stderr := d.cmd.ErrOrStderr()
 	fmt.Fprintf(stderr, "connecting to %s for the first time\n", strings.Join(servers, ", "))
 	if _, err := d.Learn(d.cmd.Context()); err != nil {
-		fmt.Fprintln(stderr, "warning: what is learned is not kept:", err)
+		fmt.Fprintln(stderr, "warning: nothing can be stored:", err)
 	}
 	all = true
 	for _, row := range d.refresh(servers...) {

@@ -106,7 +106,7 @@ async def quick(context, args):
 // Who writes to the pipe itself, or far too much, is found out.
 func TestWhatIsNoMessageEndsPython(t *testing.T) {
 	for line, want := range map[string]string{
-		`b"hello\n"`:       "Python was ended because it sent what is no message",
+		`b"hello\n"`:       "Python was ended because it sent an invalid message",
 		`b" " * 1_000_000`: "Python was ended because it sent more than 16 MB in one line",
 	} {
 		h := hosted(t, "hooks/f.py", `

@@ -31,7 +31,7 @@ var (
 // Send writes a message.
 func (m *Messages) Send(message any) error { return m.out.Encode(message) }
 
-// Receive reads a message of at most most bytes. It does not trust the other end.
+// Receive reads a message of up to most bytes. It does not trust the other end.
 func (m *Messages) Receive(message any, most int) error {
 	var line []byte
 	for {

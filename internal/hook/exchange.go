@@ -101,7 +101,7 @@ func (p Program) Exchange(ctx context.Context, env []string, request []byte) (an
 	return answer, nil
 }
 
-// bounded keeps at most most bytes, and then refuses writes, which closes the pipe.
+// bounded keeps up to most bytes, and then refuses writes, which closes the pipe.
 type bounded struct {
 	b    bytes.Buffer
 	most int

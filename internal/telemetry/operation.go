@@ -14,7 +14,8 @@ import (
 )
 
 // Operation is one call of a tool, read of a resource, get of a prompt, or retrieval. A finished one
-// never changes. Foreign texts are bounded, and may be unprintable.
+// never changes. Foreign texts are bounded, and may be unprintable. It has more than 25 fields: metrics,
+// the feed, logs and spans read one value.
 type Operation struct {
 	N    int64     // number of the operation since the start, from 1
 	Time time.Time // of its begin

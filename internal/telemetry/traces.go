@@ -72,7 +72,7 @@ func OpenTraces(ctx context.Context, version string, log *slog.Logger) *Traces {
 		resource.WithAttributes(semconv.ServiceName("toolfinch"), semconv.ServiceVersion(version), semconv.ServiceInstanceID(rand.Text())),
 		resource.WithTelemetrySDK(), resource.WithFromEnv())
 	if err != nil {
-		log.Warn("OTEL_RESOURCE_ATTRIBUTES has something that cannot be read: write name=value, with commas between")
+		log.Warn("OTEL_RESOURCE_ATTRIBUTES cannot be read whole: write name=value, with commas between")
 	}
 	sending := newSending(exporter, log)
 	provider := sdktrace.NewTracerProvider(sdktrace.WithBatcher(sending), sdktrace.WithResource(described))
@@ -81,7 +81,7 @@ func OpenTraces(ctx context.Context, version string, log *slog.Logger) *Traces {
 	var known bool
 	t.propagates, t.baggage, known = propagators(os.Getenv("OTEL_PROPAGATORS"))
 	if !known {
-		log.Warn("OTEL_PROPAGATORS names some that are not known here: tracecontext, baggage and none are")
+		log.Warn("OTEL_PROPAGATORS has unknown names: tracecontext, baggage and none are known")
 	}
 	log.Info("traces are sent")
 	return t

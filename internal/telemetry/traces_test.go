@@ -69,8 +69,8 @@ func TestTheEnvironmentSaysWhetherThereAreTraces(t *testing.T) {
 		// Of what cannot be read nothing is shown.
 		{"a sampler that there is not", []string{endpoint, "OTEL_TRACES_SAMPLER=hunter2"}, true, "unsupported sampler"},
 		{"the share of a sampler", []string{endpoint, "OTEL_TRACES_SAMPLER=traceidratio", "OTEL_TRACES_SAMPLER_ARG=hunter2"}, true, "parsing sampler argument"},
-		{"a propagator that there is not", []string{endpoint, "OTEL_PROPAGATORS=hunter2,tracecontext"}, true, "OTEL_PROPAGATORS names some that are not known here"},
-		{"an attribute without a name", []string{endpoint, "OTEL_RESOURCE_ATTRIBUTES=team=a,hunter2"}, true, "OTEL_RESOURCE_ATTRIBUTES has something that cannot be read"},
+		{"a propagator that there is not", []string{endpoint, "OTEL_PROPAGATORS=hunter2,tracecontext"}, true, "OTEL_PROPAGATORS has unknown names"},
+		{"an attribute without a name", []string{endpoint, "OTEL_RESOURCE_ATTRIBUTES=team=a,hunter2"}, true, "OTEL_RESOURCE_ATTRIBUTES cannot be read whole"},
 		{"an attribute with a bad escape", []string{endpoint, "OTEL_RESOURCE_ATTRIBUTES=team=hunter2%hunter2"}, true, "invalid URL escape"},
 		{"a number", []string{endpoint, "OTEL_BSP_MAX_QUEUE_SIZE=hunter2"}, true, "OTEL_BSP_MAX_QUEUE_SIZE: Got invalid value"},
 		{"a certificate where its file should be", []string{endpoint, "OTEL_EXPORTER_OTLP_CERTIFICATE=hunter2"}, false, "OTEL_EXPORTER_OTLP_CERTIFICATE: no such file"},

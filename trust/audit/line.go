@@ -10,7 +10,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Line is one event in the log.
+// Line is one event in the log. It has more than 25 fields: each is a member of the JSON line.
 type Line struct {
 	Time time.Time `json:"time"`
 	PID  int       `json:"pid"` // of the toolfinch that wrote the line

@@ -44,7 +44,7 @@ func (c *Cache) evaluate(ctx context.Context, expression string, result tool.Res
 	case len(raw) > maxData:
 		return value{}, fmt.Errorf("jq reads at most %d bytes, and this has %d: read it with lines or offset", maxData, len(raw))
 	case !json.Valid(raw):
-		return value{}, errors.New("jq needs JSON, and the output is none: read it with lines or offset")
+		return value{}, errors.New("jq needs JSON, and the output is text: read it with lines or offset")
 	}
 	within, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()

@@ -289,7 +289,7 @@ func (p *process) read(messages *group.Messages, workers *sync.WaitGroup) {
 		var got reply
 		switch err := messages.Receive(&got, MaxAnswer); {
 		case errors.Is(err, group.ErrNoMessage):
-			p.end(&Error{Reason: "Python was ended because it sent what is no message", Detail: err.Error()})
+			p.end(&Error{Reason: "Python was ended because it sent an invalid message", Detail: err.Error()})
 			return
 		case errors.Is(err, group.ErrLong):
 			p.end(failed("Python was ended because it sent more than %d MB in one line", MaxAnswer>>20))

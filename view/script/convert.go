@@ -207,7 +207,7 @@ type encoder struct {
 	most int // bytes of out
 }
 
-// encode writes a value as JSON of at most most bytes, else it fails with errOutput.
+// encode writes a value as JSON of up to most bytes, else it fails with errOutput.
 func encode(v starlark.Value, most int) (json.RawMessage, error) {
 	e := encoder{most: most}
 	if err := e.value(v, 0); err != nil {

@@ -113,7 +113,7 @@ func (s *Sandbox) refill() {
 		p, err := s.start()
 		if err != nil {
 			if !errors.Is(err, errClosed) {
-				s.log.Warn("no process waits for the next script", "error", err)
+				s.log.Warn("the spare process for scripts could not be started", "error", err)
 			}
 			return
 		}

@@ -30,7 +30,8 @@ import (
 	"toolfinch/view/python"
 )
 
-// Config is a checked configuration with all defaults; top has the defaults and bounds.
+// Config is a checked configuration with all defaults; top has the defaults and bounds. It has more than 25 fields: each
+// key at the top of the file has one.
 type Config struct {
 	Path              string               // absolute path of the file it was read from
 	Servers           []upstream.Settings  // enabled servers, in file order

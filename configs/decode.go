@@ -16,7 +16,7 @@ import (
 	"toolfinch/view"
 )
 
-// decoder turns the tree into a Config.
+// decoder turns the tree into a Config. It has more than 30 methods: each block of the file has one that reads it.
 type decoder struct {
 	scalars
 	serverNames

@@ -37,7 +37,8 @@ import (
 	"toolfinch/view/script"
 )
 
-// Proxy is one configured toolfinch: Open, Run, Close.
+// Proxy is one configured toolfinch: Open, Run, Close. It has more than 30 methods: each way in (stdio, HTTP, page, notices
+// of replicas) begins at one.
 type Proxy struct {
 	*views
 	loop  *loop

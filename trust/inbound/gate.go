@@ -42,7 +42,8 @@ type Options struct {
 	Now    func() time.Time // nil: the clock of the machine
 }
 
-// Gate lets requests in.
+// Gate lets requests in. It has more than 30 methods: each kind of credential and each answer to a refused request needs the
+// same settings and caches.
 type Gate struct {
 	Options
 	issuers  []*issuer

@@ -768,7 +768,7 @@ func TestALoginThatEndsAtThisProcess(t *testing.T) {
 // configured any more is deleted. Logins of others stay.
 func TestLoginsOfPrincipalsThatAreGone(t *testing.T) {
 	h := newHouse(t, authserver.Settings{})
-	p := h.process(t, login.Settings{PerUser: true})
+	p := h.processOf(t, login.Settings{PerUser: true}, login.Options{Prove: anybody})
 	clients := map[string]*http.Client{}
 	call := func(principal string) (int, error) {
 		client := clients[principal]

@@ -184,8 +184,8 @@ func (p *Proxy) ifREST(next http.Handler) http.Handler {
 
 // ready answers 200 once a tool can be found, or no server is pending. The status is "degraded" while every server of
 // the view has failed, and while the store does not answer. A degraded replica still answers 200: it serves the tools
-// it knows, and other replicas depend on the same servers and store. The status is "draining" once the replica was
-// told to stop. Strangers get only the status.
+// it knows, and other replicas depend on the same servers and store. The status is "draining", with 503, once the
+// replica was told to stop. Strangers get only the status.
 func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	tools, h := p.Tools(), p.health()
 	w.Header().Set("Content-Type", "application/json")

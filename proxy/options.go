@@ -58,7 +58,7 @@ func WithView(name string) Option { return func(o *options) { o.only = name } }
 // WithVaultKey sets the key of the vault (vault.TakeKey), in place of a keyring or a file.
 func WithVaultKey(key string) Option { return func(o *options) { o.vaultKey = key } }
 
-// WithConnector sets the Connector through which the page reads and changes the files of MCP clients.
+// WithConnector sets the page's source of MCP clients and of the entries for their configuration files.
 func WithConnector(c page.Connector) Option { return func(o *options) { o.connector = c } }
 
 // WithOwnPort sets the TCP port at which this process serves clients, to which servers in a sandbox cannot connect. The

@@ -223,7 +223,7 @@ func (h rest) Observe(ctx context.Context, e identity.Event, call *tool.Call) (_
 }
 
 // Permit returns an error if the caller may not change servers. To decide about definitions, the caller must have
-// proved its identity and a scope must allow it, because otherwise a model could approve the definitions it reads.
+// proved its identity, and configured scopes must allow it: a model must not approve the definitions it reads.
 func (h rest) Permit(ctx context.Context, level inbound.Level, operation string) error {
 	auth, who := h.first.Auth, identity.PrincipalOf(ctx)
 	if level == inbound.Destructive {

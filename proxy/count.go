@@ -32,7 +32,7 @@ func (c *counter) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Second): // collecting garbage would slow the first answer
+		case <-time.After(time.Second): // idle collects garbage, which would slow the first answer
 			if first || fresh >= manyNew {
 				c.idle()
 			}

@@ -68,7 +68,7 @@ func (e *endpoint) now() *View {
 }
 
 // Started waits until no server of the view is starting for the first time, but at most for start_wait. It returns
-// the view that the caller then has. It does not wait for servers in the store.
+// the view that the caller then has. It does not wait for servers whose tools are in the store.
 func (e *endpoint) Started(ctx context.Context) *View {
 	for {
 		all := e.desk.views.now.Load()

@@ -241,8 +241,8 @@ func (p *Proxy) lastly(next http.Handler) http.Handler {
 	})
 }
 
-// lookAway divides the time to drain: in the first fifth, load balancers read from /readyz that this replica ends.
-// Requests that arrive in this time are answered.
+// lookAway divides the time to drain: in the first fifth, requests are still answered while load balancers read from
+// /readyz that this replica ends.
 const lookAway = 5
 
 // leave waits until load balancers have looked away, and returns the rest of the time to drain.

@@ -11,8 +11,8 @@ import (
 	"toolfinch/upstream/login"
 )
 
-// sweepEvery bounds how long the logins and sessions of a key remain after the key expired, or was revoked by a
-// program that could not end them.
+// sweepEvery bounds how long the logins and stored data of a key remain after the key expired, or was revoked by a
+// program that could not end the logins.
 const sweepEvery = time.Minute
 
 // endGone ends the logins of keys that were revoked or have expired. to returns the login to a server.
@@ -39,7 +39,7 @@ func loginIn(logins *login.Logins, config *configs.Config, server string) *login
 	return nil
 }
 
-// sweepKeys removes the logins and rows of revoked and expired keys until ctx ends: soon after keys change, and every
+// sweepKeys removes the logins and data of revoked and expired keys until ctx ends: soon after keys change, and every
 // minute, because nothing announces that a key expires. Only the replica that leads "" does this.
 func (d *desk) sweepKeys(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)

@@ -104,8 +104,8 @@ func logEvent(ctx context.Context, log *slog.Logger, e identity.Event) {
 	log.LogAttrs(ctx, slog.LevelInfo, message, line.attrs...)
 }
 
-// strangers bounds the lines about refused requests without a principal. Otherwise these would fill the disk, or make
-// log rotation remove the lines of other clients. The next line counts the omitted ones.
+// strangers bounds the lines about refused requests without a principal. Otherwise these lines would fill the disk, or
+// make log rotation remove the lines of other clients. The next line counts the omitted lines.
 type strangers struct {
 	limit *rate.Limiter
 	more  atomic.Int64

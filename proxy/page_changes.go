@@ -34,8 +34,8 @@ func (h paged) pins(ctx context.Context) (Pins, error) {
 	return h.rest.pins(ctx, func(server string) bool { return whole[server] })
 }
 
-// Waiting returns the held definitions by server, including rejected ones. The error may says why the user may not
-// decide; nil if it may.
+// Waiting returns the held definitions by server, including rejected ones. The second result says why the user may not
+// decide; it is nil if the user may.
 func (h paged) Waiting(ctx context.Context) (servers []page.HeldServer, may, err error) {
 	if !h.owner(ctx) {
 		may = h.Permit(ctx, inbound.Destructive, "deciding what servers have changed")

@@ -16,8 +16,8 @@ import (
 
 // Reload serves another configuration while the proxy runs. Unchanged servers and views keep their connections,
 // sessions and calls; changed servers are connected again. If the views of the new configuration have errors that the
-// served ones lack, it is refused and nothing changes. Changed keys that need a restart are logged. Reload waits for
-// Run to begin; after Run has ended, the error wraps ErrEnded.
+// served views do not have, Reload refuses it and nothing changes. Changed keys that need a restart are logged. Reload
+// waits for Run to begin; after Run has ended, the error wraps ErrEnded.
 func (p *Proxy) Reload(ctx context.Context, config *configs.Config) error {
 	var err error
 	if ended := p.loop.do(ctx, func(ctx context.Context) {

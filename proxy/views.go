@@ -103,7 +103,7 @@ func (s *views) main() *View {
 	return now.ByName[s.rootOf(now.Config)]
 }
 
-// Root describes what clients get that name no view.
+// Root describes the tools of clients that name no view.
 func (s *views) Root() string {
 	config := s.now.Load().Config
 	switch root := s.rootOf(config); {

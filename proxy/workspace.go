@@ -18,7 +18,8 @@ import (
 )
 
 // Workspace has the views of a configuration over the listings in the store. The views can be searched and their tools
-// called, but no client is served. It writes nothing unless Learn is called. One goroutine at a time may use it.
+// called, but no client is served. Before Learn or Embed it writes only tokens of logins. One goroutine at a time may
+// use it.
 type Workspace struct {
 	*views
 	stored *store.Store

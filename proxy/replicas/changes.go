@@ -44,8 +44,8 @@ func NewChanges(open func(ctx context.Context) (Listener, error), versions map[s
 }
 
 // Run calls take for each change until ctx ends. Calls are sequential, so take should be fast. A lost connection loses
-// notifications. Therefore Run compares versions on each new connection, and then calls take with only a topic and its
-// version. A change that take failed to handle comes again in the same way.
+// notifications. Therefore Run compares versions on each new connection, and calls take for each difference with only
+// a topic and its version. A change that take failed to handle comes again in the same way.
 func (c *Changes) Run(ctx context.Context, take func(ctx context.Context, n store.Notice) error) {
 	again := conn.NewDelays(conn.FirstDelay)
 	for ctx.Err() == nil {
@@ -97,7 +97,7 @@ func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx 
 			if _, there := versions[topic]; there || topic.Kind == store.TopicServer { // the leader lists the server again
 				continue
 			}
-			if err := take(ctx, store.Notice{Topic: topic, Version: -1}); err != nil { // a backup from before the topic was restored
+			if err := take(ctx, store.Notice{Topic: topic, Version: -1}); err != nil { // the database was restored from an older backup
 				return err
 			}
 			delete(c.seen, topic)

@@ -29,7 +29,7 @@ const (
 type Membership interface {
 	// Tell stores that a replica is present, and returns all present replicas.
 	Tell(ctx context.Context, me store.Replica) (replicas []store.Replica, err error)
-	// Lead locks the unlocked ones among servers, and returns them.
+	// Lead locks the unlocked servers among servers, and returns the newly locked servers.
 	Lead(ctx context.Context, servers []string) (leads []string, err error)
 	// Leave unlocks servers.
 	Leave(ctx context.Context, servers []string) error
@@ -48,7 +48,7 @@ type Leads struct {
 	me       store.Replica
 	servers  []string // servers that this replica would lead
 	leads    map[string]bool
-	turned   map[string]chan struct{} // by server: closed when the answer of Leads changes; only after a call of Leads
+	turned   map[string]chan struct{} // closed when the answer of Leads changes; has the servers that Leads was asked about
 	replicas []store.Replica
 	changed  chan struct{} // closed when the replicas or the servers they lead change
 	lost     error         // why this replica is absent; nil while it is present

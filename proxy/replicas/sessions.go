@@ -31,7 +31,7 @@ type Rows interface {
 	Keep(ctx context.Context, replica string, all [][32]byte) (lost [][32]byte, err error)
 	// Drop removes sessions of replica.
 	Drop(ctx context.Context, replica string, all [][32]byte) error
-	// Sweep removes sessions that no replica has marked as alive for idle.
+	// Sweep removes sessions whose last mark as alive is older than idle.
 	Sweep(ctx context.Context, idle time.Duration) error
 }
 
@@ -303,7 +303,7 @@ const (
 	// againAfter is the pause after the store failed; takeAgain is the pause while a client waits. patience bounds the
 	// wait for an absent store.
 	againAfter, takeAgain, patience = time.Second, 200 * time.Millisecond, 10 * time.Second
-	// sweepAfter is added to the idle time of sessions: a row is swept only after several keepEvery without a mark.
+	// sweepAfter is added to the idle time of sessions: a row is swept only after several missed marks.
 	sweepAfter = 4 * keepEvery
 	// keptBefore is how often in a row keep must succeed before anything is swept: after an outage of the database,
 	// the other replicas must first mark their sessions as alive.

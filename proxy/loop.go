@@ -62,7 +62,7 @@ func (l *loop) do(ctx context.Context, f func(ctx context.Context)) error {
 	}
 }
 
-// later has the loop write something to the store; what names it in the log after a failure. later never blocks,
+// later has the loop call write, and logs an error with the name given as what. later never blocks,
 // because a call or a client waits. If the loop is too busy, the write is dropped: its content is learned again.
 func (l *loop) later(what string, write func(ctx context.Context) error) {
 	select {
@@ -352,8 +352,8 @@ func (l *loop) readyForScripts() {
 	l.scripts.Ready(slices.ContainsFunc(l.now.Load().Config.Views, func(s view.Settings) bool { return s.RunScript != nil }))
 }
 
-// decisionsEvery is how often the owner's decisions are read from the store while definitions are held. The command
-// toolfinch pins is another process and cannot notify this one.
+// decisionsEvery is how often the owner's decisions are read from the store while definitions are held. The store is
+// polled, because the command toolfinch pins is another process.
 const decisionsEvery = time.Second
 
 // decisions takes in the decisions since the last call, and serves the result.

@@ -139,7 +139,7 @@ func (h rest) reindex(ctx context.Context) []web.Reindexed {
 	return reindexed
 }
 
-// Held returns the held definitions of the servers that of accepts, as far as the caller may use them.
+// Held returns the held definitions that the caller may use, of each server for which of returns true.
 func (h rest) Held(ctx context.Context, of func(server string) bool) ([]pins.Report, error) {
 	all, err := h.pins(ctx, of)
 	return all.Reports, err

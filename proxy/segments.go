@@ -79,7 +79,7 @@ func (s *segments) run(ctx context.Context) {
 }
 
 // keep stores the current segments once enough documents are in unstored segments. It removes unused segments from the
-// store; if the store is shared, only those that this replica used before.
+// store; if the store is shared, only segments that this replica used before.
 func (s *segments) keep(ctx context.Context) error {
 	all := map[index.SegmentKey]index.Segment{}
 	for _, catalog := range s.catalogs() {

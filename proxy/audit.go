@@ -16,13 +16,13 @@ import (
 	"toolfinch/upstream"
 )
 
-// auditor puts what the proxy does into the audit log. Without a log it does nothing.
+// auditor writes calls and events to the audit log. Without a log it does nothing.
 type auditor struct {
 	log      *audit.Log
 	settings audit.Settings
 }
 
-// add writes down a call with what came of it, which finish adds.
+// add logs a finished call; finish adds the outcome.
 func (a auditor) add(ctx context.Context, s subject, call *tool.Call, finish func(*audit.Line)) {
 	if a.log != nil {
 		line := a.line(ctx, s, call)
@@ -35,13 +35,13 @@ func (a auditor) add(ctx context.Context, s subject, call *tool.Call, finish fun
 type beginning struct {
 	about subject
 	call  *tool.Call
-	id    string // of both of its lines; "" while there is none
+	id    string // links the call's two lines; "" before the first line
 }
 
 type beginningKey struct{}
 
-// begins writes down a call before it is sent to a server and may change something; nil without an audit log.
-// A call that could not be written down is not sent.
+// begins logs a call before it is sent to a server; nil without an audit log and for a read-only tool. If the log
+// cannot be written, the call is not sent.
 func (a auditor) begins(def *tool.Def) tool.Middleware {
 	if a.log == nil || def.Annotations.ReadOnly {
 		return nil
@@ -67,7 +67,7 @@ func (a auditor) begin(ctx context.Context) error {
 	return a.log.Write(line)
 }
 
-// note writes down a call that was not made.
+// note logs a call that was not made.
 func (a auditor) note(ctx context.Context, s subject, call *tool.Call, finish func(*audit.Line)) {
 	if a.log != nil {
 		line := a.line(ctx, s, call)
@@ -76,8 +76,7 @@ func (a auditor) note(ctx context.Context, s subject, call *tool.Call, finish fu
 	}
 }
 
-// line is a call as the log has it: what it is about, who made it, and with which
-// arguments.
+// line describes a call: its subject, its caller and its arguments.
 func (a auditor) line(ctx context.Context, s subject, call *tool.Call) audit.Line {
 	line := audit.Line{Event: s.kind, View: s.view, Decision: s.decision}
 	if s.tool != nil {
@@ -110,8 +109,7 @@ func (a auditor) line(ctx context.Context, s subject, call *tool.Call) audit.Lin
 	return line
 }
 
-// spawned writes down the process of a server: its program, and not its arguments or
-// environment, which may have secrets in them.
+// spawned logs the process of a server: only its program, because arguments and environment may contain secrets.
 func (a auditor) spawned(server string, s *upstream.Settings, pid int) {
 	if a.log == nil {
 		return
@@ -121,7 +119,7 @@ func (a auditor) spawned(server string, s *upstream.Settings, pid int) {
 	}})
 }
 
-// loaded writes down the configuration that is served from now on, or why it is not.
+// loaded logs a new configuration, or why it was refused.
 func (a auditor) loaded(ctx context.Context, config *configs.Config, refusal error) {
 	if a.log == nil {
 		return

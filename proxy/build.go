@@ -20,15 +20,15 @@ import (
 	"toolfinch/view/output"
 )
 
-// rebuild builds the views of the configuration that is served. Views that use none of the changed servers stay as
-// they are; nil: none does.
+// rebuild builds the views of the served configuration. Views that use none of the changed servers are reused; if
+// changed is nil, no view is.
 func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*current, error) {
 	now := s.now.Load()
 	next := now.next(now.Config)
 	return next, s.build(ctx, next, s.known.of(now.Config, s.upstreamTools), changed, nil)
 }
 
-// build builds the views of next. It changes nothing that is served: an error leaves no trace.
+// build builds the views of next. The served views stay unchanged, also after an error.
 func (s *views) build(ctx context.Context, next *current, known map[string]served.Listing, changed map[string]bool, accept func([]view.Problem) error) error {
 	before := s.now.Load()
 	run := &building{s, map[string]*endpoint{}}
@@ -43,23 +43,23 @@ func (s *views) build(ctx context.Context, next *current, known map[string]serve
 		return errors.Join(err, run.undo(ctx))
 	}
 	next.Served, next.endpoints, next.files = all, run.endpoints, append(next.modules.Files(), next.python.Files()...)
-	run.endpoints = nil // views stay longer than the endpoints of others
+	run.endpoints = nil // a view lives on and would keep removed endpoints in memory
 	maps.DeleteFunc(next.endpoints, func(view string, _ *endpoint) bool { return all.ByName[view] == nil })
 	return nil
 }
 
-// keep keeps large results.
+// keep returns the layer that caches large results.
 func (s *views) keep(c view.OutputCache) tool.Middleware {
 	return s.outputs.Keep(output.Settings{MinSize: c.MinSize, Preview: c.Preview, TTL: c.TTL})
 }
 
-// upstreamTools are the tools of an upstream's definitions, below all views. held are the definitions that await
-// approval.
+// upstreamTools returns the tools of an upstream's definitions, without the layers of any view. held are the
+// definitions that await approval.
 func (s *views) upstreamTools(defs []*tool.Def, held map[tool.ID]pins.Held) []*tool.Tool {
 	return served.UpstreamTools(defs, s.call, s.audit.begins, held)
 }
 
-// call is the handler of an upstream's definition.
+// call returns the handler that calls the tool of an upstream.
 func (s *views) call(def *tool.Def) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		result, err := s.pool.Call(ctx, def, call)
@@ -73,10 +73,10 @@ func (s *views) call(def *tool.Def) tool.Handler {
 // building is the runtime of the views of one build; served.Runtime describes its methods.
 type building struct {
 	of        *views
-	endpoints map[string]*endpoint // those that are served, and those of new views; nil after the build
+	endpoints map[string]*endpoint // served endpoints and endpoints of new views; nil after the build
 }
 
-// undo closes the endpoints of new views, and makes the contents of the others the latest of their index again.
+// undo closes the endpoints of new views, and gives the indexes of served views their old contents again.
 func (b *building) undo(ctx context.Context) (err error) {
 	before := b.of.now.Load()
 	for name, e := range b.endpoints {
@@ -89,7 +89,7 @@ func (b *building) undo(ctx context.Context) (err error) {
 	return err
 }
 
-// endpoint returns the endpoint of a view, which is opened if the view is new.
+// endpoint returns the endpoint of a view, and opens it if the view is new.
 func (b *building) endpoint(view string) *endpoint {
 	if e := b.endpoints[view]; e != nil {
 		return e
@@ -147,7 +147,7 @@ func (b *building) ObservedMeta(v *View, t *tool.Tool) *tool.Tool {
 
 func (b *building) Denied(decided policy.Decision) { b.of.denials.count(decided) }
 
-// liveView is the live server of an endpoint as the views of the endpoint know it.
+// liveView implements served.Live with the live server of an endpoint.
 type liveView struct {
 	*register.Live
 	of *endpoint
@@ -156,7 +156,7 @@ type liveView struct {
 // Gate returns the gate of the view.
 func (l liveView) Gate() *gate.Gate { return l.of.gate }
 
-// Started waits for the servers of the view that are starting.
+// Started waits for the servers of the view that are starting (see endpoint.Started).
 func (l liveView) Started(ctx context.Context) *View { return l.of.Started(ctx) }
 
 // serve gives the endpoint of a new view its live server.

@@ -13,12 +13,12 @@ import (
 	"toolfinch/register/transport"
 )
 
-// connections counts those of clients over HTTP, which an HTTP server tells of with told.
+// connections counts the HTTP connections of clients. The HTTP server reports their states to told.
 type connections struct {
-	mu     sync.Mutex // guards what follows; held for look-ups only
+	mu     sync.Mutex // guards the fields below; held for look-ups only
 	states map[net.Conn]http.ConnState
-	idled  int64         // that ended while nothing was asked over them
-	limit  time.Duration // how long nothing may be asked; 0 before one is served
+	idled  int64         // connections that ended while idle
+	limit  time.Duration // how long a connection may be idle; 0 before ServeHTTP
 }
 
 // told is an http.Server's ConnState.
@@ -36,14 +36,14 @@ func (c *connections) told(conn net.Conn, state http.ConnState) {
 	}
 }
 
-// limits notes how long nothing may be asked over a connection.
+// limits sets how long a connection may be idle.
 func (c *connections) limits(idle time.Duration) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.limit = idle
 }
 
-// limitsOf are those of clients.
+// limitsOf returns the limits of clients over HTTP.
 func limitsOf(config *configs.Config) transport.Limits {
 	l := config.HTTP
 	return transport.Limits{
@@ -53,7 +53,7 @@ func limitsOf(config *configs.Config) transport.Limits {
 	}
 }
 
-// refuse answers a request with an error in the form of what it asked for.
+// refuse answers a request with an error: as JSON on the paths of the REST API, else as text.
 func refuse(w http.ResponseWriter, r *http.Request, status int, reason string) {
 	if slices.ContainsFunc(web.Patterns, func(pattern string) bool {
 		return r.URL.Path == pattern || strings.HasSuffix(pattern, "/") && strings.HasPrefix(r.URL.Path, pattern)

@@ -19,8 +19,7 @@ type counter struct {
 	work     chan struct{} // wakes run
 }
 
-// run counts new definitions in the background. It is the last thing that news of
-// an upstream cause.
+// run counts new definitions in the background.
 func (c *counter) run(ctx context.Context) {
 	wake(c.work)
 	for first := true; ; first = false {
@@ -33,7 +32,7 @@ func (c *counter) run(ctx context.Context) {
 		select {
 		case <-ctx.Done():
 			return
-		case <-time.After(time.Second): // not beside the first answer
+		case <-time.After(time.Second): // idle collects garbage, which would slow the first answer
 			if first || fresh >= manyNew {
 				c.idle()
 			}
@@ -41,11 +40,11 @@ func (c *counter) run(ctx context.Context) {
 	}
 }
 
-// manyNew is the number of new definitions that leave garbage worth collecting at once: that
-// takes time in proportion to all that is in memory.
+// manyNew new definitions leave enough garbage to collect it at once. Collecting takes time in proportion to all
+// memory in use.
 const manyNew = 100
 
-// count counts the definitions that were not counted yet, and returns how many these were.
+// count counts the tokens of definitions without a count, and returns the number of these definitions.
 func (c *counter) count(ctx context.Context) int {
 	fresh := map[string]int{}
 	for _, catalog := range c.catalogs() {

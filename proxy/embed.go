@@ -21,48 +21,46 @@ import (
 )
 
 const (
-	// retryEmbedding is how long the embedder rests after a failure, twice as
-	// long after each further one, up to retryMost.
+	// retryEmbedding is the pause after a failure; each further failure doubles it, up to retryMost.
 	retryEmbedding = 10 * time.Second
 	retryMost      = 10 * time.Minute
 
 	// reportEmbedding is how often progress is logged.
 	reportEmbedding = 10 * time.Second
 
-	// newTexts is how many texts of one server are embedded beside hourlyTexts an hour: those of one that
-	// changes them all the time would take the embedder, which may cost money, and fill the store.
+	// newTexts is how many texts of one server are embedded in addition to hourlyTexts per hour. Without a bound, a
+	// server that always changes its texts would occupy the embedder, which may cost money, and fill the store.
 	newTexts    = 250_000
 	hourlyTexts = 1000
-	// heldTexts is how long those that are too many wait. They are found by their words meanwhile.
+	// heldTexts is how long excess texts wait. Meanwhile they are found by their words.
 	heldTexts = 10 * time.Minute
 )
 
-// embedder gives tools and queries their vectors. Searches are answered by words
-// until it has begun.
+// embedder gives tools and queries their vectors. Before the model is open, searches go by words.
 type embedder struct {
 	settings embed.Settings
 	log      *slog.Logger
-	catalogs func() []*retrieve.Catalog // the default view's first: the others have little more
-	complete func() bool                // all that the store knows is in the catalogs
+	catalogs func() []*retrieve.Catalog // the default view's catalog is first: other catalogs add little
+	complete func() bool                // reports whether the catalogs have everything in the store
 	idle     func()
 	queries  retrieve.QueryVectors
 	work     chan struct{}            // wakes run
-	mine     func(server string) bool // texts of other servers are embedded by other replicas; nil: all are
+	mine     func(server string) bool // reports whether this replica embeds a server's texts; nil: it embeds all
 
-	mu         sync.Mutex               // one embed at a time; guards the next eight
+	mu         sync.Mutex               // guards the next eight fields; held during embed: one runs at a time
 	store      *store.Store             // keeps the vectors
 	model      embed.Embedder           // nil before the first embed
 	cache      *embed.Cache             // of model
-	wordsAlone bool                     // there is to be none
+	wordsAlone bool                     // no model is configured
 	dropped    bool                     // vectors of another dimension were dropped
-	paces      map[string]*rate.Limiter // of new texts, by server
-	held       bool                     // texts wait
-	warned     map[string]bool          // of servers of which texts wait
+	paces      map[string]*rate.Limiter // limits new texts, by server
+	held       bool                     // texts wait because they are too many
+	warned     map[string]bool          // servers whose waiting texts the log has mentioned
 
 	opened    atomic.Pointer[string] // the model's name, once it is open
-	failed    atomic.Int64           // tries to embed the tools
+	failed    atomic.Int64           // failed attempts to embed the tools
 	fresh     atomic.Int64           // texts that were embedded, not read from the store
-	dimension atomic.Int64           // the model's, once the tools turned out to have another
+	dimension atomic.Int64           // dimension of the model if the stored vectors have another; else 0
 }
 
 // run keeps the vectors of the tools up to date.
@@ -93,7 +91,7 @@ func (e *embedder) run(ctx context.Context) {
 			e.failed.Add(1)
 			pause, level := rest, slog.LevelWarn
 			if errors.Is(err, embed.ErrVectors) {
-				pause, level = retryEmbedding, store.Level(err) // the store comes back some time, and the model is well
+				pause, level = retryEmbedding, store.Level(err) // only the store failed: the pause need not grow
 			} else {
 				rest = min(2*rest, retryMost)
 			}
@@ -105,7 +103,7 @@ func (e *embedder) run(ctx context.Context) {
 			continue
 		}
 		rest = retryEmbedding
-		if !forgot && held > 0 && e.complete() { // all that is used was asked for just now
+		if !forgot && held > 0 && e.complete() { // embed has just read every vector in use
 			err := e.store.ForgetVectors(ctx)
 			if forgot = err == nil; !forgot {
 				e.log.Debug("vectors that nobody uses are kept for now", "error", err)
@@ -118,17 +116,16 @@ func (e *embedder) run(ctx context.Context) {
 		if fresh > 0 {
 			e.log.Info("tools embedded", "texts", fresh, "took", time.Since(began).Round(time.Millisecond))
 		}
-		if max(fresh, held-had) >= manyNew { // the others were read from the store
+		if max(fresh, held-had) >= manyNew { // vectors read from the store count, too
 			e.idle()
 		}
 		had = held
 	}
 }
 
-// embed opens the model that is configured, gives every tool its vector and makes
-// searches hybrid as soon as it can answer queries. With words alone it does
-// nothing. progress, if not nil, hears how many tools have a vector. It returns how many vectors
-// the views have together.
+// embed opens the configured model, gives every tool its vector, and makes searches hybrid once queries can be
+// embedded. Without a configured model it does nothing. progress, unless nil, is told how many tools have a vector.
+// It returns how many vectors the views have together.
 func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (held int, err error) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -150,15 +147,15 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (h
 		progress = nil
 	}
 	if err == nil {
-		err = cache.Store(ctx) // else it was tried just now
+		err = cache.Store(ctx) // EmbedOf may already have failed to store vectors
 	}
-	if errors.Is(err, index.ErrDimension) { // what is stored is of two
-		if probe, fails := e.model.Embed(ctx, embed.Query, []string{"tool"}); fails == nil { // a document may be refused
+	if errors.Is(err, index.ErrDimension) { // stored vectors have several dimensions
+		if probe, fails := e.model.Embed(ctx, embed.Query, []string{"tool"}); fails == nil { // a query, because the model may refuse a document
 			e.anew(len(probe[0]))
 		}
 	}
 	if err != nil && ctx.Err() == nil && held == 0 && !errors.Is(err, embed.ErrVectors) {
-		// Perhaps what it was opened from is bad: the next try opens it anew.
+		// The files of the model may have been bad: the next try opens it again.
 		e.queries.Use(nil, "the embedder fails to embed the tools")
 		err = errors.Join(err, e.model.Close())
 		e.model = nil
@@ -166,7 +163,7 @@ func (e *embedder) embed(ctx context.Context, progress func(done, total int)) (h
 	return held, err
 }
 
-// budget is how many new texts of servers are embedded. The lock mu is held.
+// budget bounds how many new texts of each server are embedded. The lock mu is held.
 type budget struct{ *embedder }
 
 func (b budget) pace(server string) *rate.Limiter {
@@ -181,7 +178,7 @@ func (b budget) pace(server string) *rate.Limiter {
 	return pace
 }
 
-// Room is none for servers whose texts other replicas embed.
+// Room returns how many of the wanted texts of a server may be embedded now; zero if another replica embeds them.
 func (b budget) Room(server string, wanted int) int {
 	if b.mine != nil && !b.mine(server) {
 		return 0
@@ -202,7 +199,7 @@ func (b budget) Room(server string, wanted int) int {
 	return room
 }
 
-// Spent takes no more than there is.
+// Spent takes embedded texts off the budget of a server.
 func (b budget) Spent(server string, texts int) {
 	b.pace(server).AllowN(time.Now(), texts)
 }
@@ -221,7 +218,7 @@ func (e *embedder) open(ctx context.Context) error {
 	}
 	model, err := embed.Open(ctx, e.settings, e.log)
 	switch {
-	case errors.Is(err, embed.ErrNoModel): // clients are told no paths, no addresses
+	case errors.Is(err, embed.ErrNoModel): // the reasons are shown to clients, so they contain no path and no address
 		e.queries.Use(nil, "the embedding model is missing or damaged; run: toolfinch model pull")
 	case err != nil:
 		e.queries.Use(nil, "the embedder cannot be opened")
@@ -242,7 +239,7 @@ func (e *embedder) open(ctx context.Context) error {
 	return nil
 }
 
-// status says how tools are found, without counts.
+// status returns the model and why searches go by words alone; the caller adds the counts.
 func (e *embedder) status() (s web.SearchStatus) {
 	if name := e.opened.Load(); name != nil {
 		s.Model = *name
@@ -251,9 +248,8 @@ func (e *embedder) status() (s web.SearchStatus) {
 	return s
 }
 
-// anew embeds all tools again, with a dimension that the model did not have when
-// they were: its owner changed the model and not its name. Once is enough; a model
-// that changes again and again is left to words.
+// anew embeds all tools again after the dimension of the model changed under the same name. It does so once: if the
+// dimension changes again, searches go by words.
 func (e *embedder) anew(dim int) {
 	if e.dimension.CompareAndSwap(0, int64(dim)) {
 		e.log.Warn("the embedder has another dimension than the stored vectors: all tools are embedded again", "dimension", dim)

@@ -18,7 +18,7 @@ import (
 	"toolfinch/trust/inbound"
 )
 
-// desk is what the live servers of all views share.
+// desk has the state that the live servers of all views share.
 type desk struct {
 	views         *views
 	store         *store.Store
@@ -29,37 +29,37 @@ type desk struct {
 	entrance      *inbound.Gate
 	limits        *register.Limits
 	provisioned   *limit.Limit
-	relists       map[string]tool.Relists                              // what was known of clients at the start
-	later         func(what string, write func(context.Context) error) // the refresh loop's
+	relists       map[string]tool.Relists                              // as stored at the start, by client
+	later         func(what string, write func(context.Context) error) // loop.later
 	levels        levels
-	sessions      *replicas.Sessions // nil: they are not stored
+	sessions      *replicas.Sessions // nil: sessions are not stored
 	keysChanged   chan struct{}      // holds one signal
 }
 
-// endpoint is what stays of a view while the view is replaced: the index of its catalogs and the live server of its
-// clients.
+// endpoint has the parts of a view that stay when the view is replaced: the index of its catalogs and the live
+// server of its clients.
 type endpoint struct {
 	view string
 	root *retrieve.Catalog
-	desk *desk // nil in a Workspace, with everything below
+	desk *desk // nil in a Workspace, as are all fields below
 	live *register.Live
 	gate *gate.Gate
 	http *transport.Streamable
 	sse  *transport.SSE
 
-	sessions *replicas.View // nil: they are not stored
+	sessions *replicas.View // nil: sessions are not stored
 
-	end   context.CancelFunc // ends the live server's Run; this and ended are the refresh loop's own
+	end   context.CancelFunc // ends the live server's Run; only the refresh loop uses end and ended
 	ended chan struct{}
 }
 
-// provisions is what is stored of what an owner has provisioned.
+// provisions returns the stored tools that an owner has provisioned.
 func (e *endpoint) provisions(ctx context.Context, owner string) ([]tool.Provisioned, error) {
 	return e.desk.store.Usage().ProvisionsOf(ctx, e.view, owner)
 }
 
-// now is the view that the endpoint serves now: one without anything before it is
-// served first, and after it was removed.
+// now returns the view that the endpoint serves now. The view is empty before it is first served, and after it was
+// removed.
 func (e *endpoint) now() *View {
 	if now := e.desk.views.now.Load(); now.endpoints[e.view] == e {
 		return now.ByName[e.view]
@@ -67,9 +67,8 @@ func (e *endpoint) now() *View {
 	return &View{Name: e.view, Catalog: e.root}
 }
 
-// Started waits until no server of the view is starting for the first time, or for start_wait at most, and
-// returns the view that is served then to the maker of the request of ctx. A server that the store knows is
-// not waited for.
+// Started waits until no server of the view is starting for the first time, but at most for start_wait. It returns
+// the view that the caller then has. It does not wait for servers whose tools are in the store.
 func (e *endpoint) Started(ctx context.Context) *View {
 	for {
 		all := e.desk.views.now.Load()
@@ -88,7 +87,7 @@ func (e *endpoint) Started(ctx context.Context) *View {
 	}
 }
 
-// shown returns what tells the live server what it serves.
+// shown returns the function that tells the live server what a party is served.
 func (e *endpoint) shown() func(identity.Party) *register.Served {
 	nothing := &register.Served{Source: e.root}
 	return func(party identity.Party) *register.Served {
@@ -99,13 +98,13 @@ func (e *endpoint) shown() func(identity.Party) *register.Served {
 	}
 }
 
-// terms tells the gate what holds now.
+// terms returns the catalog and the budget that the gate uses now.
 func (e *endpoint) terms() gate.Terms {
 	v := e.now()
 	return gate.Terms{Catalog: v.Catalog, Budget: v.Budget}
 }
 
-// run runs what the live server does in the background until close.
+// run runs the live server and the gate in the background until close.
 func (e *endpoint) run(ctx context.Context) {
 	ended := make(chan struct{})
 	ctx, e.end = context.WithCancel(ctx)
@@ -137,14 +136,13 @@ func (e *endpoint) closeLive() {
 	}
 }
 
-// levels are the most verbose levels of log messages that the clients of each
-// view ask for.
+// levels has the most verbose log level that clients ask for, by view.
 type levels struct {
-	mu sync.Mutex // guards by; held while upstreams are told, so that the last they hear is the newest
+	mu sync.Mutex // guards by; held while upstreams are told, so that the newest level reaches them last
 	by map[*endpoint]string
 }
 
-// set takes the level of a view, "" for none, and tells the most verbose of all.
+// set sets the level of a view, "" for none, and passes the most verbose level of all views to tell.
 func (l *levels) set(e *endpoint, level string, tell func(level string)) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

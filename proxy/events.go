@@ -10,7 +10,7 @@ import (
 	"toolfinch/upstream"
 )
 
-// eventsOf returns what happens to what upstreams say outside of any call.
+// eventsOf returns the handlers that pass messages of upstreams to clients.
 func eventsOf(served func() *current, o *observer) upstream.Events {
 	return upstream.Events{
 		Started: o.spawned,
@@ -18,7 +18,7 @@ func eventsOf(served func() *current, o *observer) upstream.Events {
 			id := tool.ID{Server: server, Name: uri, Kind: tool.KindResource}
 			now := served()
 			for name, e := range now.endpoints {
-				if !now.ByName[name].Catalog.Excludes(id) { // what the catalog does not exclude may still be excluded in part
+				if !now.ByName[name].Catalog.Excludes(id) { // Live.Updated checks what each party may read
 					e.live.Updated(server, uri, params)
 				}
 			}
@@ -49,8 +49,7 @@ func eventsOf(served func() *current, o *observer) upstream.Events {
 	}
 }
 
-// liveOf returns the live server that a client's session is of, nil when it has
-// ended.
+// liveOf returns the live server that has a client's session; nil if the session has ended.
 func liveOf(now *current, client string) *register.Live {
 	for _, e := range now.endpoints {
 		if e.live.Knows(client) {

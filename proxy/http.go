@@ -33,9 +33,9 @@ func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) err
 	return transport.Stdio(p.traces.On(ctx), now.endpoints[v.Name].live, p.desk.connected, in, out, p.log)
 }
 
-// ServeHTTP serves clients on listener until ctx ends: streamable HTTP at /mcp,
-// and of each view at /mcp/{view}, HTTP+SSE at /sse, the REST API at /api, the page at
-// /, /healthz and /readyz. Calls in flight get http_limits.drain then.
+// ServeHTTP serves clients on listener until ctx ends: streamable HTTP at /mcp and, for each view, at /mcp/{view},
+// HTTP+SSE at /sse, the REST API at /api, the page at /, and /healthz and /readyz. When ctx ends, calls in flight get
+// http_limits.drain to finish.
 func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	if err := p.MayListen(listener.Addr()); err != nil {
 		return err
@@ -43,10 +43,10 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	server := &http.Server{
 		Handler:           p.lastly(p.Handler()),
 		ConnState:         p.connections.told,
-		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug), // connections that come to nothing
+		ErrorLog:          slog.NewLogLogger(p.log.Handler(), slog.LevelDebug), // failed connections matter only for debugging
 		ReadHeaderTimeout: 10 * time.Second,
 		IdleTimeout:       cmp.Or(p.first.HTTP.IdleTime, configs.DefaultHTTPLimits.IdleTime),
-		MaxHeaderBytes:    2 * cmp.Or(p.first.HTTP.Headers, configs.DefaultHTTPLimits.Headers), // who sends a little too much is told by Guard
+		MaxHeaderBytes:    2 * cmp.Or(p.first.HTTP.Headers, configs.DefaultHTTPLimits.Headers), // twice the limit, so that Guard can answer headers that are slightly too long
 	}
 	p.connections.limits(server.IdleTimeout)
 	p.logins.listensAt(listener.Addr())
@@ -73,7 +73,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	return err
 }
 
-// cut ends what still runs: requests of MCP get a moment to say so.
+// cut ends the running requests. Requests of MCP get a moment to answer with an error.
 func (p *Proxy) cut(server *http.Server) error {
 	for _, e := range p.now.Load().endpoints {
 		e.http.Cut()
@@ -86,13 +86,13 @@ func (p *Proxy) cut(server *http.Server) error {
 	return server.Close()
 }
 
-// MayListen reports whether clients may be served at an address: beyond this machine only
-// where the configuration says who may come in.
+// MayListen returns an error if clients may not be served at an address. An address that other machines reach needs a
+// configuration that says who may enter.
 func (p *Proxy) MayListen(at net.Addr) error { return p.first.Auth.CheckListener(at) }
 
 const messagePattern = "POST /message"
 
-// sessionPaths are the patterns of requests of clients, and what of a view serves them.
+// sessionPaths returns the handler of a view's endpoint for each path of MCP clients.
 func (p *Proxy) sessionPaths() map[string]func(e *endpoint) http.Handler {
 	streamable := func(e *endpoint) http.Handler { return e.http }
 	return map[string]func(e *endpoint) http.Handler{
@@ -100,14 +100,14 @@ func (p *Proxy) sessionPaths() map[string]func(e *endpoint) http.Handler {
 	}
 }
 
-// to serves the view that a request names.
+// to passes a request to the view that the request names.
 func (p *Proxy) to(serve func(e *endpoint) http.Handler) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		now := p.now.Load()
 		v, err := p.reachable(now, r.PathValue("view"))
 		if err != nil {
 			reason := "no such view"
-			if r.PathValue("view") == "" { // it is refused by the owner, who says so
+			if r.PathValue("view") == "" { // the owner has configured a root without a view
 				reason = err.Error()
 			}
 			http.Error(w, reason, http.StatusNotFound)
@@ -117,8 +117,8 @@ func (p *Proxy) to(serve func(e *endpoint) http.Handler) http.HandlerFunc {
 	}
 }
 
-// Handler is everything that is served over HTTP. It is asked for once. Whoever serves it
-// at an address that other machines reach asks MayListen first.
+// Handler returns the handler of all HTTP requests. Call it once. Before serving it at an address that other machines
+// reach, call MayListen.
 func (p *Proxy) Handler() http.Handler {
 	mux := http.NewServeMux()
 	enter := func(pattern string, target func(*http.Request) inbound.Target, next http.Handler) {
@@ -157,7 +157,7 @@ func (p *Proxy) Handler() http.Handler {
 	return p.desk.connected.Guard(p.traces.Around(mux), transport.Names{Hosts: p.hosts(), Origins: p.first.Origins, Page: page.Path}, refuse)
 }
 
-// hosts are the names by which clients reach the proxy, beside those of this machine.
+// hosts returns the configured host names by which clients reach the proxy, in addition to names of this machine.
 func (p *Proxy) hosts() []string {
 	hosts := p.namedHosts()
 	if host, _, err := net.SplitHostPort(p.first.Listen); err == nil && host != "" {
@@ -166,12 +166,12 @@ func (p *Proxy) hosts() []string {
 	return hosts
 }
 
-// api is the REST API.
+// api returns the handler of the REST API.
 func (p *Proxy) api() http.Handler {
 	return p.ifREST(p.desk.connected.Counted(p.withSession(web.Handler(rest{p}, p.version, p.log)), refuse))
 }
 
-// ifREST is next as long as the configuration has the REST API served.
+// ifREST calls next if the configuration enables the REST API.
 func (p *Proxy) ifREST(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if !p.now.Load().Config.REST {
@@ -182,11 +182,10 @@ func (p *Proxy) ifREST(next http.Handler) http.Handler {
 	})
 }
 
-// ready answers 200 once there is something to find, or no server left to wait for.
-// Its status is degraded while every server of the view has failed, and while the store
-// does not answer. Both stay 200: another replica has the same servers and store, and this
-// one still answers what it knows. It is draining once a replica was told to stop.
-// Strangers are told the status alone.
+// ready answers 200 once a tool can be found, or no server is pending. The status is "degraded" while every server of
+// the view has failed, and while the store does not answer. A degraded replica still answers 200: it serves the tools
+// it knows, and other replicas depend on the same servers and store. The status is "draining", with 503, once the
+// replica was told to stop. Strangers get only the status.
 func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	tools, h := p.Tools(), p.health()
 	w.Header().Set("Content-Type", "application/json")
@@ -214,7 +213,7 @@ func (p *Proxy) ready(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(told)
 }
 
-// withSession has the session that a request of the REST API names here, if it is another replica's.
+// withSession takes over the session that a request of the REST API names, if another replica has it.
 func (p *Proxy) withSession(api http.Handler) http.Handler {
 	if p.desk.sessions == nil {
 		return api
@@ -224,15 +223,15 @@ func (p *Proxy) withSession(api http.Handler) http.Handler {
 		now := p.now.Load()
 		if v, err := p.viewIn(now, r.URL.Query().Get("view")); err == nil && id != "" && identity.NameOf(r.Context()) == "" {
 			if e := now.endpoints[v.Name]; !e.live.Knows(id) {
-				_ = e.http.Take(r.Context(), id) // the API says that it does not know the session
+				_ = e.http.Take(r.Context(), id) // after an error the API answers that the session is unknown
 			}
 		}
 		api.ServeHTTP(w, r)
 	})
 }
 
-// lastly has each connection end with its next answer once this replica is about to end. Those
-// that are idle stay until load balancers have looked away: one may just have sent a request.
+// lastly closes each connection after its next answer while this replica drains. Idle connections stay open until
+// load balancers have looked away, because a request may be on its way over one of them.
 func (p *Proxy) lastly(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if p.draining.Load() {
@@ -242,11 +241,11 @@ func (p *Proxy) lastly(next http.Handler) http.Handler {
 	})
 }
 
-// lookAway is the part of the time to drain in which load balancers notice that this replica is about to end, as
-// /readyz says. Requests that come meanwhile are answered.
+// lookAway divides the time to drain: in the first fifth, requests are still answered while load balancers read from
+// /readyz that this replica ends.
 const lookAway = 5
 
-// leave waits until load balancers have looked away, and returns what is left of the time to drain.
+// leave waits until load balancers have looked away, and returns the rest of the time to drain.
 func (p *Proxy) leave(drain time.Duration) (left time.Duration) {
 	if p.desk.sessions == nil {
 		return drain

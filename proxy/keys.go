@@ -11,11 +11,11 @@ import (
 	"toolfinch/upstream/login"
 )
 
-// sweepEvery is how long what belongs to a key stays at most once the key has expired, or was revoked by
-// a program that could not end its logins.
+// sweepEvery bounds how long the logins and stored data of a key remain after the key expired, or was revoked by a
+// program that could not end the logins.
 const sweepEvery = time.Minute
 
-// endGone ends the logins of keys that were revoked or have expired. to is the login to a server.
+// endGone ends the logins of keys that were revoked or have expired. to returns the login to a server.
 func (l *logins) endGone(ctx context.Context, db *store.Store, to func(server string) *login.Server) (ended int, err error) {
 	return l.EndGone(ctx, func(ctx context.Context, principals []string) ([]string, error) {
 		return db.Keys().Gone(ctx, principals, time.Now())
@@ -29,7 +29,7 @@ func (l *Logins) EndGone(ctx context.Context) (ended int, err error) {
 	})
 }
 
-// loginIn is the login to a server of a configuration; nil for none.
+// loginIn returns the login to a server of a configuration; nil for none.
 func loginIn(logins *login.Logins, config *configs.Config, server string) *login.Server {
 	for _, s := range config.Servers {
 		if s.Name == server {
@@ -39,8 +39,8 @@ func loginIn(logins *login.Logins, config *configs.Config, server string) *login
 	return nil
 }
 
-// sweepKeys drops what keys have left that were revoked or have expired, until ctx ends: soon after keys
-// change, and every minute, because keys expire without a word. Of replicas the one that leads "" does it.
+// sweepKeys removes the logins and data of revoked and expired keys until ctx ends: soon after keys change, and every
+// minute, because nothing announces that a key expires. Only the replica that leads "" does this.
 func (d *desk) sweepKeys(ctx context.Context) {
 	ticker := time.NewTicker(sweepEvery)
 	defer ticker.Stop()
@@ -64,7 +64,7 @@ func (d *desk) sweepKeys(ctx context.Context) {
 	}
 }
 
-// leadsCommon reports whether this process does what belongs to no server.
+// leadsCommon reports whether this process does the work that belongs to no server.
 func (s *views) leadsCommon() bool {
 	leads := s.others.leader()
 	if leads == nil {

@@ -13,8 +13,8 @@ import (
 	"toolfinch/upstream"
 )
 
-// compare is what of a list that is not stored differs from what is approved. Where the
-// store does not say, what was served before is what is approved.
+// compare returns the definitions of an unstored list that differ from the approved ones. If the store cannot be
+// read, the definitions served before count as approved.
 func (k *listings) compare(ctx context.Context, mode pins.Mode, change upstream.Change, before *listing) []store.Unpinned {
 	unpinned, err := k.store.Pins().Compare(ctx, change.Server, change.Defs, change.Instructions, mode.First())
 	if err == nil {
@@ -24,7 +24,7 @@ func (k *listings) compare(ctx context.Context, mode pins.Mode, change upstream.
 		k.log.Log(ctx, store.Level(err), "what is approved could not be read: what is served is what was before", "server", change.Server, "error", err)
 	}
 	approved := map[tool.ID]*tool.Def{}
-	var text []byte // that was approved
+	var text []byte // approved instructions
 	if before != nil {
 		text = []byte(before.instructions)
 		for _, def := range before.defs {
@@ -52,8 +52,7 @@ func (k *listings) compare(ctx context.Context, mode pins.Mode, change upstream.
 	return unpinned
 }
 
-// tellPins says what of a list is held that was not before, once in the log, and each
-// as an event.
+// tellPins reports the newly held definitions of a list: all in one line of the log, and each as an event.
 func (k *listings) tellPins(ctx context.Context, server string, before, now *listing, baseline bool) {
 	if baseline {
 		k.record.Event(ctx, identity.Event{Kind: identity.EventBaseline, Server: server, Details: map[string]string{"definitions": fmt.Sprint(len(now.defs)), "version": now.version}})
@@ -79,17 +78,16 @@ func (k *listings) tellPins(ctx context.Context, server string, before, now *lis
 	k.log.Warn("definitions are held until you approve them: toolfinch pins", line...)
 }
 
-const maxHeldNames = 5 // in a line of the log
+const maxHeldNames = 5 // names in a line of the log
 
-// decided takes in what the owner decided of what is held, in this process or another,
-// and returns the servers that have something else to serve.
+// decided reads the owner's decisions about held definitions, and returns the servers whose served definitions change.
 func (k *listings) decided(ctx context.Context, config *configs.Config) (changed map[string]bool, err error) {
 	changed = map[string]bool{}
 	for server, listed := range k.byServer {
 		if len(listed.unpinned) == 0 {
 			continue
 		}
-		// Another process may have been listed something else: the store's list is not asked.
+		// Compares our own list, because the store may have the list of another process.
 		unpinned, err := k.store.Pins().Compare(ctx, server, listed.defs, listed.instructions, config.Changes[server].First())
 		if err != nil {
 			return nil, err
@@ -122,8 +120,8 @@ func (k *listings) decided(ctx context.Context, config *configs.Config) (changed
 	return changed, nil
 }
 
-// learn takes what an upstream said of itself into memory and store. What becomes of
-// changed definitions is up to the configuration. The error is the store's.
+// learn takes an upstream's new list into memory and store. The configuration decides whether changed definitions
+// are held. The error comes from the store.
 func (k *listings) learn(ctx context.Context, config *configs.Config, change upstream.Change) (store.Diff, error) {
 	k.logFaults(change)
 	before := k.byServer[change.Server]
@@ -156,7 +154,7 @@ func (k *listings) learn(ctx context.Context, config *configs.Config, change ups
 	}
 	now.unpinned = heldBy(config, unpinned)
 	k.tellPins(ctx, change.Server, before, now, diff.Baseline)
-	told := slices.DeleteFunc(slices.Clone(diff.Changed), func(name string) bool { // the others, where changes are allowed
+	told := slices.DeleteFunc(slices.Clone(diff.Changed), func(name string) bool { // served changes only: tellPins reports held ones
 		return slices.ContainsFunc(now.unpinned, func(h pins.Held) bool { return h.ID.Kind == tool.KindTool && h.ID.Name == name })
 	})
 	for _, name := range told[:min(len(told), maxNamed)] {
@@ -168,7 +166,7 @@ func (k *listings) learn(ctx context.Context, config *configs.Config, change ups
 	return diff, err
 }
 
-// defsOf are definitions as they are served: those of before, where they are the same.
+// defsOf returns listed, with each unchanged definition replaced by its earlier value.
 func (k *listings) defsOf(listed []*tool.Def, before *listing) []*tool.Def {
 	known := map[tool.ID]*tool.Def{}
 	if before != nil {
@@ -186,7 +184,7 @@ func (k *listings) defsOf(listed []*tool.Def, before *listing) []*tool.Def {
 	return defs
 }
 
-// countOf counts definitions that are not compared with those before.
+// countOf counts definitions without comparing them with the earlier ones.
 func countOf(defs []*tool.Def) (diff store.Diff) {
 	for _, def := range defs {
 		if def.ID.Kind == tool.KindTool {
@@ -198,10 +196,10 @@ func countOf(defs []*tool.Def) (diff store.Diff) {
 	return diff
 }
 
-// maxNamed bounds how many tools are named in the log that one list changed.
+// maxNamed bounds how many of a list's changed tools the log names.
 const maxNamed = 50
 
-// logFaults logs the faults of a list that the list before did not have.
+// logFaults logs the faults of a list that the previous list did not have.
 func (k *listings) logFaults(change upstream.Change) {
 	var before []upstream.Fault
 	if listed := k.byServer[change.Server]; listed != nil {
@@ -222,15 +220,15 @@ func (k *listings) logFaults(change upstream.Change) {
 	}
 }
 
-// followed is what following a server came to.
+// followed is the result of listings.follow.
 type followed struct {
-	known   bool // the store has a list of it
-	changed bool // it is another one
+	known   bool // a list of the server is known
+	changed bool // the list differs from the one before
 	listed  *store.Listed
 }
 
-// follow takes in what another process has stored of a server. What is not stored, which
-// is how long a list may be kept and what was logged, stays as it was.
+// follow takes in the list of a server that another process stored. The cache hints and the logged faults stay
+// unchanged, because they are not stored.
 func (k *listings) follow(ctx context.Context, config *configs.Config, server string) (f followed, err error) {
 	listed, err := k.store.Listed(ctx, server)
 	delete(k.wrote, server)

@@ -22,25 +22,25 @@ import (
 	"toolfinch/upstream"
 )
 
-// listings are the last lists of the upstreams, in memory and in the store. One goroutine
-// at a time uses them: the refresh loop, while there is one.
+// listings has the last lists of the upstreams, in memory and in the store. One goroutine at a time uses it: the
+// refresh loop while it runs.
 type listings struct {
 	store         *store.Store
-	readOnly      bool // what is learned is not written to the store
+	readOnly      bool // new lists are not written to the store
 	shared        bool // replicas with other servers may use the store
 	log           *slog.Logger
 	record        identity.Record
 	byServer      map[string]*listing
-	listedThisRun map[string]bool      // the servers that were listed, or have failed, since Open
-	began         map[string]time.Time // when servers that were never listed were met
-	wrote         map[string]int64     // by server: the version of what is known, where this process stored that
+	listedThisRun map[string]bool      // servers that were listed, or have failed, since Open
+	began         map[string]time.Time // when the wait for a server without any list began
+	wrote         map[string]int64     // by server: version of the list in the store, if this process stored it
 }
 
 // listing is the last list of a server.
 type listing struct {
 	defs         []*tool.Def
 	capabilities json.RawMessage
-	instructions string // as listed; listings.instructionsOf has the approved ones
+	instructions string // as listed; instructionsOf returns the approved ones
 	unpinned     []pins.Held
 	version      string // of serverInfo
 	era          upstream.Era
@@ -48,18 +48,18 @@ type listing struct {
 	cache        map[tool.Kind]upstream.CacheHint
 	faults       []upstream.Fault // logged already
 
-	tools []*tool.Tool    // of defs, for that configuration
+	tools []*tool.Tool    // made from defs for the configuration in of
 	of    *configs.Config // nil: tools must be made
 }
 
-// recalled is what the store remembers beside what the upstreams said.
+// recalled is the content of the store that did not come from upstreams.
 type recalled struct {
 	tokens  map[string]int          // counts of definitions
 	clients map[string]tool.Relists // whether they list tools again after list_changed
 	uses    []retrieve.Use          // nil unless the configuration learns
 }
 
-// recall reads the store. What cannot be read is learned again.
+// recall reads the store. Unreadable content is learned again.
 func recall(ctx context.Context, db *store.Store, config *configs.Config, o options) (*listings, recalled) {
 	log := o.log
 	k := &listings{store: db, log: log, record: o.observer.record, byServer: map[string]*listing{}, listedThisRun: map[string]bool{}, began: map[string]time.Time{}, wrote: map[string]int64{}}
@@ -68,7 +68,7 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 			log.Warn("the store could not be read; starting without it", "what", what, "error", err)
 		}
 	}
-	defs, err := db.Tools(ctx) // before what is approved of them: another replica may store new ones meanwhile
+	defs, err := db.Tools(ctx) // before the approvals: another replica may store new definitions meanwhile
 	warn("tools", err)
 	servers, err := db.Servers(ctx)
 	warn("servers", err)
@@ -77,7 +77,7 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 	unpinned, err := db.Pins().Unpinned(ctx)
 	warn("what is approved", err)
 	if err != nil {
-		servers = nil // what is not known to be approved is not served
+		servers = nil // a definition without a known approval is not served
 	}
 	for _, s := range servers {
 		if slices.Contains(configured, s.Name) {
@@ -93,7 +93,7 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 	for _, def := range defs {
 		if unchecked[def.ID.Server] {
 			if def, _, err = tool.TakeIn(def.ID.Kind, def.ID.Server, def.Raw); err != nil {
-				continue // the next list says so
+				continue // the next list logs the fault
 			}
 		}
 		if s := k.byServer[def.ID.Server]; s != nil && !slices.Contains(config.Disabled, def.ID.Server) {
@@ -113,7 +113,7 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 	return k, r
 }
 
-// storedOf is what the store has of a server, without definitions.
+// storedOf returns the stored listing of a server, without definitions.
 func storedOf(s store.Upstream) *listing {
 	return &listing{
 		defs: []*tool.Def{}, capabilities: s.Capabilities, instructions: s.Instructions, era: upstream.Era(s.Era), interactive: s.Interactive,
@@ -121,7 +121,7 @@ func storedOf(s store.Upstream) *listing {
 	}
 }
 
-// serversOf are the names of all servers of a configuration, disabled ones too.
+// serversOf returns the names of all servers of a configuration, including disabled ones.
 func serversOf(config *configs.Config) []string {
 	names := slices.Clone(config.Disabled)
 	for _, s := range config.Servers {
@@ -134,7 +134,7 @@ func serversOf(config *configs.Config) []string {
 func (k *listings) forget(ctx context.Context, config *configs.Config) {
 	configured := serversOf(config)
 	maps.DeleteFunc(k.byServer, func(server string, _ *listing) bool { return !slices.Contains(configured, server) })
-	if k.shared { // what is approved of a server is not to go with the configuration of one replica: toolfinch reindex forgets
+	if k.shared { // other replicas may configure the server and need its approvals; toolfinch reindex forgets
 		return
 	}
 	if _, err := k.store.KeepServers(ctx, configured); err != nil && ctx.Err() == nil {
@@ -142,7 +142,7 @@ func (k *listings) forget(ctx context.Context, config *configs.Config) {
 	}
 }
 
-// ofPool is what the pool needs to know.
+// ofPool returns what the pool must know about each server before it connects.
 func (k *listings) ofPool() map[string]upstream.Known {
 	known := map[string]upstream.Known{}
 	for server, listed := range k.byServer {
@@ -151,8 +151,7 @@ func (k *listings) ofPool() map[string]upstream.Known {
 	return known
 }
 
-// of returns what is known of the servers of a configuration. tools makes the tools of definitions, some of
-// which are held.
+// of returns the listings of the servers of a configuration. tools makes tools of definitions and gets the held ones.
 func (k *listings) of(config *configs.Config, tools func([]*tool.Def, map[tool.ID]pins.Held) []*tool.Tool) map[string]served.Listing {
 	all := make(map[string]served.Listing, len(config.Servers))
 	for _, s := range config.Servers {
@@ -173,7 +172,7 @@ func (k *listings) of(config *configs.Config, tools func([]*tool.Def, map[tool.I
 	return all
 }
 
-// startOf returns when a server that was never listed was met.
+// startOf returns when the wait for a server without any list began.
 func (k *listings) startOf(server string) time.Time {
 	if k.began[server].IsZero() {
 		k.began[server] = time.Now()
@@ -181,8 +180,7 @@ func (k *listings) startOf(server string) time.Time {
 	return k.began[server]
 }
 
-// stillListed are the servers that were heard of and that another configuration
-// leaves as they are.
+// stillListed returns the servers in listedThisRun whose settings are the same in both configurations.
 func (k *listings) stillListed(before, after *configs.Config) map[string]bool {
 	heard := map[string]bool{}
 	for _, s := range before.Servers {
@@ -193,7 +191,7 @@ func (k *listings) stillListed(before, after *configs.Config) map[string]bool {
 	return heard
 }
 
-// same reports whether a server lists what it listed before: nothing that is served follows from the rest.
+// same reports whether two listings of a server are equal in every field that affects what is served.
 func (s *listing) same(before *listing) bool {
 	return slices.EqualFunc(s.defs, before.defs, func(a, b *tool.Def) bool {
 		return a.ID == b.ID && a.Hash == b.Hash
@@ -211,8 +209,8 @@ func usesOf(stored []store.LearnedUse) []retrieve.Use {
 	return uses
 }
 
-// heldBy returns the unapproved definitions that a configuration holds. Views are compiled of held definitions, too, so
-// that settings for them are checked; their handler refuses, and no catalog has them.
+// heldBy returns the unapproved definitions that a configuration holds. Views are also compiled of held definitions,
+// so that the settings for them are checked; the handler of a held definition refuses, and no catalog contains it.
 func heldBy(config *configs.Config, unpinned []store.Unpinned) (held []pins.Held) {
 	for _, u := range unpinned {
 		if h := pins.Held(u); !config.Changes[h.ID.Server].Approves(h) {
@@ -222,7 +220,7 @@ func heldBy(config *configs.Config, unpinned []store.Unpinned) (held []pins.Held
 	return held
 }
 
-// heldOf is what a configuration holds of a server.
+// heldOf returns the definitions of a server that a configuration holds.
 func (k *listings) heldOf(config *configs.Config, server string) map[tool.ID]pins.Held {
 	listed := k.byServer[server]
 	if listed == nil || len(listed.unpinned) == 0 {
@@ -237,7 +235,7 @@ func (k *listings) heldOf(config *configs.Config, server string) map[tool.ID]pin
 	return held
 }
 
-// waiting counts what of a server waits for approval, without what was rejected.
+// waiting counts the definitions of a server that await approval, without rejected ones.
 func (k *listings) waiting(config *configs.Config, server string) (n int) {
 	for _, h := range k.heldOf(config, server) {
 		if !h.WasRejected() {
@@ -247,7 +245,7 @@ func (k *listings) waiting(config *configs.Config, server string) (n int) {
 	return n
 }
 
-// instructionsOf are the instructions of a server that were approved last.
+// instructionsOf returns the instructions of a server that were approved last.
 func (k *listings) instructionsOf(config *configs.Config, server string) string {
 	if h, held := k.heldOf(config, server)[instructionsID(server)]; held {
 		return string(h.Approved)
@@ -259,7 +257,7 @@ func instructionsID(server string) tool.ID {
 	return tool.ID{Server: server, Kind: tool.KindInstructions, Name: string(tool.KindInstructions)}
 }
 
-// someHeld reports whether anything is.
+// someHeld reports whether any definition is unapproved.
 func (k *listings) someHeld() bool {
 	for _, listed := range k.byServer {
 		if len(listed.unpinned) > 0 {
@@ -269,7 +267,7 @@ func (k *listings) someHeld() bool {
 	return false
 }
 
-// versionOf is the version of a serverInfo.
+// versionOf returns the version in a serverInfo.
 func versionOf(info json.RawMessage) string {
 	return rawjson.Clip(printable.Line(rawjson.Text(rawjson.Member(info, "version"))), 40)
 }

@@ -18,12 +18,12 @@ import (
 	"toolfinch/trust/leaks"
 )
 
-// messages are what the log says of finished operations, by their kind.
+// messages are the log messages of finished operations, by kind.
 var messages = map[string]string{
 	identity.EventCall: "tool called", identity.EventRead: "resource read", identity.EventPrompt: "prompt fetched", identity.EventRetrieve: "tools searched",
 }
 
-// logged logs a finished operation, in one line without arguments and results.
+// logged logs a finished operation in one line, without arguments and results.
 func logged(ctx context.Context, log *slog.Logger, done *telemetry.Operation) {
 	if !log.Enabled(ctx, slog.LevelInfo) {
 		return
@@ -46,13 +46,13 @@ func logged(ctx context.Context, log *slog.Logger, done *telemetry.Operation) {
 	if found := done.Retrieval; found != nil {
 		line.add(slog.Int("hits", found.Hits), slog.Bool("confident", found.Confident == found.Searches))
 	}
-	record := slog.NewRecord(done.Time.Add(done.Duration), slog.LevelInfo, messages[done.Kind], 0) // where in our code, nobody asks
+	record := slog.NewRecord(done.Time.Add(done.Duration), slog.LevelInfo, messages[done.Kind], 0) // PC 0: the source position is not logged
 	record.AddAttrs(line.attrs...)
-	_ = log.Handler().Handle(ctx, record) // as slog has it
+	_ = log.Handler().Handle(ctx, record) // slog ignores this error, too
 }
 
-// logContent logs what an operation was given and what it answered, for debugging: without
-// secrets, as far as they can be told, and of what is long the beginning.
+// logContent logs the arguments and the result of an operation, for debugging. It removes recognised secrets, and cuts
+// long values.
 func logContent(ctx context.Context, log *slog.Logger, done *telemetry.Operation, call *tool.Call, result tool.Result) {
 	if !log.Enabled(ctx, slog.LevelDebug) {
 		return
@@ -68,7 +68,7 @@ func logContent(ctx context.Context, log *slog.Logger, done *telemetry.Operation
 	log.LogAttrs(ctx, slog.LevelDebug, "what was asked and answered", line.attrs...)
 }
 
-// contentOf is arguments or a result for the log.
+// contentOf returns arguments or a result as text for the log.
 func contentOf(value []byte) string {
 	return string(printable.JSON(audit.Content(value, func(raw []byte) []byte {
 		clean, _ := leaks.JSON(raw)
@@ -76,7 +76,7 @@ func contentOf(value []byte) string {
 	})))
 }
 
-// eventLines are what the log says of events that nobody else logs, by their kind.
+// eventLines are the log messages of events that are logged nowhere else, by kind.
 var eventLines = map[string]string{
 	identity.EventSessionOn: "session began", identity.EventSession: "session ended", identity.EventRefused: "request refused",
 }
@@ -104,15 +104,14 @@ func logEvent(ctx context.Context, log *slog.Logger, e identity.Event) {
 	log.LogAttrs(ctx, slog.LevelInfo, message, line.attrs...)
 }
 
-// strangers bounds the lines about requests of nobody in particular: they would fill the
-// disk, or have rotation remove what others did. Those that are left out are counted in the
-// next one's line.
+// strangers bounds the lines about refused requests without a principal. Otherwise these lines would fill the disk, or
+// make log rotation remove the lines of other clients. The next line counts the omitted lines.
 type strangers struct {
 	limit *rate.Limiter
 	more  atomic.Int64
 }
 
-// Bounds of these lines.
+// Bounds of the lines about strangers.
 const (
 	strangersEvery  = 100 * time.Millisecond
 	strangersAtOnce = 200
@@ -122,7 +121,7 @@ func newStrangers() *strangers {
 	return &strangers{limit: rate.NewLimiter(rate.Every(strangersEvery), strangersAtOnce)}
 }
 
-// admits reports whether an event has a line; e is given the count of those that had none.
+// admits reports whether an event gets a line. It adds the number of omitted lines to e.
 func (s *strangers) admits(e *identity.Event) bool {
 	if e.Kind != identity.EventRefused || e.Principal != "" {
 		return true
@@ -137,10 +136,10 @@ func (s *strangers) admits(e *identity.Event) bool {
 	return true
 }
 
-// attributes are those of a line of the log.
+// attributes are the attributes of a line of the log.
 type attributes struct{ attrs []slog.Attr }
 
-// spare are those of lines of operations, which are many.
+// spare has attributes for reuse, because each operation logs a line.
 var spare = sync.Pool{New: func() any { return newAttributes() }}
 
 func newAttributes() *attributes { return &attributes{make([]slog.Attr, 0, 20)} }
@@ -159,7 +158,7 @@ func lineFor(view, session, client, principal string) *attributes {
 	return line
 }
 
-// about adds what says whom a line is about.
+// about adds the attributes that identify a client.
 func (a *attributes) about(view, session, client, principal string) {
 	a.text("view", view)
 	a.text("session", session)
@@ -169,7 +168,7 @@ func (a *attributes) about(view, session, client, principal string) {
 
 func (a *attributes) add(attrs ...slog.Attr) { a.attrs = append(a.attrs, attrs...) }
 
-// text adds a text of others, unless it is empty.
+// text adds an untrusted text, unless it is empty.
 func (a *attributes) text(key, value string) {
 	if value != "" {
 		a.attrs = append(a.attrs, slog.String(key, printable.Line(value)))

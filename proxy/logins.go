@@ -22,21 +22,20 @@ import (
 	"toolfinch/upstream/login"
 )
 
-// callbackPath is where browsers come back to after a login, on our own listener.
+// callbackPath is the path of our own listener to which browsers return after a login.
 const callbackPath = "/oauth/callback"
 
-// logins are the logins to upstreams, with where their tokens are.
+// logins has the logins to upstreams and the stored tokens.
 type logins struct {
 	*login.Logins
 	rows     *sealedRows
-	callback atomic.Value  // the URL of our own listener for browsers, a string; none where it has none
-	entrance *inbound.Gate // proves who browsers belong to; nil in commands, where only the owner logs in
+	callback atomic.Value  // string: callback URL on our own listener; "" for none
+	entrance *inbound.Gate // identifies the user of a browser; nil in commands, where only the owner logs in
 }
 
-// newLogins makes the logins of a configuration. Tokens are in the vault of db, which may
-// be open for reading only: what is got or renewed is written all the same, because an
-// authorization server that rotates refresh tokens takes the old one no more. among, which may
-// be nil, hears of changes by other replicas, which share key, and tells them of some.
+// newLogins makes the logins of a configuration. The vault of db keeps the tokens. Tokens are written even if db is
+// open for reading only, because an authorization server that rotates refresh tokens rejects the old token. among,
+// which may be nil, exchanges changes with the other replicas; all replicas share key.
 func newLogins(config *configs.Config, o options, db *store.Store, among *others, key [32]byte) (*logins, error) {
 	settings := vault.Options{Key: o.vaultKey, KeyDir: config.Places().KeyDir, Locks: db.Sealed().Locks(), Log: o.log}
 	rows := &sealedRows{at: config.Places().Store, o: o, last: map[string]*vault.Row{}}
@@ -57,25 +56,24 @@ func newLogins(config *configs.Config, o options, db *store.Store, among *others
 	return l, nil
 }
 
-// sealedRows are the rows of the vault in a store. One that is open for reading only is
-// opened again to write a row.
+// sealedRows are the rows of the vault in a store. A store that is open for reading only is opened again to write.
 type sealedRows struct {
 	store atomic.Pointer[store.Store]
 	at    string // the place of the store
 	o     options
 
-	mu    sync.Mutex            // guards what follows; never held over I/O
-	last  map[string]*vault.Row // what was read or written last, for while PostgreSQL is away; nil: there was none
-	whole bool                  // a row that last has not is not there
+	mu    sync.Mutex            // guards the fields below; never held over I/O
+	last  map[string]*vault.Row // rows as last read or written, used while PostgreSQL is away; a nil row does not exist
+	whole bool                  // last has every row that exists
 }
 
 const (
-	maxLast  = 10_000 // rows that are known while PostgreSQL is away
-	maxFirst = 500    // rows that are read at the start
+	maxLast  = 10_000 // most rows in last
+	maxFirst = 500    // most rows that are read at the start
 )
 
-// readAll reads the rows, so that a process whose database goes away soon after its start connects
-// to servers all the same. What is not read again is forgotten.
+// readAll reads the rows, so that a process can connect to servers even if its database goes away soon after the
+// start. It forgets rows that it does not read again.
 func (r *sealedRows) readAll(ctx context.Context) error {
 	names, err := r.Names(ctx, "")
 	if err != nil {
@@ -99,7 +97,7 @@ func (r *sealedRows) readAll(ctx context.Context) error {
 	return nil
 }
 
-// readAnew reads what has changed: a row, or all with "".
+// readAnew reads a changed row again; with "" it reads all rows.
 func (r *sealedRows) readAnew(ctx context.Context, name string) error {
 	if name == "" {
 		return r.readAll(ctx)
@@ -149,7 +147,7 @@ func (r *sealedRows) write(ctx context.Context, do func(*store.Sealed) error) er
 		return err
 	}
 	to := db
-	if !db.Durable() { // nothing is kept: it is where it is read
+	if !db.Durable() { // db is in memory: write to the store that Find reads
 		to = r.store.Load()
 	}
 	return errors.Join(do(to.Sealed()), db.Close())
@@ -177,13 +175,13 @@ func (r *sealedRows) Drop(ctx context.Context, name string) error {
 	return err
 }
 
-// loginVault is a vault as logins want it. Clients are told its errors.
+// loginVault adapts a vault to package login. Clients see its errors.
 type loginVault struct {
 	vault *vault.Vault
 	log   *slog.Logger
 }
 
-// vaultFault is an error of a vault that says nothing of hosts and paths.
+// vaultFault is an error of a vault whose text contains no host and no path.
 type vaultFault struct {
 	error
 	says string
@@ -192,7 +190,7 @@ type vaultFault struct {
 func (f *vaultFault) Error() string { return f.says }
 func (f *vaultFault) Unwrap() error { return f.error }
 
-// fault is an error of the vault as clients may be told it.
+// fault returns an error of the vault with a text that clients may see.
 func (v loginVault) fault(ctx context.Context, err error) error {
 	if err == nil || ctx.Err() != nil || errors.Is(err, vault.ErrLocked) || errors.As(err, new(*vault.KeyError)) {
 		return err
@@ -242,7 +240,7 @@ func (v loginVault) Locked(ctx context.Context, name string, do func(ctx context
 	return v.fault(ctx, failed)
 }
 
-// Logins are the logins of a configuration, for commands: OpenLogins, Close.
+// Logins are the logins of a configuration, for commands. OpenLogins opens them, and Close ends them.
 type Logins struct {
 	*logins
 	store  *store.Store
@@ -250,7 +248,7 @@ type Logins struct {
 	audit  auditor
 }
 
-// OpenLogins opens the logins of a configuration, and the store that they are in for writing.
+// OpenLogins opens the logins of a configuration, and opens their store for writing.
 func OpenLogins(ctx context.Context, config *configs.Config, options ...Option) (*Logins, error) {
 	o := optionsOf(options)
 	db, err := store.Open(ctx, config.Places().Store, o.log)
@@ -267,20 +265,20 @@ func OpenLogins(ctx context.Context, config *configs.Config, options ...Option) 
 	return &Logins{l, db, config, o.audit}, nil
 }
 
-// Kept says where the tokens are.
+// Kept describes where the tokens are stored.
 func (l *Logins) Kept() string { return "the store in " + l.config.Places().StoreName() + ", sealed" }
 
-// Close ends them.
+// Close ends the logins, the store and the audit log.
 func (l *Logins) Close() error {
 	l.logins.Close()
 	return errors.Join(l.store.Close(), l.audit.log.Close())
 }
 
-// maxProof bounds the form in which somebody proves to be the asker, in bytes.
+// maxProof bounds the form in which a user proves to be the principal of a login, in bytes.
 const maxProof = 64 << 10
 
-// prove reports whether the browser of a request belongs to the principal that asked for a login: the reverse
-// proxy says so, or the user proves it with the principal's API key. If not, it answers the request.
+// prove reports whether the browser of a request belongs to the principal of a login. A reverse proxy says so, or the
+// user proves it with the principal's API key or at its issuer. If prove returns false, it has answered the request.
 func (l *logins) prove(w http.ResponseWriter, r *http.Request, s login.Start) bool {
 	if l.entrance == nil {
 		return login.ProveLocally(w, r, s)
@@ -307,7 +305,7 @@ func (l *logins) prove(w http.ResponseWriter, r *http.Request, s login.Start) bo
 		who, err = l.byForm(r)
 	case issuer.URL != "":
 		if err = l.Identify(w, r, s, issuer); err == nil {
-			return false // the login goes on when the browser is back
+			return false // the login continues when the browser returns from the issuer
 		}
 	}
 	if err != nil {
@@ -327,21 +325,21 @@ func (l *logins) prove(w http.ResponseWriter, r *http.Request, s login.Start) bo
 	return false
 }
 
-// whoAsks is the principal that a request itself proves, by its header or that of a reverse proxy; "" for none.
+// whoAsks returns the principal that a request proves by its own header or a reverse proxy's header; "" for none.
 func (l *logins) whoAsks(r *http.Request) (who string) {
 	see := http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { who = identity.NameOf(r.Context()) })
 	l.entrance.Know(see, func(*http.Request) inbound.Target { return inbound.Target{Any: true} }).ServeHTTP(nil, r)
 	return who
 }
 
-// whose is the principal that an access token proves.
+// whose returns the principal that an access token proves.
 func (l *logins) whose(r *http.Request, token string) string {
 	r = r.Clone(r.Context())
 	r.Header.Set("Authorization", "Bearer "+token)
 	return l.whoAsks(r)
 }
 
-// byForm is the principal whose API key was typed in.
+// byForm returns the principal of the API key that was typed into the form.
 func (l *logins) byForm(r *http.Request) (string, error) {
 	bearer, err := l.entrance.ByForm(r, r.PostFormValue("key"))
 	if err != nil {
@@ -353,7 +351,7 @@ func (l *logins) byForm(r *http.Request) (string, error) {
 	return "", errors.New("the key cannot be looked up now: try again later")
 }
 
-// issuerOf is the issuer of the access tokens of a principal; without a URL if there is none.
+// issuerOf returns the issuer of a principal's access tokens; the URL is "" for none.
 func (l *logins) issuerOf(r *http.Request, principal string) login.Issuer {
 	for _, i := range l.entrance.Issuers {
 		if identity.Of(i.URL, principal) {
@@ -363,8 +361,8 @@ func (l *logins) issuerOf(r *http.Request, principal string) login.Issuer {
 	return login.Issuer{}
 }
 
-// listensAt notes where HTTP is served: browsers of this machine are sent back there,
-// where it is on loopback.
+// listensAt sets the callback URL to the listener's address if that is on loopback: browsers of this machine return
+// there.
 func (l *logins) listensAt(at net.Addr) {
 	if tcp, ok := at.(*net.TCPAddr); ok && tcp.IP.IsLoopback() {
 		l.callback.Store("http://" + tcp.String() + callbackPath)

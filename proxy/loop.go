@@ -17,25 +17,24 @@ import (
 	"toolfinch/view"
 )
 
-// ErrEnded is wrapped by the error of what needs Run, once that has ended.
+// ErrEnded is wrapped by the errors of methods that need Run, after Run has ended.
 var ErrEnded = errors.New("the proxy has ended")
 
-// loop is the refresh loop: while a proxy runs it is the only writer of store and
-// views.
+// loop is the refresh loop. While a proxy runs, only the loop writes listings and replaces views.
 type loop struct {
 	*views
 	store *store.Store
 	count *counter
 
-	asked chan func(ctx context.Context) // to be done now; whoever asks waits
-	notes chan func(ctx context.Context) // to be done at some time; nobody waits
-	ended chan struct{}                  // closed when nothing is done any more
+	asked chan func(ctx context.Context) // functions whose callers wait
+	notes chan func(ctx context.Context) // functions that nobody waits for
+	ended chan struct{}                  // closed when run has ended
 
-	life     context.Context // of Run; nil before
-	closing  sync.WaitGroup  // views that are no more
+	life     context.Context // of Run; nil before Run
+	closing  sync.WaitGroup  // goroutines that close removed views
 	reported map[view.Problem]bool
-	waiting  map[string]upstream.Change // by server: what could not be stored, or read, and may be later
-	decided  int64                      // what store.Decisions was when what is held was last compared; -1 for never
+	waiting  map[string]upstream.Change // by server: changes that are taken again, because the store failed
+	decided  int64                      // result of store.Pins.Decisions when decisions were last read; -1 for never
 }
 
 func newLoop(all *views, db *store.Store, count *counter) *loop {
@@ -45,8 +44,7 @@ func newLoop(all *views, db *store.Store, count *counter) *loop {
 	}
 }
 
-// do runs f on the loop and waits for it. The error wraps ErrEnded, or is why ctx
-// ended; f may still run then.
+// do runs f on the loop and waits for it. The error is ErrEnded or the cause of ctx; after the latter f may still run.
 func (l *loop) do(ctx context.Context, f func(ctx context.Context)) error {
 	done := make(chan struct{})
 	select {
@@ -64,8 +62,8 @@ func (l *loop) do(ctx context.Context, f func(ctx context.Context)) error {
 	}
 }
 
-// later has the loop write what was learned; what names it in the log when that
-// fails. It never blocks: a call or a client waits. What is lost is learned again.
+// later has the loop call write, and logs an error with the name given as what. later never blocks,
+// because a call or a client waits. If the loop is too busy, the write is dropped: its content is learned again.
 func (l *loop) later(what string, write func(ctx context.Context) error) {
 	select {
 	case l.notes <- func(ctx context.Context) {
@@ -77,7 +75,7 @@ func (l *loop) later(what string, write func(ctx context.Context) error) {
 	}
 }
 
-// soon has the loop do something, and waits until it has room for that.
+// soon queues f for the loop, and waits until the queue has room.
 func (l *loop) soon(ctx context.Context, f func(ctx context.Context)) {
 	select {
 	case l.notes <- f:
@@ -90,7 +88,7 @@ func (l *loop) rememberUse(use retrieve.Use) {
 	l.later("what was learned from a call", func(ctx context.Context) error { return l.store.Usage().PutLearned(ctx, store.LearnedUse(use)) })
 }
 
-// run takes changes, and does what it is asked for, until ctx ends.
+// run takes changes and runs queued functions until ctx ends.
 func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	defer close(l.ended)
 	l.life = ctx
@@ -106,7 +104,7 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 		}
 		l.closing.Wait()
 	}()
-	wake(l.embedder.work) // vectors are read beside
+	wake(l.embedder.work) // reads vectors while the rest is indexed
 	if l.partial {
 		if err := l.refresh(ctx, nil); err != nil && ctx.Err() == nil {
 			l.log.Error("not all known tools are indexed", "error", err)
@@ -114,8 +112,8 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	}
 	l.indexed()
 	l.wake()
-	var due <-chan time.Time   // nil while nothing is held
-	var again <-chan time.Time // nil while everything is stored
+	var due <-chan time.Time   // when decisions are read; nil while nothing is held
+	var again <-chan time.Time // when waiting changes are taken again; nil while there are none
 	for {
 		if again == nil && len(l.waiting) > 0 {
 			again = time.After(l.rest())
@@ -145,14 +143,14 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	}
 }
 
-// wake wakes what follows news of upstreams.
+// wake has new definitions counted, embedded and stored in segments.
 func (l *loop) wake() {
 	wake(l.count.work)
 	wake(l.embedder.work)
 	wake(l.segments.work)
 }
 
-// wait has a change taken again later, if its err may pass; nil: it was taken.
+// wait has a change taken again later if err is transient. Otherwise the change no longer waits.
 func (l *loop) wait(change upstream.Change, err error) {
 	delete(l.waiting, change.Server)
 	if store.Transient(err) {
@@ -160,8 +158,7 @@ func (l *loop) wait(change upstream.Change, err error) {
 	}
 }
 
-// unsaved reports whether this replica has listed a server, waits to store that, and nobody else has stored or listed
-// it since, as far as a change says.
+// unsaved reports whether our list of a server waits to be stored and is newer than the list that change announces.
 func (l *loop) unsaved(change upstream.Change) bool {
 	listed, waits := l.waiting[change.Server]
 	if !waits || listed.Followed || l.others == nil {
@@ -172,14 +169,14 @@ func (l *loop) unsaved(change upstream.Change) bool {
 }
 
 const (
-	// storeAgain is how long what could not be stored or read waits for the next try.
+	// storeAgain is the pause before waiting changes are taken again.
 	storeAgain = time.Second
-	// refusedAgain is that while the database answers and stores nothing: a full disk may last, and
-	// every try of every server is a transaction under the lock of all that write.
+	// refusedAgain is the pause while the database answers but refuses to write. A full disk may last, and each
+	// server's attempt is a transaction under a lock that all writers share.
 	refusedAgain = 15 * time.Second
 )
 
-// rest is how long what waits does so from now on.
+// rest returns the pause before waiting changes are taken again.
 func (l *loop) rest() time.Duration {
 	if trouble := l.store.Trouble(); trouble != nil && trouble.Refuses {
 		return refusedAgain
@@ -188,9 +185,9 @@ func (l *loop) rest() time.Duration {
 }
 
 const (
-	// pause is how long the refresh loop waits for more changes to come.
+	// pause is how long the refresh loop waits for another change.
 	pause = 20 * time.Millisecond
-	// maxPause bounds that wait while changes keep coming.
+	// maxPause bounds how long the refresh loop collects changes.
 	maxPause = 200 * time.Millisecond
 )
 
@@ -213,7 +210,7 @@ func collect(ctx context.Context, changes <-chan upstream.Change, first upstream
 	}
 }
 
-// take makes what became known of servers what is found and called.
+// take takes in changes of servers and serves them. It returns the differences, in the order of changes.
 func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff {
 	diffs := make([]store.Diff, len(changes))
 	changed := map[string]bool{}
@@ -225,11 +222,11 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			continue
 		}
 		if change.Err == nil && !change.Followed && l.others.ledElsewhere(change.Server) {
-			change.Followed = true // who leads it now has listed it, too
+			change.Followed = true // the new leader has listed the server, too
 		}
 		if change.Followed {
 			if l.unsaved(change) || change.Version != 0 && change.Version == l.known.wrote[change.Server] {
-				continue // what is stored is out of date, or known
+				continue // the stored list is older than ours, or known
 			}
 			diff, known, other := l.follow(ctx, config, change)
 			diffs[i] = diff
@@ -241,7 +238,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			continue
 		}
 		before := l.known.byServer[change.Server]
-		if change.Err == nil { // after an error its last known tools stay; the pool has logged it
+		if change.Err == nil { // after an error the last known tools stay; the pool has logged the error
 			var err error
 			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {
 				kept := "until the program ends"
@@ -253,7 +250,7 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			l.wait(change, err)
 		}
 		if now := l.known.byServer[change.Server]; change.Err == nil && now != nil && before != nil && now.same(before) {
-			now.defs, now.tools, now.of = before.defs, before.tools, before.of // which is what is served
+			now.defs, now.tools, now.of = before.defs, before.tools, before.of // keep the served values
 			l.known.listedThisRun[change.Server] = true
 			continue
 		}
@@ -278,12 +275,12 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 	return diffs
 }
 
-// refresh serves all that is known. Views that use none of the changed servers stay
-// as they are; nil: none does.
+// refresh rebuilds the views from all listings and serves them. Views that use none of the changed servers are
+// reused; if changed is nil, no view is.
 func (l *loop) refresh(ctx context.Context, changed map[string]bool) error {
 	partial := l.partial
 	if partial {
-		changed, l.partial = nil, false // more is known than what changed
+		changed, l.partial = nil, false // tools of unchanged servers are added, too
 	}
 	next, err := l.rebuild(ctx, changed)
 	if err != nil {
@@ -295,8 +292,7 @@ func (l *loop) refresh(ctx context.Context, changed map[string]bool) error {
 	return nil
 }
 
-// show serves next, by one store, tells clients, and ends the views that are no
-// more.
+// show serves next with one atomic store, notifies clients, and closes removed views.
 func (l *loop) show(ctx context.Context, next *current) {
 	before := l.now.Load()
 	if isClosed(before.ready) && !next.Complete {
@@ -319,7 +315,7 @@ func (l *loop) show(ctx context.Context, next *current) {
 	}
 	for name, e := range before.endpoints {
 		if next.endpoints[name] != e {
-			l.closing.Go(func() { // beside: its calls may take long to end
+			l.closing.Go(func() { // its calls may take long to end
 				if err := e.close(); err != nil {
 					l.log.Warn("a removed view did not end well", "view", name, "error", err)
 				}
@@ -332,12 +328,11 @@ func (l *loop) show(ctx context.Context, next *current) {
 	}
 }
 
-// report logs what is wrong with the views, each thing once, while the loop runs.
-// Warnings wait until each server was listed or has failed: until then a view lacks
-// what may yet come.
+// report logs each problem of the views once, while the loop runs. Warnings wait until each server was listed or has
+// failed, because a server may still bring the missing definitions.
 func (l *loop) report(problems []view.Problem) {
 	if l.life == nil {
-		return // whoever opened the proxy asks for Problems
+		return // before Run, the program that opened the proxy reads Problems
 	}
 	pending := slices.ContainsFunc(l.pool.Health(), func(s upstream.Health) bool { return s.State == upstream.StatePending })
 	for _, problem := range problems {
@@ -352,21 +347,20 @@ func (l *loop) report(problems []view.Problem) {
 	}
 }
 
-// readyForScripts keeps a process waiting for the next script of a model where a
-// view takes such.
+// readyForScripts keeps a process ready for the next script of a model, if a view runs scripts.
 func (l *loop) readyForScripts() {
 	l.scripts.Ready(slices.ContainsFunc(l.now.Load().Config.Views, func(s view.Settings) bool { return s.RunScript != nil }))
 }
 
-// decisionsEvery is how often the store is asked whether the owner has decided
-// something, while something is held: toolfinch pins is a process of its own.
+// decisionsEvery is how often the owner's decisions are read from the store while definitions are held. The store is
+// polled, because the command toolfinch pins is another process.
 const decisionsEvery = time.Second
 
-// decisions takes in what was decided since the last time.
+// decisions takes in the decisions since the last call, and serves the result.
 func (l *loop) decisions(ctx context.Context) {
 	n, err := l.store.Pins().Decisions(ctx)
 	if err != nil || n == l.decided {
-		return // it is asked again
+		return // the next round asks again
 	}
 	changed, err := l.known.decided(ctx, l.now.Load().Config)
 	if err != nil {
@@ -383,12 +377,11 @@ func (l *loop) decisions(ctx context.Context) {
 	l.wake()
 }
 
-// followPatience is how long a server that another process lists, and that was never
-// listed, is counted as one that may still come.
+// followPatience is how long this process waits for the first list of a server that another process lists.
 const followPatience = 30 * time.Second
 
-// follow takes in a Change of a server that another process lists: what that has stored.
-// known is false while nobody has listed the server.
+// follow takes in the stored list of a server that another process lists. known is false while no process has listed
+// the server.
 func (l *loop) follow(ctx context.Context, config *configs.Config, change upstream.Change) (diff store.Diff, known, changed bool) {
 	if w := l.waiting[change.Server]; w.Followed {
 		change.Outdated, change.Interactive = change.Outdated || w.Outdated, change.Interactive || w.Interactive

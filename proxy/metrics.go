@@ -13,8 +13,8 @@ import (
 	"toolfinch/upstream"
 )
 
-// Metrics returns what is counted, as telemetry.TextType. The maker of the request of ctx is
-// shown views, servers and tools that it may use alone.
+// Metrics returns all metrics in the format telemetry.TextType. A caller gets only the metrics of views, servers and
+// tools that it may use.
 func (h rest) Metrics(ctx context.Context) ([]byte, error) {
 	now, only := h.now.Load(), h.only
 	if p := identity.PrincipalOf(ctx); p != nil && p.View != "" {
@@ -30,8 +30,8 @@ func (h rest) Metrics(ctx context.Context) ([]byte, error) {
 	return h.observer.metrics.Text(slices.Concat(h.viewMetrics(ctx), h.serverMetrics(ctx), h.searchMetrics(), h.dropMetrics(), h.gateMetrics(), h.limitMetrics(), h.auditMetrics(), h.httpMetrics(), h.replicaMetrics()), shows)
 }
 
-// counts reports whether a view has a server and, unless its name is "" or telemetry.Other,
-// a tool or prompt of it.
+// counts reports whether a view has a server and, unless name is "" or telemetry.Other, the server's tool or prompt of
+// that name.
 func counts(v *View, server, name string) bool {
 	if !v.Has(server) || name == "" || name == telemetry.Other {
 		return v.Has(server)
@@ -41,7 +41,7 @@ func counts(v *View, server, name string) bool {
 	return err == nil || prompt
 }
 
-// one is a family of one value without labels.
+// one returns a family with one value and no labels.
 func one(name, help string, counter bool, value int64) telemetry.Family {
 	return telemetry.Family{Name: name, Help: help, Counter: counter, Samples: []telemetry.Sample{{Value: float64(value)}}}
 }
@@ -51,7 +51,7 @@ func add(f *telemetry.Family, value int64, labels ...string) {
 	f.Samples = append(f.Samples, telemetry.Sample{Value: float64(value), Labels: labels})
 }
 
-// viewMetrics are about views, and what their clients read.
+// viewMetrics returns metrics of views, and of the tokens that their clients read.
 func (h rest) viewMetrics(ctx context.Context) []telemetry.Family {
 	counted := map[string]store.Savings{}
 	for _, sum := range h.Proxy.Savings(ctx) {
@@ -93,7 +93,7 @@ func (h rest) viewMetrics(ctx context.Context) []telemetry.Family {
 	return []telemetry.Family{tools, documents, vectors, sessions, steps, changes, tokens}
 }
 
-// serverMetrics are about the servers that the maker of the request of ctx may know of.
+// serverMetrics returns metrics of the servers that the caller may use.
 func (h rest) serverMetrics(ctx context.Context) []telemetry.Family {
 	byServer := []string{"server"}
 	states := telemetry.Family{Name: "toolfinch_servers", Help: "Servers by the state that the last exchange with them left.", Labels: []string{"state"}}
@@ -117,7 +117,7 @@ func (h rest) serverMetrics(ctx context.Context) []telemetry.Family {
 	return []telemetry.Family{states, up, reconnects, dropped}
 }
 
-// searchMetrics are about what embeds.
+// searchMetrics returns metrics of the embedder.
 func (h rest) searchMetrics() []telemetry.Family {
 	up := int64(0)
 	if s := h.embedder.status(); s.Model != "" && s.Reason == "" {
@@ -129,7 +129,7 @@ func (h rest) searchMetrics() []telemetry.Family {
 	return []telemetry.Family{one("toolfinch_embedder_up", "Whether queries are embedded, so that search goes by meaning, too. 0 also where words alone are meant to decide.", false, up), failed}
 }
 
-// dropMetrics are about what nobody took.
+// dropMetrics returns metrics of dropped log lines and spans.
 func (h rest) dropMetrics() []telemetry.Family {
 	dropped := telemetry.Family{Name: "toolfinch_dropped_total", Help: "What nobody took in time since the start: lines of the log, and spans that were not delivered.", Counter: true, Labels: []string{"what"}}
 	add(&dropped, h.logLost(), "log_lines")
@@ -137,7 +137,7 @@ func (h rest) dropMetrics() []telemetry.Family {
 	return []telemetry.Family{dropped}
 }
 
-// gateMetrics are about who comes in, and what policies deny.
+// gateMetrics returns metrics of accepted and refused requests, and of denials by policies.
 func (h rest) gateMetrics() []telemetry.Family {
 	counted := func(f telemetry.Family, reasons []inbound.Reason) telemetry.Family {
 		f.Counter = true
@@ -155,7 +155,7 @@ func (h rest) gateMetrics() []telemetry.Family {
 	}
 }
 
-// limitMetrics are about what bounds clients, and what is in flight.
+// limitMetrics returns metrics of the limits of clients, and of calls in flight.
 func (h rest) limitMetrics() []telemetry.Family {
 	byLimit := []string{"limit"}
 	size := telemetry.Family{Name: "toolfinch_limit", Help: "How much there may be at once of what clients can make grow, by limit.", Labels: byLimit}
@@ -170,7 +170,7 @@ func (h rest) limitMetrics() []telemetry.Family {
 	return []telemetry.Family{size, used, hits, one("toolfinch_calls_in_flight", "Calls, reads, prompts and retrievals that run now.", false, int64(running))}
 }
 
-// auditMetrics are about the audit log; there are none without one.
+// auditMetrics returns metrics of the audit log; nil without an audit log.
 func (h rest) auditMetrics() []telemetry.Family {
 	if h.audit.log == nil {
 		return nil
@@ -183,7 +183,7 @@ func (h rest) auditMetrics() []telemetry.Family {
 	}
 }
 
-// replicaMetrics are about the other replicas and what they share; there are none of one process.
+// replicaMetrics returns metrics of the replicas and their sessions; nil for a single process.
 func (h rest) replicaMetrics() []telemetry.Family {
 	if h.others == nil {
 		return nil
@@ -209,7 +209,7 @@ func (h rest) replicaMetrics() []telemetry.Family {
 	)
 }
 
-// httpMetrics are about this program and its connections.
+// httpMetrics returns metrics of this program and its HTTP connections.
 func (h rest) httpMetrics() []telemetry.Family {
 	build := telemetry.Family{Name: "toolfinch_build_info", Help: "1, of the version that runs.", Labels: []string{"version"}}
 	add(&build, 1, h.version)

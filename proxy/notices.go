@@ -15,8 +15,8 @@ import (
 	"toolfinch/upstream"
 )
 
-// hear takes in what other replicas change, until ctx ends. What waits for the loop, which may be
-// busy for long, waits aside: keys that were revoked do not wait for it.
+// hear takes in changes by other replicas until ctx ends. Changes for the loop, which may be busy for long, are queued
+// aside, so that revoked keys do not wait for it.
 func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 	signal := func() chan struct{} { return make(chan struct{}, 1) }
 	learned, called, embedded := signal(), signal(), signal()
@@ -40,7 +40,7 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 	})
 	lazy.Go(func() { lazilyDo(ctx, lazily, embedded, func() { wake(p.embedder.work) }) })
 	p.others.changes.Run(ctx, func(ctx context.Context, n store.Notice) (err error) {
-		if n.Detail != "" { // one owner, one row: a key that is revoked meanwhile does not wait behind it for long
+		if n.Detail != "" { // the change has one owner or row: a revoked key must not wait long behind it
 			within, cancel := context.WithTimeout(ctx, leeway.Of(takeWithin))
 			defer cancel()
 			ctx = within
@@ -62,7 +62,7 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 			err = p.logins.rows.readAnew(ctx, n.Detail)
 		case store.TopicLogin:
 			p.logins.Ended(n.Detail)
-		case store.TopicVectors: // 64 texts at a time
+		case store.TopicVectors: // arrives often: once for 64 texts
 			wake(embedded)
 		case store.TopicRelist:
 			p.pool.Relist(n.Key)
@@ -71,13 +71,13 @@ func (p *Proxy) hear(ctx context.Context, changes chan<- upstream.Change) {
 				p.desk.sessions.Taken([sha256.Size]byte(hash))
 			}
 		case store.TopicCallback:
-			lazy.Go(func() { p.logins.Answer(n.Detail) }) // the authorization server takes its time
+			lazy.Go(func() { p.logins.Answer(n.Detail) }) // the authorization server may answer slowly
 		}
 		return p.unread(ctx, n.Kind, err)
 	})
 }
 
-// changedServers are those that other replicas have changed and the loop has not heard of yet.
+// changedServers queues servers whose lists other replicas have changed, until the loop takes them.
 type changedServers struct {
 	work chan struct{} // holds one signal
 
@@ -92,7 +92,7 @@ func (c *changedServers) put(server string, version int64) {
 	wake(c.work)
 }
 
-// run tells the loop of them until ctx ends.
+// run passes the queued servers to the loop until ctx ends.
 func (c *changedServers) run(ctx context.Context, changes chan<- upstream.Change) {
 	lazilyDo(ctx, 0, c.work, func() {
 		c.mu.Lock()
@@ -109,8 +109,7 @@ func (c *changedServers) run(ctx context.Context, changes chan<- upstream.Change
 	})
 }
 
-// unread returns why something that other replicas have changed could not be read, where that
-// passes: it is read again then.
+// unread returns err if it is transient, so that the change is read again. It logs any other error.
 func (p *Proxy) unread(ctx context.Context, kind string, err error) error {
 	if store.Transient(err) || err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
 		return err
@@ -121,8 +120,7 @@ func (p *Proxy) unread(ctx context.Context, kind string, err error) error {
 	return nil
 }
 
-// attend keeps what depends on who is there: how limits are shared, and which texts this
-// replica embeds.
+// attend shares the rate limits and wakes the embedder whenever the set of replicas or their servers change.
 func (p *Proxy) attend(ctx context.Context) {
 	for {
 		_, changed, _ := p.others.leads.Replicas()
@@ -136,8 +134,8 @@ func (p *Proxy) attend(ctx context.Context) {
 	}
 }
 
-// recallProvisions takes in what clients have provisioned over other replicas: detail is a
-// JSON array of the view and the owner, "" for all.
+// recallProvisions reads the tools that owners have provisioned over other replicas. detail is a JSON array of the view
+// and the owner; "" means all views and owners.
 func (p *Proxy) recallProvisions(ctx context.Context, detail string) (failed error) {
 	var of [2]string
 	if detail != "" && json.Unmarshal([]byte(detail), &of) != nil {
@@ -163,8 +161,7 @@ func (p *Proxy) recallProvisions(ctx context.Context, detail string) (failed err
 	return failed
 }
 
-// ownersIn are those who have something provisioned in a view, as far as this replica or
-// the store knows.
+// ownersIn returns the owners of provisioned tools in a view that this replica or the store knows.
 func (p *Proxy) ownersIn(ctx context.Context, e *endpoint) ([]string, error) {
 	stored, err := p.store.Usage().Provisions(ctx, e.view)
 	owners := e.gate.Owners()
@@ -175,7 +172,7 @@ func (p *Proxy) ownersIn(ctx context.Context, e *endpoint) ([]string, error) {
 	return slices.Compact(owners), err
 }
 
-// recallLearned takes in what was learned from use elsewhere.
+// recallLearned reads the uses that all replicas have learned from.
 func (p *Proxy) recallLearned(ctx context.Context) error {
 	if p.memory == nil {
 		return nil
@@ -187,7 +184,7 @@ func (p *Proxy) recallLearned(ctx context.Context) error {
 	return err
 }
 
-// recallCalled takes in what clients called over other replicas.
+// recallCalled reads which tools clients called over other replicas.
 func (p *Proxy) recallCalled(ctx context.Context) error {
 	for view, e := range p.now.Load().endpoints {
 		called, err := p.store.Usage().Called(ctx, view)

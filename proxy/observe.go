@@ -24,9 +24,8 @@ import (
 	"toolfinch/upstream"
 )
 
-// observer is around every call, read, get and retrieval, whatever surface it comes by. It
-// makes one telemetry.Operation of each, for the feed, the log and metrics, and one line of
-// the audit log where there is one.
+// observer wraps every call, read, prompt and retrieval of every way in. It makes each into one telemetry.Operation
+// for the feed, the log and the metrics, and into one line of the audit log, if any.
 type observer struct {
 	audit   auditor
 	feed    *telemetry.Feed
@@ -40,7 +39,7 @@ func newObserver(a auditor, log *slog.Logger) *observer {
 	return &observer{audit: a, feed: telemetry.NewFeed(), metrics: telemetry.NewMetrics(), log: log, strangers: newStrangers()}
 }
 
-// around has the calls of a tool of a view observed.
+// around returns the layer that observes calls of a tool of a view.
 func (o *observer) around(view string, t *tool.Tool) tool.Middleware {
 	about := subjectOf(view, t)
 	return func(next tool.Handler) tool.Handler {
@@ -48,8 +47,8 @@ func (o *observer) around(view string, t *tool.Tool) tool.Middleware {
 	}
 }
 
-// observed has each call of a handler observed. Before it is made there must be room for
-// its line in the audit log.
+// observed returns a handler that observes each call of next. If the audit log has no room for its line, the call is
+// not made.
 func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (result tool.Result, err error) {
 		s := about(call)
@@ -96,7 +95,7 @@ func (o *observer) observed(next tool.Handler, about func(*tool.Call) subject) t
 	}
 }
 
-// note takes down a call that was not made.
+// note records a call that was not made.
 func (o *observer) note(ctx context.Context, s subject, call *tool.Call, name, reason string) {
 	began := s.operation(ctx, call)
 	began.Name = printable.URI(name)
@@ -105,13 +104,13 @@ func (o *observer) note(ctx context.Context, s subject, call *tool.Call, name, r
 	o.audit.note(ctx, s, call, func(line *audit.Line) { line.Name, line.Outcome, line.Reason = name, identity.Denied, reason })
 }
 
-// finished tells those of a finished operation who are not told by the feed.
+// finished counts and logs a finished operation. The feed already has it.
 func (o *observer) finished(ctx context.Context, done *telemetry.Operation) {
 	o.metrics.Operation(done)
 	logged(ctx, o.log, done)
 }
 
-// record takes down an event that is no operation.
+// record counts, logs and audits an event that is no operation.
 func (o *observer) record(ctx context.Context, e identity.Event) {
 	o.metrics.Event(e)
 	if !o.strangers.admits(&e) {
@@ -121,14 +120,14 @@ func (o *observer) record(ctx context.Context, e identity.Event) {
 	o.audit.log.Record(ctx, e)
 }
 
-// spawned takes down the process of a server.
+// spawned counts and audits the process of a server.
 func (o *observer) spawned(server string, s *upstream.Settings, pid int) {
 	o.metrics.Started(server)
 	o.audit.spawned(server, s, pid)
 }
 
-// outcomeOf says what came of a call, and why where it did not succeed. The texts of
-// servers are no part of that (see say): they may repeat arguments.
+// outcomeOf returns the outcome of a call, and the reason for a failure. The reason contains no text of a server,
+// because that may repeat arguments (see say).
 func outcomeOf(ctx context.Context, result tool.Result, err error) (outcome, reason string) {
 	if err != nil {
 		return outcomeOfError(ctx, err)
@@ -160,7 +159,7 @@ func outcomeOfError(ctx context.Context, err error) (outcome, reason string) {
 	return identity.Failed, upstream.Reason(err)
 }
 
-// say notes what the JSON-RPC error that ends a call says.
+// say adds the message of a JSON-RPC error to the operation.
 func say(running *telemetry.Running, err error) {
 	if err == nil {
 		return
@@ -170,7 +169,7 @@ func say(running *telemetry.Running, err error) {
 	}
 }
 
-// lines counts what was taken down within a call of a meta-tool.
+// lines counts the operations recorded within a call of a meta-tool.
 type lines struct{ n atomic.Int32 }
 
 type linesKey struct{}
@@ -181,8 +180,8 @@ func noteLine(ctx context.Context) {
 	}
 }
 
-// aroundMeta has the calls of a meta-tool of a view observed. One that only calls another
-// tool is no operation of its own where that is one.
+// aroundMeta returns a meta-tool of a view with its calls observed. If the meta-tool calls another tool, only the call
+// of that tool is recorded.
 func (o *observer) aroundMeta(v *served.View, t *tool.Tool) *tool.Tool {
 	of := func(call *tool.Call) subject {
 		s := subject{kind: identity.EventCall, view: v.Name, meta: true}
@@ -202,7 +201,7 @@ func (o *observer) aroundMeta(v *served.View, t *tool.Tool) *tool.Tool {
 			began := about.operation(ctx, call)
 			began.Time = time.Now()
 			result, err := next(context.WithValue(ctx, linesKey{}, inside), call)
-			if inside.n.Load() == 0 { // it did not get so far
+			if inside.n.Load() == 0 { // the call of the other tool was not reached
 				outcome, reason := outcomeOf(ctx, result, err)
 				_, running := o.feed.Begin(ctx, began)
 				say(running, err)
@@ -216,7 +215,7 @@ func (o *observer) aroundMeta(v *served.View, t *tool.Tool) *tool.Tool {
 	})
 }
 
-// passesOn reports whether a call of a meta-tool is that of another tool.
+// passesOn reports whether a call of a meta-tool calls another tool.
 func passesOn(v *served.View, call *tool.Call) bool {
 	if call.Name == v.Settings.ProxyTool {
 		return kindOf(v, call) == savings.Use
@@ -224,8 +223,8 @@ func passesOn(v *served.View, call *tool.Call) bool {
 	return retrieve.Calls(call.Name)
 }
 
-// refused takes down a call that was not made: of name, which the caller has not in the
-// view (t is nil), or of t.
+// refused returns the function that records a refused call of t. If t is nil, the view has no tool called name for the
+// caller.
 func (o *observer) refused(v *served.View) func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
 	return func(ctx context.Context, call *tool.Call, name string, t *tool.Tool, reason error) {
 		noteLine(ctx)
@@ -239,27 +238,27 @@ func (o *observer) refused(v *served.View) func(ctx context.Context, call *tool.
 	}
 }
 
-// revealed makes the tool that a policy hides from the caller the subject, for those who
-// watch; a view without policies hides none.
+// revealed sets the tool and the decision of s if a policy hides the tool called name from the caller: logs name the
+// hidden tool.
 func revealed(ctx context.Context, v *served.View, call *tool.Call, name string, s *subject) {
 	if hidden, decided := v.Hidden(ctx, call, name); hidden != nil {
 		s.tool, s.decision = hidden, &audit.Decision{Policy: decided.Policy()}
 	}
 }
 
-// refusalOf is the first line of a reason: others repeat arguments and schemas.
+// refusalOf returns the first line of a reason, because further lines repeat arguments and schemas.
 func refusalOf(reason error) string {
 	first, _, _ := strings.Cut(reason.Error(), "\n")
 	return first
 }
 
-// denials counts what policies denied, by the policies that did.
+// denials counts denials by policy.
 type denials struct {
 	mu sync.Mutex // guards by; held for look-ups only
 	by map[string]int64
 }
 
-// maxDenials bounds the policies that are told apart: reloads may bring others.
+// maxDenials bounds the number of policies with a count, because each reload may bring new policies.
 const maxDenials = 1000
 
 func (d *denials) count(decided policy.Decision) {
@@ -271,7 +270,7 @@ func (d *denials) count(decided policy.Decision) {
 	d.by[decided.Policy()]++
 }
 
-// each calls f with every policy that denied something, and how often.
+// each calls f for every policy with its number of denials.
 func (d *denials) each(f func(policy string, n int64)) {
 	d.mu.Lock()
 	by := maps.Clone(d.by)

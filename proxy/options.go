@@ -11,7 +11,7 @@ import (
 	"toolfinch/view"
 )
 
-// Option changes what Open opens.
+// Option changes a setting of Open, OpenWorkspace or OpenLogins.
 type Option func(*options)
 
 type options struct {
@@ -21,17 +21,17 @@ type options struct {
 	pre     []view.PreCall
 	post    []view.PostCall
 	indexed func()
-	atFirst int // tools that are found before the first question is answered; 0: openTools
+	atFirst int // tools that Open indexes before the first question; 0: openTools
 	idle    func()
 	audit   auditor
 	traces  *telemetry.Traces
 	logLost func() int64 // lines of the log that were dropped
 
-	observer *observer // of all of these
+	observer *observer // made from audit and log
 
-	programs func(upstream.Settings) conn.Program // what runs in the place of a server's command, in tests
+	programs func(upstream.Settings) conn.Program // in tests: runs instead of a server's command
 
-	ownPort int // where clients come in; 0: nowhere
+	ownPort int // port that serves clients; 0: port of the configuration
 
 	vaultKey  string
 	connector page.Connector
@@ -46,54 +46,52 @@ func optionsOf(given []Option) options {
 	return o
 }
 
-// WithVersion sets the version that clients and upstreams are told. The default is "dev".
+// WithVersion sets the version that clients and upstreams see. The default is "dev".
 func WithVersion(version string) Option { return func(o *options) { o.version = version } }
 
 // WithLogger sets where the proxy logs. By default it logs nothing.
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 
-// WithView serves one view alone, in the place of the default view. The empty name
-// serves all views.
+// WithView serves only the named view, in place of the default view. The empty name serves all views.
 func WithView(name string) Option { return func(o *options) { o.only = name } }
 
 // WithVaultKey sets the key of the vault (vault.TakeKey), in place of a keyring or a file.
 func WithVaultKey(key string) Option { return func(o *options) { o.vaultKey = key } }
 
-// WithConnector sets what knows the files of MCP clients, for the page.
+// WithConnector sets the page's source of MCP clients and of the entries for their configuration files.
 func WithConnector(c page.Connector) Option { return func(o *options) { o.connector = c } }
 
 // WithOwnPort sets the TCP port at which this process serves clients, to which servers in a sandbox cannot connect. The
 // default is the port of the configuration.
 func WithOwnPort(port int) Option { return func(o *options) { o.ownPort = port } }
 
-// WithTraces has requests, and what they cause, make spans. The proxy does not close t. By
-// default there are none.
+// WithTraces records requests and the work they cause as spans. The proxy does not close t. By default there are no
+// spans.
 func WithTraces(t *telemetry.Traces) Option { return func(o *options) { o.traces = t } }
 
 // WithLogLost tells the metrics how many lines of the log were dropped since the start.
 func WithLogLost(count func() int64) Option { return func(o *options) { o.logLost = count } }
 
-// WithPreCall runs hook before every call of a tool, in every view, before the
-// hooks of the configuration. Hooks run in the order of their options.
+// WithPreCall runs hook before every tool call in every view, and before the hooks of the configuration. Hooks run in
+// the order of their options.
 func WithPreCall(hook view.PreCall) Option {
 	return func(o *options) { o.pre = append(o.pre, hook) }
 }
 
-// WithPostCall runs hook after every call of a tool, in every view, after the
-// hooks of the configuration. Hooks run in the order of their options.
+// WithPostCall runs hook after every tool call in every view, and after the hooks of the configuration. Hooks run in
+// the order of their options.
 func WithPostCall(hook view.PostCall) Option {
 	return func(o *options) { o.post = append(o.post, hook) }
 }
 
-// WhenIndexed calls f once all that the store knows is indexed, after Run has begun.
+// WhenIndexed calls f once everything in the store is indexed, after Run has begun.
 func WhenIndexed(f func()) Option { return func(o *options) { o.indexed = f } }
 
-// WhenIdle calls f each time background work that took memory is done: definitions
-// were counted, or vectors were made or read. f may be called from two goroutines at once.
+// WhenIdle calls f each time background work that needs much memory is done: counting definitions, making or reading
+// vectors, storing segments. Several goroutines may call f at once.
 func WhenIdle(f func()) Option { return func(o *options) { o.idle = f } }
 
-// WithAudit has what is done written to a log, of the settings that it was opened with.
-// Run writes it, and Close closes it.
+// WithAudit writes an audit log; settings are the settings that log was opened with. Run writes it, and Close closes it.
 func WithAudit(log *audit.Log, settings audit.Settings) Option {
 	return func(o *options) {
 		o.audit = auditor{log, settings}

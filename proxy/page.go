@@ -24,17 +24,16 @@ import (
 	"toolfinch/upstream/login"
 )
 
-// paged is the proxy as the page knows it. Who asks is in the context: the owner where it
-// has no party, else the bearer of an API key, who has what it has over the REST API.
+// paged implements page.Backend. The context names the user: without a party it is the owner, else the bearer of an
+// API key, who may use the same as over the REST API.
 type paged struct{ rest }
 
-// ErrNoPage says why there is no link to the page.
+// ErrNoPage is wrapped by the errors of UILink.
 var ErrNoPage = errors.New("the page is not served")
 
-// UILink returns the path and query of a link that logs the owner in to the page, once and
-// within minutes. Whoever asks for it must have proved to be the owner. One of here is for
-// browsers of the user of this process alone, where that can be told. The error wraps
-// ErrNoPage, and says why.
+// UILink returns the path and query of a link that logs the owner in to the page. The link works once and for a few
+// minutes. The caller must have proved to be the owner. If here is set, the link works only in browsers of the user
+// who runs this process, where the system can tell. The error wraps ErrNoPage.
 func (p *Proxy) UILink(here bool) (string, error) {
 	switch {
 	case p.first.Transport == configs.TransportStdio:
@@ -48,14 +47,14 @@ func (p *Proxy) UILink(here bool) (string, error) {
 // On reports whether the page is served.
 func (h paged) On() bool { return h.now.Load().Config.UI }
 
-// owner reports whether the owner asks.
+// owner reports whether the user is the owner.
 func (h paged) owner(ctx context.Context) bool {
 	_, ofClient := identity.PartyOf(ctx)
 	return !ofClient
 }
 
-// view returns what who asks has of the view of that name; "" is the one that it may use
-// where it may use one alone, else that of clients that name none.
+// view returns the user's part of the named view. The name "" means the only view that the user may use, else the view
+// of the root.
 func (h paged) view(ctx context.Context, name string) (*View, error) {
 	if p := identity.PrincipalOf(ctx); p != nil && p.View != "" {
 		if name = cmp.Or(name, p.View); name != p.View {
@@ -69,7 +68,7 @@ func (h paged) view(ctx context.Context, name string) (*View, error) {
 	return v.Of(ctx), nil
 }
 
-// viewsOf are the views that who asks may use, that of the root first.
+// viewsOf returns the views that the user may use, in the order of Views.
 func (h paged) viewsOf(ctx context.Context) (all []*View) {
 	for _, v := range h.now.Load().Views {
 		if one, err := h.view(ctx, v.Name); err == nil {
@@ -79,7 +78,7 @@ func (h paged) viewsOf(ctx context.Context) (all []*View) {
 	return all
 }
 
-// Sums are what the overview shows beside the servers.
+// Sums returns the content of the overview except its servers.
 func (h paged) Sums(ctx context.Context) (s page.Sums) {
 	for _, v := range h.viewsOf(ctx) {
 		s.Tools = max(s.Tools, v.Catalog.Len())
@@ -114,7 +113,7 @@ func (h paged) Sums(ctx context.Context) (s page.Sums) {
 	return s
 }
 
-// Hour are the calls of the last 60 minutes, of all clients.
+// Hour returns the number of calls of all clients in each of the last 60 minutes; nil unless the user is the owner.
 func (h paged) Hour(ctx context.Context) (all []page.Minute) {
 	if !h.owner(ctx) {
 		return nil
@@ -125,7 +124,7 @@ func (h paged) Hour(ctx context.Context) (all []page.Minute) {
 	return all
 }
 
-// Servers are those that who asks may know of.
+// Servers returns the servers that the user may use.
 func (h paged) Servers(ctx context.Context) []page.Upstream {
 	now := h.now.Load()
 	views, owner := h.viewsOf(ctx), h.owner(ctx)
@@ -159,7 +158,7 @@ func (h paged) Servers(ctx context.Context) []page.Upstream {
 	return all
 }
 
-// toolsOf counts the tools that views have of a server; of the view that has most.
+// toolsOf counts the tools of a server in the view that has most of them.
 func toolsOf(views []*View, server string) (most int) {
 	for _, v := range views {
 		n := 0
@@ -173,7 +172,7 @@ func toolsOf(views []*View, server string) (most int) {
 	return most
 }
 
-// Server returns one of Servers.
+// Server returns the details of one of Servers.
 func (h paged) Server(ctx context.Context, name string) (d page.Details, err error) {
 	d.Upstream, err = h.upstream(ctx, name)
 	if err != nil {
@@ -202,7 +201,7 @@ func (h paged) Server(ctx context.Context, name string) (d page.Details, err err
 	return d, nil
 }
 
-// upstream returns one of Servers, and an error that wraps page.ErrNoServer.
+// upstream returns one of Servers. If there is none of that name, the error wraps page.ErrNoServer.
 func (h paged) upstream(ctx context.Context, name string) (page.Upstream, error) {
 	all := h.Servers(ctx)
 	if i := slices.IndexFunc(all, func(s page.Upstream) bool { return s.Name == name }); i >= 0 {
@@ -211,10 +210,9 @@ func (h paged) upstream(ctx context.Context, name string) (page.Upstream, error)
 	return page.Upstream{}, fmt.Errorf("%w: %q", page.ErrNoServer, rawjson.Clip(name, maxShownName))
 }
 
-const maxShownName = 128 // bytes of what a browser sent
+const maxShownName = 128 // bytes of a name from a browser that an error repeats
 
-// describe adds what the owner sees of how a server is started or reached. What looks like
-// a secret is masked.
+// describe adds how a server is started or reached, for the owner. Likely secrets are masked.
 func (h paged) describe(d *page.Details) {
 	config := h.now.Load().Config
 	if s := config.Server(d.Name); s != nil {
@@ -225,7 +223,7 @@ func (h paged) describe(d *page.Details) {
 	}
 	written, err := configs.Servers(config.Path)
 	if err != nil {
-		return // it has no file, or the file is being edited
+		return // the configuration has no file, or the file is being edited
 	}
 	at := slices.IndexFunc(written, func(s clients.Server) bool { return s.Name == d.Name })
 	if at < 0 {
@@ -240,7 +238,7 @@ func (h paged) describe(d *page.Details) {
 	slices.Sort(d.Variables)
 }
 
-// Reconnect connects to a server anew.
+// Reconnect connects to a server again.
 func (h paged) Reconnect(ctx context.Context, name string) error {
 	if _, err := h.upstream(ctx, name); err != nil {
 		return err
@@ -252,7 +250,7 @@ func (h paged) Reconnect(ctx context.Context, name string) error {
 	return err
 }
 
-// servedWithin is how long an edit of the configuration is waited for.
+// servedWithin is how long Switch waits until the edited configuration is served.
 const servedWithin = 3 * time.Second
 
 // Switch switches a server on or off in the configuration's file.
@@ -281,7 +279,8 @@ func (h paged) Switch(ctx context.Context, name string, on bool) error {
 	return nil
 }
 
-// principalOf is whose login to a server who asks may see to, and whether it may.
+// principalOf returns the principal of the user's login to a server ("" for the login of the owner), and whether the
+// user may manage that login.
 func (h paged) principalOf(ctx context.Context, server string) (principal string, may bool) {
 	s := h.now.Load().Config.Server(server)
 	perUser := s != nil && s.Login.PerUser
@@ -291,7 +290,7 @@ func (h paged) principalOf(ctx context.Context, server string) (principal string
 	return identity.NameOf(ctx), perUser
 }
 
-// loginOf says how it stands with the login to a server; nil where that needs none.
+// loginOf returns the state of the user's login to a server; nil if the server needs no login.
 func (h paged) loginOf(ctx context.Context, server string) *page.Login {
 	one := h.pool.Login(server)
 	if one == nil {
@@ -313,7 +312,7 @@ func (h paged) loginOf(ctx context.Context, server string) *page.Login {
 	return l
 }
 
-// loginFor is what logs who asks in to a server.
+// loginFor returns the login to a server and the principal to log in.
 func (h paged) loginFor(ctx context.Context, server string) (one *login.Server, principal string, err error) {
 	if _, err := h.upstream(ctx, server); err != nil {
 		return nil, "", err
@@ -331,7 +330,7 @@ func (h paged) loginFor(ctx context.Context, server string) (one *login.Server, 
 	return nil, "", fmt.Errorf("the login to %s is the owner's, and everybody uses it", server)
 }
 
-// LogIn begins a login to a server, or gets one where nobody has to be asked.
+// LogIn begins a login to a server. If no browser is needed, it completes the login.
 func (h paged) LogIn(ctx context.Context, server string) error {
 	one, principal, err := h.loginFor(ctx, server)
 	if err != nil {
@@ -348,7 +347,7 @@ func (h paged) LogIn(ctx context.Context, server string) error {
 	return err
 }
 
-// LogOut ends a login.
+// LogOut ends the user's login to a server.
 func (h paged) LogOut(ctx context.Context, server string) error {
 	one, principal, err := h.loginFor(ctx, server)
 	if err != nil {
@@ -362,8 +361,8 @@ func (h paged) LogOut(ctx context.Context, server string) error {
 	return err
 }
 
-// servedPage returns the page, which is made when it is first asked for. The address that is listened at is none of its hosts: what else
-// answers there, at the ports that browsers leave out, is not this page.
+// servedPage returns the page, and makes it at the first call. The listener's address is not among the page's hosts,
+// because another program may answer there at the default ports of browsers.
 func (p *Proxy) servedPage() *page.Server {
 	p.page.made.Do(func() {
 		p.page.Server = page.New(page.Options{Backend: paged{rest{p}}, Entrance: p.desk.entrance, Connector: p.connector, Hosts: p.namedHosts(), Version: p.version, Record: p.observer.record, Log: p.log})
@@ -371,7 +370,7 @@ func (p *Proxy) servedPage() *page.Server {
 	return p.page.Server
 }
 
-// namedHosts are the hosts that the owner has written for clients to use.
+// namedHosts returns the host names that the configuration gives for clients.
 func (p *Proxy) namedHosts() []string {
 	hosts := slices.Clone(p.first.Hosts)
 	if u, err := url.Parse(p.first.Auth.Resource); err == nil && u.Host != "" {

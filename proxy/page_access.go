@@ -21,7 +21,7 @@ import (
 	"toolfinch/view"
 )
 
-// Access is who may do what; of others than the owner the views alone.
+// Access returns views, keys, policies and limits; only the views unless the user is the owner.
 func (h paged) Access(ctx context.Context) (a page.Access, err error) {
 	now := h.now.Load()
 	root := h.rootOf(now.Config)
@@ -73,7 +73,7 @@ func beyond(listen string) bool {
 	return listen != "" && (err != nil && !strings.HasPrefix(listen, "localhost:") || err == nil && !at.Addr().IsLoopback())
 }
 
-// glance is a view as the page shows it.
+// glance returns a view in the form that the page shows.
 func glance(v *View, root bool) page.Shown {
 	s := page.Shown{
 		Name: v.Name, Path: "/mcp/" + v.Name, Description: v.Settings.Description, Root: root, Exposure: v.Shown.Mode,
@@ -90,7 +90,7 @@ func glance(v *View, root bool) page.Shown {
 	return s
 }
 
-// Ask asks the policies about something of a view.
+// Ask returns how the policies decide a question about a view.
 func (h paged) Ask(ctx context.Context, q policy.Question) (policy.Verdict, error) {
 	v, err := h.view(ctx, q.View)
 	if err != nil {
@@ -99,7 +99,7 @@ func (h paged) Ask(ctx context.Context, q policy.Question) (policy.Verdict, erro
 	return v.Ask(h.now.Load().Config.Policies, q)
 }
 
-// MakeKey makes an API key.
+// MakeKey makes and stores an API key. It returns the text of the key, which is not stored.
 func (h paged) MakeKey(ctx context.Context, wanted inbound.KeyRequest) (text string, key identity.Key, err error) {
 	text, key, err = wanted.Make(h.first.Auth, h.now.Load().Config.ViewNames(), time.Now())
 	if err != nil {

@@ -9,7 +9,7 @@ import (
 	"toolfinch/proxy/web/page"
 )
 
-// Catalogues are the views that who asks may use.
+// Catalogues returns the catalogs of the views that the user may use, with the root's catalog first.
 func (h paged) Catalogues(ctx context.Context) (all []page.Catalogue) {
 	now := h.now.Load()
 	root, err := h.view(ctx, "")
@@ -24,7 +24,7 @@ func (h paged) Catalogues(ctx context.Context) (all []page.Catalogue) {
 	return all
 }
 
-// Operation is the call that was made with an ID of a request.
+// Operation returns the last call with the given ID of a request; nil for none.
 func (h paged) Operation(request string) *telemetry.Operation {
 	found := h.Feed().Recent(1, func(o *telemetry.Operation) bool { return o.Request == request && o.Depth == 0 })
 	if len(found) == 0 {

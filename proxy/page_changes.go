@@ -15,8 +15,8 @@ import (
 	"toolfinch/trust/pins"
 )
 
-// pins returns the held definitions that the maker of the request of ctx may see: all for the
-// owner, else those of servers that one of its views has as a whole.
+// pins returns the held definitions that the user may see. The owner sees all. Other users see the definitions of
+// servers that one of their views contains as a whole.
 func (h paged) pins(ctx context.Context) (Pins, error) {
 	if h.owner(ctx) {
 		return h.rest.pins(ctx, h.serves)
@@ -25,7 +25,7 @@ func (h paged) pins(ctx context.Context) (Pins, error) {
 	for _, v := range h.viewsOf(ctx) {
 		in, err := h.rest.View(ctx, v.Name)
 		if err != nil {
-			continue // it has just left
+			continue // the view was just removed
 		}
 		for _, s := range v.Contents.Servers {
 			whole[s.Name] = whole[s.Name] || in.Whole(s.Name)
@@ -34,8 +34,8 @@ func (h paged) pins(ctx context.Context) (Pins, error) {
 	return h.rest.pins(ctx, func(server string) bool { return whole[server] })
 }
 
-// Waiting returns what waits for approval and what was rejected, by server, and why the maker
-// of the request of ctx may not decide; nil where it may.
+// Waiting returns the held definitions by server, including rejected ones. The second result says why the user may not
+// decide; it is nil if the user may.
 func (h paged) Waiting(ctx context.Context) (servers []page.HeldServer, may, err error) {
 	if !h.owner(ctx) {
 		may = h.Permit(ctx, inbound.Destructive, "deciding what servers have changed")
@@ -55,7 +55,8 @@ func (h paged) Waiting(ctx context.Context) (servers []page.HeldServer, may, err
 	return servers, may, nil
 }
 
-// Decided approves or rejects what was chosen, as it was shown, all or nothing.
+// Decided approves or rejects the chosen definitions, all or nothing. If a definition is no longer as shown, the error
+// wraps page.ErrNotShown.
 func (h paged) Decided(ctx context.Context, approve bool, chosen []page.Choice) error {
 	if !h.owner(ctx) {
 		if err := h.Permit(ctx, inbound.Destructive, "deciding what servers have changed"); err != nil {

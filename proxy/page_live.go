@@ -8,9 +8,8 @@ import (
 	"toolfinch/internal/telemetry"
 )
 
-// Sees returns what who asks may know of an operation, as the status over REST tells it. The
-// owner knows all. The bearer of a key knows its own, and of what policies hide no more than
-// of what is not there.
+// Sees returns the parts of an operation that the user may see, as in the status over REST; false for none. The owner
+// sees everything. The bearer of a key sees its own operations, and hidden tools look as if they did not exist.
 func (h paged) Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Operation, bool) {
 	seen := *o
 	if h.owner(ctx) {
@@ -21,13 +20,13 @@ func (h paged) Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Oper
 		return seen, false
 	}
 	switch offered := offers(v, o); {
-	case !offered && o.Depth > 0: // a step of a call may be of what policies hide
+	case !offered && o.Depth > 0: // a step of a call may use a hidden tool
 		return seen, false
 	case !offered:
 		seen.Server, seen.Tool, seen.Said = "", "", ""
 	}
 	seen.Stages = slices.Clone(o.Stages)
-	for i, stage := range seen.Stages { // of what is called within it may know less
+	for i, stage := range seen.Stages { // a stage may name a hidden tool
 		if _, err := v.Catalog.Find(stage.Target); err != nil && stage.Target != seen.Tool {
 			seen.Stages[i].Target = ""
 		}
@@ -35,7 +34,7 @@ func (h paged) Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Oper
 	return seen, true
 }
 
-// usable is what who asks has of a view, nil for nothing.
+// usable returns the user's part of a view; nil for none.
 func (h paged) usable(ctx context.Context, name string) *View {
 	if name == "" {
 		return nil
@@ -47,11 +46,11 @@ func (h paged) usable(ctx context.Context, name string) *View {
 	return v
 }
 
-// offers reports whether a view has what an operation is about.
+// offers reports whether a view contains the tool, prompt or resource of an operation.
 func offers(v *View, o *telemetry.Operation) (known bool) {
 	switch {
 	case o.Server == "":
-		return false // a name that somebody tried, or a search
+		return false // an unknown name, or a search
 	case o.Kind == identity.EventPrompt:
 		_, known = v.Catalog.Prompt(o.Name)
 	case o.Kind == identity.EventRead:

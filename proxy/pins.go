@@ -15,12 +15,11 @@ import (
 // Pins are the held definitions of the servers of a configuration.
 type Pins struct {
 	Reports []pins.Report // by server
-	// Versions says "1.2 to 1.3" of each server whose version is not the one that was approved.
+	// Versions has "1.2 to 1.3" for each server with another version than the approved one.
 	Versions map[string]string
 }
 
-// ReadPins returns what a configuration holds of the stored definitions that sees takes; nil
-// takes all.
+// ReadPins returns the stored definitions that a configuration holds and that sees accepts; a nil sees accepts all.
 func ReadPins(ctx context.Context, db *store.Store, config *configs.Config, sees func(tool.ID, json.RawMessage) bool) (all Pins, err error) {
 	unpinned, err := db.Pins().Unpinned(ctx)
 	if err != nil {
@@ -49,8 +48,7 @@ func ReadPins(ctx context.Context, db *store.Store, config *configs.Config, sees
 	return all, nil
 }
 
-// Warnings returns what there is to warn of in all stored definitions of the servers of a
-// configuration, approved or not.
+// Warnings returns the warnings about all stored definitions of the servers of a configuration, approved or not.
 func Warnings(ctx context.Context, db *store.Store, config *configs.Config) (map[tool.ID][]pins.Warning, error) {
 	defs, err := db.Tools(ctx)
 	if err != nil {
@@ -74,7 +72,7 @@ func Warnings(ctx context.Context, db *store.Store, config *configs.Config) (map
 	return warnings, nil
 }
 
-// warn adds what there is to warn of in a definition, or in the instructions of a server.
+// warn adds the warnings about a definition, or about the instructions of a server.
 func warn(to map[tool.ID][]pins.Warning, id tool.ID, raw json.RawMessage) {
 	if !store.Pinned(id.Kind) {
 		return
@@ -84,8 +82,8 @@ func warn(to map[tool.ID][]pins.Warning, id tool.ID, raw json.RawMessage) {
 	}
 }
 
-// Decide approves or rejects what was reported, all or nothing: store.ErrStale is wrapped
-// by the error where a server has listed something else since. record hears of each.
+// Decide approves or rejects the reported definitions, all or nothing. If a server has since listed another
+// definition, the error wraps store.ErrStale. record gets an event for each definition.
 func Decide(ctx context.Context, stored *store.Pins, approve bool, reports []pins.Report, record identity.Record) error {
 	decided := make([]store.Unpinned, len(reports))
 	for i, r := range reports {

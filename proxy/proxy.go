@@ -1,6 +1,6 @@
-// Package proxy composes: it opens store, upstreams, views and live servers as one
-// MCP server, runs it, and closes it. What each of them does is decided in the
-// packages below. Workspace is the same views at rest, for commands.
+// Package proxy composes: it opens store, upstreams, views and live servers as one MCP server, runs it, and closes it.
+// The behaviour of each part belongs to the part's own package. Workspace has the same views for commands, without
+// live servers.
 package proxy
 
 import (
@@ -37,32 +37,30 @@ import (
 	"toolfinch/view/script"
 )
 
-// Proxy is one configured toolfinch: Open, Run, Close. It has more than 30 methods: each way in (stdio, HTTP, page, notices
-// of replicas) begins at one.
+// Proxy is one configured toolfinch: Open, Run, Close. It has more than 30 methods, because each way in (stdio, HTTP,
+// page, notices of replicas) begins at a method.
 type Proxy struct {
 	*views
 	loop  *loop
 	store *store.Store
 
 	connections connections // of clients over HTTP
-	draining    atomic.Bool // it was told to stop, and waits until load balancers know
+	draining    atomic.Bool // the proxy was told to stop, and waits until load balancers know
 	started     time.Time
 	close       sync.Once
 	reindexing  singleflight.Group
 	page        struct {
-		*page.Server // nil until it is asked for
+		*page.Server // nil before the first call of servedPage
 		made         sync.Once
 	}
 }
 
-// openTools is how many tools can be found before the first question is answered: even if
-// the index of a very large store is stored, taking all of it over takes too long. The others
-// follow at once.
+// openTools is how many tools Open indexes before the first question: loading the whole index of a very large store
+// takes too long, even if the index is stored. Run indexes the remaining tools at once.
 const openTools = 10_000
 
-// Open builds the proxy from what the store last knew: search and lists answer
-// at once, and nothing has been dialled. The error wraps ErrNoView when WithView
-// names a view that the configuration lacks.
+// Open builds the proxy from the store: search and lists answer at once, and nothing is dialled. The error wraps
+// ErrNoView if WithView names a view that the configuration lacks.
 func Open(ctx context.Context, config *configs.Config, options ...Option) (*Proxy, error) {
 	o := optionsOf(options)
 	if config.Store != "" { // SQLite would make the folder
@@ -79,7 +77,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		o.log.Warn("toolfinch clean will not know whose store this is", "error", err)
 	}
 	p := &Proxy{store: db, started: time.Now(), connections: connections{states: map[net.Conn]http.ConnState{}}}
-	beside := join(ctx, config, o, db) // before anything is read: what changes from here on is heard of
+	beside := join(ctx, config, o, db) // before anything is read, so that no later change is missed
 	all, known, err := newViews(ctx, config, o, db, eventsOf(func() *current { return p.now.Load() }, o.observer), beside)
 	if err != nil {
 		return nil, fmt.Errorf("proxy: %w", errors.Join(err, db.Close()))
@@ -108,7 +106,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	return p, nil
 }
 
-// build serves the first views.
+// build builds and serves the first views.
 func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 	known := p.known.of(config, p.upstreamTools)
 	p.partial = served.CutTo(known, config, cmp.Or(p.atFirst, openTools))
@@ -127,7 +125,7 @@ func (p *Proxy) build(ctx context.Context, config *configs.Config) error {
 	return err
 }
 
-// newViews reads the store. There are no views before they are built.
+// newViews reads the store. It builds no view.
 func newViews(ctx context.Context, config *configs.Config, o options, db *store.Store, events upstream.Events, among *others) (*views, recalled, error) {
 	var key [32]byte
 	if among != nil {
@@ -167,7 +165,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 	return all, beside, nil
 }
 
-// subscribe subscribes to a resource of an upstream, or ends that.
+// subscribe subscribes to a resource of an upstream, or unsubscribes.
 func (p *Proxy) subscribe(ctx context.Context, id tool.ID, on bool) error {
 	if on {
 		return p.pool.Subscribe(ctx, id.Server, id.Name)
@@ -175,18 +173,17 @@ func (p *Proxy) subscribe(ctx context.Context, id tool.ID, on bool) error {
 	return p.pool.Unsubscribe(ctx, id.Server, id.Name)
 }
 
-// Ready returns a channel that is closed once each upstream has been listed or has
-// failed since Open, and what that brought is served. It needs Run. After a Reload
-// that brings servers it is another channel.
+// Ready returns a channel that is closed once each upstream has been listed or has failed since Open, and the lists
+// are served. It needs Run. After a Reload that adds servers, Ready returns another channel.
 func (p *Proxy) Ready() <-chan struct{} { return p.now.Load().ready }
 
-// Servers are the states of the configured servers, in the order of the configuration.
+// Servers returns the states of the configured servers, in the order of the configuration.
 func (p *Proxy) Servers() []upstream.Status { return p.pool.Status() }
 
 // closeWithin bounds how long Close may take.
 const closeWithin = 15 * time.Second
 
-// Close ends every connection and the store. It may be called twice.
+// Close closes every connection and the store. It may be called twice.
 func (p *Proxy) Close() error {
 	var err error
 	p.close.Do(func() {

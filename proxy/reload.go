@@ -14,12 +14,10 @@ import (
 	"toolfinch/view"
 )
 
-// Reload takes another configuration while the proxy runs. Servers and views that
-// did not change go on, with their connections, sessions and calls; changed
-// servers are connected anew. A configuration whose views have errors that the
-// present one has not is refused, and nothing changes. What only a restart
-// changes is logged. It waits for Run to begin; the error once that has ended
-// wraps ErrEnded.
+// Reload serves another configuration while the proxy runs. Unchanged servers and views keep their connections,
+// sessions and calls; changed servers are connected again. If the views of the new configuration have errors that the
+// served views do not have, Reload refuses it and nothing changes. Changed keys that need a restart are logged. Reload
+// waits for Run to begin; after Run has ended, the error wraps ErrEnded.
 func (p *Proxy) Reload(ctx context.Context, config *configs.Config) error {
 	var err error
 	if ended := p.loop.do(ctx, func(ctx context.Context) {
@@ -31,7 +29,7 @@ func (p *Proxy) Reload(ctx context.Context, config *configs.Config) error {
 	return err
 }
 
-// reload is Reload on the loop.
+// reload does the work of Reload on the loop.
 func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	if l.only != "" && l.only != served.RootOf(config) && !slices.ContainsFunc(served.SettingsOf(config), func(s view.Settings) bool { return s.Name == l.only }) {
 		return fmt.Errorf("view %q is being served and cannot be removed", l.only)
@@ -69,8 +67,8 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	return nil
 }
 
-// narrows reports whether what is served at the root stays, or is less than everything
-// now and at the same place: sessions that are open must not get past views.
+// narrows reports whether the root stays the same, or changes from everything to a view with the same name: open
+// sessions must not reach tools past the views.
 func narrows(before, after *configs.Config) bool {
 	return before.Root() == after.Root() || before.Root() == configs.RootAll && served.RootOf(before) == served.RootOf(after)
 }
@@ -88,7 +86,7 @@ func rootInWords(config *configs.Config) string {
 	}
 }
 
-// refuse returns what is wrong with a configuration and not with what is served.
+// refuse returns the errors of a configuration that the served configuration does not have.
 func (l *loop) refuse(config *configs.Config, problems []view.Problem) error {
 	var refused []error
 	for _, problem := range problems {
@@ -104,6 +102,5 @@ func (l *loop) refuse(config *configs.Config, problems []view.Problem) error {
 	return errors.Join(refused...)
 }
 
-// Modules are the absolute paths of the files that the views' modules in Starlark and
-// Python were made of.
+// Modules returns the absolute paths of the source files of the views' modules in Starlark and Python.
 func (p *Proxy) Modules() []string { return p.now.Load().files }

@@ -16,17 +16,17 @@ import (
 	"toolfinch/upstream"
 )
 
-// shared is what replicas share beside the tables of their store.
+// shared coordinates replicas, in addition to the tables of their store.
 type shared interface {
 	Join(ctx context.Context) (replicas.Membership, error)
 	Listen(ctx context.Context) (replicas.Listener, error)
 	// Relist notifies all replicas that the lists of a server have changed.
 	Relist(ctx context.Context, server string) error
-	// Notify notifies all replicas of something that is not stored.
+	// Notify notifies all replicas of an event that is not stored.
 	Notify(ctx context.Context, topic store.Topic, detail string) error
 }
 
-// inPostgres is what replicas share over a store in PostgreSQL.
+// inPostgres implements shared over a store in PostgreSQL.
 type inPostgres struct{ *store.Replicas }
 
 func (r inPostgres) Join(ctx context.Context) (replicas.Membership, error) {
@@ -37,7 +37,7 @@ func (r inPostgres) Listen(ctx context.Context) (replicas.Listener, error) {
 	return r.Replicas.Listen(ctx)
 }
 
-// others are the replicas beside this one. Nil has none: this process lists every server.
+// others connects this replica with the other replicas. A nil *others has no replicas: this process lists every server.
 type others struct {
 	me      store.Replica
 	shared  shared
@@ -55,7 +55,7 @@ func join(ctx context.Context, config *configs.Config, o options, db *store.Stor
 	all := &others{shared: inPostgres{in}, log: o.log}
 	all.me = store.Replica{ID: strings.ToLower(rand.Text()[:16]), Version: o.version, Started: time.Now()}
 	all.me.Name, _ = os.Hostname()
-	versions := map[store.Topic]int64{} // where they cannot be read, all has changed when they can
+	versions := map[store.Topic]int64{} // if unreadable, every topic counts as changed later
 	if l, err := all.shared.Listen(ctx); err == nil {
 		if read, err := l.Versions(ctx); err == nil {
 			versions = read
@@ -69,7 +69,7 @@ func join(ctx context.Context, config *configs.Config, o options, db *store.Stor
 	return all
 }
 
-// present are the replicas that were there last, and the servers that this one leads.
+// present returns the replicas of the last round, and the servers that this replica leads.
 func (o *others) present() (all []store.Replica, leads []string) {
 	all, _, _ = o.leads.Replicas()
 	for _, r := range all {
@@ -80,7 +80,7 @@ func (o *others) present() (all []store.Replica, leads []string) {
 	return all, leads
 }
 
-// leader says which servers this process lists; nil: all.
+// leader returns the function that says which servers this process lists; nil means all.
 func (o *others) leader() upstream.Leads {
 	if o == nil {
 		return nil
@@ -88,7 +88,7 @@ func (o *others) leader() upstream.Leads {
 	return o.leads.Leads
 }
 
-// heard reports whether changes are heard of now; nil: they never are.
+// heard returns a function that reports whether changes by other replicas arrive now; nil without replicas.
 func (o *others) heard() func() bool {
 	if o == nil {
 		return nil
@@ -96,8 +96,8 @@ func (o *others) heard() func() bool {
 	return o.changes.Heard
 }
 
-// embeds reports whether this replica embeds the texts of a server; nil: those of all. Tools
-// that are no server's are embedded by whoever leads the name "".
+// embeds returns a function that reports whether this replica embeds the texts of a server; nil means all servers. The
+// leader of the name "" embeds tools without a server.
 func (o *others) embeds(config func() *configs.Config) func(server string) bool {
 	if o == nil {
 		return nil
@@ -116,7 +116,7 @@ func (o *others) compete(config *configs.Config) {
 	if o == nil {
 		return
 	}
-	all := []string{""} // what is no server's is done by whoever leads ""
+	all := []string{""} // the leader of "" does the work that belongs to no server
 	for _, s := range config.Servers {
 		if s.Fault == "" {
 			all = append(all, s.Name)
@@ -137,12 +137,12 @@ func (o *others) relist(ctx context.Context, server string) error {
 	return err
 }
 
-// ledElsewhere reports whether another replica leads a server, as far as is known here.
+// ledElsewhere reports whether another replica leads a server, as of the last round.
 func (o *others) ledElsewhere(server string) bool {
 	return o != nil && o.leads.LedElsewhere(server)
 }
 
-// share divides limits by the replicas that are there.
+// share divides limits by the number of replicas.
 func (o *others) share(limits *rate.Limits) {
 	if o != nil {
 		all, _, _ := o.leads.Replicas()
@@ -150,7 +150,7 @@ func (o *others) share(limits *rate.Limits) {
 	}
 }
 
-// loginFailed tells the other replicas that a login has ended without a token: a call may wait for it there.
+// loginFailed tells the other replicas that a login has ended without a token, because their calls may wait for it.
 func (o *others) loginFailed(id string) {
 	if o == nil {
 		return
@@ -162,11 +162,11 @@ func (o *others) loginFailed(id string) {
 	}
 }
 
-// maxCallback bounds the query with which a browser comes back from an authorization server, as it is handed on.
+// maxCallback bounds the callback query of a browser that is passed to other replicas, in bytes.
 const maxCallback = 6 << 10
 
-// cameBack tells the other replicas the query of an authorization server's answer, whose login may have begun at
-// one of them. It reports whether they were told.
+// cameBack passes the query of an authorization server's answer to the other replicas, because the login may have
+// begun at one of them. It reports whether that succeeded.
 func (o *others) cameBack(ctx context.Context, query string) bool {
 	if o == nil || query == "" || len(query) > maxCallback {
 		return false
@@ -180,5 +180,5 @@ func (o *others) cameBack(ctx context.Context, query string) bool {
 	return err == nil
 }
 
-// takeWithin bounds how long one change of another replica is taken in before it counts as not heard.
+// takeWithin bounds how long a notice is handled or sent; after that the attempt has failed.
 const takeWithin = 5 * time.Second

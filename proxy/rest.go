@@ -19,10 +19,10 @@ import (
 	"toolfinch/view"
 )
 
-// rest is the proxy as the REST API knows it.
+// rest implements the backend of the REST API.
 type rest struct{ *Proxy }
 
-// View returns a view that clients reach over HTTP.
+// View returns the caller's part of a view that clients reach over HTTP.
 func (h rest) View(ctx context.Context, name string) (web.View, error) {
 	now := h.now.Load()
 	v, err := h.reachable(now, name)
@@ -50,8 +50,7 @@ func leavesOut(servers []view.UpstreamTools, server string) bool {
 	})
 }
 
-// Upstreams are the servers of what is served to the maker of the request of ctx, in the
-// order of the configuration.
+// Upstreams returns the servers that the caller may use, in the order of the configuration.
 func (h rest) Upstreams(ctx context.Context) []web.Upstream {
 	now := h.now.Load()
 	config := now.Config
@@ -72,11 +71,10 @@ func (h rest) Upstreams(ctx context.Context) []web.Upstream {
 	return all
 }
 
-// serves reports whether something of an upstream is served. Beside a view that
-// is served alone there is nothing else.
+// serves reports whether an upstream is served. With WithView, only the servers of that view are.
 func (h rest) serves(server string) bool { return h.only == "" || h.main().Has(server) }
 
-// described returns the description of a server, which may just have left.
+// described returns the description of a server; "" if the server was just removed.
 func described(config *configs.Config, server string) string {
 	if s := config.Server(server); s != nil {
 		return s.Description
@@ -84,7 +82,7 @@ func described(config *configs.Config, server string) string {
 	return ""
 }
 
-// Reconnect connects an upstream anew and lists it.
+// Reconnect connects to an upstream again and lists it.
 func (h rest) Reconnect(ctx context.Context, name string) (web.Upstream, error) {
 	if !h.serves(name) {
 		return web.Upstream{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
@@ -102,10 +100,10 @@ func (h rest) Reconnect(ctx context.Context, name string) (web.Upstream, error) 
 	if i := slices.IndexFunc(servers, func(s web.Upstream) bool { return s.Name == name }); i >= 0 {
 		return servers[i], nil
 	}
-	return web.Upstream{}, fmt.Errorf("%w: %q", web.ErrNoServer, name) // it has just left
+	return web.Upstream{}, fmt.Errorf("%w: %q", web.ErrNoServer, name) // the server was just removed
 }
 
-// Reindex lists all upstreams anew. Who asks meanwhile gets the same answer.
+// Reindex lists all upstreams again. Concurrent calls share one run and its answer.
 func (h rest) Reindex(ctx context.Context) []web.Reindexed {
 	shared := h.reindexing.DoChan("", func() (any, error) { return h.reindex(context.WithoutCancel(ctx)), nil })
 	select {
@@ -141,8 +139,7 @@ func (h rest) reindex(ctx context.Context) []web.Reindexed {
 	return reindexed
 }
 
-// Held returns the definitions of some servers that wait for approval, and that the maker of
-// the request of ctx may use.
+// Held returns the held definitions that the caller may use, of each server for which of returns true.
 func (h rest) Held(ctx context.Context, of func(server string) bool) ([]pins.Report, error) {
 	all, err := h.pins(ctx, of)
 	return all.Reports, err
@@ -156,8 +153,8 @@ func (h rest) pins(ctx context.Context, of func(server string) bool) (Pins, erro
 	})
 }
 
-// mayWhole returns an error unless the maker of the request of ctx may use everything that the
-// servers of reports list, and what is approved of it.
+// mayWhole returns an error unless the caller may use every listed and every approved definition of the servers of
+// reports.
 func (h rest) mayWhole(ctx context.Context, reports []pins.Report) error {
 	may := h.now.Load().MayDecide(ctx)
 	decided := map[string]bool{}
@@ -171,7 +168,7 @@ func (h rest) mayWhole(ctx context.Context, reports []pins.Report) error {
 			return err
 		}
 		if listed == nil {
-			return fmt.Errorf("%w: %q", web.ErrNoServer, server) // it has just left
+			return fmt.Errorf("%w: %q", web.ErrNoServer, server) // the server was just removed
 		}
 		for _, def := range listed.Defs {
 			whole = whole && may(def.ID, def.Raw)
@@ -187,7 +184,7 @@ func (h rest) mayWhole(ctx context.Context, reports []pins.Report) error {
 	return nil
 }
 
-// Decide approves and rejects, and returns once that is served.
+// Decide approves and rejects definitions, and returns once the result is served.
 func (h rest) Decide(ctx context.Context, approve, reject []pins.Report) error {
 	if err := h.mayWhole(ctx, slices.Concat(approve, reject)); err != nil {
 		return err
@@ -207,7 +204,7 @@ func (h rest) Decide(ctx context.Context, approve, reject []pins.Report) error {
 	return h.loop.do(ctx, h.loop.decisions)
 }
 
-// Observe has what a request does that is no call of a tool observed; done says how it went.
+// Observe observes the work of a request that is no tool call. The caller passes the result of the work to done.
 func (h rest) Observe(ctx context.Context, e identity.Event, call *tool.Call) (_ context.Context, done func(error), err error) {
 	if err := h.audit.log.Admit(); err != nil {
 		return ctx, nil, &web.Unavailable{Err: err}
@@ -225,8 +222,8 @@ func (h rest) Observe(ctx context.Context, e identity.Event, call *tool.Call) (_
 	}, nil
 }
 
-// Permit reports whether who makes a request may do what changes servers. What becomes
-// of their definitions nobody decides who could be the model that reads them.
+// Permit returns an error if the caller may not change servers. To decide about definitions, the caller must have
+// proved its identity, and configured scopes must allow it: a model must not approve the definitions it reads.
 func (h rest) Permit(ctx context.Context, level inbound.Level, operation string) error {
 	auth, who := h.first.Auth, identity.PrincipalOf(ctx)
 	if level == inbound.Destructive {
@@ -240,8 +237,8 @@ func (h rest) Permit(ctx context.Context, level inbound.Level, operation string)
 	return auth.Scopes.Check(who, level, operation)
 }
 
-// relist asks servers in parallel while Run runs, and returns once what they have
-// can be found. The result is in the order asked for.
+// relist asks servers in parallel and returns once their new lists are served. It needs Run. The result has the order
+// of servers.
 func (h rest) relist(ctx context.Context, servers []string, ask func(ctx context.Context, server string) upstream.Change) ([]Refreshed, error) {
 	rows := make([]Refreshed, len(servers))
 	changes := make([]upstream.Change, len(servers))
@@ -259,10 +256,10 @@ func (h rest) relist(ctx context.Context, servers []string, ask func(ctx context
 	return rows, nil
 }
 
-// reachable is View, of those that clients reach: one alone where WithView says so.
+// reachable returns a view that clients reach. With WithView, that is only the one view.
 func (p *Proxy) reachable(now *current, name string) (*View, error) {
 	v, err := p.viewIn(now, name)
-	if p.only != "" && (err != nil || v.Name != p.only) { // of other views not even why they are left out
+	if p.only != "" && (err != nil || v.Name != p.only) { // hides even why other views are left out
 		err = fmt.Errorf("%w: %q", ErrNoView, name)
 	}
 	return v, err

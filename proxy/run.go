@@ -10,9 +10,8 @@ import (
 	"toolfinch/upstream"
 )
 
-// Run keeps the proxy connected and serves clients until serve returns or ctx
-// ends; serve gets a context that ends when anything else failed. Everything
-// that Run started has ended when it returns.
+// Run keeps the proxy connected and serves clients until serve returns or ctx ends. The context of serve also ends
+// when another part of the proxy fails. When Run returns, everything it started has ended.
 func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) error {
 	// Upstreams live on while serve drains its calls.
 	life, end := context.WithCancel(context.WithoutCancel(ctx))
@@ -56,7 +55,7 @@ func (p *Proxy) Run(ctx context.Context, serve func(context.Context) error) erro
 	return g.Wait()
 }
 
-// quiet drops the error of an end that was asked for.
+// quiet returns err, or nil for a cancellation: the end was requested.
 func quiet(err error) error {
 	if errors.Is(err, context.Canceled) {
 		return nil

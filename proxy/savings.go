@@ -12,7 +12,7 @@ import (
 	"toolfinch/tool"
 )
 
-// metered is a view as the meter of savings knows it.
+// metered adapts a view to the meter of savings.
 type metered struct {
 	*served.View
 	counter *counter
@@ -29,7 +29,7 @@ func (m metered) ListingCost(ctx context.Context) int {
 	return m.Catalog.ListingCost()
 }
 
-// kindOf says what a call is beside listing every tool.
+// kindOf returns the kind of a call for the meter of savings.
 func kindOf(v *served.View, call *tool.Call) savings.Kind {
 	name := call.Name
 	if v.Shown.MetaTool(name) == nil {

@@ -10,37 +10,33 @@ import (
 	"toolfinch/store"
 )
 
-// segments keeps what the indexes of the views are made of in the store, so that a start
-// analyses nothing again.
+// segments keeps the segments of the views' indexes in the store, so that a start need not analyse definitions again.
 type segments struct {
 	store    *store.Store
 	log      *slog.Logger
 	catalogs func() []*retrieve.Catalog
 	shared   bool                      // replicas with other servers may use the store
-	kept     map[index.SegmentKey]bool // those in the store, false for what cannot be used; run's own
-	at       time.Time                 // of the last keep that wrote; run's own
+	kept     map[index.SegmentKey]bool // segments in the store, false for unusable ones; only run uses it
+	at       time.Time                 // last time that keep wrote; only run uses it
 	work     chan struct{}             // wakes run
-	done     func()                    // memory may be given back
+	done     func()                    // called after keep wrote, to free memory
 }
 
 const (
-	// segmentsAfter is how long changes are awaited before segments are written: they are
-	// large, and the first answers come first.
+	// segmentsAfter is the delay before segments are written: they are large, and would slow the first answers.
 	segmentsAfter = 3 * time.Second
-	// segmentsFrom is the number of documents below which analysing them takes no time
-	// that anybody notices.
+	// segmentsFrom is the smallest number of documents that is stored: fewer are analysed in no time.
 	segmentsFrom = 200
-	// segmentsShare is the share of documents, one in so many, that may be in segments
-	// which are not stored: each change makes a small one.
+	// segmentsShare allows one in segmentsShare documents to be in unstored segments, because each change makes a
+	// small segment.
 	segmentsShare = 50
-	// segmentsSeen is after how long it is noted again that shared segments are used.
+	// segmentsSeen is how often a replica marks its segments in a shared store as used.
 	segmentsSeen = 24 * time.Hour
-	// segmentsAgain is after how long segments that could not be written are written again.
+	// segmentsAgain is the pause after segments could not be written.
 	segmentsAgain = time.Minute
 )
 
-// recall reads the stored segments, of which kept remembers the keys: what cannot be used
-// is stored again.
+// recall reads the stored segments and fills kept with their keys. Unusable segments are stored again.
 func (s *segments) recall(ctx context.Context) *index.Stored {
 	stored, bad := &index.Stored{}, 0
 	s.kept = map[index.SegmentKey]bool{}
@@ -82,8 +78,8 @@ func (s *segments) run(ctx context.Context) {
 	}
 }
 
-// keep stores the segments of now once enough documents are in others. Of what is stored it
-// removes what is used no more; in a shared store, only what this replica has used itself.
+// keep stores the current segments once enough documents are in unstored segments. It removes unused segments from the
+// store; if the store is shared, only segments that this replica used before.
 func (s *segments) keep(ctx context.Context) error {
 	all := map[index.SegmentKey]index.Segment{}
 	for _, catalog := range s.catalogs() {
@@ -103,7 +99,7 @@ func (s *segments) keep(ctx context.Context) error {
 	if docs < segmentsFrom || fresh*segmentsShare <= docs && !unseen {
 		return nil
 	}
-	first := s.at.IsZero() // kept is what was found
+	first := s.at.IsZero() // kept has what recall found, which other replicas may use
 	for key := range s.kept {
 		if _, is := all[key]; !is && !(s.shared && first) {
 			gone = append(gone, key)

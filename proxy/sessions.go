@@ -10,7 +10,7 @@ import (
 	"toolfinch/tool"
 )
 
-// newSessions returns the sessions of clients over HTTP as other replicas may take them over; nil where there are none.
+// newSessions returns the HTTP sessions that other replicas may take over; nil without a shared store or without HTTP.
 func newSessions(config *configs.Config, o options, beside *others, db *store.Store) *replicas.Sessions {
 	rows, shared := db.Sessions()
 	if !shared || config.Transport != configs.TransportHTTP {
@@ -19,16 +19,16 @@ func newSessions(config *configs.Config, o options, beside *others, db *store.St
 	return replicas.NewSessions(beside.me.ID, rows, config.SessionTimeout, o.log)
 }
 
-// having is what sessions of a view have, as it is stored.
+// having implements replicas.Live for the sessions of a view.
 type having struct{ *endpoint }
 
-// had is that of one session, as JSON.
+// had is the stored state of a session.
 type had struct {
 	Session     register.State     `json:"session"`
-	Provisioned []tool.Provisioned `json:"provisioned,omitempty"` // what the session has of its own
+	Provisioned []tool.Provisioned `json:"provisioned,omitempty"` // tools whose owner is the session
 }
 
-// State returns what a session has.
+// State returns the state of a session, as JSON.
 func (h having) State(id string) (json.RawMessage, bool) {
 	session, ok := h.live.State(id)
 	if !ok {
@@ -38,7 +38,7 @@ func (h having) State(id string) (json.RawMessage, bool) {
 	return state, err == nil
 }
 
-// Restore gives a session what it had.
+// Restore gives a session its stored state.
 func (h having) Restore(id string, state json.RawMessage) {
 	var had had
 	if err := json.Unmarshal(state, &had); err != nil {

@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// wake tells whoever waits on c that there is work; once is enough.
+// wake signals on c that there is work. If a signal is pending, it does nothing.
 func wake(c chan struct{}) {
 	select {
 	case c <- struct{}{}:
@@ -22,7 +22,7 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// waited waits, and reports false if ctx ends before.
+// waited waits for pause. It reports false if ctx ends first.
 func waited(ctx context.Context, pause time.Duration) bool {
 	select {
 	case <-time.After(pause):
@@ -32,11 +32,10 @@ func waited(ctx context.Context, pause time.Duration) bool {
 	}
 }
 
-// lazily is how long what nobody waits for may be out of date.
+// lazily is how long state that nobody waits for may be out of date.
 const lazily = 2 * time.Second
 
-// lazilyDo does something a while after it is woken, once for all that woke it meanwhile, until
-// ctx ends.
+// lazilyDo calls do some time after each signal on work until ctx ends. Signals during that time cause no further call.
 func lazilyDo(ctx context.Context, after time.Duration, work <-chan struct{}, do func()) {
 	for {
 		select {
@@ -47,7 +46,7 @@ func lazilyDo(ctx context.Context, after time.Duration, work <-chan struct{}, do
 		if !waited(ctx, after) {
 			return
 		}
-		select { // those that came meanwhile
+		select { // drops the signal that arrived during the wait
 		case <-work:
 		default:
 		}

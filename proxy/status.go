@@ -25,8 +25,8 @@ const (
 	maxShownErrors   = 20
 )
 
-// Status is what the proxy does, for its owner: of everybody, in all views. PID,
-// Configuration, At and Refused are the caller's to say.
+// Status returns the status of the proxy for its owner, with all clients and views. The caller sets PID, Configuration,
+// At and Refused.
 func (p *Proxy) Status(ctx context.Context) web.Status {
 	now := p.now.Load()
 	seen := now.Views
@@ -46,17 +46,17 @@ func (p *Proxy) Status(ctx context.Context) web.Status {
 	return status
 }
 
-// Status is what a view does, for the maker of the request of ctx: of sessions and calls
-// those that are the maker's. Who is known by name is told no counts of others.
+// Status returns the status of a view for the caller, with only the caller's own sessions and calls. A named principal
+// gets no counts that include other clients.
 func (h rest) Status(ctx context.Context, view web.View) web.Status {
 	now, seen := h.now.Load(), []*View(nil)
-	if v, err := h.reachable(now, view.Name); err == nil { // else it went meanwhile
+	if v, err := h.reachable(now, view.Name); err == nil { // after an error the view was just removed
 		seen = []*View{v.Of(ctx)}
 	}
 	own := identity.NameOf(ctx)
 	status := h.status(ctx, now, seen, func(principal string) bool { return principal == own })
 	for i := range status.Errors {
-		if one := &status.Errors[i]; one.Outcome == identity.Denied { // of what policies hide a name tells no more than of what is not there
+		if one := &status.Errors[i]; one.Outcome == identity.Denied { // a hidden tool looks as if it did not exist
 			one.Server, one.Tool, one.Said = "", "", ""
 		}
 	}
@@ -68,7 +68,7 @@ func (h rest) Status(ctx context.Context, view web.View) web.Status {
 	return status
 }
 
-// status is what some views do, for those principals that sees takes.
+// status returns the status of some views, with the sessions and calls of the principals that sees accepts.
 func (p *Proxy) status(ctx context.Context, now *current, views []*View, sees func(principal string) bool) web.Status {
 	status := web.Status{
 		Started: p.started, Now: time.Now(), Views: []web.ViewStatus{},
@@ -83,7 +83,7 @@ func (p *Proxy) status(ctx context.Context, now *current, views []*View, sees fu
 		named[v.Name] = true
 		status.Views = append(status.Views, web.ViewStatus{Name: v.Name, Tools: v.Catalog.Len()})
 		indexed, embedded := v.Catalog.Indexed(), v.Catalog.Embedded()
-		if v.Whole != nil { // the index has what others may use, too
+		if v.Whole != nil { // the index also has tools outside of this part
 			indexed = v.Catalog.Len()
 			embedded = min(embedded, indexed)
 		}
@@ -115,7 +115,7 @@ func (p *Proxy) status(ctx context.Context, now *current, views []*View, sees fu
 	return status
 }
 
-// replicasStatus are the replicas, nil for one process.
+// replicasStatus returns the status of the replicas; nil for a single process.
 func (p *Proxy) replicasStatus() *web.ReplicasStatus {
 	if p.others == nil {
 		return nil
@@ -142,11 +142,11 @@ func sessionStatus(view string, c register.Connected) web.SessionStatus {
 	return s
 }
 
-// withoutSession are clients of 2026-07-28, which have no sessions, that have called
-// something lately and are not known by their event stream.
+// withoutSession returns the 2026-07-28 clients that called something in the last hour and have no event stream. They
+// have no sessions, so each is shown like a session.
 func (p *Proxy) withoutSession(known []web.SessionStatus, sees func(*telemetry.Operation) bool) (all []web.SessionStatus) {
 	recently := time.Now().Add(-time.Hour)
-	at := map[web.SessionStatus]int{} // without Since
+	at := map[web.SessionStatus]int{} // by status with a zero Since: index in all; -1 if in known
 	for _, s := range known {
 		s.Since = time.Time{}
 		at[s] = -1
@@ -161,13 +161,13 @@ func (p *Proxy) withoutSession(known []web.SessionStatus, sees func(*telemetry.O
 			at[s], all = i, append(all, s)
 		}
 		if i >= 0 {
-			all[i].Since = o.Time // the first call is the last one here
+			all[i].Since = o.Time // Recent begins with the newest call: the oldest one stays
 		}
 	}
 	return all
 }
 
-// addCalls adds calls that sees takes, and counts of all.
+// addCalls adds the calls that sees accepts, and the counts of all calls.
 func (p *Proxy) addCalls(status *web.Status, sees func(*telemetry.Operation) bool) {
 	running, _ := p.Feed().InFlight()
 	status.Calls.Shown = []web.CallStatus{}
@@ -203,15 +203,14 @@ func callStatus(o *telemetry.Operation) web.CallStatus {
 	}
 }
 
-// Feed is what the proxy does now and did last.
+// Feed returns the running and the last operations.
 func (p *Proxy) Feed() *telemetry.Feed { return p.observer.feed }
 
-// Savings is what the models of the clients have read since Open, and what they would
-// have read had every tool been listed, by view. Day is empty. What came since it was
-// counted last is counted first, which under load takes up to 0.4 s.
+// Savings returns, by view, the tokens that the clients' models have read since Open, and the tokens that they would
+// have read with every tool listed. Day is empty. Savings first counts new calls, which takes up to 0.4 s under load.
 func (p *Proxy) Savings(ctx context.Context) []store.Savings { return p.desk.meter.Totals(ctx) }
 
-// bounds are the limits of what clients can make grow.
+// bounds returns the limits of everything that clients can make grow.
 func (p *Proxy) bounds() []*limit.Limit {
 	return slices.Concat(p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().Limits.Limits())
 }

@@ -11,21 +11,21 @@ import (
 	"toolfinch/trust/audit"
 )
 
-// subject is what an operation is about.
+// subject says which view and tool an operation uses.
 type subject struct {
 	kind, view string
-	tool       *tool.Tool      // nil: a meta-tool, or nothing that the view has
-	shown      string          // the tool's ID, where it is worth keeping
-	meta       bool            // a meta-tool
-	decision   *audit.Decision // that was made before the call; nil: none
+	tool       *tool.Tool      // nil for a meta-tool and for an unknown name
+	shown      string          // cached text of the tool's ID; may be ""
+	meta       bool            // the operation calls a meta-tool
+	decision   *audit.Decision // decision of the policies; nil for none
 }
 
-// subjectOf is a tool, prompt or resource of a view.
+// subjectOf returns the subject for a tool, prompt or resource of a view.
 func subjectOf(view string, t *tool.Tool) subject {
 	return subject{kind: eventOf(t.Def.ID.Kind), view: view, tool: t, shown: t.Def.ID.Shown()}
 }
 
-// eventOf is the kind of the operations on what is of a kind.
+// eventOf returns the kind of an operation on a definition of the given kind.
 func eventOf(kind tool.Kind) string {
 	switch kind {
 	case tool.KindPrompt:
@@ -36,7 +36,7 @@ func eventOf(kind tool.Kind) string {
 	return identity.EventCall
 }
 
-// operation is a call as it begins.
+// operation returns the operation of a call that begins.
 func (s subject) operation(ctx context.Context, call *tool.Call) telemetry.Operation {
 	o := telemetry.Operation{
 		Kind: s.kind, View: s.view, Name: printable.URI(call.Name), Meta: s.meta, Principal: cmp.Or(call.Principal, identity.NameOf(ctx)), Session: identity.Digest(call.Session),
@@ -59,7 +59,7 @@ func (s subject) operation(ctx context.Context, call *tool.Call) telemetry.Opera
 	return o
 }
 
-// transportCommand is by what the owner's own commands make calls.
+// transportCommand is the transport of calls by the owner's commands.
 const transportCommand = "command"
 
 func eraOf(c *tool.Client) string {

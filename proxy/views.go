@@ -25,52 +25,52 @@ import (
 	"toolfinch/view/script"
 )
 
-// ErrNoView is wrapped by the error for a name that no view has.
+// ErrNoView is wrapped by errors about an unknown view.
 var ErrNoView = web.ErrNoView
 
 // View is one view of the upstreams at one time: the tools that can be found and called in it.
 type View = served.View
 
-// current is what is served, with what stays of it when it is replaced. It never changes; one store replaces it.
+// current is the served value, with the parts that the next value shares. It never changes; one atomic store replaces
+// it.
 type current struct {
 	*served.Served
 	endpoints map[string]*endpoint // by view
 	modules   *script.Modules
 	python    *python.Host
-	files     []string      // of modules and python
+	files     []string      // source files of modules and python
 	replaced  chan struct{} // closed when another value is served
-	ready     chan struct{} // closed when what is served became complete
+	ready     chan struct{} // closed when a complete value is served
 }
 
-// next returns the beginning of the value after c: what it shares with c, without views.
+// next returns a value without views that shares the other parts of c.
 func (c *current) next(config *configs.Config) *current {
 	return &current{Served: &served.Served{Config: config, Limits: c.Limits}, modules: c.modules, python: c.python, replaced: make(chan struct{}), ready: c.ready}
 }
 
-// views are the views of a configuration over what is known of its upstreams.
+// views has the views of a configuration, built from the listings of its upstreams.
 type views struct {
 	options
-	first    *configs.Config // what was opened: a part of it holds until a restart
+	first    *configs.Config // configuration at Open: some keys hold until a restart
 	pool     *upstream.Pool
 	logins   *logins
 	known    *listings
 	outputs  *output.Cache
 	scripts  *script.Sandbox
-	memory   *retrieve.Memory // nil unless it is to learn
-	tokens   map[string]int   // counts of definitions that the store knew
+	memory   *retrieve.Memory // nil unless the configuration learns from use
+	tokens   map[string]int   // token counts of definitions in the store at Open
 	embedder *embedder
 	segments *segments
-	stored   *index.Stored // what the indexes of views begin with; nil once all that is known can be found
-	partial  bool          // not all that is known can be found yet
+	stored   *index.Stored // stored segments that new indexes use; nil once every known tool is indexed
+	partial  bool          // some known tools are not indexed yet
 	denials  denials
-	others   *others // the replicas beside this one; nil: there are none
-	desk     *desk   // what the live servers of views share; nil in a Workspace
+	others   *others // connection with the other replicas; nil without replicas
+	desk     *desk   // state that the live servers share; nil in a Workspace
 
 	now atomic.Pointer[current]
 }
 
-// View returns the view of that name; "" is the one that clients get who name
-// none. The error wraps ErrNoView and says which there are.
+// View returns the named view; "" means the view of the root. The error wraps ErrNoView and names the existing views.
 func (s *views) View(name string) (*View, error) { return s.viewIn(s.now.Load(), name) }
 
 func (s *views) viewIn(all *current, name string) (*View, error) {
@@ -94,16 +94,16 @@ func (s *views) viewIn(all *current, name string) (*View, error) {
 	return nil, fmt.Errorf("%w: %q; there are %s", ErrNoView, name, strings.Join(names, ", "))
 }
 
-// rootOf returns the name of the view of clients that name none; "" for none.
+// rootOf returns the name of the view at the root, for clients that name no view; "" if the root serves nothing.
 func (s *views) rootOf(config *configs.Config) string { return cmp.Or(s.only, served.RootOf(config)) }
 
-// main is the view of clients that name none. It is nil where the root serves nothing.
+// main returns the view at the root; nil if the root serves nothing.
 func (s *views) main() *View {
 	now := s.now.Load()
 	return now.ByName[s.rootOf(now.Config)]
 }
 
-// Root says what is served where no view is named.
+// Root describes the tools of clients that name no view.
 func (s *views) Root() string {
 	config := s.now.Load().Config
 	switch root := s.rootOf(config); {
@@ -118,14 +118,13 @@ func (s *views) Root() string {
 	}
 }
 
-// Views returns all views, that of the root first where it is none of tool_views.
+// Views returns all views. If the root's view is not one of tool_views, it is first.
 func (s *views) Views() []*View { return slices.Clone(s.now.Load().Views) }
 
-// Problems are what is wrong with the views beside what the upstreams have now.
+// Problems returns the problems of the views with the current definitions of the upstreams.
 func (s *views) Problems() []view.Problem { return s.now.Load().Problems }
 
-// Retriever answers searches in the view of clients that name none; it works
-// from Open on. It is nil where the root serves nothing.
+// Retriever answers searches in the root's view, from Open on. It is nil if the root serves nothing.
 func (s *views) Retriever() *retrieve.Retriever {
 	if v := s.main(); v != nil {
 		return v.Retriever
@@ -133,7 +132,7 @@ func (s *views) Retriever() *retrieve.Retriever {
 	return nil
 }
 
-// Tools is the number of tools known in that view, else in the largest one.
+// Tools returns the number of known tools in the root's view; if the root serves nothing, in the largest view.
 func (s *views) Tools() (n int) {
 	if v := s.main(); v != nil {
 		return v.Catalog.Len()
@@ -144,7 +143,7 @@ func (s *views) Tools() (n int) {
 	return n
 }
 
-// catalogs are those of all views.
+// catalogs returns the catalogs of all views.
 func (s *views) catalogs() []*retrieve.Catalog {
 	var all []*retrieve.Catalog
 	for _, v := range s.now.Load().Views {
@@ -153,7 +152,7 @@ func (s *views) catalogs() []*retrieve.Catalog {
 	return all
 }
 
-// closeAll ends the views and what stands under them.
+// closeAll closes the upstreams, logins, endpoints, script hosts and the embedder.
 func (s *views) closeAll(ctx context.Context) error {
 	err := s.pool.Close(ctx)
 	s.logins.Close()
@@ -166,8 +165,7 @@ func (s *views) closeAll(ctx context.Context) error {
 	return cmp.Or(err, s.embedder.close())
 }
 
-// health counts the upstreams of the root by their state, all of them where it serves
-// nothing.
+// health counts the upstreams of the root's view by state; if the root serves nothing, all upstreams.
 func (s *views) health() (h retrieve.Health) {
 	if v := s.main(); v != nil {
 		return s.healthOf(v)
@@ -178,7 +176,7 @@ func (s *views) health() (h retrieve.Health) {
 	return h
 }
 
-// count counts an upstream by its state. One that was not listed is pending.
+// count counts an upstream by its state. An upstream that is connected but not listed counts as pending.
 func count(h *retrieve.Health, state upstream.State, listed bool) {
 	switch {
 	case state == upstream.StateFailed, state == upstream.StateLogin:
@@ -190,9 +188,9 @@ func count(h *retrieve.Health, state upstream.State, listed bool) {
 	}
 }
 
-// healthOf counts the upstreams of a view by their state.
+// healthOf counts the upstreams of a view by state.
 func (s *views) healthOf(v *View) retrieve.Health {
-	known := make(map[string]*retrieve.Server, len(v.Upstreams)) // nil where the catalog has nothing of it
+	known := make(map[string]*retrieve.Server, len(v.Upstreams)) // nil for an upstream that the catalog lacks
 	for _, name := range v.Upstreams {
 		known[name] = nil
 	}
@@ -226,8 +224,8 @@ func (s *views) healthOf(v *View) retrieve.Health {
 	return h
 }
 
-// absent returns what is said of a server whose tools cannot be called now, and whether they cannot. known is the
-// server in the catalog, nil if it is in none.
+// absent describes a server whose tools cannot be called now, and reports whether that is so. known is the server in
+// the catalog, or nil.
 func (s *views) absent(u upstream.Health, known *retrieve.Server, listed bool) (a retrieve.Absent, is bool) {
 	switch {
 	case u.State == upstream.StateReady && listed:
@@ -258,5 +256,5 @@ func (s *views) absent(u upstream.Health, known *retrieve.Server, listed bool) (
 	return a, true
 }
 
-// Login is what logs in to an upstream; nil where that needs or wants no login.
+// Login returns the login to an upstream; nil if the upstream needs or wants none.
 func (s *views) Login(server string) *login.Server { return s.pool.Login(server) }

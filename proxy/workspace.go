@@ -17,16 +17,15 @@ import (
 	"toolfinch/upstream"
 )
 
-// Workspace is a configuration at rest: its views over what the store knows can be
-// searched, and their tools called, but no client is served. It writes nothing
-// unless Learn is called. One goroutine at a time may use it.
+// Workspace has the views of a configuration over the listings in the store. The views can be searched and their tools
+// called, but no client is served. Before Learn or Embed it writes only tokens of logins. One goroutine at a time may
+// use it.
 type Workspace struct {
 	*views
 	stored *store.Store
 }
 
-// OpenWorkspace opens the views of a configuration over what the store knows.
-// Nothing is dialled, and nothing is written.
+// OpenWorkspace opens a Workspace. It dials nothing and writes nothing.
 func OpenWorkspace(ctx context.Context, config *configs.Config, options ...Option) (*Workspace, error) {
 	o := optionsOf(options)
 	db, err := store.OpenReadOnly(ctx, config.Places().Store, o.log)
@@ -53,8 +52,7 @@ func (w *Workspace) refresh(ctx context.Context) error {
 	return err
 }
 
-// Learn has everything that Refresh and Embed learn from now on written to the
-// store, and reports whether that outlives the program.
+// Learn makes later calls of Refresh and Embed write to the store. It reports whether the store outlives the program.
 func (w *Workspace) Learn(ctx context.Context) (durable bool, err error) {
 	if w.known.readOnly {
 		db, err := store.Open(ctx, w.first.Places().Store, w.log)
@@ -73,22 +71,21 @@ func (w *Workspace) Learn(ctx context.Context) (durable bool, err error) {
 	return w.stored.Durable(), nil
 }
 
-// Refreshed is what a refresh learned from one server.
+// Refreshed is the result of refreshing one server.
 type Refreshed struct {
 	Server string
-	Diff   store.Diff // without Learn only its totals are set
+	Diff   store.Diff // without Learn only the totals are set
 	Faults upstream.Faults
 	Took   time.Duration
 	Err    error // nothing was learned; the last known tools stay
-	Lost   error // why what was learned is not in the store; Diff is zero then
-	Held   int   // definitions that wait for approval, without those rejected
+	Lost   error // why the new list is not in the store; Diff is zero then
+	Held   int   // definitions that await approval, without rejected ones
 }
 
-// Refresh connects to the servers once, to all of them when none is named, in
-// parallel, and takes in what they have. done, if not nil, is called for each
-// server as it finishes, one at a time. The result is in the order asked for, or in
-// config order. After Learn, a refresh of all makes the store forget the servers
-// that the configuration does not name.
+// Refresh connects to the servers in parallel, once, and takes in their lists. Without servers it refreshes all
+// servers of the configuration. done, unless nil, is called for each finished server, never concurrently. The result
+// has the order of servers, or of the configuration. After Learn, a refresh of all servers makes the store forget
+// servers outside of the configuration.
 func (w *Workspace) Refresh(ctx context.Context, done func(Refreshed), servers ...string) []Refreshed {
 	if len(servers) == 0 {
 		for _, s := range w.first.Servers {
@@ -119,11 +116,10 @@ func (w *Workspace) Refresh(ctx context.Context, done func(Refreshed), servers .
 	return rows
 }
 
-// each asks servers in parallel, and calls done for each as it answers, one at a
-// time.
+// each asks servers in parallel, and calls done for each answer, never concurrently.
 func each(ctx context.Context, servers []string, ask func(ctx context.Context, server string) upstream.Change, done func(i int, took time.Duration, change upstream.Change)) {
 	var asking sync.WaitGroup
-	var one sync.Mutex // held over done
+	var one sync.Mutex // held while done runs
 	for i, server := range servers {
 		asking.Go(func() {
 			start := time.Now()
@@ -136,8 +132,8 @@ func each(ctx context.Context, servers []string, ask func(ctx context.Context, s
 	asking.Wait()
 }
 
-// Unlisted returns the servers that can be listed and never were, in config order:
-// what they have is not known.
+// Unlisted returns the servers that were never listed, except servers with a fault in their configuration, in config
+// order.
 func (w *Workspace) Unlisted() []string {
 	var names []string
 	for _, s := range w.first.Servers {
@@ -148,14 +144,13 @@ func (w *Workspace) Unlisted() []string {
 	return names
 }
 
-// Held is what waits for approval; nothing where the store cannot be read.
+// Held returns the held definitions; nil if the store cannot be read.
 func (w *Workspace) Held(ctx context.Context) []pins.Report {
 	all, _ := ReadPins(ctx, w.stored, w.first, nil)
 	return all.Reports
 }
 
-// Warnings are what there is to warn of in the definitions of all servers, approved or
-// not.
+// Warnings returns the warnings about the definitions of all servers, approved or not.
 func (w *Workspace) Warnings() map[tool.ID][]pins.Warning {
 	all := map[tool.ID][]pins.Warning{}
 	for server, listed := range w.known.byServer {
@@ -167,9 +162,8 @@ func (w *Workspace) Warnings() map[tool.ID][]pins.Warning {
 	return all
 }
 
-// Embed gives every tool its vector and makes searches hybrid, where the
-// configuration has an embedder; it learns then (see Learn), so that nothing is
-// embedded twice. progress, if not nil, hears how many tools have a vector.
+// Embed gives every tool its vector and makes searches hybrid. Without a configured embedder it does nothing. It calls
+// Learn, so that no text is embedded twice. progress, unless nil, is told how many tools have a vector.
 func (w *Workspace) Embed(ctx context.Context, progress func(done, total int)) error {
 	if w.first.Embed.Kind == embed.KindBM25 {
 		return nil
@@ -181,7 +175,7 @@ func (w *Workspace) Embed(ctx context.Context, progress func(done, total int)) e
 	return err
 }
 
-// Close ends every connection and the use of the store. It may be called twice.
+// Close closes every connection and the store. It may be called twice.
 func (w *Workspace) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), leeway.Of(closeWithin))
 	defer cancel()

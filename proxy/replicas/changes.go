@@ -1,6 +1,6 @@
-// Package replicas owns what one of several processes that serve the same clients over one PostgreSQL database does
-// beside the others: which servers it lists for all, what it hears of their changes, and the sessions that it takes
-// over. Each calls servers over connections of its own, and none talks to another: the database tells them.
+// Package replicas owns the cooperation of several processes that serve the same clients over one PostgreSQL database:
+// which replica lists a server for all, how changes spread, and how a replica takes over sessions. Each replica calls
+// servers over its own connections. Replicas never connect to each other: they communicate through the database.
 package replicas
 
 import (
@@ -17,26 +17,25 @@ import (
 
 var errNotYet = errors.New("the database was not asked yet")
 
-// Listener is a connection that hears of changes.
+// Listener is a connection that receives notifications of changes.
 type Listener interface {
-	// Versions are those of all that has changed at any time.
+	// Versions returns the current version of every topic that has ever changed.
 	Versions(ctx context.Context) (map[store.Topic]int64, error)
 	// Next waits for the next notification.
 	Next(ctx context.Context) (store.Notice, error)
 	Close() error
 }
 
-// Changes hears of what other processes write to the store.
+// Changes receives the changes that other processes make in the store.
 type Changes struct {
 	open func(ctx context.Context) (Listener, error)
 	log  *slog.Logger
-	seen map[store.Topic]int64 // the versions that were taken in; of Run alone
+	seen map[store.Topic]int64 // the versions that take has handled; only Run uses it
 
 	heard atomic.Bool
 }
 
-// Heard reports whether changes are heard of now. A connection that is dead is noticed
-// within 20 s.
+// Heard reports whether changes arrive now. A dead connection is noticed within 20 s.
 func (c *Changes) Heard() bool { return c.heard.Load() }
 
 // NewChanges returns the changes that come after versions.
@@ -44,10 +43,9 @@ func NewChanges(open func(ctx context.Context) (Listener, error), versions map[s
 	return &Changes{open: open, log: log, seen: versions}
 }
 
-// Run calls take for each change until ctx ends, one at a time: take should not be long.
-// Notifications get lost with a connection. So whenever there is a new one, versions are
-// compared, and take is told of a change with no more than its topic. That is also how it
-// is told again of a change that it could not take in.
+// Run calls take for each change until ctx ends. Calls are sequential, so take should be fast. A lost connection loses
+// notifications. Therefore Run compares versions on each new connection, and calls take for each difference with only
+// a topic and its version. A change that take failed to handle comes again in the same way.
 func (c *Changes) Run(ctx context.Context, take func(ctx context.Context, n store.Notice) error) {
 	again := conn.NewDelays(conn.FirstDelay)
 	for ctx.Err() == nil {
@@ -65,11 +63,10 @@ func (c *Changes) Run(ctx context.Context, take func(ctx context.Context, n stor
 	}
 }
 
-// mostDelay is at most between two attempts to reach the database: all wait for what comes then.
+// mostDelay bounds the delay between attempts to reach the database. It is short, because the replicas depend on it.
 const mostDelay = 5 * time.Second
 
-// askEvery is how often versions are compared while nothing is heard: that the connection
-// is dead is noticed by nothing else.
+// askEvery is how often versions are compared while no notification arrives. Nothing else detects a dead connection.
 const askEvery = 15 * time.Second
 
 func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx context.Context, n store.Notice) error) error {
@@ -97,10 +94,10 @@ func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx 
 			}
 		}
 		for topic := range c.seen {
-			if _, there := versions[topic]; there || topic.Kind == store.TopicServer { // whose leader lists it again
+			if _, there := versions[topic]; there || topic.Kind == store.TopicServer { // the leader lists the server again
 				continue
 			}
-			if err := take(ctx, store.Notice{Topic: topic, Version: -1}); err != nil { // the database was restored from before that
+			if err := take(ctx, store.Notice{Topic: topic, Version: -1}); err != nil { // the database was restored from an older backup
 				return err
 			}
 			delete(c.seen, topic)
@@ -119,7 +116,7 @@ func (c *Changes) listen(ctx context.Context, again *conn.Delays, take func(ctx 
 				return err
 			}
 			if err := take(ctx, n); err != nil {
-				delete(c.seen, n.Topic) // one transaction may tell several things of one topic
+				delete(c.seen, n.Topic) // an earlier notice of the transaction may have stored this version
 				return err
 			}
 			if n.Version != 0 {

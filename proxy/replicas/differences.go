@@ -9,7 +9,7 @@ import (
 	"toolfinch/store"
 )
 
-// Differences says what differs between replicas that should not for long.
+// Differences describes the versions and settings of replicas that should be the same, but differ.
 func Differences(all []store.Replica) []string {
 	differ := []string{}
 	for _, one := range []struct {

@@ -18,43 +18,43 @@ import (
 )
 
 const (
-	// roundEvery is between two rounds of a replica, and so about how long a server has no
-	// leader when its own has gone.
+	// roundEvery is the pause between two rounds of a replica. A server is without a leader for about as long after
+	// its leader has gone.
 	roundEvery = time.Second
-	// roundWithin bounds one round. A replica that hears nothing for so long leads nothing.
+	// roundWithin bounds one round. If a round takes longer, the replica leads nothing.
 	roundWithin = 5 * time.Second
 )
 
-// Membership is a connection to the database that a replica is there by. What it has locked is free when it ends.
+// Membership is the connection to the database that makes a replica present. When it ends, its locks are released.
 type Membership interface {
-	// Tell writes down that a replica is there, and returns all that are.
+	// Tell stores that a replica is present, and returns all present replicas.
 	Tell(ctx context.Context, me store.Replica) (replicas []store.Replica, err error)
-	// Lead locks those of the servers that nobody has locked, and returns them.
+	// Lead locks the unlocked servers among servers, and returns the newly locked servers.
 	Lead(ctx context.Context, servers []string) (leads []string, err error)
 	// Leave unlocks servers.
 	Leave(ctx context.Context, servers []string) error
-	// Close ends it. The replica is not there any more.
+	// Close closes the connection. The replica is then no longer present.
 	Close() error
 }
 
-// Leads are the servers that this replica leads, which is to list them for all, and what it knows of the other
-// replicas. Its methods are safe for concurrent use.
+// Leads knows the servers that this replica leads, and the other replicas. A leader lists its servers for all replicas.
+// The methods are safe for concurrent use.
 type Leads struct {
 	open  func(ctx context.Context) (Membership, error)
 	log   *slog.Logger
 	again chan struct{} // holds one signal: a round is due
 
-	mu       sync.Mutex // guards what follows; never held over I/O
+	mu       sync.Mutex // guards the fields below; never held over I/O
 	me       store.Replica
-	servers  []string // that this replica would lead
+	servers  []string // servers that this replica would lead
 	leads    map[string]bool
-	turned   map[string]chan struct{} // closed when Leads answers otherwise; of the servers that were asked about
+	turned   map[string]chan struct{} // closed when the answer of Leads changes; has the servers that Leads was asked about
 	replicas []store.Replica
-	changed  chan struct{} // closed when replicas are others, or lead something else
-	lost     error         // why this replica is not there; nil while it is
+	changed  chan struct{} // closed when the replicas or the servers they lead change
+	lost     error         // why this replica is absent; nil while it is present
 }
 
-// NewLeads returns Leads that lead nothing before Run. Leads and Servers of me follow from Compete.
+// NewLeads returns Leads that lead nothing before Run. Run sets me.Leads; Compete sets me.Servers and me.Policy.
 func NewLeads(me store.Replica, open func(ctx context.Context) (Membership, error), log *slog.Logger) *Leads {
 	return &Leads{
 		open: open, log: log, me: me, again: make(chan struct{}, 1), leads: map[string]bool{}, turned: map[string]chan struct{}{},
@@ -62,7 +62,8 @@ func NewLeads(me store.Replica, open func(ctx context.Context) (Membership, erro
 	}
 }
 
-// Leads is upstream.Leads.
+// Leads reports whether this replica leads a server. changed is closed when the answer changes. It is an
+// upstream.Leads.
 func (l *Leads) Leads(server string) (leads bool, changed <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -74,8 +75,8 @@ func (l *Leads) Leads(server string) (leads bool, changed <-chan struct{}) {
 	return l.leads[server], turned
 }
 
-// Compete says which servers this replica would lead. policy is a hash of what replicas have in common in their
-// configurations.
+// Compete sets the servers that this replica would lead. policy is a hash of the configuration keys that all replicas
+// should share.
 func (l *Leads) Compete(servers []string, policy string) {
 	servers = slices.Sorted(slices.Values(servers))
 	sum := sha256.Sum256([]byte(strings.Join(servers, "\x00")))
@@ -95,15 +96,15 @@ func (l *Leads) Compete(servers []string, policy string) {
 	}
 }
 
-// Replicas are those that were there in the last round, by ID; changed is closed when
-// they are others or lead something else. The error is why that may be out of date.
+// Replicas returns the replicas of the last round, by ID. changed is closed when the replicas or the servers they lead
+// change. The error says why the result may be out of date.
 func (l *Leads) Replicas() (all []store.Replica, changed <-chan struct{}, err error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.replicas, l.changed, l.lost
 }
 
-// LedElsewhere reports whether another replica leads a server, as far as is known here.
+// LedElsewhere reports whether another replica leads a server, as of the last round.
 func (l *Leads) LedElsewhere(server string) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -112,7 +113,7 @@ func (l *Leads) LedElsewhere(server string) bool {
 	})
 }
 
-// Run competes until ctx ends, and then leads nothing.
+// Run competes for servers until ctx ends, and then leads nothing.
 func (l *Leads) Run(ctx context.Context) {
 	again := conn.NewDelays(conn.FirstDelay)
 	for ctx.Err() == nil {
@@ -130,7 +131,7 @@ func (l *Leads) Run(ctx context.Context) {
 	}
 }
 
-// attend competes over one connection until that or ctx ends.
+// attend competes for servers over one connection until the connection or ctx ends.
 func (l *Leads) attend(ctx context.Context, again *conn.Delays) (err error) {
 	opening, cancel := context.WithTimeout(ctx, leeway.Of(roundWithin))
 	m, err := l.open(opening)
@@ -156,7 +157,7 @@ func (l *Leads) attend(ctx context.Context, again *conn.Delays) (err error) {
 	}
 }
 
-// round leads each configured server that nobody leads, none that is configured no more, and tells the others.
+// round takes the lead of configured servers without a leader, gives up removed servers, and tells the other replicas.
 func (l *Leads) round(ctx context.Context, m Membership) error {
 	l.mu.Lock()
 	me, before := l.me, slices.Sorted(maps.Keys(l.leads))
@@ -173,7 +174,7 @@ func (l *Leads) round(ctx context.Context, m Membership) error {
 	}
 	l.mu.Unlock()
 	if len(gone) > 0 {
-		l.lead(gone, false) // before somebody else does
+		l.lead(gone, false) // before another replica can lead them
 		if err := m.Leave(ctx, gone); err != nil {
 			return err
 		}
@@ -196,7 +197,7 @@ func (l *Leads) round(ctx context.Context, m Membership) error {
 	return nil
 }
 
-// lead takes down that this replica leads servers, or that it does not.
+// lead sets whether this replica leads servers.
 func (l *Leads) lead(servers []string, leads bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -218,7 +219,7 @@ func (l *Leads) lead(servers []string, leads bool) {
 	}
 }
 
-// heard takes down who is there.
+// heard sets the present replicas.
 func (l *Leads) heard(replicas []store.Replica) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -230,7 +231,7 @@ func (l *Leads) heard(replicas []store.Replica) {
 	l.replicas, l.lost = replicas, nil
 }
 
-// without takes down that there is no connection.
+// without gives up all servers, because the connection has ended.
 func (l *Leads) without(why error) {
 	l.mu.Lock()
 	all := slices.Collect(maps.Keys(l.leads))

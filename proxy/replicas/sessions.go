@@ -17,78 +17,77 @@ import (
 	"toolfinch/store"
 )
 
-// Rows are the sessions of all replicas, as they are stored. The replica of a row is the one that serves the
-// session, and writes the row.
+// Rows are the stored sessions of all replicas. Only the replica that a row names serves the session and writes the
+// row.
 type Rows interface {
-	// Put stores a session that was opened, and reports false where another replica has it by now.
+	// Put stores an opened session. It reports false if another replica has taken it over.
 	Put(ctx context.Context, s store.Session) (kept bool, err error)
-	// Take makes replica the one that serves a session of a view and a principal, and tells the one before. It returns
-	// false where there is no such session.
+	// Take moves a session of a view and a principal to replica, and tells the previous replica. It returns false if
+	// there is no such session.
 	Take(ctx context.Context, hash [32]byte, view, principal, replica string) (store.Session, bool, error)
-	// Change stores the states of sessions that replica serves, and returns those of them that it does not.
+	// Change stores the states of sessions of replica. It returns the sessions that replica does not serve.
 	Change(ctx context.Context, replica string, states map[[32]byte][]byte) (lost [][32]byte, err error)
-	// Keep says that sessions which replica serves are there still, and returns those of them that it does not serve.
+	// Keep marks sessions of replica as alive. It returns the sessions that replica does not serve.
 	Keep(ctx context.Context, replica string, all [][32]byte) (lost [][32]byte, err error)
-	// Drop removes sessions that replica serves.
+	// Drop removes sessions of replica.
 	Drop(ctx context.Context, replica string, all [][32]byte) error
-	// Sweep removes sessions that nobody has said of for so long that they are there.
+	// Sweep removes sessions whose last mark as alive is older than idle.
 	Sweep(ctx context.Context, idle time.Duration) error
 }
 
-// Live is what the sessions of a view have beside the connection: what they were listed, and
-// what they may call.
+// Live has the state of a view's sessions apart from their connections, such as the tools listed to them.
 type Live interface {
-	// State returns what a session has, as JSON, and false where there is no such session.
+	// State returns the state of a session, as JSON, and false if there is no such session.
 	State(id string) (json.RawMessage, bool)
-	// Restore gives a session what it had.
+	// Restore gives a session its stored state.
 	Restore(id string, state json.RawMessage)
 }
 
-// Sessions are those that this replica serves. Each is a row in the store, from which another replica goes on
-// with it. Its methods are safe for concurrent use.
+// Sessions are the sessions that this replica serves. Each has a row in the store, from which another replica can take
+// it over. The methods are safe for concurrent use.
 type Sessions struct {
 	replica string
 	rows    Rows
 	idle    time.Duration
 	log     *slog.Logger
-	wake    chan struct{} // holds one signal: there is something to store
+	wake    chan struct{} // holds one signal: a change waits to be stored
 
-	taken, lost atomic.Int64 // as of Count
+	taken, lost atomic.Int64 // see Count
 
-	mu     sync.Mutex // guards what follows; held for look-ups only
+	mu     sync.Mutex // guards the fields below; held for look-ups only
 	here   map[[32]byte]*served
-	gone   map[[32]byte]bool // sessions that have ended, and are still stored
-	taking map[string]int    // how many sessions are looked up for a party, and in all for ""
+	gone   map[[32]byte]bool // ended sessions that are still stored
+	taking map[string]int    // running look-ups by party; "" has the total
 }
 
 // served is a session of this replica.
 type served struct {
 	id         string
 	view       *View
-	initialize []byte // the message that opened it; nil once it is stored and longer than maxInitialize
-	principal  string // who opened it
+	initialize []byte // the message that opened the session; nil once stored if longer than maxInitialize
+	principal  string // the principal that opened the session
 	stored     bool
-	changed    bool // its state is not the one that is stored
-	restoring  bool // it has not got yet what is stored of it
+	changed    bool // the state differs from the stored one
+	restoring  bool // the stored state is not restored yet
 }
 
 const (
-	// maxInitialize bounds the messages, in bytes, with which sessions can be stored again.
+	// maxInitialize bounds the initialize messages that are kept to store sessions again, in bytes.
 	maxInitialize = 16 << 10
-	// maxTaking bounds the sessions that are looked up at a time, and maxTakingOf those for one party: an ID that
-	// somebody made up costs the database a question.
+	// maxTaking bounds concurrent look-ups of sessions, and maxTakingOf the look-ups for one party: even an invented
+	// ID costs a query of the database.
 	maxTaking, maxTakingOf = 1_000, 100
-	// maxGone bounds the sessions whose rows are yet to be removed; others are swept.
+	// maxGone bounds the ended sessions whose rows are removed; Sweep removes further rows.
 	maxGone = 50_000
 )
 
-// NewSessions returns the sessions of a replica: none. One that nobody uses ends after idle. Run stores what changes.
+// NewSessions returns Sessions without any session. Unused sessions end after idle. Run stores changes.
 func NewSessions(replica string, rows Rows, idle time.Duration, log *slog.Logger) *Sessions {
 	return &Sessions{replica: replica, rows: rows, idle: idle, log: log, wake: make(chan struct{}, 1), taking: map[string]int{}, here: map[[32]byte]*served{}, gone: map[[32]byte]bool{}}
 }
 
-// Count returns how many sessions are here, and how many since the start were taken over from another replica, and by
-// another.
+// Count returns the number of sessions here, of sessions taken over from other replicas since the start, and of
+// sessions lost to other replicas since the start.
 func (s *Sessions) Count() (here int, taken, lost int64) {
 	s.mu.Lock()
 	here = len(s.here)
@@ -96,7 +95,7 @@ func (s *Sessions) Count() (here int, taken, lost int64) {
 	return here, s.taken.Load(), s.lost.Load()
 }
 
-// View is the sessions of a view. It implements transport.Sessions.
+// View has the sessions of a view. It implements transport.Sessions.
 type View struct {
 	all   *Sessions
 	name  string
@@ -104,24 +103,24 @@ type View struct {
 	local atomic.Pointer[transport.Streamable]
 }
 
-// View returns the sessions of a view: none.
+// View returns a View without any session.
 func (s *Sessions) View(name string, live Live) *View { return &View{all: s, name: name, live: live} }
 
-// Serve says what has the connections of the sessions. It is called once, before any request.
+// Serve sets the transport that has the connections of the sessions. Call it once, before any request.
 func (v *View) Serve(local *transport.Streamable) { v.local.Store(local) }
 
 const (
-	// openWithin bounds how long an initialize waits until its session is stored. It goes on
-	// without: until it is stored, the session ends with this replica.
+	// openWithin bounds how long an initialize waits until its session is stored. After that the session opens
+	// unstored, and would end with this replica.
 	openWithin = time.Second
-	// storeWithin bounds what else waits for the store.
+	// storeWithin bounds all other waits for the store.
 	storeWithin = 5 * time.Second
 )
 
-// hashOf is what is stored of the ID of a session.
+// hashOf returns the hash under which a session is stored.
 func hashOf(id string) [32]byte { return sha256.Sum256([]byte(id)) }
 
-// Opened is that of transport.Sessions.
+// Opened implements transport.Sessions.
 func (v *View) Opened(ctx context.Context, id string, initialize []byte) {
 	s := v.all
 	one := &served{id: id, view: v, initialize: append([]byte(nil), initialize...), principal: identity.NameOf(ctx)}
@@ -137,15 +136,15 @@ func (v *View) Opened(ctx context.Context, id string, initialize []byte) {
 	}
 }
 
-// put stores a session that was opened here, and reports false where another replica has it, or it cannot be stored
-// again.
+// put stores a session of this replica. It reports false if another replica has taken the session over, or the session
+// cannot be stored again.
 func (s *Sessions) put(ctx context.Context, hash [32]byte, one *served) (kept bool, err error) {
 	state, ok := one.view.live.State(one.id)
 	s.mu.Lock()
 	initialize := one.initialize
 	s.mu.Unlock()
 	switch {
-	case !ok: // it has ended
+	case !ok: // the session has ended
 		return true, nil
 	case initialize == nil:
 		return false, nil
@@ -161,14 +160,14 @@ func (s *Sessions) put(ctx context.Context, hash [32]byte, one *served) (kept bo
 	return kept, nil
 }
 
-// bound forgets a long message, once the session is stored.
+// bound drops a long initialize message of a stored session.
 func (one *served) bound() {
 	if len(one.initialize) > maxInitialize {
 		one.initialize = nil
 	}
 }
 
-// Changed hears of a session whose state has changed. It does not block.
+// Changed marks the state of a session as changed. It does not block.
 func (v *View) Changed(id string) {
 	s := v.all
 	s.mu.Lock()
@@ -189,7 +188,7 @@ func (s *Sessions) signal() {
 	}
 }
 
-// Ended is that of transport.Sessions.
+// Ended implements transport.Sessions.
 func (v *View) Ended(id string) {
 	s, hash := v.all, hashOf(id)
 	s.mu.Lock()
@@ -202,7 +201,7 @@ func (v *View) Ended(id string) {
 	s.signal()
 }
 
-// Take is that of transport.Sessions.
+// Take implements transport.Sessions.
 func (v *View) Take(ctx context.Context, id string, open func(initialize []byte, restore func()) error) error {
 	s, hash := v.all, hashOf(id)
 	s.mu.Lock()
@@ -215,7 +214,7 @@ func (v *View) Take(ctx context.Context, id string, open func(initialize []byte,
 	defer cancel()
 	row, found, err := s.take(ctx, hash, v.name)
 	switch {
-	case err != nil: // it may name hosts
+	case err != nil: // the client does not get err, which may contain host names
 		s.log.Log(context.WithoutCancel(ctx), store.Level(err), "a session cannot be looked up", "view", v.name, "error", err)
 		return errUnknownNow
 	case !found:
@@ -241,8 +240,8 @@ func (v *View) Take(ctx context.Context, id string, open func(initialize []byte,
 	return nil
 }
 
-// take has the store make this replica the one that serves a session. A store that is away is waited for, longer than
-// a restart takes, while not too many requests wait so.
+// take moves a session to this replica in the store. It waits for an absent store longer than a restart takes, but
+// refuses if too many requests wait already.
 func (s *Sessions) take(ctx context.Context, hash [32]byte, view string) (row store.Session, found bool, err error) {
 	from, _ := identity.SourceOf(ctx)
 	party := "of " + identity.NameOf(ctx) + "\x00" + from.Address
@@ -270,7 +269,7 @@ func (s *Sessions) take(ctx context.Context, hash [32]byte, view string) (row st
 	}
 }
 
-// lookedUp counts a session out that was looked up for a party.
+// lookedUp counts the end of a look-up for a party.
 func (s *Sessions) lookedUp(party string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -282,7 +281,7 @@ func (s *Sessions) lookedUp(party string) {
 
 var errUnknownNow = errors.New("whether another replica has this session is not known now: the store cannot be read")
 
-// Taken hears that another replica has taken a session over: it is not here any more.
+// Taken ends a session here, because another replica has taken it over.
 func (s *Sessions) Taken(hash [32]byte) {
 	s.mu.Lock()
 	one := s.here[hash]
@@ -297,23 +296,21 @@ func (s *Sessions) Taken(hash [32]byte) {
 }
 
 const (
-	// storeEvery is at least between two writes of what has changed: many changes of one session
-	// are one.
+	// storeEvery is the least pause between two writes: many changes of a session become one write.
 	storeEvery = 50 * time.Millisecond
-	// keepEvery is how often it is said that the sessions here are there.
+	// keepEvery is how often this replica marks its sessions as alive.
 	keepEvery = 30 * time.Second
-	// againAfter is how long a store that failed is left alone, and takeAgain likewise where a client waits. patience is
-	// how long one that is away is waited for.
+	// againAfter is the pause after the store failed; takeAgain is the pause while a client waits. patience bounds the
+	// wait for an absent store.
 	againAfter, takeAgain, patience = time.Second, 200 * time.Millisecond, 10 * time.Second
-	// sweepAfter is added to how long a session may be idle before it is removed that no replica
-	// keeps any more.
+	// sweepAfter is added to the idle time of sessions: a row is swept only after several missed marks.
 	sweepAfter = 4 * keepEvery
-	// keptBefore is how often that must have been said in turn before anything is removed: after an
-	// outage of the database the other replicas are to say it first.
+	// keptBefore is how often in a row keep must succeed before anything is swept: after an outage of the database,
+	// the other replicas must first mark their sessions as alive.
 	keptBefore = 3
 )
 
-// Run stores what changes of the sessions here, behind their calls, until ctx ends.
+// Run stores changes of the sessions here in the background until ctx ends.
 func (s *Sessions) Run(ctx context.Context) {
 	keep := time.NewTicker(keepEvery)
 	defer keep.Stop()
@@ -346,7 +343,7 @@ func (s *Sessions) Run(ctx context.Context) {
 	}
 }
 
-// last stores what has changed when this replica ends: it waits for a store that is away, longer than a restart takes.
+// last stores the remaining changes when this replica ends. It waits for an absent store longer than a restart takes.
 func (s *Sessions) last(ctx context.Context) {
 	for until := time.Now().Add(leeway.Of(patience)); ; {
 		err := s.store(ctx)
@@ -361,7 +358,7 @@ func (s *Sessions) last(ctx context.Context) {
 	}
 }
 
-// store stores what has changed. What fails is tried again with what is the newest then.
+// store stores all changes. After a failure, the next call stores the newest states.
 func (s *Sessions) store(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leeway.Of(storeWithin))
 	defer cancel()
@@ -402,8 +399,7 @@ func (s *Sessions) store(ctx context.Context) error {
 	return nil
 }
 
-// unstored returns the sessions that have changed, those that are not stored at all, and those
-// that have ended.
+// unstored returns the changed sessions, the sessions without a row, and the ended sessions.
 func (s *Sessions) unstored() (changed, fresh map[[32]byte]*served, ended [][32]byte) {
 	changed, fresh = map[[32]byte]*served{}, map[[32]byte]*served{}
 	s.mu.Lock()
@@ -433,7 +429,7 @@ func (s *Sessions) changedAgain(all map[[32]byte]*served) {
 	}
 }
 
-// keep says that the sessions here are there.
+// keep marks the sessions here as alive.
 func (s *Sessions) keep(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leeway.Of(storeWithin))
 	defer cancel()
@@ -455,8 +451,8 @@ func (s *Sessions) keep(ctx context.Context) error {
 	return err
 }
 
-// putAgain stores sessions again whose rows are gone, as after a database was restored. Those that another replica
-// has taken over end here.
+// putAgain stores lost sessions again: their rows are gone if a backup of the database was restored. A session that
+// another replica has taken over ends here.
 func (s *Sessions) putAgain(ctx context.Context, lost [][32]byte) error {
 	for i, hash := range lost {
 		s.mu.Lock()

@@ -85,7 +85,7 @@ func (r Record) Event(ctx context.Context, e Event) {
 // Decision is a decision about a call, by policies, scopes or limits.
 type Decision struct {
 	Allow  bool
-	Policy string // names of the deciding rules; "" for none
+	Policy string // policies, scopes or limit that decided; "" for none
 }
 
 type decisionKey struct{}

@@ -20,7 +20,7 @@ type Rules struct {
 	AllowPrivate bool                     // any host may have a private address
 	Plain        func(*http.Request) bool // reports further requests that may use plain http; may be nil
 	Redirects    bool                     // GET requests follow up to five redirects, but not from https to http
-	Timeout      time.Duration            // of one request
+	Timeout      time.Duration            // for one request
 }
 
 // NewClient returns a client that sends only requests within the rules.

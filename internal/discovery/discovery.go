@@ -19,7 +19,7 @@ const (
 	maxHeader   = 64 << 10
 )
 
-// Metadata is an authorization server's metadata, as far as we use it.
+// Metadata is the part of an authorization server's metadata that we use.
 type Metadata struct {
 	Issuer                        string   `json:"issuer"`
 	JWKSURI                       string   `json:"jwks_uri"`

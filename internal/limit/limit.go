@@ -16,8 +16,8 @@ type Limit struct {
 	measure            func() int64 // returns the quantity; nil: it is in used
 }
 
-// New returns a limit of max. name is its name in metrics and documentation; what completes "too many",
-// or "too much"; advice says what to do.
+// New returns a limit of max. name is its name in metrics and documentation; what completes "too many"; advice says
+// what to do.
 func New(name string, max int64, what, advice string) *Limit {
 	return &Limit{name: name, what: what, advice: advice, max: max}
 }
@@ -36,7 +36,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("too many %s: the limit is %d; %s", e.limit.what, e.limit.max, e.limit.advice)
 }
 
-// Own reports whether one owner's share is used up, so that other owners may go on.
+// Own reports whether only one owner's share is used up: other owners may go on.
 func (e *Error) Own() bool { return e.limit.own }
 
 // Name is the limit's name.

@@ -157,7 +157,7 @@ func (f *file) resume(size int64) error {
 	return nil
 }
 
-// errFirst ends a scan with its first line.
+// errFirst ends a scan after the first line.
 var errFirst = errors.New("the first line")
 
 // rotate renames a full or old file, makes a new file, and removes the oldest files.
@@ -199,7 +199,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// rotatedTime sorts by time.
+// rotatedTime is a format of times that sort like their texts.
 const rotatedTime = "20060102T150405.000Z"
 
 func rotatedName(file string, at time.Time) string {

@@ -26,7 +26,7 @@ type Line struct {
 	// Session is a digest, because the ID would let a reader take over the session.
 	Session     string       `json:"session,omitempty"`
 	Request     string       `json:"request,omitempty"` // the JSON-RPC ID, as sent
-	Depth       int          `json:"depth,omitempty"`   // of a call inside another call
+	Depth       int          `json:"depth,omitempty"`   // nesting depth of a call inside another call
 	View        string       `json:"view,omitempty"`
 	Server      string       `json:"server,omitempty"`
 	Tool        string       `json:"tool,omitempty"` // the ID: server.name

@@ -97,7 +97,7 @@ func Last(files []string, n int, f Filter, yield func(l *Line, text []byte) erro
 	return nil
 }
 
-// followEvery is the pause of Follow.
+// followEvery is the pause between two reads of a followed log.
 const followEvery = 200 * time.Millisecond
 
 // Followed reads a log while it is written.

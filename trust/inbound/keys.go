@@ -17,7 +17,7 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// KeyStore keeps API keys.
+// KeyStore stores API keys.
 type KeyStore interface {
 	// All returns all keys. Some may have expired.
 	All(ctx context.Context) ([]identity.Key, error)

@@ -18,7 +18,7 @@ type Settings struct {
 	Mode     Mode
 	Keys     bool     // API keys are accepted
 	Resource string   // URL of the root as clients know it; "": the URL in a request, which must name the address that it came to
-	Issuers  []Issuer // of access tokens
+	Issuers  []Issuer // issuers of accepted access tokens
 	Scopes   Scopes   // none: every client may do everything
 }
 

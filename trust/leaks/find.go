@@ -75,7 +75,7 @@ type hit struct {
 	of *pattern
 }
 
-// find returns the needles of possible secrets, sorted by place.
+// find returns the possible secrets, sorted by place.
 func (f *finder) find(b []byte) (hits []hit) {
 	for i := core - 1; i < len(b); {
 		next := int(f.next[pairOf(b[i-1], b[i])])

@@ -72,7 +72,7 @@ func textOf(kind tool.Kind, raw json.RawMessage) string {
 	return out.String()
 }
 
-// textWarnings searches a text.
+// textWarnings returns the warnings about a text.
 func textWarnings(text string) []Warning {
 	found := hidden(text)
 	plain := text

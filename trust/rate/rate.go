@@ -19,10 +19,10 @@ import (
 // count.
 type Rule struct {
 	Name string // name in metrics
-	// Server and Tool select calls, Tool by a glob over "server.name"; "" for all.
+	// Server and Tool select calls; "" selects all. Tool is a glob over "server.name".
 	Server, Tool             string
 	Principals, Servers, Ids bool // own counts for each
-	PerMinute                int  // calls a minute, and as a burst; 0: no bound
+	PerMinute                int  // calls a minute, and the size of a burst; 0: no bound
 	Concurrency              int  // concurrent calls; 0: no bound
 }
 

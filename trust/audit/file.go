@@ -199,7 +199,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// rotatedTime is a format of times that sort like their texts.
+// rotatedTime is a format whose texts sort by time.
 const rotatedTime = "20060102T150405.000Z"
 
 func rotatedName(file string, at time.Time) string {

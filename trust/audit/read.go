@@ -215,8 +215,8 @@ func linesFrom(file io.ReaderAt, at int64, f Filter, yield func(l *Line, text []
 // maxLine bounds a line, in bytes; lines that the log writes are shorter.
 const maxLine = 512 << 10
 
-// readLine reads a line of n bytes, and returns it without its line break. Of a line that is too long, and so is not
-// ours, it returns only the beginning. At the end of the file it returns io.EOF.
+// readLine reads a line of n bytes, and returns it without its line break. A line that is longer than maxLine is not
+// ours: it is cut. At the end of the file it returns io.EOF.
 func readLine(reader *bufio.Reader) (text []byte, n int, err error) {
 	for {
 		part, err := reader.ReadSlice('\n')

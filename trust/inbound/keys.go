@@ -109,8 +109,8 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*identity.Principal, *r
 	return known.principal, nil
 }
 
-// age reports whether a cached key is fresh, so that the store need not be read, or stale, so that it does not count
-// even while the store cannot be read.
+// age reports whether a cached key is fresh or stale. A fresh key counts without reading the store. A stale key does
+// not count even if the store cannot be read.
 func (k *keys) age(known knownKey, now time.Time) (fresh, stale bool) {
 	since, same := now.Sub(known.at), known.forgot == k.forgot.Load()
 	if same && k.heard != nil {

@@ -109,7 +109,8 @@ func (t Text) unreadable(err error) *Error {
 	return t.at(line, column, "policy: cannot be read at "+found[3], "")
 }
 
-// before returns the position of the last occurrence of a word before a position; without any, that position itself.
+// before returns the position of the last occurrence of a word before a position. If there is none, it returns the
+// given position.
 func (t Text) before(line, column int, word string) (int, int) {
 	lines := strings.SplitAfter(t.Cedar, "\n")
 	if line > len(lines) {

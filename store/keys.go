@@ -19,7 +19,6 @@ type Keys struct{ *database }
 // Keys returns the API keys.
 func (s *Store) Keys() *Keys { return &Keys{s.database} }
 
-// maxKeys bounds the API keys.
 const maxKeys = 10_000
 
 const (

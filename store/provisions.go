@@ -9,7 +9,7 @@ import (
 	"toolfinch/tool"
 )
 
-// Bounds of the stored provisions, because there may be many principals, and none removes its provisions.
+// Bounds of the stored provisions, because no principal removes its provisions.
 const (
 	maxProvisions     = 100_000 // rows, of all views and owners
 	maxOwnProvisions  = 10_000  // rows of one set
@@ -32,11 +32,11 @@ const (
 )
 
 // ChangeProvisions replaces the tools that an owner may call in a view by the result of f, in its order; an empty set
-// removes them. f gets the stored tools that have not expired. f may be called several times; if it fails, its error
-// is returned and nothing is changed. No other process changes the set meanwhile. The field Owner is ignored; of two
-// tools with one ID the first counts. Expired tools of all views and owners are dropped. If all sets together have
-// more than 100,000 rows, the sets that were changed longest ago are dropped. A set of more than 10,000 tools is an
-// error, and so is an owner of more than 2,048 bytes. Times are stored in milliseconds.
+// removes them. f gets the stored tools that have not expired. f may be called several times; its error is returned,
+// and then nothing changes. No other process changes the set meanwhile. The field Owner is ignored; of two tools with
+// one ID the first counts. Expired tools of all views and owners are dropped. If all sets together have more than
+// 100,000 rows, the sets that were changed longest ago are dropped. A set of more than 10,000 tools, or an owner of
+// more than 2,048 bytes, is an error. Times are stored in milliseconds.
 func (u *Usage) ChangeProvisions(ctx context.Context, view, owner string, f func(stored []tool.Provisioned) ([]tool.Provisioned, error)) error {
 	if len(owner) > maxProvisionOwner {
 		return fmt.Errorf("store: put provisions: the name of their owner has %d bytes, more than %d", len(owner), maxProvisionOwner)
@@ -88,8 +88,8 @@ func addProvisions(ctx context.Context, tx *txn, view, owner string, set []tool.
 	return nil
 }
 
-// Provisions returns the tools that may be called in a view and have not expired, sorted by owner, and for each owner
-// in the order of its set.
+// Provisions returns the tools that may be called in a view and have not expired, by owner and in the order of each
+// set.
 func (u *Usage) Provisions(ctx context.Context, view string) ([]tool.Provisioned, error) {
 	return u.provisions(ctx, selectProvisions, view, time.Now().UnixMilli())
 }

@@ -39,8 +39,8 @@ type Metadata struct {
 // ErrNone says that an authorization server has no metadata.
 var ErrNone = errors.New("it has no metadata")
 
-// Find gets the metadata of an authorization server from the URLs of the standards. It returns the first document
-// that fits accepts; fits must compare the issuer. The error is ErrNone if there is no document.
+// Find gets an authorization server's metadata from the URLs of the standards. It returns the first document that
+// fits accepts; fits must compare the issuer. The error is ErrNone if there is no document.
 func Find(ctx context.Context, client *http.Client, issuer string, fits func(*Metadata) error) (*Metadata, error) {
 	u, err := url.Parse(issuer)
 	if err != nil {

@@ -33,21 +33,21 @@ type Stderr struct {
 
 	mu    sync.Mutex // guards the fields below; never held over I/O
 	last  []string
-	heard map[uint64]bool // hashes of the first lines, without the numbers in them
+	heard map[uint64]bool // hashes of the first lines, without numbers
 }
 
 // NewStderr returns a Stderr that writes to log.
 func NewStderr(log *slog.Logger) *Stderr { return &Stderr{log: log, done: make(chan struct{})} }
 
-// Repeats makes Follow log a line at level debug if before had the same line, apart from numbers: a process that
-// fails at each start repeats its lines. Call it before Follow.
+// Repeats makes Follow log a line at level debug if before had it, apart from numbers: a process that fails at each
+// start repeats its lines. Call it before Follow.
 func (e *Stderr) Repeats(before *Stderr) {
 	before.mu.Lock()
 	defer before.mu.Unlock()
 	e.repeats, e.heard = true, maps.Clone(before.heard)
 }
 
-// isNew notes a line, and reports whether it is the first such line, apart from numbers.
+// isNew notes a line, and reports whether it is new, apart from numbers.
 func (e *Stderr) isNew(line string) bool {
 	var hash maphash.Hash
 	hash.SetSeed(seed)

@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// EndWithThread does nothing here: a child learns from the end of its standard input that this program has ended.
+// EndWithThread does nothing here: a child sees the end of its standard input.
 func EndWithThread(*exec.Cmd, syscall.Signal) {}

@@ -9,13 +9,13 @@ import (
 )
 
 // Event is an entry of the audit log. Calls, reads, prompts and retrievals write their entries themselves; everything
-// else passes an Event to a Record. An Event contains no secret. Its texts may come from strangers unchanged: the log
-// bounds them, and escapes unprintable characters.
+// else passes an Event to a Record. It contains no secret. Its texts may come from strangers: the log bounds and
+// escapes them.
 type Event struct {
 	Kind string // a kind below
-	// Principal is the ID of the principal that caused the event; "" for the principal of the context, if any.
+	// Principal is the ID of the causing principal; "" for the principal of the context, if any.
 	Principal string
-	// Client is "name version" of the client that caused the event, "" for none.
+	// Client is "name version" of the causing client, "" for none.
 	Client, Session string
 	// View, Server and Tool (an ID or a name) say what the event is about.
 	View, Server, Tool string
@@ -82,7 +82,7 @@ func (r Record) Event(ctx context.Context, e Event) {
 	}
 }
 
-// Decision is a decision about a call, by policies, scopes or limits.
+// Decision is a decision about a call.
 type Decision struct {
 	Allow  bool
 	Policy string // policies, scopes or limit that decided; "" for none
@@ -96,7 +96,6 @@ func WithDecision(ctx context.Context) (context.Context, *Decided) {
 	return d, &d.Decided
 }
 
-// deciding is a context that contains a Decided.
 type deciding struct {
 	context.Context
 	Decided
@@ -117,8 +116,8 @@ type Decided struct {
 	mu sync.Mutex // guards the fields while the call runs: a meta-tool may call several tools at once
 }
 
-// Decide stores the decision about the call of a context, for the audit log, before the call continues. If a call
-// makes other calls, no later decision replaces a denial.
+// Decide stores the decision about the call of a context before the call continues. If a call makes other calls, no
+// later decision replaces a denial.
 func Decide(ctx context.Context, d Decision) {
 	if to, ok := ctx.Value(decisionKey{}).(*Decided); ok {
 		to.mu.Lock()

@@ -60,8 +60,8 @@ func Lasts(ctx context.Context) {
 type outlivesKey struct{}
 
 // WithOutlives returns a context of an admitted HTTP request. Outlives calls outlives for something that lasts longer
-// than the request, such as a session. end is called once the credentials of the request are revoked or have expired;
-// call leave if the session ends otherwise.
+// than the request, such as a session. end is called once the credentials are revoked or have expired; call leave if
+// the session ends otherwise.
 func WithOutlives(ctx context.Context, outlives func(end func()) (leave func())) context.Context {
 	return context.WithValue(ctx, outlivesKey{}, outlives)
 }
@@ -100,7 +100,7 @@ const (
 // Party has what policies know of the maker of a request: the principal, the client program and the transport. The
 // name and version of the program are its own statements, without a proof.
 type Party struct {
-	Principal       *Principal // nil: an anonymous client
+	Principal       *Principal // nil: anonymous
 	Client, Version string
 	Transport       string // one of the Transports
 }

@@ -22,7 +22,7 @@ func New(name string, max int64, what, advice string) *Limit {
 	return &Limit{name: name, what: what, advice: advice, max: max}
 }
 
-// Measured is New for a quantity that is counted elsewhere: used returns it.
+// Measured is New for a quantity that used returns.
 func Measured(name string, max int64, what, advice string, used func() int64) *Limit {
 	l := New(name, max, what, advice)
 	l.measure = used
@@ -36,7 +36,7 @@ func (e *Error) Error() string {
 	return fmt.Sprintf("too many %s: the limit is %d; %s", e.limit.what, e.limit.max, e.limit.advice)
 }
 
-// Own reports whether only one owner's share is used up: other owners may go on.
+// Own reports whether only one owner's share is used up.
 func (e *Error) Own() bool { return e.limit.own }
 
 // Name is the limit's name.

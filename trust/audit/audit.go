@@ -123,7 +123,7 @@ func (l *Log) Write(line Line) error {
 	return nil
 }
 
-// Add writes a line after its event. While the log cannot be written, it keeps the line; Admit prevents such events.
+// Add writes a line after its event. While the log cannot be written, it keeps the line: call Admit before the event.
 // A nil Log drops the line.
 func (l *Log) Add(line Line) {
 	if l == nil {
@@ -135,7 +135,6 @@ func (l *Log) Add(line Line) {
 	}
 }
 
-// put adds a line to the pending ones.
 func (l *Log) put(line Line) {
 	if line.Time.IsZero() {
 		line.Time = time.Now()

@@ -36,7 +36,6 @@ const lockSuffix = ".lock"
 // lockWait bounds the wait for another writing process.
 const lockWait = 5 * time.Second
 
-// hold takes the lock.
 func (f *file) hold() (release func(), err error) {
 	if f.lock == nil {
 		f.lock = flock.New(f.settings.File+lockSuffix, flock.SetPermissions(0o600))
@@ -52,8 +51,8 @@ func (f *file) hold() (release func(), err error) {
 	return func() { _ = f.lock.Unlock() }, nil
 }
 
-// append writes lines, and returns how many were written. A line that cannot be written whole leaves no bytes.
-// Without lines, append only makes the file.
+// append writes lines, and returns how many were written. A partly written line is removed. Without lines, append
+// only makes the file.
 func (f *file) append(lines []Line) (n int, err error) {
 	release, err := f.hold()
 	if err != nil {
@@ -174,7 +173,7 @@ func (f *file) rotate() error {
 		at = at.Add(time.Millisecond)
 	}
 	if err := os.Rename(f.settings.File, rotatedName(f.settings.File, at)); err != nil {
-		// On Windows another process may have the file open: a file that grows is better than none.
+		// On Windows another process may have it open: a growing file is better than none.
 		f.log.Warn("a file of the audit log could not be put aside", "file", f.settings.File, "error", err)
 		f.wait = time.Now().Add(time.Minute)
 		return f.reopen()
@@ -231,7 +230,6 @@ func Files(file string) []string {
 	return files
 }
 
-// sync syncs the file to the disk.
 func (f *file) sync() error {
 	if f.synced || f.open == nil {
 		return nil

@@ -18,8 +18,7 @@ type Line struct {
 	Replica string `json:"replica,omitempty"`
 
 	Event string `json:"event"` // a kind of package identity
-	// Call is equal in both lines of a call that may change something: the line before the call, with the outcome
-	// identity.Begun, and the line at its end.
+	// Call is equal in both lines of a call that may change something: the first has the outcome identity.Begun.
 	Call      string     `json:"call,omitempty"`
 	Principal *Principal `json:"principal,omitempty"`
 	Client    *Client    `json:"client,omitempty"`
@@ -55,7 +54,7 @@ type Principal struct {
 	Groups []string `json:"groups,omitempty"`
 }
 
-// Client is the program that caused an event, as the program states.
+// Client is the program that caused an event, as it states.
 type Client struct {
 	Name    string `json:"name"`
 	Version string `json:"version,omitempty"`
@@ -83,7 +82,6 @@ const (
 	maxDetails = 32      // members
 )
 
-// bound cuts the texts that come from outside.
 func (l *Line) bound() {
 	for _, text := range []*string{&l.Session, &l.Request, &l.View, &l.Server, &l.Tool, &l.Name, &l.DefHash, &l.SourceIP, &l.Transport, &l.Outcome} {
 		*text = rawjson.Clip(*text, maxName)
@@ -132,7 +130,6 @@ func parse(text []byte) (l Line, ok bool) {
 	return l, json.Unmarshal(text, &l) == nil && !l.Time.IsZero() && l.Event != ""
 }
 
-// lineOf makes a line of an event.
 func lineOf(e identity.Event) Line {
 	l := Line{
 		Event: e.Kind, Session: identity.Digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,

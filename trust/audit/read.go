@@ -97,7 +97,7 @@ func Last(files []string, n int, f Filter, yield func(l *Line, text []byte) erro
 	return nil
 }
 
-// followEvery is the pause between two reads of a followed log.
+// followEvery is the pause between reads.
 const followEvery = 200 * time.Millisecond
 
 // Followed reads a log while it is written.
@@ -212,7 +212,7 @@ func linesFrom(file io.ReaderAt, at int64, f Filter, yield func(l *Line, text []
 	}
 }
 
-// maxLine bounds a line, in bytes; lines that the log writes are shorter.
+// maxLine bounds a line, in bytes; our lines are shorter.
 const maxLine = 512 << 10
 
 // readLine reads a line of n bytes, and returns it without its line break. A line that is longer than maxLine is not

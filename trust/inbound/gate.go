@@ -30,8 +30,8 @@ type Options struct {
 	Header  string
 	Proxies []netip.Prefix // trusted reverse proxies; nil: loopback addresses
 	Store   KeyStore       // has the API keys
-	// Heard reports whether each change of API keys is followed by a call of Forget. While it is true, cached keys
-	// are accepted without reading the store. Nil: Forget is never called.
+	// Heard reports whether each change of API keys calls Forget. While it is true, cached keys are accepted without
+	// reading the store. Nil: no change calls Forget.
 	Heard func() bool
 	// Refuse answers a refused request.
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, reason string)
@@ -88,7 +88,7 @@ func New(options Options) *Gate {
 	return g
 }
 
-// latest returns a cache that keeps the most recently used entries.
+// latest returns a cache of the most recently used entries.
 func latest[K comparable, V any](most int) *lru.Cache[K, V] {
 	cache, _ := lru.New[K, V](most) // it fails only for sizes below 1
 	return cache
@@ -98,8 +98,8 @@ var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.Mus
 
 const (
 	tendEvery = 30 * time.Second
-	// lookEvery is the pause between checks of the keys of open requests and sessions: with SQLite, a command in
-	// another process revokes a key without telling us.
+	// lookEvery is the pause between checks of the keys of open requests and sessions: with SQLite, commands in other
+	// processes revoke keys silently.
 	lookEvery = time.Second
 )
 
@@ -114,7 +114,7 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 	learned := int64(-1) // g.keys.forgot at the last successful learn
 	for {
-		if now := g.keys.forgot.Load(); g.Keys && learned != now && g.keys.learn(ctx) == nil { // after an error the next round tries again
+		if now := g.keys.forgot.Load(); g.Keys && learned != now && g.keys.learn(ctx) == nil { // else the next round
 			learned = now
 		}
 		for _, i := range g.issuers {
@@ -150,8 +150,8 @@ func (g *Gate) Counts(reasons []Reason) []int64 {
 	return out
 }
 
-// CheckListener returns an error if a server must not listen at an address: other machines must not get in before the
-// owner has configured who may.
+// CheckListener returns an error for an address that other machines can reach, unless the owner has configured who
+// may come in.
 func (s Settings) CheckListener(at net.Addr) error {
 	if s.Mode != Unsaid || localAddr(at) {
 		return nil
@@ -160,7 +160,6 @@ func (s Settings) CheckListener(at net.Addr) error {
 		"write auth: keys (and make one with: toolfinch key create NAME), auth: {issuers: [...]} for an identity provider, or auth: none for anyone", at)
 }
 
-// localAddr reports whether only this machine can reach an address.
 func localAddr(at net.Addr) bool {
 	if at == nil || at.Network() == "unix" || at.Network() == "pipe" {
 		return true
@@ -171,13 +170,13 @@ func localAddr(at net.Addr) bool {
 
 // Target is the destination of a request.
 type Target struct {
-	View string // name in the request; "" for the root
+	View string // its name; "" for the root
 	SSE  bool   // over HTTP+SSE, which only the root serves
 	Any  bool   // no single view: the answer depends on the principal
 }
 
-// Enter returns a handler that passes admitted requests to next. Their context has the principal and the source. The
-// credentials are removed, so that no later handler passes them on.
+// Enter passes admitted requests to next, with the principal and the source in their context. It removes the
+// credentials, so that no later handler passes them on.
 func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := identity.WithSource(r.Context(), g.Source(r))
@@ -209,7 +208,7 @@ func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.
 	})
 }
 
-// Know is like Enter, but admits every request. A request without valid credentials has no principal.
+// Know is Enter for all requests. A request without valid credentials has no principal.
 func (g *Gate) Know(next http.Handler, target func(*http.Request) Target) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := identity.WithSource(r.Context(), g.Source(r))
@@ -227,7 +226,6 @@ func (g *Gate) Strangers(r *http.Request) bool {
 	return g.Mode == Proof && identity.PrincipalOf(r.Context()) == nil
 }
 
-// without removes the credentials from a request.
 func without(r *http.Request) *http.Request {
 	if r.Header.Get("Authorization") != "" { // r is our copy, but its header is shared
 		r.Header = r.Header.Clone()
@@ -287,8 +285,7 @@ func (g *Gate) wanted() string {
 }
 
 // known proves a key or token. An address with too many failures must wait if the proof needs the store or an
-// issuer's introspection. Other clients at the address need not wait if their token is signed, or if their
-// credentials were good at the last check.
+// issuer's introspection, unless the credentials were good at the last check.
 func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 	hash := sha256.Sum256([]byte(token))
 	isKey := g.Settings.Keys && strings.HasPrefix(token, keyPrefix)
@@ -367,7 +364,7 @@ func (g *Gate) fits(r *http.Request, to Target, v *verified) *refusal {
 	return nil
 }
 
-// admit checks that a principal may do anything at all of a level.
+// admit checks that a principal may do anything of a level.
 func (g *Gate) admit(p *identity.Principal, level Level) *refusal {
 	var lacks *identity.ScopeError
 	if !errors.As(g.Scopes.Check(p, level, "this server"), &lacks) {
@@ -396,7 +393,7 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, to Target, p *iden
 }
 
 // named returns the principal that a trusted reverse proxy names. A request that repeats the header is anonymous,
-// because a client may have added the second one. So is a request with the ID of a key or token, which needs a proof.
+// because a client may have added the second one. So is a request with the ID of a key or token.
 func (g *Gate) named(r *http.Request) *identity.Principal {
 	if g.Header == "" || !g.fromProxy(r) {
 		return nil
@@ -408,7 +405,7 @@ func (g *Gate) named(r *http.Request) *identity.Principal {
 	return &identity.Principal{ID: values[0]}
 }
 
-// ownNames are prefixes of IDs that a header must not name: of API keys, of the owner on stdio, and of tokens.
+// ownNames are prefixes of IDs that a header must not name: of API keys, the owner on stdio, and tokens.
 var ownNames = []string{identity.From(identity.KeySource, ""), identity.From(identity.TransportStdio, ""), "https://", "http://"}
 
 // remote returns the address of the client end of a connection; it is not valid for a Unix socket.

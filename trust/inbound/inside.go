@@ -37,8 +37,8 @@ func (i *inside) enter(v *verified, end func()) (e *entered, leave func()) {
 	}
 }
 
-// stay records a request until leave is called; its context ends with its credentials. The handler reports an event
-// stream with identity.Lasts, and a session with identity.Outlives. A session ends with its key. The end of a token
+// stay records a request until leave is called; its context ends with its credentials. The handler reports event
+// streams with identity.Lasts, and sessions with identity.Outlives. A session ends with its key. The end of a token
 // ends only the streams of a session, which the client opens again with its next token.
 func (g *Gate) stay(ctx context.Context, v *verified) (_ context.Context, leave func()) {
 	ctx, end := context.WithCancel(ctx)

@@ -144,7 +144,6 @@ func (i *issuer) stale() bool {
 	return i.now().Sub(i.got) > keysFresh
 }
 
-// ask fetches the metadata and the keys of the issuer.
 func (i *issuer) ask(ctx context.Context) (*discovery.Metadata, []jose.JSONWebKey, error) {
 	about, err := discovery.Find(ctx, i.client, i.URL, i.is)
 	if err != nil {

@@ -54,7 +54,7 @@ type keys struct {
 	recent *lru.Cache[[32]byte, knownKey]
 	forgot atomic.Int64              // counts calls of Forget
 	told   atomic.Pointer[time.Time] // last time at which heard was true, to within keyFresh; nil: never
-	all    atomic.Int64              // forgot at the last complete learn; keys that were cached before it, and not since, were revoked
+	all    atomic.Int64              // forgot at the last complete learn; keys cached earlier only were revoked
 	again  chan struct{}             // holds one signal: keys were made or revoked
 
 	mu   sync.Mutex // guards used; held for assignments only
@@ -129,7 +129,7 @@ func (k *keys) age(known knownKey, now time.Time) (fresh, stale bool) {
 	return same && since <= keyFresh, since > keyStale
 }
 
-// know makes the cache entry of a key that was read at a time; a nil key means that the store has none.
+// know makes the cache entry of a key; the key is nil if the store has none.
 func know(key *identity.Key, at time.Time, forgot int64) knownKey {
 	known := knownKey{key: key, at: at, forgot: forgot}
 	if key != nil {
@@ -138,7 +138,7 @@ func know(key *identity.Key, at time.Time, forgot int64) knownKey {
 	return known
 }
 
-// learn caches all keys, so that even unused keys are accepted while the store cannot be read.
+// learn caches all keys, so that even unused keys count while the store cannot be read.
 func (k *keys) learn(ctx context.Context) error {
 	now, forgot := k.now(), k.forgot.Load()
 	all, err := k.store.All(ctx)
@@ -167,7 +167,6 @@ func (k *keys) good(hash [32]byte) bool {
 	return ok && known.key != nil
 }
 
-// flush stores when keys were used last.
 func (k *keys) flush(ctx context.Context) {
 	k.mu.Lock()
 	used := k.used

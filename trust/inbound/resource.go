@@ -18,14 +18,13 @@ const metadataPath = "/.well-known/oauth-protected-resource"
 // MetadataPatterns are the patterns of net/http.ServeMux that serve Metadata.
 var MetadataPatterns = []string{metadataPath, metadataPath + "/"}
 
-// Paths of the endpoints.
 const (
 	rootPath = "/mcp"
 	ssePath  = "/sse"
 )
 
-// root returns the URL of the root, as clients know it. If none is configured, the request names it; only a request
-// with isOwn is trusted to name it.
+// root returns the URL of the root, as clients know it. If none is configured, the request names it; it is trusted
+// only with isOwn.
 func (g *Gate) root(r *http.Request) string {
 	if g.Resource != "" {
 		return g.Resource
@@ -40,9 +39,9 @@ func (g *Gate) root(r *http.Request) string {
 // URL returns the URL of the root, as the client of a request knows it.
 func (g *Gate) URL(r *http.Request) string { return g.root(r) }
 
-// isOwn reports whether the Host header of a request names the address that the request came to. Without this check,
-// a token for another server of the machine or network would be accepted if the header named that server. Other names
-// than localhost are checked against allowed_hosts.
+// isOwn reports whether the Host header of a request names the address that the request came to. Otherwise tokens for
+// another server of the machine or network could be accepted here. Other names than localhost are checked against
+// allowed_hosts.
 func isOwn(r *http.Request) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {

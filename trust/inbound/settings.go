@@ -71,7 +71,7 @@ type Claims struct {
 // signatures are the algorithms that may be configured. None of them uses a shared secret.
 var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA, jose.PS256, jose.RS384, jose.RS512, jose.ES384, jose.ES512, jose.PS384, jose.PS512}
 
-// Algorithms are the names of the algorithms that may be configured.
+// Algorithms are the names of signatures.
 var Algorithms = func() (names []string) {
 	for _, algorithm := range signatures {
 		names = append(names, string(algorithm))
@@ -106,7 +106,6 @@ type Scope struct {
 // Scopes are the configured scopes, in their order.
 type Scopes []Scope
 
-// names returns the names of the scopes that filter selects.
 func (s Scopes) names(filter func(Scope) bool) (names []string) {
 	for _, scope := range s {
 		if filter(scope) {
@@ -133,8 +132,8 @@ func (s Scopes) least(level Level) string {
 // Have reports whether a configured scope allows a level.
 func (s Scopes) Have(level Level) bool { return s.least(level) != "" }
 
-// Check returns a *identity.ScopeError if a principal may not do an operation of a level. A nil principal may do
-// everything: where proofs are required, the gate admits no request without a principal.
+// Check returns a *identity.ScopeError if a principal may not do an operation of a level. A nil principal may: where
+// proofs are required, the gate admits no anonymous request.
 func (s Scopes) Check(p *identity.Principal, level Level, operation string) error {
 	if len(s) == 0 || p == nil {
 		return nil
@@ -165,5 +164,4 @@ func LevelOf(def *tool.Def) Level {
 	return Write
 }
 
-// isLocal reports whether an address is a loopback address.
 func isLocal(address netip.Addr) bool { return address.Unmap().IsLoopback() }

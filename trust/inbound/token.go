@@ -20,8 +20,8 @@ const (
 	// skew is the tolerated difference between our clock and an issuer's.
 	skew = 30 * time.Second
 
-	tokenFresh  = 5 * time.Minute // after it, a JWT is verified again
-	opaqueFresh = time.Minute     // after it, the issuer of an opaque token is asked again
+	tokenFresh  = 5 * time.Minute // then a JWT is verified again
+	opaqueFresh = time.Minute     // then its issuer is asked again
 
 	maxToken   = 16 << 10 // bytes
 	maxSubject = 1024     // bytes of a principal's ID
@@ -65,7 +65,7 @@ func read(token string) (u unproved, is bool) {
 	return u, true
 }
 
-// typesOfTokens are the accepted types (typ) of access tokens, in lower case.
+// typesOfTokens are the accepted values of typ, in lower case.
 var typesOfTokens = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 
 // verifyJWT proves a signed access token, but does not check its audience.
@@ -108,8 +108,8 @@ func (g *Gate) verifyJWT(ctx context.Context, u unproved) (*verified, *refusal) 
 	return nil, invalid(WrongKey, "the signature of the token is not one of its issuer's")
 }
 
-// introspect proves an opaque token, like verifyJWT. Only the first issuer with Introspect is asked: a token does not
-// name its issuer, and another issuer could misuse the token.
+// introspect proves an opaque token, like verifyJWT. Only the first issuer with Introspect is asked, because another
+// issuer could misuse the token.
 func (g *Gate) introspect(ctx context.Context, token string) (*verified, *refusal) {
 	at := slices.IndexFunc(g.issuers, func(i *issuer) bool { return i.Introspect.ClientID != "" })
 	if at < 0 {
@@ -210,7 +210,6 @@ func namesIn(value any, words bool) []string {
 	return slices.Compact(names)
 }
 
-// timeOf reads a NumericDate.
 func timeOf(value any) (time.Time, bool) {
 	var seconds float64
 	switch value := value.(type) {

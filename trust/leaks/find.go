@@ -6,7 +6,7 @@ import (
 	"slices"
 )
 
-// needle is a literal that is in every secret of a pattern, with a quick test of the bytes around it.
+// needle is a literal in every secret of a pattern, with a quick test of the bytes after it.
 type needle struct {
 	text   string
 	of     *pattern
@@ -69,7 +69,6 @@ func rarest(text string) (at int) {
 
 func pairOf(a, b byte) uint16 { return uint16(a)<<8 | uint16(b) }
 
-// hit is a possible secret of a pattern.
 type hit struct {
 	at int
 	of *pattern

@@ -107,7 +107,6 @@ func unquote(quoted []byte) (string, bool) {
 	return text, err == nil
 }
 
-// span is the place of a secret.
 type span struct {
 	from, to int
 	kind     string
@@ -145,7 +144,6 @@ func replace(text string, of []*pattern, by *named) (out string, kinds []string)
 	return b.String(), kinds
 }
 
-// in returns the places of the pattern's secrets.
 func (p *pattern) in(text string) (spans []span) {
 	for _, found := range p.form.FindAllStringSubmatchIndex(text, -1) {
 		from, to := found[len(found)-2], found[len(found)-1] // of the last group, else of the whole match

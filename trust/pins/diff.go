@@ -19,8 +19,8 @@ type Change struct {
 	Before, After json.RawMessage
 }
 
-// Changes returns the fields that differ from the approved definition, sorted by name. In a new definition, all
-// fields differ.
+// Changes returns the fields that differ from the approved definition, or all fields of a new definition, sorted by
+// name.
 func (h Held) Changes() []Change {
 	if h.ID.Kind == tool.KindInstructions {
 		change := Change{Field: string(tool.KindInstructions), After: rawjson.Quote(string(h.Raw))}
@@ -69,8 +69,8 @@ func membersOf(object json.RawMessage) map[string]json.RawMessage {
 	return members
 }
 
-// Visible returns text as one line. An escape such as \u{e0041} replaces each invisible character, and each character
-// that controls terminals.
+// Visible returns text as one line. An escape such as \u{e0041} replaces each invisible or terminal-controlling
+// character.
 func Visible(text string) string {
 	if !strings.ContainsFunc(text, odd) {
 		return text
@@ -105,8 +105,8 @@ const (
 	around   = 8
 )
 
-// Words shows the changes of a field word by word, with some unchanged words around them, and all characters visible.
-// A value that is no text is compared as JSON.
+// Words shows the changes word by word, with some unchanged words around them, and all characters visible. A value
+// that is no text is compared as JSON.
 func (c Change) Words() []Piece {
 	before, after := words(c.Before), words(c.After)
 	start := 0
@@ -138,7 +138,7 @@ func (c Change) Words() []Piece {
 	return pieces
 }
 
-// words returns the words of a text, or of the JSON of another value, all visible.
+// words returns the words of a text, or of the JSON of another value.
 func words(value json.RawMessage) []string {
 	text := string(value)
 	if len(value) > 0 && value[0] == '"' {
@@ -159,7 +159,7 @@ func compare(before, after []string, add func(sign byte, words ...string)) {
 		add('+', after...)
 		return
 	}
-	// common[i][j] is the length of the longest common subsequence of before[i:] and after[j:].
+	// common[i][j] is the length of the subsequence for before[i:] and after[j:].
 	common := make([][]int32, len(before)+1)
 	for i := range common {
 		common[i] = make([]int32, len(after)+1)
@@ -189,7 +189,7 @@ func compare(before, after []string, add func(sign byte, words ...string)) {
 	}
 }
 
-// cut shortens unchanged text to the words beside a change that comes before or after the text.
+// cut shortens unchanged text to the words beside a change.
 func cut(text string, before, after bool) string {
 	all := strings.Fields(text)
 	head, tail := 0, 0

@@ -35,8 +35,8 @@ var Modes = []Mode{Review, Allow, Additive, ApproveAllFirst}
 // First reports whether the first complete list of a server is approved.
 func (m Mode) First() bool { return m != ApproveAllFirst }
 
-// Approves reports whether a held definition needs no decision of the owner, because the mode allows it, or because
-// its canonical form is unchanged.
+// Approves reports whether a held definition needs no decision of the owner, by the mode or because its canonical
+// form is unchanged.
 func (m Mode) Approves(h Held) bool {
 	return m == Allow || h.same() || m == Additive && additive(h)
 }
@@ -57,8 +57,8 @@ func (h Held) New() bool { return h.Approved == nil }
 // Mark is the canonical hash of the listed definition.
 func (h Held) Mark() string { return Hash(h.ID.Kind, h.Raw) }
 
-// WasRejected reports whether the owner rejected the listed definition. It stays held, and is reported again only
-// after its next change.
+// WasRejected reports whether the owner rejected the listed definition. It stays held, and is not reported again
+// before its next change.
 func (h Held) WasRejected() bool { return h.Rejected != "" && h.Rejected == h.Mark() }
 
 // Why returns why the definition is held, in words that follow its name.
@@ -126,7 +126,6 @@ func object(to []byte, raw json.RawMessage, skip func(string) bool, dated bool) 
 	return append(to, '}')
 }
 
-// value appends a value.
 func value(to []byte, raw json.RawMessage, anyOrder bool) []byte {
 	switch raw[0] {
 	case '{':
@@ -149,7 +148,7 @@ func value(to []byte, raw json.RawMessage, anyOrder bool) []byte {
 }
 
 // Bound of Additive, because models read the text of new parameters.
-const maxAdded = 1000 // bytes of all new parameters, with their schemas
+const maxAdded = 1000 // bytes of all new parameters
 
 // additive reports whether a tool differs from the approved tool only in new members of inputSchema.properties that
 // are optional, short and without a warning.

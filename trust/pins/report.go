@@ -25,7 +25,6 @@ func (r Report) What() string {
 	return text
 }
 
-// fields names the first changed fields.
 func (r Report) fields() string {
 	const shown = 3
 	var names []string

@@ -16,7 +16,7 @@ import (
 	"toolfinch/tool"
 )
 
-// Warning is a suspicious part of a definition, for the owner. A warning alone does not hold the definition.
+// Warning is a suspicious part of a definition, for the owner. It does not hold the definition.
 type Warning struct {
 	Kind WarningKind
 	Text string // one line, all visible
@@ -72,7 +72,6 @@ func textOf(kind tool.Kind, raw json.RawMessage) string {
 	return out.String()
 }
 
-// textWarnings returns the warnings about a text.
 func textWarnings(text string) []Warning {
 	found := hidden(text)
 	plain := text
@@ -108,8 +107,7 @@ func quoted(text string) string {
 	return `"` + Visible(rawjson.Clip(strings.Join(strings.Fields(text), " "), maxShown)) + `"`
 }
 
-// signs match instructions to a model. None matches an honest definition among 1,135 definitions of published
-// servers.
+// signs match instructions to a model. They match none of 1,135 definitions of published servers.
 var signs = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\b(ignore|disregard|forget|override|bypass)\b[^.\n]{0,30}\b(previous|prior|above|earlier|preceding|existing|system|all|any)\b[^.\n]{0,25}\b(instructions?|prompts?|rules|directions|guidelines|messages)\b`),
 	regexp.MustCompile(`(?i)\b(do not|don't|never|must not|should not|without)\b[^.\n]{0,20}\b(tell|telling|inform|informing|mention|mentioning|notify|notifying|reveal|revealing|disclose|disclosing|alert|alerting)\b[^.\n]{0,40}\b(user|users|human|operator|owner)\b`),
@@ -119,7 +117,6 @@ var signs = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)(~|\$HOME|%USERPROFILE%|/root|/home/[\w.-]+)[/\\]\.(ssh|aws|gnupg|kube|netrc|npmrc|cursor|claude|codex|docker)\b([/\\][\w.-]*)?|\bid_(rsa|ed25519|ecdsa)\b(\.pub)?|/etc/shadow\b|\.cursor/mcp\.json`),
 }
 
-// hidden finds invisible characters.
 func hidden(text string) (found []Warning) {
 	var tags, selectors strings.Builder
 	var turned, wide []string

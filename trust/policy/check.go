@@ -16,7 +16,7 @@ import (
 	"toolfinch/internal/nearest"
 )
 
-// Valid types of the entities that policies name, and valid attributes of the variables that they read.
+// Valid types of entities, and valid attributes by variable.
 var (
 	whoTypes  = []string{typeUser, typeGroup}
 	whatTypes = []string{typeTool, typePrompt, typeResource, typeTemplate, typeServer, typeView}
@@ -58,7 +58,6 @@ func (c *checker) check() {
 	}
 }
 
-// scope checks the principal, action or resource in a policy's parentheses.
 func (c *checker) scope(n internal.IsScopeNode, part string, valid []string) {
 	switch n := n.(type) {
 	case internal.ScopeTypeEq:

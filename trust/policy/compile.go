@@ -39,7 +39,6 @@ func (e *Error) Error() string {
 	return text
 }
 
-// at returns an error at a position in the text.
 func (t Text) at(line, column int, message, hint string) *Error {
 	switch {
 	case t.Escaped:
@@ -109,8 +108,7 @@ func (t Text) unreadable(err error) *Error {
 	return t.at(line, column, "policy: cannot be read at "+found[3], "")
 }
 
-// before returns the position of the last occurrence of a word before a position. If there is none, it returns the
-// given position.
+// before returns the position of the last occurrence of a word before a position; if there is none, that position.
 func (t Text) before(line, column int, word string) (int, int) {
 	lines := strings.SplitAfter(t.Cedar, "\n")
 	if line > len(lines) {
@@ -133,8 +131,8 @@ func (r rules) with(p *internal.Policy, by By, unknown func(internal.IsNode) boo
 	return r
 }
 
-// weakened returns a policy without the conditions that read something unknown. A permit loses such conditions; a
-// forbid with such a condition might not apply, so the result is nil.
+// weakened returns a policy without the conditions on something unknown. A forbid with such a condition might not
+// apply, so the result is nil.
 func weakened(p *internal.Policy, unknown func(internal.IsNode) bool) *internal.Policy {
 	weak := *p
 	weak.Conditions = nil
@@ -170,7 +168,6 @@ func parts(n internal.IsNode, when bool) []internal.IsNode {
 	return []internal.IsNode{n}
 }
 
-// asksArgs reports whether a condition reads the arguments of a call.
 func asksArgs(n internal.IsNode) bool {
 	return asks(n, func(of, attribute string) bool { return of == "context" && attribute == attributeArgs })
 }

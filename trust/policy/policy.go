@@ -271,7 +271,6 @@ func (r rules) decideOne(request Request, arguments types.Value) Decision {
 	return d
 }
 
-// Types of entities in policies.
 const (
 	typeUser     = "User"
 	typeGroup    = "Group"
@@ -343,7 +342,6 @@ const (
 	attributeVia     = "transport"
 )
 
-// contextOf returns the variable context of policies.
 func contextOf(r Request, arguments types.Value) types.Record {
 	return types.NewRecord(types.RecordMap{
 		attributeArgs: arguments,

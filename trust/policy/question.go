@@ -9,9 +9,9 @@ import (
 	"toolfinch/tool"
 )
 
-// Question is a question of a person to the policies: may a party do something?
+// Question asks policies, for a person, whether a party may do something.
 type Question struct {
-	As             string // ID of the principal; "": an anonymous party
+	As             string // ID of the principal; "": anonymous
 	Groups, Scopes []string
 	Client         string // name of the program, and its version after a space
 	Transport      string // a transport of package identity
@@ -19,10 +19,10 @@ type Question struct {
 	// One of these names the thing, as clients call it; a tool may be server.tool.
 	Tool, Prompt, Resource string
 	Arguments              string // a JSON object, "" for none
-	Action                 string // "": the usual action on the thing; otherwise that action, or search
+	Action                 string // "": the usual action on the thing; else that, or search
 }
 
-// Party returns the party of the question. The error is a *identity.FieldError.
+// Party returns the party, or a *identity.FieldError.
 func (q Question) Party() (identity.Party, error) {
 	party := identity.Party{Transport: q.Transport}
 	switch q.Transport {
@@ -47,8 +47,8 @@ func (q Question) Party() (identity.Party, error) {
 	return party, nil
 }
 
-// sameSource reports whether a principal and a group may have the same source. A subject or the name of a group may
-// contain "|", which also ends the source: each "|" is tried.
+// sameSource reports whether a principal and a group may have the same source. Every "|" may end the source, because
+// names may contain it.
 func sameSource(principal, group string) bool {
 	for i, sign := range principal {
 		if sign == '|' && strings.HasPrefix(group, principal[:i+1]) {
@@ -58,7 +58,7 @@ func sameSource(principal, group string) bool {
 	return false
 }
 
-// Ask adds the action and arguments to a view's request for the thing, and has policies decide. The error is a
+// Ask adds the action and arguments to a view's request, and has policies decide. The error is a
 // *identity.FieldError.
 func (q Question) Ask(p *Policies, r Request) (Verdict, error) {
 	if q.Arguments != "" && !json.Valid([]byte(q.Arguments)) {

@@ -15,8 +15,7 @@ import (
 	"toolfinch/internal/limit"
 )
 
-// Rule limits the calls that it matches. Principals, Servers and Ids give each principal, server or tool its own
-// count.
+// Rule limits the calls that it matches.
 type Rule struct {
 	Name string // name in metrics
 	// Server and Tool select calls; "" selects all. Tool is a glob over "server.name".

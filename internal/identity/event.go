@@ -44,8 +44,8 @@ const (
 	EventSecret    = "secret.changed" // a secret of the vault was set or removed
 	EventConfig    = "config.changed" // a configuration was applied or refused
 	EventSpawn     = "upstream.spawn" // a process was started
-	EventSessionOn = "session.start"  // a session of a client began
-	EventSession   = "session.end"    // a session of a client ended
+	EventSessionOn = "session.start"  // a client's session began
+	EventSession   = "session.end"    // a client's session ended
 	EventPage      = "page.login"     // somebody logged in to the page
 	EventStart     = "start"          // toolfinch started
 	EventStop      = "stop"           // toolfinch stopped

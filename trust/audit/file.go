@@ -17,7 +17,7 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// file is the file of the log. Several processes may write to it: each holds a lock during a write.
+// file is the log on the disk. Several processes may write to it: each holds a lock during a write.
 type file struct {
 	settings Settings
 	log      *slog.Logger

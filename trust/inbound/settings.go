@@ -139,7 +139,7 @@ func (s Scopes) Check(p *identity.Principal, level Level, operation string) erro
 		return nil
 	}
 	if level == Destructive && !s.Have(Destructive) {
-		level = Write // without a scope for destructive operations, scopes for writing allow them
+		level = Write // without a destructive scope, scopes for writing suffice
 	}
 	for _, scope := range s {
 		if scope.Allows.rank() >= level.rank() && slices.Contains(p.Scopes, scope.Name) {

@@ -188,8 +188,7 @@ func claim(claims map[string]any, name string) any {
 	return nil
 }
 
-// namesIn returns the strings of a claim, sorted, without duplicates. If words is true, a single string is a list of
-// words.
+// namesIn returns the strings of a claim, sorted, without duplicates. With words, a single string is a list of words.
 func namesIn(value any, words bool) []string {
 	var names []string
 	switch value := value.(type) {

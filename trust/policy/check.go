@@ -31,7 +31,7 @@ var (
 	}
 )
 
-// elsewhere maps frequent wrong attributes to the right expressions.
+// elsewhere maps common mistakes to the right expressions.
 var elsewhere = map[string]string{
 	"context.scopes": "principal.scopes", "context.view": `resource in View::"..."`, "context.server": "resource.server", "context.tool": "resource.name",
 	"principal.groups": `principal in Group::"..."`, "principal.id": `principal == User::"..."`, "resource.view": `resource in View::"..."`,

@@ -19,7 +19,6 @@ type Keys struct{ *database }
 // Keys returns the API keys.
 func (s *Store) Keys() *Keys { return &Keys{s.database} }
 
-// maxKeys bounds the API keys.
 const maxKeys = 10_000
 
 const (
@@ -33,10 +32,10 @@ const (
 	useKey     = `UPDATE keys SET used = $1 WHERE hash = $2 AND used < $1`
 )
 
-// ErrKeyExists is wrapped by the error of Add for a name that another key has.
+// ErrKeyExists is wrapped by the error of Add if another key has the name.
 var ErrKeyExists = errors.New("there is a key of this name already")
 
-// Add stores an API key. More than 10,000 are an error.
+// Add stores an API key. It fails if there are 10,000 keys already.
 func (k *Keys) Add(ctx context.Context, key identity.Key) error {
 	scopes, err := json.Marshal(key.Scopes)
 	if err != nil {
@@ -66,8 +65,8 @@ func (k *Keys) Add(ctx context.Context, key identity.Key) error {
 	return failed("add key", err)
 }
 
-// Revoke removes an API key with what its principal has, but for its logins. It returns the key, nil
-// where there was none of this name.
+// Revoke removes an API key, and the data of its principal except logins. It returns the key, or nil if no key has
+// the name.
 func (k *Keys) Revoke(ctx context.Context, name string) (revoked *identity.Key, err error) {
 	err = k.write(ctx, func(ctx context.Context, tx *txn) error {
 		revoked = nil
@@ -89,8 +88,8 @@ func (k *Keys) Revoke(ctx context.Context, name string) (revoked *identity.Key, 
 	return revoked, nil
 }
 
-// Sweep drops what keys have that were revoked or have expired. A program that was writing when
-// the key was revoked may have added it since.
+// Sweep drops the data of revoked and expired keys. A process that was writing when a key was revoked may have added
+// data afterwards.
 func (k *Keys) Sweep(ctx context.Context, now time.Time) error {
 	ofKeys := identity.From(identity.KeySource, "%")
 	gone, err := collect(ctx, k.database, func(rows *sql.Rows, id *string) error { return rows.Scan(id) },
@@ -108,8 +107,8 @@ func (k *Keys) Sweep(ctx context.Context, now time.Time) error {
 	return failed("drop what revoked keys had", err)
 }
 
-// Gone returns which of some principals are those of keys that were revoked or have expired. They
-// must have been found before: a key that is made meanwhile is there.
+// Gone returns the principals of keys that were revoked or have expired. Collect the principals before the call, so
+// that it does not return a key that was made meanwhile.
 func (k *Keys) Gone(ctx context.Context, principals []string, now time.Time) (gone []string, err error) {
 	keys, err := k.All(ctx)
 	if err != nil {
@@ -125,7 +124,7 @@ func (k *Keys) Gone(ctx context.Context, principals []string, now time.Time) (go
 // All returns all API keys, by name.
 func (k *Keys) All(ctx context.Context) ([]identity.Key, error) { return k.find(ctx, selectKeys) }
 
-// Find returns the API key with a hash, nil where there is none. It may have expired.
+// Find returns the API key with a hash, or nil. The key may have expired.
 func (k *Keys) Find(ctx context.Context, hash [32]byte) (*identity.Key, error) {
 	keys, err := k.find(ctx, selectKey, hash[:])
 	if err != nil || len(keys) == 0 {
@@ -154,7 +153,7 @@ func scanKey(rows *sql.Rows, key *identity.Key) error {
 	return err
 }
 
-// Used notes when keys were used last, by hash.
+// Used stores when keys were used last, by hash.
 func (k *Keys) Used(ctx context.Context, used map[[32]byte]time.Time) error {
 	err := k.write(ctx, func(ctx context.Context, tx *txn) error {
 		for hash, at := range used {
@@ -167,7 +166,7 @@ func (k *Keys) Used(ctx context.Context, used map[[32]byte]time.Time) error {
 	return failed("note use of keys", err)
 }
 
-// millis is how times are stored: 0 is none.
+// millis returns a time as it is stored: in milliseconds, 0 for none.
 func millis(at time.Time) int64 {
 	if at.IsZero() {
 		return 0

@@ -8,19 +8,20 @@ import (
 )
 
 const (
-	// presentKeys are the principals of keys that have not expired at $2.
+	// presentKeys selects the principals of keys that have not expired at $2.
 	presentKeys = `(SELECT id FROM keys WHERE expires = 0 OR expires > $2)`
-	// What the principals of keys have that are not there any more; results and sessions end by themselves.
+	// selectGone selects the principals of absent keys that still have data. Results and sessions expire by
+	// themselves.
 	selectGone = `
 		SELECT substr(owner, $4) FROM provisions WHERE owner LIKE $3 AND substr(owner, $4) NOT IN ` + presentKeys + `
 		UNION SELECT principal FROM learned WHERE principal LIKE $1 AND principal NOT IN ` + presentKeys + `
 		UNION SELECT principal FROM called WHERE principal LIKE $1 AND principal NOT IN ` + presentKeys
 )
 
-// forget drops what a principal has, but for its logins.
+// forget drops the data of a principal, except its logins.
 func forget(ctx context.Context, tx *txn, id string) error {
 	owner := tool.PrincipalOwner(id)
-	hash := sha256.Sum256([]byte(owner)) // which results are kept by
+	hash := sha256.Sum256([]byte(owner)) // the key of stored results
 	for _, drop := range []struct {
 		statement string
 		by        any

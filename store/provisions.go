@@ -9,8 +9,7 @@ import (
 	"toolfinch/tool"
 )
 
-// Principals are many and forget nothing by themselves, so what is kept of all
-// of them is bounded.
+// Bounds of the stored provisions, because no principal removes its provisions.
 const (
 	maxProvisions     = 100_000 // rows, of all views and owners
 	maxOwnProvisions  = 10_000  // rows of one set
@@ -25,20 +24,19 @@ const (
 	dropProvisions   = `DELETE FROM provisions WHERE until > 0 AND until <= $1`
 	addProvision     = `INSERT INTO provisions (view, owner, server, kind, name, until, tokens) VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING`
 
-	// A set goes as a whole: half of one is nothing that anybody asked for.
+	// The oldest sets go as a whole: nobody asked for a part of a set.
 	boundProvisions = `
 		DELETE FROM provisions WHERE (view, owner) IN (
 			SELECT view, owner FROM provisions
 			WHERE id <= (SELECT id FROM provisions ORDER BY id DESC LIMIT 1 OFFSET $1))`
 )
 
-// ChangeProvisions makes what f makes of what the owner may call in the view, and has not expired, what it
-// may call, in this order; an empty set removes it. No other process changes it meanwhile. f may be called several
-// times; its error is returned, and nothing is changed then. The Owner of each is not
-// looked at, and of two with one ID the first counts. What has expired is
-// dropped, of all views and owners. Where all sets together would have more than
-// 100,000 rows, those changed longest ago go. A set of more than 10,000 and an
-// owner of more than 2,048 bytes are errors. Times are stored in milliseconds.
+// ChangeProvisions replaces the tools that an owner may call in a view by the result of f, in its order; an empty set
+// removes them. f gets the stored tools that have not expired. f may be called several times; its error is returned,
+// and then nothing changes. No other process changes the set meanwhile. The field Owner is ignored; of two tools with
+// one ID the first counts. Expired tools of all views and owners are dropped. If all sets together have more than
+// 100,000 rows, the sets that were changed longest ago are dropped. A set of more than 10,000 tools, or an owner of
+// more than 2,048 bytes, is an error. Times are stored in milliseconds.
 func (u *Usage) ChangeProvisions(ctx context.Context, view, owner string, f func(stored []tool.Provisioned) ([]tool.Provisioned, error)) error {
 	if len(owner) > maxProvisionOwner {
 		return fmt.Errorf("store: put provisions: the name of their owner has %d bytes, more than %d", len(owner), maxProvisionOwner)
@@ -90,13 +88,13 @@ func addProvisions(ctx context.Context, tx *txn, view, owner string, set []tool.
 	return nil
 }
 
-// Provisions returns what may be called in a view and has not expired, by owner,
-// of each in the order in which it was put.
+// Provisions returns the tools that may be called in a view and have not expired, by owner and in the order of each
+// set.
 func (u *Usage) Provisions(ctx context.Context, view string) ([]tool.Provisioned, error) {
 	return u.provisions(ctx, selectProvisions, view, time.Now().UnixMilli())
 }
 
-// ProvisionsOf is Provisions of one owner.
+// ProvisionsOf is Provisions for one owner.
 func (u *Usage) ProvisionsOf(ctx context.Context, view, owner string) ([]tool.Provisioned, error) {
 	return u.provisions(ctx, selectProvision, view, owner, time.Now().UnixMilli())
 }

@@ -1,4 +1,4 @@
-// Package trust is the folder of six rooms and has no code: inbound (who comes in), policy and rate (what they may
-// do, how often), audit (what was done), pins (what is approved), leaks (secrets in answers). None of them dials a
-// server or stores a row. Who somebody is stands in internal/identity.
+// Package trust has no code. Its folder has six packages: inbound (who may come in), policy and rate (what they may
+// do, and how often), audit (the log of events), pins (approved definitions), leaks (secrets in answers). None of
+// them connects to an MCP server or stores a row. Package identity has the principals.
 package trust

@@ -15,12 +15,12 @@ import (
 
 // Rules restrict the requests to authorization servers.
 type Rules struct {
-	Local        bool                     // this machine's user names the servers: they may be on it, also over plain http
+	Local        bool                     // servers may be on this machine, also over plain http: its user names them
 	Host         string                   // a host that may have a private address; "" for none
 	AllowPrivate bool                     // any host may have a private address
 	Plain        func(*http.Request) bool // reports further requests that may use plain http; may be nil
-	Redirects    bool                     // GET requests follow up to five redirects, none to http
-	Timeout      time.Duration            // of one request
+	Redirects    bool                     // GET requests follow up to five redirects, but not from https to http
+	Timeout      time.Duration            // for one request
 }
 
 // NewClient returns a client that sends only requests within the rules.
@@ -34,7 +34,7 @@ func NewClient(rules Rules) *http.Client {
 	return &http.Client{Transport: proxiedTransport{rules, direct, proxied}, Timeout: rules.Timeout, CheckRedirect: rules.redirect}
 }
 
-// dial checks the address itself: a name may lead anywhere.
+// dial checks the IP address of a connection, because a host name may have any address.
 func (r Rules) dial(ctx context.Context, network, address string) (net.Conn, error) {
 	dialer := net.Dialer{Timeout: r.Timeout}
 	if host, _, err := net.SplitHostPort(address); err != nil || r.Host == "" || !strings.EqualFold(host, r.Host) {

@@ -19,7 +19,7 @@ const (
 	maxHeader   = 64 << 10
 )
 
-// Metadata is an authorization server's metadata, as far as we use it.
+// Metadata is the part of an authorization server's metadata that we use.
 type Metadata struct {
 	Issuer                        string   `json:"issuer"`
 	JWKSURI                       string   `json:"jwks_uri"`
@@ -39,8 +39,8 @@ type Metadata struct {
 // ErrNone says that an authorization server has no metadata.
 var ErrNone = errors.New("it has no metadata")
 
-// Find gets an authorization server's metadata from the standards' URLs: the first that fits accepts,
-// which compares the issuer. The error is ErrNone without any metadata.
+// Find gets an authorization server's metadata from the URLs of the standards. It returns the first document that
+// fits accepts; fits must compare the issuer. The error is ErrNone if there is no document.
 func Find(ctx context.Context, client *http.Client, issuer string, fits func(*Metadata) error) (*Metadata, error) {
 	u, err := url.Parse(issuer)
 	if err != nil {
@@ -74,7 +74,7 @@ func Find(ctx context.Context, client *http.Client, issuer string, fits func(*Me
 	return nil, fault
 }
 
-// Get reads a document of JSON.
+// Get reads a JSON document.
 func Get(ctx context.Context, client *http.Client, at string, to any) error {
 	r, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
 	if err != nil {
@@ -110,7 +110,7 @@ func (s statusError) Error() string {
 	return strings.TrimSpace(fmt.Sprintf("it answers %d %s", int(s), http.StatusText(int(s))))
 }
 
-// withoutURL is a request's error without the URL, which may have a secret.
+// withoutURL returns the error of a request without the URL, which may contain a secret.
 func withoutURL(err error) error {
 	if wrapped, ok := errors.AsType[*url.Error](err); ok {
 		err = wrapped.Err

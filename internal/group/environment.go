@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// kept are globs of the variables that children inherit, in upper case: variables to run at all, and to
-// reach registries and servers like the owner.
+// kept are globs of the variables that every child inherits, in upper case. A child needs them to run, and to reach
+// registries and servers as its owner does.
 var kept = []string{
 	"PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LANGUAGE", "LC_*", "TZ", "TERM", "TMPDIR", "TEMP", "TMP", "XDG_*",
 	"HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY", "NODE_EXTRA_CA_CERTS", "SSL_CERT_*", "REQUESTS_CA_BUNDLE",
@@ -19,8 +19,8 @@ var kept = []string{
 	"COMSPEC", "OS", "PROCESSOR_*", "NUMBER_OF_PROCESSORS", "PSMODULEPATH",
 }
 
-// Environment is the minimal environment, the variables that inherit matches, and the configured ones.
-// Children get no other variables, because secrets may be among them.
+// Environment returns the variables in kept, the variables that inherit matches, and own. Children get no other
+// variables, because these may contain secrets.
 func Environment(own map[string]string, inherit []string) []string {
 	var env []string
 	for _, pair := range os.Environ() {

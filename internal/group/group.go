@@ -10,7 +10,7 @@ const maxHead = 4 << 10
 // Head keeps the beginning of a process's output: the first 4 kB.
 type Head struct{ kept []byte }
 
-// Write keeps as much as there is room for. It never fails.
+// Write keeps the bytes that still fit. It never fails.
 func (h *Head) Write(p []byte) (int, error) {
 	h.kept = append(h.kept, p[:min(len(p), maxHead-len(h.kept))]...)
 	return len(p), nil
@@ -19,9 +19,9 @@ func (h *Head) Write(p []byte) (int, error) {
 // Bytes returns the kept output.
 func (h *Head) Bytes() []byte { return h.kept }
 
-// Self is the path of this program, to start it once more.
+// Self returns the path of this program, to start it once more.
 func Self() (string, error) {
-	const running = "/proc/self/exe" // works after the file was replaced, too
+	const running = "/proc/self/exe" // works even after the file was replaced
 	if _, err := os.Stat(running); err == nil {
 		return running, nil
 	}

@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Own makes a command, before its start, start in a process group of its own.
+// Own gives a command its own process group. Call it before the start.
 func Own(cmd *exec.Cmd) { cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true} }
 
 // Terminate asks the process group of a started command to end.

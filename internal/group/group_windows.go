@@ -2,7 +2,7 @@ package group
 
 import "os/exec"
 
-// Own does nothing: see Kill.
+// Own does nothing here: Kill ends one process.
 func Own(*exec.Cmd) {}
 
 // Terminate ends the process of a started command at once.

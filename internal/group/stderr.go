@@ -15,11 +15,11 @@ import (
 const (
 	maxLogLine    = 4 << 10 // bytes of a line of standard error that are logged
 	stderrBurst   = 200     // lines logged without delay
-	stderrRate    = 20      // lines a second after that
+	stderrRate    = 20      // lines a second after stderrBurst
 	keptLines     = 20      // lines that are kept
 	maxKeptLine   = 1 << 10 // bytes of a kept line
-	lastLines     = 5       // kept lines in errors
-	maxLastLine   = 300     // bytes of such a line
+	lastLines     = 5       // kept lines that Words returns
+	maxLastLine   = 300     // bytes of a line in Words
 	longLine      = "(a line too long to show)"
 	lastSeparator = " | "
 )
@@ -29,25 +29,25 @@ type Stderr struct {
 	log  *slog.Logger
 	done chan struct{}
 
-	repeats bool // lines in heard are logged for debugging
+	repeats bool // lines in heard are logged at level debug
 
 	mu    sync.Mutex // guards the fields below; never held over I/O
 	last  []string
-	heard map[uint64]bool // hashes of the first lines, without their numbers
+	heard map[uint64]bool // hashes of the first lines, without numbers
 }
 
 // NewStderr returns a Stderr that writes to log.
 func NewStderr(log *slog.Logger) *Stderr { return &Stderr{log: log, done: make(chan struct{})} }
 
-// Repeats logs lines that before has, numbers aside, for debugging only: a process that is restarted in
-// vain repeats itself each time. Call it before Follow.
+// Repeats makes Follow log a line at level debug if before had it, apart from numbers: a process that fails at each
+// start repeats its lines. Call it before Follow.
 func (e *Stderr) Repeats(before *Stderr) {
 	before.mu.Lock()
 	defer before.mu.Unlock()
 	e.repeats, e.heard = true, maps.Clone(before.heard)
 }
 
-// isNew notes a line and reports whether it is the first of its kind.
+// isNew notes a line, and reports whether it is new, apart from numbers.
 func (e *Stderr) isNew(line string) bool {
 	var hash maphash.Hash
 	hash.SetSeed(seed)
@@ -80,7 +80,7 @@ var seed = maphash.MakeSeed()
 // Done returns a channel that is closed at the end of the output.
 func (e *Stderr) Done() <-chan struct{} { return e.done }
 
-// Follow reads until the end.
+// Follow reads and logs r until its end.
 func (e *Stderr) Follow(r io.ReadCloser) {
 	defer close(e.done)
 	defer r.Close()
@@ -132,14 +132,14 @@ func (e *Stderr) keep(line string) {
 	e.last = append(e.last, strings.Clone(line[:min(len(line), maxKeptLine)]))
 }
 
-// Lines are the last lines, unchanged.
+// Lines returns the last lines, unchanged.
 func (e *Stderr) Lines() []string {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return slices.Clone(e.last)
 }
 
-// Words are the last lines, on one line.
+// Words returns the last lines as one line.
 func (e *Stderr) Words() string {
 	lines := e.Lines()
 	lines = lines[max(0, len(lines)-lastLines):]

@@ -5,6 +5,6 @@ import (
 	"syscall"
 )
 
-// EndWithThread makes a command, after Own and before its start, get the signal when the thread that
-// starts it ends: all threads end when this program is killed. Only Linux has this.
+// EndWithThread makes a command get the signal when the thread that starts it ends, as all threads do when this
+// program is killed. Call it after Own and before the start. Only Linux has this.
 func EndWithThread(cmd *exec.Cmd, signal syscall.Signal) { cmd.SysProcAttr.Pdeathsig = signal }

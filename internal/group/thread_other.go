@@ -7,5 +7,5 @@ import (
 	"syscall"
 )
 
-// EndWithThread does nothing: the process sees that its standard input has ended.
+// EndWithThread does nothing here: a child sees the end of its standard input.
 func EndWithThread(*exec.Cmd, syscall.Signal) {}

@@ -8,23 +8,22 @@ import (
 	"time"
 )
 
-// Event is something that the audit log records. Calls and what is like them
-// (reads, prompts, retrievals) record themselves; everything else says so with a
-// Record. An Event has no secret in it. Strings of strangers need no preparation: the
-// log bounds them and escapes what is not printable.
+// Event is an entry of the audit log. Calls, reads, prompts and retrievals write their entries themselves; everything
+// else passes an Event to a Record. It contains no secret. Its texts may come from strangers: the log bounds and
+// escapes them.
 type Event struct {
-	Kind string // one of the constants below
-	// Principal is the ID of who caused it, "" for that of the context, if any.
+	Kind string // a kind below
+	// Principal is the ID of the causing principal; "" for the principal of the context, if any.
 	Principal string
-	// Client is "name version" of the client that caused it, "" for none.
+	// Client is "name version" of the causing client, "" for none.
 	Client, Session string
-	// View, Server and Tool (an ID or a name) are what it is about.
+	// View, Server and Tool (an ID or a name) say what the event is about.
 	View, Server, Tool string
-	DefHash            string // of a definition that was held, approved or rejected
-	Outcome            string // one of the outcomes below, "" for Success
-	Reason             string // of an outcome that is not Success
+	DefHash            string // hash of a definition that was held, approved or rejected
+	Outcome            string // an outcome below, "" for Success
+	Reason             string // why the outcome is not Success
 	Details            map[string]string
-	Took               time.Duration // of what has ended with it; 0 for nothing
+	Took               time.Duration // duration of what has ended; 0 for none
 }
 
 // Kinds of events.
@@ -35,26 +34,25 @@ const (
 	EventRetrieve  = "retrieve"
 	EventRefused   = "auth.refused"   // a request without a valid token or key, or without a scope
 	EventLogin     = "login"          // at an upstream
-	EventLogout    = "logout"         // of an upstream
-	EventRefresh   = "token.refresh"  // of a token for an upstream
-	EventHeld      = "pin.held"       // a definition that changed
-	EventApproved  = "pin.approved"   // or a part of a server's definitions
-	EventRejected  = "pin.rejected"   // likewise
-	EventBaseline  = "pin.baseline"   // the first definitions of a server
+	EventLogout    = "logout"         // at an upstream
+	EventRefresh   = "token.refresh"  // a token for an upstream was renewed
+	EventHeld      = "pin.held"       // a changed definition is held
+	EventApproved  = "pin.approved"   // definitions were approved
+	EventRejected  = "pin.rejected"   // definitions were rejected
+	EventBaseline  = "pin.baseline"   // the first definitions of a server were approved
 	EventKey       = "key.changed"    // an API key was made or revoked
 	EventSecret    = "secret.changed" // a secret of the vault was set or removed
-	EventConfig    = "config.changed" // or refused
+	EventConfig    = "config.changed" // a configuration was applied or refused
 	EventSpawn     = "upstream.spawn" // a process was started
-	EventSessionOn = "session.start"  // of a client
-	EventSession   = "session.end"    // likewise
-	EventPage      = "page.login"     // somebody was let in to the page
-	EventStart     = "start"          // of toolfinch
-	EventStop      = "stop"           // likewise
+	EventSessionOn = "session.start"  // a client's session began
+	EventSession   = "session.end"    // a client's session ended
+	EventPage      = "page.login"     // somebody logged in to the page
+	EventStart     = "start"          // toolfinch started
+	EventStop      = "stop"           // toolfinch stopped
 	EventLost      = "audit.lost"     // events that could not be written
 )
 
-// Digest is a session ID as it is shown: the ID itself would let its reader into the
-// session.
+// Digest returns a session ID for display: the ID itself would let its reader into the session.
 func Digest(session string) string {
 	if session == "" {
 		return ""
@@ -65,16 +63,16 @@ func Digest(session string) string {
 
 // Outcomes of events.
 const (
-	Begun     = "begun" // a call that may change something is about to be sent; another line says what came of it
+	Begun     = "begun" // a call that may change something will be sent next; a later line has its result
 	Success   = "success"
 	ToolError = "tool_error" // the tool answered that it failed
-	Denied    = "denied"     // by a policy, a gate, a limit, or because there is no such thing
+	Denied    = "denied"     // by a policy, a gate or a limit, or because the requested thing does not exist
 	Failed    = "failed"
 	Cancelled = "cancelled"
 	Timeout   = "timeout"
 )
 
-// Record takes an event down. Nil takes nothing. It may wait until the log has room.
+// Record writes an event to the audit log. Nil drops it. It may wait until the log has room.
 type Record func(ctx context.Context, e Event)
 
 // Event calls r, unless it is nil.
@@ -84,21 +82,20 @@ func (r Record) Event(ctx context.Context, e Event) {
 	}
 }
 
-// Decision is what a policy decided of a call.
+// Decision is a decision about a call.
 type Decision struct {
 	Allow  bool
-	Policy string // which one decided; "" for none
+	Policy string // policies, scopes or limit that decided; "" for none
 }
 
 type decisionKey struct{}
 
-// WithDecision returns a context in which Decide notes what was decided, and where.
+// WithDecision returns a context in which Decide stores its decision, and the Decided that receives it.
 func WithDecision(ctx context.Context) (context.Context, *Decided) {
 	d := &deciding{Context: ctx}
 	return d, &d.Decided
 }
 
-// deciding is a context with what was decided in it.
 type deciding struct {
 	context.Context
 	Decided
@@ -111,8 +108,7 @@ func (d *deciding) Value(key any) any {
 	return d.Context.Value(key)
 }
 
-// Decided is the decision about one call, once it was made. It is read when the call has
-// been answered.
+// Decided is the decision about one call. Read it after the call was answered.
 type Decided struct {
 	Decision
 	Made bool
@@ -120,8 +116,8 @@ type Decided struct {
 	mu sync.Mutex // guards the fields while the call runs: a meta-tool may call several tools at once
 }
 
-// Decide notes what was decided of the call of a context, for the audit log, before what
-// was decided is done. Where a call makes others, a denial stays noted.
+// Decide stores the decision about the call of a context before the call continues. If a call makes other calls, no
+// later decision replaces a denial.
 func Decide(ctx context.Context, d Decision) {
 	if to, ok := ctx.Value(decisionKey{}).(*Decided); ok {
 		to.mu.Lock()
@@ -132,22 +128,21 @@ func Decide(ctx context.Context, d Decision) {
 	}
 }
 
-// Source is where a request comes from.
+// Source says where a request comes from.
 type Source struct {
-	Address   string // of the client, without a port; "" where it is the parent process
+	Address   string // the client's address without a port; "" for the parent process
 	Transport string // one of the Transports
-	Secure    bool   `json:",omitempty"` // over TLS: to this program, or to a reverse proxy that is believed
+	Secure    bool   `json:",omitempty"` // over TLS, to this program or to a trusted reverse proxy
 }
 
 type sourceKey struct{}
 
-// WithSource returns a context of requests that come from there.
+// WithSource returns a context of requests from s.
 func WithSource(ctx context.Context, s Source) context.Context {
 	return context.WithValue(ctx, sourceKey{}, s)
 }
 
-// SourceOf returns where the request of a context comes from, and false if that was
-// not said.
+// SourceOf returns where the request of a context comes from, and false if that is unknown.
 func SourceOf(ctx context.Context) (Source, bool) {
 	s, ok := ctx.Value(sourceKey{}).(Source)
 	return s, ok

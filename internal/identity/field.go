@@ -1,10 +1,9 @@
 package identity
 
-// FieldError is what is wrong with one thing that somebody has filled in: a flag of a
-// command, a field of a form.
+// FieldError is a fault in one input of a person: a flag of a command, or a field of a form.
 type FieldError struct {
-	Field string // its name; "" where it is clear
-	Text  string // what follows the name
+	Field string // its name; "" if it is obvious
+	Text  string // the rest of the sentence
 }
 
 func (e *FieldError) Error() string { return e.Field + e.Text }

@@ -1,28 +1,27 @@
-// Package identity has the nouns that the packages of its folder share: the principal, and
-// the event of the audit log.
+// Package identity has the nouns that the packages of trust share with their callers: the principal, and the event of
+// the audit log. It proves no principal, and writes no event.
 package identity
 
 import "context"
 
-// Principal is who makes a request, once that was proved. It is not changed.
+// Principal is the proved maker of a request. It never changes.
 type Principal struct {
-	// ID is never used again for somebody else: "ISSUER|SUBJECT" for the bearer of a token, the
-	// ID of an API key, or the name that a trusted reverse proxy gives. Everything that
-	// belongs to a principal is kept by it.
+	// ID never belongs to another principal later. It is "ISSUER|SUBJECT" for the bearer of a token, the ID of an API
+	// key, or the name that a trusted reverse proxy gives. Everything that belongs to a principal is stored under it.
 	ID string
-	// Groups are "ISSUER|GROUP" of a token, "key|GROUP" of an API key: a group of another
-	// source is another group. Groups and Scopes are sorted, each once.
+	// Groups are "ISSUER|GROUP" for a token, and "key|GROUP" for an API key: the same group from another source is
+	// another group. Groups and Scopes are sorted, without duplicates.
 	Groups, Scopes []string
 	// View is the only view that the principal may use, "" for any.
 	View string
 }
 
-// Label is what policies call the principal.
+// Label returns the principal's name in policies.
 func (p *Principal) Label() string { return Label(p.ID) }
 
 type principalKey struct{}
 
-// WithPrincipal returns a context of requests that p makes; nil is nobody.
+// WithPrincipal returns a context of requests of p; nil is an anonymous client.
 func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	if p == nil {
 		return ctx
@@ -30,8 +29,8 @@ func WithPrincipal(ctx context.Context, p *Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// As returns ctx for what the request of another context asks for: who makes it and where
-// it comes from are those of from. A session outlives its requests.
+// As returns ctx with the principal, the source and the challenge of the request of from. A session needs it, because
+// its own context outlives its requests.
 func As(ctx, from context.Context) context.Context {
 	ctx = WithPrincipal(ctx, PrincipalOf(from))
 	if source, ok := SourceOf(from); ok {
@@ -45,13 +44,13 @@ func As(ctx, from context.Context) context.Context {
 
 type lastsKey struct{}
 
-// WithLasts returns a context of an HTTP request that was let in. lasts is called where its
-// answer turns out to be an event stream, which is not to outlive the credentials.
+// WithLasts returns a context of an admitted HTTP request. Lasts calls lasts if the answer is an event stream, which
+// must end with the credentials of the request.
 func WithLasts(ctx context.Context, lasts func()) context.Context {
 	return context.WithValue(ctx, lastsKey{}, lasts)
 }
 
-// Lasts says that the answer to the HTTP request of a context is an event stream.
+// Lasts tells the gate that the answer to the HTTP request of a context is an event stream.
 func Lasts(ctx context.Context) {
 	if lasts, ok := ctx.Value(lastsKey{}).(func()); ok {
 		lasts()
@@ -60,14 +59,14 @@ func Lasts(ctx context.Context) {
 
 type outlivesKey struct{}
 
-// WithOutlives returns a context of an HTTP request that was let in. outlives is called with the end of
-// something that lasts longer than the request, such as a session; it calls end once the credentials of
-// the request are revoked or have expired, and leave is called when the end has come otherwise.
+// WithOutlives returns a context of an admitted HTTP request. Outlives calls outlives for something that lasts longer
+// than the request, such as a session. end is called once the credentials are revoked or have expired; call leave if
+// the session ends otherwise.
 func WithOutlives(ctx context.Context, outlives func(end func()) (leave func())) context.Context {
 	return context.WithValue(ctx, outlivesKey{}, outlives)
 }
 
-// Outlives says that something lasts longer than the HTTP request of a context.
+// Outlives tells the gate that a session outlives the HTTP request of a context; see WithOutlives.
 func Outlives(ctx context.Context, end func()) (leave func()) {
 	if outlives, ok := ctx.Value(outlivesKey{}).(func(func()) func()); ok {
 		return outlives(end)
@@ -75,7 +74,7 @@ func Outlives(ctx context.Context, end func()) (leave func()) {
 	return func() {}
 }
 
-// NameOf is the ID of who makes the request of a context, "" for nobody.
+// NameOf returns the ID of the principal of a context, "" for none.
 func NameOf(ctx context.Context) string {
 	if p := PrincipalOf(ctx); p != nil {
 		return p.ID
@@ -83,14 +82,13 @@ func NameOf(ctx context.Context) string {
 	return ""
 }
 
-// PrincipalOf returns who makes the request of a context, nil where nobody proved
-// to be anybody.
+// PrincipalOf returns the principal of a context, nil for an anonymous client.
 func PrincipalOf(ctx context.Context) *Principal {
 	p, _ := ctx.Value(principalKey{}).(*Principal)
 	return p
 }
 
-// Transports that a request may come by.
+// Transports of requests.
 const (
 	TransportStdio = "stdio"
 	TransportHTTP  = "http"
@@ -99,10 +97,10 @@ const (
 	TransportUI    = "ui" // the page
 )
 
-// Party is who makes a request, with what program and over which transport: what
-// policies know of it. The name and version of the program are what it says itself.
+// Party has what policies know of the maker of a request: the principal, the client program and the transport. The
+// name and version of the program are its own statements, without a proof.
 type Party struct {
-	Principal       *Principal // nil: nobody proved to be anybody
+	Principal       *Principal // nil: anonymous
 	Client, Version string
 	Transport       string // one of the Transports
 }
@@ -114,8 +112,7 @@ func WithParty(ctx context.Context, p Party) context.Context {
 	return context.WithValue(ctx, partyKey{}, p)
 }
 
-// PartyOf returns whose request a context is of, and false where it is the program's
-// own user's.
+// PartyOf returns the party of a context, and false if the request is from the user of this program.
 func PartyOf(ctx context.Context) (Party, bool) {
 	p, ok := ctx.Value(partyKey{}).(Party)
 	return p, ok

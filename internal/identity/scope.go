@@ -9,9 +9,9 @@ import (
 // ScopeError refuses an operation for which the principal lacks a scope. Its text is for
 // the client, and for a model.
 type ScopeError struct {
-	Operation string   // what was refused, as in "calling github_create_issue"
-	Needed    string   // a scope that suffices, "" where there is none
-	Ask       []string // the scopes to ask for, that one and those that the principal has
+	Operation string   // the refused operation, such as "calling github_create_issue"
+	Needed    string   // a sufficient scope, "" if there is none
+	Ask       []string // the scopes to ask for: Needed, and the scopes that the principal has
 	Key       bool     // the principal is an API key, whose scopes do not change
 }
 
@@ -28,14 +28,14 @@ func (e *ScopeError) Error() string {
 
 type challengeKey struct{}
 
-// WithChallenge returns a context of HTTP requests that were let in. challenge makes the
-// value of WWW-Authenticate for one that lacks a scope after all.
+// WithChallenge returns a context of admitted HTTP requests. challenge makes the value of WWW-Authenticate for a
+// request that lacks a scope after its admission.
 func WithChallenge(ctx context.Context, challenge func(*ScopeError) string) context.Context {
 	return context.WithValue(ctx, challengeKey{}, challenge)
 }
 
-// Challenge is the value of WWW-Authenticate for the answer, with status 403, to the HTTP
-// request of a context; "" where it was not let in by its scopes.
+// Challenge returns the value of WWW-Authenticate for an answer with status 403 to the HTTP request of a context; ""
+// if no scopes are configured.
 func Challenge(ctx context.Context, e *ScopeError) string {
 	if challenge, ok := ctx.Value(challengeKey{}).(func(*ScopeError) string); ok {
 		return challenge(e)

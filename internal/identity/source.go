@@ -2,16 +2,16 @@ package identity
 
 import "strings"
 
-// KeySource is the source of the groups and IDs of API keys, as an issuer is that of its tokens.
+// KeySource stands for an issuer in the IDs and groups of API keys.
 const KeySource = "key"
 
-// sourceEnds ends the source of a name: an issuer, or KeySource.
+// sourceEnds separates a source (an issuer, or KeySource) from a name.
 const sourceEnds = "|"
 
-// From is a name as its source gives it: a subject or a group.
+// From returns a subject or a group with its source in front.
 func From(source, name string) string { return source + sourceEnds + name }
 
-// AllFrom are names of one source.
+// AllFrom is From for several names of one source.
 func AllFrom(source string, names []string) []string {
 	var all []string
 	for _, name := range names {
@@ -20,11 +20,11 @@ func AllFrom(source string, names []string) []string {
 	return all
 }
 
-// Of reports whether a source gives a name.
+// Of reports whether a name has a source in front.
 func Of(source, name string) bool { return strings.HasPrefix(name, source+sourceEnds) }
 
-// Label is what policies call the principal of an ID: "key|NAME" for an API key, whichever of
-// the keys that had the name; else the ID.
+// Label returns the name of a principal in policies: "key|NAME" for an API key, else the ID. All keys that ever had a
+// name share its label.
 func Label(id string) string {
 	if !Of(KeySource, id) {
 		return id

@@ -1,5 +1,5 @@
-// Package limit bounds what strangers can make grow: it counts, refuses past the bound, and counts
-// refusals. It does not know what it counts.
+// Package limit bounds quantities that strangers can increase: it counts them, refuses more than the bound, and
+// counts the refusals. It does not know what they measure.
 package limit
 
 import (
@@ -11,32 +11,32 @@ import (
 type Limit struct {
 	name, what, advice string
 	max                int64
-	own                bool // of each owner
+	own                bool // max is for each owner
 	used, hits         atomic.Int64
-	measure            func() int64 // returns the quantity; nil: used has it
+	measure            func() int64 // returns the quantity; nil: it is in used
 }
 
-// New returns a limit of max. name is its name in metrics and documentation; what completes "too many",
-// or "too much"; advice says what to do.
+// New returns a limit of max. name is its name in metrics and documentation; what completes "too many"; advice says
+// what to do.
 func New(name string, max int64, what, advice string) *Limit {
 	return &Limit{name: name, what: what, advice: advice, max: max}
 }
 
-// Measured is New for a quantity that is counted elsewhere: used returns it.
+// Measured is New for a quantity that used returns.
 func Measured(name string, max int64, what, advice string, used func() int64) *Limit {
 	l := New(name, max, what, advice)
 	l.measure = used
 	return l
 }
 
-// Error is a reached limit, with advice.
+// Error says that a limit was reached, and what to do.
 type Error struct{ limit *Limit }
 
 func (e *Error) Error() string {
 	return fmt.Sprintf("too many %s: the limit is %d; %s", e.limit.what, e.limit.max, e.limit.advice)
 }
 
-// Own reports whether one owner's share is used up, so that other owners may go on.
+// Own reports whether only one owner's share is used up.
 func (e *Error) Own() bool { return e.limit.own }
 
 // Name is the limit's name.
@@ -59,7 +59,7 @@ func (l *Limit) Hits() int64 { return l.hits.Load() }
 // Take takes n. The error is an *Error.
 func (l *Limit) Take(n int64) error { return l.TakeBelow(n, l.max) }
 
-// TakeBelow is Take up to a lower bound, which leaves the rest to other callers.
+// TakeBelow is Take with a lower bound, which leaves the rest to other callers.
 func (l *Limit) TakeBelow(n, most int64) error {
 	for {
 		used := l.used.Load()
@@ -72,8 +72,7 @@ func (l *Limit) TakeBelow(n, most int64) error {
 	}
 }
 
-// TakeOf takes one of an owner's share; has is the owner's present count. Used is the sum of all
-// owners.
+// TakeOf takes one from the share of an owner; has is the owner's present count. Used returns the sum of all owners.
 func (l *Limit) TakeOf(has *atomic.Int64) error {
 	if has.Add(1) > l.max {
 		has.Add(-1)

@@ -21,14 +21,14 @@ import (
 type Settings struct {
 	File    string        // absolute; "" for FileName in the folder of the store
 	MaxSize int           // of a file, in bytes
-	MaxAge  time.Duration // age of a file's first line at its rotation
+	MaxAge  time.Duration // a file is rotated when its first line is this old
 	Keep    int           // rotated files; 0: all
-	// Arguments and Results say whether their content is written: redacted, and cut at 4 KiB.
+	// Arguments and Results say whether contents are written. Secrets are masked, and contents are cut at 4 KiB.
 	Arguments Arguments
 	Results   bool
 }
 
-// Arguments says what is written of arguments.
+// Arguments says what is written about the arguments of a call.
 type Arguments string
 
 // The values of Arguments.
@@ -63,14 +63,13 @@ type Log struct {
 	closed  bool
 
 	written, failed, lost atomic.Int64
-	unreported            atomic.Int64 // of lost lines: not yet reported in the log
+	unreported            atomic.Int64 // lost lines that no line in the log reports yet
 }
 
-// maxPending bounds the lines of calls in progress after a write has failed.
+// maxPending bounds the lines that wait after a write has failed.
 const maxPending = 65_536
 
-// Open opens a log, or makes it (mode 0600) with its folder. clean, which may be nil, masks secrets in
-// contents.
+// Open opens a log, or makes it (mode 0600) with its folder. clean, unless nil, masks secrets in contents.
 func Open(s Settings, clean func([]byte) []byte, log *slog.Logger) (*Log, error) {
 	l := &Log{settings: s, log: log, clean: clean, file: &file{settings: s, log: log}}
 	l.writing.Lock()
@@ -124,8 +123,8 @@ func (l *Log) Write(line Line) error {
 	return nil
 }
 
-// Add writes a line after its event, and keeps it while the log cannot be written: call Admit before
-// the event. A nil Log drops the line.
+// Add writes a line after its event. While the log cannot be written, it keeps the line: call Admit before the event.
+// A nil Log drops the line.
 func (l *Log) Add(line Line) {
 	if l == nil {
 		return
@@ -136,7 +135,6 @@ func (l *Log) Add(line Line) {
 	}
 }
 
-// put adds a line to the pending ones.
 func (l *Log) put(line Line) {
 	if line.Time.IsZero() {
 		line.Time = time.Now()
@@ -176,7 +174,7 @@ func (l *Log) Record(ctx context.Context, e identity.Event) {
 	l.Add(line)
 }
 
-// About fills in a line from its event's context.
+// About completes a line from the context of its event.
 func (l *Log) About(ctx context.Context, line *Line) {
 	if p := identity.PrincipalOf(ctx); p != nil && (line.Principal == nil || line.Principal.ID == p.ID) {
 		line.Principal = &Principal{ID: p.ID, Groups: p.Groups}
@@ -186,7 +184,7 @@ func (l *Log) About(ctx context.Context, line *Line) {
 	}
 }
 
-// Run syncs lines to the disk, and retries failed ones, until ctx ends.
+// Run syncs lines to the disk, and retries failed writes, until ctx ends.
 func (l *Log) Run(ctx context.Context) {
 	tick := time.NewTicker(syncEvery)
 	defer tick.Stop()
@@ -243,7 +241,7 @@ func (l *Log) fails(err error) {
 	}
 }
 
-// plain is an error without this machine's paths, for clients.
+// plain returns an error for clients, without paths of this machine.
 func plain(err error) error {
 	if path, ok := errors.AsType[*fs.PathError](err); ok {
 		return path.Err
@@ -284,9 +282,9 @@ func (l *Log) Close() error {
 	return nil
 }
 
-// Counts are a log's metrics.
+// Counts are the metrics of a log, since its start.
 type Counts struct {
-	Written, Failed, Lost int64 // lines, failed writes, lines, since the start
+	Written, Failed, Lost int64 // written lines, failed writes, lost lines
 }
 
 // Counts returns the counts since Open.

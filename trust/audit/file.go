@@ -17,11 +17,11 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// file is the log's file. Several processes may write it: each holds a lock during a write.
+// file is the log on the disk. Several processes may write to it: each holds a lock during a write.
 type file struct {
 	settings Settings
 	log      *slog.Logger
-	replica  string // of the lines
+	replica  string // replica in the lines
 
 	lock   *flock.Flock
 	open   *os.File // nil: not open
@@ -36,7 +36,6 @@ const lockSuffix = ".lock"
 // lockWait bounds the wait for another writing process.
 const lockWait = 5 * time.Second
 
-// hold takes the lock.
 func (f *file) hold() (release func(), err error) {
 	if f.lock == nil {
 		f.lock = flock.New(f.settings.File+lockSuffix, flock.SetPermissions(0o600))
@@ -52,8 +51,8 @@ func (f *file) hold() (release func(), err error) {
 	return func() { _ = f.lock.Unlock() }, nil
 }
 
-// append writes lines, and returns their number. A line that cannot be written whole leaves no bytes.
-// It also makes the file without any line.
+// append writes lines, and returns how many were written. A partly written line is removed. Without lines, append
+// only makes the file.
 func (f *file) append(lines []Line) (n int, err error) {
 	release, err := f.hold()
 	if err != nil {
@@ -78,7 +77,7 @@ func (f *file) append(lines []Line) (n int, err error) {
 // atOnce bounds the bytes of one write.
 const atOnce = 256 << 10
 
-// write writes as many lines as the file has room for, at least one, in one write.
+// write writes lines in one write: as many as the file has room for, at least one.
 func (f *file) write(lines []Line) (n int, err error) {
 	var text []byte
 	for _, line := range lines {
@@ -109,7 +108,7 @@ func (f *file) write(lines []Line) (n int, err error) {
 
 var pid = os.Getpid()
 
-// reopen opens the file that now has the name, and reads its size, whoever wrote it.
+// reopen opens the file that has the name now, and reads its size, because other processes also write and rotate it.
 func (f *file) reopen() error {
 	now, err := os.Stat(f.settings.File)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -136,8 +135,7 @@ func (f *file) reopen() error {
 	return f.resume(info.Size())
 }
 
-// resume notes the size of the file, and ends a partial line of a crashed process, so that the next
-// line is whole.
+// resume notes the size of the file. It ends the partial line of a crashed process, so that the next line is whole.
 func (f *file) resume(size int64) error {
 	if size == f.size {
 		return nil
@@ -158,10 +156,10 @@ func (f *file) resume(size int64) error {
 	return nil
 }
 
-// errFirst ends a scan with its first line.
+// errFirst ends a scan after the first line.
 var errFirst = errors.New("the first line")
 
-// rotate renames a full or old file, makes another, and removes the oldest.
+// rotate renames a full or old file, makes a new file, and removes the oldest files.
 func (f *file) rotate() error {
 	full := f.size >= int64(f.settings.MaxSize) || time.Since(f.first) >= f.settings.MaxAge
 	if f.size == 0 || !full || time.Now().Before(f.wait) {
@@ -200,7 +198,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// rotatedTime sorts by time.
+// rotatedTime is a format whose texts sort by time.
 const rotatedTime = "20060102T150405.000Z"
 
 func rotatedName(file string, at time.Time) string {
@@ -208,7 +206,7 @@ func rotatedName(file string, at time.Time) string {
 	return strings.TrimSuffix(file, ext) + "-" + at.UTC().Format(rotatedTime) + ext
 }
 
-// rotated are the renamed files, the oldest first.
+// rotated returns the renamed files, the oldest first.
 func rotated(file string) (paths []string) {
 	found, _ := os.ReadDir(filepath.Dir(file)) // unreadable: opening the file will fail, too
 	ext := filepath.Ext(file)
@@ -223,7 +221,7 @@ func rotated(file string) (paths []string) {
 	return paths
 }
 
-// Files are the files of a log, the oldest first.
+// Files returns the files of a log, the oldest first.
 func Files(file string) []string {
 	files := rotated(file)
 	if _, err := os.Stat(file); err == nil {
@@ -232,7 +230,6 @@ func Files(file string) []string {
 	return files
 }
 
-// sync syncs the file to the disk.
 func (f *file) sync() error {
 	if f.synced || f.open == nil {
 		return nil

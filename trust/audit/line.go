@@ -13,24 +13,23 @@ import (
 // Line is one event in the log. It has more than 25 fields: each is a member of the JSON line.
 type Line struct {
 	Time time.Time `json:"time"`
-	PID  int       `json:"pid"` // of the toolfinch that wrote the line
+	PID  int       `json:"pid"` // of the writing process
 	// Replica is the name and ID of the writing replica; "" for a single process.
 	Replica string `json:"replica,omitempty"`
 
 	Event string `json:"event"` // a kind of package identity
-	// Call is equal in the two lines of a call that may change something: the one before it, with the
-	// Outcome identity.Begun, and the one at its end.
+	// Call is equal in both lines of a call that may change something: the first has the outcome identity.Begun.
 	Call      string     `json:"call,omitempty"`
 	Principal *Principal `json:"principal,omitempty"`
 	Client    *Client    `json:"client,omitempty"`
-	// Session is a digest: the ID would let a reader take over the session.
+	// Session is a digest, because the ID would let a reader take over the session.
 	Session     string       `json:"session,omitempty"`
 	Request     string       `json:"request,omitempty"` // the JSON-RPC ID, as sent
-	Depth       int          `json:"depth,omitempty"`   // of a call inside another call
+	Depth       int          `json:"depth,omitempty"`   // nesting depth of a call inside another call
 	View        string       `json:"view,omitempty"`
 	Server      string       `json:"server,omitempty"`
 	Tool        string       `json:"tool,omitempty"` // the ID: server.name
-	Name        string       `json:"name,omitempty"` // the client's name of it
+	Name        string       `json:"name,omitempty"` // the client's name for the tool
 	DefHash     string       `json:"def_hash,omitempty"`
 	Annotations *Annotations `json:"annotations,omitempty"`
 	Decision    *Decision    `json:"decision,omitempty"`
@@ -39,7 +38,7 @@ type Line struct {
 	DurationMS  float64      `json:"duration_ms,omitempty"`
 	BytesIn     int          `json:"bytes_in,omitempty"`  // of the arguments
 	BytesOut    int          `json:"bytes_out,omitempty"` // of the result
-	// ArgsSHA256 is of the arguments' bytes as sent.
+	// ArgsSHA256 is the hash of the arguments, as sent.
 	ArgsSHA256 string            `json:"args_sha256,omitempty"`
 	Args       json.RawMessage   `json:"args,omitempty"`
 	Result     json.RawMessage   `json:"result,omitempty"`
@@ -49,7 +48,7 @@ type Line struct {
 	Details    map[string]string `json:"details,omitempty"`
 }
 
-// Principal is who caused an event.
+// Principal is the principal that caused an event.
 type Principal struct {
 	ID     string   `json:"id"`
 	Groups []string `json:"groups,omitempty"`
@@ -69,7 +68,7 @@ type Annotations struct {
 	OpenWorld   bool `json:"open_world"`
 }
 
-// Decision is what a policy decided.
+// Decision is the decision about a call.
 type Decision struct {
 	Allow  bool   `json:"allow"`
 	Policy string `json:"policy,omitempty"`
@@ -83,7 +82,6 @@ const (
 	maxDetails = 32      // members
 )
 
-// bound cuts texts from outside.
 func (l *Line) bound() {
 	for _, text := range []*string{&l.Session, &l.Request, &l.View, &l.Server, &l.Tool, &l.Name, &l.DefHash, &l.SourceIP, &l.Transport, &l.Outcome} {
 		*text = rawjson.Clip(*text, maxName)
@@ -127,12 +125,11 @@ func (l *Line) encode() ([]byte, error) {
 	return append(printable.JSON(body), '\n'), nil
 }
 
-// parse reads a line without its line break; ok is false for other text.
+// parse reads a line without its line break; ok is false for text that is no line.
 func parse(text []byte) (l Line, ok bool) {
 	return l, json.Unmarshal(text, &l) == nil && !l.Time.IsZero() && l.Event != ""
 }
 
-// lineOf makes a line of an event.
 func lineOf(e identity.Event) Line {
 	l := Line{
 		Event: e.Kind, Session: identity.Digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,

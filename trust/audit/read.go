@@ -17,14 +17,14 @@ import (
 	"toolfinch/internal/identity"
 )
 
-// Filter selects lines. Texts are compared whole, without case, and * matches any text; "" matches all.
-// Principal is an ID, or the label of several keys. The zero Filter selects all.
+// Filter selects lines. A text must match whole, but case is ignored; * matches any text, and "" matches all.
+// Principal is an ID, or the label of several keys. The zero Filter selects all lines.
 type Filter struct {
 	Principal, Tool, Event, Outcome string
 	Since                           time.Time
 }
 
-// Wants reports whether a line passes. Tool matches the tool's ID or the client's name of it.
+// Wants reports whether the filter selects a line. Tool matches the tool's ID, or the client's name for the tool.
 func (f *Filter) Wants(l *Line) bool {
 	principal := ""
 	if l.Principal != nil {
@@ -39,14 +39,14 @@ func matches(want, is string) bool {
 	if want == "" {
 		return true
 	}
-	// A slash has no meaning here, but path.Match does not let * pass one.
+	// path.Match does not let * match a slash, which has no meaning here.
 	plain := strings.NewReplacer("/", "\x00", `\`, "\x01", "[", "\x02", "?", "\x03")
 	ok, err := path.Match(strings.ToLower(plain.Replace(want)), strings.ToLower(plain.Replace(is)))
 	return ok && err == nil
 }
 
-// Scan yields the selected lines of files, with their text, in order. Other text is skipped. An error
-// of yield ends it.
+// Scan yields the selected lines of files, with their text, in order. It skips text that is no line. It ends with the
+// first error of yield.
 func Scan(files []string, f Filter, yield func(l *Line, text []byte) error) error {
 	for _, file := range files {
 		if err := scan(file, f, yield); err != nil {
@@ -97,18 +97,18 @@ func Last(files []string, n int, f Filter, yield func(l *Line, text []byte) erro
 	return nil
 }
 
-// followEvery is the pause of Follow.
+// followEvery is the pause between reads.
 const followEvery = 200 * time.Millisecond
 
-// Followed reads a log as it is written.
+// Followed reads a log while it is written.
 type Followed struct {
 	path  string
 	file  *os.File // nil: the file does not exist yet
 	at    int64    // the offset of the next line
-	aside []string // the rotated files that are read, or older than the start
+	aside []string // rotated files that were read, or are older than the start
 }
 
-// Follow begins after the last line. Run continues.
+// Follow begins after the last line of a log. Call Run to read new lines.
 func Follow(path string) (*Followed, error) {
 	f := &Followed{path: path}
 	file, err := os.Open(path)
@@ -148,9 +148,9 @@ func (f *Followed) Run(ctx context.Context, filter Filter, yield func(l *Line, t
 	}
 }
 
-// read yields the new lines, also from new files.
+// read yields the new lines, even of new files.
 func (f *Followed) read(filter Filter, yield func(l *Line, text []byte) error) error {
-	now, _ := os.Stat(f.path) // nil: not there yet, or being renamed
+	now, _ := os.Stat(f.path) // nil: not there yet, or just renamed
 	var mine os.FileInfo
 	var err error
 	if f.file != nil {
@@ -166,7 +166,7 @@ func (f *Followed) read(filter Filter, yield func(l *Line, text []byte) error) e
 	}
 	next, err := os.Open(f.path)
 	if err != nil {
-		return nil // the next time
+		return nil // the next read tries again
 	}
 	opened, err := next.Stat()
 	if err != nil {
@@ -212,11 +212,11 @@ func linesFrom(file io.ReaderAt, at int64, f Filter, yield func(l *Line, text []
 	}
 }
 
-// maxLine bounds a line, in bytes; the bounds of its fields, escaped, are below it.
+// maxLine bounds a line, in bytes; our lines are shorter.
 const maxLine = 512 << 10
 
-// readLine reads a line of n bytes, and returns it without its line break. A line that is too long is
-// not ours: only its beginning is returned. At the end of the file it returns io.EOF.
+// readLine reads a line of n bytes, and returns it without its line break. A line that is longer than maxLine is not
+// ours: it is cut. At the end of the file it returns io.EOF.
 func readLine(reader *bufio.Reader) (text []byte, n int, err error) {
 	for {
 		part, err := reader.ReadSlice('\n')

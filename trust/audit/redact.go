@@ -8,7 +8,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Content is the function Content with the clean of Open. A nil Log returns nil.
+// Content is the function Content with the clean function of the log. A nil Log returns nil.
 func (l *Log) Content(value []byte) json.RawMessage {
 	if l == nil {
 		return nil
@@ -16,8 +16,8 @@ func (l *Log) Content(value []byte) json.RawMessage {
 	return Content(value, l.clean)
 }
 
-// Content returns arguments or a result for a line: without members that are named like secrets, and
-// long values as the beginning of their text. clean, unless nil, masks other secrets.
+// Content returns arguments or a result for a line. Members whose names suggest secrets are masked, and a long value
+// becomes the beginning of its text. clean, unless nil, masks other secrets.
 func Content(value []byte, clean func([]byte) []byte) json.RawMessage {
 	value = bytes.TrimSpace(value)
 	if len(value) == 0 || len(value) > maxRedacted || !json.Valid(value) {
@@ -37,7 +37,7 @@ func Content(value []byte, clean func([]byte) []byte) json.RawMessage {
 	return rawjson.OneLine(out)
 }
 
-// maxRedacted bounds a value that is searched for secrets, in bytes.
+// maxRedacted bounds the values that are searched for secrets, in bytes.
 const maxRedacted = 1 << 20
 
 const masked = "***"

@@ -9,17 +9,17 @@ import (
 	"toolfinch/internal/identity"
 )
 
-// Bearer is who has shown an API key in a form, with the gate that took it.
+// Bearer is the holder of an API key that was typed into a form, with the gate that proved the key.
 type Bearer struct {
 	gate *Gate
 	*verified
 }
 
-// TakesKeys reports whether API keys let somebody in.
+// TakesKeys reports whether the gate accepts API keys.
 func (g *Gate) TakesKeys() bool { return g.Mode == Proof && g.Settings.Keys }
 
-// ByForm proves an API key that a person typed into a form of the request. Who fails too
-// often must wait, as with keys in headers. The error's text is for that person.
+// ByForm proves an API key that a person typed into a form. After too many failures the person must wait, as with
+// keys in headers. The error's text is for the person.
 func (g *Gate) ByForm(r *http.Request, key string) (*Bearer, error) {
 	r = r.WithContext(identity.WithSource(r.Context(), g.Source(r)))
 	v, refused := &verified{}, invalid(Malformed, "this is no API key of toolfinch: it begins with "+keyPrefix)
@@ -40,8 +40,8 @@ func (g *Gate) ByForm(r *http.Request, key string) (*Bearer, error) {
 	return &Bearer{g, v}, nil
 }
 
-// Principal returns who holds the key now, nil for nobody: it is gone once it was revoked or has expired, and
-// not while that cannot be looked up.
+// Principal returns the principal of the key, nil if the key is not proved now. gone reports that the key was revoked
+// or has expired; it is false while the store cannot be read.
 func (b *Bearer) Principal(ctx context.Context) (_ *identity.Principal, gone bool) {
 	p, refused := b.gate.keys.find(ctx, b.key)
 	if refused != nil {
@@ -50,8 +50,8 @@ func (b *Bearer) Principal(ctx context.Context) (_ *identity.Principal, gone boo
 	return p, false
 }
 
-// Stay returns a context for one request of the bearer, which ends when the key does, and
-// what to call at the end of the request.
+// Stay returns a context for one request of the bearer, which ends with the key. Call leave at the end of the
+// request.
 func (b *Bearer) Stay(ctx context.Context) (_ context.Context, leave func()) {
 	return b.gate.stay(ctx, b.verified)
 }

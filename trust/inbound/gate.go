@@ -25,25 +25,25 @@ import (
 // Options of a Gate.
 type Options struct {
 	Settings
-	// Header is the HTTP header in which one of Proxies names who was authenticated; ""
-	// for none. It counts in the modes Unsaid and None.
+	// Header is the HTTP header in which a reverse proxy of Proxies names the authenticated user; "" for none. It
+	// counts in the modes Unsaid and None.
 	Header  string
-	Proxies []netip.Prefix // reverse proxies that are believed; nil: those on this machine
-	Store   KeyStore       // of API keys
-	// Heard reports whether Forget is called whenever a key is made or revoked: until then
-	// keys are taken without a look at the store. Nil: nobody calls it.
+	Proxies []netip.Prefix // trusted reverse proxies; nil: loopback addresses
+	Store   KeyStore       // has the API keys
+	// Heard reports whether each change of API keys calls Forget. While it is true, cached keys are accepted without
+	// reading the store. Nil: no change calls Forget.
 	Heard func() bool
-	// Refuse answers a request that is not let in.
+	// Refuse answers a refused request.
 	Refuse func(w http.ResponseWriter, r *http.Request, status int, reason string)
-	// Root is the name of the view that is served at the root.
+	// Root returns the name of the view that is served at the root.
 	Root   func() string
-	Record identity.Record // nil: nobody
+	Record identity.Record // nil: drops events
 	Log    *slog.Logger
-	Now    func() time.Time // nil: the clock of the machine
+	Now    func() time.Time // nil: the machine's clock
 }
 
-// Gate lets requests in. It has more than 30 methods: each kind of credential and each answer to a refused request needs the
-// same settings and caches.
+// Gate admits or refuses requests. It has more than 30 methods: each kind of credential and each answer to a refused
+// request needs the same settings and caches.
 type Gate struct {
 	Options
 	issuers  []*issuer
@@ -51,20 +51,19 @@ type Gate struct {
 	verified *lru.Cache[[32]byte, *verified]
 	failures *lru.Cache[string, *rate.Limiter] // by address
 	failing  *limit.Limit
-	waiting  *limit.Limit // of requests for an issuer
+	waiting  *limit.Limit // bounds requests that wait for issuers
 	counts   counts
 	inside   inside
 	now      func() time.Time
 }
 
 const (
-	maxVerified  = 10_000 // tokens that are remembered
-	maxKeysKnown = 10_000 // likewise, API keys and what is none
-	maxAddresses = 10_000 // addresses whose failures are remembered
+	maxVerified  = 10_000 // cached tokens
+	maxKeysKnown = 10_000 // cached API keys, also unknown ones
+	maxAddresses = 10_000 // addresses with counted failures
 	maxWaiting   = 256    // requests that wait for issuers at once
 
-	// failuresAtOnce is how often an address may fail to prove who it is before it must
-	// wait, and failureEvery how long it takes until it may once more.
+	// An address may send failuresAtOnce wrong credentials at once, and then one each failureEvery.
 	failuresAtOnce = 30
 	failureEvery   = 2 * time.Second
 )
@@ -89,9 +88,9 @@ func New(options Options) *Gate {
 	return g
 }
 
-// latest keeps the values that were put or taken last, so many at most.
+// latest returns a cache of the most recently used entries.
 func latest[K comparable, V any](most int) *lru.Cache[K, V] {
-	cache, _ := lru.New[K, V](most) // it fails for sizes below 1 alone
+	cache, _ := lru.New[K, V](most) // it fails only for sizes below 1
 	return cache
 }
 
@@ -99,28 +98,28 @@ var thisMachine = []netip.Prefix{netip.MustParsePrefix("127.0.0.0/8"), netip.Mus
 
 const (
 	tendEvery = 30 * time.Second
-	// lookEvery is how often keys are looked up with which requests or sessions go on: commands of other
-	// processes over SQLite revoke keys without a word.
+	// lookEvery is the pause between checks of the keys of open requests and sessions: with SQLite, commands in other
+	// processes revoke keys silently.
 	lookEvery = time.Second
 )
 
-// Run keeps the keys of the issuers fresh, notes the use of API keys and ends what lasts
-// longer than its credentials, until ctx ends.
+// Run refreshes the issuers' keys, stores when API keys were used, and ends requests and sessions that outlast their
+// credentials, until ctx ends.
 func (g *Gate) Run(ctx context.Context) {
 	ticker, look := time.NewTicker(tendEvery), time.NewTicker(lookEvery)
 	defer ticker.Stop()
 	defer look.Stop()
 	if g.Mode != Proof {
-		look.Stop() // nobody has credentials that end
+		look.Stop() // without proofs no credentials can end
 	}
-	learned := int64(-1) // g.keys.forgot when all keys were learned
+	learned := int64(-1) // g.keys.forgot at the last successful learn
 	for {
-		if now := g.keys.forgot.Load(); g.Keys && learned != now && g.keys.learn(ctx) == nil { // else soon
+		if now := g.keys.forgot.Load(); g.Keys && learned != now && g.keys.learn(ctx) == nil { // else the next round
 			learned = now
 		}
 		for _, i := range g.issuers {
 			if i.stale() {
-				_ = i.refresh(ctx, keysRetry) // an error is the end of ctx
+				_ = i.refresh(ctx, keysRetry) // fails only when ctx ends
 			}
 		}
 		select {
@@ -139,10 +138,10 @@ func (g *Gate) Run(ctx context.Context) {
 	}
 }
 
-// Limits are those of clients that fail, and of what waits for issuers.
+// Limits returns the limits of failing addresses, and of requests that wait for issuers.
 func (g *Gate) Limits() []*limit.Limit { return []*limit.Limit{g.failing, g.waiting} }
 
-// Counts returns how often requests were let in and refused, by reason.
+// Counts returns the number of requests for each of the reasons, in their order.
 func (g *Gate) Counts(reasons []Reason) []int64 {
 	out := make([]int64, len(reasons))
 	for i, reason := range reasons {
@@ -151,8 +150,8 @@ func (g *Gate) Counts(reasons []Reason) []int64 {
 	return out
 }
 
-// CheckListener says why a server must not listen at an address: beyond this machine
-// nobody may come in without the owner having said who may.
+// CheckListener returns an error for an address that other machines can reach, unless the owner has configured who
+// may come in.
 func (s Settings) CheckListener(at net.Addr) error {
 	if s.Mode != Unsaid || localAddr(at) {
 		return nil
@@ -161,7 +160,6 @@ func (s Settings) CheckListener(at net.Addr) error {
 		"write auth: keys (and make one with: toolfinch key create NAME), auth: {issuers: [...]} for an identity provider, or auth: none for anyone", at)
 }
 
-// localAddr reports whether only this machine reaches an address.
 func localAddr(at net.Addr) bool {
 	if at == nil || at.Network() == "unix" || at.Network() == "pipe" {
 		return true
@@ -170,15 +168,15 @@ func localAddr(at net.Addr) bool {
 	return err == nil && isLocal(to.Addr())
 }
 
-// Target is what a request is for.
+// Target is the destination of a request.
 type Target struct {
-	View string // as the request names it; "" for the root
-	SSE  bool   // by HTTP+SSE, which only the root has
-	Any  bool   // of no view: what is answered follows from who asks
+	View string // its name; "" for the root
+	SSE  bool   // over HTTP+SSE, which only the root serves
+	Any  bool   // no single view: the answer depends on the principal
 }
 
-// Enter lets requests in to next. Its context has the principal, and where it comes from;
-// the credentials are taken out, so that nobody passes them on.
+// Enter passes admitted requests to next, with the principal and the source in their context. It removes the
+// credentials, so that no later handler passes them on.
 func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := identity.WithSource(r.Context(), g.Source(r))
@@ -210,7 +208,7 @@ func (g *Gate) Enter(next http.Handler, target func(*http.Request) Target) http.
 	})
 }
 
-// Know is Enter for what everybody may ask: who proves nothing is nobody.
+// Know is Enter for all requests. A request without valid credentials has no principal.
 func (g *Gate) Know(next http.Handler, target func(*http.Request) Target) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx := identity.WithSource(r.Context(), g.Source(r))
@@ -223,25 +221,24 @@ func (g *Gate) Know(next http.Handler, target func(*http.Request) Target) http.H
 	})
 }
 
-// Strangers reports whether a request must be told no more than it must know.
+// Strangers reports whether a request lacks a required proof, so that its answer must reveal as little as possible.
 func (g *Gate) Strangers(r *http.Request) bool {
 	return g.Mode == Proof && identity.PrincipalOf(r.Context()) == nil
 }
 
-// without takes the credentials out of a request.
 func without(r *http.Request) *http.Request {
-	if r.Header.Get("Authorization") != "" { // r is our own copy, its header is not
+	if r.Header.Get("Authorization") != "" { // r is our copy, but its header is shared
 		r.Header = r.Header.Clone()
 		r.Header.Del("Authorization")
 	}
 	return r
 }
 
-// secretsInQuery are parameters in which credentials are sent by mistake.
+// secretsInQuery are query parameters in which clients send credentials by mistake.
 var secretsInQuery = []string{"access_token", "api_key", "apikey", "api-key", "token", "bearer"}
 
-// prove returns what proves who makes a request; its principal is nil for nobody, where
-// that suffices. It is not nil.
+// prove proves who makes a request. The result is never nil; its principal is nil for an anonymous request, which
+// some modes allow.
 func (g *Gate) prove(r *http.Request, to Target) (*verified, *refusal) {
 	if g.Mode != Proof {
 		if p := g.named(r); p != nil {
@@ -262,7 +259,7 @@ func (g *Gate) prove(r *http.Request, to Target) (*verified, *refusal) {
 	switch {
 	case len(sent) == 0:
 		return &verified{}, &refusal{status: http.StatusUnauthorized, reason: NoCredentials, words: "credentials are missing: send " + g.wanted()}
-	case len(sent) == 1 && !strings.EqualFold(scheme, "Bearer"): // of another scheme, to which no error of this one belongs
+	case len(sent) == 1 && !strings.EqualFold(scheme, "Bearer"): // another scheme, for which RFC 6750 has no error code
 		return &verified{}, &refusal{status: http.StatusUnauthorized, reason: BadRequest, words: "send one header: " + g.wanted()}
 	case len(sent) > 1 || token == "" || strings.ContainsAny(token, " ,"): // RFC 6750, section 3.1
 		return &verified{}, &refusal{status: http.StatusBadRequest, reason: BadRequest, code: "invalid_request", words: "send one header: " + g.wanted()}
@@ -287,9 +284,8 @@ func (g *Gate) wanted() string {
 	return "Authorization: Bearer, with an API key or an access token"
 }
 
-// known proves a key or token. Who fails too often must wait with what would have others asked
-// about it: the store, or an issuer. Others at the same address need not, whose token is signed
-// or whose credentials were good when they were looked at last.
+// known proves a key or token. An address with too many failures must wait if the proof needs the store or an
+// issuer's introspection, unless the credentials were good at the last check.
 func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 	hash := sha256.Sum256([]byte(token))
 	isKey := g.Settings.Keys && strings.HasPrefix(token, keyPrefix)
@@ -343,8 +339,8 @@ func (g *Gate) tooMany() *refusal {
 	return &refusal{status: http.StatusTooManyRequests, reason: TooMany, words: g.failing.Refuse().Error(), wait: failureEvery}
 }
 
-// fits reports whether credentials are for the target: a key of one view for no other, a
-// token for this server.
+// fits checks that credentials are for the target: a key of one view opens no other view, and a token must be for
+// this server.
 func (g *Gate) fits(r *http.Request, to Target, v *verified) *refusal {
 	if only := v.principal.View; only != "" && !to.Any && g.resolved(to) != only {
 		return &refusal{status: http.StatusForbidden, reason: WrongView, words: fmt.Sprintf("this API key is for the view %q alone: connect to /mcp/%s", only, url.PathEscape(only))}
@@ -368,7 +364,7 @@ func (g *Gate) fits(r *http.Request, to Target, v *verified) *refusal {
 	return nil
 }
 
-// admit checks that a principal may do something of a level at all.
+// admit checks that a principal may do anything of a level.
 func (g *Gate) admit(p *identity.Principal, level Level) *refusal {
 	var lacks *identity.ScopeError
 	if !errors.As(g.Scopes.Check(p, level, "this server"), &lacks) {
@@ -377,7 +373,7 @@ func (g *Gate) admit(p *identity.Principal, level Level) *refusal {
 	return &refusal{status: http.StatusForbidden, reason: NoScope, words: lacks.Error(), code: "insufficient_scope", scope: strings.Join(lacks.Ask, " ")}
 }
 
-// refuse answers a request that is not let in.
+// refuse counts, records and answers a refused request.
 func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, to Target, p *identity.Principal, why *refusal) {
 	g.counts[why.reason].Add(1)
 	if why.reason != TooMany {
@@ -396,8 +392,8 @@ func (g *Gate) refuse(w http.ResponseWriter, r *http.Request, to Target, p *iden
 	g.Refuse(w, r, why.status, why.words)
 }
 
-// named is whom a reverse proxy names that is believed. A request that repeats the header
-// is nobody's: a client may have added one. So is one with a name that a key or token proves.
+// named returns the principal that a trusted reverse proxy names. A request that repeats the header is anonymous,
+// because a client may have added the second one. So is a request with the ID of a key or token.
 func (g *Gate) named(r *http.Request) *identity.Principal {
 	if g.Header == "" || !g.fromProxy(r) {
 		return nil
@@ -409,10 +405,10 @@ func (g *Gate) named(r *http.Request) *identity.Principal {
 	return &identity.Principal{ID: values[0]}
 }
 
-// ownNames begin the IDs of bearers of API keys, of the owner on stdio, and of bearers of tokens.
+// ownNames are prefixes of IDs that a header must not name: of API keys, the owner on stdio, and tokens.
 var ownNames = []string{identity.From(identity.KeySource, ""), identity.From(identity.TransportStdio, ""), "https://", "http://"}
 
-// remote is the address of the other end of a request's connection; not valid where it has none.
+// remote returns the address of the client end of a connection; it is not valid for a Unix socket.
 func remote(r *http.Request) netip.Addr {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil {
@@ -425,8 +421,7 @@ func (g *Gate) believes(address netip.Addr) bool {
 	return slices.ContainsFunc(g.Proxies, func(prefix netip.Prefix) bool { return prefix.Contains(address) })
 }
 
-// fromProxy reports whether a reverse proxy that is believed sent a request. The other end
-// of a Unix socket is on this machine.
+// fromProxy reports whether a trusted reverse proxy sent a request. The client of a Unix socket is on this machine.
 func (g *Gate) fromProxy(r *http.Request) bool {
 	address := remote(r)
 	if at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr); !address.IsValid() && ok && localAddr(at) {
@@ -435,10 +430,10 @@ func (g *Gate) fromProxy(r *http.Request) bool {
 	return g.believes(address)
 }
 
-// maxHops bounds how many addresses of X-Forwarded-For are looked at.
+// maxHops bounds the addresses that are read from X-Forwarded-For.
 const maxHops = 32
 
-// Source is where a request comes from: past the reverse proxies that are believed.
+// Source returns where a request comes from, before any trusted reverse proxies.
 func (g *Gate) Source(r *http.Request) identity.Source {
 	from := identity.Source{Transport: "http", Secure: r.TLS != nil}
 	switch first, _, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, "/"), "/"); first {

@@ -8,21 +8,20 @@ import (
 	"toolfinch/internal/identity"
 )
 
-// inside are the requests that were let in and are being answered, and the sessions that API keys
-// have opened.
+// inside has the admitted requests in progress, and the sessions that API keys have opened.
 type inside struct {
-	mu  sync.Mutex // guards all, and the streams in it; held for look-ups only
+	mu  sync.Mutex // guards all and entered.stream; held for look-ups only
 	all map[*entered]struct{}
 }
 
-// entered is such a request or session.
+// entered is an admitted request or session.
 type entered struct {
 	*verified
-	stream bool // a request whose answer is an event stream
+	stream bool // the request's answer is an event stream
 	end    func()
 }
 
-// enter notes what end ends, until leave.
+// enter records a request or session, which end ends, until leave is called.
 func (i *inside) enter(v *verified, end func()) (e *entered, leave func()) {
 	e = &entered{verified: v, end: end}
 	i.mu.Lock()
@@ -38,9 +37,9 @@ func (i *inside) enter(v *verified, end func()) (e *entered, leave func()) {
 	}
 }
 
-// stay notes a request, whose context ends with its credentials, until leave. Whether it is
-// an event stream is said by who answers it, with identity.Lasts. Sessions are noted with identity.Outlives:
-// they end with a key; with a token only their streams do, which the client opens again with the next token.
+// stay records a request until leave is called; its context ends with its credentials. The handler reports event
+// streams with identity.Lasts, and sessions with identity.Outlives. A session ends with its key. The end of a token
+// ends only the streams of a session, which the client opens again with its next token.
 func (g *Gate) stay(ctx context.Context, v *verified) (_ context.Context, leave func()) {
 	ctx, end := context.WithCancel(ctx)
 	e, left := g.inside.enter(v, end)
@@ -61,11 +60,11 @@ func (g *Gate) stay(ctx context.Context, v *verified) (_ context.Context, leave 
 	}
 }
 
-// lookAround ends the requests and sessions whose API key was revoked or has expired, and the event
-// streams whose token has. A call goes on past the end of its token.
+// lookAround ends the requests and sessions whose API key was revoked or has expired, and the event streams whose
+// token has expired. A call may outlast its token.
 func (g *Gate) lookAround(ctx context.Context) {
 	g.inside.mu.Lock()
-	all := make(map[*entered]bool, len(g.inside.all)) // whether it is a stream
+	all := make(map[*entered]bool, len(g.inside.all)) // to: is an event stream
 	for e := range g.inside.all {
 		all[e] = e.stream
 	}

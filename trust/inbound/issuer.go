@@ -26,35 +26,34 @@ const (
 	maxJWKS = 100  // keys of an issuer
 	minRSA  = 2048 // bits
 
-	askFor = 5 * time.Second // bounds a question to an issuer
+	askFor = 5 * time.Second // timeout of a request to an issuer
 
-	keysFresh = time.Hour   // until the keys of an issuer are asked for again
-	keysRetry = time.Minute // at the earliest, also for a key that is not known
+	keysFresh = time.Hour   // age at which an issuer's keys are fetched again
+	keysRetry = time.Minute // least pause between fetches, also for an unknown key
 	coldRetry = 5 * time.Second
 )
 
-// issuer knows the keys of one authorization server. While it cannot be reached, those that
-// it had last are taken.
+// issuer has the keys of one authorization server. While it cannot be reached, its last keys are used.
 type issuer struct {
 	Issuer
 	client  *http.Client
 	log     *slog.Logger
 	now     func() time.Time
-	waiting *limit.Limit // of requests, for it and other issuers
+	waiting *limit.Limit // bounds waiting requests, of all issuers together
 
-	asking chan struct{} // holds one: who asks the issuer
+	asking chan struct{} // holds one element while the issuer is asked
 
-	mu    sync.Mutex          // guards what follows; held for assignments only
-	about *discovery.Metadata // nil: never had
+	mu    sync.Mutex          // guards the fields below; held for assignments only
+	about *discovery.Metadata // nil: never fetched
 	keys  []jose.JSONWebKey
-	got   time.Time // when keys were had; zero: never
-	tried time.Time // when they were asked for last
+	got   time.Time // last successful fetch of keys; zero: never
+	tried time.Time // last attempt to fetch them
 }
 
 func newIssuer(settings Issuer, log *slog.Logger, now func() time.Time, waiting *limit.Limit) *issuer {
 	own, _ := url.Parse(settings.URL)
-	// What the issuer's documents lead to may be no private address, unless the owner allowed that, or
-	// configured an issuer on this machine.
+	// The issuer's documents must not lead to private addresses, unless the owner allowed that or configured an
+	// issuer on this machine.
 	client := discovery.NewClient(discovery.Rules{
 		Local: own != nil && discovery.IsLoopback(own.Hostname()), AllowPrivate: settings.AllowPrivate, Timeout: leeway.Of(askFor),
 	})
@@ -65,12 +64,11 @@ func newIssuer(settings Issuer, log *slog.Logger, now func() time.Time, waiting 
 	return i
 }
 
-// errNoKeys says that the keys of an issuer were never had.
+// errNoKeys says that the keys of an issuer were never fetched.
 var errNoKeys = errors.New("the keys of the issuer cannot be had")
 
-// named are the keys with an ID, all for "". Where there are none, the issuer is asked
-// again, once a minute. The error is errNoKeys, a *limit.Error where too many requests wait for
-// that, or that of ctx.
+// named returns the keys with an ID, or all keys for "". If there are none, it asks the issuer again, unless the last
+// attempt was too recent. The error is errNoKeys, a *limit.Error if too many requests wait, or the error of ctx.
 func (i *issuer) named(ctx context.Context, id string) ([]jose.JSONWebKey, error) {
 	found, got := i.known(id)
 	if len(found) > 0 {
@@ -104,8 +102,8 @@ func (i *issuer) known(id string) (found []jose.JSONWebKey, got time.Time) {
 	return found, i.got
 }
 
-// refresh asks the issuer for its keys, unless that was done less than pause ago. Who
-// comes while somebody asks waits for that. The error is that of ctx.
+// refresh fetches the keys of the issuer, unless the last attempt was less than pause ago. Concurrent callers wait
+// for the running fetch. The error is the error of ctx.
 func (i *issuer) refresh(ctx context.Context, pause time.Duration) error {
 	select {
 	case i.asking <- struct{}{}:
@@ -122,7 +120,7 @@ func (i *issuer) refresh(ctx context.Context, pause time.Duration) error {
 	if early {
 		return nil
 	}
-	// What is learned is everybody's: it does not end with the request that began it.
+	// All requests use the keys: the fetch does not end with the request that began it.
 	asking, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*leeway.Of(askFor))
 	defer cancel()
 	about, keys, err := i.ask(asking)
@@ -139,14 +137,13 @@ func (i *issuer) refresh(ctx context.Context, pause time.Duration) error {
 	return nil
 }
 
-// stale reports whether the keys are to be asked for.
+// stale reports whether the keys must be fetched again.
 func (i *issuer) stale() bool {
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	return i.now().Sub(i.got) > keysFresh
 }
 
-// ask asks the issuer for its metadata and keys.
 func (i *issuer) ask(ctx context.Context) (*discovery.Metadata, []jose.JSONWebKey, error) {
 	about, err := discovery.Find(ctx, i.client, i.URL, i.is)
 	if err != nil {
@@ -162,7 +159,7 @@ func (i *issuer) ask(ctx context.Context) (*discovery.Metadata, []jose.JSONWebKe
 		return about, nil, fmt.Errorf("jwks_uri: %d keys are more than %d", len(set.Keys), maxJWKS)
 	}
 	var keys []jose.JSONWebKey
-	for _, raw := range set.Keys { // one by one: a key of a kind that is not known must not cost the others
+	for _, raw := range set.Keys { // one by one: a key of an unknown kind must not cost the other keys
 		var key jose.JSONWebKey
 		if json.Unmarshal(raw, &key) == nil && usable(key) {
 			keys = append(keys, key.Public())
@@ -174,8 +171,7 @@ func (i *issuer) ask(ctx context.Context) (*discovery.Metadata, []jose.JSONWebKe
 	return about, keys, nil
 }
 
-// usable reports whether a key verifies signatures: a shared secret does not, nor does
-// what is for encryption, nor what is too short.
+// usable reports whether a key can verify signatures. Shared secrets, encryption keys and short keys cannot.
 func usable(key jose.JSONWebKey) bool {
 	if key.Use != "" && key.Use != "sig" || !key.Valid() {
 		return false
@@ -194,7 +190,7 @@ func usable(key jose.JSONWebKey) bool {
 
 func isShared(key jose.JSONWebKey) bool { _, shared := key.Key.([]byte); return shared }
 
-// is says why metadata is not the issuer's, or of no use here.
+// is returns an error if metadata is not the issuer's, or lacks what we need.
 func (i *issuer) is(about *discovery.Metadata) error {
 	switch {
 	case about.Issuer != i.URL:
@@ -205,8 +201,8 @@ func (i *issuer) is(about *discovery.Metadata) error {
 	return nil
 }
 
-// introspect asks the issuer for what an opaque token says (RFC 7662). claims is nil where
-// the token is not active. The error is a *limit.Error where too many requests wait.
+// introspect asks the issuer for the claims of an opaque token (RFC 7662). claims is nil if the token is not active.
+// The error is a *limit.Error if too many requests wait.
 func (i *issuer) introspect(ctx context.Context, token string) (claims map[string]any, err error) {
 	if err := i.waiting.Take(1); err != nil {
 		return nil, err

@@ -17,70 +17,70 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// KeyStore keeps API keys.
+// KeyStore stores API keys.
 type KeyStore interface {
 	// All returns all keys. Some may have expired.
 	All(ctx context.Context) ([]identity.Key, error)
-	// Find returns the key with a hash, nil where there is none. It may have expired.
+	// Find returns the key with a hash, or nil. The key may have expired.
 	Find(ctx context.Context, hash [32]byte) (*identity.Key, error)
-	// Used notes when keys were used last, by hash.
+	// Used stores when keys were used last, by hash.
 	Used(ctx context.Context, used map[[32]byte]time.Time) error
 }
 
 const (
-	keyPrefix = "tfkey_" // so that scanners for secrets, and people, know one
+	keyPrefix = "tfkey_" // lets people, and scanners for secrets, recognize a key
 
-	// keyFresh is how long a key is taken, or refused, without a look at the store: so long
-	// it takes at most until one that was made or revoked is noticed.
+	// keyFresh is how long a key is accepted or refused without reading the store. It bounds how late a new or
+	// revoked key is noticed.
 	keyFresh = time.Second
-	// keyStale is how long a key is taken while the store cannot be read.
+	// keyStale is how long a key is accepted while the store cannot be read.
 	keyStale = 15 * time.Minute
-	// keyWait bounds how long a call waits for the store where its key is known.
+	// keyWait bounds how long a request with a known key waits for the store.
 	keyWait = 300 * time.Millisecond
 )
 
-// NewKey makes an API key, of 260 random bits, and what is stored of it.
+// NewKey makes an API key of 260 random bits, and the hash that is stored.
 func NewKey() (key string, hash [32]byte) {
 	key = keyPrefix + strings.ToLower(rand.Text()+rand.Text())
 	return key, sha256.Sum256([]byte(key))
 }
 
-// keys knows API keys.
+// keys caches API keys.
 type keys struct {
 	store  KeyStore
-	heard  func() bool // as of Options
+	heard  func() bool // as Options.Heard
 	log    *slog.Logger
 	now    func() time.Time
 	recent *lru.Cache[[32]byte, knownKey]
-	forgot atomic.Int64              // how often some were made or revoked
-	told   atomic.Pointer[time.Time] // when all of that was heard of, to keyFresh; nil: never
-	all    atomic.Int64              // forgot when all keys were learned last: what is known from before was revoked
-	again  chan struct{}             // holds one signal: all keys are to be learned
+	forgot atomic.Int64              // counts calls of Forget
+	told   atomic.Pointer[time.Time] // last time at which heard was true, to within keyFresh; nil: never
+	all    atomic.Int64              // forgot at the last complete learn; keys cached earlier only were revoked
+	again  chan struct{}             // holds one signal: keys were made or revoked
 
 	mu   sync.Mutex // guards used; held for assignments only
 	used map[[32]byte]time.Time
 }
 
-// knownKey is a key as it was in the store.
+// knownKey is a key as it was read from the store.
 type knownKey struct {
-	key       *identity.Key       // nil: there was none
-	principal *identity.Principal // nil likewise
+	key       *identity.Key       // nil: the store has none
+	principal *identity.Principal // nil without a key
 	at        time.Time
-	forgot    int64 // as of keys, then
+	forgot    int64 // keys.forgot when it was read
 }
 
-// find proves a key that is used.
+// find proves a key, and notes its use.
 func (k *keys) find(ctx context.Context, hash [32]byte) (*identity.Principal, *refusal) {
 	p, refused := k.look(ctx, hash)
 	if refused == nil {
 		k.mu.Lock()
-		k.used[hash] = k.now() // as many at most as there are keys
+		k.used[hash] = k.now() // has at most one entry for each key
 		k.mu.Unlock()
 	}
 	return p, refused
 }
 
-// look proves a key.
+// look proves a key, and notes no use.
 func (k *keys) look(ctx context.Context, hash [32]byte) (*identity.Principal, *refusal) {
 	now, forgot := k.now(), k.forgot.Load()
 	known, ok := k.recent.Get(hash)
@@ -109,8 +109,8 @@ func (k *keys) look(ctx context.Context, hash [32]byte) (*identity.Principal, *r
 	return known.principal, nil
 }
 
-// age reports whether what is known of a key counts without a look at the store, or not even
-// while that cannot be read.
+// age reports whether a cached key is fresh or stale. A fresh key counts without reading the store. A stale key does
+// not count even if the store cannot be read.
 func (k *keys) age(known knownKey, now time.Time) (fresh, stale bool) {
 	since, same := now.Sub(known.at), known.forgot == k.forgot.Load()
 	if same && k.heard != nil {
@@ -120,7 +120,7 @@ func (k *keys) age(known knownKey, now time.Time) (fresh, stale bool) {
 		}
 		if k.heard() {
 			if since > keyFresh {
-				at := now // else each call would allocate it
+				at := now // so that other calls allocate nothing
 				k.told.Store(&at)
 			}
 			return true, false
@@ -129,7 +129,7 @@ func (k *keys) age(known knownKey, now time.Time) (fresh, stale bool) {
 	return same && since <= keyFresh, since > keyStale
 }
 
-// know is what is known of a key that the store had at a time; nil for none.
+// know makes the cache entry of a key; the key is nil if the store has none.
 func know(key *identity.Key, at time.Time, forgot int64) knownKey {
 	known := knownKey{key: key, at: at, forgot: forgot}
 	if key != nil {
@@ -138,8 +138,7 @@ func know(key *identity.Key, at time.Time, forgot int64) knownKey {
 	return known
 }
 
-// learn knows all keys from now on, so that they count while the store is away, whether they were
-// used before or not.
+// learn caches all keys, so that even unused keys count while the store cannot be read.
 func (k *keys) learn(ctx context.Context) error {
 	now, forgot := k.now(), k.forgot.Load()
 	all, err := k.store.All(ctx)
@@ -152,8 +151,8 @@ func (k *keys) learn(ctx context.Context) error {
 	return err
 }
 
-// Forget has keys looked up again: some were made or revoked. While the store cannot be read, what
-// is known of them counts on.
+// Forget makes the gate read API keys again, because some were made or revoked. While the store cannot be read,
+// cached keys still count.
 func (g *Gate) Forget() {
 	g.keys.forgot.Add(1)
 	select {
@@ -162,13 +161,12 @@ func (g *Gate) Forget() {
 	}
 }
 
-// good reports whether a key was known when the store was looked at last.
+// good reports whether the store had a key at the last look-up.
 func (k *keys) good(hash [32]byte) bool {
 	known, ok := k.recent.Get(hash)
 	return ok && known.key != nil
 }
 
-// flush notes in the store when keys were used last.
 func (k *keys) flush(ctx context.Context) {
 	k.mu.Lock()
 	used := k.used
@@ -182,7 +180,7 @@ func (k *keys) flush(ctx context.Context) {
 	}
 }
 
-// CheckKeyName says why a name is none for a key.
+// CheckKeyName returns an error if a key cannot have a name.
 func CheckKeyName(name string) error {
 	const most = 64
 	if name == "" || len(name) > most || strings.ContainsFunc(name, func(r rune) bool { return r <= ' ' || r > '~' || r == '|' }) {

@@ -11,16 +11,16 @@ import (
 	"toolfinch/internal/nearest"
 )
 
-// KeyRequest is an API key as somebody wants it.
+// KeyRequest describes an API key to make.
 type KeyRequest struct {
 	Name           string
-	View           string // the only one that it opens; "" for all
+	View           string // the only view that the key opens; "" for all
 	Scopes, Groups []string
-	Lasts          string // a number of days like 30d, or what time.ParseDuration reads; "": for good
+	Lasts          string // a number of days like 30d, or a time.Duration; "": for ever
 }
 
-// Make makes the key: its text, which is not kept, and what is stored of it. views are all
-// that there are. The error is a *identity.FieldError.
+// Make makes the key: its text, which is not stored, and its stored form. views are the names of all views. The error
+// is a *identity.FieldError.
 func (k KeyRequest) Make(settings Settings, views []string, now time.Time) (text string, key identity.Key, err error) {
 	if err := CheckKeyName(k.Name); err != nil {
 		return "", key, &identity.FieldError{Text: err.Error()}
@@ -60,7 +60,7 @@ func (k KeyRequest) lasts() (lasts time.Duration, err error) {
 	return lasts, nil
 }
 
-// checkView refuses a view that there is not: the key would open nothing.
+// checkView refuses an unknown view: the key would open nothing.
 func (k KeyRequest) checkView(views []string) error {
 	if k.View == "" || slices.Contains(views, k.View) {
 		return nil
@@ -71,7 +71,7 @@ func (k KeyRequest) checkView(views []string) error {
 	return &identity.FieldError{Field: "view", Text: fmt.Sprintf(": there is no view %q in tool_views", k.View)}
 }
 
-// checkScopes refuses scopes that mean nothing, and a key that may nothing.
+// checkScopes refuses unknown scopes, and a key without scopes if the configuration has some.
 func (k KeyRequest) checkScopes(settings Settings) error {
 	var known []string
 	for _, scope := range settings.Scopes {

@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Reason is why a request was refused, or by what it was let in: a label of metrics.
+// Reason is why a request was refused, or the kind of proof that admitted it. It is a label of metrics.
 type Reason string
 
 // The reasons.
@@ -17,7 +17,7 @@ const (
 	ByProxy  Reason = "principal_header"
 
 	NoCredentials Reason = "no_credentials"
-	BadRequest    Reason = "bad_request" // credentials in the query, twice, or in no form that is known
+	BadRequest    Reason = "bad_request" // credentials in the query, repeated, or of an unknown form
 	UnknownKey    Reason = "unknown_key"
 	Expired       Reason = "expired"
 	NotYet        Reason = "not_yet_valid"
@@ -25,16 +25,16 @@ const (
 	WrongAlg      Reason = "wrong_algorithm"
 	WrongIssuer   Reason = "wrong_issuer"
 	WrongAudience Reason = "wrong_audience"
-	WrongKey      Reason = "wrong_signature" // or of a key that the issuer does not have
+	WrongKey      Reason = "wrong_signature" // or the issuer has no such key
 	WrongClaims   Reason = "wrong_claims"
 	Inactive      Reason = "inactive"
 	WrongView     Reason = "wrong_view"
 	NoScope       Reason = "insufficient_scope"
 	TooMany       Reason = "too_many_failures"
-	Unavailable   Reason = "unavailable" // the issuer or the store cannot be asked
+	Unavailable   Reason = "unavailable" // the issuer or the store cannot be reached
 )
 
-// Accepted and Refused are all reasons there are.
+// Accepted and Refused are all reasons.
 var (
 	Accepted = []Reason{ByKey, ByToken, ByOpaque, ByProxy}
 	Refused  = []Reason{
@@ -43,7 +43,7 @@ var (
 	}
 )
 
-// counts is how often each reason was given.
+// counts has the number of requests for each reason.
 type counts map[Reason]*atomic.Int64
 
 func newCounts() counts {
@@ -56,13 +56,13 @@ func newCounts() counts {
 	return c
 }
 
-// refusal is why a request is not let in.
+// refusal describes the answer to a refused request.
 type refusal struct {
 	status int
 	reason Reason
-	words  string // for the client
+	words  string // message for the client
 	code   string // error of WWW-Authenticate (RFC 6750), "" for none
-	scope  string // of WWW-Authenticate, "" for the usual
+	scope  string // scope of WWW-Authenticate, "" for the default
 	wait   time.Duration
 }
 

@@ -12,21 +12,19 @@ import (
 	"strings"
 )
 
-// metadataPath is where the metadata of a protected resource is (RFC 9728): the path of the
-// resource follows.
+// metadataPath begins the path of the metadata of a protected resource (RFC 9728). The path of the resource follows.
 const metadataPath = "/.well-known/oauth-protected-resource"
 
-// MetadataPatterns are those of net/http.ServeMux under which Metadata is to be served.
+// MetadataPatterns are the patterns of net/http.ServeMux that serve Metadata.
 var MetadataPatterns = []string{metadataPath, metadataPath + "/"}
 
-// The paths that are served.
 const (
 	rootPath = "/mcp"
 	ssePath  = "/sse"
 )
 
-// root is the URL of the root, as clients know it. Without a configured one the request says
-// it, which is believed of requests with isOwn.
+// root returns the URL of the root, as clients know it. If none is configured, the request names it; it is trusted
+// only with isOwn.
 func (g *Gate) root(r *http.Request) string {
 	if g.Resource != "" {
 		return g.Resource
@@ -38,12 +36,12 @@ func (g *Gate) root(r *http.Request) string {
 	return scheme + "://" + r.Host + rootPath
 }
 
-// URL is the URL of the root as the maker of a request knows it.
+// URL returns the URL of the root, as the client of a request knows it.
 func (g *Gate) URL(r *http.Request) string { return g.root(r) }
 
-// isOwn reports whether a request names the address that it came to, so that nobody says here
-// that this is another server of the machine or network, for which they have a token. Names
-// other than localhost are of the configuration (allowed_hosts).
+// isOwn reports whether the Host header of a request names the address that the request came to. Otherwise tokens for
+// another server of the machine or network could be accepted here. Other names than localhost are checked against
+// allowed_hosts.
 func isOwn(r *http.Request) bool {
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
 	if !ok {
@@ -70,7 +68,7 @@ func isOwn(r *http.Request) bool {
 	return isLocal(address) || name != "localhost" && !strings.HasSuffix(name, ".localhost")
 }
 
-// resource is the URL of a target, which tokens for it are to be for.
+// resource returns the URL of a target, which is the audience of its tokens.
 func (g *Gate) resource(r *http.Request, to Target) string {
 	root := g.root(r)
 	switch {
@@ -82,7 +80,7 @@ func (g *Gate) resource(r *http.Request, to Target) string {
 	return root
 }
 
-// sseOf is the URL for HTTP+SSE beside that of the root.
+// sseOf returns the URL for HTTP+SSE that belongs to the URL of a root.
 func sseOf(root string) string {
 	u, err := url.Parse(root)
 	if err != nil {
@@ -92,7 +90,7 @@ func sseOf(root string) string {
 	return u.String()
 }
 
-// resolved is the name of the view that a target has.
+// resolved returns the name of a target's view.
 func (g *Gate) resolved(to Target) string {
 	if to.View == "" {
 		return g.Root()
@@ -100,8 +98,7 @@ func (g *Gate) resolved(to Target) string {
 	return to.View
 }
 
-// audiences are what a token for a target may be for. The view that is served at the root
-// is the same by both URLs.
+// audiences returns the accepted audiences of tokens for a target. The view at the root has several URLs.
 func (g *Gate) audiences(r *http.Request, to Target) []string {
 	own := []string{g.resource(r, to)}
 	if root := g.Root(); g.resolved(to) == root {
@@ -113,10 +110,10 @@ func (g *Gate) audiences(r *http.Request, to Target) []string {
 	return own
 }
 
-// sameURL compares URLs of resources: clients and issuers add a slash to one without a path.
+// sameURL compares URLs of resources: clients and issuers add a slash to a URL without a path.
 func sameURL(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
-// metadataOf is where the metadata of a resource is.
+// metadataOf returns the URL of the metadata of a resource.
 func metadataOf(resource string) string {
 	u, err := url.Parse(resource)
 	if err != nil {
@@ -126,8 +123,8 @@ func metadataOf(resource string) string {
 	return u.Scheme + "://" + u.Host + metadataPath + own
 }
 
-// Metadata answers with what clients need to know to get a token (RFC 9728). Views are not
-// looked up: strangers learn nothing of which there are.
+// Metadata tells clients how to get a token (RFC 9728). It does not look up views, so that strangers do not learn
+// which views exist.
 func (g *Gate) Metadata(w http.ResponseWriter, r *http.Request) {
 	resource, ok := g.described(r)
 	if !ok || len(g.issuers) == 0 || g.Mode != Proof {
@@ -149,14 +146,13 @@ func (g *Gate) Metadata(w http.ResponseWriter, r *http.Request) {
 	for _, i := range g.issuers {
 		about.Servers = append(about.Servers, i.URL)
 	}
-	body, _ := json.Marshal(about) // texts always can be
+	body, _ := json.Marshal(about) // cannot fail for strings
 	w.Header().Set("Content-Type", "application/json")
 	w.Header().Set("Cache-Control", "no-cache")
 	_, _ = w.Write(body)
 }
 
-// described is the resource whose metadata a request asks for: by the path that the public
-// URL has, or by the path here.
+// described returns the resource whose metadata a request asks for, by its public path or by its path here.
 func (g *Gate) described(r *http.Request) (resource string, ok bool) {
 	asked := strings.TrimSuffix(strings.TrimPrefix(r.URL.EscapedPath(), metadataPath), "/")
 	root, err := url.Parse(g.root(r))
@@ -181,7 +177,7 @@ func (g *Gate) described(r *http.Request) (resource string, ok bool) {
 	return "", false
 }
 
-// metadataFor is where the metadata of a target is; "" where no issuer gives tokens for it.
+// metadataFor returns the URL of the metadata of a target; "" without issuers.
 func (g *Gate) metadataFor(r *http.Request, to Target) string {
 	if len(g.issuers) == 0 {
 		return ""
@@ -189,8 +185,8 @@ func (g *Gate) metadataFor(r *http.Request, to Target) string {
 	return metadataOf(g.resource(r, to))
 }
 
-// challenge is the value of WWW-Authenticate (RFC 6750, RFC 9728).
-// metadata is where that of the resource is, "" for none.
+// challenge returns the value of WWW-Authenticate (RFC 6750, RFC 9728). metadata is the URL of the metadata of the
+// resource, "" for none.
 func (g *Gate) challenge(metadata string, why *refusal) string {
 	var parts []string
 	add := func(name, value string) {
@@ -214,7 +210,7 @@ func (g *Gate) challenge(metadata string, why *refusal) string {
 	return "Bearer " + strings.Join(parts, ", ")
 }
 
-// quotable leaves out what the parameters of a challenge must not have.
+// quotable replaces or drops the characters that a parameter of a challenge must not have.
 func quotable(text string) string {
 	return strings.Map(func(r rune) rune {
 		switch {

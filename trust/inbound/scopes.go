@@ -7,9 +7,8 @@ import (
 	"toolfinch/tool"
 )
 
-// Guard refuses calls of a tool whose principal has no scope that allows the tool's level. It is
-// nil without scopes. It stands around the tools that clients name, not around the steps of a
-// composite: these act for the owner.
+// Guard returns a middleware that refuses calls of principals without a scope for the tool's level; it is nil without
+// scopes. It wraps the tools that clients call, but not the steps of a composite, which act for the owner.
 func (s Scopes) Guard(t *tool.Tool) tool.Middleware {
 	if len(s) == 0 {
 		return nil

@@ -1,6 +1,6 @@
-// Package inbound decides who may come in over HTTP: it proves API keys and access tokens,
-// answers those without as the MCP specification wants it, and knows what scopes allow. It
-// issues no tokens, and keeps nothing: keys come from whoever stores them.
+// Package inbound decides who may come in over HTTP: it proves API keys and access tokens, answers requests without
+// them as the MCP specification demands, and knows what scopes allow. It issues no tokens, and stores nothing: keys
+// come from a KeyStore.
 package inbound
 
 import (
@@ -16,13 +16,13 @@ import (
 // Settings say who may come in.
 type Settings struct {
 	Mode     Mode
-	Keys     bool     // API keys are taken
-	Resource string   // URL of the root as clients know it; "": the one that a request names, which must be the address that it came to
-	Issuers  []Issuer // of access tokens
-	Scopes   Scopes   // none: whoever comes in may do everything
+	Keys     bool     // API keys are accepted
+	Resource string   // URL of the root as clients know it; "": the URL in a request, which must name the address that it came to
+	Issuers  []Issuer // issuers of accepted access tokens
+	Scopes   Scopes   // none: every client may do everything
 }
 
-// Sources are those of groups: the issuers, and identity.KeySource where keys are taken.
+// Sources returns the sources of groups: the issuers, and identity.KeySource if API keys are accepted.
 func (s Settings) Sources() (all []string) {
 	if s.Keys {
 		all = append(all, identity.KeySource)
@@ -33,45 +33,45 @@ func (s Settings) Sources() (all []string) {
 	return all
 }
 
-// Mode is whether clients must prove who they are.
+// Mode says whether clients must prove who they are.
 type Mode string
 
 // The modes.
 const (
 	Unsaid Mode = ""     // nothing was configured: anyone on this machine may come in
 	None   Mode = "none" // anyone may come in
-	Proof  Mode = "on"   // nobody without a key or token
+	Proof  Mode = "on"   // only clients with a key or token may come in
 )
 
-// Issuer is an authorization server whose access tokens are taken.
+// Issuer is an authorization server whose access tokens are accepted.
 type Issuer struct {
-	URL          string        // as in the claim iss
-	Audiences    []string      // values of aud that are taken for every view; none: the URL of the server or view itself
+	URL          string        // equal to the claim iss
+	Audiences    []string      // accepted values of aud, for every view; none: the URL of the server or view
 	Algorithms   []string      // of signatures; see Algorithms
 	Introspect   Introspection // zero: its tokens must be JWTs
 	Claims       Claims
-	AllowPrivate bool   // its addresses may be private ones
-	ClientID     string // of a public client there, with which browsers prove whose they are; "" to register one
+	AllowPrivate bool   // its addresses may be private
+	ClientID     string // ID of a public client, for logins in a browser; "": we register one
 }
 
-// Introspection is how opaque tokens are asked for (RFC 7662).
+// Introspection says how to ask for the claims of opaque tokens (RFC 7662).
 type Introspection struct {
 	ClientID, ClientSecret string
-	URL                    string // "": what the issuer's metadata says
+	URL                    string // "": the URL in the issuer's metadata
 }
 
-// Claims name the claims that say something of the bearer. A name with dots that is no
-// claim leads into objects: realm_access.roles.
+// Claims are the names of the claims about the bearer. A dotted name that is no claim is a path into objects:
+// realm_access.roles.
 type Claims struct {
 	Principal string // default sub
 	Groups    string // default groups
 	Scopes    string // default scope, else scp
 }
 
-// signatures are the algorithms that may be configured. None of them has a shared secret.
+// signatures are the algorithms that may be configured. None of them uses a shared secret.
 var signatures = []jose.SignatureAlgorithm{jose.RS256, jose.ES256, jose.EdDSA, jose.PS256, jose.RS384, jose.RS512, jose.ES384, jose.ES512, jose.PS384, jose.PS512}
 
-// Algorithms are their names.
+// Algorithms are the names of signatures.
 var Algorithms = func() (names []string) {
 	for _, algorithm := range signatures {
 		names = append(names, string(algorithm))
@@ -79,35 +79,33 @@ var Algorithms = func() (names []string) {
 	return names
 }()
 
-// DefaultAlgorithms are those of an issuer that names none.
+// DefaultAlgorithms are the algorithms of an issuer that names none.
 var DefaultAlgorithms = Algorithms[:4]
 
-// Level is how much an operation changes, or a scope allows: what allows more allows what
-// changes less.
+// Level is how much an operation changes, or how much a scope allows. A scope also allows all lower levels.
 type Level string
 
-// The levels, by how much they allow.
+// The levels, the lowest first.
 const (
 	Read        Level = "read"
 	Write       Level = "write"
 	Destructive Level = "destructive"
 )
 
-// Levels in their order.
+// Levels are all levels, the lowest first.
 var Levels = []Level{Read, Write, Destructive}
 
 func (l Level) rank() int { return slices.Index(Levels, l) }
 
-// Scope is what a scope allows.
+// Scope is a scope, and the highest level that it allows.
 type Scope struct {
 	Name   string
 	Allows Level
 }
 
-// Scopes are all that mean something here, in the order of the configuration.
+// Scopes are the configured scopes, in their order.
 type Scopes []Scope
 
-// names of those that filter takes.
 func (s Scopes) names(filter func(Scope) bool) (names []string) {
 	for _, scope := range s {
 		if filter(scope) {
@@ -117,7 +115,7 @@ func (s Scopes) names(filter func(Scope) bool) (names []string) {
 	return names
 }
 
-// least is the scope that allows a level and no more than must be; "" where none does.
+// least returns the name of the lowest scope that allows a level; "" if no scope does.
 func (s Scopes) least(level Level) string {
 	var least *Scope
 	for i, scope := range s {
@@ -131,18 +129,17 @@ func (s Scopes) least(level Level) string {
 	return least.Name
 }
 
-// Have reports whether one of the scopes allows a level.
+// Have reports whether a configured scope allows a level.
 func (s Scopes) Have(level Level) bool { return s.least(level) != "" }
 
-// Check reports whether a principal may do an operation of a level: the error is a
-// *identity.ScopeError. Nobody, who came in without a proof, may: whoever asks for proofs lets
-// nobody in.
+// Check returns a *identity.ScopeError if a principal may not do an operation of a level. A nil principal may: where
+// proofs are required, the gate admits no anonymous request.
 func (s Scopes) Check(p *identity.Principal, level Level, operation string) error {
 	if len(s) == 0 || p == nil {
 		return nil
 	}
 	if level == Destructive && !s.Have(Destructive) {
-		level = Write // who names no scope for what destroys does not tell it from other writing
+		level = Write // without a destructive scope, scopes for writing suffice
 	}
 	for _, scope := range s {
 		if scope.Allows.rank() >= level.rank() && slices.Contains(p.Scopes, scope.Name) {
@@ -156,7 +153,7 @@ func (s Scopes) Check(p *identity.Principal, level Level, operation string) erro
 	}
 }
 
-// LevelOf is how much a tool changes by its annotations. One that says nothing of it writes.
+// LevelOf returns the level of a tool by its annotations; the default is Write.
 func LevelOf(def *tool.Def) Level {
 	switch {
 	case def.Annotations.ReadOnly:
@@ -167,5 +164,4 @@ func LevelOf(def *tool.Def) Level {
 	return Write
 }
 
-// isLocal reports whether an address is this machine's own.
 func isLocal(address netip.Addr) bool { return address.Unmap().IsLoopback() }

@@ -17,35 +17,35 @@ import (
 )
 
 const (
-	// skew is how far the clocks of issuers may be off.
+	// skew is the tolerated difference between our clock and an issuer's.
 	skew = 30 * time.Second
 
-	tokenFresh  = 5 * time.Minute // until a token is verified again
-	opaqueFresh = time.Minute     // until its issuer is asked again
+	tokenFresh  = 5 * time.Minute // then a JWT is verified again
+	opaqueFresh = time.Minute     // then its issuer is asked again
 
 	maxToken   = 16 << 10 // bytes
-	maxSubject = 1024     // bytes of an ID of a principal
+	maxSubject = 1024     // bytes of a principal's ID
 	maxNames   = 1000     // groups, or scopes, of a token
 )
 
-// verified is what a token proved.
+// verified is the result of a successful proof.
 type verified struct {
 	principal *identity.Principal
 	audience  []string
 	issuer    *issuer
-	until     time.Time // to be verified again
-	ends      time.Time // of a token
+	until     time.Time // time of the next verification
+	ends      time.Time // expiry of a token, with skew; zero for a key
 	key       [32]byte  // hash of an API key
 	by        Reason
 }
 
-// unproved is a JWT of which nothing is proved.
+// unproved is a JWT before its verification.
 type unproved struct {
-	token                        *jwt.JSONWebToken // nil where no issuer may use the algorithm
+	token                        *jwt.JSONWebToken // nil if no issuer may use the algorithm
 	algorithm, kind, key, issuer string
 }
 
-// read reads a JWT without proving anything; is reports whether it is one.
+// read parses a JWT without proving anything; is reports whether the token is a JWT.
 func read(token string) (u unproved, is bool) {
 	parsed, err := jwt.ParseSigned(token, signatures)
 	if other, ok := errors.AsType[*jose.ErrUnexpectedSignatureAlgorithm](err); ok {
@@ -65,10 +65,10 @@ func read(token string) (u unproved, is bool) {
 	return u, true
 }
 
-// typesOfTokens are the values of typ of an access token, in small letters.
+// typesOfTokens are the accepted values of typ, in lower case.
 var typesOfTokens = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 
-// verifyJWT proves a signed access token. Whom it is for is not looked at.
+// verifyJWT proves a signed access token, but does not check its audience.
 func (g *Gate) verifyJWT(ctx context.Context, u unproved) (*verified, *refusal) {
 	wrongAlgorithm := invalid(WrongAlg, "the token is signed by an algorithm that is not accepted here")
 	if u.token == nil {
@@ -108,8 +108,8 @@ func (g *Gate) verifyJWT(ctx context.Context, u unproved) (*verified, *refusal) 
 	return nil, invalid(WrongKey, "the signature of the token is not one of its issuer's")
 }
 
-// introspect proves an opaque token, like verifyJWT. A token does not say which issuer it is of, and a second
-// issuer that is asked could use it: only the first issuer with Introspect is asked.
+// introspect proves an opaque token, like verifyJWT. Only the first issuer with Introspect is asked, because another
+// issuer could misuse the token.
 func (g *Gate) introspect(ctx context.Context, token string) (*verified, *refusal) {
 	at := slices.IndexFunc(g.issuers, func(i *issuer) bool { return i.Introspect.ClientID != "" })
 	if at < 0 {
@@ -147,7 +147,7 @@ func (g *Gate) accept(i *issuer, claims map[string]any, by Reason, fresh time.Du
 			return nil, invalid(NotYet, "the token is not valid yet: compare the clocks")
 		}
 	}
-	if claims["cnf"] != nil { // RFC 7800: whoever has it must prove more than that
+	if claims["cnf"] != nil { // RFC 7800: the bearer must also prove possession of a key
 		return nil, invalid(WrongClaims, "the token is bound to a key, which this server cannot check: ask for a bearer token")
 	}
 	subject, _ := claim(claims, or(i.Claims.Principal, "sub")).(string)
@@ -176,7 +176,7 @@ func or(name, usual string) string {
 	return name
 }
 
-// claim finds a claim by its name, else by a path with dots.
+// claim returns a claim by its name, else by a dotted path.
 func claim(claims map[string]any, name string) any {
 	if value, ok := claims[name]; ok {
 		return value
@@ -188,8 +188,7 @@ func claim(claims map[string]any, name string) any {
 	return nil
 }
 
-// namesIn are the texts of a claim, sorted, each once. One text is a list of words where
-// words says so.
+// namesIn returns the strings of a claim, sorted, without duplicates. With words, a single string is a list of words.
 func namesIn(value any, words bool) []string {
 	var names []string
 	switch value := value.(type) {
@@ -210,7 +209,6 @@ func namesIn(value any, words bool) []string {
 	return slices.Compact(names)
 }
 
-// timeOf reads a NumericDate.
 func timeOf(value any) (time.Time, bool) {
 	var seconds float64
 	switch value := value.(type) {
@@ -221,7 +219,7 @@ func timeOf(value any) (time.Time, bool) {
 	default:
 		return time.Time{}, false
 	}
-	const most = 1 << 40 // in 30,000 years
+	const most = 1 << 40 // seconds: about 30,000 years
 	if math.IsNaN(seconds) || seconds < 0 || seconds > most {
 		return time.Time{}, false
 	}

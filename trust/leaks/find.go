@@ -6,21 +6,21 @@ import (
 	"slices"
 )
 
-// needle is a literal in every secret of a pattern, with a quick test that rules secrets out.
+// needle is a literal in every secret of a pattern, with a quick test of the bytes after it.
 type needle struct {
 	text   string
 	of     *pattern
-	core   int                     // offset of its core
+	core   int                     // offset of its three rarest bytes
 	within bool                    // may be inside a word
 	likely func(after []byte) bool // tests the bytes after it
 }
 
-// finder finds needles in one pass that skips most bytes of text without a needle (Wu and Manber, "A
-// fast algorithm for multi-pattern searching", 1994, with blocks of two bytes). It first looks for
-// three bytes of each needle: the core.
+// finder finds needles in one pass that skips most bytes of text without a needle (Wu and Manber, "A fast algorithm
+// for multi-pattern searching", 1994, with blocks of two bytes). First it looks for three bytes of each needle, the
+// core.
 type finder struct {
-	// next gives for a pair of bytes how far to skip, or from core on the index in ends of needles
-	// whose cores end with the pair.
+	// next says how many bytes to skip after a pair of bytes. A value from core on is core plus an index in ends: the
+	// needles whose cores end with the pair.
 	next [1 << 16]uint8
 	ends [][]needle
 }
@@ -50,7 +50,7 @@ func newFinder(all []needle) *finder {
 	return f
 }
 
-// rarest returns the offset of a needle's three bytes that are rarest in prose.
+// rarest returns the offset of the three bytes of a needle that are rarest in prose.
 func rarest(text string) (at int) {
 	least := core + 1
 	for i := range len(text) - core + 1 {
@@ -69,13 +69,12 @@ func rarest(text string) (at int) {
 
 func pairOf(a, b byte) uint16 { return uint16(a)<<8 | uint16(b) }
 
-// hit is a possible secret of a pattern.
 type hit struct {
 	at int
 	of *pattern
 }
 
-// find returns the needles of possible secrets, sorted by place.
+// find returns the possible secrets, sorted by place.
 func (f *finder) find(b []byte) (hits []hit) {
 	for i := core - 1; i < len(b); {
 		next := int(f.next[pairOf(b[i-1], b[i])])
@@ -107,7 +106,7 @@ func follows(n int) func([]byte) bool {
 			return false
 		}
 		for _, c := range after[:n] {
-			if !isWord(c) && c != '-' && c != '.' && c != '+' && c != '/' && c != '=' && c != '%' && c != '\\' { // of an escaped /
+			if !isWord(c) && c != '-' && c != '.' && c != '+' && c != '/' && c != '=' && c != '%' && c != '\\' { // \ escapes a / in JSON
 				return false
 			}
 		}
@@ -146,7 +145,7 @@ type pattern struct {
 	form        *regexp.Regexp
 	within      bool // may be inside a word
 	likely      func([]byte) bool
-	placeholder func(secret string) bool // matches examples in documentation; nil for none
+	placeholder func(secret string) bool // matches examples in documentation; may be nil
 }
 
 var (

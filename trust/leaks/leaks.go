@@ -1,5 +1,5 @@
-// Package leaks owns the search for secrets, by their form, in servers' answers, and masks them. It
-// works on JSON as bytes, and does not decide what happens to an answer.
+// Package leaks owns the search for secrets in servers' answers: it recognizes secrets by their form, and masks them.
+// It works on JSON as bytes, and does not decide what happens to an answer.
 package leaks
 
 import (
@@ -29,9 +29,9 @@ var Modes = []Mode{Off, Mark, Redact, Block}
 // Replaces returns the replacement for a secret of a kind.
 func Replaces(kind string) string { return "[redacted: " + kind + "]" }
 
-// JSON returns a JSON value with the secrets in its strings replaced, and the kinds of the found
-// secrets, sorted. Strings without a secret keep their bytes; without any secret the value itself is
-// returned. Invalid JSON stays invalid.
+// JSON returns a JSON value in which the secrets in strings are replaced, and the kinds of the secrets, sorted.
+// Strings without a secret keep their bytes; a value without a secret is returned as it is. Invalid JSON stays
+// invalid.
 func JSON(raw []byte) (out []byte, kinds []string) {
 	hits := needles.find(raw)
 	if len(hits) == 0 {
@@ -52,7 +52,7 @@ func JSON(raw []byte) (out []byte, kinds []string) {
 		if len(hits) == 0 && named == nil {
 			break
 		}
-		var of []*pattern // in this string
+		var of []*pattern // with a hit in this string
 		for ; len(hits) > 0 && hits[0].at < i; hits = hits[1:] {
 			if !slices.Contains(of, hits[0].of) {
 				of = append(of, hits[0].of)
@@ -83,7 +83,7 @@ func JSON(raw []byte) (out []byte, kinds []string) {
 	return append(out, raw[done:]...), slices.Compact(kinds)
 }
 
-// Text is JSON for a text.
+// Text is JSON for plain text.
 func Text(text string) (out string, kinds []string) {
 	raw, kinds := JSON(rawjson.Quote(text))
 	if len(kinds) == 0 {
@@ -92,7 +92,7 @@ func Text(text string) (out string, kinds []string) {
 	return rawjson.Text(raw), kinds
 }
 
-// valueIsText follows the name of a member whose value is a string.
+// valueIsText matches the bytes after the name of a member whose value is a string.
 var valueIsText = regexp.MustCompile(`^\s*:\s*"`)
 
 func unquote(quoted []byte) (string, bool) {
@@ -107,14 +107,12 @@ func unquote(quoted []byte) (string, bool) {
 	return text, err == nil
 }
 
-// span is the place of a secret.
 type span struct {
 	from, to int
 	kind     string
 }
 
-// replace replaces the secrets of some patterns in a text. by is the named secret whose value the text
-// is, or nil.
+// replace replaces the secrets of some patterns in a text. by is not nil if the text is the value of a named secret.
 func replace(text string, of []*pattern, by *named) (out string, kinds []string) {
 	if by != nil && by.form.MatchString(text) {
 		return Replaces(by.kind), []string{by.kind}
@@ -135,7 +133,7 @@ func replace(text string, of []*pattern, by *named) (out string, kinds []string)
 	var b strings.Builder
 	done := 0
 	for _, s := range spans {
-		if s.from < done { // within the one before, or overlapping it
+		if s.from < done { // inside the last secret, or overlapping it
 			done = max(done, s.to)
 			continue
 		}
@@ -146,10 +144,9 @@ func replace(text string, of []*pattern, by *named) (out string, kinds []string)
 	return b.String(), kinds
 }
 
-// in returns the places of the pattern's secrets.
 func (p *pattern) in(text string) (spans []span) {
 	for _, found := range p.form.FindAllStringSubmatchIndex(text, -1) {
-		from, to := found[len(found)-2], found[len(found)-1] // of the last group, else of the whole
+		from, to := found[len(found)-2], found[len(found)-1] // of the last group, else of the whole match
 		if p.within || !wordBefore(text, found[0]) && !wordAt(text, found[1]) {
 			if p.placeholder == nil || !p.placeholder(text[from:to]) {
 				spans = append(spans, span{from, to, p.kind})
@@ -163,8 +160,7 @@ func isWord(b byte) bool {
 	return b == '_' || b >= '0' && b <= '9' || b >= 'a' && b <= 'z' || b >= 'A' && b <= 'Z'
 }
 
-// wordBefore reports whether a word goes on at i. An escape of JSON, which texts contain too, is no
-// word.
+// wordBefore reports whether a word goes on at i. A JSON escape before i, such as \n, is no word.
 func wordBefore[T ~string | ~[]byte](text T, i int) bool {
 	switch {
 	case i == 0 || !isWord(text[i-1]):

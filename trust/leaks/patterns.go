@@ -22,8 +22,7 @@ var awsSecret = &named{"AWS secret key", regexp.MustCompile(`^[A-Za-z0-9/+]{40}$
 
 // forms are the patterns: tokens with a provider's unique prefix, private keys, and passwords in URLs.
 func forms() []pattern {
-	// starting makes a pattern of tokens with one of several prefixes, separated by spaces, and the
-	// form rest.
+	// starting makes a pattern of tokens that begin with one of the prefixes in words and go on with rest.
 	starting := func(kind, words, rest string, least int) pattern {
 		needles := strings.Fields(words)
 		quoted := make([]string, len(needles))
@@ -32,7 +31,7 @@ func forms() []pattern {
 		}
 		return pattern{kind: kind, needles: needles, form: regexp.MustCompile(`(?:` + strings.Join(quoted, "|") + `)` + rest), likely: follows(least)}
 	}
-	// after makes a pattern of secrets after one of several words.
+	// after makes a pattern of secrets that follow one of the words.
 	after := func(kind, words, form string, likely func([]byte) bool) pattern {
 		return pattern{kind: kind, needles: strings.Fields(words), form: regexp.MustCompile(form), within: true, likely: likely}
 	}
@@ -55,7 +54,7 @@ func forms() []pattern {
 		starting("Anthropic key", "sk-ant-", `[0-9a-z]+-[0-9A-Za-z_-]{20,}`, 20),
 		starting("OpenAI key", "sk-proj- sk-svcacct- sk-admin-", `[0-9A-Za-z_-]{20,}`, 20),
 		starting("OpenRouter key", "sk-or-v1-", `[0-9a-f]{64}`, 64),
-		starting("API key", "sk-", `[0-9A-Za-z]{32,128}`, 32), // OpenAI's old keys, and their imitations
+		starting("API key", "sk-", `[0-9A-Za-z]{32,128}`, 32), // OpenAI's old keys, and keys in the same form
 		starting("Groq key", "gsk_", `[0-9A-Za-z]{48,56}`, 48),
 		starting("xAI key", "xai-", `[0-9A-Za-z]{70,90}`, 70),
 		starting("Perplexity key", "pplx-", `[0-9A-Za-z]{40,60}`, 40),
@@ -86,8 +85,7 @@ func forms() []pattern {
 		},
 		{
 			kind: "private key", needles: []string{"-----BEGIN "}, likely: soon("PRIVATE KEY", 40), within: true,
-			// In JSON inside a text,
-			// is two characters. A key without an end was cut.
+			// In JSON inside a text, a line break is two characters. A key without an end was cut.
 			form: regexp.MustCompile(`-----BEGIN [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----(?:(?s:.*?)-----END [A-Z0-9 ]*PRIVATE KEY(?: BLOCK)?-----|(?:[A-Za-z0-9+/=\s:,-]|\\+[nr])*)`),
 		},
 		{
@@ -97,7 +95,7 @@ func forms() []pattern {
 	}
 }
 
-// awsNames are the spellings before an AWS secret key.
+// awsNames are the names that come before an AWS secret key.
 const awsNames = "aws_secret_access_key AWS_SECRET_ACCESS_KEY SecretAccessKey secretAccessKey secret_access_key SECRET_ACCESS_KEY"
 
 // isPlaceholder reports whether a password is an example in documentation.

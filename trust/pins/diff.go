@@ -15,12 +15,12 @@ import (
 // Change is one different field.
 type Change struct {
 	Field string // "description", "inputSchema.properties.path.description"
-	// Before and After are its values, nil if it is missing; definitions and instructions as JSON.
+	// Before and After are the values of the field, nil if it is missing. Definitions and instructions are JSON.
 	Before, After json.RawMessage
 }
 
-// Changes are the fields that differ from the approved definition, sorted by name; of a new definition
-// all fields.
+// Changes returns the fields that differ from the approved definition, or all fields of a new definition, sorted by
+// name.
 func (h Held) Changes() []Change {
 	if h.ID.Kind == tool.KindInstructions {
 		change := Change{Field: string(tool.KindInstructions), After: rawjson.Quote(string(h.Raw))}
@@ -69,7 +69,7 @@ func membersOf(object json.RawMessage) map[string]json.RawMessage {
 	return members
 }
 
-// Visible returns text as one line, with \u{e0041} in place of an invisible or terminal-controlling
+// Visible returns text as one line. An escape such as \u{e0041} replaces each invisible or terminal-controlling
 // character.
 func Visible(text string) string {
 	if !strings.ContainsFunc(text, odd) {
@@ -105,8 +105,8 @@ const (
 	around   = 8
 )
 
-// Words shows a field's changes word by word, with some words around them and no invisible text. Values
-// other than texts are compared as JSON.
+// Words shows the changes word by word, with some unchanged words around them, and all characters visible. A value
+// that is no text is compared as JSON.
 func (c Change) Words() []Piece {
 	before, after := words(c.Before), words(c.After)
 	start := 0
@@ -138,7 +138,7 @@ func (c Change) Words() []Piece {
 	return pieces
 }
 
-// words are the words of a text, or of a value's JSON, all visible.
+// words returns the words of a text, or of the JSON of another value.
 func words(value json.RawMessage) []string {
 	text := string(value)
 	if len(value) > 0 && value[0] == '"' {
@@ -151,15 +151,15 @@ func words(value json.RawMessage) []string {
 	return fields
 }
 
-// compare appends the differences of two lists of words by their longest common subsequence, if they
-// are short enough.
+// compare appends the differences of two lists of words: by their longest common subsequence, unless the lists are
+// too long.
 func compare(before, after []string, add func(sign byte, words ...string)) {
 	if len(before) > maxWords || len(after) > maxWords || len(before)*len(after) > maxWords*maxWords/4 {
 		add('-', before...)
 		add('+', after...)
 		return
 	}
-	// common[i][j] is the length for before[i:] and after[j:].
+	// common[i][j] is the length of the subsequence for before[i:] and after[j:].
 	common := make([][]int32, len(before)+1)
 	for i := range common {
 		common[i] = make([]int32, len(after)+1)
@@ -189,7 +189,7 @@ func compare(before, after []string, add func(sign byte, words ...string)) {
 	}
 }
 
-// cut keeps the unchanged words near a change before or after them.
+// cut shortens unchanged text to the words beside a change.
 func cut(text string, before, after bool) string {
 	all := strings.Fields(text)
 	head, tail := 0, 0

@@ -1,5 +1,5 @@
-// Package pins decides about definitions that a server changes after their approval, shows the changes,
-// and warns of suspicious definitions. It is pure: its callers store approvals.
+// Package pins decides about definitions that a server changes after their approval, shows the changes, and warns of
+// suspicious definitions. It stores nothing: its callers store approvals.
 package pins
 
 import (
@@ -23,9 +23,9 @@ const (
 	Review Mode = "review"
 	// Allow approves every definition.
 	Allow Mode = "allow"
-	// Additive is Review, but approves new optional parameters of tools.
+	// Additive is Review, but also approves new optional parameters of tools.
 	Additive Mode = "additive"
-	// ApproveAllFirst is Review without a baseline: the first list waits, too.
+	// ApproveAllFirst is Review without a baseline: the definitions of the first list wait, too.
 	ApproveAllFirst Mode = "approve_all_first"
 )
 
@@ -35,8 +35,8 @@ var Modes = []Mode{Review, Allow, Additive, ApproveAllFirst}
 // First reports whether the first complete list of a server is approved.
 func (m Mode) First() bool { return m != ApproveAllFirst }
 
-// Approves reports whether a held definition is approved without the owner: the mode allows it, or only
-// its bytes differ.
+// Approves reports whether a held definition needs no decision of the owner, by the mode or because its canonical
+// form is unchanged.
 func (m Mode) Approves(h Held) bool {
 	return m == Allow || h.same() || m == Additive && additive(h)
 }
@@ -51,17 +51,17 @@ type Held struct {
 	Rejected string // the Mark of the rejected definition
 }
 
-// New reports whether no definition of that name was ever approved.
+// New reports whether no definition of this name was ever approved.
 func (h Held) New() bool { return h.Approved == nil }
 
 // Mark is the canonical hash of the listed definition.
 func (h Held) Mark() string { return Hash(h.ID.Kind, h.Raw) }
 
-// WasRejected reports whether the owner rejected the listed definition. It is held, and not reported
-// again before it changes.
+// WasRejected reports whether the owner rejected the listed definition. It stays held, and is not reported again
+// before its next change.
 func (h Held) WasRejected() bool { return h.Rejected != "" && h.Rejected == h.Mark() }
 
-// Why is the reason of the hold, to follow the name.
+// Why returns why the definition is held, in words that follow its name.
 func (h Held) Why() string {
 	switch {
 	case h.WasRejected():
@@ -82,9 +82,9 @@ func Hash(kind tool.Kind, raw json.RawMessage) string {
 	return hex.EncodeToString(sum[:])
 }
 
-// Canonical returns the relevant part of a definition in canonical bytes: sorted members, uniform
-// escapes, sorted lists whose order has no meaning. Every member is relevant, also _meta and unknown
-// ones, but not icons, which models do not read, and lastModified of templates.
+// Canonical returns the relevant part of a definition in canonical bytes: sorted members, uniform escapes, and sorted
+// lists if order has no meaning in them. Every member is relevant, even _meta and unknown members, except icons,
+// which models do not read, and lastModified of templates.
 func Canonical(kind tool.Kind, raw json.RawMessage) []byte {
 	if kind == tool.KindInstructions {
 		return raw
@@ -92,8 +92,8 @@ func Canonical(kind tool.Kind, raw json.RawMessage) []byte {
 	return object(make([]byte, 0, len(raw)), raw, func(name string) bool { return name == "icons" }, kind == tool.KindTemplate)
 }
 
-// unordered are the members of schemas whose lists have no order. Servers that make them from hash
-// tables change the order at each start.
+// unordered are the members of schemas whose lists have no order. Servers that make the lists from hash tables change
+// their order at each start.
 var unordered = []string{"required", "enum", "type"}
 
 // object appends an object without the members that skip names.
@@ -107,7 +107,7 @@ func object(to []byte, raw json.RawMessage, skip func(string) bool, dated bool) 
 		if members[name] == nil {
 			names = append(names, name)
 		}
-		members[name] = value // the last one counts
+		members[name] = value // the last duplicate counts
 	}
 	slices.Sort(names)
 	to = append(to, '{')
@@ -126,7 +126,6 @@ func object(to []byte, raw json.RawMessage, skip func(string) bool, dated bool) 
 	return append(to, '}')
 }
 
-// value appends a value.
 func value(to []byte, raw json.RawMessage, anyOrder bool) []byte {
 	switch raw[0] {
 	case '{':
@@ -148,11 +147,11 @@ func value(to []byte, raw json.RawMessage, anyOrder bool) []byte {
 	return append(to, raw...)
 }
 
-// Bounds of Additive: models read the text of new parameters.
-const maxAdded = 1000 // bytes of all new parameters together, with their schemas
+// Bound of Additive, because models read the text of new parameters.
+const maxAdded = 1000 // bytes of all new parameters
 
-// additive reports whether a tool differs from the approved one only in new, optional, short members of
-// inputSchema.properties without a warning.
+// additive reports whether a tool differs from the approved tool only in new members of inputSchema.properties that
+// are optional, short and without a warning.
 func additive(h Held) bool {
 	if h.ID.Kind != tool.KindTool || h.Approved == nil {
 		return false

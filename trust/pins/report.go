@@ -25,7 +25,6 @@ func (r Report) What() string {
 	return text
 }
 
-// fields names the first changed fields.
 func (r Report) fields() string {
 	const shown = 3
 	var names []string
@@ -51,7 +50,7 @@ func Reports(held []Held) []Report {
 	return reports
 }
 
-// MarshalJSON is the report in commands and the API.
+// MarshalJSON encodes the report for commands and the API.
 func (r Report) MarshalJSON() ([]byte, error) {
 	type change struct {
 		Field  string          `json:"field"`
@@ -67,7 +66,7 @@ func (r Report) MarshalJSON() ([]byte, error) {
 		Server    string    `json:"server"`
 		Kind      string    `json:"kind"`
 		Name      string    `json:"name"`
-		Hash      string    `json:"hash"` // for the decision
+		Hash      string    `json:"hash"` // names the definition in a decision
 		Canonical string    `json:"canonical_hash"`
 		New       bool      `json:"new"`
 		Rejected  bool      `json:"rejected"`

@@ -16,7 +16,7 @@ import (
 	"toolfinch/tool"
 )
 
-// Warning is a suspicious part of a definition, for the owner. It holds nothing.
+// Warning is a suspicious part of a definition, for the owner. It does not hold the definition.
 type Warning struct {
 	Kind WarningKind
 	Text string // one line, all visible
@@ -36,14 +36,14 @@ const (
 	maxShown                = 160                 // bytes of an excerpt
 )
 
-// Warn returns the warnings about a definition, or a server's instructions. It knows a few signs that
-// honest definitions lack; most dishonest ones lack them, too.
+// Warn returns the warnings about a definition, or about a server's instructions. It knows a few signs that honest
+// definitions lack; most malicious definitions lack them, too.
 func Warn(kind tool.Kind, raw json.RawMessage) []Warning {
 	found := textWarnings(textOf(kind, raw))
 	return found[:min(len(found), maxWarnings)]
 }
 
-// textOf is all text of a definition, one a line, with the names of members.
+// textOf returns all texts of a definition, and the names of its members, each on its own line.
 func textOf(kind tool.Kind, raw json.RawMessage) string {
 	if kind == tool.KindInstructions {
 		return string(raw)
@@ -72,7 +72,6 @@ func textOf(kind tool.Kind, raw json.RawMessage) string {
 	return out.String()
 }
 
-// textWarnings searches a text.
 func textWarnings(text string) []Warning {
 	found := hidden(text)
 	plain := text
@@ -80,14 +79,14 @@ func textWarnings(text string) []Warning {
 		plain = revealed(text)
 	}
 	for _, sign := range signs {
-		if at := sign.FindStringIndex(plain); at != nil && !strings.HasSuffix(plain[at[0]:at[1]], ".pub") { // public keys are encoded, too
+		if at := sign.FindStringIndex(plain); at != nil && !strings.HasSuffix(plain[at[0]:at[1]], ".pub") { // a public key is no secret
 			found = append(found, Warning{ToTheModel, excerpt(plain, at[0], at[1])})
 		}
 	}
 	return append(found, encoded(plain)...)
 }
 
-// excerpt is a place in a text, with some of the line around it.
+// excerpt quotes a place in a text, with some of the line around it.
 func excerpt(text string, from, to int) string {
 	const beside = 40
 	line, rest := strings.LastIndexByte(text[:from], '\n')+1, strings.IndexByte(text[to:], '\n')
@@ -108,8 +107,7 @@ func quoted(text string) string {
 	return `"` + Visible(rawjson.Clip(strings.Join(strings.Fields(text), " "), maxShown)) + `"`
 }
 
-// signs match instructions to a model that honest definitions lack. Each was searched for in 1,135
-// definitions of published servers.
+// signs match instructions to a model. They match none of 1,135 definitions of published servers.
 var signs = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)\b(ignore|disregard|forget|override|bypass)\b[^.\n]{0,30}\b(previous|prior|above|earlier|preceding|existing|system|all|any)\b[^.\n]{0,25}\b(instructions?|prompts?|rules|directions|guidelines|messages)\b`),
 	regexp.MustCompile(`(?i)\b(do not|don't|never|must not|should not|without)\b[^.\n]{0,20}\b(tell|telling|inform|informing|mention|mentioning|notify|notifying|reveal|revealing|disclose|disclosing|alert|alerting)\b[^.\n]{0,40}\b(user|users|human|operator|owner)\b`),
@@ -119,7 +117,6 @@ var signs = []*regexp.Regexp{
 	regexp.MustCompile(`(?i)(~|\$HOME|%USERPROFILE%|/root|/home/[\w.-]+)[/\\]\.(ssh|aws|gnupg|kube|netrc|npmrc|cursor|claude|codex|docker)\b([/\\][\w.-]*)?|\bid_(rsa|ed25519|ecdsa)\b(\.pub)?|/etc/shadow\b|\.cursor/mcp\.json`),
 }
 
-// hidden finds invisible characters.
 func hidden(text string) (found []Warning) {
 	var tags, selectors strings.Builder
 	var turned, wide []string
@@ -179,7 +176,7 @@ func hidden(text string) (found []Warning) {
 	return found
 }
 
-// revealed is a text without invisible characters, followed by the text that its tag characters spell.
+// revealed returns a text without invisible characters, followed by the text that its tag characters spell.
 func revealed(text string) string {
 	var tags strings.Builder
 	plain := strings.Map(func(r rune) rune {

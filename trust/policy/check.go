@@ -16,7 +16,7 @@ import (
 	"toolfinch/internal/nearest"
 )
 
-// What there is: the types of what policies name, and the attributes of what they ask.
+// Valid types of entities, and valid attributes by variable.
 var (
 	whoTypes  = []string{typeUser, typeGroup}
 	whatTypes = []string{typeTool, typePrompt, typeResource, typeTemplate, typeServer, typeView}
@@ -31,18 +31,18 @@ var (
 	}
 )
 
-// elsewhere is where an attribute is that people look for in another place.
+// elsewhere maps common mistakes to the right expressions.
 var elsewhere = map[string]string{
 	"context.scopes": "principal.scopes", "context.view": `resource in View::"..."`, "context.server": "resource.server", "context.tool": "resource.name",
 	"principal.groups": `principal in Group::"..."`, "principal.id": `principal == User::"..."`, "resource.view": `resource in View::"..."`,
 	"resource.readOnly": "context.readOnly", "resource.destructive": "context.destructive",
 }
 
-// checker looks whether a policy asks for what there is, and notes what it asks for.
+// checker checks that a policy uses known types and attributes, and records what it uses.
 type checker struct {
 	text     Text
-	end      int      // of the policy in the text
-	sources  []string // of groups
+	end      int      // offset of the end of the policy in the text
+	sources  []string // valid sources of groups
 	policies *Policies
 	policy   *internal.Policy
 	wrong    []*Error
@@ -58,7 +58,6 @@ func (c *checker) check() {
 	}
 }
 
-// scope looks at one of the three parts in the parentheses of a policy.
 func (c *checker) scope(n internal.IsScopeNode, part string, valid []string) {
 	switch n := n.(type) {
 	case internal.ScopeTypeEq:
@@ -102,7 +101,7 @@ func (c *checker) walk(n internal.IsNode) {
 	})
 }
 
-// asked looks at of.attribute; it returns whether of is to be looked at.
+// asked checks the attribute of an expression; it reports whether the expression itself must be checked, too.
 func (c *checker) asked(of internal.IsNode, attribute string) bool {
 	path := ""
 	switch of := of.(type) {
@@ -114,7 +113,7 @@ func (c *checker) asked(of internal.IsNode, attribute string) bool {
 		}
 	}
 	valid, known := attributes[path]
-	if !known { // of the arguments of a call, which are anybody's
+	if !known { // an argument of a call may have any name
 		if all := c.policies.members[fold(attribute)]; !slices.Contains(all, attribute) {
 			c.policies.members[fold(attribute)] = append(all, attribute)
 		}
@@ -140,9 +139,9 @@ func (c *checker) asked(of internal.IsNode, attribute string) bool {
 	return path == "context.client"
 }
 
-// claims notes each comparison of what a client says of itself, or of its scopes, in a
-// condition. What a client says is compared with nothing that is asked for: a client can
-// have any name, and so could be of any number of classes (see Policies.Class).
+// claims records each comparison in a condition that depends on scopes, or on the name or version of the client. It
+// refuses to compare the client with the requested thing: a client can take any name, and so could belong to any
+// number of classes (see Policies.Class).
 func (c *checker) claims(n internal.IsNode) {
 	ofClient := asks(n, isClient)
 	if !ofClient && !asks(n, isScopes) {
@@ -174,7 +173,7 @@ func (c *checker) claims(n internal.IsNode) {
 	}
 }
 
-// named looks at what a policy names.
+// named checks an entity that a policy names, and records it.
 func (c *checker) named(uid types.EntityUID, part string, valid []string) {
 	if !c.ofType(string(uid.Type), part, valid) {
 		return
@@ -198,15 +197,15 @@ func (c *checker) named(uid types.EntityUID, part string, valid []string) {
 	}
 }
 
-// user refuses the ID of one key, as the audit log has it: policies know keys by their names.
+// user refuses the ID of a single key, as the audit log shows it: policies name keys by their names.
 func (c *checker) user(id string) {
 	if label := identity.Label(id); label != id {
 		c.fail(id, fmt.Sprintf("policy: User::%q is the ID of one key", id), fmt.Sprintf("write User::%q", label))
 	}
 }
 
-// group refuses a group that does not begin with its source: the same name from another source
-// is another group, and a source may be replaced by another.
+// group refuses a group that does not begin with its source: the same name from another source is another group, and
+// the configured source may be replaced.
 func (c *checker) group(name string) {
 	if len(c.sources) == 0 || slices.ContainsFunc(c.sources, func(source string) bool { return identity.Of(source, name) }) {
 		return
@@ -246,8 +245,7 @@ func (c *checker) fail(word, message, hint string) {
 	c.wrong = append(c.wrong, at)
 }
 
-// place is where a word of the policy is: the library keeps the places of policies, not
-// those of what they consist of.
+// place returns the position of a word of the policy: the library keeps the positions of whole policies only.
 func (c *checker) place(word string) *Error {
 	start := c.policy.Position.Offset
 	body := c.text.Cedar[start:c.end]

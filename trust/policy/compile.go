@@ -12,23 +12,23 @@ import (
 	internal "github.com/cedar-policy/cedar-go/x/exp/ast"
 )
 
-// Text is some policies as they are written.
+// Text is the source text of policies.
 type Text struct {
 	Cedar string
-	File  string // where it is, as the user would name it
-	// Line and Column are the place of its first character there, from 1. Indent is what
-	// stands before each of its other lines, in characters.
+	File  string // name of its file, as the user would write it
+	// Line and Column are the position of its first character in the file, from 1. Indent is the number of characters
+	// before each of its other lines.
 	Line, Column, Indent int
-	// Escaped says that its line breaks are none there, as in JSON.
+	// Escaped says that its line breaks are escaped in the file, as in JSON.
 	Escaped bool
 }
 
-// Error is what is wrong with a policy, and where.
+// Error is a fault in a policy, with its position.
 type Error struct {
 	File         string
 	Line, Column int // from 1
 	Message      string
-	Hint         string // what to do, "" when the message says it
+	Hint         string // advice, "" if the message contains it
 }
 
 func (e *Error) Error() string {
@@ -39,7 +39,6 @@ func (e *Error) Error() string {
 	return text
 }
 
-// at is an error at a place of the text.
 func (t Text) at(line, column int, message, hint string) *Error {
 	switch {
 	case t.Escaped:
@@ -50,9 +49,9 @@ func (t Text) at(line, column int, message, hint string) *Error {
 	return &Error{t.File, t.Line + line - 1, t.Indent + column, message, hint}
 }
 
-// Compile compiles policies. Nil texts are nil Policies, which allow everything. After
-// an error there are none: a policy that is left out could be a forbid. sources are those of
-// groups: a group that names none of them is an error. Without sources nobody is in a group.
+// Compile compiles policies. Without texts it returns nil, which allows everything. After any error it returns no
+// policies: an omitted policy could be a forbid. sources are the valid sources of groups: a group of another source
+// is an error. Without sources, no principal has groups, and any group is valid.
 func Compile(texts []Text, sources ...string) (*Policies, []*Error) {
 	if len(texts) == 0 {
 		return nil, nil
@@ -89,8 +88,7 @@ func Compile(texts []Text, sources ...string) (*Policies, []*Error) {
 	return p, nil
 }
 
-// How the library says what it cannot read: of a word that is not the wanted one it
-// names the place after it.
+// Forms of the syntax errors of the library. For an unwanted word, the library reports the position after the word.
 var (
 	parseError = regexp.MustCompile(`(\d+):(\d+):? ?(.*)$`)
 	unwanted   = regexp.MustCompile(`exact got (.+) want (.+)$`)
@@ -110,8 +108,7 @@ func (t Text) unreadable(err error) *Error {
 	return t.at(line, column, "policy: cannot be read at "+found[3], "")
 }
 
-// before is the place of the last occurrence of a word before a place, which is the place
-// itself without one.
+// before returns the position of the last occurrence of a word before a position; if there is none, that position.
 func (t Text) before(line, column int, word string) (int, int) {
 	lines := strings.SplitAfter(t.Cedar, "\n")
 	if line > len(lines) {
@@ -126,7 +123,7 @@ func (t Text) before(line, column int, word string) (int, int) {
 	return strings.Count(head[:at], "\n") + 1, utf8.RuneCountInString(head[strings.LastIndexByte(head[:at], '\n')+1:at]) + 1
 }
 
-// with adds what is left of a policy where something is not known.
+// with appends a weakened policy, unless that is nil.
 func (r rules) with(p *internal.Policy, by By, unknown func(internal.IsNode) bool) rules {
 	if weak := weakened(p, unknown); weak != nil {
 		return append(r, rule{cedar.NewPolicyFromAST((*ast.Policy)(weak)), by})
@@ -134,8 +131,8 @@ func (r rules) with(p *internal.Policy, by By, unknown func(internal.IsNode) boo
 	return r
 }
 
-// weakened is what is left of a policy where something is not known: a permit permits
-// without what it says of that, and a forbid that asks for it forbids nothing, which is nil.
+// weakened returns a policy without the conditions on something unknown. A forbid with such a condition might not
+// apply, so the result is nil.
 func weakened(p *internal.Policy, unknown func(internal.IsNode) bool) *internal.Policy {
 	weak := *p
 	weak.Conditions = nil
@@ -156,7 +153,7 @@ func weakened(p *internal.Policy, unknown func(internal.IsNode) bool) *internal.
 	return &weak
 }
 
-// parts are conditions that hold together: of "when a && b", or of "unless a || b".
+// parts returns the conditions that must all hold: of "when a && b", or of "unless a || b".
 func parts(n internal.IsNode, when bool) []internal.IsNode {
 	switch n := n.(type) {
 	case internal.NodeTypeAnd:
@@ -171,25 +168,22 @@ func parts(n internal.IsNode, when bool) []internal.IsNode {
 	return []internal.IsNode{n}
 }
 
-// asksArgs reports whether a condition asks for the arguments of a call.
 func asksArgs(n internal.IsNode) bool {
 	return asks(n, func(of, attribute string) bool { return of == "context" && attribute == attributeArgs })
 }
 
-// asksTool reports whether a condition asks for what is known of a tool beside its server
-// and view.
+// asksTool reports whether a condition reads more about a tool than its server and view.
 func asksTool(n internal.IsNode) bool {
 	return asks(n, func(of, attribute string) bool {
 		return of == "context" && attribute != attributeClient && attribute != attributeVia || of == "resource" && attribute == attributeName
 	})
 }
 
-// isClient is for what a client says of itself, isScopes for what its token was granted.
+// isClient selects the name and version of the client, isScopes the scopes of the principal.
 func isClient(of, attribute string) bool { return of == "context" && attribute == attributeClient }
 func isScopes(of, attribute string) bool { return of == "principal" && attribute == attributeScopes }
 
-// asksWhat reports whether a condition asks for anything but who asks, by what program and
-// over which transport.
+// asksWhat reports whether a condition reads more than the principal, the client and the transport.
 func asksWhat(n internal.IsNode) bool {
 	found := asks(n, func(of, attribute string) bool {
 		return of == "context" && attribute != attributeClient && attribute != attributeVia
@@ -202,7 +196,7 @@ func asksWhat(n internal.IsNode) bool {
 	return found
 }
 
-// asks reports whether a condition asks for an attribute of a variable.
+// asks reports whether a condition reads an attribute for which is returns true.
 func asks(n internal.IsNode, is func(of, attribute string) bool) bool {
 	found := false
 	internal.Inspect(internal.NewNode(n), func(n internal.IsNode) bool {
@@ -215,7 +209,7 @@ func asks(n internal.IsNode, is func(of, attribute string) bool) bool {
 	return found
 }
 
-// attributeOf is what of.attribute and of has attribute ask for.
+// attributeOf returns both sides of the expressions "x.attribute" and "x has attribute".
 func attributeOf(n internal.IsNode) (of internal.IsNode, attribute string, ok bool) {
 	switch n := n.(type) {
 	case internal.NodeTypeAccess:

@@ -1,6 +1,6 @@
-// Package policy owns who may do what: policies in the Cedar language (cedarpolicy.com),
-// what they know of a request, and what they decide. It reads no files, knows no
-// transport and keeps nothing: Policies are compiled once and never change.
+// Package policy owns the decisions about who may do what: policies in the Cedar language (cedarpolicy.com), and the
+// facts about a request that they read. It reads no files, knows no transport and keeps nothing: Policies are
+// compiled once and never change.
 package policy
 
 import (
@@ -19,11 +19,11 @@ import (
 	"toolfinch/tool"
 )
 
-// Action is what somebody wants to do.
+// Action is an operation that policies permit or forbid.
 type Action string
 
-// The actions: ActionCall of a tool, ActionGet of a prompt, ActionRead of a resource or
-// a template; and ActionSearch, to be listed or found what one may call, get or read.
+// The actions: ActionCall a tool, ActionGet a prompt, ActionRead a resource or a template. ActionSearch shows one of
+// these in lists and search results.
 const (
 	ActionSearch Action = "search"
 	ActionCall   Action = "call"
@@ -33,7 +33,7 @@ const (
 
 var actions = []string{string(ActionSearch), string(ActionCall), string(ActionRead), string(ActionGet)}
 
-// ActionOf is the action that uses what is of a kind.
+// ActionOf returns the action that uses things of a kind.
 func ActionOf(kind tool.Kind) Action {
 	switch kind {
 	case tool.KindPrompt:
@@ -44,14 +44,13 @@ func ActionOf(kind tool.Kind) Action {
 	return ActionCall
 }
 
-// Users that nobody proved to be. The parent process of a server on stdio runs as its
-// owner; a client over HTTP could be anybody.
+// Users without a proof. The parent process of a server on stdio runs as its owner; an HTTP client could be anybody.
 const (
 	Owner     = "stdio|owner"
 	Anonymous = "anonymous"
 )
 
-// UserOf is the User that a party is: a key by its name, which the owner chooses.
+// UserOf returns the User of a party. The User of a key is its name, which the owner chooses.
 func UserOf(p identity.Party) string {
 	switch {
 	case p.Principal != nil:
@@ -62,28 +61,28 @@ func UserOf(p identity.Party) string {
 	return Anonymous
 }
 
-// Policies decide. Nil allows everything. Its methods are safe for concurrent use.
+// Policies decide about requests. Nil allows everything. The methods are safe for concurrent use.
 type Policies struct {
 	texts    []Text
 	all      rules
-	possible rules // all, as far as the arguments of a call have no say
-	someday  rules // all, as far as one knows nothing of a tool but its server
+	possible rules // all, weakened: the arguments of a call are unknown
+	someday  rules // all, weakened: only the server and view of a tool are known
 	users    map[string]bool
 	groups   map[string]bool
-	things   []types.EntityUID // tools and what is like them that policies name
+	things   []types.EntityUID // tools, prompts, resources and templates that policies name
 	named    []Named
 	reads    reads
-	claims   rules               // each comparison of what a client says of itself or was granted, as a permit of its own
-	members  map[string][]string // of arguments that policies ask for, by their folds
+	claims   rules               // each comparison of the client or of scopes, as a permit of its own
+	members  map[string][]string // names of arguments that policies read, by their folds
 }
 
 // Named is a server or a view that a policy names.
 type Named struct {
 	Type, Name string // "Server" or "View"
-	At         *Error // its place, without a message
+	At         *Error // its position; no message
 }
 
-// Named are the servers and views that policies name.
+// Named returns the servers and views that policies name.
 func (p *Policies) Named() []Named {
 	if p == nil {
 		return nil
@@ -91,16 +90,16 @@ func (p *Policies) Named() []Named {
 	return p.named
 }
 
-// Asks reports whether a policy asks for an argument of this name.
+// Asks reports whether a policy reads an argument of this name.
 func (p *Policies) Asks(argument string) bool {
 	return p != nil && slices.Contains(p.members[fold(argument)], argument)
 }
 
-// reads is what the conditions of policies ask for: of scopes whether they are compared with
-// what is asked for.
+// reads says what the conditions of policies read. scopes counts only if a condition compares scopes with the
+// requested thing.
 type reads struct{ args, scopes, transport bool }
 
-// rules are compiled policies. Their IDs are their places in the slice.
+// rules are compiled policies. The ID of a policy is its index.
 type rules []rule
 
 type rule struct {
@@ -124,38 +123,38 @@ func (r rules) by(id cedar.PolicyID) rule {
 	return r[i]
 }
 
-// Request is what somebody wants to do with what.
+// Request is an action of a party on a thing.
 type Request struct {
 	Party  identity.Party
 	Action Action
-	// ID is of a tool, prompt, resource or template, in the view View.
+	// ID names a tool, prompt, resource or template of the view View.
 	ID   tool.ID
 	View string
-	// Template is that which an unlisted resource comes from, "" for none.
+	// Template is the template of an unlisted resource, "" for none.
 	Template string
-	// Alike are what the server may understand by an unlisted resource, beside its ID.
+	// Alike are other resources that the server may take an unlisted resource for.
 	Alike       []Alike
 	Annotations tool.Annotations
 	Arguments   json.RawMessage // of a call or a prompt, as the server gets them
 }
 
-// Alike is what else a resource may be: a forbid of it forbids the resource.
+// Alike is another resource that a request may mean: a forbid of it forbids the request.
 type Alike struct {
 	ID       tool.ID
 	Template string // as in Request
-	Equal    bool   // it must be permitted, too
+	Equal    bool   // it must also be permitted
 }
 
-// By is a policy that had a part in a decision.
+// By is a policy that took part in a decision.
 type By struct {
 	ID     string // its @id, else FILE:LINE
-	File   string // as the user would name it
+	File   string // name of its file, as the user would write it
 	Line   int    // from 1
 	Forbid bool
 	Error  string // why it could not be evaluated, "" if it could
 }
 
-// Decision is what policies say to a request.
+// Decision is the answer of policies to a request.
 type Decision struct {
 	Allow bool
 	// By are the policies that decided; none if no policy permits the request.
@@ -173,14 +172,14 @@ func (d Decision) Policy() string {
 	return strings.Join(ids, ", ")
 }
 
-// Trusted is the decision as the audit log hears it.
+// Trusted returns the decision for the audit log.
 func (d Decision) Trusted() identity.Decision {
 	return identity.Decision{Allow: d.Allow, Policy: d.Policy()}
 }
 
-// Decide decides about a request: nothing is allowed that no policy permits, and what
-// one forbids is not. A forbid that cannot be evaluated, because an argument is missing
-// or has another type, forbids too: whoever sends the arguments could bring that about.
+// Decide decides about a request: a policy must permit it, and none may forbid it. A forbid that cannot be evaluated,
+// because an argument is missing or has another type, also forbids: otherwise the sender of the arguments could evade
+// it.
 func (p *Policies) Decide(r Request) Decision {
 	if p == nil {
 		return Decision{Allow: true}
@@ -196,14 +195,14 @@ func (p *Policies) Decide(r Request) Decision {
 	return p.all.decide(r, arguments)
 }
 
-// May reports whether a request could be allowed, whatever its arguments are: what could
-// not is neither listed nor found.
+// May reports whether a request could be allowed with any arguments. If not, the requested thing is neither listed
+// nor found.
 func (p *Policies) May(r Request) bool {
 	return p == nil || p.possible.decide(r, types.Record{}).Allow
 }
 
-// MayServer reports whether something of a server that is not known yet could be allowed:
-// something of one of the kinds, or of any.
+// MayServer reports whether any tool, prompt, resource or template of a server could be allowed, before the server
+// has listed them. If kinds are given, only these kinds count.
 func (p *Policies) MayServer(party identity.Party, server, view string, kinds ...tool.Kind) bool {
 	if p == nil {
 		return true
@@ -241,7 +240,7 @@ func (r rules) decide(request Request, arguments types.Value) Decision {
 	return decided
 }
 
-// ask asks the library about a request, by its ID alone.
+// ask asks the library about a request, without its Alike.
 func (r rules) ask(request Request, arguments types.Value) (cedar.Decision, cedar.Diagnostic) {
 	known := entitiesOf(request)
 	return cedar.Authorize(r, known, cedar.Request{
@@ -250,7 +249,7 @@ func (r rules) ask(request Request, arguments types.Value) (cedar.Decision, ceda
 	})
 }
 
-// decideOne judges a request by its ID alone.
+// decideOne decides about a request, without its Alike.
 func (r rules) decideOne(request Request, arguments types.Value) Decision {
 	allowed, why := r.ask(request, arguments)
 	d := Decision{Allow: allowed == cedar.Allow}
@@ -272,7 +271,6 @@ func (r rules) decideOne(request Request, arguments types.Value) Decision {
 	return d
 }
 
-// Types of what policies know.
 const (
 	typeUser     = "User"
 	typeGroup    = "Group"
@@ -289,7 +287,7 @@ var typesByKind = map[tool.Kind]types.EntityType{
 	tool.KindTool: typeTool, tool.KindPrompt: typePrompt, tool.KindResource: typeResource, tool.KindTemplate: typeTemplate,
 }
 
-// entities are the two that a request is about.
+// entities are the user and the resource of a request.
 type entities struct{ user, resource types.Entity }
 
 // Get implements types.EntityGetter.
@@ -333,7 +331,7 @@ func entitiesOf(r Request) *entities {
 	return e
 }
 
-// Attributes that policies may ask for, beside those of the context.
+// Attributes that policies may read, beside a tool's annotations.
 const (
 	attributeName    = "name"
 	attributeServer  = "server"
@@ -344,7 +342,6 @@ const (
 	attributeVia     = "transport"
 )
 
-// contextOf is what a policy knows beside who and what.
 func contextOf(r Request, arguments types.Value) types.Record {
 	return types.NewRecord(types.RecordMap{
 		attributeArgs: arguments,
@@ -357,10 +354,9 @@ func contextOf(r Request, arguments types.Value) types.Record {
 	})
 }
 
-// Class is equal for parties whom the policies cannot tell apart, whatever they want to
-// do. It is "" where there are no policies. Of what a client says of itself, and of its
-// scopes, it has only which comparisons of the policies hold: a client with a thousand
-// names is of as many classes as the policies make of them.
+// Class is equal for parties that the policies cannot tell apart, for any request; it is "" without policies. A
+// client's name and version count only by the comparisons in policies that hold, so that a client with a thousand
+// names belongs to few classes. The same is true of scopes, unless policies compare them with the requested thing.
 func (p *Policies) Class(party identity.Party) string {
 	if p == nil {
 		return ""
@@ -384,8 +380,7 @@ func (p *Policies) Class(party identity.Party) string {
 	return string(known.JSON())
 }
 
-// claimed are those of claims that hold for a party, and after them those that cannot be
-// evaluated.
+// claimed returns the IDs of the claims that hold for a party, then of the claims that cannot be evaluated.
 func (p *Policies) claimed(party identity.Party) []string {
 	_, why := p.claims.ask(Request{Party: party}, types.Record{})
 	claimed := make([]string, 0, len(why.Reasons)+len(why.Errors))
@@ -398,10 +393,10 @@ func (p *Policies) claimed(party identity.Party) []string {
 	return claimed
 }
 
-// DeniedError is the error of a use that policies deny. Its text, which models read, does
-// not say which: only what may be seen at all is answered so.
+// DeniedError is the error of a use that policies deny. Models read its text, so it does not name the policies. A
+// client gets it only for things that it may see.
 type DeniedError struct {
-	Name     string // as it was used
+	Name     string // as the client wrote it
 	Decision Decision
 }
 
@@ -409,5 +404,5 @@ func (e *DeniedError) Error() string {
 	return printable.Line(rawjson.Clip(e.Name, maxName)) + " is not allowed with these arguments"
 }
 
-// maxName bounds what of a name an error repeats, in bytes.
+// maxName bounds the part of a name that an error repeats, in bytes.
 const maxName = 128

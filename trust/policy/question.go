@@ -9,20 +9,20 @@ import (
 	"toolfinch/tool"
 )
 
-// Question is what a person asks policies: may somebody do something?
+// Question asks policies, for a person, whether a party may do something.
 type Question struct {
-	As             string // ID of the principal; "" is nobody
+	As             string // ID of the principal; "": anonymous
 	Groups, Scopes []string
 	Client         string // name of the program, and its version after a space
-	Transport      string // one of trust's
+	Transport      string // a transport of package identity
 	View           string
-	// One of these is what it is about, as clients call it; a tool may be server.tool.
+	// One of these names the thing, as clients call it; a tool may be server.tool.
 	Tool, Prompt, Resource string
 	Arguments              string // a JSON object, "" for none
-	Action                 string // "" is what the kind says; else that, or search
+	Action                 string // "": the usual action on the thing; else that, or search
 }
 
-// Party is who the question is about. The error is a *identity.FieldError.
+// Party returns the party, or a *identity.FieldError.
 func (q Question) Party() (identity.Party, error) {
 	party := identity.Party{Transport: q.Transport}
 	switch q.Transport {
@@ -47,8 +47,8 @@ func (q Question) Party() (identity.Party, error) {
 	return party, nil
 }
 
-// sameSource reports whether a principal and a group may be of one source: a subject and the name
-// of a group may have the sign in them that ends the source.
+// sameSource reports whether a principal and a group may have the same source. Every "|" may end the source, because
+// names may contain it.
 func sameSource(principal, group string) bool {
 	for i, sign := range principal {
 		if sign == '|' && strings.HasPrefix(group, principal[:i+1]) {
@@ -58,8 +58,8 @@ func sameSource(principal, group string) bool {
 	return false
 }
 
-// Ask completes a request to use something, as its view makes it, and has policies decide.
-// The error is a *identity.FieldError.
+// Ask adds the action and arguments to a view's request, and has policies decide. The error is a
+// *identity.FieldError.
 func (q Question) Ask(p *Policies, r Request) (Verdict, error) {
 	if q.Arguments != "" && !json.Valid([]byte(q.Arguments)) {
 		return Verdict{}, &identity.FieldError{Field: "args", Text: " is no JSON"}
@@ -78,13 +78,13 @@ func (q Question) Ask(p *Policies, r Request) (Verdict, error) {
 // Verdict is the answer to a Question.
 type Verdict struct {
 	Action     Action
-	ID         tool.ID // of what it is about
+	ID         tool.ID // of the thing
 	User, View string
 	None       bool // there are no policies
 	Decision
 }
 
-// String says what was decided and by what.
+// String returns the decision, with the policies that decided.
 func (v Verdict) String() string {
 	word := map[bool]string{true: "allowed", false: "denied"}[v.Allow]
 	text := fmt.Sprintf("%s: %s %s", word, v.Action, v.ID)
@@ -106,7 +106,7 @@ func (v Verdict) String() string {
 	return text
 }
 
-// Place names a policy, and where it is.
+// Place returns the name and the position of a policy.
 func (b By) Place() string {
 	at := fmt.Sprintf("%s:%d", b.File, b.Line)
 	if b.ID == at || b.File == "" {
@@ -115,7 +115,7 @@ func (b By) Place() string {
 	return fmt.Sprintf("%q (%s)", b.ID, at)
 }
 
-// MarshalJSON is the verdict as toolfinch policy test --json writes it.
+// MarshalJSON encodes the verdict for toolfinch policy test --json.
 func (v Verdict) MarshalJSON() ([]byte, error) {
 	type row struct {
 		ID     string `json:"id"`
@@ -142,7 +142,7 @@ func (v Verdict) MarshalJSON() ([]byte, error) {
 	}{v.Allow, v.Action, v.ID.String(), v.User, v.View, rows(v.By), rows(v.Failed)})
 }
 
-// Texts are what the policies were compiled from.
+// Texts returns the source texts of the policies.
 func (p *Policies) Texts() []Text {
 	if p == nil {
 		return nil
@@ -150,7 +150,7 @@ func (p *Policies) Texts() []Text {
 	return p.texts
 }
 
-// Rules are all policies, in the order in which they are written.
+// Rules returns all policies, in the order of their texts.
 func (p *Policies) Rules() (all []By) {
 	if p == nil {
 		return nil

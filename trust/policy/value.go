@@ -14,18 +14,16 @@ import (
 	"github.com/cedar-policy/cedar-go/types"
 )
 
-// maxNested is how deep the arguments of a call may be nested where policies read them.
+// maxNested bounds the depth of arguments that policies read.
 const maxNested = 64
 
 var errArguments = errors.New("the arguments cannot be judged")
 
-// valueOf converts the arguments of a call, an object of JSON; nil is an empty one. An
-// object becomes a record without its members that are null, an array a set, a whole
-// number a Long, another one a decimal if it has at most four digits after the point,
-// else its text, which policies cannot compare. An object with a member twice is an
-// error, as is one that differs only in case from another or from those that policies
-// read, by their folds: a server may take the one that was not judged, and many take
-// members without regard to case.
+// valueOf converts the arguments of a call, a JSON object; nil is an empty object. An object becomes a record without
+// its null members, an array a set, and a whole number a Long. Another number becomes a decimal if it has at most
+// four digits after the point; otherwise it becomes its text, which policies cannot compare. An object must not
+// repeat a member. The name of a member must not differ only in case from another name, or from a name in read (by
+// fold): many servers ignore case, and could take the member that policies did not see.
 func valueOf(arguments json.RawMessage, read map[string][]string) (types.Value, error) {
 	if len(bytes.TrimSpace(arguments)) == 0 {
 		return types.Record{}, nil
@@ -104,7 +102,7 @@ func (r reader) record(depth int) (types.Value, error) {
 	return types.NewRecord(members), err
 }
 
-// fold is equal for names that are equal under strings.EqualFold.
+// fold returns equal texts for names that are equal under strings.EqualFold.
 func fold(name string) string {
 	return strings.Map(func(r rune) rune {
 		least := r

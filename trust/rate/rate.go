@@ -15,21 +15,20 @@ import (
 	"toolfinch/internal/limit"
 )
 
-// Rule limits the calls that it matches, counted apart as Principals, Servers and Ids say.
+// Rule limits the calls that it matches.
 type Rule struct {
-	Name string // of metrics
-	// Server and Tool select calls, Tool by a glob over "server.name"; "" for all.
+	Name string // name in metrics
+	// Server and Tool select calls; "" selects all. Tool is a glob over "server.name".
 	Server, Tool             string
-	Principals, Servers, Ids bool // counted apart for each
-	PerMinute                int  // calls a minute, and as a burst; 0: no bound
+	Principals, Servers, Ids bool // own counts for each
+	PerMinute                int  // calls a minute, and the size of a burst; 0: no bound
 	Concurrency              int  // concurrent calls; 0: no bound
 }
 
-// Call is what a rule matches.
+// Call has the facts about a call that rules match.
 type Call struct{ Principal, Server, ID string }
 
-// maxCounted bounds the principals, servers or tools that one rule counts apart: the one with the
-// oldest call is forgotten first.
+// maxCounted bounds the counts of one rule. The count with the oldest call is dropped first.
 const maxCounted = 10_000
 
 // Limits are rules with their counts. Nil limits nothing. Its methods are safe for concurrent use.
@@ -40,7 +39,7 @@ type Limits struct {
 // counting is a rule with its counts.
 type counting struct {
 	Rule
-	limit *limit.Limit // of metrics
+	limit *limit.Limit // for metrics
 
 	mu     sync.Mutex // guards the fields below; held for look-ups only
 	among  int        // number of replicas that share the bounds, 0 for one
@@ -86,8 +85,8 @@ func (l *Limits) of(rule Rule) *counting {
 	return nil
 }
 
-// Share divides the bounds among replicas with the same rules; each gets at least one call. New shares
-// nothing. It must not run beside New or itself.
+// Share divides the bounds among replicas with the same rules; each replica gets at least one call. Call it again
+// after New. It must not run beside New or itself.
 func (l *Limits) Share(among int, now time.Time) {
 	if l == nil {
 		return
@@ -118,7 +117,7 @@ func (r *counting) portion(bound int) int {
 	return (bound + among - 1) / among
 }
 
-// Limits are for metrics, one for each rule.
+// Limits returns the limits for metrics, one for each rule.
 func (l *Limits) Limits() (all []*limit.Limit) {
 	if l != nil {
 		for _, one := range l.rules {
@@ -221,12 +220,12 @@ func (r *counting) about(c Call) bool {
 	if r.Tool == "" {
 		return true
 	}
-	// In path.Match "*" does not cross "/", which is no separator here.
+	// path.Match does not let "*" match "/", which is no separator here.
 	ok, err := path.Match(strings.ReplaceAll(r.Tool, "/", "\x00"), strings.ReplaceAll(c.ID, "/", "\x00"))
 	return err == nil && ok
 }
 
-// begin counts a call under one rule. cancel undoes that, done ends the call.
+// begin counts a call under one rule. cancel undoes the count; done ends the call.
 func (r *counting) begin(c Call, now time.Time) (cancel, done func(), err error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -260,7 +259,7 @@ func (r *counting) begin(c Call, now time.Time) (cancel, done func(), err error)
 	}, done, nil
 }
 
-// count is the count of a call; the caller holds the lock.
+// count returns the count for a call; the caller holds the lock.
 func (r *counting) count(c Call) *count {
 	var key Call
 	if r.Principals {
@@ -287,7 +286,7 @@ func (r *counting) count(c Call) *count {
 	return one
 }
 
-// forget forgets the count with the oldest call and none running. The caller holds the lock.
+// forget drops the count with the oldest call, among counts without a running call. The caller holds the lock.
 func (r *counting) forget() {
 	for at := r.recent.Back(); at != nil; at = at.Prev() {
 		if one := at.Value.(*count); one.running == 0 {

@@ -51,7 +51,7 @@ func (ms *membership) watch(ctx context.Context, changes chan<- Change) {
 	w.work.Wait()
 }
 
-// update makes settings the servers. See Pool.Update.
+// update applies settings. See Pool.Update.
 func (ms *membership) update(settings []Settings, known map[string]Known) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()

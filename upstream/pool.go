@@ -21,7 +21,7 @@ import (
 // Pool is the set of configured servers. Its methods are safe for concurrent use.
 type Pool struct {
 	env *environment
-	end context.CancelFunc // of the environment's life
+	end context.CancelFunc // ends the environment's life
 	membership
 }
 
@@ -29,7 +29,7 @@ type Pool struct {
 type Options struct {
 	Known   map[string]Known // stored knowledge about the servers, by name
 	Events  Events
-	Version string            // of this client, as servers are told; default "dev"
+	Version string            // client version that servers are told; default "dev"
 	Log     *slog.Logger      // default: nothing is logged
 	Logins  *login.Logins     // default: no server is logged in to
 	Traces  *telemetry.Traces // default: requests have no spans
@@ -309,7 +309,7 @@ func (p *Pool) Status() []Status {
 
 // Close closes every connection and ends every child process, in parallel, and waits: about
 // two seconds for children that do not end by themselves. It may be called twice. The error
-// is ctx's.
+// is ctx.Err().
 func (p *Pool) Close(ctx context.Context) error {
 	p.end()
 	done := make(chan struct{})

@@ -34,7 +34,7 @@ type Options struct {
 	Logins  *login.Logins     // default: no server is logged in to
 	Traces  *telemetry.Traces // default: requests have no spans
 	Leads   Leads             // default: this process lists every server
-	Key     [32]byte          // seals the state that clients keep between calls; default: a random key for the life of the pool
+	Key     [32]byte          // seals the state that clients keep between calls; default: a random key
 	// Programs returns the program that runs instead of a server's command; nil for the command.
 	// Default: every server runs its command.
 	Programs func(Settings) conn.Program
@@ -65,11 +65,11 @@ func NewPool(settings []Settings, o Options) *Pool {
 // server; the counts are sums over all servers.
 func (p *Pool) Limits() []*limit.Limit { return []*limit.Limit{p.env.private} }
 
-// Update makes settings the servers of the pool, in this order. If a name occurs several
+// Update sets the servers of the pool, in the order of settings. If a name occurs several
 // times, the first settings count. Update waits for no server. known is stored knowledge
-// about servers, by name; a changed server that it lacks keeps its own.
+// about servers, by name; a changed server that is not in known keeps its own knowledge.
 //
-// A server with equal settings continues untouched. So does a server of which only
+// A server with equal settings continues untouched. A server also continues if only
 // Description, Prefix, Validate, CallTimeout, CallTimeoutTotal or AskTimeout has changed; the
 // new values apply from the next call on. For any other change a successor replaces the
 // server: it takes over subscriptions and log levels and gets new calls, and running calls
@@ -234,7 +234,7 @@ func (p *Pool) subscribe(ctx context.Context, server, uri string, on bool) error
 		if ctx.Err() != nil || !s.uses.isRetired() {
 			return s.mask.error(err)
 		}
-		// The server's successor may not know the subscription.
+		// The server was replaced, and its successor may not know the subscription.
 	}
 }
 

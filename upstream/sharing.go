@@ -14,8 +14,8 @@ import (
 // clients nothing has one connection for all clients: main. If the server asks, each client
 // that can be asked gets a private connection, so that no question reaches the wrong client,
 // and all other clients share one. The first client that comes while main is free gets main
-// as its private connection. A server may keep the roots of a client that it was told, so no
-// other client gets the connection afterwards.
+// as its private connection. A server may keep a client's roots, so no other client gets the
+// connection afterwards.
 //
 // Servers of both eras document that they ask clients in the legacy era only. So legacy
 // clients that can be asked get a legacy connection beside a main connection of 2026-07-28.

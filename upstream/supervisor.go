@@ -24,7 +24,7 @@ type supervisor struct {
 	server *server
 	main   *connector
 	anew   <-chan struct{} // holds one signal: connect at once, without the delay after failures
-	down   string          // the logged reason why the server is unavailable, without numbers; "" if available. Only watch uses it
+	down   string          // logged reason why the server is unavailable, without numbers; "" if available; used by watch only
 }
 
 // watch runs until ctx ends.

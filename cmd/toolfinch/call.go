@@ -42,7 +42,7 @@ the exit code is 1. The command does not answer a tool's requests to its client.
   toolfinch call notes.add --title Keys --text "With Ada" --tags home --tags keys
   toolfinch call github.search_code --json '{"query": "retry"}' --raw
   toolfinch call github.search_code --help`,
-		// the tool defines the flags
+		// RunE parses the flags, because the tool defines them.
 		DisableFlagParsing:    true,
 		DisableFlagsInUseLine: true,
 	}
@@ -88,7 +88,7 @@ the exit code is 1. The command does not answer a tool's requests to its client.
 	return cmd
 }
 
-// splitCall divides the command line and sets the flags of the command.
+// splitCall divides the command line, and parses the command's own flags.
 func (s *settings) splitCall(cmd *cobra.Command, words []string) (callLine, error) {
 	cmd.InheritedFlags() // adds the root's flags to Flags
 	cmd.InitDefaultHelpFlag()
@@ -125,7 +125,7 @@ func readInput(ctx context.Context, cmd *cobra.Command, most int64) ([]byte, err
 		err  error
 	}
 	read := make(chan input, 1)
-	go func() { // it ends at the latest with the program: see readLine
+	go func() { // the read cannot be stopped: see readLine
 		text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), most))
 		read <- input{text, err}
 	}()
@@ -230,7 +230,7 @@ func printResult(w io.Writer, result tool.Result) error {
 	return err
 }
 
-// describe is a line for a content block that is not text.
+// describe returns a line that describes a content block, for blocks other than text.
 func describe(block json.RawMessage) string {
 	text := func(name string) string { return rawjson.Text(rawjson.Member(block, name)) }
 	kind := text("type")
@@ -255,7 +255,7 @@ func describe(block json.RawMessage) string {
 	return "[" + strings.TrimSpace(strings.Join(words, " ")) + "]"
 }
 
-// base64Size is the size of the decoded bytes.
+// base64Size returns the size of the decoded text.
 func base64Size(text string) string {
 	return humanize.Bytes(uint64(len(strings.TrimRight(text, "=")) * 3 / 4))
 }
@@ -265,7 +265,7 @@ type narrator struct {
 	w  io.Writer // the terminal itself
 	on screen
 
-	mu      sync.Mutex // guards drawn; held over a line, so that lines stay whole
+	mu      sync.Mutex // guards the fields below; held while a line is written, so that lines stay whole
 	drawn   bool       // a line of progress is on the screen
 	silence bool       // the call has ended
 }

@@ -101,8 +101,8 @@ type learnedRow struct {
 	Principal string    `json:"principal,omitempty"` // the principal that learned it
 	Query     string    `json:"query"`
 	Server    string    `json:"server"`
-	Tool      string    `json:"tool"`   // its own name
-	Weight    float64   `json:"weight"` // decayed
+	Tool      string    `json:"tool"`   // the server's name for the tool
+	Weight    float64   `json:"weight"` // weight now, after decay
 	LastUsed  time.Time `json:"last_used"`
 
 	id string // server.name

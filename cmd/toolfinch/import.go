@@ -149,7 +149,7 @@ type foundServer struct {
 func findServers(files []clients.File, sys clients.System) ([]foundServer, []error) {
 	var found []foundServer
 	var broken []error
-	seen := map[string]bool{} // one error for each path: files can name the same path several times
+	seen := map[string]bool{} // paths with an error; several files can be blocks of one path
 	for _, f := range files {
 		data, err := f.Read()
 		if err == nil && data == nil {
@@ -338,7 +338,7 @@ func importRows(path string, ours []clients.Server, rows []importRow) []error {
 		row.server.Name = row.As
 		if err := configs.AddServer(path, row.server); err != nil {
 			if fresh, ok := errors.AsType[configs.Errors](err); ok {
-				err = fresh // without the text around it
+				err = fresh // without the text "nothing was written", because other servers were
 			}
 			row.Status, row.Reason = "failed", err.Error()
 			failed = append(failed, fmt.Errorf("server %q of %s: %w", row.Server, row.Client, err))

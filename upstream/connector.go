@@ -149,8 +149,7 @@ func (l *connector) close() {
 	}
 }
 
-// finish closes the connector like close, but gives calls in flight time to end: see
-// connection.finish.
+// finish is close, but gives calls in flight time to end: see connection.finish.
 func (l *connector) finish() {
 	if c := l.leave(); c != nil {
 		c.finish(ErrClosed)
@@ -178,9 +177,9 @@ func (l *connector) swap(old, c *connection) bool {
 	return true
 }
 
-// replace removes the connection, and replaces the running attempt by next, which callers
-// then wait for; nil for none. end gives up the old attempt, and closes the old connection
-// once its calls have ended. ok is false if no attempt may begin any more.
+// replace makes callers wait for the attempt next, if it is not nil. end gives up the old
+// attempt, and closes the old connection once its calls have ended. ok is false if no attempt
+// may begin any more.
 func (l *connector) replace(next *dialing) (end func(closing *sync.WaitGroup), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

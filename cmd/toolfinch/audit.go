@@ -157,7 +157,6 @@ func (a *auditLines) show(l *audit.Line, text []byte) error {
 	return nil
 }
 
-// cellsOf returns the table cells of a line.
 func cellsOf(l *audit.Line) []string {
 	var who []string
 	if l.Principal != nil {
@@ -215,7 +214,6 @@ func (a *auditLines) print() error {
 	return t.print(a.out)
 }
 
-// auditSettings reads the audit log's settings.
 func (s *settings) auditSettings(cmd *cobra.Command) (*audit.Settings, error) {
 	config, err := s.read(cmd, nil)
 	if err != nil {
@@ -228,7 +226,7 @@ func (s *settings) auditSettings(cmd *cobra.Command) (*audit.Settings, error) {
 	return settings, nil
 }
 
-// openAudit opens the audit log of a configuration. The result is nil if it has no audit log.
+// openAudit opens the audit log of a configuration; nil if it has none.
 func openAudit(config *configs.Config, log *slog.Logger) (*audit.Log, error) {
 	settings := config.AuditLog()
 	if settings == nil {

@@ -42,7 +42,7 @@ the exit code is 1. The command does not answer a tool's requests to its client.
   toolfinch call notes.add --title Keys --text "With Ada" --tags home --tags keys
   toolfinch call github.search_code --json '{"query": "retry"}' --raw
   toolfinch call github.search_code --help`,
-		// RunE parses the flags, because the tool defines them.
+		// The tool defines its flags.
 		DisableFlagParsing:    true,
 		DisableFlagsInUseLine: true,
 	}
@@ -173,7 +173,6 @@ func printToolHelp(cmd *cobra.Command, t *tool.Tool, flags []toolFlag) error {
 	return err
 }
 
-// runCall calls the tool and prints its answer.
 func runCall(cmd *cobra.Command, t *tool.Tool, given json.RawMessage, raw bool) error {
 	call := &tool.Call{Name: t.Name, Local: true, Arguments: given}
 	stderr := cmd.ErrOrStderr()
@@ -230,7 +229,7 @@ func printResult(w io.Writer, result tool.Result) error {
 	return err
 }
 
-// describe returns a line that describes a content block, for blocks other than text.
+// describe returns a line about a content block that is not text.
 func describe(block json.RawMessage) string {
 	text := func(name string) string { return rawjson.Text(rawjson.Member(block, name)) }
 	kind := text("type")

@@ -114,7 +114,6 @@ func (s *shape) unite(r *reader, parts []json.RawMessage) {
 	}
 }
 
-// unique removes repeated names.
 func unique(names []string) (once []string) {
 	for _, name := range names {
 		if !slices.Contains(once, name) {
@@ -136,7 +135,6 @@ func pointedAt(root json.RawMessage, ref string) json.RawMessage {
 	return root
 }
 
-// typesOf returns the types of values.
 func typesOf(values []json.RawMessage) []string {
 	byFirst := map[byte]string{'"': typeString, 't': typeBoolean, 'f': typeBoolean, 'n': typeNull, '{': typeObject, '[': typeArray}
 	var types []string
@@ -201,8 +199,8 @@ func (s shape) value(text string) (json.RawMessage, error) {
 	return nil, fmt.Errorf("must be %s, not %q", s, text)
 }
 
-// values converts the texts of a repeated flag to JSON: to an array of all texts if the type allows it, else to the
-// value of the last text.
+// values converts the texts of a repeated flag to JSON: to an array of all texts if the type allows it, else the last
+// text.
 func (s shape) values(texts []string) (json.RawMessage, error) {
 	if len(texts) == 1 || !s.has(typeArray) {
 		return s.value(texts[len(texts)-1])
@@ -309,8 +307,8 @@ type toolFlag struct {
 	shape    shape
 }
 
-// toolFlags returns the flags of a tool, in the order of its schema. ours reports whether the command itself has a
-// flag with this name; the tool's flag then gets argPrefix.
+// toolFlags returns the flags of a tool, in the order of its schema. ours reports names that the command's own flags
+// have; the tool's flag then gets argPrefix.
 func toolFlags(schema json.RawMessage, ours func(name string) bool) []toolFlag {
 	required := map[string]bool{}
 	for name := range rawjson.Elements(rawjson.Member(schema, "required")) {
@@ -347,8 +345,8 @@ const argPrefix = "arg-"
 // negated begins a boolean flag that means false.
 const negated = "no-"
 
-// findFlag finds the flag for a typed name. It ignores case and separators if the result is unique. off reports that
-// the flag was negated.
+// findFlag finds the flag for a typed name. It ignores case and separators if the result is unique. off means that it
+// was negated.
 func findFlag(flags []toolFlag, typed string) (f *toolFlag, off bool) {
 	asTyped := func(s string) string { return s }
 	folded := func(s string) string {
@@ -472,7 +470,6 @@ func unknownFlag(flags []toolFlag, typed string) error {
 	return fmt.Errorf("unknown flag --%s%s", typed, hint)
 }
 
-// printFlags lists the flags of a tool.
 func printFlags(w io.Writer, t *tool.Tool, flags []toolFlag) error {
 	if len(flags) == 0 {
 		_, err := fmt.Fprintf(w, "%s takes no arguments.\n", t.Def.ID)

@@ -67,11 +67,10 @@ store from an older version, whose configuration is unknown, is listed but never
 const (
 	storeGone    = "gone"    // the configuration does not exist
 	storeUnknown = "unknown" // the configuration is unknown
-	storeCache   = "cache"   // the store is eval's cache
+	storeCache   = "cache"   // eval's cache
 	storeRemoved = "removed"
 )
 
-// storeRow is a listed store.
 type storeRow struct {
 	State         string    `json:"state"`
 	Configuration string    `json:"configuration,omitempty"` // "" if unknown
@@ -80,8 +79,7 @@ type storeRow struct {
 	Written       time.Time `json:"written"`
 }
 
-// uselessStores returns eval's cache, and the stores in the user's data folder whose configuration does not exist or
-// is unknown.
+// uselessStores returns eval's cache, and the user's stores whose configuration does not exist or is unknown.
 func uselessStores() ([]storeRow, error) {
 	base, err := configs.UserDataDir()
 	if err != nil {
@@ -108,7 +106,7 @@ func uselessStores() ([]storeRow, error) {
 			rows = append(rows, row)
 			continue
 		}
-		// Other folders are the data_dir of a configuration, which several configurations may share.
+		// Another folder is a data_dir, which several configurations may share.
 		if own, err := configs.DefaultDataDir(f.Configuration); err != nil || own != f.Path {
 			continue
 		}

@@ -79,7 +79,6 @@ func (s *settings) completions(root *cobra.Command) {
 	walk(root)
 }
 
-// fixed completes fixed words.
 func fixed(words ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 }
@@ -102,7 +101,6 @@ func completeCommand(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeModels completes the local models.
 func completeModels(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	all, _ := models.List() // without a folder there are no models
 	var names []string
@@ -166,8 +164,8 @@ func toolNames(tools []*tool.Tool) []string {
 	return names
 }
 
-// completing returns a completion with the names from what. It connects to no server. If reading the store takes too
-// long, it completes nothing.
+// completing completes the names from what, without connecting to servers. If reading takes too long, it completes
+// nothing.
 func (s *settings) completing(what func(*workspace) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) (names []string, _ cobra.ShellCompDirective) {
 		ctx, cancel := context.WithTimeout(cmd.Context(), leeway.Of(completeWithin))

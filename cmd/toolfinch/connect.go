@@ -23,7 +23,6 @@ import (
 	"toolfinch/view"
 )
 
-// connectFlags are the flags of connect.
 type connectFlags struct {
 	view, http                 string
 	dryRun, undo, project, yes bool
@@ -150,7 +149,6 @@ func (c *fileEdit) done(f connectFlags) (string, error) {
 	return fmt.Sprintf("%s %s (%s%s); restart it if it runs", verb, c.File.Client.Name, c.path, copied), nil
 }
 
-// planConnect plans the edit of the client's file.
 func (s *settings) planConnect(notes io.Writer, file clients.File, f connectFlags) (*fileEdit, error) {
 	c := &fileEdit{Edit: clients.Edit{File: file}, path: file.Shown(system())}
 	if f.undo {
@@ -244,7 +242,6 @@ func warnOfLost(notes io.Writer, file clients.File, servers []clients.Server, co
 	return nil
 }
 
-// planUndo plans the undo of the file's edits.
 func (c *fileEdit) planUndo() error {
 	b, err := backups()
 	if err != nil {
@@ -304,7 +301,6 @@ func (c *fileEdit) write() (copied string, err error) {
 	return b.Write(c.Edit, time.Now())
 }
 
-// backups returns the backups of other programs' files.
 func backups() (clients.Backups, error) {
 	dir, err := configs.UserDataDir()
 	if err != nil {
@@ -448,7 +444,6 @@ func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 	}
 }
 
-// clientRow is a listed client.
 type clientRow struct {
 	Client    string `json:"client"`
 	Name      string `json:"name"`

@@ -17,7 +17,6 @@ import (
 	"toolfinch/store"
 )
 
-// evalFlags are the flags of eval.
 type evalFlags struct {
 	tools, queries, embedder, misses string
 	sets                             []string

@@ -52,7 +52,6 @@ func greetingOf(p *proxy.Proxy, config *configs.Config, at string) greeting {
 	return g
 }
 
-// print prints the greeting, and what to do next.
 func (g greeting) print(w io.Writer) {
 	over := g.at != configs.TransportStdio
 	t := &table{indent: "  ", whole: true}

@@ -149,7 +149,7 @@ type foundServer struct {
 func findServers(files []clients.File, sys clients.System) ([]foundServer, []error) {
 	var found []foundServer
 	var broken []error
-	seen := map[string]bool{} // paths with an error; several files can be blocks of one path
+	seen := map[string]bool{} // broken paths, because files may share one
 	for _, f := range files {
 		data, err := f.Read()
 		if err == nil && data == nil {
@@ -196,7 +196,6 @@ type importRow struct {
 	differs string // for status "there": how the configured server differs; "" if it does not
 }
 
-// planImport plans the import of every server.
 func planImport(found []foundServer, ours []clients.Server, config string) []importRow {
 	known := slices.Clone(ours)
 	rows := make([]importRow, 0, len(found))
@@ -338,7 +337,7 @@ func importRows(path string, ours []clients.Server, rows []importRow) []error {
 		row.server.Name = row.As
 		if err := configs.AddServer(path, row.server); err != nil {
 			if fresh, ok := errors.AsType[configs.Errors](err); ok {
-				err = fresh // without the text "nothing was written", because other servers were
+				err = fresh // drops "nothing was written"
 			}
 			row.Status, row.Reason = "failed", err.Error()
 			failed = append(failed, fmt.Errorf("server %q of %s: %w", row.Server, row.Client, err))

@@ -101,8 +101,8 @@ type learnedRow struct {
 	Principal string    `json:"principal,omitempty"` // the principal that learned it
 	Query     string    `json:"query"`
 	Server    string    `json:"server"`
-	Tool      string    `json:"tool"`   // the server's name for the tool
-	Weight    float64   `json:"weight"` // weight now, after decay
+	Tool      string    `json:"tool"`   // the server's name for it
+	Weight    float64   `json:"weight"` // after decay
 	LastUsed  time.Time `json:"last_used"`
 
 	id string // server.name

@@ -66,8 +66,8 @@ func liveOf(p *proxy.Proxy, config *configs.Config, at string, refused *atomic.P
 	}}
 }
 
-// answerLive answers at a socket in dir until ctx ends. If no socket can be made, perhaps because its path is too
-// long, toolfinch runs without one.
+// answerLive answers at a socket in dir until ctx ends. If no socket can be made (its path may be too long), toolfinch
+// runs without one.
 func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 	var random [4]byte
 	_, _ = rand.Read(random[:]) // never fails
@@ -96,14 +96,13 @@ func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 	_ = os.Remove(place)
 }
 
-// listenPrivately listens at a socket that only its user can open. It makes the socket in a private folder, sets its
-// mode, and then moves it: otherwise other users could open the socket before the chmod. A umask would change files of
-// all goroutines.
+// listenPrivately listens at a socket that only its user can open. The socket is made in a private folder, and moved
+// with its mode: otherwise others could open it before the chmod. A umask would affect all goroutines.
 func listenPrivately(place string) (_ net.Listener, err error) {
 	if runtime.GOOS == "windows" { // the folder's access list protects the socket
 		return net.Listen("unix", place)
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(place), ".") // a short name, because the length of a socket's path is limited
+	dir, err := os.MkdirTemp(filepath.Dir(place), ".") // a short path, because sockets' paths are limited
 	if err != nil {
 		return nil, err
 	}

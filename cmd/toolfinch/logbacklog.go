@@ -33,8 +33,8 @@ type backlog struct {
 	mu      sync.Mutex // guards the fields below; never held over a write
 	lines   []byte     // waiting lines
 	writing int        // bytes being written
-	dropped int        // dropped lines since the last message about them
-	all     int64      // dropped lines and lines that could not be written
+	dropped int        // lines dropped since the last message
+	all     int64      // lines dropped or not written
 	closed  bool
 }
 
@@ -64,7 +64,7 @@ func (b *backlog) Write(line []byte) (int, error) {
 	return len(line), nil
 }
 
-// lost returns the number of lines that were dropped or could not be written.
+// lost counts the lines that nobody will read.
 func (b *backlog) lost() int64 {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -158,7 +158,6 @@ func serverToLogin(l *proxy.Logins, config *configs.Config, name string, change 
 	return nil, fmt.Errorf("server %q has a header Authorization, which is used instead: remove it to log in", name)
 }
 
-// logIn logs in to a server.
 func logIn(cmd *cobra.Command, l *proxy.Logins, one *login.Server, name string, noBrowser bool) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	if _, err := one.Probe(ctx, ""); err != nil {

@@ -315,7 +315,7 @@ func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.C
 	return config, faulty(cmd, config), nil
 }
 
-// loadStored reads the configuration like load, for a command that needs the store.
+// loadStored is load for a command that needs the store.
 func (s *settings) loadStored(cmd *cobra.Command) (*configs.Config, *slog.Logger, error) {
 	config, err := s.read(cmd, nil)
 	if err = cmp.Or(err, s.away); err != nil {
@@ -348,7 +348,6 @@ func (s *settings) given() map[string]string {
 	return all
 }
 
-// read reads the configuration.
 func (s *settings) read(cmd *cobra.Command, flags map[string]string) (*configs.Config, error) {
 	all := s.given()
 	maps.Copy(all, flags)

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// giveBack returns unused memory to the system: garbage, and the pages of the program's file, because most of them were
-// only needed at the start. A page that is used again comes from the page cache.
+// giveBack returns unused memory to the system: garbage, and the pages of the program's file, most of which only the
+// start needed. The page cache keeps them for the next use.
 func giveBack() {
 	debug.FreeOSMemory()
 	program, err := os.Readlink("/proc/self/exe")
@@ -27,7 +27,7 @@ func giveBack() {
 				end, _ = strconv.ParseUint(to, 16, 64)
 			}
 		}
-		// Anonymous pages stay: the loader has changed them, so the file has other content.
+		// Anonymous pages stay: the file lacks the loader's changes to them.
 		if end > start && fields[0] == "Anonymous:" && fields[1] == "0" {
 			_, _, _ = syscall.Syscall(syscall.SYS_MADVISE, uintptr(start), uintptr(end-start), syscall.MADV_DONTNEED)
 		}

@@ -168,7 +168,6 @@ func newModelList(s *settings) *cobra.Command {
 	return cmd
 }
 
-// modelRow is a listed model.
 type modelRow struct {
 	Name       string `json:"name"`
 	Configured bool   `json:"configured"`

@@ -144,7 +144,6 @@ server changes them again. You can approve them later.`
 	return cmd
 }
 
-// withPins calls do with the held definitions.
 func (s *settings) withPins(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Pins, proxy.Pins) error) error {
 	return s.withStore(cmd, writes, func(ctx context.Context, config *configs.Config, db *store.Store) error {
 		all, err := proxy.ReadPins(ctx, db, config, nil)
@@ -231,7 +230,6 @@ func choosePins(reports []pins.Report, names []string, everything bool) ([]pins.
 	return chosen, nil
 }
 
-// printDiffs shows each change, field by field.
 func printDiffs(w io.Writer, all proxy.Pins, chosen []pins.Report) error {
 	on := screenOf(w)
 	var out strings.Builder

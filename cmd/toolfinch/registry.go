@@ -134,7 +134,7 @@ that it writes.`,
 	return cmd
 }
 
-// choosing adds the flags that choose a version, and a way to run or reach the server.
+// choosing adds the flags that choose a version and a package.
 func (f *registryFlags) choosing(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.version, "version", "", "this `VERSION` of the server (default: the latest)")
 	cmd.Flags().StringVar(&f.kind, "package", "", "npm, pypi, oci, nuget, remote, or the name of a package")
@@ -205,7 +205,7 @@ type offer struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	Needs   []registry.Need   `json:"needs,omitempty"`
 	Notes   []string          `json:"notes,omitempty"`
-	Problem string            `json:"problem,omitempty"` // why toolfinch cannot use this way; "" if it can
+	Problem string            `json:"problem,omitempty"` // why toolfinch cannot use this way
 
 	way  registry.Way
 	plan registry.Plan
@@ -299,8 +299,8 @@ func shellLine(words []string) string {
 	return strings.Join(words, " ")
 }
 
-// best returns the index of the offer for add; -1 for none. It takes the first offer whose program is installed, else
-// the first with a URL, preferably not over SSE, else the first offer.
+// best returns the index of the offer for add; -1 for none. It prefers an installed program, then a URL without SSE,
+// then a URL with SSE.
 func best(offers []offer) int {
 	installed := func(o offer) bool {
 		if len(o.Runs) == 0 {

@@ -188,7 +188,7 @@ func (r savingsRow) percent() string {
 	return strconv.FormatFloat(*r.Percent, 'f', 1, 64) + " %"
 }
 
-// lines describes the savings, the cost of changed lists, and the costs that toolfinch does not see.
+// lines describes the savings, the cost of changed lists, and unseen costs.
 func (r savingsRow) lines() []string {
 	if r.Starts == 0 {
 		return []string{"no session has called a tool yet: there is nothing to compare"}
@@ -213,8 +213,8 @@ func (r savingsRow) lines() []string {
 // usualPrompt is the length of Claude Code's own prompt in each step, in tokens.
 const usualPrompt = 18_000
 
-// unseen returns what each token of the agent's own prompt and messages costs more than with all tools listed. The
-// model reads it in more steps, and again after each change of the list, which precedes the prompt.
+// unseen returns the additional cost of each token of the agent's own prompt and messages, compared with listing every
+// tool: the model reads it in more steps, and again after each change of the list.
 func (r savingsRow) unseen() float64 {
 	return savings.Cached*float64(r.Steps-r.AllSteps) + (savings.Written-savings.Cached)*float64(r.Appended+r.Changed)
 }

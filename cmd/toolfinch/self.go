@@ -14,13 +14,11 @@ import (
 	"toolfinch/upstream"
 )
 
-// chainVar is an environment variable with the configurations of the proxies that started this process, so that a ring
-// of proxies is found.
+// chainVar names the configurations of the proxies that started this process, to find rings of proxies.
 const chainVar = "TOOLFINCH_CHAIN"
 
-// leaveOutSelf removes this proxy from the configuration's servers, with a warning: servers imported from a client may
-// include it. It fails if a proxy that started this process has the same configuration. It sets chainVar for children,
-// so that longer rings fail, too.
+// leaveOutSelf removes this proxy from the configuration's servers, with a warning. It fails if a proxy that started
+// this process has the same configuration. It sets chainVar for children, so that longer rings fail, too.
 func leaveOutSelf(config *configs.Config) error {
 	chain := filepath.SplitList(os.Getenv(chainVar))
 	if config.Path != "" {

@@ -111,11 +111,11 @@ type serverRow struct {
 	Prompts     int        `json:"prompts"`
 	Resources   int        `json:"resources"`
 	Templates   int        `json:"templates"`
-	LeftOut     int        `json:"left_out,omitempty"` // malformed definitions that are not served
+	LeftOut     int        `json:"left_out,omitempty"` // malformed definitions
 	Mended      int        `json:"mended,omitempty"`   // malformed definitions that are served mended
 	Held        int        `json:"held,omitempty"`     // definitions waiting for approval
 	Warnings    []string   `json:"warnings,omitempty"` // about its definitions; only with --long
-	Listed      *time.Time `json:"listed"`             // when it was listed last; null for never
+	Listed      *time.Time `json:"listed"`             // time of the last list; null: never
 	Fault       string     `json:"fault,omitempty"`    // why its settings cannot be used
 	Leader      string     `json:"leader,omitempty"`   // the replica that lists the server
 	// State, Since and Error come from the running toolfinch; empty if none runs.
@@ -136,7 +136,7 @@ type launch struct {
 	Touches   string   `json:"sandbox,omitempty"`   // what its process may access; "" for everything
 	Variables []string `json:"variables,omitempty"` // variables that its entry uses
 	Headers   []string `json:"headers,omitempty"`   // names only
-	Stderr    string   `json:"stderr,omitempty"`    // destination of its standard error
+	Stderr    string   `json:"stderr,omitempty"`    // destination
 }
 
 // serverRows returns the enabled servers and then the disabled servers, each in file order.

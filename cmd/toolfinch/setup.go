@@ -21,7 +21,6 @@ import (
 	"toolfinch/embed/models"
 )
 
-// setupFlags are the flags of setup.
 type setupFlags struct{ yes, dryRun, undo, withSecrets bool }
 
 func newSetup(s *settings) *cobra.Command {
@@ -220,7 +219,7 @@ func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged st
 		if err := clients.Writable(p.config.File.Path); err != nil {
 			return err
 		}
-		// AddServer changes this mode if the file gets a secret. Chmod makes the mode independent of the umask.
+		// AddServer changes this mode if the file gets a secret. Chmod overrides the umask.
 		if err := errors.Join(os.WriteFile(staged, before, 0o644), os.Chmod(staged, 0o644)); err != nil {
 			return fmt.Errorf("copy the configuration: %w", err)
 		}
@@ -431,7 +430,7 @@ func planUndoSetup(notes io.Writer, paths []string) (changes []*fileEdit, failed
 			fmt.Fprintf(notes, "%s is left as it is: %v\n", c.path, err)
 			failed = true
 		case file.Client == nil:
-			c.shown = c.Before // shows no change, because a configuration may contain secrets
+			c.shown = c.Before // hides the change, because it may contain secrets
 			others = append(others, c)
 		default:
 			changes = append(changes, c)

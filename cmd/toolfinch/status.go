@@ -138,7 +138,7 @@ func remoteStatus(cmd *cobra.Command, f statusFlags) (func(context.Context) (fou
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil || at.RawQuery != "" {
 		return nil, &exitError{exitUsage, errors.New("--url must be like https://tools.example.com")}
 	}
-	// The URL for MCP clients, which ends in /mcp or /mcp/VIEW, is accepted, too.
+	// The URL for MCP clients (/mcp/VIEW) is accepted, too.
 	base, view, _ := strings.Cut(strings.TrimSuffix(at.EscapedPath(), "/"), "/mcp")
 	at = at.JoinPath() // a copy
 	at.Path, at.RawPath = "", ""
@@ -194,7 +194,7 @@ func isLoopback(host string) bool {
 // remoteWait bounds the wait for another machine's answer.
 const remoteWait = 15 * time.Second
 
-// refusedStatus returns an error that explains another machine's refusal, and says what to do.
+// refusedStatus explains another machine's refusal, and says what to do.
 func refusedStatus(response *http.Response, data []byte, keyed bool) error {
 	reason := rawjson.Text(rawjson.Member(data, "detail"))
 	if reason == "" {
@@ -212,7 +212,7 @@ func refusedStatus(response *http.Response, data []byte, keyed bool) error {
 	return fmt.Errorf("%s answers with HTTP status %s: %s%s", response.Request.URL.Redacted(), response.Status, cmp.Or(strings.TrimSpace(printable.Line(reason)), "nothing that says more"), advice)
 }
 
-// readKey reads a key from an environment variable. It returns "" if no variable is named.
+// readKey reads a key from an environment variable; "" without a variable.
 func readKey(variable string) (string, error) {
 	if variable == "" {
 		return "", nil
@@ -241,7 +241,7 @@ func watchStatus(cmd *cobra.Command, ask func(context.Context) (found, error), f
 			return context.Cause(ctx)
 		case err != nil && !inPlace:
 			return err
-		case err != nil: // shown, because the next attempt may succeed
+		case err != nil: // the next attempt may succeed
 			now = found{none: err.Error()}
 		}
 		on := screenOf(out)

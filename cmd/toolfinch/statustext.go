@@ -64,7 +64,7 @@ func (t *statusText) line(colour, text string) {
 	t.out.WriteString(t.on.paint(colour, text) + "\n")
 }
 
-// section adds a blank line and a table, unless the table is empty.
+// section adds a blank line and a table.
 func (t *statusText) section(rows *table) {
 	if len(rows.rows) == 0 {
 		return
@@ -321,7 +321,7 @@ func limitTable(s web.Status) *table {
 	return t
 }
 
-// calledAs returns the name of a call to show: the tool's ID, or else the called name.
+// calledAs returns a call's tool ID, or else the called name.
 func calledAs(c web.CallStatus) string {
 	called := cmp.Or(c.Tool, c.Name)
 	switch c.Kind {

@@ -18,9 +18,9 @@ import (
 // screen describes the output. The zero screen is a file or a pipe: nothing is cut or coloured.
 type screen struct {
 	terminal bool
-	columns  int  // width; 0: lines are not cut
-	rows     int  // height; 0: unknown
-	colour   bool // the output is a terminal, and NO_COLOR is not set
+	columns  int  // 0: lines are not cut
+	rows     int  // 0: unknown
+	colour   bool // false if NO_COLOR is set
 }
 
 func screenOf(w io.Writer) screen {
@@ -69,8 +69,8 @@ type table struct {
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// print writes the table. Line ends in cells become spaces. On a terminal, cells are cut so that rows fit its width, the
-// last column first. Elsewhere only cells before the last column are cut, at maxCell columns.
+// print writes the table, with each cell on one line. Cells are cut to fit a terminal's width, the last column first.
+// Elsewhere only cells before the last column are cut, at maxCell.
 func (t *table) print(w io.Writer) error {
 	return t.printOn(w, screenOf(w))
 }
@@ -78,8 +78,8 @@ func (t *table) print(w io.Writer) error {
 const (
 	gap     = 2   // spaces between two columns of a table
 	minLast = 10  // least width of the last column
-	minCell = 8   // least width of other columns
-	maxCell = 128 // most width of other columns
+	minCell = 8   // least width of another column
+	maxCell = 128 // most width of another column
 )
 
 func (t *table) printOn(w io.Writer, on screen) error {

@@ -77,7 +77,6 @@ func toolTable(tools []*tool.Tool) *table {
 	return t
 }
 
-// toolRow is a listed tool.
 type toolRow struct {
 	Name        string          `json:"name"` // as clients see it
 	ID          string          `json:"id"`   // server.tool

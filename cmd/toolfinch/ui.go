@@ -103,9 +103,8 @@ func withPage(processes []running, pid int, path string) (running, error) {
 	return over[0], nil
 }
 
-// openPage opens a link of this user in a browser. Other users may read the link in the browser's command line. On
-// Linux toolfinch refuses the link to other users, and Windows hides command lines. On other systems the browser gets a
-// private file that redirects to the link.
+// openPage opens a link in a browser. Other users may read it in the browser's command line. On Linux toolfinch refuses
+// it to other users, and Windows hides command lines. Elsewhere the browser gets a private file that redirects to it.
 func openPage(dir, link string) error {
 	if runtime.GOOS == "linux" || runtime.GOOS == "windows" {
 		return openBrowser(link)
@@ -132,7 +131,7 @@ func leadingTo(dir, link string) (file string, err error) {
 	return file, errors.Join(err, out.Close())
 }
 
-// pageLink asks a running toolfinch for a link to the page. The query "?here" restricts the link to this user.
+// pageLink asks for a link to the page. The query "?here" restricts the link to this user.
 func (r running) pageLink(ctx context.Context, query string) (string, error) {
 	var answer struct {
 		Link string `json:"link"` // path and query

@@ -75,7 +75,7 @@ func (c connector) file(how page.Connection) (clients.File, error) {
 	return one.File(system(), false)
 }
 
-// Entry returns the content of a client's file that has only toolfinch, and the command that writes the entry.
+// Entry returns a client's file with only toolfinch, and the command that writes the entry.
 func (c connector) Entry(how page.Connection) (e page.Entry, err error) {
 	file, err := c.file(how)
 	if err != nil {
@@ -115,7 +115,6 @@ func (c connector) command(how page.Connection) string {
 	return line
 }
 
-// notes returns connect's further messages.
 func (c connector) notes(said *bytes.Buffer, how page.Connection) (notes []string) {
 	for line := range strings.Lines(said.String()) {
 		notes = append(notes, strings.TrimSpace(line))

@@ -140,14 +140,14 @@ func (d *workspace) validate() (checks []check, err error) {
 
 // subject is a server, a view, a hook or a tool. It has its own lines in the output.
 type subject struct {
-	check    check // describes the subject without its problems
+	check    check // without problems
 	view     string
 	places   []view.Place
 	problems []check
 }
 
-// lines returns the lines for the subject's problems, or one line if it has none. A server always has a line of its
-// own, with the worst status of its lines.
+// lines returns a line for each problem, or one line if there is none. A server always has its own first line, with the
+// worst status.
 func (p *subject) lines() []check {
 	if len(p.problems) == 0 || p.check.Kind == "server" {
 		for _, problem := range p.problems {
@@ -176,13 +176,13 @@ func (p *subject) countBroken(parts []*subject) {
 	}
 }
 
-// subjects returns all servers, and then each view with its hooks and tools, in file order.
+// subjects returns the servers, and then each view with its hooks and tools.
 func (d *workspace) subjects(rows []proxy.Refreshed) []*subject {
 	var parts []*subject
 	warnings := d.Warnings()
 	for i, s := range d.config.Servers {
 		if s.Fault != "" {
-			continue // a fault has a line of the kind config
+			continue // config has a line for it
 		}
 		parts = append(parts, serverPart(s, d.config.Tools, rows[i], warningsOf(warnings, s.Name)))
 	}
@@ -268,7 +268,6 @@ func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refre
 	return p
 }
 
-// faultLines returns the warnings about malformed definitions.
 func faultLines(server string, faults upstream.Faults) (lines []check) {
 	line := func(text string) {
 		lines = append(lines, check{Status: statusWarning, Kind: "server", Name: server, Text: text})
@@ -286,7 +285,7 @@ func faultLines(server string, faults upstream.Faults) (lines []check) {
 	return lines
 }
 
-// reasonOf returns the error's text without the server, because the line names the server.
+// reasonOf returns the error's text without the server's name.
 func reasonOf(err error) string {
 	if e, ok := errors.AsType[*upstream.Error](err); ok {
 		return fmt.Sprintf("%s: %v", e.Op, e.Err)
@@ -305,8 +304,8 @@ func nameOf(h *view.Hook) string {
 	return filepath.Base(h.Command[0])
 }
 
-// subjectOf returns a problem's subject: the subject at its place, or else its view, or else the first. If a composite
-// and its view begin at the same place, it returns the composite.
+// subjectOf returns the subject at a problem's place, or else its view, or else the first subject. At a place where
+// both a view and a composite begin, it returns the composite.
 func subjectOf(parts []*subject, problem view.Problem) *subject {
 	found, best := parts[0], 0
 	for _, p := range parts {

@@ -34,7 +34,7 @@ func built() build {
 	return buildOf(info, version, commit, date)
 }
 
-// buildOf returns the build for the build information. Values from the linker take precedence.
+// buildOf reads the build information. Values from the linker take precedence.
 func buildOf(info *debug.BuildInfo, version, commit, date string) build {
 	settings := map[string]string{}
 	for _, s := range info.Settings {

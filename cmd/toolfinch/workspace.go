@@ -27,8 +27,7 @@ type workspace struct {
 	view   *proxy.View // the view of the command
 }
 
-// withWorkspace calls do with a workspace. Actions such as starting a server are written to the audit log, unless looks
-// says that the command only reads.
+// withWorkspace calls do with a workspace. It audits actions such as starting a server, unless the command only looks.
 func (s *settings) withWorkspace(cmd *cobra.Command, config *configs.Config, log *slog.Logger, looks bool, do func(*workspace) error) (err error) {
 	if s.away != nil {
 		return s.away
@@ -79,8 +78,8 @@ func (s *settings) quietLog(cmd *cobra.Command, config *configs.Config) *slog.Lo
 	return newLog(cmd.ErrOrStderr(), config)
 }
 
-// withStore calls do with the configuration's store. Without writes it changes nothing on disk. It fails for a store in
-// memory, because such a store is always empty.
+// withStore calls do with the configuration's store. Without writes it changes nothing on disk. With writes it fails if
+// Open falls back to a store in memory.
 func (s *settings) withStore(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Store) error) (err error) {
 	config, log, err := s.loadStored(cmd)
 	if err != nil {
@@ -192,8 +191,8 @@ func (d *workspace) find(name string) (*tool.Tool, error) {
 	return nil, &exitError{exitUsage, fmt.Errorf("%w%s", err, orNearest(name, candidates))}
 }
 
-// meet connects to servers for the first time, stores their tools, and prints a message. It reports whether all servers
-// were listed, and prints their errors.
+// meet connects to servers for the first time, and stores their tools. It prints errors, and reports whether all servers
+// were listed.
 func (d *workspace) meet(servers []string) (all bool) {
 	if len(servers) == 0 {
 		return true
@@ -219,7 +218,7 @@ func (d *workspace) meet(servers []string) (all bool) {
 	return all
 }
 
-// refresh lists the named servers, or without names all servers, and shows its progress.
+// refresh lists the named servers, by default all, and shows its progress.
 func (d *workspace) refresh(servers ...string) []proxy.Refreshed {
 	total := len(servers)
 	if total == 0 {
@@ -259,7 +258,7 @@ func serverNames(config *configs.Config) []string {
 	return names
 }
 
-// orNearest returns a text with the candidates similar to an unknown name, or with all candidates if they are few.
+// orNearest lists the candidates similar to an unknown name, or all candidates if they are few.
 func orNearest(name string, candidates []string) string {
 	if near := nearest.Names(name, candidates, 3, nearest.Loose); len(near) > 0 {
 		return "; nearest: " + strings.Join(near, ", ")

@@ -29,7 +29,7 @@ type account struct {
 	readAt    time.Time // last attempt to read the vault
 	stale     bool      // another process has changed the login since readAt
 	changes   int       // number of changes of now, here and in other processes
-	refused   *refusal  // the server's refusal of now; nil for none
+	refused   *refusal  // of now; nil for none
 	asked     challenge // challenge of the last refusal
 	retryAt   time.Time // the authorization server gets no request before
 	delay     time.Duration
@@ -173,7 +173,7 @@ func (a *account) isRefused() bool {
 	return a.refused != nil
 }
 
-// errEnded is the error of Await for a login that has ended without a token.
+// errEnded is the error of Await for an ended login.
 var errEnded = errors.New("the login has ended without a token")
 
 // Delays between looks into the vault for a login by another process.
@@ -363,8 +363,8 @@ func (a *account) rested() {
 	a.delay, a.retryAt = 0, time.Time{}
 }
 
-// rejected handles a response 401. again reports whether to repeat the request. plain reports that the client gets the
-// response, because a login would not change it.
+// rejected handles a response 401. again reports whether to repeat the request. plain passes the response on, because a
+// login would not change it.
 func (a *account) rejected(ctx context.Context, sent *credential, c challenge) (again, plain bool, err error) {
 	a.mu.Lock()
 	a.asked = c
@@ -398,8 +398,8 @@ func (a *account) first(ctx context.Context) (*credential, error) {
 	})
 }
 
-// widen handles a response 403 that asks for more scopes. again reports whether to repeat the request. stands reports
-// that the client gets the response, because the token was requested with these scopes.
+// widen handles a response 403 that asks for more scopes. again reports whether to repeat the request. stands passes
+// the response on, because these scopes were requested already.
 func (a *account) widen(ctx context.Context, sent *credential, c challenge) (again, stands bool, err error) {
 	if sent == nil || covers(sent.Scopes, c.scopes) {
 		return false, true, nil

@@ -159,8 +159,8 @@ func cookie(id, value string, secure bool) *http.Cookie {
 	return c
 }
 
-// startURL returns the URL of a start page. It contains only the login's ID, unless other processes may serve the
-// page: then it contains s, encrypted.
+// startURL returns the URL of a start page. It contains only an ID; or s, encrypted, if other processes may serve the
+// page.
 func (b *binder) startURL(s Start) (string, error) {
 	u, err := url.Parse(s.Redirect)
 	if err != nil {

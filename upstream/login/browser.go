@@ -13,7 +13,7 @@ import (
 	"toolfinch/internal/printable"
 )
 
-// startOf returns the login for the parameter paramLogin of a start page's URL.
+// startOf returns the login for a value of paramLogin.
 func (l *Logins) startOf(value string) (s Start, found bool) {
 	if p := l.waiting(value); p != nil {
 		return p.start, true
@@ -64,8 +64,8 @@ func noLogin(w http.ResponseWriter) {
 	fmt.Fprintln(w, "No login waits for this. It may have taken too long, or be over: begin it again.")
 }
 
-// serveStart redirects a browser to the authorization server if the browser belongs to the user who asked for the
-// login. Each request gets its own state, which only this browser learns.
+// serveStart redirects the asking user's browser to the authorization server. Each request gets its own state, which
+// only this browser learns.
 func (l *Logins) serveStart(w http.ResponseWriter, r *http.Request, q url.Values) {
 	s, found := l.startOf(q.Get(paramLogin))
 	if !found {

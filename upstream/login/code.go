@@ -33,8 +33,8 @@ type Pending struct {
 	life    context.Context
 
 	// Set before ready is closed.
-	at       string // URL for the browser: our start page, or the page of the device grant
-	userCode string // code that the person types into the page of the device grant
+	at       string // URL for the browser: our start page, or the device grant's page
+	userCode string // device grant: code that the person types in
 	id       string
 	start    Start
 	verifier string
@@ -74,14 +74,14 @@ func (p *Pending) First(key string) bool {
 // ID returns a random name for the login. It is no secret.
 func (p *Pending) ID() string { return p.id }
 
-// URL returns the page to open in a browser: the page of the device grant, or the start page, which redirects only the
-// browser of the user who asked for the login.
+// URL returns the page to open in a browser: of the device grant, or the start page, which redirects only the asking
+// user's browser.
 func (p *Pending) URL() string { return p.at }
 
 // UserCode returns the code to type into the page of the device grant; "" for another grant.
 func (p *Pending) UserCode() string { return p.userCode }
 
-// Done returns a channel that is closed when the login has ended. Err then says whether it failed.
+// Done is closed when the login has ended. Err then says whether it failed.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
 // Err returns why the login has failed; nil before its end and after success.
@@ -164,7 +164,7 @@ func (s *Server) Probe(ctx context.Context, principal string) (wants bool, err e
 	return true, nil
 }
 
-// Obtain gets a new token, for a grant that needs no person, even if the present token is valid.
+// Obtain gets a new token, for a grant that needs no person.
 func (s *Server) Obtain(ctx context.Context, principal string) (Status, error) {
 	a := s.account(principal)
 	var c *credential
@@ -298,7 +298,7 @@ func (p *Pending) prepare() (err error) {
 	return nil
 }
 
-// answered exchanges the code in the authorization server's answer for a token, and keeps the token.
+// answered gets and keeps the token for the code in an answer.
 func (p *Pending) answered(ctx context.Context, q url.Values) error {
 	t, err := p.account.exchange(ctx, codeRequest{p.place, p.client, p.redirect, p.verifier}, q)
 	if err != nil {
@@ -310,7 +310,7 @@ func (p *Pending) answered(ctx context.Context, q url.Values) error {
 	return p.keep(ctx, t)
 }
 
-// codeRequest holds the values that the request for a code and the exchange of the code have in common.
+// codeRequest holds the parameters of a request for a code, which its exchange repeats.
 type codeRequest struct {
 	place    *place
 	client   registered

@@ -18,8 +18,8 @@ import (
 
 // challenge is the header WWW-Authenticate of a refusal (RFC 6750, RFC 9728).
 type challenge struct {
-	refused  bool   // the server has refused a request
-	bearer   bool   // the header names the scheme Bearer
+	refused  bool   // there was a refusal
+	bearer   bool   // it names the scheme Bearer
 	err      string // "invalid_token", "insufficient_scope"
 	scopes   []string
 	metadata string // URL of the resource's metadata
@@ -171,9 +171,8 @@ func isOf(resource string, own *url.URL) bool {
 	return above == path || strings.HasPrefix(path, above+"/")
 }
 
-// wanted returns the scopes to ask for: the configured scopes with the challenge's, or else the challenge's, or else
-// all of the resource. It adds the scopes of the last login (step-up), and offline_access if the authorization server
-// may need it for refresh tokens.
+// wanted returns the scopes to ask for: the configured scopes and the challenge's, or else all of the resource. It adds
+// the scopes before (step-up), and offline_access if the authorization server has it for refresh tokens.
 func (s *Server) wanted(p *place, c challenge, before []string) []string {
 	scopes := s.settings.Scopes
 	switch {

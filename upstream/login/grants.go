@@ -147,7 +147,7 @@ func (p *Pending) poll() error {
 }
 
 // Logout deletes a principal's login, and revokes its tokens (RFC 7009) if the authorization server can. was reports
-// whether there was a login, and revoked whether its tokens are revoked. With was, the error says why they are not.
+// that there was a login, and revoked that its tokens are revoked.
 func (s *Server) Logout(ctx context.Context, principal string) (was, revoked bool, err error) {
 	a := s.account(principal)
 	var c *credential
@@ -245,7 +245,7 @@ func (l *Logins) EndGone(ctx context.Context, gone func(ctx context.Context, pri
 	return ended, errors.Join(failed...)
 }
 
-// partsOf returns the server and the principal of a row. The principal is "" for the owner or a malformed row.
+// partsOf returns the server and the principal of a row. The principal is "" for the owner.
 func partsOf(row string) (server, principal string) {
 	escaped, principal, _ := strings.Cut(strings.TrimPrefix(row, rowPrefix), " ")
 	server, err := url.PathUnescape(escaped)

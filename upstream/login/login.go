@@ -137,8 +137,8 @@ type Options struct {
 	Failed func(id string)
 	// Key is shared with the processes that serve each other's logins; zero for no such process.
 	Key [32]byte
-	// Forward sends the query of an authorization server's answer to the processes that share Key, which call
-	// Answer with it. Default: there are no such processes.
+	// Forward sends the query of an authorization server's answer to the processes with Key, for Answer. Default:
+	// there are none.
 	Forward func(ctx context.Context, query string) bool
 	// Prove reports whether the browser that requests a start page belongs to the user who asked for the login.
 	// If not, it has answered the request. Default: ProveLocally.
@@ -199,7 +199,7 @@ func New(o Options) *Logins {
 	return l
 }
 
-// Limits returns the limit of pending logins, which clients can begin.
+// Limits returns the limit of pending logins.
 func (l *Logins) Limits() []*limit.Limit { return []*limit.Limit{l.under} }
 
 // Close ends pending logins, and waits for all goroutines.
@@ -260,7 +260,7 @@ func (s *Server) Mask(text string) string {
 	return text
 }
 
-// shortToken is the length in bytes up to which a token is not masked, because it may occur in other words.
+// shortToken is the most bytes of a token that is not masked, because it may be a part of words.
 const shortToken = 5
 
 // Server returns a Server for a name and URL.

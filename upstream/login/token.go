@@ -68,8 +68,8 @@ func (c *credential) fresh(now time.Time, margin time.Duration) bool {
 	return now.Add(margin).Before(c.Expires)
 }
 
-// A token is renewed between early and early+jitter before it expires, so that processes with the same login do not
-// renew it together. A short-lived token is renewed after three quarters of its life.
+// A token is renewed between early and early+jitter before it expires, so that processes with one login do not renew it
+// together. For a short-lived token it is a quarter of its life.
 const (
 	early  = time.Minute
 	jitter = 30 * time.Second
@@ -79,7 +79,7 @@ func (c *credential) margin() time.Duration {
 	return min(early+rand.N(jitter), c.Expires.Sub(c.Obtained)/4)
 }
 
-// may returns the scopes of the token: the granted scopes, or else the requested scopes.
+// may returns the granted scopes, or else the requested scopes.
 func (c *credential) may() []string {
 	if c.Granted != nil {
 		return c.Granted
@@ -172,7 +172,7 @@ func (s *Server) ask(ctx context.Context, tokenURL string, client registered, fo
 // Refusal is the error in an authorization server's answer (RFC 6749, 5.2).
 type Refusal struct {
 	Code string // such as "invalid_grant"; "" for none
-	Text string // description by the authorization server, on one line
+	Text string // description, on one line
 	HTTP int
 }
 

@@ -64,7 +64,6 @@ func (f *Faults) add(g Faults) {
 	f.Described = append(f.Described, g.Described...)
 }
 
-// note adds one fault.
 func (f *Faults) note(fault Fault) {
 	if fault.Mended {
 		f.Mended++

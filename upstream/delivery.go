@@ -83,7 +83,7 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 			s.health.exchanged(nil)
 			return nil, c.Era, rpc
 		}
-		if err = conn.Plain(err); !errors.Is(err, errReplaced) { // which says nothing about the server's health
+		if err = conn.Plain(err); !errors.Is(err, errReplaced) { // errReplaced says nothing about the server's health
 			s.health.exchanged(err)
 		}
 		if again && !safe && d.def != nil {

@@ -54,7 +54,6 @@ func (r *callRoots) owner(client *tool.Client) rootsOwner {
 	return rootsOwner("roots " + string(rawjson.Member(r.result, "roots")))
 }
 
-// learn notes the client's answer to roots/list.
 func (r *callRoots) learn(client *tool.Client, result json.RawMessage) {
 	if !client.Modern {
 		return

@@ -148,7 +148,6 @@ func (s Settings) dialled() Settings {
 // limits are the time limits of a server. They may change while it runs.
 type limits struct{ call, total, ask time.Duration }
 
-// limits returns the time limits in s.
 func (s Settings) limits() *limits {
 	return &limits{s.CallTimeout, s.CallTimeoutTotal, s.AskTimeout}
 }

@@ -27,7 +27,6 @@ type supervisor struct {
 	down   string          // logged reason why the server is unavailable, without numbers; "" if available; used by watch only
 }
 
-// watch runs until ctx ends.
 func (s *supervisor) watch(ctx context.Context, changes chan<- Change) {
 	again := conn.NewDelays(conn.FirstDelay)
 	for {

@@ -35,7 +35,6 @@ func (u *uses) enter() bool {
 	return true
 }
 
-// exit ends a use.
 func (u *uses) exit() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -35,7 +35,6 @@ prompt, search, login, session, process and change of the configuration.`,
 	return cmd
 }
 
-// auditFilter are the flags that select lines.
 type auditFilter struct {
 	audit.Filter
 	since  string
@@ -192,7 +191,6 @@ func cellsOf(l *audit.Line) []string {
 	}
 }
 
-// print prints the gathered lines.
 func (a *auditLines) print() error {
 	if len(a.rows) == 0 {
 		return nil

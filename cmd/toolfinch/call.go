@@ -264,7 +264,7 @@ type narrator struct {
 	w  io.Writer // the terminal itself
 	on screen
 
-	mu      sync.Mutex // guards the fields below; held while a line is written, so that lines stay whole
+	mu      sync.Mutex // guards the fields below; held over a line, so that lines stay whole
 	drawn   bool       // a line of progress is on the screen
 	silence bool       // the call has ended
 }

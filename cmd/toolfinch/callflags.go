@@ -297,7 +297,6 @@ func (s shape) kind() string {
 	return strings.Join(names, "|")
 }
 
-// toolFlag is a tool's argument as a flag.
 type toolFlag struct {
 	argument string // the tool's name for the argument
 	name     string // name of the flag, without dashes

@@ -23,7 +23,6 @@ import (
 // modelWait bounds validate's wait for the model or its endpoint.
 const modelWait = 20 * time.Second
 
-// checkStore checks whether the store can be used.
 func checkStore(ctx context.Context, at configs.Places) check {
 	c := check{Status: statusOK, Kind: "store", Name: filepath.Base(at.StoreName())}
 	switch known, err := store.Check(ctx, at.Store); {

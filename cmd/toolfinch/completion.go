@@ -181,7 +181,6 @@ func (s *settings) completing(what func(*workspace) []string) cobra.CompletionFu
 	}
 }
 
-// starting returns the names that begin with typed.
 func starting(names []string, typed string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, typed) })
 }

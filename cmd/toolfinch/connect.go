@@ -89,11 +89,10 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 	return cmd
 }
 
-// fileEdit is a planned edit of a client's file.
 type fileEdit struct {
 	clients.Edit
 	path  string          // the path for display
-	shown []byte          // content to show: After, but with the moved servers, whose lines may contain secrets
+	shown []byte          // After with the moved servers, whose lines may contain secrets
 	lines []string        // further changes
 	undo  *clients.Undone // only for an undo
 }
@@ -130,7 +129,6 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags
 	return err
 }
 
-// done makes the edit and describes it.
 func (c *fileEdit) done(f connectFlags) (string, error) {
 	copied, err := c.write()
 	if err != nil {
@@ -431,7 +429,7 @@ func answer(ctx context.Context, in io.Reader) bool {
 // readLine reads a line, and trims spaces; "" at the end of input. The error is the cause of ctx's end.
 func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 	line := make(chan string, 1)
-	// A read from a terminal cannot be stopped: the goroutine may stay until the program ends.
+	// A read from a terminal cannot be stopped: it ends with the program.
 	go func() {
 		text, _ := in.ReadString('\n') // a failed read counts as an empty line
 		line <- strings.TrimSpace(text)

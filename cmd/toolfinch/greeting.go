@@ -15,7 +15,6 @@ import (
 	"toolfinch/view"
 )
 
-// onTerminal reports whether a stream is a terminal.
 func onTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))

@@ -137,7 +137,6 @@ func filesOf(args []string, sys clients.System) ([]clients.File, error) {
 	return files, err
 }
 
-// foundServer is a server in a client's file.
 type foundServer struct {
 	file   clients.File
 	shown  string // the file's path
@@ -173,7 +172,6 @@ func findServers(files []clients.File, sys clients.System) ([]foundServer, []err
 	return found, broken
 }
 
-// importRow is a client's server and its import.
 type importRow struct {
 	Client  string   `json:"client"`
 	File    string   `json:"file"`

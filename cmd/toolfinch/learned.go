@@ -108,7 +108,6 @@ type learnedRow struct {
 	id string // server.name
 }
 
-// learnedRows returns the stored rows, the heaviest first.
 func learnedRows(ctx context.Context, stored *store.Usage, now time.Time) ([]learnedRow, error) {
 	uses, err := stored.Learned(ctx)
 	if err != nil {

@@ -194,7 +194,6 @@ func logIn(cmd *cobra.Command, l *proxy.Logins, one *login.Server, name string, 
 	return loggedIn(cmd, l, pending.Status())
 }
 
-// loggedIn prints the new login, and where it is stored.
 func loggedIn(cmd *cobra.Command, l *proxy.Logins, status login.Status) error {
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "logged in to %s at %s\n", status.Server, status.Issuer)

@@ -282,7 +282,6 @@ func pieces(on screen, change pins.Change) string {
 	return strings.Join(parts, " ")
 }
 
-// heldText returns the message that n definitions are held.
 func heldText(n int) string {
 	what := plural(n, "definition")
 	if n == 1 {

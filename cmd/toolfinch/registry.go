@@ -28,7 +28,6 @@ const registryVariable = "MCPPROXY_REGISTRY"
 // registryTime bounds a command's requests to a registry, with retries.
 const registryTime = time.Minute
 
-// registryFlags are the flags of registry's subcommands.
 type registryFlags struct {
 	at, version, kind, as string
 	set                   []string
@@ -160,7 +159,6 @@ func listingOf(ctx context.Context, r *registry.Registry, name, version string) 
 	return l, err
 }
 
-// foundRow is a found server.
 type foundRow struct {
 	Name        string   `json:"name"`
 	Version     string   `json:"version"`
@@ -328,7 +326,6 @@ func ownName(name string) string {
 	return strings.TrimLeft(rawjson.Head(legal, 48), "-_.")
 }
 
-// show prints a server and all its offers.
 func (f *registryFlags) show(cmd *cobra.Command, l registry.Listing) error {
 	offers, err := f.offers(l)
 	if err != nil && len(l.Ways) > 0 {
@@ -427,7 +424,6 @@ func stateOf(need registry.Need) string {
 	return "${" + need.Variable + "}, not set here"
 }
 
-// addListing writes a server into the configuration.
 func (s *settings) addListing(cmd *cobra.Command, f *registryFlags, l registry.Listing) error {
 	if l.Status == "deleted" {
 		return fmt.Errorf("%s is deleted from the registry: %s", l.Name, cmp.Or(l.StatusMessage, "no reason is given"))

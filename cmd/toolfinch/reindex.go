@@ -73,7 +73,6 @@ func failureOf(row proxy.Refreshed) error {
 	return cmp.Or(row.Err, row.Lost)
 }
 
-// refreshedRow is the result of listing a server.
 type refreshedRow struct {
 	Server  string `json:"server"`
 	Tools   int    `json:"tools"`
@@ -105,7 +104,6 @@ func refreshed(all []proxy.Refreshed) ([]refreshedRow, *table) {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// bar is a progress bar on a terminal.
 type bar struct {
 	w           io.Writer // the terminal; nil if there is none
 	done, total int

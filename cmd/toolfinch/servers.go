@@ -313,7 +313,6 @@ func briefly(processes []running) []processRow {
 	return rows
 }
 
-// started fills in how the servers are started.
 func started(rows []serverRow, config *configs.Config) error {
 	written, err := configs.Servers(config.Path)
 	if err != nil {
@@ -400,7 +399,6 @@ func replicasOf(ctx context.Context, db *store.Store) ([]store.Replica, error) {
 	return nil, nil
 }
 
-// takeReplicas fills in the server's leader.
 func (r *serverRow) takeReplicas(all []store.Replica) {
 	for _, one := range all {
 		if slices.Contains(one.Leads, r.Name) {

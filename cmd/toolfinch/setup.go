@@ -243,7 +243,6 @@ func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged st
 	return err
 }
 
-// connect plans the clients' files.
 func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged string, f setupFlags) error {
 	sys := system()
 	ours, err := configs.Servers(staged)
@@ -344,7 +343,6 @@ func (p *setupPlan) write(cmd *cobra.Command) error {
 	return nil
 }
 
-// offerModel offers to download a missing model.
 func (s *settings) offerModel(cmd *cobra.Command, yes bool) error {
 	config, err := s.read(cmd, nil)
 	if err != nil {

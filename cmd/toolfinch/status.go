@@ -109,7 +109,7 @@ func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Con
 	if err != nil {
 		return nil, err
 	}
-	// The configuration itself is not read, because the status must work after a broken edit.
+	// The configuration is not read: the status must work after a broken edit.
 	at, err := s.places()
 	if err != nil {
 		return nil, err

@@ -97,7 +97,6 @@ func (t *statusText) process(s web.Status) {
 	t.section(limitTable(s))
 }
 
-// headOf returns the line that identifies the process.
 func headOf(s web.Status) string {
 	parts := []string{"toolfinch " + cmp.Or(s.Version, "of an older version")}
 	if s.PID != 0 {
@@ -117,7 +116,6 @@ func headOf(s web.Status) string {
 	return strings.Join(parts, " | ")
 }
 
-// sumOf returns a summary of the status on one line.
 func sumOf(s web.Status) string {
 	ready, tools := 0, 0
 	for _, server := range s.Servers {

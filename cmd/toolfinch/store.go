@@ -130,7 +130,6 @@ are copied sealed: the copy needs the same key.`,
 // locating are the query parameters of a URL that identify a store.
 var locating = []string{"host", "port", "dbname", "service", "search_path", "options"}
 
-// storeName returns the place of a store, without secrets.
 func storeName(at string) string { return storePlace(at, "search_path") }
 
 // storePlace returns the place of a store. Of a URL's query it keeps only the given parameters.

@@ -182,7 +182,6 @@ func columnsOfRune(r rune) int {
 	return 1
 }
 
-// cut shortens text to a number of columns.
 func cut(text string, columns int) string {
 	if columnsOf(text) <= columns {
 		return text

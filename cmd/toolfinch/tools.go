@@ -125,7 +125,6 @@ func printTool(w io.Writer, t *tool.Tool) error {
 	return results.print(w)
 }
 
-// effects describes a tool's annotations.
 func effects(def *tool.Def) string {
 	var words []string
 	if deprecated(def) {

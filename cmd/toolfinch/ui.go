@@ -142,5 +142,4 @@ func (r running) pageLink(ctx context.Context, query string) (string, error) {
 	return pageURL(r.At, answer.Link), nil
 }
 
-// pageURL returns the URL of a path for a browser on this machine.
 func pageURL(at, path string) string { return "http://" + reachableAt(at) + path }

@@ -101,7 +101,6 @@ func (c connector) Entry(how page.Connection) (e page.Entry, err error) {
 	return e, nil
 }
 
-// command returns the command line that writes an entry.
 func (c connector) command(how page.Connection) string {
 	line := "toolfinch connect " + how.Client
 	if how.HTTP {

@@ -56,7 +56,6 @@ Exit codes: 0 no errors, 1 errors, 2 the configuration does not load.`,
 	return cmd
 }
 
-// status is the result of a check.
 type status string
 
 const (

@@ -15,7 +15,6 @@ import (
 // main.version=v1.2.3 -X main.commit=0123abcd -X main.date=2026-11-23T14:35:29Z".
 var version, commit, date string
 
-// build identifies this program.
 type build struct {
 	Version  string `json:"version"`            // version of the release, or Go's name for the commit, or "dev"
 	Commit   string `json:"commit,omitempty"`   // whole hash
@@ -25,7 +24,6 @@ type build struct {
 	Platform string `json:"platform"` // such as linux/amd64
 }
 
-// built returns this program's build.
 func built() build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {

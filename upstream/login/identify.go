@@ -88,7 +88,7 @@ func (l *Logins) identification(r *http.Request, state string) (i identification
 	return i, false
 }
 
-// identified continues a login if the issuer says that the browser belongs to the user who asked for it.
+// identified continues a login if the issuer says that the browser is the asking user's.
 func (l *Logins) identified(w http.ResponseWriter, r *http.Request, i identification, q url.Values) {
 	http.SetCookie(w, cookie(i.ID, "", i.Start.secure()))
 	ctx, cancel := context.WithTimeout(r.Context(), renewWithin)

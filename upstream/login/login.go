@@ -77,7 +77,6 @@ func (s *Settings) EndHere() error {
 // Interactive reports whether a login needs a person.
 func (s *Server) Interactive() bool { return s.settings.interactive() }
 
-// interactive reports whether a login needs a person.
 func (s Settings) interactive() bool { return s.Grant != GrantCredentials }
 
 // Vault stores tokens. Its methods are safe for concurrent use, also by several processes.
@@ -284,7 +283,7 @@ func (s *Server) account(principal string) *account {
 	a := s.accounts[principal]
 	if a == nil {
 		if len(s.accounts) >= maxAccounts {
-			for other, one := range s.accounts { // drops any idle account
+			for other, one := range s.accounts {
 				if one.idle() {
 					delete(s.accounts, other)
 					break

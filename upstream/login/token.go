@@ -120,7 +120,6 @@ func (s *Server) write(ctx context.Context, principal string, c *credential) err
 	return s.logins.vault.Put(context.WithoutCancel(ctx), s.row(principal), raw)
 }
 
-// credentialOf returns a new login with a token.
 func (s *Server) credentialOf(p *place, client registered, scopes []string, t *oauth2.Token) *credential {
 	c := &credential{
 		URL: s.url, Issuer: p.meta.Issuer, TokenURL: p.meta.TokenEndpoint, RevocationURL: p.meta.RevocationEndpoint,

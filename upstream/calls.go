@@ -138,7 +138,7 @@ func (t *calls) tellRoots(owner rootsOwner, key string) (may bool, later <-chan 
 
 // suspects are the calls that a question of the server may belong to at one moment.
 type suspects struct {
-	calls   []*call         // of one client, the latest first; empty if no call is in flight
+	calls   []*call         // the latest first; of one client, unless unclear or err is set
 	unclear bool            // several clients have calls, and at least one client could answer
 	err     error           // several clients have calls, and no client could answer
 	changed <-chan struct{} // closed when a call ends

@@ -137,11 +137,11 @@ func (p *Pool) Relist(name string) {
 
 // Reconnect makes a new connection to a server, without the delay that follows failures, and
 // lists its definitions. The new connection is made first. The old connections, including
-// those of single clients, are closed when their calls have ended, after 10 s at most. If no
+// private connections, are closed when their calls have ended, after 10 s at most. If no
 // second connection comes up, they are closed first. A running attempt to connect is given
 // up, and its callers get the new connection.
 //
-// It takes at most twice ConnectTimeout, CallTimeout, those 10 s and some seconds for closing.
+// It takes at most twice ConnectTimeout, CallTimeout, 10 s and some seconds for closing.
 // Callers at the same time share one attempt, which continues when their contexts end. The
 // next attempt begins when the old connections are closed.
 func (p *Pool) Reconnect(ctx context.Context, name string) Change {
@@ -182,8 +182,8 @@ func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.R
 
 // Task sends a tasks/get, tasks/update or tasks/cancel to the server of the task that
 // call.Name names. A task of another principal is answered as unknown; so is a task of a
-// principal if the call has none. Names are valid as long as the key of the pool. Errors are
-// those of Call.
+// principal if the call has none. Names are valid as long as the key of the pool. Task fails
+// like Call.
 func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
 	name, id, ok := p.env.tasks.open(call.Name, call.Principal)
 	var s *member
@@ -200,7 +200,7 @@ func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.R
 
 // Complete asks a server to complete an argument. call.Params is the whole params object,
 // with the server's own name in its ref. A server without completions gives an empty result.
-// Errors are those of Call.
+// Complete fails like Call.
 func (p *Pool) Complete(ctx context.Context, server string, call *tool.Call) (tool.Result, error) {
 	s := p.enter(server)
 	if s == nil {

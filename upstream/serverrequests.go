@@ -41,7 +41,7 @@ type serverRequests struct {
 
 	mu      sync.Mutex                         // guards the fields below; never held over I/O
 	cancel  map[string]context.CancelCauseFunc // by the ID of the request
-	count   int                                // open requests, including those being answered
+	count   int                                // open requests, including requests being answered
 	bytes   int                                // length of the params of the open requests
 	unclear int                                // requests that wait until their client is known
 }

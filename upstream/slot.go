@@ -12,8 +12,8 @@ type slot struct {
 	idle     time.Time // when calls became 0
 }
 
-// knowsOnly reports whether the server knows the roots of no owner other than this one over
-// the slot's connection.
+// knowsOnly reports whether, over the slot's connection, the server knows no roots or only
+// this owner's roots.
 func (s *slot) knowsOnly(owner rootsOwner) bool {
 	c := s.current()
 	if c == nil {

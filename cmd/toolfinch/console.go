@@ -50,7 +50,7 @@ func (c *console) flush() {
 	c.rest = nil
 }
 
-// incomplete counts the bytes at the end of text whose meaning depends on the next Write.
+// incomplete counts the last bytes of text that the next Write may complete.
 func incomplete(text []byte) int {
 	if n := len(text); n > 0 && text[n-1] == '\r' {
 		return 1

@@ -148,7 +148,7 @@ type foundServer struct {
 func findServers(files []clients.File, sys clients.System) ([]foundServer, []error) {
 	var found []foundServer
 	var broken []error
-	seen := map[string]bool{} // broken paths, because files may share one
+	seen := map[string]bool{} // paths with an error: files may share a path
 	for _, f := range files {
 		data, err := f.Read()
 		if err == nil && data == nil {

@@ -22,7 +22,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// registryVariable names a registry in place of the official one.
+// registryVariable is the environment variable for the URL of another registry.
 const registryVariable = "MCPPROXY_REGISTRY"
 
 // registryTime bounds a command's requests to a registry, with retries.

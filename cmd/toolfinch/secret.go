@@ -266,8 +266,8 @@ func readHidden(ctx context.Context, terminal int) ([]byte, error) {
 	}
 }
 
-// places returns the paths of the store and the key file, even for a broken configuration, because the secret to be
-// stored may be what it lacks.
+// places returns the paths of the store and the key file, even for a broken configuration: it may lack the secret that
+// will be stored.
 func (s *settings) places() (configs.Places, error) {
 	return configs.FindPlaces(configs.Options{Path: s.config, Flags: s.given()})
 }

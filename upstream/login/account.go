@@ -183,8 +183,8 @@ const (
 	toldLook  = 20 * time.Second // while changes by other processes are reported
 )
 
-// Await waits until somebody logs in, here or in another process: until there is a token whose mark is not mark, which
-// comes from Needed.Mark. ctx and the end of the login with this ID end the wait, too; "" stands for no login.
+// Await waits until somebody logs in, here or in another process. mark is Needed.Mark, which identifies the old token.
+// The end of ctx, or of the login with this ID ("" for none), ends the wait, too.
 func (s *Server) Await(ctx context.Context, principal, mark, id string) error {
 	a := s.account(principal)
 	for every := firstLook; ; every = min(every*3/2, mostLook) {

@@ -245,7 +245,7 @@ func (p *Pending) run() {
 	p.finish(context.Cause(p.life)) // without effect if the login has ended already
 }
 
-// prepare sets the fields of the login that its browser needs.
+// prepare makes the page that the person must open.
 func (p *Pending) prepare() (err error) {
 	a := p.account
 	ctx, cancel := context.WithTimeout(p.life, renewWithin)

@@ -151,7 +151,7 @@ func init() {
 }
 
 // Command returns the path, arguments and environment to start instead of a program's. args[0] is the program's name; a
-// Wrapper gets this name, not path. The errors are those of Check.
+// Wrapper gets this name, not path. Command fails like Check.
 func (s Settings) Command(path string, args, env []string) (string, []string, []string, error) {
 	if err := s.Check(); err != nil {
 		return path, args, env, err
@@ -180,8 +180,8 @@ var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64"
 // devices are readable and writable for every program. The terminal is missing: a program could type commands into it.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-// readable returns the files and folders that a program may read: those of the rules, systemFolders, the program's
-// file, and its installation. The installation is the folder of the file, or the parent of a folder named bin.
+// readable returns the files and folders that a program may read: r.Read, systemFolders, the program's file, and its
+// installation. The installation is the folder of the file, or the parent of a folder named bin.
 func (r Rules) readable(program string) []string {
 	if r.Read == nil {
 		return []string{"/"}

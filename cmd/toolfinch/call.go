@@ -205,7 +205,7 @@ func runCall(cmd *cobra.Command, t *tool.Tool, given json.RawMessage, raw bool) 
 	return err
 }
 
-// printResult prints a result for people: its text, a line for each other block, and without text its
+// printResult prints a result for people: its text, and a line for each other block. Without text it prints the
 // structured content.
 func printResult(w io.Writer, result tool.Result) error {
 	var out strings.Builder

@@ -13,8 +13,8 @@ import (
 const requestWithin = 20 * time.Second
 
 // newClient returns the client for requests to authorization servers. The upstream server names their addresses, so
-// private addresses are refused, except the server's own host, and loopback for a server on loopback. Requests go over
-// https. Plain http is allowed for documents at the server's own origin, and for loopback with allowPrivate.
+// private addresses are refused, except the server's own host, and loopback for a server on loopback. Requests need
+// https, except for documents at the server's own origin, and on loopback if the server is there or allowPrivate is set.
 func newClient(server string, allowPrivate bool) *http.Client {
 	rules := discovery.Rules{AllowPrivate: allowPrivate, Redirects: true, Timeout: requestWithin}
 	if own, err := url.Parse(server); err == nil {

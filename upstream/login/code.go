@@ -245,7 +245,7 @@ func (p *Pending) run() {
 	p.finish(context.Cause(p.life)) // without effect if the login has ended already
 }
 
-// prepare makes the page that the person must open.
+// prepare gets ready for the person's browser.
 func (p *Pending) prepare() (err error) {
 	a := p.account
 	ctx, cancel := context.WithTimeout(p.life, renewWithin)

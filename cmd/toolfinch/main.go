@@ -97,7 +97,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 }
 
-// endAtOnce makes a second Ctrl-C, after the end of ctx, end the program without waiting for Close. stop undoes this.
+// endAtOnce ends the program on a second Ctrl-C, after the end of ctx, without waiting for Close. stop turns this off.
 func endAtOnce(ctx context.Context) (stop func()) {
 	again := make(chan os.Signal, 1)
 	done := make(chan struct{})

@@ -80,7 +80,7 @@ counts as read for the first time. Clients that never list tools are left out. A
 	return cmd
 }
 
-// maxSince bounds the days of --since, 100 years.
+// maxSince bounds the days of --since: 100 years.
 const maxSince = 36_500
 
 // sinceDay returns the first day, in UTC, of the shown savings.

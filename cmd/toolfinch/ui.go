@@ -103,8 +103,9 @@ func withPage(processes []running, pid int, path string) (running, error) {
 	return over[0], nil
 }
 
-// openPage opens a link in a browser. Other users may read it in the browser's command line. On Linux toolfinch refuses
-// it to other users, and Windows hides command lines. Elsewhere the browser gets a private file that redirects to it.
+// openPage opens a link in a browser. Other users may read the link in the browser's command line. On Linux toolfinch
+// refuses the link to other users, and Windows hides command lines. On other systems the browser gets a private file
+// that redirects to the link.
 func openPage(dir, link string) error {
 	if runtime.GOOS == "linux" || runtime.GOOS == "windows" {
 		return openBrowser(link)

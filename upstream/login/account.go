@@ -29,9 +29,9 @@ type account struct {
 	readAt    time.Time // last attempt to read the vault
 	stale     bool      // another process has changed the login since readAt
 	changes   int       // number of changes of now, here and in other processes
-	refused   *refusal  // of now; nil for none
+	refused   *refusal  // the server's last refusal; nil for none
 	asked     challenge // challenge of the last refusal
-	retryAt   time.Time // the authorization server gets no request before
+	retryAt   time.Time // when the authorization server may be asked again
 	delay     time.Duration
 	lastFault error
 	unready   error // why the last login could not begin

@@ -136,8 +136,8 @@ type Options struct {
 	Failed func(id string)
 	// Key is shared with the processes that serve each other's logins; zero for no such process.
 	Key [32]byte
-	// Forward sends the query of an authorization server's answer to the processes with Key, for Answer. Default:
-	// there are none.
+	// Forward sends the query of an authorization server's answer to the processes with Key, which pass it to
+	// Answer. Default: there are none.
 	Forward func(ctx context.Context, query string) bool
 	// Prove reports whether the browser that requests a start page belongs to the user who asked for the login.
 	// If not, it has answered the request. Default: ProveLocally.
@@ -158,11 +158,11 @@ type Logins struct {
 	prove    func(w http.ResponseWriter, r *http.Request, s Start) bool
 	whose    func(r *http.Request, token string) string
 	binder   *binder
-	life     context.Context // of work that belongs to no request
+	life     context.Context // for work that belongs to no request
 	end      context.CancelFunc
 	work     sync.WaitGroup
 
-	under *limit.Limit // logins that are under way
+	under *limit.Limit // pending logins
 
 	mu        sync.Mutex // guards the fields below; never held over I/O
 	closed    bool

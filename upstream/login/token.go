@@ -69,7 +69,7 @@ func (c *credential) fresh(now time.Time, margin time.Duration) bool {
 }
 
 // A token is renewed between early and early+jitter before it expires, so that processes with one login do not renew it
-// together. For a short-lived token it is a quarter of its life.
+// together. A short-lived token is renewed a quarter of its life before it expires.
 const (
 	early  = time.Minute
 	jitter = 30 * time.Second

@@ -17,9 +17,9 @@ import (
 // server several times.
 type call struct {
 	*tool.Call
-	caller   context.Context // the caller's own
+	caller   context.Context // the caller's context
 	token    json.RawMessage // the client's own progress token; nil if it sent none
-	ctx      context.Context // of the call; its cause is why the call ended
+	ctx      context.Context // ends with the call; its cause is why the call ended
 	cancel   context.CancelCauseFunc
 	open     context.Context // ends when the server has answered
 	answered context.CancelFunc
@@ -32,8 +32,7 @@ type call struct {
 	asking sync.WaitGroup // questions to the client outside the answer
 }
 
-// begin begins a call within limits. Time during which its client is asked something does
-// not count.
+// begin begins a call within limits. The time of questions to its client does not count.
 func begin(ctx context.Context, of *tool.Call, limits *limits) *call {
 	c := &call{Call: of, caller: ctx}
 	if of.Notify != nil {
@@ -110,5 +109,5 @@ func (c *call) key() string {
 	return c.Client.Key
 }
 
-// rootsOwner returns whose roots a server may know when it gets the call.
+// rootsOwner returns the owner of the roots that a server may know when it gets the call.
 func (c *call) rootsOwner() rootsOwner { return c.roots.owner(c.Client) }

@@ -13,11 +13,11 @@ import (
 // calls are the calls in flight over one connection.
 type calls struct {
 	conn   *conn.Conn
-	shared bool // by configuration (isolate: never) roots do not keep clients apart
+	shared bool // isolate: never is configured: clients share a connection despite different roots
 
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	byID    map[int64]*call
-	told    rootsOwner // whose roots the server knows
+	told    rootsOwner // owner of the roots that the server knows
 	ended   event      // a call has ended
 	stalled stallBudget
 }
@@ -91,9 +91,8 @@ func (t *calls) giveUp(err error) {
 	}
 }
 
-// unanswered returns since when every call waits for its client's answer to a question.
-// It is the zero time if a call does not, or if there are fewer calls than expected or
-// none.
+// unanswered returns the time since which every call waits for its client's answer. It is
+// zero if a call does not wait, or if there are fewer calls than expected or none.
 func (t *calls) unanswered(expected int) (since time.Time) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -112,7 +111,7 @@ func (t *calls) unanswered(expected int) (since time.Time) {
 	return since
 }
 
-// rootsOwner returns whose roots the server knows.
+// rootsOwner returns the owner of the roots that the server knows.
 func (t *calls) rootsOwner() rootsOwner {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -139,7 +138,7 @@ func (t *calls) tellRoots(owner rootsOwner, key string) (may bool, later <-chan 
 
 // suspects are the calls that a question of the server may belong to at one moment.
 type suspects struct {
-	calls   []*call         // of one client, the latest first; empty if no call is in flight
+	calls   []*call         // the latest first; of one client, unless unclear or err is set
 	unclear bool            // several clients have calls, and at least one client could answer
 	err     error           // several clients have calls, and no client could answer
 	changed <-chan struct{} // closed when a call ends
@@ -172,8 +171,8 @@ func (t *calls) suspect(stream int64, capability string) suspects {
 
 // pass passes a notification on to the client of a call. It runs on the goroutine that
 // reads the connection, and blocks while the client's queue is full, so that the server
-// waits too. On the call's own stream this harms no other client; elsewhere the wait is
-// bounded, and then notifications are dropped.
+// waits too. On the call's own stream no other client waits. On another stream the wait is
+// bounded; after that, notifications are dropped.
 func (t *calls) pass(stream int64, to *call, method string, params json.RawMessage) {
 	message := notification{method, params}
 	for room := to.notices.offer(message); room != nil; room = to.notices.offer(message) {

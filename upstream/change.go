@@ -7,7 +7,7 @@ import (
 	"toolfinch/tool"
 )
 
-// Change is the news about one server. If Err is set, no other field is, and older
+// Change is the news about one server. If Err is set, only Err and Server count, and older
 // news stays valid.
 type Change struct {
 	Server       string
@@ -54,7 +54,7 @@ type Fault struct {
 // Faults are the faults in a server's lists.
 type Faults struct {
 	LeftOut, Mended int     // the numbers of faulty definitions
-	Described       []Fault // the first of them, at most 20 of each kind
+	Described       []Fault // the first faults, at most 20 of each kind
 }
 
 // add adds the faults of another list.
@@ -64,7 +64,6 @@ func (f *Faults) add(g Faults) {
 	f.Described = append(f.Described, g.Described...)
 }
 
-// note adds one fault.
 func (f *Faults) note(fault Fault) {
 	if fault.Mended {
 		f.Mended++

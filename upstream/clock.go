@@ -9,12 +9,12 @@ import (
 // sign of life, total from the start. The clock stands still while somebody holds it.
 type clock struct {
 	idle time.Duration
-	end  func(limit time.Duration) // gets the limit that was reached, in full
+	end  func(limit time.Duration) // gets idle or total, whichever was reached
 
-	mu        sync.Mutex // guards what follows
+	mu        sync.Mutex // guards the fields below
 	timer     *time.Timer
 	total     time.Duration
-	idleLeft  time.Duration // at the time since
+	idleLeft  time.Duration // rest of idle at the time since
 	totalLeft time.Duration
 	since     time.Time
 	holds     int

@@ -18,7 +18,7 @@ type purpose struct {
 	common    bool            // for all legacy clients, beside a main connection of 2026-07-28
 	declare   json.RawMessage // client capabilities that the server is told
 	owner     string          // key of its only client; "" for several
-	principal string          // whose login it uses; "" for the login of this process
+	principal string          // principal whose login it uses; "" for the login of this process
 }
 
 // connection is one connection of a server, with the state that belongs to it alone. It is
@@ -27,7 +27,7 @@ type connection struct {
 	link
 	purpose
 	server   *server
-	hasLogin bool // there was a login when it was made
+	hasLogin bool // a login existed when the connection was made
 	log      *slog.Logger
 
 	calls     calls

@@ -12,7 +12,7 @@ import (
 type connector struct {
 	server *server
 	purpose
-	fresh chan struct{} // of the main connector: holds one signal: there is a new connection
+	fresh chan struct{} // main connector only: holds one signal that there is a new connection
 
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	now     *connection
@@ -177,9 +177,9 @@ func (l *connector) swap(old, c *connection) bool {
 	return true
 }
 
-// replace makes callers wait for the attempt next, if it is not nil. end gives up the
-// attempt before, and closes the connection before once its calls have ended. It reports
-// false if no attempt may begin any more.
+// replace makes callers wait for the attempt next, if it is not nil. end gives up the old
+// attempt, and closes the old connection once its calls have ended. ok is false if no attempt
+// may begin any more.
 func (l *connector) replace(next *dialing) (end func(closing *sync.WaitGroup), ok bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -49,7 +49,7 @@ func (d *delivery) fail(err error) error {
 // *tool.RPCError or *Error.
 func (d *delivery) send() (json.RawMessage, Era, error) {
 	s := d.server
-	var sentAgain, repeated bool // the request was repeated after it was not sent; after it may have been sent
+	var sentAgain, repeated bool // the request was repeated: because it was not sent; although it may have been sent
 	for {
 		c, result, err := d.attempt()
 		if err == nil {
@@ -57,15 +57,15 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 			return result, c.Era, nil
 		}
 		if needed, ok := errors.AsType[*login.Needed](err); ok {
-			return nil, EraLegacy, d.needsLogin(c, needed) // its error asks for a page as in the legacy era
+			return nil, EraLegacy, d.needsLogin(c, needed) // an error that opens a page has the form of the legacy era
 		}
 		if c == nil {
 			return nil, EraUnknown, d.fail(fmt.Errorf("connect: %w", conn.Mark(conn.Plain(err), ErrNotConnected)))
 		}
-		if errors.Is(context.Cause(d.call.ctx), errGaveWay) { // this says nothing about the server's health
+		if errors.Is(context.Cause(d.call.ctx), errGaveWay) { // such an error says nothing about the server's health
 			return nil, c.Era, d.fail(errGaveWay)
 		}
-		if d.call.givenUp(err) { // a cancelled call says nothing about it either
+		if d.call.givenUp(err) { // a cancelled call says nothing about the server's health
 			return nil, c.Era, d.fail(cmp.Or(context.Cause(d.call.caller), context.Canceled))
 		}
 		failure := conn.FailureOf(err)
@@ -83,7 +83,7 @@ func (d *delivery) send() (json.RawMessage, Era, error) {
 			s.health.exchanged(nil)
 			return nil, c.Era, rpc
 		}
-		if err = conn.Plain(err); !errors.Is(err, errReplaced) { // nor does a replaced connection
+		if err = conn.Plain(err); !errors.Is(err, errReplaced) { // errReplaced says nothing about the server's health
 			s.health.exchanged(err)
 		}
 		if again && !safe && d.def != nil {
@@ -98,7 +98,7 @@ func (d *delivery) needsLogin(c *connection, needed *login.Needed) error {
 	if len(needed.Scopes) == 0 && d.server.principal(d.call.Call) == "" { // the shared login does not work
 		d.server.health.exchanged(needed)
 		if c != nil && c.main {
-			c.Fail(needed) // so that it is made again after the login
+			c.Fail(needed) // so that the connection is made again after the login
 		}
 	}
 	err := d.server.needsLogin(d.call, &d.request, needed)

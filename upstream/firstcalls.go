@@ -22,7 +22,7 @@ const (
 type firstCalls struct {
 	mu      sync.Mutex       // guards the fields below; never held over I/O
 	tried   map[tool.ID]bool // tools that have answered a call
-	client  string           // whose first calls are in flight
+	client  string           // key of the client whose first calls are in flight
 	running int              // number of first calls in flight
 	over    chan struct{}    // closed when running is 0 again
 }

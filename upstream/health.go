@@ -25,8 +25,8 @@ const (
 type Health struct {
 	Server  string
 	State   State
-	Err     error     // of the last exchange, nil on success. Its text is masked and ready
-	Command string    // that starts the server; "" for a server over HTTP
+	Err     error     // error of the last exchange, with a masked, precomputed text; nil on success
+	Command string    // command that starts the server; "" for a server over HTTP
 	Began   time.Time // when the server was configured
 	Since   time.Time // when State began, or when a connection was replaced without a change of State
 }
@@ -38,10 +38,10 @@ type Status struct {
 	LeftOut   int // malformed definitions that are not served, see Faults
 	Mended    int // malformed definitions that are served mended
 	Era       Era
-	Transport string // a Transport: as connected last, as configured before that
+	Transport string // Transport of the last connection; before it, the configured Transport
 	Restarts  int    // how often a new connection replaced an ended connection
 	Dropped   int64  // notifications that clients did not get: too long, or read too slowly
-	PID       int    // of the process of the shared connection; 0 if none runs
+	PID       int    // process ID of the main connection; 0 if no process runs
 	// Stderr has the last lines that this process wrote to its standard error, at most 20,
 	// with its secrets masked. They are for the owner.
 	Stderr []string

@@ -19,7 +19,7 @@ import (
 const (
 	// maxRepeats bounds the repetitions of a call for a client that does not repeat it itself.
 	maxRepeats = 10
-	// shedDelay is the first delay before a call is repeated for a server that needs no input.
+	// shedDelay is the first delay before a call is repeated if input_required has no questions.
 	shedDelay = 200 * time.Millisecond
 	// maxNeeded bounds the questions in one result.
 	maxNeeded = 64
@@ -198,7 +198,7 @@ func (s *server) resume(ctx context.Context, r *request, call *tool.Call) error 
 	return nil
 }
 
-// translate returns a server's error as the client's era has it.
+// translate returns a server's error in the form of the client's era.
 func (d *delivery) translate(era Era, err error) (tool.Result, error) {
 	client := d.call.Client
 	rpc, ok := errors.AsType[*tool.RPCError](err)

@@ -14,8 +14,7 @@ import (
 	"toolfinch/upstream/conn"
 )
 
-// capabilities are the client capabilities that servers are told when no single client is
-// meant.
+// capabilities are the client capabilities for connections and requests of no single client.
 const capabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}},` +
 	`"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
 

@@ -16,7 +16,7 @@ import (
 const (
 	maxPages    = 1000
 	maxDefs     = 200_000
-	maxDefBytes = 256 << 20 // of a list
+	maxDefBytes = 256 << 20 // bytes of a list
 	maxDef      = 1 << 20   // bytes of one definition; longer definitions are left out
 )
 
@@ -115,7 +115,7 @@ func (in *intake) take(item json.RawMessage) {
 	in.defs = append(in.defs, def)
 }
 
-// parse reads one definition. The error is why it is left out.
+// parse reads one definition. The error says why the definition is left out.
 func (in *intake) parse(item json.RawMessage) (def *tool.Def, mended []string, err error) {
 	if len(item) > maxDef {
 		return nil, nil, fmt.Errorf("the definition is longer than %d kB", maxDef>>10)

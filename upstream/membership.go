@@ -51,7 +51,7 @@ func (ms *membership) watch(ctx context.Context, changes chan<- Change) {
 	w.work.Wait()
 }
 
-// update makes settings the servers. See Pool.Update.
+// update applies settings. See Pool.Update.
 func (ms *membership) update(settings []Settings, known map[string]Known) {
 	ms.mu.Lock()
 	defer ms.mu.Unlock()
@@ -109,8 +109,8 @@ func (ms *membership) successor(old *member, s Settings, known map[string]Known)
 	return m
 }
 
-// predecessor returns the last watched server of a name: the current one, or one that is
-// leaving; nil for none. The lock is held.
+// predecessor returns the last watched server of a name: current, or else the last leaving
+// server; nil for none. The lock is held.
 func (ms *membership) predecessor(current *member, name string) *member {
 	if current != nil {
 		return current
@@ -167,8 +167,8 @@ func (ms *membership) barrier() {
 	defer ms.mu.Unlock()
 }
 
-// enter returns the server of a name for one use, which uses.exit ends; nil if there is no
-// such server.
+// enter returns the server of a name, and begins a use, which uses.exit ends. It returns nil
+// for an unknown name.
 func (ms *membership) enter(name string) *member {
 	for {
 		s := ms.now.Load().byName[name]

@@ -12,11 +12,11 @@ import (
 // reads the connection waits, and with it the server: see calls.pass.
 type notificationQueue struct {
 	notify func(method string, params json.RawMessage) // nil for a client that wants no notifications
-	life   context.Context                             // of the call
+	life   context.Context                             // ends with the call
 
 	mu      sync.Mutex // guards the fields below; never held over notify
 	waiting []notification
-	bytes   int // of the waiting params
+	bytes   int // length of the waiting params
 	room    event
 	dropped int  // number of notifications that were not passed on
 	lagging bool // set by a drop until the queue is empty: nobody waits for the client

@@ -21,7 +21,7 @@ import (
 // Pool is the set of configured servers. Its methods are safe for concurrent use.
 type Pool struct {
 	env *environment
-	end context.CancelFunc // of the environment's life
+	end context.CancelFunc // ends the environment's life
 	membership
 }
 
@@ -29,12 +29,12 @@ type Pool struct {
 type Options struct {
 	Known   map[string]Known // stored knowledge about the servers, by name
 	Events  Events
-	Version string            // of this client, as servers are told; default "dev"
+	Version string            // client version that servers are told; default "dev"
 	Log     *slog.Logger      // default: nothing is logged
 	Logins  *login.Logins     // default: no server is logged in to
 	Traces  *telemetry.Traces // default: requests have no spans
 	Leads   Leads             // default: this process lists every server
-	Key     [32]byte          // seals the state that clients keep between calls; default: a random key for the life of the pool
+	Key     [32]byte          // seals the state that clients keep between calls; default: a random key
 	// Programs returns the program that runs instead of a server's command; nil for the command.
 	// Default: every server runs its command.
 	Programs func(Settings) conn.Program
@@ -65,11 +65,11 @@ func NewPool(settings []Settings, o Options) *Pool {
 // server; the counts are sums over all servers.
 func (p *Pool) Limits() []*limit.Limit { return []*limit.Limit{p.env.private} }
 
-// Update makes settings the servers of the pool, in this order. If a name occurs several
+// Update sets the servers of the pool, in the order of settings. If a name occurs several
 // times, the first settings count. Update waits for no server. known is stored knowledge
-// about servers, by name; a changed server that it lacks keeps its own.
+// about servers, by name; a changed server that is not in known keeps its own knowledge.
 //
-// A server with equal settings continues untouched. So does a server of which only
+// A server with equal settings continues untouched. A server also continues if only
 // Description, Prefix, Validate, CallTimeout, CallTimeoutTotal or AskTimeout has changed; the
 // new values apply from the next call on. For any other change a successor replaces the
 // server: it takes over subscriptions and log levels and gets new calls, and running calls
@@ -137,11 +137,11 @@ func (p *Pool) Relist(name string) {
 
 // Reconnect makes a new connection to a server, without the delay that follows failures, and
 // lists its definitions. The new connection is made first. The old connections, including
-// those of single clients, are closed when their calls have ended, after 10 s at most. If no
+// private connections, are closed when their calls have ended, after 10 s at most. If no
 // second connection comes up, they are closed first. A running attempt to connect is given
 // up, and its callers get the new connection.
 //
-// It takes at most twice ConnectTimeout, CallTimeout, those 10 s and some seconds for closing.
+// It takes at most twice ConnectTimeout, CallTimeout, 10 s and some seconds for closing.
 // Callers at the same time share one attempt, which continues when their contexts end. The
 // next attempt begins when the old connections are closed.
 func (p *Pool) Reconnect(ctx context.Context, name string) Change {
@@ -182,8 +182,8 @@ func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.R
 
 // Task sends a tasks/get, tasks/update or tasks/cancel to the server of the task that
 // call.Name names. A task of another principal is answered as unknown; so is a task of a
-// principal if the call has none. Names are valid as long as the key of the pool. Errors are
-// those of Call.
+// principal if the call has none. Names are valid as long as the key of the pool. Task fails
+// like Call.
 func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.Result, error) {
 	name, id, ok := p.env.tasks.open(call.Name, call.Principal)
 	var s *member
@@ -200,7 +200,7 @@ func (p *Pool) Task(ctx context.Context, method string, call *tool.Call) (tool.R
 
 // Complete asks a server to complete an argument. call.Params is the whole params object,
 // with the server's own name in its ref. A server without completions gives an empty result.
-// Errors are those of Call.
+// Complete fails like Call.
 func (p *Pool) Complete(ctx context.Context, server string, call *tool.Call) (tool.Result, error) {
 	s := p.enter(server)
 	if s == nil {
@@ -234,7 +234,7 @@ func (p *Pool) subscribe(ctx context.Context, server, uri string, on bool) error
 		if ctx.Err() != nil || !s.uses.isRetired() {
 			return s.mask.error(err)
 		}
-		// The server's successor may not know the subscription.
+		// The server was replaced, and its successor may not know the subscription.
 	}
 }
 
@@ -309,7 +309,7 @@ func (p *Pool) Status() []Status {
 
 // Close closes every connection and ends every child process, in parallel, and waits: about
 // two seconds for children that do not end by themselves. It may be called twice. The error
-// is ctx's.
+// is ctx.Err().
 func (p *Pool) Close(ctx context.Context) error {
 	p.end()
 	done := make(chan struct{})

@@ -121,7 +121,7 @@ func (q *questions) ask(ctx context.Context, of []*call, method string, params j
 	ctx, end := q.patient(ctx)
 	defer end()
 	if len(of) > 1 && q.events.Reaches != nil && q.events.Ask != nil && q.events.Reaches(client.Key) {
-		// If the question went through a call, its answer would wait for a human.
+		// A question through a call would delay the call's answer until a human answers.
 		result, err := q.events.Ask(ctx, client.Key, method, params)
 		return result, askError(ctx, err)
 	}
@@ -140,7 +140,7 @@ func (q *questions) patient(ctx context.Context) (context.Context, context.Cance
 	return context.WithTimeoutCause(ctx, limit, fmt.Errorf("%w: the client did not answer within %s", ErrTimeout, limit))
 }
 
-// askError returns the cause of ctx's end if that is why a client was not asked, else err.
+// askError returns the cause of ctx's end if it ended the question, else err.
 func askError(ctx context.Context, err error) error {
 	if err != nil && ctx.Err() != nil && !errors.As(err, new(*tool.RPCError)) {
 		return context.Cause(ctx)

@@ -49,8 +49,8 @@ func misspelt(key string) bool {
 }
 
 // abilitiesOf returns the client capabilities that a 2026-07-28 server is told with a call:
-// those that the client declared, less tasks of revision 2025-11-25, and for a legacy
-// client less tasks of 2026-07-28, because it cannot ask for these.
+// the client's own without tasks of revision 2025-11-25. Tasks of 2026-07-28 are removed for
+// a legacy client, because it cannot ask for them.
 func abilitiesOf(client *tool.Client) json.RawMessage {
 	if client == nil {
 		return []byte(`{}`)

@@ -36,9 +36,9 @@ type callRoots struct {
 	result json.RawMessage
 }
 
-// owner returns whose roots a server may know when it gets a call of client: the
-// session's. A 2026-07-28 client has no session, so its answer to roots/list identifies
-// it. The owner is "" before that answer, and for a client without roots.
+// owner returns the owner of the roots that a server may know when it gets a call of
+// client: the client's session. A 2026-07-28 client has no session, so its answer to
+// roots/list identifies it. The owner is "" before that answer, and for a client without roots.
 func (r *callRoots) owner(client *tool.Client) rootsOwner {
 	if !client.Can(tool.CapabilityRoots) {
 		return ""
@@ -54,7 +54,6 @@ func (r *callRoots) owner(client *tool.Client) rootsOwner {
 	return rootsOwner("roots " + string(rawjson.Member(r.result, "roots")))
 }
 
-// learn notes the client's answer to roots/list.
 func (r *callRoots) learn(client *tool.Client, result json.RawMessage) {
 	if !client.Modern {
 		return

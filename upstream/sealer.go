@@ -26,14 +26,14 @@ type state struct {
 
 // askedLogin is a login whose page a client was asked to open.
 type askedLogin struct {
-	Mark string `json:"m"` // of the token that the server refused
-	ID   string `json:"i"` // of the login
+	Mark string `json:"m"` // mark of the token that the server refused
+	ID   string `json:"i"` // ID of the login
 }
 
 func newSealer(key [32]byte) *sealer {
 	block, err := aes.NewCipher(key[:])
 	if err != nil {
-		panic(err) // the key has a valid length
+		panic(err) // cannot happen: the key has a valid length
 	}
 	aead, err := cipher.NewGCMWithRandomNonce(block)
 	if err != nil {

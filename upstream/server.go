@@ -16,7 +16,7 @@ import (
 // environment is shared by all servers of a pool.
 type environment struct {
 	events   Events
-	version  string // of this client
+	version  string // client version that servers are told
 	sealer   *sealer
 	tasks    *tasks
 	logins   *login.Logins
@@ -52,7 +52,7 @@ type server struct {
 	levels        levels
 
 	life context.Context    // ends when the connections must be closed
-	end  context.CancelFunc // of life
+	end  context.CancelFunc // ends life
 	work sync.WaitGroup     // every goroutine of the server is counted here
 }
 

@@ -17,10 +17,10 @@ import (
 
 const (
 	maxAsks     = 1024     // open requests of a server over one connection
-	maxAskBytes = 64 << 20 // of the params of these requests
+	maxAskBytes = 64 << 20 // bytes of the params of these requests
 	// clearWithin bounds the wait until a request can belong to one client only.
-	// clearNextWithin is the bound if another request waits too, because each may be why
-	// the other waits.
+	// clearNextWithin is the bound if another request waits too, because two requests may
+	// wait for each other.
 	clearWithin     = 10 * time.Second
 	clearNextWithin = time.Second
 )
@@ -41,8 +41,8 @@ type serverRequests struct {
 
 	mu      sync.Mutex                         // guards the fields below; never held over I/O
 	cancel  map[string]context.CancelCauseFunc // by the ID of the request
-	count   int                                // open requests, including those being answered
-	bytes   int                                // of the params of the open requests
+	count   int                                // open requests, including requests being answered
+	bytes   int                                // length of the params of the open requests
 	unclear int                                // requests that wait until their client is known
 }
 
@@ -65,7 +65,7 @@ func (a *serverRequests) take(stream int64, id json.RawMessage, method string, p
 	first := a.calls.suspect(stream, tool.Asks[method]) // before the answer of the call can be read
 	c.Go(func() {
 		result, question, err := a.answer(ctx, first, came, id, method, params)
-		// After a call gave way, an answer would make the server end it as refused by the client.
+		// After a call gave way, the server would take an answer for the client's refusal.
 		unwanted := errors.Is(context.Cause(ctx), errWithdrawn) || errors.Is(err, errGaveWay)
 		a.mu.Lock()
 		delete(a.cancel, string(id))
@@ -175,7 +175,7 @@ func (a *serverRequests) ask(ctx context.Context, of []*call, method string, par
 	}
 	var rpc *tool.RPCError
 	if errors.As(err, &rpc) && rpc.Code == tool.CodeMissingCapability {
-		if method != methodRoots { // a server asks for roots whatever the call is
+		if method != methodRoots { // questions for roots do not depend on the call
 			of[0].cancel(rpc) // the error is the answer to the whole call
 		}
 		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: rpc.Message}

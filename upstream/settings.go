@@ -28,7 +28,7 @@ type Settings struct {
 	Protocol         Protocol          // default ProtocolAuto
 	ConnectTimeout   time.Duration     // default 30s
 	CallTimeout      time.Duration     // from a request, or its last progress, to the answer; default 120s
-	CallTimeoutTotal time.Duration     // of a call with any progress; at least CallTimeout; default 1h
+	CallTimeoutTotal time.Duration     // for a whole call, with progress; at least CallTimeout; default 1h
 	Validate         bool              // check arguments against the tool's schema first; default true
 	AskTimeout       time.Duration     // how long the client may take to answer a server's question; default 10m
 	Isolate          Isolation         // default IsolateAuto
@@ -125,8 +125,8 @@ func (s Settings) dialsLike(other Settings) bool {
 	return reflect.DeepEqual(s.dialled(), other.dialled())
 }
 
-// dialled returns s without the fields that no connection depends on. It names those
-// fields, so that a field added later counts as one that connections depend on.
+// dialled returns s without the fields that no connection depends on. It names these
+// fields, so that connections depend on a new field by default.
 func (s Settings) dialled() Settings {
 	s.Description, s.Prefix, s.Validate = "", nil, false
 	s.CallTimeout, s.CallTimeoutTotal, s.AskTimeout = 0, 0, 0
@@ -148,7 +148,6 @@ func (s Settings) dialled() Settings {
 // limits are the time limits of a server. They may change while it runs.
 type limits struct{ call, total, ask time.Duration }
 
-// limits returns the time limits in s.
 func (s Settings) limits() *limits {
 	return &limits{s.CallTimeout, s.CallTimeoutTotal, s.AskTimeout}
 }

@@ -13,8 +13,8 @@ import (
 // sharing decides which client uses which connection to a server. A server that asks its
 // clients nothing has one connection for all clients: main. If the server asks, each client
 // that can be asked gets a private connection, so that no question reaches the wrong client,
-// and all other clients share one. main is private to the first client that comes while it
-// is free. A server that was told a client's roots may keep them, so nobody else gets the
+// and all other clients share one. The first client that comes while main is free gets main
+// as its private connection. A server may keep a client's roots, so no other client gets the
 // connection afterwards.
 //
 // Servers of both eras document that they ask clients in the legacy era only. So legacy
@@ -211,7 +211,7 @@ func (h *sharing) common() *slot {
 }
 
 // find returns a slot that the client has or may get: base, which belongs to no client at
-// first, or a slot beside it. It returns none over which the server knows the roots of
+// first, or a slot beside it. It never returns a slot whose server knows the roots of
 // another owner. The lock is held.
 func (h *sharing) find(base *slot, key string, owner rootsOwner, principal string, modern bool, declare []byte) *slot {
 	for _, one := range append([]*slot{base}, h.beside...) {
@@ -325,7 +325,7 @@ func (h *sharing) forget(key string) {
 
 // withoutHandshake notes that a legacy connection beside main is useless until main is made
 // again: the server refused it with err, or opened no session in which it could ask. It
-// reports false if the connection was given up, so that this is not certain.
+// reports false if the connection was given up: then err proves nothing.
 func (h *sharing) withoutHandshake(one *slot, err error) bool {
 	closed := one.isClosed()
 	known := h.server.noHandshake.Load()
@@ -394,7 +394,7 @@ func (h *sharing) tellLevel(told *sync.WaitGroup) {
 	}
 }
 
-// retire closes the connections that which selects once their calls have ended. The main
+// retire closes the connections selected by which, once their calls have ended. The main
 // connection is made again at once if the server is watched. It does not wait.
 func (h *sharing) retire(which func(c *connection) bool) {
 	for _, l := range h.connectors() {

@@ -9,11 +9,11 @@ type slot struct {
 	client   string    // key of a client; "" for all clients that cannot be asked
 	modern   bool      // client is the key of one call; other calls may use the slot after it
 	calls    int       // number of calls that use it now
-	idle     time.Time // since when calls is 0
+	idle     time.Time // when calls became 0
 }
 
-// knowsOnly reports whether the server knows the roots of no owner other than this one over
-// the slot's connection.
+// knowsOnly reports whether, over the slot's connection, the server knows no roots or only
+// this owner's roots.
 func (s *slot) knowsOnly(owner rootsOwner) bool {
 	c := s.current()
 	if c == nil {
@@ -27,8 +27,8 @@ func (s *slot) knowsOnly(owner rootsOwner) bool {
 // such slot, so it does not count towards the bound.
 func (s *slot) forAll() bool { return s.reserved && s.client == "" && s.principal == "" }
 
-// unanswered returns since when all calls over the slot wait for their client's answer to a
-// question; the zero time if a call does not. The lock of sharing is held.
+// unanswered returns the time since which all calls over the slot wait for their client's
+// answer; zero if a call does not wait. The lock of sharing is held.
 func (s *slot) unanswered() (since time.Time) {
 	if c := s.current(); c != nil {
 		return c.calls.unanswered(s.calls)

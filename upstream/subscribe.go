@@ -9,8 +9,8 @@ import (
 	"toolfinch/upstream/conn"
 )
 
-// subscribe subscribes to a resource over the present connection and all later ones, or
-// ends the subscription.
+// subscribe subscribes to a resource over the present and all later connections, or ends the
+// subscription.
 func (s *member) subscribe(ctx context.Context, uri string, on bool) error {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.limits.Load().call, ErrTimeout)
 	defer cancel()

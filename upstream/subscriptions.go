@@ -20,7 +20,7 @@ type subscriptions struct {
 }
 
 // set adds or removes a resource, and reports whether that changed the set. The error means
-// that there are too many.
+// that there are too many resources.
 func (w *subscriptions) set(uri string, on bool) (changed bool, err error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,11 +23,10 @@ const (
 type supervisor struct {
 	server *server
 	main   *connector
-	anew   <-chan struct{} // holds one signal: connect at once, without the delay of failures
-	down   string          // the logged reason why the server is unavailable, without numbers; "" if available. Only watch uses it
+	anew   <-chan struct{} // holds one signal: connect at once, without the delay after failures
+	down   string          // logged reason why the server is unavailable, without numbers; "" if available; used by watch only
 }
 
-// watch runs until ctx ends.
 func (s *supervisor) watch(ctx context.Context, changes chan<- Change) {
 	again := conn.NewDelays(conn.FirstDelay)
 	for {
@@ -58,7 +57,7 @@ func (s *supervisor) watch(ctx context.Context, changes chan<- Change) {
 }
 
 // withoutLogin is the delay between attempts to connect to a server that wants a login: the
-// server may stop wanting it.
+// server may no longer want one.
 const withoutLogin = 10 * time.Minute
 
 // pause waits before the next attempt after err: for a delay, or until somebody has logged in
@@ -96,7 +95,7 @@ func (s *supervisor) pause(ctx context.Context, err error, again *conn.Delays) {
 // a delay. The error is why c has ended.
 func (s *supervisor) keepListed(ctx context.Context, c *connection, changes chan<- Change, again *conn.Delays) error {
 	var kinds []tool.Kind // changed, or not listed yet
-	listed := false       // by this process, over c
+	listed := false       // this process has listed the server over c
 	for goOn := true; goOn; {
 		leads, turned := s.server.leads()
 		if leads && !listed {

@@ -34,7 +34,7 @@ const maxTasks = 100_000
 // clients that were told the name can use it. "!" marks the proof because it never occurs
 // in the escaped server name with which another proxy's ID begins.
 type tasks struct {
-	key []byte // of the proofs' MAC
+	key []byte // key of the proofs' MAC
 
 	mu     sync.Mutex // guards the fields below; never held over another lock
 	owners map[taskKey]string

@@ -89,8 +89,8 @@ func (u *users) wantRoots() {
 	u.roots = true
 }
 
-// privateKey returns the key under which a client has a connection of its own; "" for
-// clients that cannot be asked, which share one.
+// privateKey returns the key of a client's private connection; "" for clients that cannot be
+// asked, which share a connection.
 func privateKey(client *tool.Client) string {
 	if client.Answers() {
 		return client.Key

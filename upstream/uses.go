@@ -8,7 +8,7 @@ import (
 // uses counts the operations of the pool that use a server, until the server is retired.
 type uses struct {
 	term   context.Context    // ends when the server is replaced or removed
-	resign context.CancelFunc // of term
+	resign context.CancelFunc // ends term
 	vacant chan struct{}      // closed when the server is retired and unused
 
 	watching sync.WaitGroup // the watch loop, if it runs
@@ -35,7 +35,6 @@ func (u *uses) enter() bool {
 	return true
 }
 
-// exit ends a use.
 func (u *uses) exit() {
 	u.mu.Lock()
 	defer u.mu.Unlock()

@@ -35,7 +35,6 @@ prompt, search, login, session, process and change of the configuration.`,
 	return cmd
 }
 
-// auditFilter are the flags that select lines.
 type auditFilter struct {
 	audit.Filter
 	since  string
@@ -74,7 +73,7 @@ func moment(text string, now time.Time) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is neither how long ago, like 90m or 7d, nor a time like 2026-11-01 or 2026-11-01T12:00:00Z", text)
 }
 
-// open reads the filters, and returns the settings of the log and the printer of its lines.
+// open reads the filters. It returns the settings of the log, and a printer for its lines.
 func (f *auditFilter) open(cmd *cobra.Command, s *settings) (settings *audit.Settings, _ *auditLines, err error) {
 	if f.Since, err = moment(f.since, time.Now()); err != nil {
 		return nil, nil, &exitError{exitUsage, fmt.Errorf("--since: %w", err)}
@@ -103,7 +102,7 @@ another machine to protect it from users who can change files here.`,
 			if err != nil {
 				return err
 			}
-			followed, err := audit.Follow(settings.File) // a line written meanwhile is shown twice rather than never
+			followed, err := audit.Follow(settings.File) // before the scan: a line written during it appears twice, not never
 			if err != nil {
 				return err
 			}
@@ -133,11 +132,11 @@ another machine to protect it from users who can change files here.`,
 	return cmd
 }
 
-// auditLines prints lines for people, in tables of a few hundred, or raw.
+// auditLines prints lines raw, or as tables of up to 500 lines.
 type auditLines struct {
 	out    io.Writer
 	asJSON bool
-	atOnce bool // without tables of several lines
+	atOnce bool // each line is printed when it comes
 	n      int
 	rows   [][]string
 	headed bool
@@ -157,7 +156,6 @@ func (a *auditLines) show(l *audit.Line, text []byte) error {
 	return nil
 }
 
-// cellsOf are the cells of a line: time, event, party, object and outcome.
 func cellsOf(l *audit.Line) []string {
 	var who []string
 	if l.Principal != nil {
@@ -193,7 +191,6 @@ func cellsOf(l *audit.Line) []string {
 	}
 }
 
-// print prints the gathered lines.
 func (a *auditLines) print() error {
 	if len(a.rows) == 0 {
 		return nil
@@ -215,7 +212,6 @@ func (a *auditLines) print() error {
 	return t.print(a.out)
 }
 
-// auditSettings reads the audit log's settings.
 func (s *settings) auditSettings(cmd *cobra.Command) (*audit.Settings, error) {
 	config, err := s.read(cmd, nil)
 	if err != nil {
@@ -228,7 +224,7 @@ func (s *settings) auditSettings(cmd *cobra.Command) (*audit.Settings, error) {
 	return settings, nil
 }
 
-// openAudit opens the audit log of a configuration, nil without one.
+// openAudit opens the audit log of a configuration; nil if it has none.
 func openAudit(config *configs.Config, log *slog.Logger) (*audit.Log, error) {
 	settings := config.AuditLog()
 	if settings == nil {
@@ -237,7 +233,7 @@ func openAudit(config *configs.Config, log *slog.Logger) (*audit.Log, error) {
 	return audit.Open(*settings, masked, log)
 }
 
-// masked hides likely secrets in a content.
+// masked hides likely secrets in content.
 func masked(content []byte) []byte {
 	without, _ := leaks.JSON(content)
 	return without
@@ -252,7 +248,7 @@ func audited(config *configs.Config, log *slog.Logger) ([]proxy.Option, error) {
 	return []proxy.Option{proxy.WithAudit(to, *config.AuditLog())}, nil
 }
 
-// record writes events of the owner's command to the audit log. A failure is an error after the fact.
+// record writes events of the owner's command to the audit log, after the command's change.
 func record(ctx context.Context, config *configs.Config, events ...identity.Event) error {
 	log, err := openAudit(config, slog.New(slog.DiscardHandler))
 	if log == nil || err != nil {

@@ -42,7 +42,7 @@ the exit code is 1. The command does not answer a tool's requests to its client.
   toolfinch call notes.add --title Keys --text "With Ada" --tags home --tags keys
   toolfinch call github.search_code --json '{"query": "retry"}' --raw
   toolfinch call github.search_code --help`,
-		// the tool defines the flags
+		// The tool defines its flags.
 		DisableFlagParsing:    true,
 		DisableFlagsInUseLine: true,
 	}
@@ -88,7 +88,7 @@ the exit code is 1. The command does not answer a tool's requests to its client.
 	return cmd
 }
 
-// splitCall divides the command line and sets the flags of the command.
+// splitCall divides the command line, and parses the command's own flags.
 func (s *settings) splitCall(cmd *cobra.Command, words []string) (callLine, error) {
 	cmd.InheritedFlags() // adds the root's flags to Flags
 	cmd.InitDefaultHelpFlag()
@@ -125,7 +125,7 @@ func readInput(ctx context.Context, cmd *cobra.Command, most int64) ([]byte, err
 		err  error
 	}
 	read := make(chan input, 1)
-	go func() { // it ends at the latest with the program: see readLine
+	go func() { // the read cannot be stopped: see readLine
 		text, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), most))
 		read <- input{text, err}
 	}()
@@ -173,7 +173,6 @@ func printToolHelp(cmd *cobra.Command, t *tool.Tool, flags []toolFlag) error {
 	return err
 }
 
-// runCall calls the tool and prints its answer.
 func runCall(cmd *cobra.Command, t *tool.Tool, given json.RawMessage, raw bool) error {
 	call := &tool.Call{Name: t.Name, Local: true, Arguments: given}
 	stderr := cmd.ErrOrStderr()
@@ -206,7 +205,7 @@ func runCall(cmd *cobra.Command, t *tool.Tool, given json.RawMessage, raw bool) 
 	return err
 }
 
-// printResult prints a result for people: its text, a line for each other block, and without text its
+// printResult prints a result for people: its text, and a line for each other block. Without text it prints the
 // structured content.
 func printResult(w io.Writer, result tool.Result) error {
 	var out strings.Builder
@@ -230,7 +229,7 @@ func printResult(w io.Writer, result tool.Result) error {
 	return err
 }
 
-// describe is a line for a content block that is not text.
+// describe returns a line about a content block that is not text.
 func describe(block json.RawMessage) string {
 	text := func(name string) string { return rawjson.Text(rawjson.Member(block, name)) }
 	kind := text("type")
@@ -255,7 +254,7 @@ func describe(block json.RawMessage) string {
 	return "[" + strings.TrimSpace(strings.Join(words, " ")) + "]"
 }
 
-// base64Size is the size of the decoded bytes.
+// base64Size returns the size of the decoded text.
 func base64Size(text string) string {
 	return humanize.Bytes(uint64(len(strings.TrimRight(text, "=")) * 3 / 4))
 }
@@ -265,7 +264,7 @@ type narrator struct {
 	w  io.Writer // the terminal itself
 	on screen
 
-	mu      sync.Mutex // guards drawn; held over a line, so that lines stay whole
+	mu      sync.Mutex // guards the fields below; held over a line, so that lines stay whole
 	drawn   bool       // a line of progress is on the screen
 	silence bool       // the call has ended
 }

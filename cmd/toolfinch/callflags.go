@@ -17,14 +17,14 @@ import (
 	"toolfinch/tool"
 )
 
-// shape is a JSON schema, as far as a command line needs it.
+// shape is the part of a JSON schema that a command line needs.
 type shape struct {
 	types []string          // types of JSON Schema; nil for any
 	enum  []json.RawMessage // nil for any value of the types
-	items *shape            // of an array's elements; nil for any
+	items *shape            // shape of an array's elements; nil for any
 }
 
-// The types of JSON Schema, in the order in which a text is tried as each: the narrowest first.
+// The types of JSON Schema. value tries them in this order, the narrowest first.
 const (
 	typeNull    = "null"
 	typeBoolean = "boolean"
@@ -35,8 +35,7 @@ const (
 	typeString  = "string"
 )
 
-// shapeOf reads a schema within root. Keywords that it does not know restrict nothing: the server
-// checks them.
+// shapeOf reads a schema within root. It ignores unknown keywords, because the server checks them.
 func shapeOf(schema, root json.RawMessage) shape {
 	r := reader{root: root, left: 1000}
 	return r.shape(schema)
@@ -88,7 +87,7 @@ func (r *reader) shape(schema json.RawMessage) shape {
 	return s
 }
 
-// unite makes s the union of parts, where s itself states nothing.
+// unite sets the members that s lacks to the union of parts.
 func (s *shape) unite(r *reader, parts []json.RawMessage) {
 	var types []string
 	var enum []json.RawMessage
@@ -115,7 +114,6 @@ func (s *shape) unite(r *reader, parts []json.RawMessage) {
 	}
 }
 
-// unique removes repeated names.
 func unique(names []string) (once []string) {
 	for _, name := range names {
 		if !slices.Contains(once, name) {
@@ -137,7 +135,6 @@ func pointedAt(root json.RawMessage, ref string) json.RawMessage {
 	return root
 }
 
-// typesOf returns the types of values.
 func typesOf(values []json.RawMessage) []string {
 	byFirst := map[byte]string{'"': typeString, 't': typeBoolean, 'f': typeBoolean, 'n': typeNull, '{': typeObject, '[': typeArray}
 	var types []string
@@ -159,7 +156,7 @@ var (
 	numbers  = regexp.MustCompile(`^-?(0|[1-9][0-9]*)(\.[0-9]+)?([eE][+-]?[0-9]+)?$`)
 )
 
-// value converts a text of the command line to JSON. Digits stay as typed.
+// value converts a text of the command line to JSON. Numbers keep the typed digits.
 func (s shape) value(text string) (json.RawMessage, error) {
 	if s.enum != nil && !s.has(typeArray) {
 		if i := slices.Index(s.choices(), text); i >= 0 {
@@ -202,8 +199,8 @@ func (s shape) value(text string) (json.RawMessage, error) {
 	return nil, fmt.Errorf("must be %s, not %q", s, text)
 }
 
-// values converts the texts of a repeated flag to JSON: an array of all if the type allows it, else the
-// last.
+// values converts the texts of a repeated flag to JSON: to an array of all texts if the type allows it, else the last
+// text.
 func (s shape) values(texts []string) (json.RawMessage, error) {
 	if len(texts) == 1 || !s.has(typeArray) {
 		return s.value(texts[len(texts)-1])
@@ -255,7 +252,7 @@ func (s shape) String() string {
 	return strings.Join(names, " or ")
 }
 
-// choices are the values of an enum, as typed.
+// choices returns the values of an enum, as a user types them.
 func (s shape) choices() []string {
 	var out []string
 	for _, one := range s.enum {
@@ -300,18 +297,17 @@ func (s shape) kind() string {
 	return strings.Join(names, "|")
 }
 
-// toolFlag is a tool's argument as a flag.
 type toolFlag struct {
-	argument string // the tool's name of it
-	name     string // of the flag, without dashes
+	argument string // the tool's name for the argument
+	name     string // name of the flag, without dashes
 	required bool
-	fallback json.RawMessage // its default, nil for none
+	fallback json.RawMessage // default; nil for none
 	about    string
 	shape    shape
 }
 
-// toolFlags are the flags of a tool in the order of its schema. ours reports flags of the command,
-// whose names are taken.
+// toolFlags returns the flags of a tool, in the order of its schema. ours reports names that the command's own flags
+// have; the tool's flag then gets argPrefix.
 func toolFlags(schema json.RawMessage, ours func(name string) bool) []toolFlag {
 	required := map[string]bool{}
 	for name := range rawjson.Elements(rawjson.Member(schema, "required")) {
@@ -334,7 +330,7 @@ func toolFlags(schema json.RawMessage, ours func(name string) bool) []toolFlag {
 	for argument, property := range rawjson.Members(rawjson.Member(schema, "properties")) {
 		add(argument, property)
 	}
-	for name := range rawjson.Elements(rawjson.Member(schema, "required")) { // a required argument without a property takes any value
+	for name := range rawjson.Elements(rawjson.Member(schema, "required")) { // an argument without a property takes any value
 		if argument := rawjson.Text(name); required[argument] {
 			add(argument, nil)
 		}
@@ -342,13 +338,13 @@ func toolFlags(schema json.RawMessage, ours func(name string) bool) []toolFlag {
 	return flags
 }
 
-// argPrefix begins a flag for any argument of the tool.
+// argPrefix begins an alternative flag for each argument of the tool.
 const argPrefix = "arg-"
 
 // negated begins a boolean flag that means false.
 const negated = "no-"
 
-// findFlag finds a typed flag, ignoring case and separators if the result is unique. off says that it
+// findFlag finds the flag for a typed name. It ignores case and separators if the result is unique. off means that it
 // was negated.
 func findFlag(flags []toolFlag, typed string) (f *toolFlag, off bool) {
 	asTyped := func(s string) string { return s }
@@ -376,14 +372,14 @@ func findFlag(flags []toolFlag, typed string) (f *toolFlag, off bool) {
 	return nil, false
 }
 
-// given is a flag of the tool with its typed values, or the value of a switch.
+// given is a flag of the tool with its typed values; a switch has "true" or "false".
 type given struct {
 	*toolFlag
 	texts []string
 }
 
-// arguments makes the arguments object from the words after the tool, over base, which may be nil.
-// Every error says what to do.
+// arguments makes the arguments object from the words after the tool. They override the members of base, which may be
+// nil.
 func arguments(flags []toolFlag, words []string, base json.RawMessage) (json.RawMessage, error) {
 	sets, err := readFlags(flags, words)
 	if err != nil {
@@ -400,7 +396,7 @@ func arguments(flags []toolFlag, words []string, base json.RawMessage) (json.Raw
 	if out == nil {
 		out = json.RawMessage("{}")
 	}
-	for i, set := range slices.Backward(sets) { // a new member becomes the first
+	for i, set := range slices.Backward(sets) { // backward, because Set puts a new member first
 		if values[i] == nil {
 			continue
 		}
@@ -422,7 +418,7 @@ func arguments(flags []toolFlag, words []string, base json.RawMessage) (json.Raw
 	return out, errors.Join(problems...)
 }
 
-// readFlags reads the words after the tool: each flag once, in the order of first use.
+// readFlags reads the words after the tool. It returns each flag once, in the order of first use.
 func readFlags(flags []toolFlag, words []string) ([]given, error) {
 	var sets []given
 	for len(words) > 0 {
@@ -473,7 +469,6 @@ func unknownFlag(flags []toolFlag, typed string) error {
 	return fmt.Errorf("unknown flag --%s%s", typed, hint)
 }
 
-// printFlags lists the flags of a tool.
 func printFlags(w io.Writer, t *tool.Tool, flags []toolFlag) error {
 	if len(flags) == 0 {
 		_, err := fmt.Fprintf(w, "%s takes no arguments.\n", t.Def.ID)
@@ -498,14 +493,14 @@ func printFlags(w io.Writer, t *tool.Tool, flags []toolFlag) error {
 
 // callLine is the divided command line of call.
 type callLine struct {
-	ours []string // flags of the command, with their values
+	ours []string // flags of the command itself, with their values
 	tool string   // "" without a tool
 	rest []string // the words for the tool's arguments
 }
 
-// splitCall divides the command's flags from the tool's, which are unknown before the configuration is
-// read. Every word with -- is therefore a flag; a value that begins so is written with =. takesValue is
-// called for the command's flags only.
+// splitCall separates the command's flags from the tool's flags, which are unknown before the configuration is read.
+// So every word that begins with -- is a flag; such a value must follow a =. takesValue is called for the command's
+// flags only.
 func splitCall(words []string, ours, takesValue func(name string) bool) (callLine, error) {
 	var line callLine
 	for len(words) > 0 {

@@ -23,7 +23,6 @@ import (
 // modelWait bounds validate's wait for the model or its endpoint.
 const modelWait = 20 * time.Second
 
-// checkStore says whether the store can be used.
 func checkStore(ctx context.Context, at configs.Places) check {
 	c := check{Status: statusOK, Kind: "store", Name: filepath.Base(at.StoreName())}
 	switch known, err := store.Check(ctx, at.Store); {
@@ -64,8 +63,8 @@ func (d *workspace) checkModel() check {
 	return c
 }
 
-// checkClients finds entries of clients that start toolfinch with this configuration. It skips
-// unreadable files of other programs.
+// checkClients checks the entries in clients' files that start toolfinch with this configuration. It skips unreadable
+// files.
 func checkClients(config *configs.Config) (checks []check) {
 	found, _ := findServers(filesOfAll(system()), system())
 	for _, f := range found {
@@ -99,7 +98,7 @@ func hasView(config *configs.Config, name string) bool {
 	return name == view.Default || slices.ContainsFunc(config.Views, func(v view.Settings) bool { return v.Name == name })
 }
 
-// countMissing fails a view with failed servers, or without any tool.
+// countMissing warns about a view with failed servers or without tools.
 func (p *subject) countMissing(config *configs.Config, settings view.Settings, rows []proxy.Refreshed) {
 	var missing []string
 	for _, row := range rows {
@@ -119,8 +118,7 @@ func (p *subject) countMissing(config *configs.Config, settings view.Settings, r
 	}
 }
 
-// usesServer reports whether a view has something of a server. The built-in root has all servers, or
-// the servers of its views.
+// usesServer reports whether a view uses a server. The built-in root uses all servers, or the servers of its views.
 func usesServer(config *configs.Config, settings view.Settings, server string) bool {
 	uses := func(v view.Settings) bool {
 		return v.IncludeAll || slices.ContainsFunc(v.Tools, func(s view.UpstreamTools) bool { return s.Name == server })

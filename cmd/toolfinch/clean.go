@@ -65,13 +65,12 @@ store from an older version, whose configuration is unknown, is listed but never
 
 // The states of stores.
 const (
-	storeGone    = "gone"    // its configuration is gone
-	storeUnknown = "unknown" // its configuration is unknown
-	storeCache   = "cache"   // of eval
+	storeGone    = "gone"    // the configuration does not exist
+	storeUnknown = "unknown" // the configuration is unknown
+	storeCache   = "cache"   // eval's cache
 	storeRemoved = "removed"
 )
 
-// storeRow is a store without a known configuration.
 type storeRow struct {
 	State         string    `json:"state"`
 	Configuration string    `json:"configuration,omitempty"` // "" if unknown
@@ -80,7 +79,7 @@ type storeRow struct {
 	Written       time.Time `json:"written"`
 }
 
-// uselessStores returns the stores in the user's data folder whose configuration is gone or unknown.
+// uselessStores returns eval's cache, and the user's stores whose configuration does not exist or is unknown.
 func uselessStores() ([]storeRow, error) {
 	base, err := configs.UserDataDir()
 	if err != nil {
@@ -107,7 +106,7 @@ func uselessStores() ([]storeRow, error) {
 			rows = append(rows, row)
 			continue
 		}
-		// A folder in data_dir may have been used by several configurations.
+		// Another folder is a data_dir, which several configurations may share.
 		if own, err := configs.DefaultDataDir(f.Configuration); err != nil || own != f.Path {
 			continue
 		}

@@ -19,13 +19,12 @@ import (
 	"toolfinch/tool"
 )
 
-// completions makes the shell complete names of servers, views and tools, the flags of tools, and the
-// values of flags with few values. They come from the configuration and the store only. Only flags for
-// files complete files.
+// completions makes the shell complete names of servers, views and tools, flags of tools, and values of flags with few
+// values. It reads only the configuration and the store. File names are completed only where a file is expected.
 func (s *settings) completions(root *cobra.Command) {
 	root.InitDefaultCompletionCmd()
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
-	values := map[string]cobra.CompletionFunc{ // by flag, or by command and flag if the flag has another meaning there
+	values := map[string]cobra.CompletionFunc{ // by flag; by command and flag if the command gives the flag another meaning
 		"config":            cobra.FixedCompletions([]string{"yaml", "yml", "json"}, cobra.ShellCompDirectiveFilterFileExt),
 		"data-dir":          cobra.FixedCompletions(nil, cobra.ShellCompDirectiveFilterDirs),
 		"server":            s.completing(func(d *workspace) []string { return serverNames(d.config) }),
@@ -80,12 +79,11 @@ func (s *settings) completions(root *cobra.Command) {
 	walk(root)
 }
 
-// fixed completes fixed words.
 func fixed(words ...string) cobra.CompletionFunc {
 	return cobra.FixedCompletions(words, cobra.ShellCompDirectiveNoFileComp)
 }
 
-// onlyOne completes the first operand only.
+// onlyOne completes the first argument only.
 func onlyOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, args []string, typed string) ([]string, cobra.ShellCompDirective) {
 		if len(args) > 0 {
@@ -95,7 +93,7 @@ func onlyOne(complete cobra.CompletionFunc) cobra.CompletionFunc {
 	}
 }
 
-// completeCommand completes the command of a new server as files: its program and arguments.
+// completeCommand completes program and arguments of a new server as files, but not its name.
 func completeCommand(_ *cobra.Command, args []string, _ string) ([]string, cobra.ShellCompDirective) {
 	if len(args) > 0 {
 		return nil, cobra.ShellCompDirectiveDefault
@@ -103,7 +101,6 @@ func completeCommand(_ *cobra.Command, args []string, _ string) ([]string, cobra
 	return nil, cobra.ShellCompDirectiveNoFileComp
 }
 
-// completeModels completes the local models.
 func completeModels(_ *cobra.Command, _ []string, typed string) ([]string, cobra.ShellCompDirective) {
 	all, _ := models.List() // without a folder there are no models
 	var names []string
@@ -116,7 +113,7 @@ func completeModels(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 // completeWithin bounds the wait after a key press.
 const completeWithin = 3 * time.Second
 
-// servers are all configured servers, including disabled ones.
+// servers returns the names of all configured servers, including disabled servers.
 func (d *workspace) servers() []string {
 	return slices.Concat(serverNames(d.config), d.config.Disabled)
 }
@@ -129,7 +126,7 @@ func (d *workspace) views() []string {
 	return names
 }
 
-// storedTools are the tools of a view in the store.
+// storedTools returns the tools of a view that the store has.
 func (d *workspace) storedTools(name string) []*tool.Tool {
 	v, err := d.View(name)
 	if err != nil {
@@ -138,7 +135,7 @@ func (d *workspace) storedTools(name string) []*tool.Tool {
 	return v.Tools()
 }
 
-// toolIDs are the tools by ID, and before each server's tools a pattern for all of them.
+// toolIDs returns, for each server, a pattern for all of its tools, and then the IDs of all tools.
 func (d *workspace) toolIDs() []string {
 	var names []string
 	for _, server := range serverNames(d.config) {
@@ -150,7 +147,7 @@ func (d *workspace) toolIDs() []string {
 	return names
 }
 
-// typedName is a tool's name on the command line: its ID, unless it has a name of its own.
+// typedName returns a tool's name on the command line: its ID, or its name if that was configured.
 func typedName(t *tool.Tool) string {
 	if t.Name == t.Def.ID.Server+"_"+t.Def.ID.Name {
 		return t.Def.ID.String()
@@ -167,7 +164,7 @@ func toolNames(tools []*tool.Tool) []string {
 	return names
 }
 
-// completing makes a completion without connecting to servers. If reading takes too long, it completes
+// completing completes the names from what, without connecting to servers. If reading takes too long, it completes
 // nothing.
 func (s *settings) completing(what func(*workspace) []string) cobra.CompletionFunc {
 	return func(cmd *cobra.Command, _ []string, typed string) (names []string, _ cobra.ShellCompDirective) {
@@ -184,7 +181,6 @@ func (s *settings) completing(what func(*workspace) []string) cobra.CompletionFu
 	}
 }
 
-// starting are the names with the typed beginning.
 func starting(names []string, typed string) []string {
 	return slices.DeleteFunc(slices.Clone(names), func(name string) bool { return !strings.HasPrefix(name, typed) })
 }
@@ -261,7 +257,7 @@ func (s *settings) completeCall(cmd *cobra.Command, words []string, typed string
 // aboutFiles matches names and descriptions of arguments for files.
 var aboutFiles = regexp.MustCompile(`(?i)path|file|folder|director|(^|[^a-z])dir`)
 
-// mayBeFile reports whether the value may name a file.
+// mayBeFile reports whether the flag's value may be the name of a file.
 func (f *toolFlag) mayBeFile() bool {
 	text := f.shape.types == nil || f.shape.has(typeString) || f.shape.items != nil && f.shape.items.has(typeString)
 	return text && f.shape.enum == nil && (aboutFiles.MatchString(f.argument) || aboutFiles.MatchString(f.about))

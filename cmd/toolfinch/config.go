@@ -52,8 +52,8 @@ or under "$schema" in JSON.`,
 	return cmd
 }
 
-// readOnly reads the configuration like serve, without additions for commands and child processes, and
-// prints its warnings.
+// readOnly reads the configuration as serve does, and prints its warnings. Unlike read, it changes no log level, and
+// leaves all servers in.
 func (s *settings) readOnly(cmd *cobra.Command) (*configs.Config, error) {
 	config, err := configs.Load(configs.Options{Path: s.config, Flags: s.given(), Vault: s.readVault})
 	if err != nil {

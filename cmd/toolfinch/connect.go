@@ -23,7 +23,6 @@ import (
 	"toolfinch/view"
 )
 
-// connectFlags are the flags of connect.
 type connectFlags struct {
 	view, http                 string
 	dryRun, undo, project, yes bool
@@ -90,11 +89,10 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 	return cmd
 }
 
-// fileEdit is a planned edit of a client's file.
 type fileEdit struct {
 	clients.Edit
 	path  string          // the path for display
-	shown []byte          // After with the moved servers, whose lines must not be shown
+	shown []byte          // After with the moved servers, whose lines may contain secrets
 	lines []string        // further changes
 	undo  *clients.Undone // only for an undo
 }
@@ -131,7 +129,6 @@ func (s *settings) connect(cmd *cobra.Command, file clients.File, f connectFlags
 	return err
 }
 
-// done makes the edit and describes it.
 func (c *fileEdit) done(f connectFlags) (string, error) {
 	copied, err := c.write()
 	if err != nil {
@@ -144,13 +141,12 @@ func (c *fileEdit) done(f connectFlags) (string, error) {
 	if f.undo {
 		verb = "disconnected"
 		if servers, err := configs.ServersIn(c.File, c.After); err == nil && slices.ContainsFunc(servers, isOurs) {
-			verb = "restored" // restored an entry that connect had not written
+			verb = "restored" // toolfinch's old entry, which connect had not written
 		}
 	}
 	return fmt.Sprintf("%s %s (%s%s); restart it if it runs", verb, c.File.Client.Name, c.path, copied), nil
 }
 
-// planConnect plans the edit of the client's file.
 func (s *settings) planConnect(notes io.Writer, file clients.File, f connectFlags) (*fileEdit, error) {
 	c := &fileEdit{Edit: clients.Edit{File: file}, path: file.Shown(system())}
 	if f.undo {
@@ -188,15 +184,14 @@ func (s *settings) planConnect(notes io.Writer, file clients.File, f connectFlag
 	return c, nil
 }
 
-// read begins an edit with the content of the client's file.
+// read begins an edit: it reads the client's file.
 func (c *fileEdit) read() error {
 	before, err := c.File.Read()
 	c.Before, c.After, c.shown = before, before, before
 	return err
 }
 
-// connect adds the entry to the edit, with the variables that the configuration uses if there is a
-// configuration.
+// connect adds the entry to the edit. With a configuration, the entry passes on the variables that it uses.
 func (c *fileEdit) connect(notes io.Writer, entry clients.Entry, config string, values bool) error {
 	if config != "" {
 		if err := passOn(notes, c.File.Client, config, &entry, values); err != nil {
@@ -211,7 +206,7 @@ func (c *fileEdit) connect(notes io.Writer, entry clients.Entry, config string, 
 	return err
 }
 
-// moveOut removes a server from the client's file.
+// moveOut adds the removal of a server to the edit.
 func (c *fileEdit) moveOut(name string) error {
 	after, err := c.File.Remove(c.After, name)
 	if err != nil {
@@ -223,7 +218,7 @@ func (c *fileEdit) moveOut(name string) error {
 	return nil
 }
 
-// warnOfLost names the servers that the configuration lacks, or has with other settings.
+// warnOfLost prints the servers that the configuration lacks or has with other settings.
 func warnOfLost(notes io.Writer, file clients.File, servers []clients.Server, config string) error {
 	ours, err := configs.Servers(config)
 	if err != nil {
@@ -245,7 +240,6 @@ func warnOfLost(notes io.Writer, file clients.File, servers []clients.Server, co
 	return nil
 }
 
-// planUndo plans the undo of the file's edits.
 func (c *fileEdit) planUndo() error {
 	b, err := backups()
 	if err != nil {
@@ -275,7 +269,7 @@ func (c *fileEdit) print(out io.Writer) {
 		fmt.Fprintf(out, "%s is removed: there was none\n", c.path)
 		return
 	}
-	// Values are hidden before lines are shortened: a piece of a line may be a piece of a value.
+	// Values are hidden before lines are shortened, because shortening may cut a value.
 	before, shown := hideValues(c.Before, c.File, c.Before, c.shown), hideValues(c.shown, c.File, c.Before, c.shown)
 	switch {
 	case bytes.Equal(c.Before, c.shown):
@@ -293,7 +287,7 @@ func (c *fileEdit) print(out io.Writer) {
 	}
 }
 
-// write makes the edit and returns the path of the backup, "" for none.
+// write makes the edit. It returns the path of the backup; "" for none.
 func (c *fileEdit) write() (copied string, err error) {
 	b, err := backups()
 	if err != nil {
@@ -305,7 +299,6 @@ func (c *fileEdit) write() (copied string, err error) {
 	return b.Write(c.Edit, time.Now())
 }
 
-// backups are the backups of other programs' files.
 func backups() (clients.Backups, error) {
 	dir, err := configs.UserDataDir()
 	if err != nil {
@@ -314,7 +307,7 @@ func backups() (clients.Backups, error) {
 	return clients.Backups{Dir: filepath.Join(dir, "undo")}, nil
 }
 
-// entry is the client's entry for toolfinch.
+// entry returns the entry for toolfinch in the client's file.
 func (s *settings) entry(f connectFlags) (clients.Entry, error) {
 	if f.http != "" {
 		u, err := url.Parse(f.http)
@@ -333,7 +326,7 @@ func (s *settings) entry(f connectFlags) (clients.Entry, error) {
 	if err != nil {
 		return clients.Entry{}, err
 	}
-	views, err := configs.ViewNames(config) // finds a missing or broken file now
+	views, err := configs.ViewNames(config) // fails for a missing or broken file
 	if err != nil {
 		return clients.Entry{}, editError(err)
 	}
@@ -353,14 +346,14 @@ func (s *settings) entry(f connectFlags) (clients.Entry, error) {
 // isOurs reports whether a client's server has the name that connect writes.
 func isOurs(s clients.Server) bool { return s.Name == clients.Own }
 
-// startEntry is an entry that starts this program with the configuration.
+// startEntry returns an entry that starts this program with the configuration.
 func startEntry(config string) (clients.Entry, error) {
 	program, err := os.Executable()
 	if err != nil {
 		return clients.Entry{}, fmt.Errorf("this program's own path: %w", err)
 	}
-	// On Linux the path of the running program has no symbolic links: it names the folder of a version,
-	// which an upgrade removes.
+	// On Linux os.Executable resolves symbolic links: the path may name the folder of one version, which an upgrade
+	// removes.
 	if named, err := exec.LookPath(os.Args[0]); err == nil && samePath(named, program) {
 		if named, err = filepath.Abs(named); err == nil {
 			program = named
@@ -369,8 +362,8 @@ func startEntry(config string) (clients.Entry, error) {
 	return clients.Entry{Command: program, Args: []string{"serve", "--config", config}}, nil
 }
 
-// passOn makes the client pass on the variables that the configuration uses, and names on notes the
-// ones that it cannot pass on.
+// passOn makes the client pass on the variables that the configuration uses. It prints to notes the variables that the
+// client cannot pass on.
 func passOn(notes io.Writer, c *clients.Client, config string, entry *clients.Entry, values bool) error {
 	used, unset, err := configs.Variables(config)
 	if err != nil {
@@ -407,7 +400,7 @@ func passOn(notes io.Writer, c *clients.Client, config string, entry *clients.En
 	return nil
 }
 
-// agreed returns nil if the user agrees, else the error of the command.
+// agreed asks the user, and returns nil if he agrees.
 func agreed(cmd *cobra.Command, question string) error {
 	yes, err := ask(cmd, question)
 	if err == nil && !yes {
@@ -416,7 +409,7 @@ func agreed(cmd *cobra.Command, question string) error {
 	return err
 }
 
-// ask asks a question at the terminal. Without a terminal the answer is no.
+// ask asks a question at the terminal. Without a terminal it fails.
 func ask(cmd *cobra.Command, question string) (bool, error) {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
@@ -426,20 +419,19 @@ func ask(cmd *cobra.Command, question string) (bool, error) {
 	return answer(cmd.Context(), in), nil
 }
 
-// answer reads yes or no; an interrupt is no yes.
+// answer reads yes or no. It returns false for an interrupt.
 func answer(ctx context.Context, in io.Reader) bool {
 	text, _ := readLine(ctx, bufio.NewReader(in))
 	text = strings.ToLower(text)
 	return text == "y" || text == "yes"
 }
 
-// readLine reads a line without spaces around it, "" at the end of input. The error is the cause of
-// ctx's end.
+// readLine reads a line, and trims spaces; "" at the end of input. The error is the cause of ctx's end.
 func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 	line := make(chan string, 1)
-	// A read of a terminal cannot be stopped: it ends with the program.
+	// A read from a terminal cannot be stopped: it ends with the program.
 	go func() {
-		text, _ := in.ReadString('\n') // a failed read is no answer
+		text, _ := in.ReadString('\n') // a failed read counts as an empty line
 		line <- strings.TrimSpace(text)
 	}()
 	select {
@@ -450,7 +442,6 @@ func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
 	}
 }
 
-// clientRow is a listed client.
 type clientRow struct {
 	Client    string `json:"client"`
 	Name      string `json:"name"`
@@ -460,7 +451,7 @@ type clientRow struct {
 	Problem   string `json:"problem,omitempty"`
 }
 
-// clientRows returns the clients of this machine, and says which have toolfinch.
+// clientRows returns the known clients, with their state on this machine.
 func clientRows(sys clients.System) (rows []clientRow, err error) {
 	for _, c := range clients.All {
 		file, err := c.File(sys, false)
@@ -482,7 +473,7 @@ func clientRows(sys clients.System) (rows []clientRow, err error) {
 	return rows, nil
 }
 
-// listClients prints the clients of this machine, and which have toolfinch.
+// listClients prints the known clients, with their state on this machine.
 func listClients(cmd *cobra.Command, sys clients.System, asJSON bool) error {
 	rows, err := clientRows(sys)
 	if err != nil {

@@ -12,17 +12,17 @@ import (
 	"toolfinch/internal/printable"
 )
 
-// console is a stream for people: every command prints through it. Names, descriptions and errors are
-// strangers' texts, so it writes invisible characters as escapes, on terminals and in pipes. JSON keeps
-// its value: in its strings the escapes mean the same characters.
+// console is a stream for people. Every command prints through it. Names, descriptions and errors are texts of other
+// people, so it writes invisible characters as escapes, on terminals and in pipes. JSON keeps its value, because in
+// JSON strings these escapes stand for the same characters.
 type console struct {
 	w io.Writer
 
 	mu   sync.Mutex // guards rest; held over writes to w
-	rest []byte     // the beginning of a character, or a carriage return, for the next Write
+	rest []byte     // unwritten end of the last Write: a part of a character, or a carriage return
 }
 
-// unfiltered is the stream below a console, for the protocol and for terminal control.
+// unfiltered returns the stream below a console, for the protocol and for terminal control.
 func unfiltered(w io.Writer) io.Writer {
 	if c, ok := w.(*console); ok {
 		return c.w
@@ -50,7 +50,7 @@ func (c *console) flush() {
 	c.rest = nil
 }
 
-// incomplete counts the bytes at the end that may belong to the next Write.
+// incomplete counts the last bytes of text that the next Write may complete.
 func incomplete(text []byte) int {
 	if n := len(text); n > 0 && text[n-1] == '\r' {
 		return 1
@@ -66,8 +66,8 @@ func incomplete(text []byte) int {
 	return 0
 }
 
-// visible replaces invisible characters by escapes: characters that control a terminal, change the
-// direction of text, join, hide, or have no width. Tabs and line ends stay.
+// visible replaces invisible characters by escapes: characters that control a terminal, change the direction of text,
+// join or hide other characters, or have no width. Tabs and line ends stay.
 func visible(text string) string {
 	i := 0
 	for i < len(text) && (' ' <= text[i] && text[i] < unicode.MaxASCII || text[i] == '\n' || text[i] == '\t') {

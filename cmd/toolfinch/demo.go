@@ -71,8 +71,7 @@ With --serve the proxy keeps running for your own agent.`,
 	return cmd
 }
 
-// demoConfig configures this program, as each of the built-in servers, behind a proxy that keeps
-// everything in dir.
+// demoConfig returns a configuration with the built-in servers, which this program runs, and a store in dir.
 func demoConfig(dir string) (*configs.Config, error) {
 	program, err := os.Executable()
 	if err != nil {
@@ -100,7 +99,7 @@ func demoConfig(dir string) (*configs.Config, error) {
 	return config, nil
 }
 
-// play runs the proxy over a pipe with the demo's client, as an agent would start it over stdio.
+// play connects the proxy and the demo's client by pipes, like an agent that starts the proxy over stdio.
 func play(ctx context.Context, config *configs.Config, log *slog.Logger, out io.Writer) (err error) {
 	p, err := proxy.Open(ctx, config, proxy.WithVersion(built().Version), proxy.WithLogger(log))
 	if err != nil {
@@ -113,7 +112,7 @@ func play(ctx context.Context, config *configs.Config, log *slog.Logger, out io.
 	err = p.Run(ctx, func(ctx context.Context) error {
 		go func() {
 			played <- demo.Play(ctx, toClient, fromClient, out)
-			fromClient.Close() // the agent leaves
+			fromClient.Close() // ends ServeStdio
 		}()
 		defer fromServer.Close()
 		return p.ServeStdio(ctx, toServer, fromServer)
@@ -121,7 +120,7 @@ func play(ctx context.Context, config *configs.Config, log *slog.Logger, out io.
 	return errors.Join(err, <-played)
 }
 
-// newDemoServer is the hidden command that runs a server of the demo.
+// newDemoServer returns the hidden command that runs a server of the demo.
 func newDemoServer() *cobra.Command {
 	return &cobra.Command{
 		Use:     "demo-server NAME DIR",

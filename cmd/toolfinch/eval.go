@@ -17,7 +17,6 @@ import (
 	"toolfinch/store"
 )
 
-// evalFlags are the flags of eval.
 type evalFlags struct {
 	tools, queries, embedder, misses string
 	sets                             []string
@@ -152,8 +151,8 @@ func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 	return report.WriteTable(cmd.OutOrStdout())
 }
 
-// vectorsDir is the folder for tools' vectors. Vectors of files are beside the models, so that a second
-// run embeds nothing.
+// vectorsDir returns the folder for tools' vectors: the store, or a cache for tools from files, so that a second run
+// embeds nothing.
 func (f *evalFlags) vectorsDir(config *configs.Config) string {
 	if len(f.sets) == 0 && f.tools == "" {
 		return config.Places().Store
@@ -161,7 +160,7 @@ func (f *evalFlags) vectorsDir(config *configs.Config) string {
 	return evalCache()
 }
 
-// evalCache is the folder for the vectors of files.
+// evalCache returns the folder for the vectors of tools from files.
 func evalCache() string {
 	cache, err := os.UserCacheDir()
 	if err != nil {
@@ -170,8 +169,8 @@ func evalCache() string {
 	return filepath.Join(cache, "toolfinch", "eval")
 }
 
-// embedding returns the embedder of the configuration, or of the environment without one, with the kind
-// of the flag.
+// embedding returns the embedder of the configuration or, without a configuration, of the environment. --embedder
+// overrides its kind.
 func (f *evalFlags) embedding(config *configs.Config) (embed.Settings, error) {
 	settings := embed.Settings{
 		Kind:    cmp.Or(os.Getenv("MCPPROXY_EMBEDDER"), embed.KindAuto),
@@ -193,7 +192,7 @@ func (f *evalFlags) embedding(config *configs.Config) (embed.Settings, error) {
 	return settings, nil
 }
 
-// read returns the sets to measure, or one without tools if no file has tools. An error is a mistake in
+// read returns the sets to measure. Without --set and --tools, the one set has no tools yet. An error is a mistake in
 // the user's input.
 func (f *evalFlags) read() ([]*eval.Set, error) {
 	var sets []*eval.Set
@@ -230,8 +229,8 @@ func (f *evalFlags) read() ([]*eval.Set, error) {
 	return []*eval.Set{set}, nil
 }
 
-// fillFromStore fills set with the stored tools of the configured servers. It only reads, beside a
-// running proxy.
+// fillFromStore fills set with the stored tools of the configured servers. It only reads, because a proxy may be using
+// the store.
 func (s *settings) fillFromStore(cmd *cobra.Command, set *eval.Set, config *configs.Config, log *slog.Logger) (err error) {
 	db, err := store.OpenReadOnly(cmd.Context(), config.Places().Store, log)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 )
 
 // With the tag packaging, `toolfinch generate FOLDER` writes the man pages and shell completions for
-// packages. The released program does without the code that renders them.
+// packages. The released program lacks this code.
 func init() {
 	if len(os.Args) != 3 || os.Args[1] != "generate" {
 		return
@@ -33,7 +33,7 @@ func generate(folder string) error {
 	root.DisableAutoGenTag = true
 	day, err := time.Parse(time.RFC3339, built().Date)
 	if err != nil {
-		day = time.Now() // not from a commit
+		day = time.Now() // the build has no commit
 	}
 	if err := doc.GenManTree(root, &doc.GenManHeader{Section: "1", Source: "toolfinch", Manual: "toolfinch", Date: &day}, man); err != nil {
 		return err

@@ -15,25 +15,23 @@ import (
 	"toolfinch/view"
 )
 
-// onTerminal reports whether a stream is a terminal.
 func onTerminal(stream any) bool {
 	f, ok := stream.(*os.File)
 	return ok && term.IsTerminal(int(f.Fd()))
 }
 
-// greets reports whether a person sees standard error, and not an agent that reads the log or waits at
-// the other end of stdio.
+// greets reports whether a person reads standard error, instead of an agent that reads the log or uses stdio.
 func greets(config *configs.Config, stdin io.Reader, stderr io.Writer) bool {
 	return config.LogFormat != "json" && onTerminal(unfiltered(stderr)) && (config.Transport == configs.TransportHTTP || onTerminal(stdin))
 }
 
-// greeting describes what is served, for a person at a terminal.
+// greeting describes a proxy to a person at a terminal.
 type greeting struct {
 	config   *configs.Config
-	at, root string   // the address of HTTP, or "stdio"; the name of the root view
-	views    []string // with an endpoint of their own
-	tools    int      // known so far
-	link     string   // to the page, "" without one
+	at, root string   // the HTTP address, or "stdio"; the name of the root view
+	views    []string // views with an endpoint
+	tools    int      // number of tools known so far
+	link     string   // link to the page; "" for none
 }
 
 // greetingOf describes a proxy at an address, or over stdio.
@@ -53,7 +51,6 @@ func greetingOf(p *proxy.Proxy, config *configs.Config, at string) greeting {
 	return g
 }
 
-// print prints the greeting, and what to do next.
 func (g greeting) print(w io.Writer) {
 	over := g.at != configs.TransportStdio
 	t := &table{indent: "  ", whole: true}
@@ -91,7 +88,7 @@ func (g greeting) print(w io.Writer) {
 	}
 	next := &table{indent: "  ", whole: true}
 	switch {
-	case g.config.Path == "": // of the demo
+	case g.config.Path == "": // the demo's configuration
 	case over:
 		next.add("toolfinch status --watch", "shows what it does")
 		next.add("toolfinch connect", "gives it to your agent")
@@ -105,7 +102,7 @@ func (g greeting) print(w io.Writer) {
 	on := screenOf(w)
 	text.WriteString(on.paint(bold, strings.TrimSpace("toolfinch "+built().Version+"  "+shown(g.config.Path))) + "\n\n")
 	_ = t.printOn(&text, on) // a Buffer cannot fail
-	if g.link != "" {        // not in the table: it is longer than anything else
+	if g.link != "" {        // not in the table: the long link would widen its column
 		again := ""
 		if g.config.Path != "" {
 			again = "; toolfinch ui makes another"
@@ -115,8 +112,8 @@ func (g greeting) print(w io.Writer) {
 	text.WriteByte('\n')
 	_ = next.printOn(&text, on)
 	text.WriteByte('\n')
-	_, _ = unfiltered(w).Write(text.Bytes()) // a failed write has no reader
+	_, _ = unfiltered(w).Write(text.Bytes()) // a failed greeting does not stop the proxy
 }
 
-// maxGreeted bounds the named servers and views.
+// maxGreeted bounds the servers and views that the greeting names.
 const maxGreeted = 8

@@ -58,7 +58,7 @@ With --ready it also fails until a first tool can be found.`,
 	return cmd
 }
 
-// reachableAt is this machine's address for a listener at listen.
+// reachableAt returns the address at which this machine reaches a listener at listen.
 func reachableAt(listen string) string {
 	host, port, err := net.SplitHostPort(listen)
 	if err != nil {
@@ -70,7 +70,7 @@ func reachableAt(listen string) string {
 	return net.JoinHostPort("127.0.0.1", port)
 }
 
-// askHealth returns the answer of url; any status but 200 is an error.
+// askHealth returns the answer of url. Any status but 200 is an error.
 func askHealth(ctx context.Context, url string) (string, error) {
 	ctx, cancel := context.WithTimeout(ctx, leeway.Of(healthWithin))
 	defer cancel()
@@ -83,7 +83,7 @@ func askHealth(ctx context.Context, url string) (string, error) {
 		return "", fmt.Errorf("%w; is toolfinch serve --port running?", err)
 	}
 	defer response.Body.Close()
-	body, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10)) // the status decides
+	body, _ := io.ReadAll(io.LimitReader(response.Body, 4<<10)) // ignored, because the status decides
 	text := strings.TrimSpace(printable.Line(string(body)))
 	if response.StatusCode != http.StatusOK {
 		return "", fmt.Errorf("%s answers with HTTP status %s: %s", url, response.Status, cmp.Or(text, "nothing more"))

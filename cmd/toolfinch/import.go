@@ -91,9 +91,9 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 	return cmd
 }
 
-// system is this machine, seen from the working directory.
+// system describes this machine and the working directory.
 func system() clients.System {
-	dir, _ := os.Getwd() // without it no project file is found
+	dir, _ := os.Getwd() // without a working directory no project file is found
 	return clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: dir}
 }
 
@@ -112,8 +112,7 @@ func clientsByID(ids []string) ([]*clients.Client, error) {
 	return chosen, nil
 }
 
-// filesOf returns the files of the clients with the IDs and at the paths; of all clients without
-// either.
+// filesOf returns the files that args name, by client ID or path. Without args it returns the files of all clients.
 func filesOf(args []string, sys clients.System) ([]clients.File, error) {
 	var files []clients.File
 	var ids []string
@@ -138,19 +137,18 @@ func filesOf(args []string, sys clients.System) ([]clients.File, error) {
 	return files, err
 }
 
-// foundServer is a server in a client's file.
 type foundServer struct {
 	file   clients.File
 	shown  string // the file's path
 	server clients.Server
 }
 
-// findServers reads clients' files. Errors of unreadable files are the second result; the rest are
-// still read.
+// findServers reads clients' files. An unreadable file adds an error to the second result; the other files are still
+// read.
 func findServers(files []clients.File, sys clients.System) ([]foundServer, []error) {
 	var found []foundServer
 	var broken []error
-	seen := map[string]bool{} // a file can hold several blocks
+	seen := map[string]bool{} // paths with an error: files may share a path
 	for _, f := range files {
 		data, err := f.Read()
 		if err == nil && data == nil {
@@ -174,7 +172,6 @@ func findServers(files []clients.File, sys clients.System) ([]foundServer, []err
 	return found, broken
 }
 
-// importRow is a client's server and its import.
 type importRow struct {
 	Client  string   `json:"client"`
 	File    string   `json:"file"`
@@ -182,22 +179,21 @@ type importRow struct {
 	Server  string   `json:"server"`
 	Command []string `json:"command,omitempty"` // with arguments; likely secrets are ***
 	URL     string   `json:"url,omitempty"`     // likely secrets are ***
-	Env     []string `json:"env,omitempty"`     // names
-	Headers []string `json:"headers,omitempty"` // names
+	Env     []string `json:"env,omitempty"`     // names only
+	Headers []string `json:"headers,omitempty"` // names only
 	Enabled bool     `json:"enabled"`
 	// Status is "new", "there" (already in the configuration), "self" (toolfinch itself), "unusable",
 	// or after an import "added" or "failed".
 	Status string `json:"status"`
-	As     string `json:"as,omitempty"` // its name in the configuration
+	As     string `json:"as,omitempty"` // name in the configuration
 	Reason string `json:"reason,omitempty"`
-	// NotTaken are the keys of the server that toolfinch does not have.
+	// NotTaken are the server's keys that are not imported.
 	NotTaken []string `json:"not_taken,omitempty"`
 
 	server  clients.Server
-	differs string // for status "there": how the present server differs, "" if not
+	differs string // for status "there": how the configured server differs; "" if it does not
 }
 
-// planImport plans the import of every server.
 func planImport(found []foundServer, ours []clients.Server, config string) []importRow {
 	known := slices.Clone(ours)
 	rows := make([]importRow, 0, len(found))
@@ -235,7 +231,7 @@ func planImport(found []foundServer, ours []clients.Server, config string) []imp
 	return rows
 }
 
-// enabledFirst sorts servers that every client has disabled last: the first of equal servers is
+// enabledFirst puts a disabled server last if a client has an equal enabled server: the first of equal servers is
 // imported.
 func enabledFirst(found []foundServer) []foundServer {
 	var first, last []foundServer
@@ -251,8 +247,8 @@ func enabledFirst(found []foundServer) []foundServer {
 	return append(first, last...)
 }
 
-// findSame finds the server among known servers, -1 if it is missing. differs is "" if the known server
-// can replace it without a gain or loss for its user.
+// findSame returns the index of the equal server in known; -1 for none. differs says how the known server differs in
+// state or choice of tools; "" if it does not.
 func findSame(known []clients.Server, s clients.Server) (at int, differs string) {
 	at = -1
 	for i, k := range known {
@@ -290,7 +286,7 @@ func isToolfinch(s clients.Server) bool {
 	return base == "toolfinch" && slices.Contains(s.Args, "serve")
 }
 
-// freeName is the name, with the first free number if it is taken.
+// freeName returns the name. If the name is taken, it adds the first free number.
 func freeName(name string, taken []clients.Server) string {
 	free := name
 	for n := 2; slices.ContainsFunc(taken, func(s clients.Server) bool { return s.Name == free }); n++ {
@@ -317,7 +313,7 @@ func refuseUnknown(names []string, found []foundServer) error {
 	return nil
 }
 
-// choose returns the named servers, or all without names.
+// choose returns the named servers; all servers if there are no names.
 func choose(found []foundServer, names []string) []foundServer {
 	if len(names) == 0 {
 		return found
@@ -325,8 +321,8 @@ func choose(found []foundServer, names []string) []foundServer {
 	return slices.DeleteFunc(found, func(f foundServer) bool { return !slices.Contains(names, f.server.Name) })
 }
 
-// importRows writes the new servers into the configuration, and marks each as added or failed. A failed
-// server leaves its name free for the next.
+// importRows writes the new servers into the configuration, and marks each as added or failed. A later server may get
+// the name of a failed server.
 func importRows(path string, ours []clients.Server, rows []importRow) []error {
 	known := slices.Clone(ours)
 	var failed []error
@@ -339,7 +335,7 @@ func importRows(path string, ours []clients.Server, rows []importRow) []error {
 		row.server.Name = row.As
 		if err := configs.AddServer(path, row.server); err != nil {
 			if fresh, ok := errors.AsType[configs.Errors](err); ok {
-				err = fresh // other servers were written
+				err = fresh // drops "nothing was written"
 			}
 			row.Status, row.Reason = "failed", err.Error()
 			failed = append(failed, fmt.Errorf("server %q of %s: %w", row.Server, row.Client, err))

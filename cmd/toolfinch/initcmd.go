@@ -29,7 +29,7 @@ const hooksLines = `tool_views:
       post_call: hooks/example.star:post_call
 `
 
-// pythonLines do the same with the example in Python, which also has a tool.
+// pythonLines make the functions and the tool of the Python example part of the default view.
 const pythonLines = `tool_views:
   default:
     exposure_mode: retrieve
@@ -93,7 +93,7 @@ hooks/example.py, which also has a custom tool and runs with python3.`,
 	return cmd
 }
 
-// writeNew writes a new file; it replaces an existing one only with force.
+// writeNew writes a new file. It replaces an existing file only with force.
 func writeNew(path, text string, force bool) error {
 	before, err := clients.ReadFile(path)
 	if err != nil || !force {

@@ -83,7 +83,7 @@ belong to this key alone: a new key with the name of a revoked key gets none of 
 // keyRow is an API key without the key.
 type keyRow struct {
 	Name    string    `json:"name"`
-	ID      string    `json:"id"` // of the principal
+	ID      string    `json:"id"` // ID of the principal
 	View    string    `json:"view,omitempty"`
 	Scopes  []string  `json:"scopes,omitempty"`
 	Groups  []string  `json:"groups,omitempty"`
@@ -170,7 +170,7 @@ which are revoked at their authorization servers if those support revocation.`,
 	}
 }
 
-// endLogins ends the logins of keys that are gone. A toolfinch that runs does so, too: nobody may have to wait for it.
+// endLogins ends the logins of revoked keys. A running toolfinch also ends them, but perhaps none runs.
 func (s *settings) endLogins(cmd *cobra.Command) error {
 	return s.withLogins(cmd, func(l *proxy.Logins, _ *configs.Config) error {
 		ended, err := l.EndGone(cmd.Context())

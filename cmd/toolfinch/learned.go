@@ -101,14 +101,13 @@ type learnedRow struct {
 	Principal string    `json:"principal,omitempty"` // the principal that learned it
 	Query     string    `json:"query"`
 	Server    string    `json:"server"`
-	Tool      string    `json:"tool"`   // its own name
-	Weight    float64   `json:"weight"` // decayed
+	Tool      string    `json:"tool"`   // the server's name for it
+	Weight    float64   `json:"weight"` // after decay
 	LastUsed  time.Time `json:"last_used"`
 
 	id string // server.name
 }
 
-// learnedRows returns the stored rows, the heaviest first.
 func learnedRows(ctx context.Context, stored *store.Usage, now time.Time) ([]learnedRow, error) {
 	uses, err := stored.Learned(ctx)
 	if err != nil {

@@ -30,28 +30,27 @@ import (
 	"toolfinch/proxy/web"
 )
 
-// running is a running toolfinch, as it describes itself. It answers other commands of its user at a
-// socket in the folder of its store, over any transport.
+// running is the self-description of a running toolfinch. With any transport, toolfinch answers other commands of its
+// user at a socket in the folder of its store.
 type running struct {
 	web.Status
 	socket string
-	silent error // the error of an answer that did not come
+	silent error // why there is no answer
 }
 
 const (
-	liveName = "live-"         // begins the names of the sockets
-	liveWait = 5 * time.Second // for an answer
-	maxLive  = 16              // number of sockets that are asked
+	liveName = "live-"         // prefix of the sockets' names
+	liveWait = 5 * time.Second // bounds the wait for an answer
+	maxLive  = 16              // most sockets that are asked
 	// liveBegins exceeds the time between a socket's appearance and its first answer.
 	liveBegins = 50 * time.Millisecond
 	maxAnswer  = 4 << 20 // bytes
 )
 
-// live is a running toolfinch's answers for other commands of its user.
+// live holds a running toolfinch's answers to other commands of its user.
 type live struct {
 	status func(ctx context.Context) web.Status
-	// link returns path and query of a link to the page, or an error; here makes it for browsers of
-	// this user only.
+	// link returns path and query of a link to the page. With here, only browsers of this user may open the link.
 	link func(here bool) (string, error)
 }
 
@@ -67,11 +66,11 @@ func liveOf(p *proxy.Proxy, config *configs.Config, at string, refused *atomic.P
 	}}
 }
 
-// answerLive answers at a socket in dir until ctx ends. Without a socket (its path may be too long)
-// toolfinch still runs.
+// answerLive answers at a socket in dir until ctx ends. If no socket can be made (its path may be too long), toolfinch
+// runs without one.
 func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 	var random [4]byte
-	_, _ = rand.Read(random[:]) // it never fails
+	_, _ = rand.Read(random[:]) // never fails
 	place := filepath.Join(dir, liveName+hex.EncodeToString(random[:]))
 	listener, err := listenPrivately(place)
 	if err != nil {
@@ -93,18 +92,17 @@ func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: leeway.Of(liveWait), WriteTimeout: leeway.Of(liveWait), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
-	_ = server.Serve(listener) // until it is closed
+	_ = server.Serve(listener) // returns when ctx has ended
 	_ = os.Remove(place)
 }
 
-// listenPrivately listens at a socket that from the start only its user can open: it is made within a
-// private folder, and moved with its mode. A later chmod would leave it open for a moment, and the
-// umask is shared by all goroutines.
+// listenPrivately listens at a socket that only its user can open. The socket is made in a private folder, and moved
+// with its mode: otherwise others could open it before the chmod. A umask would affect all goroutines.
 func listenPrivately(place string) (_ net.Listener, err error) {
-	if runtime.GOOS == "windows" { // there the folder's access list applies
+	if runtime.GOOS == "windows" { // the folder's access list protects the socket
 		return net.Listen("unix", place)
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(place), ".") // no longer than place's name
+	dir, err := os.MkdirTemp(filepath.Dir(place), ".") // a short path, because sockets' paths are limited
 	if err != nil {
 		return nil, err
 	}
@@ -124,8 +122,8 @@ func listenPrivately(place string) (_ net.Listener, err error) {
 	return listener, nil
 }
 
-// askLive asks the processes with a store in dir, in parallel. mine are the processes of the
-// configuration, the latest start first. It removes the sockets of crashed processes.
+// askLive asks the processes with a store in dir, in parallel. mine are the processes of the configuration, the latest
+// start first. askLive removes the sockets of crashed processes.
 func askLive(ctx context.Context, dir, configuration string) (mine, others []running) {
 	entries, _ := os.ReadDir(dir) // an unreadable folder has no processes
 	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), liveName) })
@@ -147,7 +145,7 @@ func askLive(ctx context.Context, dir, configuration string) (mine, others []run
 		switch {
 		case errors.Is(one.silent, syscall.ECONNREFUSED):
 			removed = os.Remove(one.socket) == nil || removed
-		case errors.Is(one.silent, fs.ErrNotExist): // it has just ended
+		case errors.Is(one.silent, fs.ErrNotExist): // the process has just ended
 		case one.silent == nil && one.Configuration == configuration:
 			mine = append(mine, one)
 		default:

@@ -11,18 +11,18 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// Bounds of a backlog: in bytes, and of the wait for its reader at the end.
+// Bounds of a backlog.
 const (
-	maxBacklog  = 1 << 20
-	backlogLast = time.Second
+	maxBacklog  = 1 << 20     // bytes
+	backlogLast = time.Second // wait for the reader in close
 )
 
-// gathering is a line's wait for further lines. A call that logs wakes the writing goroutine only for
-// the first line: on a busy proxy a wake-up costs more than a line.
+// gathering is how long a line waits for further lines. Only the first line wakes the writing goroutine: on a busy
+// proxy a wake-up costs more than a line.
 const gathering = 20 * time.Millisecond
 
-// backlog writes log lines in the background. Some clients never read standard error; with a full pipe
-// every call would wait to log.
+// backlog writes log lines in the background. Some clients never read standard error: once the pipe is full, every
+// call that logs would block.
 type backlog struct {
 	to     io.Writer
 	log    *slog.Logger // writes directly to to
@@ -31,10 +31,10 @@ type backlog struct {
 	done   chan struct{}
 
 	mu      sync.Mutex // guards the fields below; never held over a write
-	lines   []byte     // waiting
+	lines   []byte     // waiting lines
 	writing int        // bytes being written
-	dropped int        // lines since the last message about it
-	all     int64      // dropped or failed lines
+	dropped int        // lines dropped since the last message
+	all     int64      // lines dropped or not written
 	closed  bool
 }
 
@@ -44,7 +44,7 @@ func newBacklog(to io.Writer, config *configs.Config) *backlog {
 	return b
 }
 
-// Write takes one line, or drops it past the bound. It never fails.
+// Write takes one line, or drops it if the backlog is full. It never fails.
 func (b *backlog) Write(line []byte) (int, error) {
 	b.mu.Lock()
 	first := len(b.lines) == 0
@@ -94,7 +94,7 @@ func (b *backlog) run() {
 		b.mu.Unlock()
 		var lost int64
 		if len(lines) > 0 {
-			if _, err := b.to.Write(lines); err != nil { // nobody can read it any more
+			if _, err := b.to.Write(lines); err != nil { // the reader has closed the pipe
 				lost = int64(bytes.Count(lines, []byte("\n")))
 			}
 		}
@@ -111,7 +111,7 @@ func (b *backlog) run() {
 	}
 }
 
-// close writes the rest, or gives up after a second without a reader. Call it once.
+// close writes the waiting lines, for at most a second. Call it once.
 func (b *backlog) close() {
 	b.mu.Lock()
 	b.closed = true

@@ -120,7 +120,7 @@ func (s *settings) withLogins(cmd *cobra.Command, do func(*proxy.Logins, *config
 	return do(l, config)
 }
 
-// serverToLogin is the named server, with its settings after change.
+// serverToLogin returns the named server. change, unless nil, edits its login settings.
 func serverToLogin(l *proxy.Logins, config *configs.Config, name string, change func(*login.Settings) error) (*login.Server, error) {
 	at := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == name })
 	if at < 0 {
@@ -158,7 +158,6 @@ func serverToLogin(l *proxy.Logins, config *configs.Config, name string, change 
 	return nil, fmt.Errorf("server %q has a header Authorization, which is used instead: remove it to log in", name)
 }
 
-// logIn makes one login.
 func logIn(cmd *cobra.Command, l *proxy.Logins, one *login.Server, name string, noBrowser bool) error {
 	ctx, out := cmd.Context(), cmd.OutOrStdout()
 	if _, err := one.Probe(ctx, ""); err != nil {
@@ -195,7 +194,6 @@ func logIn(cmd *cobra.Command, l *proxy.Logins, one *login.Server, name string, 
 	return loggedIn(cmd, l, pending.Status())
 }
 
-// loggedIn prints the result of a login, and its storage.
 func loggedIn(cmd *cobra.Command, l *proxy.Logins, status login.Status) error {
 	out := cmd.OutOrStdout()
 	fmt.Fprintf(out, "logged in to %s at %s\n", status.Server, status.Issuer)
@@ -256,7 +254,7 @@ func (s *settings) loginStatus(cmd *cobra.Command, args []string, asJSON bool) e
 	})
 }
 
-// openBrowser opens a URL in a browser, without a shell: the URL is a stranger's.
+// openBrowser opens a URL in a browser. It uses no shell, because the URL may come from a server.
 func openBrowser(url string) error {
 	name, args := "", []string{url}
 	switch runtime.GOOS {
@@ -281,5 +279,5 @@ func openBrowser(url string) error {
 	if err := opening.Start(); err != nil {
 		return err
 	}
-	return opening.Process.Release() // it may be the browser itself, which stays open
+	return opening.Process.Release() // not waited for: the process may be the browser itself
 }

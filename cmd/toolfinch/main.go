@@ -1,5 +1,5 @@
-// Command toolfinch is one MCP server in front of many: agents find tools by their purpose, and need no
-// list of all of them.
+// Command toolfinch is one MCP server in front of many MCP servers. Agents search tools by purpose instead of listing
+// all tools.
 package main
 
 import (
@@ -38,7 +38,7 @@ const (
 	exitInterrupted = 130 // Ctrl-C; SIGTERM has no code of its own
 )
 
-// exitError is an error with its own exit code. A nil err prints nothing: the command has printed its
+// exitError is an error with an exit code. If err is nil, nothing is printed, because the command has printed its
 // error.
 type exitError struct {
 	code int
@@ -56,14 +56,14 @@ func (e *exitError) Unwrap() error { return e.err }
 
 func main() { os.Exit(run(os.Args[1:], os.Stdin, os.Stdout, os.Stderr)) }
 
-// run is the program with its streams; tests call it.
+// run runs the program with the given streams. Tests call it.
 func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	outer, stop := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer stop()
 	ctx, stop := signal.NotifyContext(outer, os.Interrupt)
 	defer stop()
 	defer endAtOnce(ctx)()
-	collectGarbage(200) // building the index makes much garbage in a tenth of a second
+	collectGarbage(200) // rarely at first: building the index makes much garbage in a tenth of a second
 
 	root := newRoot(vault.TakeKey())
 	root.SetArgs(args)
@@ -97,8 +97,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 }
 
-// endAtOnce ends the program on a Ctrl-C after the end of ctx, without waiting for Close. stop turns
-// that off.
+// endAtOnce ends the program on a second Ctrl-C, after the end of ctx, without waiting for Close. stop turns this off.
 func endAtOnce(ctx context.Context) (stop func()) {
 	again := make(chan os.Signal, 1)
 	done := make(chan struct{})
@@ -109,7 +108,7 @@ func endAtOnce(ctx context.Context) (stop func()) {
 			return
 		case <-ctx.Done():
 		}
-		select { // one Ctrl-C may arrive twice: from the terminal, and from npm, which starts the program
+		select { // one Ctrl-C may arrive twice: from the terminal, and from npm if npm started the program
 		case <-done:
 			return
 		case <-time.After(300 * time.Millisecond):
@@ -128,11 +127,10 @@ func endAtOnce(ctx context.Context) (stop func()) {
 	}
 }
 
-// whenInterrupted is the annotation of a command with its text after Ctrl-C.
+// whenInterrupted is the key of a command's annotation: the text to print after Ctrl-C.
 const whenInterrupted = "interrupted"
 
-// afterInterrupt is cmd's text after an interrupt, with the parts of err that the interrupt has not
-// caused.
+// afterInterrupt returns cmd's text after an interrupt. It adds err unless the interrupt has caused it.
 func afterInterrupt(cmd *cobra.Command, err error) string {
 	said := ""
 	if text := cmd.Annotations[whenInterrupted]; text != "" {
@@ -158,17 +156,17 @@ func collectGarbage(percent int) {
 	}
 }
 
-// settings are the flags of every command with a configuration. It has more than 30 methods: each command
-// is one, and so is each way to read the configuration.
+// settings are the flags that all commands with a configuration share. It has more than 30 methods, because each
+// command is one, and each way to read the configuration is one.
 type settings struct {
 	config, dataDir, logLevel, logFormat string
 
-	vaultKey string       // of the environment; "" for none
-	reading  vaultReading // the vault of the configuration's secrets
-	away     error        // the store did not answer when they were read: commands do not wait for it again
+	vaultKey string       // vault key from the environment; "" for none
+	reading  vaultReading // vault of the configuration's secrets
+	away     error        // why the store did not answer for these secrets: commands do not wait for it again
 }
 
-// newRoot returns the whole command line. vaultKey is the result of vault.TakeKey.
+// newRoot returns the root command with all subcommands. vaultKey is the result of vault.TakeKey.
 func newRoot(vaultKey string) *cobra.Command {
 	s := &settings{vaultKey: vaultKey}
 	root := &cobra.Command{
@@ -183,7 +181,7 @@ Ctrl-C.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
-	// Not cobra's Version: its template makes the linker keep every method.
+	// Cobra's Version is not used: its template makes the linker keep every method.
 	asked := root.Flags().Bool("version", false, "print the version")
 	root.RunE = func(cmd *cobra.Command, _ []string) error {
 		if *asked {
@@ -220,8 +218,8 @@ Ctrl-C.`,
 	return root
 }
 
-// finish completes a command and its subcommands: wrong arguments get their exit code, and a command
-// with only subcommands prints its help.
+// finish completes a command and its subcommands: wrong arguments cause exitUsage, and a command that only has
+// subcommands prints its help.
 func finish(cmd *cobra.Command) {
 	cmd.SuggestionsMinimumDistance = 2
 	for _, below := range cmd.Commands() {
@@ -287,8 +285,7 @@ var otherNames = map[string][]string{
 	"secret rm":   {"unset"},
 }
 
-// calledSo returns the subcommands of cmd, as paths, with that name at a deeper level or in other
-// programs.
+// calledSo returns the paths below cmd of commands with this name: at a deeper level, or in other programs.
 func calledSo(cmd *cobra.Command, name string) (paths []string) {
 	name = strings.ToLower(name)
 	root := cmd.Root().CommandPath() + " "
@@ -308,7 +305,7 @@ func calledSo(cmd *cobra.Command, name string) (paths []string) {
 	return paths
 }
 
-// load reads the configuration and makes its log. flags are further settings from the command line, by
+// load reads the configuration, and returns it with its log. flags are further settings from the command line, by
 // configuration key.
 func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.Config, *slog.Logger, error) {
 	config, err := s.read(cmd, flags)
@@ -327,7 +324,7 @@ func (s *settings) loadStored(cmd *cobra.Command) (*configs.Config, *slog.Logger
 	return config, faulty(cmd, config), nil
 }
 
-// faulty returns the log of a command, and logs the faults of the configuration.
+// faulty returns the log of a command, after logging the faults of the configuration.
 func faulty(cmd *cobra.Command, config *configs.Config) *slog.Logger {
 	log := newLog(cmd.ErrOrStderr(), config)
 	logFaults(log, config)
@@ -344,14 +341,13 @@ func logFaults(log *slog.Logger, config *configs.Config) {
 	}
 }
 
-// given are the settings of flags common to all commands, by configuration key.
+// given returns the values of the flags that all commands share, by configuration key.
 func (s *settings) given() map[string]string {
 	all := map[string]string{"data_dir": s.dataDir, "log_level": s.logLevel, "log_format": s.logFormat}
 	maps.DeleteFunc(all, func(_, value string) bool { return value == "" })
 	return all
 }
 
-// read reads the configuration.
 func (s *settings) read(cmd *cobra.Command, flags map[string]string) (*configs.Config, error) {
 	all := s.given()
 	maps.Copy(all, flags)
@@ -376,7 +372,7 @@ func newLog(w io.Writer, config *configs.Config) *slog.Logger {
 	return slog.New(slog.NewTextHandler(w, options))
 }
 
-// samePath reports whether two paths name the same existing file.
+// samePath reports whether two paths name the same file.
 func samePath(a, b string) bool {
 	if a == "" || b == "" {
 		return false

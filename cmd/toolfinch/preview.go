@@ -9,8 +9,8 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// preview shows the removed and added lines of a file. Edits are in one place, so equal lines around
-// them are left out.
+// preview shows the removed and added lines of a file. Each edit changes one place, so the equal lines before and after
+// it are left out.
 func preview(place string, before, after []byte) string {
 	was, is := linesOf(before), linesOf(after)
 	same, end := common(was, is)
@@ -33,8 +33,8 @@ func preview(place string, before, after []byte) string {
 	return b.String()
 }
 
-// shortened removes the common words of two long lines, and lines that are then empty: a whole file may
-// be one line, with the keys of other servers.
+// shortened removes the common words at both ends of two long lines, and a line that is then empty. A whole file may
+// be one line, and may contain secrets of other servers.
 func shortened(a, b string) (gone, come []string) {
 	const long = 120
 	x, y := []rune(a), []rune(b)
@@ -43,7 +43,7 @@ func shortened(a, b string) (gone, come []string) {
 	}
 	inWord := func(r rune) bool { return !strings.ContainsRune(" \t\"{}[],:", r) }
 	same, end := common(x, y)
-	changed := same+end < min(len(x), len(y)) // nothing is inserted or removed
+	changed := same+end < min(len(x), len(y)) // false if text was only inserted or only removed
 	for changed && same > 0 && inWord(x[same-1]) {
 		same--
 	}
@@ -59,7 +59,7 @@ func shortened(a, b string) (gone, come []string) {
 	return piece(x), piece(y)
 }
 
-// common counts the equal elements at the beginning of two lists, and at the end of the rest.
+// common counts the equal elements at the beginning of two lists, and the equal elements at the end of their rests.
 func common[T comparable](a, b []T) (same, end int) {
 	for same < min(len(a), len(b)) && a[same] == b[same] {
 		same++
@@ -77,8 +77,8 @@ func linesOf(data []byte) []string {
 	return strings.Split(strings.TrimSuffix(strings.ReplaceAll(string(data), "\r\n", "\n"), "\n"), "\n")
 }
 
-// hideValues hides possible secrets of a client's file in data. It reads the servers of all contents,
-// because an edit can be on the line of another server.
+// hideValues hides possible secrets in data. It hides the values of the servers in all contents, because an edit may be
+// on the same line as another server.
 func hideValues(data []byte, file clients.File, contents ...[]byte) []byte {
 	if data == nil || file.Client == nil {
 		return data
@@ -93,12 +93,12 @@ func hideValues(data []byte, file clients.File, contents ...[]byte) []byte {
 	for _, data := range contents {
 		servers, err := configs.ServersIn(file, data)
 		if err != nil {
-			continue // the error came before: nothing is shown
+			continue // cannot happen: after such an error nothing is shown
 		}
 		for _, s := range servers {
 			for _, texts := range []map[string]string{s.Env, s.Headers} {
 				for _, value := range texts {
-					if !strings.Contains(strings.ReplaceAll(value, "$${", ""), "${") { // a text that names a variable
+					if !strings.Contains(strings.ReplaceAll(value, "$${", ""), "${") { // a value that names a variable is no secret
 						hide(value, "***")
 					}
 				}

@@ -2,5 +2,5 @@
 
 package main
 
-// keepPrivate does nothing: other systems ask who debugs a process.
+// keepPrivate does nothing: other systems require permission to debug a process.
 func keepPrivate() {}

@@ -22,13 +22,12 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// registryVariable names a registry in place of the official one.
+// registryVariable is the environment variable for the URL of another registry.
 const registryVariable = "MCPPROXY_REGISTRY"
 
 // registryTime bounds a command's requests to a registry, with retries.
 const registryTime = time.Minute
 
-// registryFlags are the flags below registry.
 type registryFlags struct {
 	at, version, kind, as string
 	set                   []string
@@ -134,7 +133,7 @@ that it writes.`,
 	return cmd
 }
 
-// choosing adds the flags that choose a version and a way.
+// choosing adds the flags that choose a version and a package.
 func (f *registryFlags) choosing(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.version, "version", "", "this `VERSION` of the server (default: the latest)")
 	cmd.Flags().StringVar(&f.kind, "package", "", "npm, pypi, oci, nuget, remote, or the name of a package")
@@ -151,7 +150,7 @@ func (f *registryFlags) ask(cmd *cobra.Command, do func(context.Context, *regist
 	return do(ctx, r)
 }
 
-// listingOf returns a server of the registry. An unknown name is a mistake in the arguments.
+// listingOf returns a server of the registry. An unknown name causes exitUsage.
 func listingOf(ctx context.Context, r *registry.Registry, name, version string) (registry.Listing, error) {
 	l, err := r.Show(ctx, name, version)
 	if unknown, ok := errors.AsType[*registry.UnknownError](err); ok {
@@ -160,7 +159,6 @@ func listingOf(ctx context.Context, r *registry.Registry, name, version string) 
 	return l, err
 }
 
-// foundRow is a found server.
 type foundRow struct {
 	Name        string   `json:"name"`
 	Version     string   `json:"version"`
@@ -205,13 +203,13 @@ type offer struct {
 	Headers map[string]string `json:"headers,omitempty"`
 	Needs   []registry.Need   `json:"needs,omitempty"`
 	Notes   []string          `json:"notes,omitempty"`
-	Problem string            `json:"problem,omitempty"` // the reason against this way
+	Problem string            `json:"problem,omitempty"` // why toolfinch cannot use this way
 
 	way  registry.Way
 	plan registry.Plan
 }
 
-// offers are the ways of a listing that the flags allow.
+// offers returns the ways of a listing that the flags allow.
 func (f *registryFlags) offers(l registry.Listing) (all []offer, err error) {
 	for _, way := range l.Ways {
 		if f.kind != "" && f.kind != way.Kind && f.kind != way.At {
@@ -251,8 +249,8 @@ func (f *registryFlags) offer(l registry.Listing, way registry.Way, given map[st
 	return o, nil
 }
 
-// shown fills in the printed fields. A publisher's values are never masked: they are public, and their
-// user must see them.
+// shown fills in the printed fields. It never masks a publisher's values, because they are public and the user must
+// see them.
 func (o *offer) shown() {
 	server, given := o.plan.Server, o.plan.Given
 	o.Runs, o.URL = configs.Shown(server)
@@ -288,7 +286,7 @@ var (
 	apostrophe = strings.NewReplacer("'", `'\''`)
 )
 
-// shellLine is a command as typed.
+// shellLine returns a command as typed in a shell.
 func shellLine(words []string) string {
 	words = slices.Clone(words)
 	for i, word := range words {
@@ -299,8 +297,8 @@ func shellLine(words []string) string {
 	return strings.Join(words, " ")
 }
 
-// best returns the offer for add: the first whose program is here, else the first without a program,
-// newer transports first, else the first; -1 for none.
+// best returns the index of the offer for add; -1 for none. It prefers an installed program, then a URL without SSE,
+// then a URL with SSE.
 func best(offers []offer) int {
 	installed := func(o offer) bool {
 		if len(o.Runs) == 0 {
@@ -328,7 +326,6 @@ func ownName(name string) string {
 	return strings.TrimLeft(rawjson.Head(legal, 48), "-_.")
 }
 
-// show prints a server and all its offers.
 func (f *registryFlags) show(cmd *cobra.Command, l registry.Listing) error {
 	offers, err := f.offers(l)
 	if err != nil && len(l.Ways) > 0 {
@@ -378,7 +375,7 @@ func printStatus(w io.Writer, l registry.Listing) {
 	fmt.Fprintln(w, text)
 }
 
-// print shows what the offer runs or calls, and its needs.
+// print shows the command or URL of the offer, and its needs.
 func (o offer) print(w io.Writer) {
 	if o.Problem != "" {
 		fmt.Fprintf(w, "not for toolfinch: %s\n", o.Problem)
@@ -427,7 +424,6 @@ func stateOf(need registry.Need) string {
 	return "${" + need.Variable + "}, not set here"
 }
 
-// addListing writes a server into the configuration.
 func (s *settings) addListing(cmd *cobra.Command, f *registryFlags, l registry.Listing) error {
 	if l.Status == "deleted" {
 		return fmt.Errorf("%s is deleted from the registry: %s", l.Name, cmp.Or(l.StatusMessage, "no reason is given"))
@@ -478,7 +474,7 @@ func (f *registryFlags) choose(l registry.Listing, given map[string][]string) (o
 	return chosen, err
 }
 
-// repeated reads values by name. Messages never repeat them.
+// repeated reads NAME=VALUE pairs. Errors never contain the values.
 func repeated(given []string) (map[string][]string, error) {
 	all := map[string][]string{}
 	for _, pair := range given {

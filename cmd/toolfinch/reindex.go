@@ -68,12 +68,11 @@ func (s *settings) reindex(cmd *cobra.Command, asJSON bool) error {
 	})
 }
 
-// failureOf is the error for outdated definitions of a server in the store; nil if they are current.
+// failureOf returns why a server's definitions in the store are outdated; nil if they are current.
 func failureOf(row proxy.Refreshed) error {
 	return cmp.Or(row.Err, row.Lost)
 }
 
-// refreshedRow is the result of listing a server.
 type refreshedRow struct {
 	Server  string `json:"server"`
 	Tools   int    `json:"tools"`
@@ -81,7 +80,7 @@ type refreshedRow struct {
 	Changed int    `json:"changed"`
 	Removed int    `json:"removed"`
 	Others  int    `json:"others"`
-	Held    int    `json:"held,omitempty"` // waiting for approval
+	Held    int    `json:"held,omitempty"` // definitions waiting for approval
 	Millis  int64  `json:"ms"`
 	Error   string `json:"error,omitempty"`
 }
@@ -105,9 +104,8 @@ func refreshed(all []proxy.Refreshed) ([]refreshedRow, *table) {
 
 func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 
-// bar is a progress bar, only on a terminal.
 type bar struct {
-	w           io.Writer // the terminal itself, nil for none
+	w           io.Writer // the terminal; nil if there is none
 	done, total int
 }
 

@@ -80,10 +80,10 @@ counts as read for the first time. Clients that never list tools are left out. A
 	return cmd
 }
 
-// maxSince bounds the days of --since: no store is older.
+// maxSince bounds the days of --since: 100 years.
 const maxSince = 36_500
 
-// sinceDay is the first day, in UTC, of the shown savings.
+// sinceDay returns the first day, in UTC, of the shown savings.
 func sinceDay(text string, now time.Time) (time.Time, error) {
 	if days, ok := strings.CutSuffix(text, "d"); ok {
 		if n, err := strconv.Atoi(days); err == nil && n >= 1 && n <= maxSince {
@@ -114,10 +114,10 @@ type savingsRow struct {
 	AllListed  int64    `json:"all_listed"`
 	AllCached  int64    `json:"all_cached"`
 	Cost       int64    `json:"cost"`
-	AllCost    int64    `json:"all_cost"`    // if every tool were listed
-	Changes    int64    `json:"change_cost"` // the part of Cost for changed lists
+	AllCost    int64    `json:"all_cost"`    // Cost if every tool were listed
+	Changes    int64    `json:"change_cost"` // part of Cost that changed lists cause
 	Saved      int64    `json:"saved"`
-	Percent    *float64 `json:"percent"` // of AllCost; null if that is 0
+	Percent    *float64 `json:"percent"` // Saved as a part of AllCost; null if AllCost is 0
 }
 
 func savingsOf(s store.Savings) savingsRow {
@@ -180,7 +180,7 @@ func printSavingsTable(w io.Writer, rows []savingsRow, total savingsRow) error {
 	return err
 }
 
-// percent is the saved share, "-" if AllCost is 0.
+// percent returns Percent as text; "-" if AllCost is 0.
 func (r savingsRow) percent() string {
 	if r.Percent == nil {
 		return "-"
@@ -188,7 +188,7 @@ func (r savingsRow) percent() string {
 	return strconv.FormatFloat(*r.Percent, 'f', 1, 64) + " %"
 }
 
-// lines describe the savings, the cost of changed lists, and unseen costs.
+// lines describes the savings, the cost of changed lists, and unseen costs.
 func (r savingsRow) lines() []string {
 	if r.Starts == 0 {
 		return []string{"no session has called a tool yet: there is nothing to compare"}
@@ -210,16 +210,16 @@ func (r savingsRow) lines() []string {
 	return lines
 }
 
-// usualPrompt is the prompt of Claude Code in each step, in tokens.
+// usualPrompt is the length of Claude Code's own prompt in each step, in tokens.
 const usualPrompt = 18_000
 
-// unseen is the additional cost of each token of the agent's own prompt and messages, compared with
-// listing every tool: the further steps, and the changes of the list before the prompt.
+// unseen returns the additional cost of each token of the agent's own prompt and messages, compared with listing every
+// tool: the model reads it in more steps, and again after each change of the list.
 func (r savingsRow) unseen() float64 {
 	return savings.Cached*float64(r.Steps-r.AllSteps) + (savings.Written-savings.Cached)*float64(r.Appended+r.Changed)
 }
 
-// advice says that listing every tool is cheaper in a view, and what to do; "" if it is not.
+// advice says what to do if listing every tool is cheaper in a view; "" if it is not cheaper.
 func (r savingsRow) advice() string {
 	if r.Saved >= 0 || r.Starts == 0 {
 		return ""

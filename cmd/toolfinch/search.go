@@ -83,7 +83,7 @@ gets with detail: full.`,
 
 const defaultKind = "tool"
 
-// hitTable is a table of hits, with a column for kinds if there may be several.
+// hitTable returns a table of hits. It has a column for kinds if the query allows several.
 func hitTable(q retrieve.Query, found retrieve.Found) *table {
 	t := &table{head: []string{"SCORE", "TOOL", "SERVER", "DESCRIPTION"}}
 	if q.Kinds != nil {
@@ -100,11 +100,11 @@ func hitTable(q retrieve.Query, found retrieve.Found) *table {
 	return t
 }
 
-// deprecation matches a description that calls its tool deprecated; MCP has no field for it. A tool for
-// deprecated things does not match.
+// deprecation matches a description that calls its tool deprecated, because MCP has no field for this. It does not
+// match a tool that handles deprecated things.
 var deprecation = regexp.MustCompile(`(?i:^\W*deprecated\b|[\[(]deprecated\b|\bdeprecated:|\bthis (?:tool|prompt|resource) (?:is|has been) deprecated\b)|\bDEPRECATED\b`)
 
-// summaryOf is the first sentence of a description, marked for a deprecated tool.
+// summaryOf returns the first sentence of a description, with a mark if the tool is deprecated.
 func summaryOf(def *tool.Def) string {
 	about := retrieve.FirstSentence(def.Description)
 	if deprecated(def) {
@@ -113,7 +113,7 @@ func summaryOf(def *tool.Def) string {
 	return about
 }
 
-// deprecated reports whether a definition calls itself deprecated, in a member or in words.
+// deprecated reports whether a definition has a member deprecated or a matching description.
 func deprecated(def *tool.Def) bool {
 	for _, in := range []json.RawMessage{def.Raw, rawjson.Member(def.Raw, "annotations"), rawjson.Member(def.Raw, "_meta")} {
 		if string(rawjson.Member(in, "deprecated")) == "true" {

@@ -192,8 +192,8 @@ is lost. The next secret or login makes a new key. An existing key stays.`,
 	return cmd
 }
 
-// recordSecret writes the change of a secret to the audit log. A configuration that cannot be read,
-// perhaps without that secret, has no log.
+// recordSecret writes the change of a secret to the audit log. If the configuration cannot be read, perhaps because the
+// secret is missing, nothing is written.
 func (s *settings) recordSecret(cmd *cobra.Command, name, change string) error {
 	config, err := s.read(cmd, nil)
 	if err != nil {
@@ -216,8 +216,8 @@ func secretRow(name string) (string, error) {
 // maxSecret bounds a secret's value, in bytes.
 const maxSecret = 256 << 10
 
-// secretValue reads a secret's value: from a terminal without echo, else from standard input, without
-// the last line end.
+// secretValue reads a secret's value: from a terminal without echo, or else from standard input, without its last line
+// end.
 func secretValue(ctx context.Context, cmd *cobra.Command, name string) ([]byte, error) {
 	var value []byte
 	var err error
@@ -253,7 +253,7 @@ func readHidden(ctx context.Context, terminal int) ([]byte, error) {
 		err  error
 	}
 	read := make(chan line, 1)
-	// As in readLine, the read cannot be stopped; then the terminal's echo must return.
+	// The read cannot be stopped, as in readLine. So an interrupt must turn the terminal's echo on again.
 	go func() {
 		text, err := term.ReadPassword(terminal)
 		read <- line{text, err}
@@ -266,24 +266,24 @@ func readHidden(ctx context.Context, terminal int) ([]byte, error) {
 	}
 }
 
-// places returns the paths of the store and the key file, even for a broken configuration: it may lack
-// the very secret that will be stored.
+// places returns the paths of the store and the key file, even for a broken configuration: it may lack the secret that
+// will be stored.
 func (s *settings) places() (configs.Places, error) {
 	return configs.FindPlaces(configs.Options{Path: s.config, Flags: s.given()})
 }
 
-// vaultReading is the vault for reading configurations. It outlives the stores: a key is asked for only
-// once, because the keyring may be away at a later reload.
+// vaultReading is the vault for reading configurations. It stays open between reads, so that the key is read only once:
+// the keyring may be unavailable at a later reload.
 type vaultReading struct {
 	at    configs.Places
 	vault *vault.Vault
 	rows  *readRows
 }
 
-// readRows are the rows of the open store.
+// readRows are the sealed rows of the store that is open now.
 type readRows struct{ *store.Sealed }
 
-// readVault opens the vault of a store for reading, until done. Callers must not overlap.
+// readVault opens the vault of a store for reading, until done is called. It is not for concurrent use.
 func (s *settings) readVault(at configs.Places) (v *vault.Vault, done func() error, err error) {
 	s.away = nil
 	db, err := store.OpenSealed(context.Background(), at.Store)
@@ -327,8 +327,7 @@ func (s *settings) withVault(cmd *cobra.Command, do func(context.Context, *vault
 	return do(cmd.Context(), v)
 }
 
-// explainKey adds to the error of a missing key what only the owner may know, and what to do if the key
-// is lost.
+// explainKey adds details for the owner to the error of a missing key, and says what to do if the key is lost.
 func explainKey(err error) error {
 	noKey, ok := errors.AsType[*vault.KeyError](err)
 	if !ok {

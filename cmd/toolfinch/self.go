@@ -14,13 +14,11 @@ import (
 	"toolfinch/upstream"
 )
 
-// chainVar names the configurations of the proxies above this process, so that every ring of proxies is
-// found.
+// chainVar names the configurations of the proxies that started this process, to find rings of proxies.
 const chainVar = "TOOLFINCH_CHAIN"
 
-// leaveOutSelf removes this proxy itself from the configuration's servers, with a warning: a client's
-// own file may name it. It refuses the configuration of a proxy above this one, and marks its children,
-// so that longer rings are refused, too.
+// leaveOutSelf removes this proxy from the configuration's servers, with a warning. It fails if a proxy that started
+// this process has the same configuration. It sets chainVar for children, so that longer rings fail, too.
 func leaveOutSelf(config *configs.Config) error {
 	chain := filepath.SplitList(os.Getenv(chainVar))
 	if config.Path != "" {
@@ -71,7 +69,7 @@ func isSelf(config *configs.Config, s upstream.Settings) bool {
 			return samePath(s.Args[i+1], config.Path)
 		}
 	}
-	return true // without a path it finds our own configuration
+	return true // without a path, the program finds our own configuration
 }
 
 func isOwnAddress(rawURL, listen string) bool {

@@ -70,7 +70,7 @@ views continue. A broken edit is refused and logged.`,
 			if err != nil {
 				return err
 			}
-			s.config = config.Path // a reload reads this file, even if the search would find another by then
+			s.config = config.Path // a reload reads this file, even if a search would now find another file
 			lines := newBacklog(cmd.ErrOrStderr(), config)
 			defer lines.close()
 			log := newLog(lines, config)
@@ -110,7 +110,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 	}
 	terminal, closed := onTerminal(unfiltered(std.err)), false
 	traces := telemetry.OpenTraces(ctx, built().Version, log)
-	defer func() { // after the last span
+	defer func() { // runs after the last span
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leeway.Of(flushWithin))
 		defer cancel()
 		if err := traces.Close(ctx); err != nil {
@@ -123,7 +123,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 			return fmt.Errorf("%w; choose another address with --listen", err)
 		}
 		defer listener.Close()
-		if err := config.Auth.CheckListener(listener.Addr()); err != nil { // before anything is started
+		if err := config.Auth.CheckListener(listener.Addr()); err != nil { // fails before anything is started
 			return &exitError{exitUsage, err}
 		}
 		if config.Auth.Mode == inbound.None {
@@ -132,7 +132,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		options = append(options, proxy.WithConnector(newConnector(config, listener.Addr())), proxy.WithOwnPort(listener.Addr().(*net.TCPAddr).Port))
 	}
 	p, err := proxy.Open(ctx, config, append(options, proxy.WithVersion(built().Version), proxy.WithLogger(log), proxy.WithView(viewName), proxy.WithTraces(traces),
-		// Many processes run beside agents all day, and the garbage of a call is small.
+		// After indexing, less garbage is allowed: a call makes little, and many processes run all day.
 		proxy.WhenIndexed(func() { collectGarbage(50) }), proxy.WhenIdle(giveBack))...)
 	if errors.Is(err, proxy.ErrNoView) {
 		return &exitError{exitUsage, fmt.Errorf("--view: %w", err)}
@@ -141,7 +141,7 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 		return err
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
-	said := log // at the start
+	said := log // for messages at the start
 	greet := greets(config, std.in, std.err)
 	if greet {
 		said = slog.New(slog.DiscardHandler)
@@ -189,17 +189,16 @@ func serve(ctx context.Context, config *configs.Config, viewName string, reload 
 	return err
 }
 
-// outlivePipes makes writes to a closed standard output or error fail. The default ends the process: an
-// agent that leaves closes all pipes at once, and a log line would cut off the work in progress.
-// Children start with the default.
+// outlivePipes makes writes to a closed standard output or error fail instead of ending the process. An agent that
+// leaves closes all pipes at once: without this, a log line would end the process during its work. Children start with
+// the default.
 func outlivePipes() { signal.Notify(make(chan os.Signal, 1), syscall.SIGPIPE) }
 
-// flushWithin bounds the wait for a collector to take the last spans.
+// flushWithin bounds the wait until a collector has received the last spans.
 const flushWithin = 3 * time.Second
 
-// follow applies edits of the configuration until ctx ends: when one of its files changes, and on
-// SIGHUP. hungUp is called before the latter, and may end ctx. refused gets the error of the last edit,
-// nil if it is served.
+// follow applies edits of the configuration until ctx ends: when one of its files changes, and on SIGHUP. hungUp is
+// called first on SIGHUP, and may end ctx. refused gets the error of the last edit; nil if the edit is served.
 func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload func() (*configs.Config, error), hangup <-chan os.Signal, refused *atomic.Pointer[string], log *slog.Logger, hungUp func()) {
 	var named atomic.Pointer[[]string]
 	watch := func(config *configs.Config) {
@@ -212,7 +211,7 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 		log.Warn("edits of the configuration are taken on SIGHUP alone", "error", err)
 	} else {
 		defer func() {
-			for range changed { // closed when nothing is watched
+			for range changed { // waits until the watch has ended
 			}
 		}()
 	}
@@ -231,7 +230,7 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 		}
 		next, err := reload()
 		if err == nil {
-			watch(next) // also after a refusal: one of its files may be the repair
+			watch(next) // even if Reload refuses next: an edit of one of its files may repair it
 			err = p.Reload(ctx, next)
 		}
 		switch {

@@ -99,8 +99,7 @@ func newServerSwitch(s *settings, on bool) *cobra.Command {
 	return cmd
 }
 
-// editing returns a command that edits the configuration. do makes the edit and returns the line to
-// print.
+// editing returns a command that edits the configuration. do makes the edit, and returns a line to print.
 func (s *settings) editing(verb string, do func(cmd *cobra.Command, path, name string) (said string, err error)) *cobra.Command {
 	return &cobra.Command{
 		Use:  verb + " NAME",
@@ -130,7 +129,7 @@ func (s *settings) editedFile(make bool) (string, error) {
 	return path, err
 }
 
-// editError gives mistakes in the arguments, or a missing file, their exit code.
+// editError gives the exit code exitUsage to errors of a wrong name or a missing file.
 func editError(err error) error {
 	if _, ok := errors.AsType[*configs.NameError](err); ok || errors.Is(err, fs.ErrNotExist) {
 		return &exitError{exitUsage, err}
@@ -138,13 +137,13 @@ func editError(err error) error {
 	return err
 }
 
-// textsOf are a server's texts that may have variables.
+// textsOf returns a server's texts that may contain variables.
 func textsOf(s clients.Server) []string {
 	texts := append([]string{s.Command, s.Cwd, s.URL}, s.Args...)
 	return slices.Concat(texts, slices.Collect(maps.Values(s.Env)), slices.Collect(maps.Values(s.Headers)))
 }
 
-// isOrAre is "A is", or "A and B are".
+// isOrAre returns "A is", or "A and B are".
 func isOrAre(names []string) string {
 	if len(names) == 1 {
 		return names[0] + " is"
@@ -152,7 +151,7 @@ func isOrAre(names []string) string {
 	return strings.Join(names, " and ") + " are"
 }
 
-// shown returns a relative path inside of the working directory.
+// shown returns a path for display: relative to the working directory if it is inside.
 func shown(path string) string {
 	dir, err := os.Getwd()
 	if err != nil {

@@ -97,7 +97,7 @@ and layout stay. A change that would break the file is not written.`,
 	return cmd
 }
 
-// serverRow is a server in the configuration and the store. It has arguments and URLs only with --long;
+// serverRow describes a server in the configuration and the store. Arguments and URLs are only shown with --long;
 // likely secrets are ***.
 type serverRow struct {
 	Name        string     `json:"name"`
@@ -111,14 +111,14 @@ type serverRow struct {
 	Prompts     int        `json:"prompts"`
 	Resources   int        `json:"resources"`
 	Templates   int        `json:"templates"`
-	LeftOut     int        `json:"left_out,omitempty"` // malformed and not served
-	Mended      int        `json:"mended,omitempty"`   // malformed, served mended
+	LeftOut     int        `json:"left_out,omitempty"` // malformed definitions
+	Mended      int        `json:"mended,omitempty"`   // malformed definitions that are served mended
 	Held        int        `json:"held,omitempty"`     // definitions waiting for approval
 	Warnings    []string   `json:"warnings,omitempty"` // about its definitions; only with --long
-	Listed      *time.Time `json:"listed"`             // null: never
+	Listed      *time.Time `json:"listed"`             // time of the last list; null: never
 	Fault       string     `json:"fault,omitempty"`    // why its settings cannot be used
-	Leader      string     `json:"leader,omitempty"`   // the replica that lists it
-	// State, Since and Error are from the running toolfinch; "" without one.
+	Leader      string     `json:"leader,omitempty"`   // the replica that lists the server
+	// State, Since and Error come from the running toolfinch; empty if none runs.
 	State upstream.State `json:"state,omitempty"`
 	Since *time.Time     `json:"since,omitempty"`
 	Error string         `json:"error,omitempty"`
@@ -126,7 +126,7 @@ type serverRow struct {
 	*launch
 }
 
-// launch is how a server is started or reached.
+// launch says how a server is started or reached.
 type launch struct {
 	Runs      []string `json:"runs,omitempty"` // program and arguments, relative paths made absolute
 	URL       string   `json:"url,omitempty"`
@@ -134,12 +134,12 @@ type launch struct {
 	Gets      []string `json:"env,omitempty"`       // names of its variables
 	Inherits  []string `json:"inherits,omitempty"`  // patterns of variables beside the minimal ones
 	Touches   string   `json:"sandbox,omitempty"`   // what its process may access; "" for everything
-	Variables []string `json:"variables,omitempty"` // named in its entry
-	Headers   []string `json:"headers,omitempty"`   // names
-	Stderr    string   `json:"stderr,omitempty"`    // where it goes
+	Variables []string `json:"variables,omitempty"` // variables that its entry uses
+	Headers   []string `json:"headers,omitempty"`   // names only
+	Stderr    string   `json:"stderr,omitempty"`    // destination
 }
 
-// serverRows returns the enabled servers and then the disabled ones, in file order.
+// serverRows returns the enabled servers and then the disabled servers, each in file order.
 func serverRows(ctx context.Context, config *configs.Config, db *store.Store) ([]serverRow, error) {
 	rows := []serverRow{}
 	for _, s := range config.Servers {
@@ -151,7 +151,7 @@ func serverRows(ctx context.Context, config *configs.Config, db *store.Store) ([
 	at := func(server string) *serverRow {
 		i := slices.IndexFunc(rows, func(r serverRow) bool { return r.Name == server })
 		if i < 0 {
-			return nil // no longer in the configuration
+			return nil // the server is no longer in the configuration
 		}
 		return &rows[i]
 	}
@@ -279,8 +279,8 @@ func serverTable(rows []serverRow) *table {
 	return t
 }
 
-// liveStates copies the states of the toolfinch that started last into the rows, and describes their
-// source.
+// liveStates copies the servers' states in the process that started last into the rows. It returns a description of
+// this process.
 func liveStates(rows []serverRow, processes []running) (source string) {
 	newest := processes[0]
 	for _, server := range newest.Servers {
@@ -297,7 +297,7 @@ func liveStates(rows []serverRow, processes []running) (source string) {
 	return source
 }
 
-// processRow is a running toolfinch, without its work.
+// processRow identifies a running toolfinch.
 type processRow struct {
 	PID           int       `json:"pid"`
 	Configuration string    `json:"configuration"`
@@ -313,7 +313,6 @@ func briefly(processes []running) []processRow {
 	return rows
 }
 
-// started fills in how the servers are started.
 func started(rows []serverRow, config *configs.Config) error {
 	written, err := configs.Servers(config.Path)
 	if err != nil {
@@ -322,7 +321,7 @@ func started(rows []serverRow, config *configs.Config) error {
 	for i := range rows {
 		at := slices.IndexFunc(written, func(s clients.Server) bool { return s.Name == rows[i].Name })
 		if at < 0 {
-			continue // not from the file
+			continue // the server is not in the file
 		}
 		raw := written[at]
 		l := &launch{Variables: configs.Named(textsOf(raw)...), Gets: slices.Sorted(maps.Keys(raw.Env)), Headers: slices.Sorted(maps.Keys(raw.Headers))}
@@ -337,7 +336,7 @@ func started(rows []serverRow, config *configs.Config) error {
 			for n, word := range l.Runs {
 				l.Runs[n] = clients.Absolute(word, l.Cwd)
 			}
-			l.Runs[0] = settings.Command // relative to the configuration's folder, not the server's
+			l.Runs[0] = settings.Command // relative to the configuration's folder, not to l.Cwd
 			if found, err := exec.LookPath(settings.Command); err == nil {
 				l.Runs[0] = found
 			}
@@ -392,7 +391,7 @@ func printLong(w io.Writer, rows []serverRow) error {
 	return nil
 }
 
-// replicasOf are the running replicas; none for the store of one process.
+// replicasOf returns the running replicas; none if the store cannot have replicas.
 func replicasOf(ctx context.Context, db *store.Store) ([]store.Replica, error) {
 	if all := db.Replicas(); all != nil {
 		return all.All(ctx)
@@ -400,7 +399,6 @@ func replicasOf(ctx context.Context, db *store.Store) ([]store.Replica, error) {
 	return nil, nil
 }
 
-// takeReplicas fills in the leader of a server.
 func (r *serverRow) takeReplicas(all []store.Replica) {
 	for _, one := range all {
 		if slices.Contains(one.Leads, r.Name) {

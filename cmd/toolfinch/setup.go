@@ -21,7 +21,6 @@ import (
 	"toolfinch/embed/models"
 )
 
-// setupFlags are the flags of setup.
 type setupFlags struct{ yes, dryRun, undo, withSecrets bool }
 
 func newSetup(s *settings) *cobra.Command {
@@ -71,13 +70,13 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 	return cmd
 }
 
-// setupPlan is the plan of setup; nothing of it is written.
+// setupPlan is the plan of setup, before anything is written.
 type setupPlan struct {
 	config  clients.Edit
 	rows    []importRow
 	changes []*fileEdit
 	found   *table
-	problem bool // a file stays unchanged, and the user may object
+	problem bool // something in the plan failed: the exit code says so
 }
 
 func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFlags) error {
@@ -130,8 +129,8 @@ func (p *setupPlan) result() error {
 	return nil
 }
 
-// planSetup plans the files. It writes the configuration into a temporary folder, so that a dry run and
-// a real one run the same code.
+// planSetup plans the files. It writes the configuration into a temporary folder, so that a dry run and a real run use
+// the same code.
 func (s *settings) planSetup(cmd *cobra.Command, chosen []*clients.Client, f setupFlags) (*setupPlan, error) {
 	path, err := s.editedFile(false)
 	if errors.Is(err, configs.ErrNoConfig) {
@@ -164,7 +163,7 @@ func (s *settings) planSetup(cmd *cobra.Command, chosen []*clients.Client, f set
 	return p, p.connect(cmd, files, staged, f)
 }
 
-// look reads the clients' user files. A file that cannot be read or replaced is named and skipped.
+// look reads the clients' user files. It skips a file that cannot be read or replaced, with a message.
 func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]clients.File, error) {
 	sys := system()
 	var files []clients.File
@@ -220,7 +219,7 @@ func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged st
 		if err := clients.Writable(p.config.File.Path); err != nil {
 			return err
 		}
-		// The mode then says whether the file got a secret, whatever the umask is.
+		// AddServer changes this mode if the file gets a secret. Chmod overrides the umask.
 		if err := errors.Join(os.WriteFile(staged, before, 0o644), os.Chmod(staged, 0o644)); err != nil {
 			return fmt.Errorf("copy the configuration: %w", err)
 		}
@@ -244,7 +243,6 @@ func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged st
 	return err
 }
 
-// connect plans the clients' files.
 func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged string, f setupFlags) error {
 	sys := system()
 	ours, err := configs.Servers(staged)
@@ -264,7 +262,7 @@ func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged str
 		if err != nil {
 			return err
 		}
-		// An entry of another view stays unchanged.
+		// An existing entry stays unchanged, because it may name a view.
 		connected := slices.ContainsFunc(servers, func(s clients.Server) bool {
 			return s.Name == clients.Own && isToolfinch(s) && slices.Contains(s.Args, p.config.File.Path)
 		})
@@ -320,7 +318,7 @@ func (p *setupPlan) print(cmd *cobra.Command) error {
 	return nil
 }
 
-// write makes the changes, at first the configuration: a client without one would lose its tools.
+// write makes the changes. It writes the configuration first, because without it a client would lose its tools.
 func (p *setupPlan) write(cmd *cobra.Command) error {
 	b, err := backups()
 	if err != nil {
@@ -345,7 +343,6 @@ func (p *setupPlan) write(cmd *cobra.Command) error {
 	return nil
 }
 
-// offerModel offers to download a missing model.
 func (s *settings) offerModel(cmd *cobra.Command, yes bool) error {
 	config, err := s.read(cmd, nil)
 	if err != nil {
@@ -372,7 +369,7 @@ func (s *settings) offerModel(cmd *cobra.Command, yes bool) error {
 	return err
 }
 
-// undoSetup restores the files that setup has changed, the clients' first.
+// undoSetup restores the files that setup has changed, the clients' files first.
 func undoSetup(cmd *cobra.Command, f setupFlags) error {
 	b, err := backups()
 	if err != nil {
@@ -418,7 +415,7 @@ func undoSetup(cmd *cobra.Command, f setupFlags) error {
 	return nil
 }
 
-// planUndoSetup plans the undo, the clients' files first. A file that cannot be restored is named.
+// planUndoSetup plans the undo, the clients' files first. It prints to notes which files cannot be restored.
 func planUndoSetup(notes io.Writer, paths []string) (changes []*fileEdit, failed bool) {
 	sys := system()
 	var others []*fileEdit
@@ -431,7 +428,7 @@ func planUndoSetup(notes io.Writer, paths []string) (changes []*fileEdit, failed
 			fmt.Fprintf(notes, "%s is left as it is: %v\n", c.path, err)
 			failed = true
 		case file.Client == nil:
-			c.shown = c.Before // a configuration may have any secret
+			c.shown = c.Before // hides the change, because it may contain secrets
 			others = append(others, c)
 		default:
 			changes = append(changes, c)
@@ -440,7 +437,7 @@ func planUndoSetup(notes io.Writer, paths []string) (changes []*fileEdit, failed
 	return append(changes, others...), failed
 }
 
-// clientFile is the client's user file at the path, or a file without a client.
+// clientFile returns the client's user file at the path, or else a file without a client.
 func clientFile(path string, sys clients.System) clients.File {
 	for _, c := range clients.All {
 		for _, f := range c.Files(sys) {

@@ -90,10 +90,10 @@ Exit codes: 0 a toolfinch runs, 3 none runs.`,
 	return cmd
 }
 
-// found has every running toolfinch that answers.
+// found holds the answers of all running toolfinches.
 type found struct {
 	Running []web.Status `json:"running"`
-	none    string       // the text if none runs
+	none    string       // message if there is no answer
 	notes   []string     // further messages
 }
 
@@ -109,7 +109,7 @@ func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Con
 	if err != nil {
 		return nil, err
 	}
-	// Only the places: after a broken edit the status is most wanted.
+	// The configuration is not read: the status must work after a broken edit.
 	at, err := s.places()
 	if err != nil {
 		return nil, err
@@ -138,7 +138,7 @@ func remoteStatus(cmd *cobra.Command, f statusFlags) (func(context.Context) (fou
 	if err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.User != nil || at.RawQuery != "" {
 		return nil, &exitError{exitUsage, errors.New("--url must be like https://tools.example.com")}
 	}
-	// The URL that clients connect to is accepted, too.
+	// The URL for MCP clients (/mcp/VIEW) is accepted, too.
 	base, view, _ := strings.Cut(strings.TrimSuffix(at.EscapedPath(), "/"), "/mcp")
 	at = at.JoinPath() // a copy
 	at.Path, at.RawPath = "", ""
@@ -191,10 +191,10 @@ func isLoopback(host string) bool {
 	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
-// remoteWait bounds the wait for another machine.
+// remoteWait bounds the wait for another machine's answer.
 const remoteWait = 15 * time.Second
 
-// refusedStatus explains another machine's refusal, and what to do.
+// refusedStatus explains another machine's refusal, and says what to do.
 func refusedStatus(response *http.Response, data []byte, keyed bool) error {
 	reason := rawjson.Text(rawjson.Member(data, "detail"))
 	if reason == "" {
@@ -212,7 +212,7 @@ func refusedStatus(response *http.Response, data []byte, keyed bool) error {
 	return fmt.Errorf("%s answers with HTTP status %s: %s%s", response.Request.URL.Redacted(), response.Status, cmp.Or(strings.TrimSpace(printable.Line(reason)), "nothing that says more"), advice)
 }
 
-// readKey reads a key from an environment variable, "" for none.
+// readKey reads a key from an environment variable; "" without a variable.
 func readKey(variable string) (string, error) {
 	if variable == "" {
 		return "", nil
@@ -224,7 +224,7 @@ func readKey(variable string) (string, error) {
 	return key, nil
 }
 
-// watchStatus repeats the status until ctx ends: in place on a terminal, else one below the other.
+// watchStatus repeats the status until ctx ends. On a terminal each status replaces the last one.
 func watchStatus(cmd *cobra.Command, ask func(context.Context) (found, error), f statusFlags) error {
 	ctx, out := cmd.Context(), unfiltered(cmd.OutOrStdout())
 	inPlace := screenOf(out).terminal && !f.asJSON
@@ -241,7 +241,7 @@ func watchStatus(cmd *cobra.Command, ask func(context.Context) (found, error), f
 			return context.Cause(ctx)
 		case err != nil && !inPlace:
 			return err
-		case err != nil: // it may pass
+		case err != nil: // the next attempt may succeed
 			now = found{none: err.Error()}
 		}
 		on := screenOf(out)
@@ -264,7 +264,7 @@ func watchStatus(cmd *cobra.Command, ask func(context.Context) (found, error), f
 	}
 }
 
-// inFrame is text that replaces the terminal's content: each line in its place, and no more than fit.
+// inFrame returns text that replaces the terminal's content. It drops the lines that do not fit.
 func inFrame(text []byte, on screen) []byte {
 	lines := strings.Split(strings.TrimSuffix(string(text), "\n"), "\n")
 	if on.rows > 1 && len(lines) > on.rows {

@@ -16,7 +16,7 @@ import (
 	"toolfinch/upstream"
 )
 
-// Bounds of the status as text; --json has more.
+// Most lines of each kind in the status as text; --json has more.
 const (
 	textSessions = 10
 	textCalls    = 10
@@ -24,10 +24,10 @@ const (
 	textStderr   = 3
 )
 
-// slowStart is the time after which a starting server is shown as a problem.
+// slowStart is how long a server may start before it is shown as a problem.
 const slowStart = 10 * time.Second
 
-// text is the status for people. Unless whole, lines are cut to the width of the screen.
+// text returns the status for people. Unless whole, lines are cut to the width of the screen.
 func (f found) text(on screen, whole bool) []byte {
 	t := &statusText{on: on, whole: whole}
 	for i, one := range f.Running {
@@ -36,7 +36,7 @@ func (f found) text(on screen, whole bool) []byte {
 		}
 		t.process(one)
 	}
-	if len(f.Running) == 0 && !whole { // otherwise it is printed as an error
+	if len(f.Running) == 0 && !whole { // if whole, the caller prints none as an error
 		t.line("", f.none)
 	}
 	if len(f.Running) > 0 && len(f.notes) > 0 {
@@ -55,7 +55,7 @@ type statusText struct {
 	out   bytes.Buffer
 }
 
-// line adds a line, whose text may be a stranger's.
+// line adds a line. It escapes the text, which may come from a server.
 func (t *statusText) line(colour, text string) {
 	text = visible(oneLine(text))
 	if !t.whole && t.on.columns > 0 {
@@ -64,7 +64,7 @@ func (t *statusText) line(colour, text string) {
 	t.out.WriteString(t.on.paint(colour, text) + "\n")
 }
 
-// section adds a table under a blank line.
+// section adds a blank line and a table.
 func (t *statusText) section(rows *table) {
 	if len(rows.rows) == 0 {
 		return
@@ -97,7 +97,6 @@ func (t *statusText) process(s web.Status) {
 	t.section(limitTable(s))
 }
 
-// headOf identifies the process.
 func headOf(s web.Status) string {
 	parts := []string{"toolfinch " + cmp.Or(s.Version, "of an older version")}
 	if s.PID != 0 {
@@ -117,7 +116,6 @@ func headOf(s web.Status) string {
 	return strings.Join(parts, " | ")
 }
 
-// sumOf is the summary in one line.
 func sumOf(s web.Status) string {
 	ready, tools := 0, 0
 	for _, server := range s.Servers {
@@ -156,7 +154,7 @@ func sumOf(s web.Status) string {
 	return strings.Join(parts, " | ")
 }
 
-// unwellTable has the servers with problems, the problems, and what to do; with words also their last
+// unwellTable returns a table of servers with problems, and of commands that help. With words it adds the servers' last
 // log lines.
 func unwellTable(s web.Status, words bool) *table {
 	t := &table{}
@@ -194,7 +192,7 @@ func unwellTable(s web.Status, words bool) *table {
 	return t
 }
 
-// lastWords are the last lines of a failed server's standard error, without lines that its error
+// lastWords returns the last lines of standard error of a failed or starting server, without lines that its error
 // repeats.
 func lastWords(s web.ServerStatus) []string {
 	if upstream.State(s.State) != upstream.StateFailed && upstream.State(s.State) != upstream.StatePending {
@@ -206,7 +204,7 @@ func lastWords(s web.ServerStatus) []string {
 	return lines[max(len(lines)-textStderr, 0):]
 }
 
-// unwell describes a server's problem, "" for none, and what to do.
+// unwell returns a description of a server's problem, "" for none, and commands that help.
 func unwell(s web.ServerStatus, now time.Time) (why string, do []string) {
 	since := lasting(now.Sub(s.Since))
 	reason := strings.TrimPrefix(s.Error, "upstream "+s.Name+": ")
@@ -291,7 +289,7 @@ func runningTable(s web.Status) *table {
 	return t
 }
 
-// more counts the rows that are not shown.
+// more adds a row with the number of rows that are not shown.
 func (t *table) more(all int, what string) {
 	if left := all - len(t.rows); left > 0 {
 		t.add(fmt.Sprintf("... %s more %s", humanize.Comma(int64(left)), what))
@@ -321,7 +319,7 @@ func limitTable(s web.Status) *table {
 	return t
 }
 
-// calledAs names a call: by the tool's ID, else by its name.
+// calledAs returns a call's tool ID, or else the called name.
 func calledAs(c web.CallStatus) string {
 	called := cmp.Or(c.Tool, c.Name)
 	switch c.Kind {
@@ -333,7 +331,7 @@ func calledAs(c web.CallStatus) string {
 	return called
 }
 
-// lasting is a duration in at most two units.
+// lasting formats a duration with at most two units.
 func lasting(d time.Duration) string {
 	const day = 24 * time.Hour
 	d = max(d, 0).Truncate(time.Second)

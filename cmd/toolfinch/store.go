@@ -130,10 +130,9 @@ are copied sealed: the copy needs the same key.`,
 // locating are the query parameters of a URL that identify a store.
 var locating = []string{"host", "port", "dbname", "service", "search_path", "options"}
 
-// storeName is the place of a store without secrets.
 func storeName(at string) string { return storePlace(at, "search_path") }
 
-// storePlace is the place of a store, with the given parameters of a URL's query.
+// storePlace returns the place of a store. Of a URL's query it keeps only the given parameters.
 func storePlace(at string, query ...string) string {
 	if store.InPostgres(at) {
 		u, err := url.Parse(at)

@@ -15,13 +15,12 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// screen describes the output. The zero screen is a file or a pipe: everything is printed, without
-// colour.
+// screen describes the output. The zero screen is a file or a pipe: nothing is cut or coloured.
 type screen struct {
 	terminal bool
 	columns  int  // 0: lines are not cut
 	rows     int  // 0: unknown
-	colour   bool // on a terminal without NO_COLOR
+	colour   bool // false if NO_COLOR is set
 }
 
 func screenOf(w io.Writer) screen {
@@ -41,7 +40,7 @@ func screenOf(w io.Writer) screen {
 	}
 }
 
-// The colours in use, as SGR parameters.
+// Text styles, as SGR parameters.
 const (
 	bold   = "1"
 	red    = "31"
@@ -50,7 +49,7 @@ const (
 	faint  = "2"
 )
 
-// paint colours text, if the screen has colours.
+// paint styles text if the screen has colours.
 func (s screen) paint(code, text string) string {
 	if !s.colour || code == "" || text == "" {
 		return text
@@ -58,29 +57,29 @@ func (s screen) paint(code, text string) string {
 	return "\x1b[" + code + "m" + text + "\x1b[0m"
 }
 
-// table is aligned columns under a heading.
+// table prints rows in aligned columns.
 type table struct {
 	head   []string // nil for none
 	indent string   // before each line
 	rows   [][]string
 	whole  bool // the last column is never cut
-	// paint, if set, is the colour of a cell, "" for none.
+	// paint, if set, returns the style of a cell; "" for none.
 	paint func(row, column int) string
 }
 
 func (t *table) add(cells ...string) { t.rows = append(t.rows, cells) }
 
-// print writes the table. Cells are foreign text, so each becomes one line. On a terminal they are cut
-// to its width, the last column first; elsewhere only at maxCell columns.
+// print writes the table, with each cell on one line. Cells are cut to fit a terminal's width, the last column first.
+// Elsewhere only cells before the last column are cut, at maxCell.
 func (t *table) print(w io.Writer) error {
 	return t.printOn(w, screenOf(w))
 }
 
 const (
-	gap     = 2   // columns between two columns of a table
-	minLast = 10  // the least columns of the last cell
-	minCell = 8   // the least columns of other cells
-	maxCell = 128 // the most columns of any cell but the last
+	gap     = 2   // spaces between two columns of a table
+	minLast = 10  // least width of the last column
+	minCell = 8   // least width of another column
+	maxCell = 128 // most width of another column
 )
 
 func (t *table) printOn(w io.Writer, on screen) error {
@@ -109,7 +108,7 @@ func (t *table) printOn(w io.Writer, on screen) error {
 	return err
 }
 
-// fit narrows the columns of a table to a width, 0 for any width.
+// fit narrows the columns of a table to the width of the screen; 0 for any width.
 func (t *table) fit(widths []int, columns int) {
 	last := len(widths) - 1
 	if last < 0 {
@@ -133,7 +132,7 @@ func (t *table) fit(widths []int, columns int) {
 	widths[last] = max(minLast, columns-before)
 }
 
-// line writes one line without the empty cells at its end.
+// line writes one line. It leaves out empty cells at the end.
 func (t *table) line(out *strings.Builder, on screen, line int, row []string, widths []int) {
 	for len(row) > 0 && row[len(row)-1] == "" {
 		row = row[:len(row)-1]
@@ -149,7 +148,7 @@ func (t *table) line(out *strings.Builder, on screen, line int, row []string, wi
 	out.WriteByte('\n')
 }
 
-// colour returns a cell's colour; line 0 is the heading.
+// colour returns a cell's style. line counts the heading, if there is one.
 func (t *table) colour(line, column int) string {
 	if t.head != nil {
 		if line == 0 {
@@ -163,7 +162,7 @@ func (t *table) colour(line, column int) string {
 	return t.paint(line, column)
 }
 
-// columnsOf is the width of text on a terminal.
+// columnsOf returns the width of text on a terminal.
 func columnsOf(text string) int {
 	n := 0
 	for _, r := range text {
@@ -183,7 +182,6 @@ func columnsOfRune(r rune) int {
 	return 1
 }
 
-// cut shortens text to a number of columns.
 func cut(text string, columns int) string {
 	if columnsOf(text) <= columns {
 		return text
@@ -197,13 +195,12 @@ func cut(text string, columns int) string {
 	return text
 }
 
-// printJSON writes a value as indented JSON. Raw JSON in it keeps its numbers
-// and its order.
+// printJSON writes a value as indented JSON. Raw JSON in the value keeps its numbers and its order.
 func printJSON(w io.Writer, value any) error {
 	return rawjson.Write(w, value, "  ")
 }
 
-// show prints a list as JSON or as a table, or none if it is empty.
+// show prints a list as JSON or as a table. It prints none instead of an empty table.
 func show(cmd *cobra.Command, asJSON bool, value any, t *table, none string) error {
 	switch {
 	case asJSON:

@@ -77,7 +77,6 @@ func toolTable(tools []*tool.Tool) *table {
 	return t
 }
 
-// toolRow is a listed tool.
 type toolRow struct {
 	Name        string          `json:"name"` // as clients see it
 	ID          string          `json:"id"`   // server.tool
@@ -126,7 +125,6 @@ func printTool(w io.Writer, t *tool.Tool) error {
 	return results.print(w)
 }
 
-// effects describes a tool's annotations.
 func effects(def *tool.Def) string {
 	var words []string
 	if deprecated(def) {

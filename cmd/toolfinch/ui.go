@@ -77,7 +77,7 @@ Exit codes: 0 there is a link, 3 no toolfinch with a page runs.`,
 	return cmd
 }
 
-// withPage is the process with the page: the only one that serves over HTTP, or the one with a PID.
+// withPage returns the process that serves the page: the only process that serves over HTTP, or the process with pid.
 func withPage(processes []running, pid int, path string) (running, error) {
 	const start = "toolfinch serve --port 8080"
 	if len(processes) == 0 {
@@ -103,9 +103,9 @@ func withPage(processes []running, pid int, path string) (running, error) {
 	return over[0], nil
 }
 
-// openPage opens a link of this user in a browser, whose command line other users may read. On Linux
-// toolfinch refuses the link to other users, and Windows hides command lines; elsewhere the browser
-// opens a private file that leads to the link.
+// openPage opens a link in a browser. Other users may read the link in the browser's command line. On Linux toolfinch
+// refuses the link to other users, and Windows hides command lines. On other systems the browser gets a private file
+// that redirects to the link.
 func openPage(dir, link string) error {
 	if runtime.GOOS == "linux" || runtime.GOOS == "windows" {
 		return openBrowser(link)
@@ -117,7 +117,7 @@ func openPage(dir, link string) error {
 	return openBrowser("file://" + file)
 }
 
-// leadingTo writes a file in dir, always the same one, that leads to a link.
+// leadingTo writes a file in dir that redirects to a link. It replaces the last such file.
 func leadingTo(dir, link string) (file string, err error) {
 	file = filepath.Join(dir, "open.html")
 	text := `<!doctype html><meta http-equiv="refresh" content="0; url=` + html.EscapeString(link) + `"><title>toolfinch</title>`
@@ -132,7 +132,7 @@ func leadingTo(dir, link string) (file string, err error) {
 	return file, errors.Join(err, out.Close())
 }
 
-// pageLink asks for a link to the page; the query names its user.
+// pageLink asks for a link to the page. The query "?here" restricts the link to this user.
 func (r running) pageLink(ctx context.Context, query string) (string, error) {
 	var answer struct {
 		Link string `json:"link"` // path and query
@@ -143,5 +143,4 @@ func (r running) pageLink(ctx context.Context, query string) (string, error) {
 	return pageURL(r.At, answer.Link), nil
 }
 
-// pageURL is a path's URL for a browser of this machine.
 func pageURL(at, path string) string { return "http://" + reachableAt(at) + path }

@@ -15,14 +15,14 @@ import (
 	"toolfinch/trust/inbound"
 )
 
-// connector plans connect for the page of a toolfinch that serves HTTP.
+// connector shows on the page how to connect clients to a toolfinch that serves HTTP.
 type connector struct {
 	*settings
-	url   string // for clients
-	proof bool   // it wants credentials
+	url   string // URL for clients
+	proof bool   // clients need credentials
 }
 
-// newConnector is the connector for a configuration at an address.
+// newConnector returns the connector of a toolfinch that listens at an address.
 func newConnector(config *configs.Config, at net.Addr) connector {
 	host, port, _ := net.SplitHostPort(at.String())
 	if ip := net.ParseIP(host); ip.IsUnspecified() {
@@ -39,11 +39,11 @@ func (c connector) flags(how page.Connection) connectFlags {
 	return f
 }
 
-// Clients are the clients that connect knows, the installed ones first.
+// Clients returns the clients that connect knows, installed clients first.
 func (c connector) Clients() (all []page.Client) {
 	rows, err := clientRows(system())
 	if err != nil {
-		return nil // there is no home directory
+		return nil // fails only without a home directory
 	}
 	for _, r := range rows {
 		all = append(all, page.Client{ID: r.Client, Name: r.Name, File: r.File, Found: r.Found, Connected: r.Connected, Problem: r.Problem})
@@ -61,9 +61,9 @@ func (c connector) Clients() (all []page.Client) {
 	return all
 }
 
-// Views are the views of the configuration.
+// Views returns the names of the configuration's views.
 func (c connector) Views() []string {
-	names, _ := configs.ViewNames(c.config) // a file in the middle of an edit has none
+	names, _ := configs.ViewNames(c.config) // none while the file is broken by an edit
 	return names
 }
 
@@ -75,7 +75,7 @@ func (c connector) file(how page.Connection) (clients.File, error) {
 	return one.File(system(), false)
 }
 
-// Entry is a client's file with only toolfinch, and the command that writes it.
+// Entry returns a client's file with only toolfinch, and the command that writes the entry.
 func (c connector) Entry(how page.Connection) (e page.Entry, err error) {
 	file, err := c.file(how)
 	if err != nil {
@@ -101,7 +101,6 @@ func (c connector) Entry(how page.Connection) (e page.Entry, err error) {
 	return e, nil
 }
 
-// command is the command line that writes an entry.
 func (c connector) command(how page.Connection) string {
 	line := "toolfinch connect " + how.Client
 	if how.HTTP {
@@ -115,7 +114,6 @@ func (c connector) command(how page.Connection) string {
 	return line
 }
 
-// notes are connect's further messages.
 func (c connector) notes(said *bytes.Buffer, how page.Connection) (notes []string) {
 	for line := range strings.Lines(said.String()) {
 		notes = append(notes, strings.TrimSpace(line))
@@ -126,7 +124,7 @@ func (c connector) notes(said *bytes.Buffer, how page.Connection) (notes []strin
 	return notes
 }
 
-// forPage is an error without hints at flags.
+// forPage replaces an error that names flags by a text for the page.
 func forPage(err error) error {
 	if errors.Is(err, clients.ErrNoURL) {
 		return errors.New("this client takes no URL in its file, only a command: let it start a toolfinch of its own")

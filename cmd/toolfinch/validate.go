@@ -56,7 +56,6 @@ Exit codes: 0 no errors, 1 errors, 2 the configuration does not load.`,
 	return cmd
 }
 
-// status is the result of a check.
 type status string
 
 const (
@@ -66,24 +65,24 @@ const (
 	statusDisabled status = "disabled"
 )
 
-// marks are the statuses' characters and colours.
+// marks are the characters and colours of statuses.
 var marks = map[status]struct{ text, colour string }{
 	statusOK: {"✓", green}, statusWarning: {"!", yellow}, statusError: {"✗", red}, statusDisabled: {"-", faint},
 }
 
-// check is one line of validate. Each problem of a subject has a check.
+// check is one line of validate's output. Each problem of a subject has its own check.
 type check struct {
 	Status status `json:"status"`
 	Kind   string `json:"kind"` // config, store, model, server, view, hook, composite, custom, root or client
 	Name   string `json:"name"`
-	Line   int    `json:"line,omitempty"` // of the configuration, from 1
-	Text   string `json:"text,omitempty"` // the problem, or the content
+	Line   int    `json:"line,omitempty"` // line of the configuration, from 1
+	Text   string `json:"text,omitempty"` // the problem, or a description of the subject
 	Tools  *int   `json:"tools,omitempty"`
 	Millis *int64 `json:"ms,omitempty"`
 }
 
-// validate checks the configuration, then the servers, then what is under them and in views, in file
-// order.
+// validate checks the configuration, the store, the model, the servers, the views with their hooks and tools, and the
+// clients.
 func (d *workspace) validate() (checks []check, err error) {
 	file := filepath.Base(d.config.Path)
 	for _, warning := range d.config.Warnings {
@@ -116,7 +115,7 @@ func (d *workspace) validate() (checks []check, err error) {
 	})
 	for _, problem := range sorted {
 		part := subjectOf(parts, problem)
-		problem.View = "" // the line has it already
+		problem.View = "" // the check's Name has the view already
 		c := check{Status: statusError, Kind: part.check.Kind, Name: part.check.Name, Line: problem.At.Line, Text: problem.Error()}
 		if problem.Warning {
 			c.Status = statusWarning
@@ -129,7 +128,7 @@ func (d *workspace) validate() (checks []check, err error) {
 	}
 	if len(d.config.Views)+len(d.config.BrokenViews) > 0 {
 		root := check{Status: statusOK, Kind: "root", Name: "/mcp", Text: d.Root()}
-		// The root is made of the views, so it is no better than they are.
+		// The root combines the views, so it has their problems.
 		if len(d.config.BrokenViews) > 0 || slices.ContainsFunc(checks, func(c check) bool { return c.Kind == "view" && c.Status != statusOK }) {
 			root.Status, root.Text = statusWarning, root.Text+"; not all views are well, see above"
 		}
@@ -138,7 +137,7 @@ func (d *workspace) validate() (checks []check, err error) {
 	return append(checks, checkClients(d.config)...), nil
 }
 
-// subject has lines of its own: a server, a view, a hook or a tool.
+// subject is a server, a view, a hook or a tool. It has its own lines in the output.
 type subject struct {
 	check    check // without problems
 	view     string
@@ -146,8 +145,8 @@ type subject struct {
 	problems []check
 }
 
-// lines are the subject's problems, or that it is well. A listed server also has a line for its list,
-// with its worst status.
+// lines returns a line for each problem, or one line if there is none. A server always has its own first line, with the
+// worst status.
 func (p *subject) lines() []check {
 	if len(p.problems) == 0 || p.check.Kind == "server" {
 		for _, problem := range p.problems {
@@ -160,7 +159,7 @@ func (p *subject) lines() []check {
 	return p.problems
 }
 
-// countBroken fails a view with broken hooks or tools of its own.
+// countBroken warns about a view whose own hooks or tools are broken.
 func (p *subject) countBroken(parts []*subject) {
 	if p.check.Kind != "view" {
 		return
@@ -176,13 +175,13 @@ func (p *subject) countBroken(parts []*subject) {
 	}
 }
 
-// subjects are all subjects in file order.
+// subjects returns the servers, and then each view with its hooks and tools.
 func (d *workspace) subjects(rows []proxy.Refreshed) []*subject {
 	var parts []*subject
 	warnings := d.Warnings()
 	for i, s := range d.config.Servers {
 		if s.Fault != "" {
-			continue // it has a line already
+			continue // config has a line for it
 		}
 		parts = append(parts, serverPart(s, d.config.Tools, rows[i], warningsOf(warnings, s.Name)))
 	}
@@ -268,7 +267,6 @@ func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refre
 	return p
 }
 
-// faultLines are warnings of malformed definitions.
 func faultLines(server string, faults upstream.Faults) (lines []check) {
 	line := func(text string) {
 		lines = append(lines, check{Status: statusWarning, Kind: "server", Name: server, Text: text})
@@ -286,7 +284,7 @@ func faultLines(server string, faults upstream.Faults) (lines []check) {
 	return lines
 }
 
-// reasonOf is the error without the server, which the line names.
+// reasonOf returns the error's text without the server's name.
 func reasonOf(err error) string {
 	if e, ok := errors.AsType[*upstream.Error](err); ok {
 		return fmt.Sprintf("%s: %v", e.Op, e.Err)
@@ -294,7 +292,7 @@ func reasonOf(err error) string {
 	return err.Error()
 }
 
-// nameOf names a hook's function or program.
+// nameOf returns the name of a hook's function or program.
 func nameOf(h *view.Hook) string {
 	if h.Module != "" {
 		return filepath.Base(h.Module) + ":" + h.Function
@@ -305,8 +303,8 @@ func nameOf(h *view.Hook) string {
 	return filepath.Base(h.Command[0])
 }
 
-// subjectOf is a problem's subject: the one at its place, else its view, else the first. A composite
-// may begin at its view's place: then it is the composite.
+// subjectOf returns the subject at a problem's place, or else its view, or else the first subject. At a place where
+// both a view and a composite begin, it returns the composite.
 func subjectOf(parts []*subject, problem view.Problem) *subject {
 	found, best := parts[0], 0
 	for _, p := range parts {

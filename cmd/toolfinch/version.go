@@ -15,17 +15,15 @@ import (
 // main.version=v1.2.3 -X main.commit=0123abcd -X main.date=2026-11-23T14:35:29Z".
 var version, commit, date string
 
-// build identifies this program.
 type build struct {
-	Version  string `json:"version"`            // of the release, or Go's name for the commit; "dev" without either
-	Commit   string `json:"commit,omitempty"`   // whole
-	Date     string `json:"date,omitempty"`     // of the commit, in RFC 3339
-	Modified bool   `json:"modified,omitempty"` // built from changed files
+	Version  string `json:"version"`            // version of the release, or Go's name for the commit, or "dev"
+	Commit   string `json:"commit,omitempty"`   // whole hash
+	Date     string `json:"date,omitempty"`     // time of the commit, in RFC 3339
+	Modified bool   `json:"modified,omitempty"` // some files differed from the commit
 	Go       string `json:"go"`
-	Platform string `json:"platform"` // as linux/amd64
+	Platform string `json:"platform"` // such as linux/amd64
 }
 
-// built is this program's build.
 func built() build {
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
@@ -34,7 +32,7 @@ func built() build {
 	return buildOf(info, version, commit, date)
 }
 
-// buildOf reads the build information; values from the linker win.
+// buildOf reads the build information. Values from the linker take precedence.
 func buildOf(info *debug.BuildInfo, version, commit, date string) build {
 	settings := map[string]string{}
 	for _, s := range info.Settings {
@@ -54,7 +52,7 @@ func buildOf(info *debug.BuildInfo, version, commit, date string) build {
 	}
 }
 
-// String is the output of `toolfinch version`, without the name.
+// String returns the output of `toolfinch version`, without the program's name.
 func (id build) String() string {
 	var known []string
 	if id.Commit != "" {

@@ -19,7 +19,7 @@ import (
 	"toolfinch/tool"
 )
 
-// workspace is the configuration for a command, and its tools in the store.
+// workspace is a command's configuration, with the tools in its store.
 type workspace struct {
 	*proxy.Workspace
 	cmd    *cobra.Command
@@ -27,8 +27,7 @@ type workspace struct {
 	view   *proxy.View // the view of the command
 }
 
-// withWorkspace opens a workspace for do. Actions such as starting a server are written to the
-// configured audit log, unless looks says that the command only looks.
+// withWorkspace calls do with a workspace. It audits actions such as starting a server, unless the command only looks.
 func (s *settings) withWorkspace(cmd *cobra.Command, config *configs.Config, log *slog.Logger, looks bool, do func(*workspace) error) (err error) {
 	if s.away != nil {
 		return s.away
@@ -47,13 +46,13 @@ func (s *settings) withWorkspace(cmd *cobra.Command, config *configs.Config, log
 	return do(&workspace{Workspace: w, cmd: cmd, config: config})
 }
 
-// withView opens a workspace for do with the named view, "" for the root.
+// withView calls do with a workspace for the named view; "" for the root.
 func (s *settings) withView(cmd *cobra.Command, name string, do func(*workspace) error) error {
 	config, err := s.read(cmd, nil)
 	if err != nil {
 		return err
 	}
-	if s.away != nil { // it explains why servers are left out
+	if s.away != nil { // the reason why servers are left out
 		return s.away
 	}
 	for _, broken := range config.Broken {
@@ -71,7 +70,7 @@ func (s *settings) withView(cmd *cobra.Command, name string, do func(*workspace)
 	})
 }
 
-// quietLog is the log of a command that prints its own errors: silent unless a level is set.
+// quietLog returns the log of a command that prints its own errors. The log is silent unless a level is set.
 func (s *settings) quietLog(cmd *cobra.Command, config *configs.Config) *slog.Logger {
 	if s.logLevel == "" && os.Getenv("MCPPROXY_LOG_LEVEL") == "" {
 		return slog.New(slog.DiscardHandler)
@@ -79,8 +78,8 @@ func (s *settings) quietLog(cmd *cobra.Command, config *configs.Config) *slog.Lo
 	return newLog(cmd.ErrOrStderr(), config)
 }
 
-// withStore opens the store of the configuration for do; without writes it changes nothing on disk. A
-// store in memory is refused: it has nothing to forget.
+// withStore calls do with the configuration's store. Without writes it changes nothing on disk. With writes it fails if
+// Open falls back to a store in memory.
 func (s *settings) withStore(cmd *cobra.Command, writes bool, do func(context.Context, *configs.Config, *store.Store) error) (err error) {
 	config, log, err := s.loadStored(cmd)
 	if err != nil {
@@ -111,8 +110,8 @@ func (d *workspace) problems() (n int) {
 	return n
 }
 
-// tools returns the tools of the view, of one server or of all for "". It connects servers that were
-// never listed; failed says that a connection failed.
+// tools returns the view's tools of one server; "" stands for all servers. It first connects to servers that were never
+// listed. failed reports that a connection failed.
 func (d *workspace) tools(server string) (tools []*tool.Tool, failed bool, err error) {
 	wanted := d.Unlisted()
 	if server != "" {
@@ -139,7 +138,7 @@ func (d *workspace) unknownServer(server string) error {
 		return &exitError{exitUsage, fmt.Errorf("server %q is disabled", server)}
 	}
 	names := serverNames(d.config)
-	for _, t := range d.view.Tools() { // a view's own tools have the view as their server
+	for _, t := range d.view.Tools() { // the server of a view's own tool is the view
 		names = append(names, t.Def.ID.Server)
 	}
 	if slices.Contains(names, server) {
@@ -148,8 +147,8 @@ func (d *workspace) unknownServer(server string) error {
 	return &exitError{exitUsage, fmt.Errorf("no server %q%s", server, orNearest(server, unique(names)))}
 }
 
-// find finds a tool of the view like View.Find. It first connects a server that was never listed and
-// may have the tool.
+// find finds a tool of the view like View.Find. It first connects to servers that may have the tool and were never
+// listed.
 func (d *workspace) find(name string) (*tool.Tool, error) {
 	namedBy := func(servers []string) (named []string) {
 		for _, server := range servers {
@@ -163,7 +162,7 @@ func (d *workspace) find(name string) (*tool.Tool, error) {
 	switch t, err := d.view.Find(name); {
 	case err == nil && slices.Contains(configured, t.Def.ID.Server):
 		return t, nil
-	case err == nil: // an own tool may call any server
+	case err == nil: // a view's own tool may call any server
 	case len(namedBy(configured)) > 0:
 		wanted = namedBy(wanted)
 	}
@@ -192,8 +191,8 @@ func (d *workspace) find(name string) (*tool.Tool, error) {
 	return nil, &exitError{exitUsage, fmt.Errorf("%w%s", err, orNearest(name, candidates))}
 }
 
-// meet connects to servers for the first time, prints that, and stores their tools. It reports whether
-// all were listed, and prints the failed ones.
+// meet connects to servers for the first time, and stores their tools. It prints errors, and reports whether all servers
+// were listed.
 func (d *workspace) meet(servers []string) (all bool) {
 	if len(servers) == 0 {
 		return true
@@ -219,7 +218,7 @@ func (d *workspace) meet(servers []string) (all bool) {
 	return all
 }
 
-// refresh lists servers, all if none is named, and shows its progress.
+// refresh lists the named servers, by default all, and shows its progress.
 func (d *workspace) refresh(servers ...string) []proxy.Refreshed {
 	total := len(servers)
 	if total == 0 {
@@ -230,8 +229,8 @@ func (d *workspace) refresh(servers ...string) []proxy.Refreshed {
 	return d.Refresh(d.cmd.Context(), bar.step, servers...)
 }
 
-// embed makes search hybrid if the configuration asks for it. Stored vectors are only read. A failure
-// costs the vectors, not the search; the error is the end of ctx.
+// embed adds vectors to the search if the configuration asks for them. After a failure, search goes by words alone. The
+// error is the cause of ctx's end.
 func (d *workspace) embed() error {
 	bar := newBar(d.cmd.ErrOrStderr(), 1)
 	err := d.Embed(d.cmd.Context(), func(done, total int) {
@@ -259,7 +258,7 @@ func serverNames(config *configs.Config) []string {
 	return names
 }
 
-// orNearest names candidates similar to an unknown name, or all if they are few.
+// orNearest lists the candidates similar to an unknown name, or all candidates if they are few.
 func orNearest(name string, candidates []string) string {
 	if near := nearest.Names(name, candidates, 3, nearest.Loose); len(near) > 0 {
 		return "; nearest: " + strings.Join(near, ", ")

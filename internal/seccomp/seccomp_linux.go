@@ -1,5 +1,5 @@
-// Package seccomp assembles a filter of system calls from rules, and holds this process to it. It does not
-// decide which calls are refused.
+// Package seccomp assembles a filter of system calls from rules, and applies it to this process. It does not decide
+// which calls are refused.
 package seccomp
 
 import (
@@ -10,17 +10,17 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Rule is what happens to calls whose arguments pass all tests.
+// Rule is the action for calls whose arguments pass all tests.
 type Rule struct {
 	Calls []uint32
 	If    []Test
 	Then  Action
 }
 
-// Action is what the kernel does with a call.
+// Action says how the kernel treats a call.
 type Action uint32
 
-// Actions beside Fail.
+// Allow and Kill are the actions beside Fail.
 const (
 	Allow Action = unix.SECCOMP_RET_ALLOW
 	Kill  Action = unix.SECCOMP_RET_KILL_PROCESS
@@ -29,11 +29,11 @@ const (
 // Fail returns the action that makes a call fail with an error. Error 0 makes it succeed and do nothing.
 func Fail(errno unix.Errno) Action { return Action(unix.SECCOMP_RET_ERRNO | uint32(errno)) }
 
-// Test compares the low 32 bits of an argument, which are all that the kernel reads of an int.
+// Test compares the low 32 bits of an argument. The kernel ignores the high bits of an int.
 type Test struct {
 	Argument    uint32
-	Mask, Value uint32 // the bits that are compared, and what they must be
-	Not         bool   // they must differ
+	Mask, Value uint32 // the compared bits, and their required value
+	Not         bool   // the bits must differ from Value
 }
 
 // Is passes an argument with this value.
@@ -50,15 +50,15 @@ func Supported() bool { return architectures[runtime.GOARCH] != 0 }
 
 var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// Confine holds this process, and the programs that it starts, to the rules for good. The first rule that a
-// call matches decides; otherwise decides about calls that match none.
+// Confine applies the rules to this process, and to the programs that it starts, until they end. The first rule that a
+// call matches decides. otherwise is the action for calls that match no rule.
 func Confine(rules []Rule, otherwise Action) error {
 	if !Supported() {
 		return errors.ErrUnsupported
 	}
 	filter := assemble(architectures[runtime.GOARCH], rules, otherwise)
 	program := unix.SockFprog{Len: uint16(len(filter)), Filter: &filter[0]}
-	runtime.LockOSThread() // prctl concerns one thread; seccomp then takes the others along
+	runtime.LockOSThread() // prctl changes one thread; seccomp with TSYNC then changes all threads
 	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return err
@@ -71,17 +71,17 @@ func Confine(rules []Rule, otherwise Action) error {
 	return nil
 }
 
-// Offsets in struct seccomp_data, which a filter reads.
+// Offsets in struct seccomp_data, the input of a filter.
 const (
 	offsetNumber    = 0
 	offsetArch      = 4
 	offsetArguments = 16
 )
 
-// x32 is set in the numbers of calls of the x32 ABI, which repeats all calls under other numbers.
+// x32 is the bit that marks calls of the x32 ABI, which repeats all calls under other numbers.
 const x32 = 0x40000000
 
-// assemble returns the filter. Calls of 32-bit programs, whose numbers mean other calls, end the process.
+// assemble returns the filter. A call by a 32-bit program ends the process, because its number means another call.
 func assemble(arch uint32, rules []Rule, otherwise Action) []unix.SockFilter {
 	load := func(offset uint32) unix.SockFilter {
 		return unix.SockFilter{Code: unix.BPF_LD | unix.BPF_W | unix.BPF_ABS, K: offset}
@@ -100,7 +100,7 @@ func assemble(arch uint32, rules []Rule, otherwise Action) []unix.SockFilter {
 	for _, rule := range rules {
 		var tests []unix.SockFilter
 		for i, test := range rule.If {
-			// A test that fails jumps over the tests after it, three instructions each, and over the action.
+			// A failed test skips the later tests, three instructions each, and the action.
 			failed := uint8(3*(len(rule.If)-1-i) + 1)
 			compare := unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: test.Value, Jf: failed}
 			if test.Not {
@@ -111,7 +111,7 @@ func assemble(arch uint32, rules []Rule, otherwise Action) []unix.SockFilter {
 		for _, number := range rule.Calls {
 			skipped := uint8(len(tests) + 1)
 			if len(tests) > 0 {
-				skipped++ // the number is loaded again, behind the action
+				skipped++ // the instruction after the action, which loads the number again
 			}
 			filter = append(filter, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number, Jf: skipped})
 			filter = append(append(filter, tests...), end(rule.Then))

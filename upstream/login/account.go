@@ -15,58 +15,57 @@ import (
 	"toolfinch/internal/leeway"
 )
 
-// account is one principal's login to a server, as this process knows it.
+// account caches one principal's login to a server.
 type account struct {
 	*Server
 	principal string
 	renewing  singleflight.Group
 
-	mu        sync.Mutex    // guards what follows; never held over I/O
-	changed   chan struct{} // closed, and another made, when somebody logged in or out
-	now       *credential   // as last read, nil for none
-	replaced  *credential   // what the vault has where now could not be stored, empty for nothing; nil where it was
+	mu        sync.Mutex    // guards the fields below; never held over I/O
+	changed   chan struct{} // closed and replaced when somebody has logged in or out
+	now       *credential   // the present login; nil for none
+	replaced  *credential   // the vault's older value while storing now fails (empty for none); nil otherwise
 	read      bool
-	readAt    time.Time // or tried to
-	stale     bool      // another process has changed it since
-	changes   int       // of now, and by other processes as far as they are told
-	refused   *refusal  // what the server has said of what there is
-	asked     challenge // of the last refusal
-	retryAt   time.Time // before that the authorization server is not asked again
+	readAt    time.Time // last attempt to read the vault
+	stale     bool      // another process has changed the login since readAt
+	changes   int       // number of changes of now, here and in other processes
+	refused   *refusal  // the server's last refusal; nil for none
+	asked     challenge // challenge of the last refusal
+	retryAt   time.Time // when the authorization server may be asked again
 	delay     time.Duration
 	lastFault error
-	unready   error // why no login could be begun
+	unready   error // why the last login could not begin
 	unreadyAt time.Time
 	pending   *Pending
 }
 
-// refusal is that a server wants a login.
+// refusal records that a server refused a token.
 type refusal struct {
-	token string // that was refused, "" for a request without
+	token string // the refused token; "" if the request had none
 	why   string
 	at    time.Time
 }
 
-// stands is how long a refusal is taken for the answer to other requests, unless
-// somebody logs in.
+// stands is how long a refusal answers later requests, unless somebody logs in.
 const stands = 30 * time.Second
 
-// idle reports whether nothing is lost when the account is forgotten.
+// idle reports whether the account can be forgotten without loss.
 func (a *account) idle() bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	return a.pending == nil && a.replaced == nil
 }
 
-// needed is the error of requests that need a login, because the token does not do.
+// needed returns the error of requests that need a login, because token is not enough.
 func (a *account) needed(token, why string, scopes []string) *Needed {
 	return &Needed{Server: a.name, Why: why, Scopes: scopes, token: token}
 }
 
-// lookAgain is how long what the vault had is taken for what it has, where nobody tells of changes:
-// a login that another process has ended is used for that long.
+// lookAgain is how long a value from the vault is used while no changes by other processes are reported. A login that
+// another process has ended may still be used for that long.
 const lookAgain = 10 * time.Second
 
-// load returns the login as it is known; from the vault where that is not so, or again.
+// load returns the login. It reads the vault if the login is not known or may have changed, or if again is set.
 func (a *account) load(ctx context.Context, again bool) (*credential, error) {
 	a.mu.Lock()
 	now, read, changes := a.now, a.read, a.changes
@@ -88,17 +87,17 @@ func (a *account) load(ctx context.Context, again bool) (*credential, error) {
 	switch {
 	case a.replaced != nil && cmp.Or(c, &credential{}).AccessToken == a.replaced.AccessToken && cmp.Or(c, &credential{}).RefreshToken == a.replaced.RefreshToken:
 		a.stale = !current
-		return a.now, nil // the authorization server takes that no more
+		return a.now, nil // the authorization server no longer accepts the vault's value
 	case current || again:
 		a.take(c)
-		a.stale = !current // it may be from before the change
+		a.stale = !current // c may be older than the change
 		return c, nil
 	}
-	return a.now, nil // somebody here was quicker, or the next request reads what another process has done
+	return a.now, nil // now is newer than c, or stale: then the next request reads again
 }
 
-// store stores and keeps the next of a login. What cannot be stored is kept all the same: what the
-// authorization server has rotated is not to be lost with the vault. The lock of the row is held.
+// store replaces before by next in the vault and in memory. If the vault fails, next stays in memory: the
+// authorization server may have made before invalid. The lock of the row is held.
 func (a *account) store(ctx context.Context, before, next *credential) error {
 	err := a.write(ctx, a.principal, next)
 	a.mu.Lock()
@@ -111,7 +110,7 @@ func (a *account) store(ctx context.Context, before, next *credential) error {
 	return err
 }
 
-// storeAgain stores what could not be stored before. The lock of the row is held.
+// storeAgain stores the login if store has failed. The lock of the row is held.
 func (a *account) storeAgain(ctx context.Context) {
 	a.mu.Lock()
 	now, waits := a.now, a.replaced != nil
@@ -121,7 +120,7 @@ func (a *account) storeAgain(ctx context.Context) {
 	}
 }
 
-// keep takes over what the vault has.
+// keep sets the present login to the vault's value.
 func (a *account) keep(c *credential) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -138,7 +137,7 @@ func (a *account) take(c *credential) {
 	a.refused = nil
 }
 
-// happened tells whoever waits that somebody logged in or out.
+// happened wakes the callers of Await after a login or logout.
 func (a *account) happened() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -146,8 +145,7 @@ func (a *account) happened() {
 	a.changed = make(chan struct{})
 }
 
-// usable returns what a request is to be sent with: nil for no token, which lets the
-// server say what it wants.
+// usable returns the login to send a request with. It is nil for none: the server then says which login it needs.
 func (a *account) usable(ctx context.Context) (*credential, error) {
 	c, err := a.load(ctx, a.isRefused())
 	if err != nil {
@@ -164,7 +162,7 @@ func (a *account) usable(ctx context.Context) (*credential, error) {
 	}
 	renewed, err := a.renew(ctx, "")
 	if err != nil && c.fresh(time.Now(), 0) && !errors.As(err, new(*Needed)) {
-		return c, nil // the authorization server is away, and the token good
+		return c, nil // the authorization server does not answer, but the token is still valid
 	}
 	return renewed, err
 }
@@ -175,19 +173,18 @@ func (a *account) isRefused() bool {
 	return a.refused != nil
 }
 
-// errEnded is about a login that was waited for.
+// errEnded is the error of Await for an ended login.
 var errEnded = errors.New("the login has ended without a token")
 
-// Between looks into the vault for a login of another process.
+// Delays between looks into the vault for a login by another process.
 const (
 	firstLook = 500 * time.Millisecond
 	mostLook  = 5 * time.Second
-	toldLook  = 20 * time.Second // where the process is told
+	toldLook  = 20 * time.Second // while changes by other processes are reported
 )
 
-// Await returns once there is another token than the one that did not do, whose mark is that of
-// Needed: somebody has logged in, here or in another process. ctx ends the wait, and so does the end of
-// the login of that ID, if one is given.
+// Await waits until somebody logs in, here or in another process. mark is Needed.Mark, which identifies the old token.
+// The end of ctx, or of the login with this ID ("" for none), ends the wait, too.
 func (s *Server) Await(ctx context.Context, principal, mark, id string) error {
 	a := s.account(principal)
 	for every := firstLook; ; every = min(every*3/2, mostLook) {
@@ -217,17 +214,17 @@ func (s *Server) Await(ctx context.Context, principal, mark, id string) error {
 // renewWithin bounds the renewal of a token.
 const renewWithin = 45 * time.Second
 
-// renew returns a token in place of the one that is refused, "" for whichever is no
-// longer fresh: one that another process has got meanwhile, or else a new one.
+// renew replaces the refused token, or with "" a token that is no longer fresh. It returns the token that another
+// process has got meanwhile, or else a new one.
 func (a *account) renew(ctx context.Context, refused string) (*credential, error) {
 	return a.share(ctx, refused, func(ctx context.Context) (*credential, error) { return a.renewLocked(ctx, refused) })
 }
 
-// share gets a token under the lock of the row, which no other process has then. Callers at
-// the same time who want the same share one attempt, which goes on when their contexts end.
+// share calls get under the lock of the row, which all processes share. Simultaneous callers with the same wanted
+// share one attempt. The attempt goes on when their contexts end.
 func (a *account) share(ctx context.Context, wanted string, get func(context.Context) (*credential, error)) (*credential, error) {
 	result := a.renewing.DoChan(wanted, func() (any, error) {
-		select { // each lock may be a connection to the database
+		select { // each lock may occupy a database connection
 		case a.renewals <- struct{}{}:
 			defer func() { <-a.renewals }()
 		case <-time.After(renewWithin):
@@ -290,7 +287,7 @@ func (a *account) renewLocked(ctx context.Context, refused string) (*credential,
 	t, err := a.ask(ctx, c.TokenURL, a.secretOf(c.Client), form)
 	next := *c
 	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.final() {
-		// Its lock goes with the database: another process may have used the refresh token meanwhile.
+		// The lock is lost with the database connection: another process may have used the refresh token.
 		if now, err := a.load(ctx, true); err == nil && now != nil && now.RefreshToken != c.RefreshToken {
 			return a.renewLocked(ctx, refused)
 		}
@@ -317,7 +314,7 @@ func (a *account) renewLocked(ctx context.Context, refused string) (*credential,
 	return &next, nil
 }
 
-// secretOf is a client with the secret as it is configured now.
+// secretOf returns the client r with the secret that is configured now.
 func (a *account) secretOf(r registered) registered {
 	if r.ID == a.settings.ClientID && a.settings.Secret != "" {
 		r.Secret = a.settings.Secret
@@ -325,7 +322,7 @@ func (a *account) secretOf(r registered) registered {
 	return r
 }
 
-// refuse notes that a login is needed, whatever is asked for.
+// refuse notes that every request needs a login, and returns the error.
 func (a *account) refuse(c *credential, why string) *Needed {
 	token := ""
 	if c != nil {
@@ -337,13 +334,13 @@ func (a *account) refuse(c *credential, why string) *Needed {
 	return a.needed(token, why, nil)
 }
 
-// Bounds of the pause after a fault of the authorization server.
+// Bounds of the pause after a failure of the authorization server.
 const (
 	firstPause = time.Second
 	mostPause  = time.Minute
 )
 
-// resting returns the last fault while it is too early to ask again.
+// resting returns the last failure during the pause after it; nil otherwise.
 func (a *account) resting() error {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -366,8 +363,8 @@ func (a *account) rested() {
 	a.delay, a.retryAt = 0, time.Time{}
 }
 
-// rejected answers a 401: whether the request is to be sent again, or why not. plain says
-// that the answer stands, because it is not one that a login would change.
+// rejected handles a response 401. again reports whether to repeat the request. plain passes the response on, because a
+// login would not change it.
 func (a *account) rejected(ctx context.Context, sent *credential, c challenge) (again, plain bool, err error) {
 	a.mu.Lock()
 	a.asked = c
@@ -391,7 +388,7 @@ func (a *account) rejected(ctx context.Context, sent *credential, c challenge) (
 	return false, false, a.refuse(nil, "")
 }
 
-// first gets the first token where that needs no person.
+// first gets the first token, for a grant that needs no person.
 func (a *account) first(ctx context.Context) (*credential, error) {
 	return a.share(ctx, "first", func(ctx context.Context) (*credential, error) {
 		if c, err := a.load(ctx, true); err != nil || c != nil {
@@ -401,8 +398,8 @@ func (a *account) first(ctx context.Context) (*credential, error) {
 	})
 }
 
-// widen answers a 403 that wants more scopes: whether the request is to be sent again.
-// stands says that more scopes cannot be had: they were asked for.
+// widen handles a response 403 that asks for more scopes. again reports whether to repeat the request. stands passes
+// the response on, because these scopes were requested already.
 func (a *account) widen(ctx context.Context, sent *credential, c challenge) (again, stands bool, err error) {
 	if sent == nil || covers(sent.Scopes, c.scopes) {
 		return false, true, nil
@@ -429,10 +426,10 @@ func (a *account) widen(ctx context.Context, sent *credential, c challenge) (aga
 	return false, false, a.needed(sent.AccessToken, "the token lacks the scope "+strings.Join(c.scopes, " "), c.scopes)
 }
 
-// maxWanted bounds the scopes that a server can have asked for.
+// maxWanted bounds the scopes in credential.Wanted.
 const maxWanted = 100
 
-// want notes with a login the scopes that it lacks.
+// want stores with a login the scopes that it lacks.
 func (a *account) want(ctx context.Context, sent *credential, scopes []string) error {
 	if covers(sent.Wanted, scopes) {
 		return nil

@@ -19,21 +19,21 @@ import (
 	"toolfinch/internal/discovery"
 )
 
-// pendingFor is how long a login that was begun may take.
+// pendingFor is how long a login may take.
 const pendingFor = 10 * time.Minute
 
-// Start is a login whose start page a browser has opened. The start page is at the redirect URL, so that
-// a reverse proxy forwards one path.
+// Start describes a login to its start page. The start page is at the redirect URL, so that a reverse proxy forwards
+// one path only.
 type Start struct {
 	ID        string    `json:"i"`
 	Server    string    `json:"s"`
-	Principal string    `json:"p,omitempty"` // whose login it becomes; "" for the owner's, which all share
-	Redirect  string    `json:"r"`           // where the authorization server sends the browser
-	At        string    `json:"a"`           // the page of the authorization server, without a state
+	Principal string    `json:"p,omitempty"` // who gets the login; "" for the owner's login, which all share
+	Redirect  string    `json:"r"`           // the authorization server sends the browser to this URL
+	At        string    `json:"a"`           // page of the authorization server, without a state
 	Until     time.Time `json:"u"`
 }
 
-// onLoopback reports whether only browsers of this machine get to the start page.
+// onLoopback reports whether only browsers of this machine reach the start page.
 func (s Start) onLoopback() bool {
 	u, err := url.Parse(s.Redirect)
 	return err == nil && discovery.IsLoopback(u.Hostname())
@@ -41,35 +41,35 @@ func (s Start) onLoopback() bool {
 
 func (s Start) secure() bool { return strings.HasPrefix(s.Redirect, "https:") }
 
-// ByOwner reports whether a request from an address may start the login as the owner: the login is the
-// owner's, and both the browser and the page are on this machine.
+// ByOwner reports whether a request from an address may start the login as the owner. It may if the login is the
+// owner's, and both browser and page are on this machine.
 func (s Start) ByOwner(address string) bool {
 	at, err := netip.ParseAddr(address)
 	return s.Principal == "" && s.onLoopback() && err == nil && at.Unmap().IsLoopback()
 }
 
-// Names of the parameters of a start page's URL.
+// Query parameters of a start page.
 const (
 	paramLogin = "login"
 	paramOwner = "owner"
 )
 
-// binder binds logins to browsers. Processes with the same key take each other's start pages and states.
+// binder binds logins to browsers. Processes with the same key accept each other's start pages and states.
 type binder struct {
 	key    [32]byte
 	aead   cipher.AEAD
-	shared bool // other processes have the key
+	shared bool // other processes know the key
 }
 
 func newBinder(shared [32]byte) *binder {
 	b := &binder{shared: shared != [32]byte{}}
 	if !b.shared {
-		_, _ = rand.Read(shared[:]) // it never fails
+		_, _ = rand.Read(shared[:]) // never fails
 	}
 	derive := func(use string) []byte {
 		key, err := hkdf.Key(sha256.New, shared[:], nil, "toolfinch login "+use, 32)
 		if err != nil {
-			panic(err) // the length is valid
+			panic(err) // cannot happen: the length is valid
 		}
 		return key
 	}
@@ -79,12 +79,12 @@ func newBinder(shared [32]byte) *binder {
 		b.aead, err = cipher.NewGCMWithRandomNonce(block)
 	}
 	if err != nil {
-		panic(err) // the key has a valid length
+		panic(err) // cannot happen: the key has a valid length
 	}
 	return b
 }
 
-// mac proves that this process, or one with the same key, has bound a value to a login.
+// mac proves that a process with this key has bound a value to the login with an ID.
 func (b *binder) mac(use, id, value string) string {
 	h := hmac.New(sha256.New, b.key[:])
 	for _, part := range []string{use, id, value} {
@@ -102,7 +102,7 @@ func (b *binder) seal(value any) (string, error) {
 	return base64.RawURLEncoding.EncodeToString(b.aead.Seal(nil, nil, raw, nil)), nil
 }
 
-// open reports whether a text was sealed, and reads its value.
+// open decodes a text made by seal. It reports false for any other text.
 func (b *binder) open(sealed string, to any) bool {
 	raw, err := base64.RawURLEncoding.DecodeString(sealed)
 	if err == nil {
@@ -111,7 +111,7 @@ func (b *binder) open(sealed string, to any) bool {
 	return err == nil && json.Unmarshal(raw, to) == nil
 }
 
-// state is the state of a login in the browser that has the secret in a cookie.
+// state returns the OAuth state of a login for the browser that has secret in a cookie.
 func (b *binder) state(id, secret string, secure bool) string {
 	use := "state"
 	if secure {
@@ -120,13 +120,13 @@ func (b *binder) state(id, secret string, secure bool) string {
 	return id + "." + b.mac(use, id, secret)
 }
 
-// idOf is the ID of the login of a state.
+// idOf returns the login ID in a state.
 func idOf(state string) string {
 	id, _, _ := strings.Cut(state, ".")
 	return id
 }
 
-// opened reports whether the browser of a request has opened the start page of the login of a state.
+// opened reports whether the browser of a request has opened the start page that made state.
 func (b *binder) opened(r *http.Request, state string) bool {
 	id := idOf(state)
 	for _, secure := range []bool{false, true} {
@@ -139,8 +139,8 @@ func (b *binder) opened(r *http.Request, state string) bool {
 	return false
 }
 
-// cookieName is the name of the cookie of a login. No other host can set a cookie with the prefix __Host-,
-// which only HTTPS has.
+// cookieName returns the name of a login's cookie. No other host can set a cookie with the prefix __Host-, which
+// needs HTTPS.
 func cookieName(id string, secure bool) string {
 	name := "toolfinch-login-" + id
 	if secure {
@@ -149,9 +149,9 @@ func cookieName(id string, secure bool) string {
 	return name
 }
 
-// cookie is the cookie that binds a login to a browser; it is deleted with the value "".
+// cookie returns the cookie that binds a login to a browser. The value "" deletes it.
 func cookie(id, value string, secure bool) *http.Cookie {
-	// Lax: the browser comes back from the site of the authorization server.
+	// Lax, because the browser comes back from the authorization server's site.
 	c := &http.Cookie{Name: cookieName(id, secure), Value: value, Path: "/", HttpOnly: true, Secure: secure, SameSite: http.SameSiteLaxMode, MaxAge: int(pendingFor.Seconds())}
 	if value == "" {
 		c.MaxAge = -1
@@ -159,8 +159,8 @@ func cookie(id, value string, secure bool) *http.Cookie {
 	return c
 }
 
-// startURL is the URL of a start page. It tells only an ID, unless other processes must be able to serve
-// the page.
+// startURL returns the URL of a start page. It contains only an ID; or s, encrypted, if other processes may serve the
+// page.
 func (b *binder) startURL(s Start) (string, error) {
 	u, err := url.Parse(s.Redirect)
 	if err != nil {
@@ -178,20 +178,20 @@ func (b *binder) startURL(s Start) (string, error) {
 	return u.String(), nil
 }
 
-// sendOn binds a login to the browser of the asker, and sends it to the authorization server.
+// sendOn binds a login to a browser, and redirects the browser to the authorization server.
 func (b *binder) sendOn(w http.ResponseWriter, s Start) {
 	secret := rand.Text()
 	http.SetCookie(w, cookie(s.ID, secret, s.secure()))
 	redirect(w, s.At, b.state(s.ID, secret, s.secure()))
 }
 
-// redirect sends a browser to a page of an authorization server with a state.
+// redirect sends a browser to the authorization server's page at, with a state.
 func redirect(w http.ResponseWriter, at, state string) {
 	w.Header().Set("Location", at+"&state="+url.QueryEscape(state))
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// ProveLocally lets the owner's logins start in browsers of this machine.
+// ProveLocally allows only the owner's logins, in browsers of this machine.
 func ProveLocally(w http.ResponseWriter, r *http.Request, s Start) bool {
 	at, err := netip.ParseAddrPort(r.RemoteAddr)
 	if err != nil || !s.ByOwner(at.Addr().String()) {

@@ -13,7 +13,7 @@ import (
 	"toolfinch/internal/printable"
 )
 
-// startOf is the login of a start page's URL.
+// startOf returns the login for a value of paramLogin.
 func (l *Logins) startOf(value string) (s Start, found bool) {
 	if p := l.waiting(value); p != nil {
 		return p.start, true
@@ -21,7 +21,7 @@ func (l *Logins) startOf(value string) (s Start, found bool) {
 	return s, l.binder.open(value, &s) && s.At != "" && time.Now().Before(s.Until)
 }
 
-// waiting is the login of an ID that waits for a browser; nil for none.
+// waiting returns the login with this ID that waits for a browser; nil for none.
 func (l *Logins) waiting(id string) *Pending {
 	l.mu.Lock()
 	p := l.pending[id]
@@ -32,7 +32,7 @@ func (l *Logins) waiting(id string) *Pending {
 	return p
 }
 
-// OwnerURL is URL for a browser that has already proved to be the owner's. No client gets it.
+// OwnerURL returns the page for a browser that has already proved to be the owner's. It is never shown to clients.
 func (p *Pending) OwnerURL() string {
 	if p.userCode != "" || p.account.principal != "" {
 		return p.at
@@ -40,9 +40,8 @@ func (p *Pending) OwnerURL() string {
 	return p.at + "&" + paramOwner + "=" + p.account.logins.binder.mac("owner", p.id, "")
 }
 
-// ServeHTTP serves the start pages of logins, and takes the answers of authorization servers that browsers
-// bring to the same URL. An answer counts only in the browser that opened the start page. A HEAD uses
-// nothing up: programs that look at links send it.
+// ServeHTTP serves the start pages of logins, and at the same URL accepts the answers of authorization servers. An
+// answer counts only in the browser that opened the start page. HEAD changes nothing, because link checkers send it.
 func (l *Logins) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("Referrer-Policy", "no-referrer")
@@ -65,8 +64,8 @@ func noLogin(w http.ResponseWriter) {
 	fmt.Fprintln(w, "No login waits for this. It may have taken too long, or be over: begin it again.")
 }
 
-// serveStart sends a browser to the authorization server if the browser is the asker's. Each opening has
-// a state of its own, which only this browser learns.
+// serveStart redirects the asking user's browser to the authorization server. Each request gets its own state, which
+// only this browser learns.
 func (l *Logins) serveStart(w http.ResponseWriter, r *http.Request, q url.Values) {
 	s, found := l.startOf(q.Get(paramLogin))
 	if !found {
@@ -80,7 +79,7 @@ func (l *Logins) serveStart(w http.ResponseWriter, r *http.Request, q url.Values
 	l.binder.sendOn(w, s)
 }
 
-// serveAnswer takes the answer that a browser brings, or hands it to the process in which the login began.
+// serveAnswer takes the answer that a browser brings, or forwards it to the process that began the login.
 func (l *Logins) serveAnswer(w http.ResponseWriter, r *http.Request, q url.Values) {
 	state := q.Get("state")
 	if i, is := l.identification(r, state); is {
@@ -114,19 +113,19 @@ func (l *Logins) serveAnswer(w http.ResponseWriter, r *http.Request, q url.Value
 	fmt.Fprintf(w, "Logged in to %s. You can close this window.\n", p.account.name)
 }
 
-// Answer takes an answer that a browser brought to another process, which has checked the browser.
+// Answer takes an answer that a browser brought to another process. That process has checked the browser.
 func (l *Logins) Answer(query string) {
 	if q, err := url.ParseQuery(query); err == nil {
 		if p := l.waiting(idOf(q.Get("state"))); p != nil {
-			_ = l.take(p, q) // it ends the login, which tells who waits
+			_ = l.take(p, q) // waiting callers get the error from the ended login
 		}
 	}
 }
 
-// errTaken is about a second answer.
+// errTaken is the error of a second answer.
 var errTaken = errors.New("another answer was taken first")
 
-// take ends a login with an answer, which is used once.
+// take ends a login with an answer. Only the first answer counts.
 func (l *Logins) take(p *Pending, q url.Values) error {
 	l.mu.Lock()
 	first := l.pending[p.id] == p

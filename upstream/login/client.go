@@ -12,11 +12,9 @@ import (
 // requestWithin bounds one request to an authorization server.
 const requestWithin = 20 * time.Second
 
-// newClient is the client for requests to authorization servers. They are named by the
-// server, so private addresses are refused, but for the server's own host and, of one
-// on loopback, loopback. They are asked over https, whichever document says where they are:
-// over http on this machine alone, where the server is there too or private addresses are
-// allowed, and for documents of the server itself.
+// newClient returns the client for requests to authorization servers. The upstream server names their addresses, so
+// private addresses are refused, except the server's own host, and loopback for a server on loopback. Requests need
+// https, except for documents at the server's own origin, and on loopback if the server is there or allowPrivate is set.
 func newClient(server string, allowPrivate bool) *http.Client {
 	rules := discovery.Rules{AllowPrivate: allowPrivate, Redirects: true, Timeout: requestWithin}
 	if own, err := url.Parse(server); err == nil {
@@ -29,7 +27,7 @@ func newClient(server string, allowPrivate bool) *http.Client {
 	return discovery.NewClient(rules)
 }
 
-// origin is the scheme, the host and the port of a URL (RFC 6454).
+// origin returns scheme, host and port of a URL (RFC 6454).
 func origin(u *url.URL) string {
 	port := u.Port()
 	if port == "" {
@@ -38,7 +36,7 @@ func origin(u *url.URL) string {
 	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
-// originOf is origin of a text; "" if that is no URL.
+// originOf returns the origin of a URL in text; "" if text is no URL.
 func originOf(text string) string {
 	u, err := url.Parse(text)
 	if err != nil || u.Host == "" {

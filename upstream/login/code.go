@@ -21,20 +21,20 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// maxPending bounds the logins that are under way at once.
+// maxPending bounds the simultaneous pending logins.
 const maxPending = 200
 
 // Pending is a login that waits for a person. Any number of callers may share it.
 type Pending struct {
 	account *account
-	ready   chan struct{} // closed when it is known where it goes on, or that it does not
-	done    chan struct{} // closed when it has ended
+	ready   chan struct{} // closed when the fields below are set
+	done    chan struct{} // closed when the login has ended
 	end     context.CancelFunc
 	life    context.Context
 
 	// Set before ready is closed.
-	at       string // URL for the browser: of our start page, or of the device grant
-	userCode string // of the device grant: to type in there
+	at       string // URL for the browser: our start page, or the device grant's page
+	userCode string // device grant: code that the person types in
 	id       string
 	start    Start
 	verifier string
@@ -44,21 +44,20 @@ type Pending struct {
 	scopes   []string
 	config   oauth2.Config
 	listener *listener
-	every    time.Duration // between questions whether the person has agreed, of the device grant
+	every    time.Duration // device grant: interval between requests for the token
 
 	once sync.Once // guards the end
 
-	mu     sync.Mutex // guards what follows; never held over I/O
-	err    error      // why it has ended, nil when somebody is logged in
+	mu     sync.Mutex // guards the fields below; never held over I/O
+	err    error      // why the login has failed; nil after success
 	status Status
 	told   map[string]bool // see First
 }
 
-// maxTold bounds the keys that First knows of one login.
+// maxTold bounds the keys that First remembers for one login.
 const maxTold = 1000
 
-// First reports whether it is called with a key for the first time: false once too many
-// were.
+// First reports whether this is its first call with key. After maxTold keys it reports false.
 func (p *Pending) First(key string) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -72,33 +71,34 @@ func (p *Pending) First(key string) bool {
 	return true
 }
 
-// ID names the login; it tells nothing of it.
+// ID returns a random name for the login. It is no secret.
 func (p *Pending) ID() string { return p.id }
 
-// URL is where the login goes on, for a browser: the start page, which sends only the asker's browser on.
+// URL returns the page to open in a browser: of the device grant, or the start page, which redirects only the asking
+// user's browser.
 func (p *Pending) URL() string { return p.at }
 
-// UserCode is what is typed in there; "" unless it is a login of the device grant.
+// UserCode returns the code to type into the page of the device grant; "" for another grant.
 func (p *Pending) UserCode() string { return p.userCode }
 
-// Done is closed when the login has ended: Err says how.
+// Done is closed when the login has ended. Err then says whether it failed.
 func (p *Pending) Done() <-chan struct{} { return p.done }
 
-// Err is why nobody is logged in; nil before the end, and when somebody is.
+// Err returns why the login has failed; nil before its end and after success.
 func (p *Pending) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.err
 }
 
-// Status is what is known of the login once it has ended well.
+// Status describes the login after success.
 func (p *Pending) Status() Status {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.status
 }
 
-// url is URL once that is known.
+// url returns URL; "" before the login is ready.
 func (p *Pending) url() string {
 	select {
 	case <-p.ready:
@@ -108,14 +108,15 @@ func (p *Pending) url() string {
 	}
 }
 
-// unreadyFor is how long it is not tried again to begin a login that could not be begun.
+// unreadyFor is the pause after a login that could not begin.
 const unreadyFor = 15 * time.Second
 
-// errDevice refuses a principal the device grant: whoever gets the code from the asker can agree to it.
+// errDevice refuses the device grant for a principal: another user could get the code from the principal, and log in
+// with it.
 var errDevice = errors.New("oauth.grant device_code cannot prove who logs in: per_user needs authorization_code")
 
-// Begin begins a login of a principal, or joins the one that is under way, and returns
-// once it is known where it goes on. ctx bounds that alone.
+// Begin begins a principal's login or joins the pending login, and returns once its URL is known. ctx bounds only
+// this wait.
 func (s *Server) Begin(ctx context.Context, principal string) (*Pending, error) {
 	if principal != "" && s.settings.Grant == GrantDevice {
 		return nil, errDevice
@@ -140,7 +141,7 @@ func (s *Server) Begin(ctx context.Context, principal string) (*Pending, error) 
 	return p, nil
 }
 
-// Probe asks the server whether it wants a login, and keeps what it says of that.
+// Probe asks the server whether it wants a login, and keeps the challenge of its answer.
 func (s *Server) Probe(ctx context.Context, principal string) (wants bool, err error) {
 	request, err := http.NewRequestWithContext(ctx, http.MethodPost, s.url, strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
 	if err != nil {
@@ -163,7 +164,7 @@ func (s *Server) Probe(ctx context.Context, principal string) (wants bool, err e
 	return true, nil
 }
 
-// Obtain gets a token where that needs no person, whatever there was.
+// Obtain gets a new token, for a grant that needs no person.
 func (s *Server) Obtain(ctx context.Context, principal string) (Status, error) {
 	a := s.account(principal)
 	var c *credential
@@ -178,7 +179,7 @@ func (s *Server) Obtain(ctx context.Context, principal string) (Status, error) {
 	return c.status(s.name, principal), nil
 }
 
-// Pending returns the login of a principal that is under way, nil for none.
+// Pending returns a principal's pending login; nil for none.
 func (s *Server) Pending(principal string) *Pending {
 	a := s.account(principal)
 	a.mu.Lock()
@@ -186,7 +187,7 @@ func (s *Server) Pending(principal string) *Pending {
 	return a.pending
 }
 
-// join returns the login that is under way, or a new one.
+// join returns the pending login, or a new login.
 func (a *account) join() (p *Pending, began bool, err error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -202,20 +203,20 @@ func (a *account) join() (p *Pending, began bool, err error) {
 		p.end()
 		return nil, false, err
 	}
-	if old := a.pending; old != nil { // it would not get all that is wanted now
+	if old := a.pending; old != nil { // it lacks scopes that the server has asked for since
 		a.logins.spawn(func() { old.finish(errors.New("another login, with more scopes, has taken its place")) })
 	}
 	a.pending = p
 	return p, true, nil
 }
 
-// wants are the scopes that the login asks for, as far as they are known.
+// wants returns the scopes that the login asks for. The lock of the account is held.
 func (p *Pending) wants() []string {
 	select {
 	case <-p.ready:
 		return p.scopes
 	default:
-		return p.account.asked.scopes // it reads them itself
+		return p.account.asked.scopes // prepare will read these
 	}
 }
 
@@ -229,7 +230,7 @@ func (l *Logins) add(p *Pending) error {
 	return nil
 }
 
-// run sees the login through.
+// run carries out the login.
 func (p *Pending) run() {
 	err := p.prepare()
 	if err != nil {
@@ -241,10 +242,10 @@ func (p *Pending) run() {
 		return
 	}
 	<-p.life.Done()
-	p.finish(context.Cause(p.life)) // too late where it has ended well
+	p.finish(context.Cause(p.life)) // without effect if the login has ended already
 }
 
-// prepare finds out where the login goes on.
+// prepare gets ready for the person's browser.
 func (p *Pending) prepare() (err error) {
 	a := p.account
 	ctx, cancel := context.WithTimeout(p.life, renewWithin)
@@ -297,7 +298,7 @@ func (p *Pending) prepare() (err error) {
 	return nil
 }
 
-// answered takes the authorization server's answer over.
+// answered gets and keeps the token for the code in an answer.
 func (p *Pending) answered(ctx context.Context, q url.Values) error {
 	t, err := p.account.exchange(ctx, codeRequest{p.place, p.client, p.redirect, p.verifier}, q)
 	if err != nil {
@@ -309,7 +310,7 @@ func (p *Pending) answered(ctx context.Context, q url.Values) error {
 	return p.keep(ctx, t)
 }
 
-// codeRequest is how a code was asked for, which its exchange repeats.
+// codeRequest holds the parameters of a request for a code, which its exchange repeats.
 type codeRequest struct {
 	place    *place
 	client   registered
@@ -317,20 +318,20 @@ type codeRequest struct {
 	verifier string
 }
 
-// askedAt is the URL at which a person is asked for the code, without a state.
+// askedAt returns the authorization server's URL for a browser, without a state.
 func (c codeRequest) askedAt(scopes []string) string {
 	config := oauth2.Config{ClientID: c.client.ID, Scopes: scopes, RedirectURL: c.redirect, Endpoint: oauth2.Endpoint{AuthURL: c.place.meta.AuthorizationEndpoint}}
 	options := []oauth2.AuthCodeOption{oauth2.S256ChallengeOption(c.verifier)}
 	if c.place.resource != "" {
 		options = append(options, oauth2.SetAuthURLParam("resource", c.place.resource))
 	}
-	if covers(scopes, []string{offline}) { // OpenID Connect 11: it is ignored otherwise
+	if covers(scopes, []string{offline}) { // without consent the scope is ignored (OpenID Connect Core 11)
 		options = append(options, oauth2.SetAuthURLParam("prompt", "consent"))
 	}
 	return config.AuthCodeURL("", options...)
 }
 
-// exchange gets the token for the code of an answer (RFC 6749 4.1.2, RFC 9207).
+// exchange gets the token for the code in an answer (RFC 6749 4.1.2, RFC 9207).
 func (s *Server) exchange(ctx context.Context, asked codeRequest, q url.Values) (*oauth2.Token, error) {
 	meta := asked.place.meta
 	iss := q.Get("iss")
@@ -353,7 +354,7 @@ func (s *Server) exchange(ctx context.Context, asked codeRequest, q url.Values) 
 	return s.ask(ctx, meta.TokenEndpoint, asked.client, form)
 }
 
-// keep stores what the login has brought.
+// keep stores the token that the login has brought.
 func (p *Pending) keep(ctx context.Context, t *oauth2.Token) error {
 	a := p.account
 	c := a.credentialOf(p.place, p.client, p.scopes, t)
@@ -390,7 +391,7 @@ func (p *Pending) finish(err error) {
 		}
 		select {
 		case <-p.ready:
-		default: // nobody could log in
+		default: // the login could not begin
 			a.unready, a.unreadyAt = err, time.Now()
 		}
 		a.mu.Unlock()
@@ -413,12 +414,11 @@ func (p *Pending) finish(err error) {
 	})
 }
 
-// callbackPath is where a login of this process has the browser sent back to.
+// callbackPath is the path of redirect URLs on loopback.
 const callbackPath = "/oauth/callback"
 
-// listen chooses the redirect URL, and sees to it that somebody listens there: the one that is
-// configured, the proxy's own, or a port of loopback; where this client is registered
-// already with one that is free, that.
+// listen chooses the redirect URL, and listens there if nobody does: the configured URL, the proxy's own, or a loopback
+// port. It prefers a free port that this client is registered with.
 func (p *Pending) listen(ctx context.Context) error {
 	a := p.account
 	if a.settings.RedirectURL != "" {
@@ -429,7 +429,7 @@ func (p *Pending) listen(ctx context.Context) error {
 		}
 		port, _ := strconv.Atoi(u.Port())
 		if own := originOf(a.logins.callback()); port == 0 || own == origin(u) {
-			return nil // it is served by whoever serves that
+			return nil // the proxy serves this URL
 		}
 		p.listener, err = a.logins.listen(port)
 		return err
@@ -455,12 +455,12 @@ func (p *Pending) listen(ctx context.Context) error {
 	return wrap("nothing can listen for the end of the login", err)
 }
 
-// listener waits for browsers at a port of loopback, for as long as a login needs it.
+// listener serves browsers at a loopback port, while a login needs it.
 type listener struct {
 	logins *Logins
 	port   int
 	server *http.Server
-	uses   int // guarded by the lock of the logins
+	uses   int // number of logins; guarded by Logins.mu
 }
 
 func (l *Logins) listen(port int) (*listener, error) {
@@ -487,7 +487,7 @@ func (l *Logins) listen(port int) (*listener, error) {
 	return one, nil
 }
 
-// release ends the listener with its last login. Who reads the last page is waited for.
+// release ends one use. The last release closes the listener, after browsers have read the last page.
 func (one *listener) release() {
 	if one == nil {
 		return

@@ -16,16 +16,16 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// challenge is what a server says with a refusal (RFC 6750, RFC 9728).
+// challenge is the header WWW-Authenticate of a refusal (RFC 6750, RFC 9728).
 type challenge struct {
-	refused  bool   // there was one
+	refused  bool   // there was a refusal
 	bearer   bool   // it names the scheme Bearer
 	err      string // "invalid_token", "insufficient_scope"
 	scopes   []string
 	metadata string // URL of the resource's metadata
 }
 
-// challengeOf reads the challenge of a response. A header that is none counts as absent.
+// challengeOf reads the challenge of a response. A malformed header counts as absent.
 func challengeOf(response *http.Response) (c challenge) {
 	c.refused = true
 	all, _ := oauthex.ParseWWWAuthenticate(response.Header.Values("WWW-Authenticate"))
@@ -47,25 +47,24 @@ func challengeOf(response *http.Response) (c challenge) {
 	return c
 }
 
-// wantsMore reports whether the challenge of a 403 is for more scopes: some servers name
-// them and no error.
+// wantsMore reports whether the challenge of a 403 asks for more scopes. Some servers name the scopes without an error.
 func (c challenge) wantsMore() bool {
 	return c.err == "insufficient_scope" || c.err == "" && len(c.scopes) > 0
 }
 
-// place is where tokens for a server are got.
+// place describes the authorization server of a server.
 type place struct {
 	meta     *discovery.Metadata
-	resource string   // the parameter to send; "" for none
-	scopes   []string // that the resource says it has
-	found    bool     // there is metadata of the resource or of the authorization server
+	resource string   // parameter resource of requests; "" for none
+	scopes   []string // scopes_supported of the resource's metadata
+	found    bool     // the resource or the authorization server has metadata
 }
 
-// errNoServer says that a server names no authorization server.
+// errNoServer is the error for a server that names no authorization server.
 var errNoServer = errors.New("it names no authorization server")
 
-// discover finds the authorization server: by the metadata of the resource (RFC 9728),
-// else as revision 2025-03-26 has it, at the origin of the server.
+// discover finds the authorization server: in the metadata of the resource (RFC 9728), or else at the origin of the
+// server (revision 2025-03-26).
 func (s *Server) discover(ctx context.Context, c challenge) (*place, error) {
 	resource, err := s.resource(ctx, c.metadata)
 	if err != nil {
@@ -108,14 +107,14 @@ func (s *Server) discover(ctx context.Context, c challenge) (*place, error) {
 	if p.found || !errors.Is(first, discovery.ErrNone) {
 		return nil, first
 	}
-	// Endpoints at fixed paths, as revision 2025-03-26 has them.
+	// Revision 2025-03-26 defines endpoints at fixed paths.
 	at := issuers[0]
 	p.meta = &discovery.Metadata{Issuer: at, AuthorizationEndpoint: at + "/authorize", TokenEndpoint: at + "/token", RegistrationEndpoint: at + "/register"}
 	return p, nil
 }
 
-// fits says why metadata is not that of an issuer, or of no use. An issuer that is not named, but looked
-// for at an origin as revision 2025-03-26 has it, may be at a path there.
+// fits returns an error if metadata belongs to another issuer or cannot be used. If no metadata named the issuer
+// (revision 2025-03-26), the true issuer may have a path at the same origin.
 func fits(m *discovery.Metadata, issuer string, named bool) error {
 	switch {
 	case named && !sameIssuer(m.Issuer, issuer), !named && originOf(m.Issuer) != originOf(issuer):
@@ -128,8 +127,8 @@ func fits(m *discovery.Metadata, issuer string, named bool) error {
 
 func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
-// resource gets the metadata of the server as a resource: where the challenge says,
-// else at the well-known places. It is nil where there is none.
+// resource gets the resource metadata of the server: at the URL in the challenge, or else at the well-known URLs. It
+// is nil for none.
 func (s *Server) resource(ctx context.Context, named string) (*oauthex.ProtectedResourceMetadata, error) {
 	own, err := url.Parse(s.url)
 	if err != nil {
@@ -162,8 +161,7 @@ func (s *Server) resource(ctx context.Context, named string) (*oauthex.Protected
 	return nil, mismatch
 }
 
-// isOf reports whether a resource is the server's URL or, as many servers have it, of
-// the same origin and above it.
+// isOf reports whether a resource is the server's URL or a parent of it at the same origin, as many servers say.
 func isOf(resource string, own *url.URL) bool {
 	u, err := url.Parse(resource)
 	if err != nil || origin(u) != origin(own) {
@@ -173,9 +171,8 @@ func isOf(resource string, own *url.URL) bool {
 	return above == path || strings.HasPrefix(path, above+"/")
 }
 
-// wanted are the scopes to ask for: those that are configured, else those of the
-// challenge, else all that the resource says it has; what there was before (step-up),
-// and offline_access where that is how refresh tokens are got.
+// wanted returns the scopes to ask for: the configured scopes and the challenge's, or else all of the resource. It adds
+// the scopes before (step-up), and offline_access if the authorization server has it for refresh tokens.
 func (s *Server) wanted(p *place, c challenge, before []string) []string {
 	scopes := s.settings.Scopes
 	switch {

@@ -22,11 +22,11 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// deviceGrant is the device grant by its URN.
+// deviceGrant is the grant_type of the device grant.
 const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
 
-// obtain gets a token where that needs no person, and stores it. before are the scopes
-// that it is to have anyway. The lock of the row is held.
+// obtain gets and stores a token, for a grant that needs no person. It asks for the scopes before in any case. The
+// lock of the row is held.
 func (a *account) obtain(ctx context.Context, before []string) (*credential, error) {
 	if err := a.resting(); err != nil {
 		return nil, err
@@ -77,7 +77,7 @@ func (a *account) grant(ctx context.Context, before []string) (*credential, erro
 	return a.credentialOf(p, client, scopes, t), nil
 }
 
-// prepareDevice asks for a code that a person types in elsewhere (RFC 8628).
+// prepareDevice gets a code that a person types into the authorization server's page (RFC 8628).
 func (p *Pending) prepareDevice(ctx context.Context, before *credential) error {
 	a := p.account
 	at := p.place.meta.DeviceAuthorizationEndpoint
@@ -119,7 +119,7 @@ func (p *Pending) deviceOptions() []oauth2.AuthCodeOption {
 	return []oauth2.AuthCodeOption{oauth2.SetAuthURLParam("resource", p.place.resource)}
 }
 
-// poll asks for the token until the person has agreed.
+// poll asks for the token until the person has logged in.
 func (p *Pending) poll() error {
 	a := p.account
 	for every := p.every; ; {
@@ -146,9 +146,8 @@ func (p *Pending) poll() error {
 	}
 }
 
-// Logout forgets a principal's login, and has it revoked (RFC 7009) where the
-// authorization server can. It reports whether there was one, and whether that is revoked;
-// the error is why it could not be.
+// Logout deletes a principal's login, and revokes its tokens (RFC 7009) if the authorization server can. was reports
+// that there was a login, and revoked that its tokens are revoked.
 func (s *Server) Logout(ctx context.Context, principal string) (was, revoked bool, err error) {
 	a := s.account(principal)
 	var c *credential
@@ -205,7 +204,7 @@ func (s *Server) revoke(ctx context.Context, c *credential, client registered, t
 	if json.NewDecoder(io.LimitReader(response.Body, discovery.MaxDocument)).Decode(&said) == nil {
 		refusal.Code = rawjson.Clip(printable.Line(said.Error), 60)
 	}
-	if refusal.Code == "unsupported_token_type" { // of access tokens that nobody is asked about: they end by themselves
+	if refusal.Code == "unsupported_token_type" { // such access tokens cannot be revoked: they expire
 		return nil
 	}
 	return refusal
@@ -214,9 +213,9 @@ func (s *Server) revoke(ctx context.Context, c *credential, client registered, t
 // endWithin bounds how long one login may take to end.
 const endWithin = 10 * time.Second
 
-// EndGone ends the logins of principals that are gone, and returns how many. gone returns those of some
-// principals. to is the login to a server of that name, nil for one that is not configured any more: its
-// tokens are deleted, and end by themselves. An error does not keep other logins from their end.
+// EndGone ends the logins of principals that no longer exist, and returns their number. gone selects these principals.
+// to returns the Server of a name; nil if the server is no longer configured: its tokens are then deleted, but not
+// revoked. After an error EndGone continues with the other logins.
 func (l *Logins) EndGone(ctx context.Context, gone func(ctx context.Context, principals []string) ([]string, error), to func(server string) *Server) (ended int, err error) {
 	rows, err := l.vault.Names(ctx, rowPrefix)
 	if err != nil {
@@ -246,7 +245,7 @@ func (l *Logins) EndGone(ctx context.Context, gone func(ctx context.Context, pri
 	return ended, errors.Join(failed...)
 }
 
-// partsOf are the server and the principal of a row; "" is the owner's, or no row.
+// partsOf returns the server and the principal of a row. The principal is "" for the owner.
 func partsOf(row string) (server, principal string) {
 	escaped, principal, _ := strings.Cut(strings.TrimPrefix(row, rowPrefix), " ")
 	server, err := url.PathUnescape(escaped)
@@ -256,7 +255,7 @@ func partsOf(row string) (server, principal string) {
 	return server, principal
 }
 
-// endOne ends one login: at its server's authorization server, if the server is known.
+// endOne ends one login. It revokes the tokens if the server is configured.
 func (l *Logins) endOne(ctx context.Context, to *Server, server, principal, row string) error {
 	ctx, cancel := context.WithTimeout(ctx, leeway.Of(endWithin))
 	defer cancel()

@@ -15,17 +15,17 @@ import (
 	"toolfinch/internal/printable"
 )
 
-// Issuer is an authorization server that gives tokens for this server: a login there proves who somebody is.
+// Issuer is an authorization server that issues tokens for toolfinch: a login there proves who a user is.
 type Issuer struct {
 	URL          string   `json:"u"`
-	Resource     string   `json:"r"`           // this server, as its clients know it
-	ClientID     string   `json:"c,omitempty"` // of a public client; "" to register one
+	Resource     string   `json:"r"`           // URL of toolfinch for its clients
+	ClientID     string   `json:"c,omitempty"` // ID of a public client; "" registers a client
 	Scopes       []string `json:"s,omitempty"`
 	AllowPrivate bool     `json:"p,omitempty"`
 }
 
-// identification is a login at an issuer that is under way in a browser, which keeps it sealed in a cookie:
-// strangers make nothing here grow, and any process with the same key goes on with it.
+// identification is a pending login at an issuer. The browser keeps it, encrypted, in a cookie. So strangers use none
+// of our memory, and each process with the same key can continue it.
 type identification struct {
 	ID       string     `json:"id"` // the state
 	Start    Start      `json:"start"`
@@ -50,7 +50,7 @@ func (i Issuer) place(ctx context.Context, s *Server) (*place, error) {
 	return &place{meta: meta, resource: i.Resource, found: true}, nil
 }
 
-// Identify sends a browser to an issuer, to prove that its user is the one who asked for a login.
+// Identify redirects a browser to an issuer, to prove that its user is the user who asked for the login.
 func (l *Logins) Identify(w http.ResponseWriter, r *http.Request, start Start, at Issuer) error {
 	ctx, cancel := context.WithTimeout(r.Context(), renewWithin)
 	defer cancel()
@@ -76,7 +76,7 @@ func (l *Logins) Identify(w http.ResponseWriter, r *http.Request, start Start, a
 	return nil
 }
 
-// identification returns the identification that the browser of a request has begun with a state.
+// identification returns the identification with this state from the cookies of a request.
 func (l *Logins) identification(r *http.Request, state string) (i identification, is bool) {
 	for _, secure := range []bool{false, true} {
 		for _, c := range r.CookiesNamed(cookieName(state, secure)) {
@@ -88,7 +88,7 @@ func (l *Logins) identification(r *http.Request, state string) (i identification
 	return i, false
 }
 
-// identified goes on with a login if the issuer says that the browser is the asker's.
+// identified continues a login if the issuer says that the browser is the asking user's.
 func (l *Logins) identified(w http.ResponseWriter, r *http.Request, i identification, q url.Values) {
 	http.SetCookie(w, cookie(i.ID, "", i.Start.secure()))
 	ctx, cancel := context.WithTimeout(r.Context(), renewWithin)
@@ -113,7 +113,7 @@ func (l *Logins) identified(w http.ResponseWriter, r *http.Request, i identifica
 	l.binder.sendOn(w, i.Start)
 }
 
-// Refused takes down that a user who is not the asker opened a login.
+// Refused records that a user opened the start page of another user's login.
 func (l *Logins) Refused(r *http.Request, s Start, who string) {
 	l.log.Warn("a login was refused: another user opened it", "server", s.Server, "principal", s.Principal, "opened_by", who)
 	l.record.Event(r.Context(), identity.Event{Kind: identity.EventLogin, Principal: who, Server: s.Server, Outcome: identity.Denied, Reason: "the login of another user was opened"})

@@ -1,12 +1,11 @@
 // Package login logs toolfinch in to upstream servers with OAuth 2.1: it finds the
 // authorization server, gets tokens, keeps them in a vault, refreshes them and adds
 // them to requests. It never waits for a human on behalf of a request: a request that
-// needs one fails with *Needed.
+// needs a human fails with *Needed.
 //
-// Registration is that of the official Go SDK (oauthex). Its handler of the flow itself is
-// not used: it cannot leave the resource out, prefers a
-// metadata document over a pre-registered client, forgets registrations, and refreshes
-// without scope and resource.
+// It registers clients with the official Go SDK (oauthex). It does not use the SDK's login flow, which cannot
+// leave the resource out, prefers a metadata document to a pre-registered client, forgets registrations, and
+// refreshes without scope and resource.
 package login
 
 import (
@@ -29,41 +28,40 @@ import (
 	"toolfinch/internal/limit"
 )
 
-// Grant is how a token is got.
+// Grant is an OAuth grant: the way to get a token.
 type Grant string
 
-// The grants. GrantCode and GrantDevice need a person, GrantCredentials does not.
+// GrantCode and GrantDevice need a person; GrantCredentials does not.
 const (
 	GrantCode        Grant = "authorization_code"
 	GrantDevice      Grant = "device_code"
 	GrantCredentials Grant = "client_credentials"
 )
 
-// ResourceNone is the resource of servers that refuse the parameter.
+// ResourceNone omits the parameter resource, which some servers refuse.
 const ResourceNone = "none"
 
-// Settings say how to log in to a server. The zero value is automatic: when the server
-// asks for a login, its authorization server is looked for, and this client registered
-// there.
+// Settings say how to log in to a server. With the zero value, a server that asks for a login makes us find its
+// authorization server and register this client there.
 type Settings struct {
-	Off         bool   // no login: what the server answers stands
-	Set         bool   // something is configured: a refusal without a challenge is one for want of a login, too
+	Off         bool   // no login: the server's refusals are passed on
+	Set         bool   // a login is configured: a refusal without a challenge needs a login, too
 	Grant       Grant  // default GrantCode
-	ClientID    string // of a client that was registered before
-	Secret      string // its secret
-	Issuer      string // the authorization server that the client is registered with; default: the one that the server names first
+	ClientID    string // ID of a client that was registered before
+	Secret      string // secret of that client
+	Issuer      string // authorization server of the client; default: the first that the server names
 	MetadataURL string // the client's metadata document (CIMD); "" for none
 	Scopes      []string
 	Resource    string // default: as the server says; ResourceNone for none
-	// AllowPrivate lets the authorization server be at a private address. The host of the
-	// server itself may always be one.
+	// AllowPrivate lets the authorization server have a private address. The server's own host may always be
+	// private.
 	AllowPrivate bool
-	RedirectURL  string // where the browser is sent back to; default: a port of loopback
-	PerUser      bool   // each principal has a login of its own
+	RedirectURL  string // the browser is sent back to this URL; default: a port of loopback
+	PerUser      bool   // each principal has its own login
 }
 
-// EndHere has the browser sent back to this process, which does not serve what RedirectURL is
-// elsewhere. It fails where the client is registered for that alone.
+// EndHere makes the browser come back to this process instead of a RedirectURL that another machine serves. It
+// fails if the client is registered for that URL only.
 func (s *Settings) EndHere() error {
 	at, err := url.Parse(s.RedirectURL)
 	if cmp.Or(s.Grant, GrantCode) != GrantCode || s.RedirectURL == "" || err != nil || discovery.IsLoopback(at.Hostname()) {
@@ -79,30 +77,28 @@ func (s *Settings) EndHere() error {
 // Interactive reports whether a login needs a person.
 func (s *Server) Interactive() bool { return s.settings.interactive() }
 
-// interactive reports whether a login needs a person.
 func (s Settings) interactive() bool { return s.Grant != GrantCredentials }
 
-// Vault keeps tokens at rest. Its methods are safe for concurrent use, by several
-// processes too.
+// Vault stores tokens. Its methods are safe for concurrent use, also by several processes.
 type Vault interface {
-	// Get returns nil for what is not there.
+	// Get returns nil for an unknown name.
 	Get(ctx context.Context, name string) ([]byte, error)
 	Put(ctx context.Context, name string, value []byte) error
-	// Delete does nothing for what is not there.
+	// Delete does nothing for an unknown name.
 	Delete(ctx context.Context, name string) error
-	// Names returns those that begin with prefix.
+	// Names returns the names that begin with prefix.
 	Names(ctx context.Context, prefix string) ([]string, error)
-	// Locked runs f while no other process runs one for the same name.
+	// Locked runs f under a lock on name, which all processes share.
 	Locked(ctx context.Context, name string, f func(ctx context.Context) error) error
 }
 
-// Needed says that a server is not used before somebody logs in.
+// Needed is the error of a request that needs a login by a person.
 type Needed struct {
 	Server string
-	URL    string // where that goes on, for a browser; only whoever may begin it sets and is told it
-	Why    string // why what there was does not do; "" where nobody has logged in
+	URL    string // page for a browser; set only for clients that may begin the login
+	Why    string // why the present login is not enough; "" if nobody has logged in
 	Scopes []string
-	token  string // that does not do; "" for none
+	token  string // the token that was not enough; "" for none
 }
 
 func (n *Needed) Error() string {
@@ -116,7 +112,7 @@ func (n *Needed) Error() string {
 	return text
 }
 
-// Mark tells the token that does not do from others.
+// Mark distinguishes the token that was not enough from other tokens.
 func (n *Needed) Mark() string { return markOf(n.token) }
 
 func markOf(token string) string {
@@ -124,33 +120,33 @@ func markOf(token string) string {
 	return hex.EncodeToString(sum[:8])
 }
 
-// Options are what Logins are made with.
+// Options configure Logins.
 type Options struct {
 	Vault Vault
 	Log   *slog.Logger // default: nothing is logged
-	// Callback returns the URL at which Logins.ServeHTTP is served on loopback, "" for nowhere; default:
-	// nowhere. A login listens for itself then.
+	// Callback returns the loopback URL that Logins.ServeHTTP is served at. If it is "", the default, each login
+	// opens a port.
 	Callback func() string
-	Record   identity.Record // of logins and renewals, for the audit log; may be nil
-	// Told reports whether Server.Changed hears now what other processes do in the vault. While it does
-	// not, it is looked into again every ten seconds in which there are requests. Default: never.
+	Record   identity.Record // audit log of logins and renewals; may be nil
+	// Told reports whether Server.Changed is called now for vault changes by other processes. If not, requests
+	// read the vault again every ten seconds. Default: never.
 	Told func() bool
-	// Failed hears the IDs of logins that have ended here without a token, for Ended in other processes;
-	// may be nil.
+	// Failed gets the ID of each login that has ended here without a token, so that other processes call Ended.
+	// It may be nil.
 	Failed func(id string)
-	// Key, which is not zero, is shared with the processes that serve each other's logins.
+	// Key is shared with the processes that serve each other's logins; zero for no such process.
 	Key [32]byte
-	// Forward hands the query of an authorization server's answer to those processes, for Answer; default:
-	// there are none.
+	// Forward sends the query of an authorization server's answer to the processes with Key, which pass it to
+	// Answer. Default: there are none.
 	Forward func(ctx context.Context, query string) bool
-	// Prove reports whether the browser of a request for a start page is the asker's; if not, it has
-	// answered the request. Default: a login of the owner in a browser of this machine.
+	// Prove reports whether the browser that requests a start page belongs to the user who asked for the login.
+	// If not, it has answered the request. Default: ProveLocally.
 	Prove func(w http.ResponseWriter, r *http.Request, s Start) bool
-	// Whose returns the principal that an access token for this server proves; "" for none. Identify needs it.
+	// Whose returns the principal that an access token proves; "" for none. Identify needs it.
 	Whose func(r *http.Request, token string) string
 }
 
-// Logins are those to all servers of one process. Its methods are safe for concurrent use.
+// Logins are one process's logins to all servers. Its methods are safe for concurrent use.
 type Logins struct {
 	vault    Vault
 	log      *slog.Logger
@@ -162,21 +158,21 @@ type Logins struct {
 	prove    func(w http.ResponseWriter, r *http.Request, s Start) bool
 	whose    func(r *http.Request, token string) string
 	binder   *binder
-	life     context.Context // of what is done for nobody's request
+	life     context.Context // for work that belongs to no request
 	end      context.CancelFunc
 	work     sync.WaitGroup
 
-	under *limit.Limit // logins that are under way
+	under *limit.Limit // pending logins
 
-	mu        sync.Mutex // guards what follows; never held over I/O
+	mu        sync.Mutex // guards the fields below; never held over I/O
 	closed    bool
-	pending   map[string]*Pending // by their ID
-	ended     []string            // IDs of the last that have ended
-	another   chan struct{}       // closed, and another made, when one has
-	listeners map[int]*listener   // by their port
+	pending   map[string]*Pending // by ID
+	ended     []string            // IDs of the logins that ended last
+	another   chan struct{}       // closed and replaced when a login ends
+	listeners map[int]*listener   // by port
 }
 
-// New makes logins; nothing is read yet.
+// New returns Logins, and reads nothing from the vault.
 func New(o Options) *Logins {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
@@ -202,10 +198,10 @@ func New(o Options) *Logins {
 	return l
 }
 
-// Limits are what clients can make grow.
+// Limits returns the limit of pending logins.
 func (l *Logins) Limits() []*limit.Limit { return []*limit.Limit{l.under} }
 
-// Close ends the logins that were begun, and waits for what runs.
+// Close ends pending logins, and waits for all goroutines.
 func (l *Logins) Close() {
 	l.mu.Lock()
 	l.closed = true
@@ -214,7 +210,7 @@ func (l *Logins) Close() {
 	l.work.Wait()
 }
 
-// spawn runs f, which must end with the life, unless the logins are closed.
+// spawn runs f, which must end with the life. It reports false, without running f, after Close.
 func (l *Logins) spawn(f func()) bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -224,25 +220,25 @@ func (l *Logins) spawn(f func()) bool {
 	return !l.closed
 }
 
-// Server is one server that may want logins.
+// Server is one server that may need logins.
 type Server struct {
 	logins   *Logins
 	name     string
 	url      string
 	settings Settings
-	client   *http.Client  // to authorization servers
-	renewals chan struct{} // holds a value for each login that is being renewed
+	client   *http.Client  // for requests to authorization servers
+	renewals chan struct{} // holds a value for each running renewal
 	log      *slog.Logger
 
 	mu       sync.Mutex // guards accounts; never held over I/O
 	accounts map[string]*account
 }
 
-// maxAccounts bounds the principals of a server whose tokens are kept in memory; those
-// of others are read again when they come.
+// maxAccounts bounds the principals whose tokens are kept in memory for one server. The tokens of other principals
+// are read again from the vault.
 const maxAccounts = 1024
 
-// Mask returns a text, of the server for one, without the tokens that it was given.
+// Mask returns text with the server's tokens replaced by ***: a server may repeat them.
 func (s *Server) Mask(text string) string {
 	if s == nil {
 		return text
@@ -263,10 +259,10 @@ func (s *Server) Mask(text string) string {
 	return text
 }
 
-// shortToken is how long a text is, in bytes, that may also be a piece of another.
+// shortToken is the most bytes of a token that is not masked, because it may be a part of words.
 const shortToken = 5
 
-// Server returns the server of a name and URL.
+// Server returns a Server for a name and URL.
 func (l *Logins) Server(name, url string, s Settings) *Server {
 	if s.Grant == "" {
 		s.Grant = GrantCode
@@ -277,17 +273,17 @@ func (l *Logins) Server(name, url string, s Settings) *Server {
 	}
 }
 
-// maxRenewals bounds the logins of one server that are renewed at the same time.
+// maxRenewals bounds the simultaneous renewals for one server.
 const maxRenewals = 8
 
-// account returns what is known of a principal's login; "" is the owner of this process.
+// account returns the account of a principal; "" is the owner of this process.
 func (s *Server) account(principal string) *account {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	a := s.accounts[principal]
 	if a == nil {
 		if len(s.accounts) >= maxAccounts {
-			for other, one := range s.accounts { // any
+			for other, one := range s.accounts {
 				if one.idle() {
 					delete(s.accounts, other)
 					break
@@ -300,14 +296,14 @@ func (s *Server) account(principal string) *account {
 	return a
 }
 
-// Has reports whether there is a login of a principal, or may be because the vault cannot be read.
+// Has reports whether a principal is logged in, or may be because the vault cannot be read.
 func (s *Server) Has(ctx context.Context, principal string) bool {
 	c, err := s.account(principal).load(ctx, false)
 	return err != nil || c != nil
 }
 
-// Changed has the login of a row of the vault read again before it is used, if it is one of the
-// server's: another process has changed it. "" stands for all rows.
+// Changed says that another process has changed a row of the vault: a login to this server in that row is read again
+// before its next use. "" means all rows.
 func (s *Server) Changed(row string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -322,8 +318,7 @@ func (s *Server) Changed(row string) {
 	}
 }
 
-// Ended has whoever awaits the login of an ID, which began in another process, wait no more: it has
-// ended without a token.
+// Ended says that the login with an ID, begun in another process, has ended without a token: Await waits no longer.
 func (l *Logins) Ended(id string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -334,8 +329,8 @@ func (l *Logins) Ended(id string) {
 	l.another = make(chan struct{})
 }
 
-// hasEnded reports whether the login of an ID has ended, here or as far as Ended was told, and returns
-// what is closed when another one does.
+// hasEnded reports whether the login with an ID has ended, and returns a channel that is closed when another login
+// ends.
 func (l *Logins) hasEnded(id string) (ended bool, another <-chan struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -345,8 +340,8 @@ func (l *Logins) hasEnded(id string) (ended bool, another <-chan struct{}) {
 // rowPrefix begins the names of all tokens in the vault.
 const rowPrefix = "login/"
 
-// row is the name of a principal's tokens in the vault. The server's name is escaped: with a
-// blank in it, it could be another's with a principal.
+// row returns the name of a principal's tokens in the vault. The server's name is escaped, because a blank separates
+// it from the principal.
 func (s *Server) row(principal string) string {
 	name := rowPrefix + url.PathEscape(s.name)
 	if principal == "" {
@@ -355,7 +350,7 @@ func (s *Server) row(principal string) string {
 	return name + " " + principal
 }
 
-// Status is what is known of a login.
+// Status describes a login.
 type Status struct {
 	Server    string
 	Principal string // "" for the owner of this process
@@ -363,8 +358,8 @@ type Status struct {
 	Grant     Grant
 	Scopes    []string // granted, as far as the authorization server says
 	Resource  string
-	Expires   time.Time // of the access token; zero where that is not known
-	Refreshes bool      // it is renewed without a person
+	Expires   time.Time // when the access token expires; zero if unknown
+	Refreshes bool      // the login is renewed without a person
 	Obtained  time.Time
 }
 
@@ -379,7 +374,7 @@ func (s *Server) Statuses(ctx context.Context) ([]Status, error) {
 	for _, name := range names {
 		principal := strings.TrimPrefix(strings.TrimPrefix(name, s.row("")), " ")
 		if name != s.row(principal) {
-			continue // of a server whose name begins with this one's
+			continue // a row of a server whose name begins with this server's name
 		}
 		c, err := s.read(ctx, principal)
 		if err != nil {
@@ -392,7 +387,7 @@ func (s *Server) Statuses(ctx context.Context) ([]Status, error) {
 	return all, nil
 }
 
-// event is something that happened to a login.
+// event records an event of a login in the audit log.
 func (s *Server) event(ctx context.Context, kind, principal string, c *credential, err error) {
 	e := identity.Event{Kind: kind, Principal: principal, Server: s.name}
 	if c != nil {
@@ -404,10 +399,10 @@ func (s *Server) event(ctx context.Context, kind, principal string, c *credentia
 	s.logins.record.Event(ctx, e)
 }
 
-// errClosed is about logins after Close.
+// errClosed is the error of logins after Close.
 var errClosed = errors.New("the logins are closed")
 
-// union is a with what b has beyond it, in order.
+// union returns a, followed by the strings of b that a lacks.
 func union(a, b []string) []string {
 	out := slices.Clone(a)
 	for _, s := range b {

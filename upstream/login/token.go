@@ -21,44 +21,43 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// registered is this client as an authorization server knows it.
+// registered is this client's registration at an authorization server.
 type registered struct {
 	ID       string    `json:"id"`
 	Secret   string    `json:"secret,omitempty"`
-	Method   string    `json:"method"` // how it proves itself: one of the methods below
+	Method   string    `json:"method"` // one of the methods below
 	Redirect string    `json:"redirect,omitempty"`
-	Expires  time.Time `json:"expires,omitzero"` // of the secret
+	Expires  time.Time `json:"expires,omitzero"` // when the secret expires
 }
 
-// How a client proves who it is (RFC 7591, token_endpoint_auth_method).
+// Methods by which a client proves its identity (RFC 7591, token_endpoint_auth_method).
 const (
 	methodNone  = "none"
 	methodBasic = "client_secret_basic"
 	methodPost  = "client_secret_post"
 )
 
-// credential is what the vault keeps of one login.
+// credential is one login, as the vault stores it.
 type credential struct {
-	URL           string     `json:"url"` // of the server that it is for
+	URL           string     `json:"url"` // URL of the server
 	Issuer        string     `json:"issuer"`
 	TokenURL      string     `json:"token_url"`
 	RevocationURL string     `json:"revocation_url,omitempty"`
 	Client        registered `json:"client"`
 	Grant         Grant      `json:"grant"`
 	Resource      string     `json:"resource,omitempty"`
-	Scopes        []string   `json:"scopes,omitempty"`  // asked for
-	Granted       []string   `json:"granted,omitempty"` // as the authorization server says; nil where it does not
-	Wanted        []string   `json:"wanted,omitempty"`  // which the server has asked for since: the next login has them too, whichever process begins it
+	Scopes        []string   `json:"scopes,omitempty"`  // requested scopes
+	Granted       []string   `json:"granted,omitempty"` // as the authorization server says; nil if it does not say
+	Wanted        []string   `json:"wanted,omitempty"`  // scopes that the server has asked for since, for the next login
 	AccessToken   string     `json:"access_token"`
 	RefreshToken  string     `json:"refresh_token,omitempty"`
 	Obtained      time.Time  `json:"obtained"`
 	Expires       time.Time  `json:"expires,omitzero"`
-	Dead          string     `json:"dead,omitempty"` // why it cannot be renewed
+	Dead          string     `json:"dead,omitempty"` // why the token cannot be renewed
 }
 
-// fresh reports whether the access token is good for margin from now on. The times are
-// of this machine's clock, so another clock does not matter. A clock that was put back
-// before the token was got tells nothing.
+// fresh reports whether the access token stays valid for margin. Both times come from this machine's clock. If the
+// clock was set back to before Obtained, the token does not count as fresh.
 func (c *credential) fresh(now time.Time, margin time.Duration) bool {
 	if c.AccessToken == "" {
 		return false
@@ -69,8 +68,8 @@ func (c *credential) fresh(now time.Time, margin time.Duration) bool {
 	return now.Add(margin).Before(c.Expires)
 }
 
-// Before a token expires it is renewed: by early at least, and by up to jitter more, so
-// that processes with one login do not do so together. Of a short life a quarter.
+// A token is renewed between early and early+jitter before it expires, so that processes with one login do not renew it
+// together. A short-lived token is renewed a quarter of its life before it expires.
 const (
 	early  = time.Minute
 	jitter = 30 * time.Second
@@ -80,7 +79,7 @@ func (c *credential) margin() time.Duration {
 	return min(early+rand.N(jitter), c.Expires.Sub(c.Obtained)/4)
 }
 
-// may are the scopes that the token has, as far as is known.
+// may returns the granted scopes, or else the requested scopes.
 func (c *credential) may() []string {
 	if c.Granted != nil {
 		return c.Granted
@@ -95,8 +94,8 @@ func (c *credential) status(server, principal string) Status {
 	}
 }
 
-// read reads what the vault has of a principal's login; nil for nothing, and for what is
-// for a server that was elsewhere: a token goes to one origin alone.
+// read reads a principal's login from the vault. It returns nil for none, and for a login to another origin: a token
+// is never sent to another origin.
 func (s *Server) read(ctx context.Context, principal string) (*credential, error) {
 	raw, err := s.logins.vault.Get(ctx, s.row(principal))
 	if err != nil || raw == nil {
@@ -112,7 +111,7 @@ func (s *Server) read(ctx context.Context, principal string) (*credential, error
 	return c, nil
 }
 
-// write stores a login. It does so even where ctx ends: what was rotated is lost otherwise.
+// write stores a login, even if ctx ends: otherwise a rotated refresh token would be lost.
 func (s *Server) write(ctx context.Context, principal string, c *credential) error {
 	raw, err := json.Marshal(c)
 	if err != nil {
@@ -121,7 +120,6 @@ func (s *Server) write(ctx context.Context, principal string, c *credential) err
 	return s.logins.vault.Put(context.WithoutCancel(ctx), s.row(principal), raw)
 }
 
-// credentialOf is a new login with a token.
 func (s *Server) credentialOf(p *place, client registered, scopes []string, t *oauth2.Token) *credential {
 	c := &credential{
 		URL: s.url, Issuer: p.meta.Issuer, TokenURL: p.meta.TokenEndpoint, RevocationURL: p.meta.RevocationEndpoint,
@@ -131,7 +129,7 @@ func (s *Server) credentialOf(p *place, client registered, scopes []string, t *o
 	return c
 }
 
-// take takes a token over. A refresh token that is not replaced stays.
+// take stores a token in the login. Without a new refresh token, the old one stays.
 func (c *credential) take(t *oauth2.Token) {
 	c.AccessToken, c.Obtained, c.Dead = t.AccessToken, time.Now().Truncate(time.Second), ""
 	if t.RefreshToken != "" {
@@ -148,10 +146,10 @@ func (c *credential) take(t *oauth2.Token) {
 	}
 }
 
-// errType is about tokens that are no bearer tokens.
+// errType refuses tokens that are not bearer tokens.
 var errType = errors.New("the authorization server issues tokens of another type than Bearer")
 
-// ask asks a token endpoint for a token. form has the grant and its parameters.
+// ask requests a token. form contains the grant and its parameters.
 func (s *Server) ask(ctx context.Context, tokenURL string, client registered, form url.Values) (*oauth2.Token, error) {
 	c := clientcredentials.Config{ClientID: client.ID, TokenURL: tokenURL, EndpointParams: form, AuthStyle: oauth2.AuthStyleInParams}
 	switch client.Method {
@@ -170,10 +168,10 @@ func (s *Server) ask(ctx context.Context, tokenURL string, client registered, fo
 	return t, nil
 }
 
-// Refusal is an error that an authorization server answered with (RFC 6749, 5.2).
+// Refusal is the error in an authorization server's answer (RFC 6749, 5.2).
 type Refusal struct {
-	Code string // "invalid_grant"; "" where it says none
-	Text string // its words, in one line
+	Code string // such as "invalid_grant"; "" for none
+	Text string // description, on one line
 	HTTP int
 }
 
@@ -193,10 +191,10 @@ func (r *Refusal) final() bool {
 	return slices.Contains([]string{"invalid_grant", "invalid_client", "unauthorized_client", "invalid_scope", "invalid_target", "unsupported_grant_type", "access_denied", "invalid_request"}, r.Code)
 }
 
-// maxWords bounds what is repeated of an authorization server's words, in bytes.
+// maxWords is the most bytes that are repeated from an authorization server's texts.
 const maxWords = 300
 
-// plain is an error of the library without what it repeats of requests and answers.
+// plain returns an error of the library without the parts of requests and answers that it repeats.
 func plain(err error) error {
 	if refused, ok := errors.AsType[*oauth2.RetrieveError](err); ok {
 		r := &Refusal{Code: rawjson.Clip(printable.Line(refused.ErrorCode), 60), Text: rawjson.Clip(printable.Line(refused.ErrorDescription), maxWords)}
@@ -211,9 +209,8 @@ func plain(err error) error {
 	return err
 }
 
-// configured is the client that the configuration names, or its metadata document, and
-// whether there is one. Of several authorization servers it is that one's alone that it
-// was used with first.
+// configured returns the client that the configuration names by its ID or metadata document, and whether there is one.
+// Without a configured issuer, a client ID is used only at the authorization server of the last login.
 func (s *Server) configured(meta *discovery.Metadata, before *credential) (registered, bool, error) {
 	switch {
 	case s.settings.ClientID != "":
@@ -227,7 +224,7 @@ func (s *Server) configured(meta *discovery.Metadata, before *credential) (regis
 	return registered{}, false, nil
 }
 
-// method is how a configured client proves itself.
+// method returns how a configured client proves its identity.
 func (s *Server) method(supported []string) string {
 	if s.settings.Secret == "" {
 		return methodNone
@@ -235,7 +232,7 @@ func (s *Server) method(supported []string) string {
 	return secretMethod(supported)
 }
 
-// secretMethod is how a secret is sent: as RFC 8414 has it where the server does not say.
+// secretMethod returns how to send a secret. The default is from RFC 8414.
 func secretMethod(supported []string) string {
 	if len(supported) > 0 && !slices.Contains(supported, methodBasic) && slices.Contains(supported, methodPost) {
 		return methodPost
@@ -246,10 +243,10 @@ func secretMethod(supported []string) string {
 // clientPrefix begins the names of the registrations in the vault.
 const clientPrefix = "client/"
 
-// registrations are those at one authorization server, by redirect URL.
+// registrations are the registrations at one authorization server, by redirect URL.
 type registrations map[string]registered
 
-// maxRegistrations bounds those that are kept of one authorization server.
+// maxRegistrations bounds the stored registrations at one authorization server.
 const maxRegistrations = 8
 
 func (s *Server) registrations(ctx context.Context, issuer string) registrations {
@@ -267,8 +264,8 @@ func (s *Server) registrations(ctx context.Context, issuer string) registrations
 	return all
 }
 
-// register registers this client (RFC 7591), unless that was done before, and keeps
-// what came of it for the next login at the same authorization server.
+// register returns this client's registration at an authorization server. If there is none, it registers the client
+// (RFC 7591) and stores the registration for later logins.
 func (s *Server) register(ctx context.Context, p *place, redirect string) (registered, error) {
 	if r, ok := s.registrations(ctx, p.meta.Issuer)[redirect]; ok {
 		return r, nil
@@ -305,7 +302,7 @@ func (s *Server) register(ctx context.Context, p *place, redirect string) (regis
 	return r, s.keepRegistration(ctx, p.meta.Issuer, redirect, &r)
 }
 
-// keepRegistration stores a registration, nil to forget it.
+// keepRegistration stores a registration; nil deletes it.
 func (s *Server) keepRegistration(ctx context.Context, issuer, redirect string, r *registered) error {
 	name := clientPrefix + issuer
 	return s.logins.vault.Locked(ctx, name, func(ctx context.Context) error {

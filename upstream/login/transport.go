@@ -10,11 +10,10 @@ import (
 	"toolfinch/internal/discovery"
 )
 
-// Transport returns base with a principal's token on each request to the server's own
-// origin, and on no other. A request that the server refuses is sent again where another
-// token was got meanwhile. Errors are *Needed where a person has to log in.
+// Transport returns base with a principal's token on requests to the server's own origin only. A refused request is
+// sent again with a newer token, if there is one. The error is a *Needed if a person must log in.
 func (s *Server) Transport(base http.RoundTripper, principal string) http.RoundTripper {
-	own, _ := url.Parse(s.url) // what is none has no origin, and gets no token
+	own, _ := url.Parse(s.url) // no request matches an invalid URL, so none gets a token
 	return &transport{server: s, base: base, principal: principal, own: own}
 }
 
@@ -25,19 +24,19 @@ type transport struct {
 	own       *url.URL
 }
 
-// Failed is any other error of a login than Needed: what wants a token cannot be sent.
+// Failed is an error of a login that a person's login does not mend: the request was not answered.
 type Failed struct{ Err error }
 
 func (f *Failed) Error() string { return "the login: " + f.Err.Error() }
 
 func (f *Failed) Unwrap() error { return f.Err }
 
-// About reports whether an error is one of a login, and says nothing of the server.
+// About reports whether err is about a login, and so says nothing about the server's health.
 func About(err error) bool {
 	return errors.As(err, new(*Needed)) || errors.As(err, new(*Failed))
 }
 
-// failed is err as Transport returns it.
+// failed returns err in the form that Transport returns.
 func failed(ctx context.Context, err error) error {
 	if ctx.Err() != nil || errors.As(err, new(*Needed)) {
 		return err
@@ -45,8 +44,7 @@ func failed(ctx context.Context, err error) error {
 	return &Failed{err}
 }
 
-// maxAttempts bounds how often one request is sent: with what there is, renewed, and
-// with more scopes.
+// maxAttempts bounds the attempts of one request: with the present token, with a renewed one, and with more scopes.
 const maxAttempts = 3
 
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
@@ -74,7 +72,7 @@ func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
 			return response, err
 		}
 		if request.Body != nil && request.Body != http.NoBody && request.GetBody == nil {
-			return response, nil // it cannot be sent again
+			return response, nil // the body cannot be sent again
 		}
 		challenge := challengeOf(response)
 		var again, stands bool

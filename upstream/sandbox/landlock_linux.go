@@ -24,8 +24,8 @@ func abi() int {
 	return version
 }
 
-// confine holds this process, and the programs that it starts, to the rules of a program for good. A kernel before Linux 6.12
-// does not keep it from sending signals to other processes.
+// confine limits this process, and the programs that it starts, to the rules until it ends. Before Linux 6.12 the
+// process can still send signals to other processes.
 func confine(r Rules, program string) error {
 	_ = unix.Setrlimit(unix.RLIMIT_CORE, &unix.Rlimit{})
 	if err := dropCapabilities(); err != nil {
@@ -72,8 +72,8 @@ func confine(r Rules, program string) error {
 	return seccomp.Confine(systemCalls(r), seccomp.Allow)
 }
 
-// closePort keeps the program that this thread becomes from connecting to one port. Landlock allows ports one by
-// one, so this takes a fifth of a second and 4 MB of the kernel's memory.
+// closePort forbids this thread, which becomes the program, to connect to one port. Landlock can only allow ports, one
+// by one, so this takes a fifth of a second and 4 MB of the kernel's memory.
 func closePort(closed int) error {
 	rules, err := kernel.LandlockCreateRuleset(&kernel.RulesetAttr{HandledAccessNet: kernel.AccessNetConnectTCP}, 0)
 	if err != nil {
@@ -94,23 +94,23 @@ func closePort(closed int) error {
 	return kernel.LandlockRestrictSelf(rules, 0)
 }
 
-// kept are the capabilities of root for reading and writing the files of the rules, and for becoming another user.
-// Others reach around the rules: with CAP_PERFMON a process reads the environment of all.
+// kept are the capabilities with which root accesses the files of the rules, and becomes another user. Other
+// capabilities bypass the rules: with CAP_PERFMON a process reads the environment of every process.
 var kept = []uintptr{unix.CAP_DAC_OVERRIDE, unix.CAP_FOWNER, unix.CAP_SETGID, unix.CAP_SETUID}
 
-// dropCapabilities takes all but the kept capabilities from the program that this thread becomes: from the bounding
-// set, which root's programs get, and from the sets that a thread hands on.
+// dropCapabilities drops all capabilities but kept for the program that this thread becomes: from the bounding set,
+// which root's programs get, and from the inheritable and ambient sets.
 func dropCapabilities() error {
 	for capability := uintptr(0); capability <= unix.CAP_LAST_CAP; capability++ {
 		held, err := unix.PrctlRetInt(unix.PR_CAPBSET_READ, capability, 0, 0, 0)
-		if err != nil || held == 0 || slices.Contains(kept, capability) { // an error: the kernel does not know it
+		if err != nil || held == 0 || slices.Contains(kept, capability) { // an error means that the kernel does not know the capability
 			continue
 		}
 		if err := unix.Prctl(unix.PR_CAPBSET_DROP, capability, 0, 0, 0); err != nil && os.Geteuid() == 0 {
 			return err
 		}
 	}
-	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) // Linux before 4.3 has none
+	_ = unix.Prctl(unix.PR_CAP_AMBIENT, unix.PR_CAP_AMBIENT_CLEAR_ALL, 0, 0, 0) // fails before Linux 4.3, which has no ambient set
 	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
 	var sets [2]unix.CapUserData
 	if err := unix.Capget(&header, &sets[0]); err != nil {

@@ -1,6 +1,5 @@
-// Package sandbox limits what the process of a server may touch: by Landlock and a filter of system calls, to which
-// the Linux kernel holds a process and all that it starts, or by a command that is put in front. It starts nothing
-// itself.
+// Package sandbox limits the files and ports that a server's process may use: by Landlock and a filter of system calls,
+// which the Linux kernel applies to the process and its children, or by a wrapper command. It starts no process.
 package sandbox
 
 import (
@@ -18,25 +17,25 @@ import (
 	"toolfinch/internal/group"
 )
 
-// Settings say what a process may touch. The zero value is no limit.
+// Settings limit a process. The zero value sets no limit.
 type Settings struct {
-	Wrapper  []string // the command in front, which gets the server's as its last arguments
-	Landlock *Rules   // without a Wrapper
-	Optional bool     // where it cannot be had, the server is started without
+	Wrapper  []string // wrapper command; its last arguments are the server's command
+	Landlock *Rules   // ignored with a Wrapper
+	Optional bool     // if this machine cannot sandbox, the server starts without a sandbox
 }
 
-// Rules are what Landlock allows. Every other file and TCP port is refused, and so are the system calls that go around
+// Rules are the files and TCP ports that Landlock allows. All others are refused, and so are system calls that bypass
 // Landlock.
 type Rules struct {
-	Read  []string `json:"read"`  // files and folders, beside what programs need; nil for all
+	Read  []string `json:"read"`  // readable files and folders, beside those that programs need; nil for all
 	Write []string `json:"write"` // files and folders that may also be changed
-	Ports []int    `json:"ports"` // of TCP that may be connected to; nil for all, with listening
+	Ports []int    `json:"ports"` // TCP ports to connect to; nil allows all ports, and listening
 
-	OwnPort int `json:"own_port"` // where toolfinch itself listens, which is never connected to; 0 for nowhere
+	OwnPort int `json:"own_port"` // port where toolfinch itself listens, never allowed; 0 for none
 }
 
-// WithOwnPort returns settings that keep the process from the port where toolfinch itself listens: there it would
-// call what other servers do outside of its sandbox.
+// WithOwnPort returns settings that forbid connections to the port where toolfinch itself listens. Over that port the
+// process could call other servers, which are outside of its sandbox.
 func (s Settings) WithOwnPort(port int) Settings {
 	if s.Landlock != nil {
 		rules := *s.Landlock
@@ -49,7 +48,7 @@ func (s Settings) WithOwnPort(port int) Settings {
 // On reports whether there is a limit.
 func (s Settings) On() bool { return len(s.Wrapper) > 0 || s.Landlock != nil }
 
-// String says for people what the process may touch.
+// String describes the limits for people.
 func (s Settings) String() string {
 	switch {
 	case len(s.Wrapper) > 0:
@@ -60,7 +59,7 @@ func (s Settings) String() string {
 	return "all that you may"
 }
 
-// String says it in one line.
+// String describes the rules on one line.
 func (r Rules) String() string {
 	read, write, ports := "all files", "none", "any port"
 	if r.Read != nil {
@@ -81,14 +80,14 @@ func (r Rules) String() string {
 	return fmt.Sprintf("reads %s; writes %s; connects to %s", read, write, ports)
 }
 
-// ErrUnsupported is why this machine cannot limit a process as it is asked to.
+// ErrUnsupported means that this machine cannot apply the settings.
 var ErrUnsupported = errors.New("its sandbox cannot be had here")
 
-// minABI is the first version of Landlock's interface with rules for TCP: that of Linux 6.7.
+// minABI is the first version of Landlock's interface with rules for TCP, from Linux 6.7.
 const minABI = 4
 
-// Check returns why a process cannot be limited so here: an ErrUnsupported if this machine cannot do it. The error
-// names files without their folders, because clients may see it.
+// Check returns why the settings cannot be applied; the error is ErrUnsupported if this machine is the reason. It names
+// files without their folders, because clients may see it.
 func (s Settings) Check() error {
 	if len(s.Wrapper) > 0 {
 		if _, err := exec.LookPath(s.Wrapper[0]); err != nil {
@@ -111,20 +110,20 @@ func (s Settings) Check() error {
 
 const without = "sandbox_optional: true starts the server without"
 
-// A program that imports this package becomes the process of a server when it is started with this variable and
-// argument: before its main function runs, the process limits itself and executes the server's program.
+// A program that imports this package becomes a server's process if it is started with this environment variable and
+// argument: before its main function runs, it limits itself and executes the server's program.
 const (
 	childVariable = "TOOLFINCH_SANDBOX"
 	childArgument = "run-sandboxed"
 )
 
-// order is what the process is told.
+// order is the value of childVariable.
 type order struct {
 	Rules Rules  `json:"rules"`
-	Path  string `json:"path"` // of the program
+	Path  string `json:"path"` // path of the program
 }
 
-// Exit codes of a process that could not become the server's.
+// Exit codes of a process that could not become the server's process.
 const (
 	exitConfine = 126
 	exitExec    = 127
@@ -139,7 +138,7 @@ func init() {
 		fmt.Fprintf(os.Stderr, "sandbox: %s: %v\n", what, err)
 		os.Exit(code)
 	}
-	runtime.LockOSThread() // capabilities and Landlock limit one thread, which then becomes the program
+	runtime.LockOSThread() // capabilities and Landlock apply to one thread, which becomes the program
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
 		fail(exitConfine, "its rules", err)
@@ -151,8 +150,8 @@ func init() {
 	fail(exitExec, "the program was not started", execute(o.Path, os.Args[2:], os.Environ()))
 }
 
-// Command returns what is to be started in the place of a program, whose path, arguments (the
-// first is its name, which is all that a Wrapper hears of it) and environment are given. An error is that of Check.
+// Command returns the path, arguments and environment to start instead of a program's. args[0] is the program's name; a
+// Wrapper gets this name, not path. Command fails like Check.
 func (s Settings) Command(path string, args, env []string) (string, []string, []string, error) {
 	if err := s.Check(); err != nil {
 		return path, args, env, err
@@ -175,14 +174,14 @@ func (s Settings) Command(path string, args, env []string) (string, []string, []
 	return path, args, env, nil
 }
 
-// systemFolders are what programs need to run at all.
+// systemFolders are the folders that programs need to run at all.
 var systemFolders = []string{"/usr", "/bin", "/sbin", "/lib", "/lib32", "/lib64", "/etc", "/opt", "/nix", "/proc", "/sys", "/run/systemd/resolve"}
 
-// devices may be read and written by every program. The terminal is not among them: programs type commands into it.
+// devices are readable and writable for every program. The terminal is missing: a program could type commands into it.
 var devices = []string{"/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom"}
 
-// readable returns the files and folders that a program may read: those of the rules, and what it needs to run at all. That is
-// the system's folders, itself, and its installation: the folder that it is in, or the one above a folder named bin.
+// readable returns the files and folders that a program may read: r.Read, systemFolders, the program's file, and its
+// installation. The installation is the folder of the file, or the parent of a folder named bin.
 func (r Rules) readable(program string) []string {
 	if r.Read == nil {
 		return []string{"/"}

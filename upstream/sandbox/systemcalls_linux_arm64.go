@@ -1,4 +1,4 @@
 package sandbox
 
-// modeCallsHere and watchCallsHere are empty: arm64 has the newer calls alone.
+// modeCallsHere and watchCallsHere are empty: arm64 has only the newer calls.
 var modeCallsHere, watchCallsHere []uint32

@@ -129,7 +129,7 @@ func (s *server) operations(version string) map[string]map[string]operation {
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	always(w)
-	if at := r.URL.EscapedPath(); path.Clean(at) != at { // ServeMux would redirect these paths these paths
+	if at := r.URL.EscapedPath(); path.Clean(at) != at { // ServeMux would redirect these paths
 		s.notFound(w, r)
 		return
 	}

@@ -142,7 +142,7 @@ func showSearch(q *request) (any, error) {
 	return p, nil
 }
 
-// rank searches with one setting. Search learns nothing from it, and usage counts do not change.
+// rank searches with one setting. It registers no tools, and the ranking learns nothing from it.
 func rank(q *request, s Catalogue, by setting, ask retrieve.Query) *ranked {
 	r := &ranked{setting: by, Label: by.View + ", words and vectors"}
 	if by.Words || !s.Embeds {

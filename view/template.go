@@ -9,13 +9,13 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// token matches the special parts of a template's texts: an escaped brace, a placeholder for an input
-// or a step's result, or a stray brace.
+// token matches the special parts of a template's texts: escaped braces, placeholders for an input or a step's result,
+// and unpaired braces.
 var token = regexp.MustCompile(`\{\{|\}\}|\{(?:inputs|steps)\.[^{}]*\}|[{}]`)
 
-// fillIn replaces the placeholders "inputs.name" and "steps.key" in the strings of a template by the
-// values of input. A member or element that is one placeholder with a nil value is left out; alone,
-// fillIn returns nil.
+// fillIn replaces the placeholders {inputs.name} and {steps.key} in the strings of a template by the values that input
+// returns. If a member or element is only a placeholder and its value is nil, it is left out. If the whole template is
+// such a placeholder, fillIn returns nil.
 func fillIn(template json.RawMessage, input func(place string) (json.RawMessage, error)) (json.RawMessage, error) {
 	switch template[0] {
 	case '"':

@@ -25,15 +25,13 @@ type binding struct {
 	room     int        // bytes that bind may add to the arguments
 }
 
-// property is a property of the tool with a value.
 type property struct {
 	name  string
 	value []byte
 }
 
-// around binds the arguments of a call and then calls next. If two members have the same name, only the last is sent,
-// because the server might read the first. call.Params keeps the client's arguments, because later handlers do not read
-// arguments from there.
+// around binds the arguments of calls before next. If two members have the same name, only the last is sent, because the
+// server might read the first. call.Params keeps the client's arguments: later handlers do not read them there.
 func (b *binding) around(next tool.Handler) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		// Arguments from a client are valid JSON already.
@@ -57,8 +55,8 @@ func (b *binding) around(next tool.Handler) tool.Handler {
 	}
 }
 
-// bind makes the tool's arguments from a client's object. closed is a closed member that the client has sent. It is not
-// removed silently, because the call would then do something other than the client asked for.
+// bind makes the tool's arguments from a client's object. closed is a member that the client must not send. Without it,
+// the call would do something other than the client asked for.
 func (b *binding) bind(sent []byte) (arguments json.RawMessage, closed string) {
 	out := rawjson.NewObject(len(sent) + b.room)
 	var given []string
@@ -88,7 +86,6 @@ func (b *binding) bind(sent []byte) (arguments json.RawMessage, closed string) {
 
 const maxTold = 300 // bytes
 
-// takes lists the names of the arguments that clients see.
 func (b *binding) takes() string {
 	if len(b.visible) == 0 {
 		return "none"
@@ -293,7 +290,7 @@ func (b *binder) follow(schema json.RawMessage, depth int) json.RawMessage {
 	})
 }
 
-// required renames the properties in a list of required properties, and removes supplied and hidden properties.
+// required renames properties in a list, and removes supplied and hidden properties.
 func (b *binder) required(list json.RawMessage) json.RawMessage {
 	return elements(list, func(element json.RawMessage) (json.RawMessage, bool) {
 		name := rawjson.Text(element)
@@ -321,8 +318,8 @@ func elements(array json.RawMessage, change func(json.RawMessage) (json.RawMessa
 	return rawjson.Array(out)
 }
 
-// refer changes references to properties of the root: they get the new name or, for a removed property, lead to $defs.
-// properties are the properties of the root before the change.
+// refer changes references to properties of the root: to the new name or, for a removed property, into $defs. properties
+// are the root's before the change.
 func (b *binder) refer(schema, properties json.RawMessage) json.RawMessage {
 	if !bytes.Contains(properties, []byte(`"$ref"`)) && !bytes.Contains(schema, []byte(`"$ref"`)) {
 		return schema

@@ -24,7 +24,6 @@ func Base(upstreams []Upstream, servers []UpstreamTools) ([]Upstream, []Problem)
 	return out, problems
 }
 
-// configure applies the settings under one server.
 func (u *Upstream) configure(server *UpstreamTools) []Problem {
 	var problems []Problem
 	var names claims
@@ -101,7 +100,6 @@ func (s Settings) ownNames() (names []string) {
 	return names
 }
 
-// compiler compiles one view.
 type compiler struct {
 	settings Settings
 	env      Env
@@ -177,7 +175,6 @@ func (c *compiler) tool(from choice, kept *OutputCache) (*tool.Tool, []Problem) 
 	return t.With(tool.LayerOutput, c.env.Keep(*kept)), nil
 }
 
-// hooked adds the view's hooks to a tool.
 func (c *compiler) hooked(t *tool.Tool) *tool.Tool {
 	return t.With(tool.LayerHooks, c.hooks.layer(t.Def))
 }

@@ -119,8 +119,8 @@ func newComposite(s Settings, settings Composite, env Env, h *hooks) (*composite
 	return c, nil
 }
 
-// unknownArguments warns of arguments that are missing from the schema of a step's tool. They are no errors, because
-// some tools accept more arguments than their schema names.
+// unknownArguments warns of arguments that the schema of a step's tool lacks. They are no errors, because some tools
+// accept more arguments.
 func unknownArguments(s Settings, by Composite, step Step, env Env) []Problem {
 	t, found := env.Find(step.Tool)
 	if !found {

@@ -30,7 +30,6 @@ type custom struct {
 	limits script.Limits
 }
 
-// runner runs the function of a custom tool.
 type runner func(ctx context.Context, info *script.Info, host script.Host, limits script.Limits, says func(string), arguments json.RawMessage) (json.RawMessage, error)
 
 // customs makes the custom tools of a view, without hooks. It leaves out tools that cannot be loaded, and writes the
@@ -89,8 +88,8 @@ func newCustom(s Settings, settings Custom, env Env, h *hooks) ([]*tool.Tool, []
 	return []*tool.Tool{t}, problems
 }
 
-// annotationsOf returns the annotations that the module declares, made as strict as the annotations of the tools that
-// the custom tool calls. It returns nil if neither annotations nor calls are declared.
+// annotationsOf returns the annotations that the module declares, made as strict as the annotations of the called tools;
+// nil if neither annotations nor calls are declared.
 func annotationsOf(s Settings, settings Custom, env Env, name string, declared *script.Declared) (json.RawMessage, []Problem) {
 	if declared.Calls == nil {
 		return declared.Annotations, nil
@@ -108,8 +107,8 @@ func annotationsOf(s Settings, settings Custom, env Env, name string, declared *
 	return out, problems
 }
 
-// stricter returns the declared annotations, each made at least as strict as in least. lax are the names of the declared
-// annotations that were not strict enough.
+// stricter returns the declared annotations, each at least as strict as in least. lax names the annotations that were
+// changed for this.
 func stricter(declared json.RawMessage, least tool.Annotations) (annotations json.RawMessage, lax []string) {
 	out := declared
 	if out == nil {

@@ -10,8 +10,8 @@ import (
 
 var expression = regexp.MustCompile(`\{[^{}]*\}`)
 
-// Excludes reports whether the view leaves out a tool, prompt or resource that is not listed. A pattern that excludes a
-// template also excludes the URIs that the template makes.
+// Excludes reports whether the view leaves out an item that is not listed. A pattern for a template also excludes the
+// template's URIs.
 func (s *Settings) Excludes(id tool.ID) bool {
 	patterns := slices.Clone(s.Exclude)
 	for i := range patterns {

@@ -348,7 +348,6 @@ func answersAs(name string, got, arguments json.RawMessage, def *tool.Def) strin
 	return ""
 }
 
-// inScript makes a hook from a Starlark function.
 func inScript(log *slog.Logger, name, logged string, function *script.Function, limits script.Limits) event {
 	return func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error) {
 		say := func(text string) {
@@ -388,7 +387,6 @@ type hookContext struct {
 	Meta      json.RawMessage   `json:"meta"`
 }
 
-// inCommand makes a hook from a program.
 func inCommand(name string, program hook.Program) event {
 	changes := "args"
 	if name == postCall {

@@ -16,9 +16,8 @@ import (
 // original is the placeholder for the upstream's text.
 const original = "{original}"
 
-// apply returns the tool with the override's changes. It returns t itself if nothing changes, and nil if a problem is an
-// error: a hidden or bound parameter may be a restriction, so the tool must not be shown without it. layer is the layer
-// that binds the arguments.
+// apply returns the tool with the override's changes: t itself if nothing changes, nil if a problem is an error. A tool
+// is never shown without a hidden or bound parameter, which may be a restriction. layer binds the arguments.
 func (o *Override) apply(t *tool.Tool, layer tool.Layer) (*tool.Tool, []Problem) {
 	if o == nil {
 		return t, nil
@@ -154,7 +153,7 @@ func (c *claims) claim(t *tool.Tool, at Place) []Problem {
 	return nil
 }
 
-// set is rawjson.Set, but returns values that are no object unchanged.
+// set is rawjson.Set, which leaves other values than objects unchanged.
 func set(object []byte, name string, value []byte) []byte {
 	out, err := rawjson.Set(object, name, value)
 	if err != nil { // not an object

@@ -123,7 +123,7 @@ func hints(a tool.Annotations) json.RawMessage {
 		a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld)
 }
 
-// pendingIn returns env with a Pending that knows the servers of base, unless env already has a Pending.
+// pendingIn adds a Pending that knows the servers of base, if env has none.
 func (e Env) pendingIn(base []Upstream) Env {
 	if e.Pending == nil {
 		e.Pending = func(id string) bool {

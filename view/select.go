@@ -169,7 +169,6 @@ func (s *Settings) absent(base []Upstream) []Problem {
 	return problems
 }
 
-// isGlob reports whether a name is a pattern.
 func isGlob(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
 // matches reports whether the glob matches the whole name. An invalid glob matches nothing; the configuration refuses

@@ -45,7 +45,7 @@ type Settings struct {
 type Gating struct {
 	MaxTokens int           // tokens of the definitions; default DefaultMaxTokens
 	MaxTools  int           // number of tools; default DefaultMaxTools
-	TTL       time.Duration // how long a tool is provisioned if the client gives no time; 0: without end
+	TTL       time.Duration // of a tool, if the client gives no time; 0: no end
 }
 
 // Defaults of Gating and of the proxy tool's name.
@@ -188,9 +188,9 @@ type Hooks struct {
 type Hook struct {
 	At       Place
 	Module   string        // absolute path of a Starlark module; "" for other hooks
-	Function string        // name of the function in Module
-	Python   string        // dotted path of a Python function; "" for other hooks
-	Command  []string      // program and its arguments; nil for other hooks
+	Function string        // function in Module
+	Python   string        // dotted path of a function; "" for other hooks
+	Command  []string      // program and arguments
 	Dir      string        // working directory of Command
 	Timeout  time.Duration // default DefaultHookTimeout
 	Continue bool          // a failure of the hook is only logged; default: the call fails
@@ -211,9 +211,9 @@ type Composite struct {
 	Description string
 	Inputs      []Input
 	Steps       []Step
-	LeftOut     int           // number of steps that were removed because their server is disabled
-	FailFast    bool          // on_error: fail: a failed step fails the whole call; default: its error is reported under its key
-	Concurrency int           // most steps that run at the same time; default DefaultConcurrency
+	LeftOut     int           // number of removed steps: their server is disabled
+	FailFast    bool          // a failed step fails the whole call; default: its error is reported under its key
+	Concurrency int           // most steps at one time; default DefaultConcurrency
 	Timeout     time.Duration // for steps without a Timeout; default DefaultStepTimeout
 }
 
@@ -237,9 +237,9 @@ type Step struct {
 	Key  string
 	At   Place
 	Tool string // "server.tool", "server:tool" or a name for clients
-	// Args is a JSON object. In its texts, {inputs.x} stands for an input, and {steps.x.path} for a part of another
-	// step's result. If a placeholder is the whole text, the value keeps its type, else it is inserted as text. {{ and
-	// }} stand for braces. A member that is only {inputs.x} is left out if the call does not have the input.
+	// Args is a JSON object. In its texts, {inputs.x} stands for an input, {steps.x.path} for a part of another step's
+	// result, {{ and }} for braces. If a placeholder is the whole text, the value keeps its type. A member that is only
+	// {inputs.x} is left out if the call lacks the input.
 	Args    []byte
 	Timeout time.Duration // 0: the composite's Timeout
 }
@@ -255,8 +255,7 @@ type Custom struct {
 	Limits   ScriptLimits
 }
 
-// CalledAs is the name of the tool for clients. For a Python module with several tools, it is the
-// name of the module.
+// CalledAs is the name for clients, or the name of a Python module with several tools.
 func (c Custom) CalledAs() string {
 	return cmp.Or(c.Name, c.Function, c.Python[strings.LastIndexByte(c.Python, '.')+1:])
 }

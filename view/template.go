@@ -13,9 +13,8 @@ import (
 // and unpaired braces.
 var token = regexp.MustCompile(`\{\{|\}\}|\{(?:inputs|steps)\.[^{}]*\}|[{}]`)
 
-// fillIn replaces the placeholders {inputs.name} and {steps.key} in the strings of a template by the values that input
-// returns. If a member or element is only a placeholder and its value is nil, it is left out. If the whole template is
-// such a placeholder, fillIn returns nil.
+// fillIn replaces the placeholders {inputs.name} and {steps.key} in the strings of a template by the values of input. A
+// member or element that is only a placeholder is left out if its value is nil. A whole template like this gives nil.
 func fillIn(template json.RawMessage, input func(place string) (json.RawMessage, error)) (json.RawMessage, error) {
 	switch template[0] {
 	case '"':

@@ -17,9 +17,8 @@ type Upstream struct {
 	Server string
 	Listed bool // false until the upstream is listed for the first time: its tools are unknown
 	Tools  []*tool.Tool
-	// Output and OutputDefault are the settings for large results. After Base, Output has the settings of overrides, and
-	// OutputDefault the setting for all other tools. In a compiled view, Output has all tools whose large results are
-	// kept, and OutputDefault is nil.
+	// After Base, Output has the overrides' settings for large results, and OutputDefault the setting of other tools.
+	// In a compiled view, Output has the tools whose large results are kept, and OutputDefault is nil.
 	Output        map[tool.ID]*OutputCache
 	OutputDefault *OutputCache
 	Trim          int // Trim of the server's settings
@@ -50,9 +49,8 @@ type Env struct {
 	Python *python.Host
 	// Scripts runs models' scripts. If it is nil, run_script answers with an error.
 	Scripts *script.Sandbox
-	// Find finds the tool of any upstream, as Base has made it, by "server.tool", "server:tool" or its name in the root.
-	// Nearest returns similar IDs. Both serve composite and custom tools, which may use all tools, because the owner
-	// wrote them.
+	// Find finds any upstream's tool, as Base has made it, by "server.tool", "server:tool" or its name in the root.
+	// Nearest returns similar IDs. Composite and custom tools use both: the owner wrote them.
 	Find    func(id string) (*tool.Tool, bool)
 	Nearest func(id string, n int) []string
 	// Before is the previous view with the same Settings and Env, or nil. Its upstreams are reused if they have the
@@ -61,8 +59,8 @@ type Env struct {
 	// Pending reports whether the tool with this ID may still appear, because its server is disabled or was never
 	// listed. If Pending is nil, Compile decides by the upstreams.
 	Pending func(id string) bool
-	// Retrieve searches for custom tools: in the root view or, without a root view, in this view. It returns an array of
-	// tools like retrieve_tools.
+	// Retrieve searches, for custom tools, the root view or, without one, this view. It returns an array of tools like
+	// retrieve_tools.
 	Retrieve func(ctx context.Context, query string, limit int) (json.RawMessage, error)
 	// Within finds a tool of the view by its exposed name or "server.tool". Search searches the view. Both serve scripts
 	// and have only the rights of ctx's principal, because a model wrote the script.
@@ -72,7 +70,7 @@ type Env struct {
 	Headers []string
 	// Around wraps the handler of an upstream's tool that a composite or custom tool calls; may be nil.
 	Around func(t *tool.Tool, handler tool.Handler) tool.Handler
-	// Keep returns a middleware that keeps large results (see package output); may be nil.
+	// Keep returns a middleware that keeps large results (package output); may be nil.
 	Keep func(OutputCache) tool.Middleware
 	// MaskSecrets returns a middleware that hides secrets in the answers of a server ("" for the view's own tools). It
 	// may be nil or return nil.

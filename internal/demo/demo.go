@@ -120,8 +120,8 @@ func add[In, Out any](s *server.MCPServer, name, title, description string, does
 	}))
 }
 
-// nullable matches the schema type of a Go slice or pointer. It is replaced by a single type: no value here is null, and
-// many clients do not know lists of types.
+// nullable matches the schema type of a Go slice or pointer. No value here is null, and many clients know only single
+// types.
 var nullable = regexp.MustCompile(`"type":\["null","(\w+)"\]`)
 
 // schema derives a JSON schema from a type. It panics if a type has none; the first start of the server shows that.

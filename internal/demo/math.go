@@ -157,7 +157,7 @@ type unit struct {
 	names        string // separated by spaces, symbol first; _ stands for a space
 }
 
-// units are all known units. Their factors are exact by definition. The gallon is the US gallon.
+// The factors are exact by definition. The gallon is the US gallon.
 var units = []unit{
 	{"length", 1, 0, "m metre meter"},
 	{"length", 1000, 0, "km kilometre kilometer"},

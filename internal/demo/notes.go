@@ -24,8 +24,8 @@ const (
 	maxTag   = 50 // bytes
 )
 
-// notesSchema is not in package store, which has only the SQL of the proxy. AUTOINCREMENT prevents that the number of a
-// deleted note is used again. Tags are sorted words with a space before and after each word.
+// Package store has only the SQL of the proxy. AUTOINCREMENT never uses the number of a deleted note again. Tags are
+// sorted words with spaces around each word.
 const notesSchema = `
 CREATE TABLE IF NOT EXISTS numbers (id INTEGER PRIMARY KEY AUTOINCREMENT) STRICT;
 CREATE VIRTUAL TABLE IF NOT EXISTS notes USING fts5 (title, text, tags UNINDEXED, added UNINDEXED,

@@ -78,8 +78,8 @@ type player struct {
 	w       io.Writer
 	changed chan struct{}
 
-	spent      int // tokens of all definitions that were retrieved so far
-	tools, all int // number of indexed tools, and the tokens of a list of all tools
+	spent      int // tokens of the retrieved definitions
+	tools, all int // indexed tools, and tokens of a list of them
 }
 
 // found has the members of retrieve_tools' answer that the demo reads.

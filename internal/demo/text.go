@@ -148,7 +148,6 @@ func parseJSON(text string) (hujson.Value, error) {
 	return doc, err
 }
 
-// depth returns how deep arrays and objects are nested in a JSON text.
 func depth(text string) (deepest int) {
 	now, inString := 0, false
 	for i := 0; i < len(text); i++ {

@@ -7,7 +7,6 @@ import (
 	"toolfinch/tool/args"
 )
 
-// fields reads the fields of the request's body.
 func (q *request) fields(known ...args.Arg) error {
 	return args.ReadFields(q.Method+" "+rawjson.Clip(q.URL.Path, maxClipped), q.sent, known...)
 }
@@ -22,7 +21,7 @@ func (q *request) number(name string, without, least, most int) (int, error) {
 	return n, err
 }
 
-// tags returns the tags of the query: the parameter may be repeated, and each value may list tags with commas.
+// tags returns the tags of the query, which may be repeated or separated by commas.
 func (q *request) tags() []string {
 	return args.Trimmed(strings.Split(strings.Join(q.values["tags"], ","), ","))
 }

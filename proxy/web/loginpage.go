@@ -8,9 +8,9 @@ import (
 // LoginPage asks the user of a browser, who opened a login to a server, to prove who they are.
 type LoginPage struct {
 	Server  string
-	Problem string // why the last attempt failed; "" before the first attempt
-	Keys    bool   // the user may prove it with an API key
-	Issuer  string // the user may prove it with a login at this issuer; "" for none
+	Problem string // why the last attempt failed; "" for none
+	Keys    bool   // an API key is accepted as proof
+	Issuer  string // a login at this issuer is accepted as proof; "" for none
 }
 
 var loginPage = template.Must(template.New("login").Parse(`<!doctype html>

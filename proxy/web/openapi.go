@@ -12,7 +12,6 @@ import (
 //go:embed openapi.json
 var openAPIDocument []byte
 
-// openAPI answers with the document that describes the API.
 func (s *server) openAPI(version string) func(*request) (any, error) {
 	ready := document{body: openAPIFor(version)}
 	return func(*request) (any, error) { return ready, nil }

@@ -20,7 +20,7 @@ type problem struct {
 	status int
 	detail string
 	over   *gate.BudgetError    // adds its numbers to the answer; may be nil
-	wait   int                  // seconds in the header Retry-After; 0 for no header
+	wait   int                  // seconds for Retry-After; 0 for none
 	lacks  *identity.ScopeError // the missing scope, or nil
 }
 
@@ -58,7 +58,6 @@ func (p *problem) body() []byte {
 	return rawjson.Of(out)
 }
 
-// failures maps the failures of calls to HTTP statuses.
 var failures = map[retrieve.Failure]int{
 	retrieve.FailureBadRequest: http.StatusBadRequest,
 	retrieve.FailureDenied:     http.StatusForbidden,
@@ -127,5 +126,4 @@ type Unavailable struct{ Err error }
 func (u *Unavailable) Error() string { return u.Err.Error() }
 func (u *Unavailable) Unwrap() error { return u.Err }
 
-// errNoResult is the error for a tool's answer that is not a result.
 var errNoResult = errors.New("the tool answered nothing that is a result")

@@ -14,8 +14,7 @@ const (
 	maxTTL    = 365 * 24 * 60 * 60 // seconds
 )
 
-// provision makes tools callable: either the named tools, all or none of them, or the best tools for a query that fit
-// into the budget.
+// provision makes tools callable: all or none of the named tools, or the best tools for a query within the budget.
 func (s *server) provision(q *request) (any, error) {
 	var ask retrieve.ProvisionRequest
 	var tokens, context, ttl int
@@ -64,7 +63,6 @@ func (s *server) listProvisioned(q *request) (any, error) {
 	return q.view.Retriever.Provisions(call)
 }
 
-// unprovision removes one provisioned tool.
 func (s *server) unprovision(q *request) (any, error) {
 	call, err := q.call()
 	if err != nil {

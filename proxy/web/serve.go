@@ -34,10 +34,8 @@ const (
 	answerTime = 10 * time.Minute
 )
 
-// sessionHeader is the header with the MCP session of a request.
 const sessionHeader = "Mcp-Session-Id"
 
-// server handles the requests of all paths.
 type server struct {
 	backend Backend
 	version string // of the program
@@ -81,7 +79,6 @@ func newServer(backend Backend, version string, log *slog.Logger) *server {
 	return s
 }
 
-// operations returns all operations by path and method.
 func (s *server) operations(version string) map[string]map[string]operation {
 	openAPI := map[string]operation{http.MethodGet: {name: "openapi", answer: s.openAPI(version)}}
 	return map[string]map[string]operation{
@@ -146,7 +143,7 @@ func (s *server) notFound(w http.ResponseWriter, _ *http.Request) {
 	s.refuse(w, &problem{status: http.StatusNotFound, detail: "there is nothing here; /openapi.json says what there is"})
 }
 
-// methods returns the handler of a path. HEAD runs the operation of GET; net/http then sends only the headers.
+// methods handles a path. HEAD runs the operation of GET; net/http then sends only the headers.
 func (s *server) methods(operations map[string]operation) http.HandlerFunc {
 	var allowed []string
 	for method := range operations {
@@ -309,8 +306,7 @@ func (q *request) renew() (err error) {
 	return err
 }
 
-// complete waits for starting servers and reads the view again, unless the view already has tools of all these
-// names.
+// complete waits for starting servers and reads the view again, unless the view has tools of all these names.
 func (q *request) complete(names ...string) error {
 	unknown := func(name string) bool { _, err := q.view.Catalog.Find(name); return err != nil }
 	if q.view.Started == nil || len(names) > 0 && !slices.ContainsFunc(names, unknown) {
@@ -320,7 +316,6 @@ func (q *request) complete(names ...string) error {
 	return q.renew()
 }
 
-// errUnread is wrapped by the error of readBody if the body did not arrive.
 var errUnread = errors.New("the body did not arrive")
 
 func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {

@@ -23,8 +23,8 @@ func (v View) tools() map[string]int {
 	return tools
 }
 
-// seen returns a server's state as the view may show it. Malformed definitions are counted only if the whole server
-// is in the view, because otherwise they may be outside of the view.
+// seen returns a server's state for the view. Malformed definitions are counted only if the whole server is in the view,
+// because they may be outside of it.
 func (v View) seen(s Upstream, tools int) Upstream {
 	s.Tools = tools
 	if !v.Whole(s.Name) {

@@ -41,8 +41,8 @@ type ReplicaStatus struct {
 	ID      string   `json:"id"`
 	This    bool     `json:"this,omitempty"` // this replica has answered
 	Version string   `json:"version"`
-	Seconds int      `json:"seconds"` // since the replica started
-	Leads   []string `json:"leads"`   // names of the servers that the replica leads
+	Seconds int      `json:"seconds"` // since its start
+	Leads   []string `json:"leads"`   // servers that the replica leads
 }
 
 // ViewStatus is a view with the number of its tools.
@@ -102,14 +102,14 @@ type CallStatus struct {
 	Name      string    `json:"name"`           // the name that the client used
 	Client    string    `json:"client,omitempty"`
 	Principal string    `json:"principal,omitempty"`
-	MS        float64   `json:"ms"`                // duration of the call, or its time so far
+	MS        float64   `json:"ms"`                // the call's time so far
 	Outcome   string    `json:"outcome,omitempty"` // an outcome of package identity; "" while the call runs
 	Reason    string    `json:"reason,omitempty"`
 	Said      string    `json:"said,omitempty"` // the message of the final JSON-RPC error
 }
 
-// TokensStatus counts the tokens that models have read since the start, weighted as in toolfinch savings, and the
-// tokens that they would have read if every tool had been listed.
+// TokensStatus counts the tokens that models have read since the start, weighted as in toolfinch savings, and the tokens
+// that a list of all tools would have cost.
 type TokensStatus struct {
 	Read      int64 `json:"read"`
 	AllListed int64 `json:"all_listed"`
@@ -118,7 +118,7 @@ type TokensStatus struct {
 // SearchStatus is the state of the search.
 type SearchStatus struct {
 	Model    string `json:"model,omitempty"`  // embedding model; "" if search uses only words
-	Reason   string `json:"reason,omitempty"` // why search uses only words although an embedder is configured
+	Reason   string `json:"reason,omitempty"` // why search uses only words despite an embedder
 	Indexed  int    `json:"indexed"`          // definitions in the index
 	Embedded int    `json:"embedded"`         // definitions among Indexed that have a vector
 }

@@ -157,7 +157,7 @@ func (s *server) getTool(q *request) (any, error) {
 	}{d.ToolID, d.Server, d.Name, d.Tokens, d.Tags, d.Provisioned, t.Listed()}, nil
 }
 
-// tool finds a tool as Catalog.Find does. The error names the nearest tools.
+// tool is Catalog.Find with an error that names the nearest tools.
 func (q *request) tool(id string) (*tool.Tool, error) {
 	if err := q.complete(id); err != nil {
 		return nil, err

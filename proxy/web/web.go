@@ -1,6 +1,6 @@
-// Package web owns the REST API and its OpenAPI document: programs that do not speak MCP get over plain HTTP what MCP
-// clients get. It does not decide which tools can be found, provisioned or called (the view does), nor which clients
-// are let in (the caller of this package does).
+// Package web owns the REST API and its OpenAPI document: it gives programs that do not speak MCP the same tools. It
+// does not decide which tools can be found, provisioned or called (the view does) or which clients are let in (the
+// caller of this package does).
 package web
 
 import (
@@ -87,8 +87,8 @@ type Upstream struct {
 	Restarts    int       `json:"restarts"`            // how often the connection was replaced
 	// Dropped counts the notifications about calls that clients did not get.
 	Dropped int64  `json:"dropped_notifications"`
-	LeftOut int    `json:"left_out,omitempty"` // number of malformed definitions that are not served
-	Mended  int    `json:"mended,omitempty"`   // number of malformed definitions that were repaired and are served
+	LeftOut int    `json:"left_out,omitempty"` // malformed definitions that are not served
+	Mended  int    `json:"mended,omitempty"`   // malformed definitions that are repaired and served
 	Error   string `json:"error,omitempty"`
 }
 

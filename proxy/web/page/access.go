@@ -12,13 +12,13 @@ import (
 	"toolfinch/trust/policy"
 )
 
-// Shown describes a view of the configuration. Tools to Resources count what the user of the page may use.
+// Shown describes a view. Its numbers count only items that the user may use.
 type Shown struct {
 	Name, Path, Description string
 	Root                    bool    // clients that name no view get this view
 	Exposure                string  // how clients get its tools
 	Tools                   int     // number of tools
-	Tokens                  int     // tokens that a list of all these tools would cost
+	Tokens                  int     // tokens of a list of all tools
 	Prompts, Resources      int     // Resources includes templates
 	Gated                   *Budget // nil: tools need no provisioning
 	ReadOnly                bool    // the view has allow: read_only
@@ -31,10 +31,10 @@ type Budget struct{ Tools, Tokens int }
 type Access struct {
 	Mode      inbound.Mode
 	TakesKeys bool
-	Open      bool     // other machines reach toolfinch, and clients need not prove who they are
+	Open      bool     // other machines reach toolfinch without any proof of identity
 	Listen    string   // address of the HTTP listener
 	Issuers   []string // issuers of access tokens
-	Header    string   // header in which a reverse proxy names the principal; "" for none
+	Header    string   // header of a reverse proxy with the principal; "" for none
 	Scopes    inbound.Scopes
 	Views     []Shown
 	Policies  []policy.By
@@ -73,7 +73,7 @@ type access struct {
 	Question   policy.Question
 	Asked      bool
 	Verdict    policy.Verdict
-	Wrong      string // what is wrong with the question; "" for nothing
+	Wrong      string // what is wrong with the question
 	Wanted     inbound.KeyRequest
 	WrongKey   string
 	Made       string // text of the key that was just made
@@ -128,8 +128,7 @@ func (a *access) ask(q *request) {
 	a.Asked = true
 }
 
-// About returns the name of the tool, prompt or resource that the question is about; Kind returns which of these
-// three it is.
+// About and Kind return the name and kind of the tool, prompt or resource that the question is about.
 func (a access) About() string { return a.Question.Tool + a.Question.Prompt + a.Question.Resource }
 func (a access) Kind() string {
 	switch {

@@ -25,12 +25,12 @@ type calling struct {
 	Here string // path and query of the page
 
 	Form     *param
-	URI      string // URI to read; for resources and templates
-	Raw      bool   // the arguments are typed in as JSON
+	URI      string // URI of a resource or template
+	Raw      bool   // arguments are typed in as JSON
 	JSON     string
 	Problems []string // problems that belong to no field
-	Confirm  string   // why the call needs a confirmation; "" for none
-	Run      *ran     // the call that the page shows; nil for none
+	Confirm  string   // why the call needs a confirmation
+	Run      *ran     // the shown call; nil for none
 
 	catalogue Catalogue
 	tool      *tool.Tool
@@ -40,7 +40,7 @@ type calling struct {
 type ran struct {
 	*run
 	Here    string // path and query of the page that shows the call
-	Ended   bool   // the call had ended when this value was made; run may end later
+	Ended   bool   // run had ended when this value was made
 	State   string // text of the badge: an outcome, or why the call still waits
 	Asks    []*asking
 	Notes   []string
@@ -54,8 +54,8 @@ type ran struct {
 	Whole   string // the result as JSON
 	Clipped bool
 	Took    time.Duration
-	Own     time.Duration // part of Took that toolfinch itself used
-	N       int64         // number of the operation on the screen Live; 0 for none
+	Own     time.Duration // toolfinch's part of Took
+	N       int64         // number of the operation in Live; 0 for none
 }
 
 // asking is a question of a server as the page shows it.
@@ -152,7 +152,7 @@ func doCall(q *request) (answer, error) {
 	return answer{data: l}, nil
 }
 
-// forgive removes the errors about missing values, for a form that was sent for another purpose than a call.
+// forgive removes the errors about missing values, for a form that is not ready yet.
 func (c *calling) forgive() {
 	c.Form.forgive()
 	c.Problems = nil
@@ -234,7 +234,6 @@ func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool
 	return one, nil
 }
 
-// soon bounds how long settle waits.
 const soon = 500 * time.Millisecond
 
 // doRun answers a question of the server during a call, or cancels the call.
@@ -297,12 +296,11 @@ func (r *ran) state() string {
 	return "success"
 }
 
-// Calm reports whether no answer of the user has errors. The page then focuses the call instead of a field.
+// Calm reports whether no answer of the user has errors. The page then focuses the call.
 func (r *ran) Calm() bool {
 	return !slices.ContainsFunc(r.Asks, func(a *asking) bool { return a.Form != nil && a.Form.faulty() })
 }
 
-// finished adds the result of a finished call.
 func (r *ran) finished() {
 	r.Took = r.took
 	if o := r.operation; o != nil {
@@ -352,7 +350,6 @@ func askingOf(a *ask) *asking {
 	return v
 }
 
-// preset fills in the default values.
 func (f *param) preset() {
 	for _, one := range f.Fields {
 		if one.Default != "" {
@@ -386,7 +383,6 @@ func (v *asking) reply(q *request, do string) (answer json.RawMessage, fits bool
 	return result.JSON(), true
 }
 
-// check reports whether an answer fits the requested schema.
 func (v *asking) check(q *request, content json.RawMessage) bool {
 	if compiled, err := schema.Compile(member(v.Params, "requestedSchema")); err == nil {
 		misfits, err := compiled.Check(q.Context(), content)

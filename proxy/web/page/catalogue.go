@@ -81,12 +81,12 @@ type item struct {
 	Name    string // the name for clients
 	Summary string
 	Hints   []string
-	Held    string // why the definition is held; "" if it is not
+	Held    string // why it is held; "" if it is not
 	Tokens  int    // set only for tools
 	Link    string // to the item's own page
 }
 
-// listing is the data of the template: the items of a kind, or the definition One.
+// listing is the data of the template: items, or the definition One.
 type listing struct {
 	Catalogue Catalogue
 	Views     []string
@@ -109,8 +109,8 @@ type kindCount struct {
 	Link  string
 }
 
-// Reload returns after how many seconds a browser without scripts reloads the page of a running call. It is 0 while
-// the server asks a question, because the user may be typing the answer.
+// Reload makes browsers without scripts reload the page of a running call, except while the server asks a question: the
+// user may be typing the answer.
 func (l listing) Reload() int {
 	if l.One == nil || l.One.Call == nil || l.One.Call.Run == nil || l.One.Call.Run.Ended || len(l.One.Call.Run.Asks) > 0 {
 		return 0
@@ -314,16 +314,16 @@ type definition struct {
 	Listed  string    // JSON that clients get
 	Own     string    // JSON that the server has sent; "" if it equals Listed
 	Facts   []string
-	Call    *calling // nil if the definition is held
+	Call    *calling // nil for held definitions
 	Find    string   // link to a search for the definition
-	Ask     string   // link to a policy question about it; "" for held definitions and for users other than the owner
+	Ask     string   // link to a policy question; "" for held definitions, or unless the owner asks
 	Size    int      // bytes of the definition
 }
 
 // maxShown bounds each JSON text of a definition, in bytes.
 const maxShown = 256 << 10
 
-// lookUp finds a callable or held definition by its name or ID. held says why it is held.
+// lookUp finds a definition by name or ID. held says why it is held.
 func lookUp(s Catalogue, kind tool.Kind, name string) (t *tool.Tool, held string) {
 	for _, h := range heldOf(s) {
 		if h.Def.ID.Kind == kind && (h.Tool.Name == name || h.Def.ID.String() == name) {

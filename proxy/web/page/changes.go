@@ -31,8 +31,8 @@ type HeldServer struct {
 
 // deciding is the part of Backend for the screen Changes.
 type deciding interface {
-	// Waiting returns the held and rejected definitions that the user may use, by server. may says why the user
-	// must not decide; it is nil if the user may decide.
+	// Waiting returns the held and rejected definitions that the user may use, by server. may is an error unless the
+	// user may decide.
 	Waiting(ctx context.Context) (all []HeldServer, may error, err error)
 	// Decided approves or rejects the chosen definitions, and returns when the decision is served. The user is shown
 	// the error. It wraps ErrNotShown if a chosen definition is no longer held in the shown version.
@@ -47,7 +47,7 @@ var changesScreen = &screen{Path: "changes", title: "Changes", Menu: "Changes", 
 // changes is the data of the template.
 type changes struct {
 	Servers []heldServer
-	Why     string // why the user may not decide; "" if they may
+	Why     string // why the user may not decide
 	N       int    // number of waiting definitions
 	Pager   pager  // pages of waiting and rejected definitions
 }
@@ -56,8 +56,8 @@ type changes struct {
 type heldServer struct {
 	HeldServer
 	Waiting, Rejected []held
-	Warned            int  // number of waiting definitions with warnings
-	More              bool // more definitions of the server wait, on other pages
+	Warned            int  // waiting definitions with warnings
+	More              bool // more definitions wait on other pages
 }
 
 // held is a definition that waits or was rejected.
@@ -70,8 +70,7 @@ type held struct {
 // revealed changes hidden characters.
 func (h held) Value() string { return h.Hash + " " + url.PathEscape(h.ID.String()) }
 
-// Anchor is the id of the definition's HTML element. It depends on the server, because servers may have the same
-// definition.
+// Anchor is the id of the definition's HTML element. It has the server, because servers may share definitions.
 func (h held) Anchor() string {
 	return "held-" + identity.Digest(strings.Join([]string{h.Hash, string(h.ID.Kind), h.ID.String()}, "\n"))
 }
@@ -104,7 +103,7 @@ func (h held) Whole() string {
 type field struct {
 	Name          string
 	Before, After []pins.Piece // pieces with the sign ' ' are in both
-	Was, Is       bool         // the member exists before, after the change
+	Was, Is       bool         // the member exists
 }
 
 func fieldsOf(r pins.Report) (all []field) {
@@ -176,8 +175,7 @@ func partOf(all []HeldServer, offset int) (c changes) {
 }
 
 func doChanges(q *request) (answer, error) {
-	// "approve one HASH ID" decides one definition, "approve ticked" the ticked definitions, and "approve all" all
-	// definitions that the page has shown.
+	// "approve one HASH ID" decides one definition, "approve ticked" the ticked ones, "approve all" all shown ones.
 	if q.PostForm.Get("do") == "nothing" { // Enter was pressed in a check box
 		q.say(good, "nothing was decided: press one of the buttons")
 		return answer{}, nil

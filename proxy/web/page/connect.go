@@ -5,11 +5,11 @@ import (
 	"slices"
 )
 
-// Client is a program that toolfinch can connect by writing into its configuration file.
+// Client is a program into whose file toolfinch can write itself.
 type Client struct {
 	ID, Name  string
-	File      string // path of the configuration file, as people write it
-	Found     bool   // the client seems to be installed
+	File      string // path of that file, as people write it
+	Found     bool   // seems to be installed
 	Connected bool
 	Problem   string // why the file cannot be read
 }
@@ -56,7 +56,6 @@ func (c connect) Title() string {
 	return c.One.Name
 }
 
-// connection reads a Connection from the query.
 func (q *request) connection() Connection {
 	query := q.URL.Query()
 	return Connection{Client: query.Get("client"), HTTP: query.Get("how") == "http", View: query.Get("view")}

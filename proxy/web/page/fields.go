@@ -19,7 +19,7 @@ const (
 	maxFields  = 1000
 	maxOptions = 200
 	maxCopied  = 16 << 20 // bytes copied for references
-	maxHops    = 8        // references that are followed one after another
+	maxHops    = 8        // references that lead to references
 )
 
 // fieldKind says how a value is filled in.
@@ -31,16 +31,16 @@ const (
 	kindBool   fieldKind = "boolean"
 	kindChoice fieldKind = "choice" // one of Options
 	kindChecks fieldKind = "checks" // several of Options
-	kindObject fieldKind = "object" // its values are in Fields
-	kindList   fieldKind = "list"   // its values are in Items
-	kindJSON   fieldKind = "json"   // all other values
+	kindObject fieldKind = "object" // has Fields
+	kindList   fieldKind = "list"   // has Items
+	kindJSON   fieldKind = "json"   // all others
 )
 
 // param is a value that a JSON Schema describes, as a form shows it and people fill it in. It has more than 30 methods:
 // templates call a third of them.
 type param struct {
 	Path  string // JSON Pointer to the value, but with hidden characters as token writes them; "" for the root
-	Where string // Path without escapes, as in the errors of package schema
+	Where string // Path without escapes, as in errors of package schema
 	Name  string // name of a member, or number of an item
 	Depth int
 
@@ -54,7 +54,7 @@ type param struct {
 	Bounds   string // in words
 	Options  []choice
 	Fields   []*param // members of an object
-	prefix   string   // prefix of the IDs of inputs, for pages with several forms
+	prefix   string   // prefix of input IDs, if a page has several forms
 	whole    bool     // the value must be an integer
 	item     func(n int) *param
 
@@ -68,7 +68,6 @@ type choice struct {
 	On    bool
 }
 
-// reader reads a schema. It keeps to the bounds.
 type reader struct {
 	root   json.RawMessage
 	left   int // fields that may still be read
@@ -126,8 +125,7 @@ func promptSchema(def *tool.Def) json.RawMessage {
 	return schema.JSON()
 }
 
-// resolve follows references within the schema. Members beside a reference replace the referenced members. The result
-// is nil after too many references.
+// resolve follows references within the schema. Members beside a reference replace the referenced members.
 func (r *reader) resolve(schema json.RawMessage) json.RawMessage {
 	for range maxHops {
 		ref := rawjson.Text(member(schema, "$ref"))
@@ -443,7 +441,7 @@ func compact(value json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// Bounds for indented JSON. Deep nesting would make it much longer, because each level indents all inner levels.
+// Bounds for indented JSON, which nesting makes much longer.
 const (
 	maxNesting     = 200
 	maxIndentation = 8 << 20 // bytes

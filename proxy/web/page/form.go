@@ -16,17 +16,17 @@ import (
 
 // form is the filled-in part of a field.
 type form struct {
-	Value string   // the text, number or JSON; for a choice the number of the option; for a boolean true, false or ""
+	Value string   // the text, number or JSON; of a choice the number of the option; of a boolean true or false
 	Items []*param // items of a list
-	Error string   // what is wrong with the value; "" for nothing
-	Open  bool     // the object is shown open, because a value in it is filled in or wrong
+	Error string   // what is wrong with the value
+	Open  bool     // a value below is filled in or wrong
 	Focus bool     // the input has the focus
 }
 
 // maxItems bounds the items of one list of a form.
 const maxItems = 50
 
-// dateTime and dateTimeMinutes are the layouts in which browsers send a time. They have no zone.
+// Layouts in which browsers send a time. They have no zone.
 const (
 	dateTime        = "2006-01-02T15:04:05"
 	dateTimeMinutes = "2006-01-02T15:04"
@@ -111,8 +111,7 @@ func (f *param) takeText(value string) json.RawMessage {
 	return rawjson.Quote(value)
 }
 
-// misformed says what is wrong with a text for an HTML input type, "" for nothing. People can still send such a text
-// as JSON.
+// misformed says what is wrong with a text for an HTML input type, "" for nothing. JSON mode accepts all texts.
 func misformed(input, value string) string {
 	switch input {
 	case "date":
@@ -162,7 +161,7 @@ func (f *param) takeObject(sent url.Values) json.RawMessage {
 		}
 	}
 	if object.Empty() && !f.Required {
-		f.forgive() // an empty optional object is absent, so its fields are not required
+		f.forgive() // the object is absent, so no field is required
 		return nil
 	}
 	f.Open = true
@@ -366,7 +365,7 @@ func (f *param) focusFault() bool {
 	return f.Error != ""
 }
 
-// DescribedBy is the value of aria-describedby: the IDs of the elements that describe the input.
+// DescribedBy is the value of aria-describedby.
 func (f *param) DescribedBy() string {
 	var ids []string
 	if f.About != "" && !f.isItem() {

@@ -16,7 +16,7 @@ import (
 type watching interface {
 	// Feed returns the operations of all clients.
 	Feed() *telemetry.Feed
-	// Sees returns the part of an operation that the user may see. It returns false if the user may see nothing.
+	// Sees returns the part of an operation that the user may see; false means nothing.
 	Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Operation, bool)
 }
 
@@ -120,7 +120,7 @@ func (o operation) Out() string   { return size(o.BytesOut) }
 func (o operation) Clock() string { return o.Time.Local().Format("15:04:05.000") }
 func (o operation) Ours() string  { return took(o.Own) }
 
-// stage is a stage drawn as a bar. X and Width are in thousandths of the operation's duration.
+// stage is drawn as a bar. X and Width are thousandths of the operation's duration.
 type stage struct {
 	telemetry.Stage
 	Inside   int // number of stages that contain this stage
@@ -235,7 +235,7 @@ func (q *request) running(f filter) (shown []operation, more int) {
 // operation returns the operation with number n, nil if it is not kept any more or the user may not see it.
 func (q *request) operation(n int64) *operation {
 	feed := q.server.Backend.Feed()
-	running, _ := feed.InFlight() // before Recent: an operation that ends in between is then found by one of them
+	running, _ := feed.InFlight() // before Recent, because an operation may end in between
 	for _, o := range feed.Recent(1, func(o *telemetry.Operation) bool { return o.N == n }) {
 		if one, ok := q.sees(o, filter{}); ok {
 			return &operation{Operation: one}

@@ -10,10 +10,10 @@ import (
 // Sums is the data of the overview, except the servers.
 type Sums struct {
 	Tools         int    // number of tools that the user may use
-	Store         string // why the store cannot store now; "" if it can
+	Store         string // why the store cannot store now
 	Configuration string // base name of the file; "" unless the owner asks
-	Saved         int64  // weighted tokens that models did not have to read, since the start
-	Percent       int    // Saved as a percentage of the tokens without toolfinch
+	Saved         int64  // weighted tokens that models were spared since the start
+	Percent       int    // Saved, in per cent of all tokens without toolfinch
 	Replicas      []Replica
 	Differ        []string // differences between the replicas; a problem only if they last
 }
@@ -23,9 +23,9 @@ type Replica struct {
 	ID            string // unique; replicas may have the same name
 	Name, Version string
 	Since         time.Time
-	Leads         []string // servers that this replica lists for all replicas, sorted
+	Leads         []string // servers that it lists for all replicas, sorted
 	This          bool     // this replica serves the page
-	Sessions      int      // number of its sessions; set only for this replica
+	Sessions      int      // sessions; only of this replica
 }
 
 // Minute counts the calls that ended in one minute.

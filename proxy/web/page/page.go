@@ -68,8 +68,8 @@ type Server struct {
 	screens  map[string]*screen // keyed by path
 	sessions *sessions
 	files    *files
-	reports  perMinute // bounds the log of violations of the Content-Security-Policy
-	refused  perMinute // bounds the log of refused links
+	reports  perMinute // bounds the logged violations of contentPolicy
+	refused  perMinute // bounds the logged refused links
 	cross    *http.CrossOriginProtection
 	runs     *runs
 }
@@ -159,7 +159,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serve(q, path)
 }
 
-// doors returns the handler of a path that needs no session, nil for other paths.
+// doors returns the handler of a path that needs no session.
 func (s *Server) doors(path string) func(*request) {
 	switch path {
 	case "login":
@@ -329,8 +329,8 @@ func (q *request) enter() (leave func()) {
 	return leave
 }
 
-// own reports whether the request comes from the page itself or from a typed URL. Without this check, pages at other
-// ports of the host could make requests with the user's cookie.
+// own reports whether the request comes from the page itself or from a typed URL. Pages at other ports of the host send
+// the user's cookie, too.
 func (q *request) own() bool {
 	site := q.Header.Get("Sec-Fetch-Site")
 	return site == "" || site == "same-origin" || site == "none"

@@ -34,8 +34,8 @@ func ofThisUser(r *http.Request) bool {
 	return false
 }
 
-// endOf parses an address like "0100007F:1F90". Every 32 bits of the IP address are in the byte order of this machine.
-// The result is the zero value for other texts.
+// endOf parses an address like "0100007F:1F90", whose 32-bit words have the byte order of this machine. Other texts give
+// the zero value.
 func endOf(text string) netip.AddrPort {
 	address, port, _ := strings.Cut(text, ":")
 	raw, err := hex.DecodeString(address)

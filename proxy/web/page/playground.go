@@ -98,7 +98,7 @@ var searchKinds = []struct {
 	{"any", "everything", tool.Kinds},
 }
 
-// Default and bounds of the hits of one setting, and bound of the query.
+// Default and bound of the hits, and bound of the query.
 const (
 	fewHits  = 10
 	maxHits  = retrieve.MaxLimit

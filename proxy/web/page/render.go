@@ -130,8 +130,8 @@ func hides(r rune) bool {
 	return r != '\n' && r != '\t' && r != '\r' && (printable.Hidden(r) || r == utf8.RuneError)
 }
 
-// kept returns HTML for the value of an input or textarea, so that a browser sends the same value back. Hidden
-// characters are written as references, which revealed does not change; the component hidden shows them.
+// kept returns a value of an input or textarea as HTML, so that browsers send it back unchanged. Hidden characters
+// become references, which revealed does not change; the component hidden shows them.
 func kept(text string) template.HTML {
 	var b strings.Builder
 	for _, r := range text {
@@ -249,7 +249,6 @@ type frame struct {
 	Data    any
 }
 
-// render answers with a screen that shows data.
 func (s *Server) render(q *request, v *screen, status int, data any) {
 	f := frame{Screen: v, Title: v.title, Static: s.files.base(), Script: v.script, Version: s.Version, In: q.session != nil, Data: data}
 	f.Here = strings.TrimPrefix(q.URL.Path, Path) + query(q)

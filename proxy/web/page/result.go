@@ -31,7 +31,7 @@ type block struct {
 	Why    string // why the part is not shown
 }
 
-// Bounds for showing a result: number of blocks, and bytes of a text and of an image.
+// Bounds for shown results: blocks, and bytes of texts and images.
 const (
 	maxBlocks = 100
 	maxText   = 128 << 10
@@ -42,8 +42,8 @@ const (
 // image that is saved from the page can run scripts.
 var images = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// blocksOf returns the parts of a result of any kind, and how many are left out. Structured content is a part unless a
-// text has the same value.
+// blocksOf returns the parts of a result, and how many are left out. Structured content is a part unless a text has the
+// same value.
 func blocksOf(kind tool.Kind, result tool.Result) (all []block, more int) {
 	raw := json.RawMessage(result)
 	structured := member(raw, "structuredContent")

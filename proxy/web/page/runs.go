@@ -20,10 +20,10 @@ import (
 // Bounds for calls that are made on the page.
 const (
 	maxCalls = 4        // running calls of one session
-	maxRuns  = 16       // calls that are kept for one session
+	maxRuns  = 16       // kept calls of one session
 	maxKept  = 64 << 20 // bytes of arguments and results in all sessions
 	maxAsks  = 8        // waiting questions of one call
-	maxNotes = 20       // latest notes that are kept for one call
+	maxNotes = 20       // latest notes of one call
 )
 
 // runs are the calls that were made on the page. A call ends with its session or with the server at the latest.
@@ -178,7 +178,6 @@ func (r *runs) kept() (n int) {
 	return n
 }
 
-// forget forgets the calls of an ended session.
 func (r *runs) forget(s *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -208,7 +207,6 @@ func (one *run) ended() bool {
 // request is the ID of the call's request. Backend.Operation finds the operation by it.
 func (one *run) request() json.RawMessage { return rawjson.Quote("page-" + one.ID) }
 
-// clientName is the client name of the page.
 const clientName = "toolfinch page"
 
 // make makes the call and waits for its result.
@@ -259,7 +257,7 @@ func (one *run) note(method string, params json.RawMessage) {
 	one.notes = append(one.notes, rawjson.Clip(text, 500))
 }
 
-// ask shows a server's question on the page and waits for the user's answer.
+// ask shows a server's question and waits for the user's answer.
 func (one *run) ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	if method != "elicitation/create" {
 		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the page does not answer " + rawjson.Clip(method, 64)}

@@ -21,8 +21,8 @@ type Upstream struct {
 	Held              int // definitions that wait for approval
 	LeftOut, Mended   int // numbers of malformed definitions
 	Restarts          int
-	PID               int      // of the server's process; 0 without a process, or unless the owner asks
-	Stderr            []string // the process's last lines on standard error; only for the owner
+	PID               int      // 0 without a process, or unless the owner asks
+	Stderr            []string // last lines on standard error; only for the owner
 }
 
 // Details is the data for the page of one server. Runs to Changes are set only for the owner.
@@ -33,12 +33,12 @@ type Details struct {
 	Runs         string // command line without secrets
 	URL          string // URL without secrets
 	Cwd          string
-	Variables    []string // names of the environment variables in the configuration
+	Variables    []string // names of the configured environment variables
 	Sandbox      string   // what the process may access
 	Changes      string   // what happens to definitions that the server changes
 	Listed       time.Time
 	Login        *Login // nil if the server needs no login
-	CanSwitch    bool   // the server is in the configuration file; only for the owner
+	CanSwitch    bool   // the server is in the configuration file
 }
 
 // Login is the state of the user's login to a server.

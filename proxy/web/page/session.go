@@ -32,7 +32,7 @@ type digest = [sha256.Size]byte
 // sessions are the sessions of logged-in users, and the login links.
 type sessions struct {
 	now    func() time.Time
-	cookie string // name of the cookie; it is random, because processes at other ports of the host share the browser's cookies
+	cookie string // random name of the cookie, because all ports of a host share cookies
 
 	mu    sync.Mutex // guards all, links, and used and flashes of each session; never held over I/O
 	all   map[digest]*session
@@ -74,7 +74,6 @@ func newSessions(now func() time.Time) *sessions {
 	return &sessions{now: now, cookie: "toolfinch-" + strings.ToLower(rand.Text()[:8]), all: map[digest]*session{}}
 }
 
-// link makes a link and returns its secret.
 func (s *sessions) link(here bool) (secret string) {
 	secret = rand.Text()
 	s.mu.Lock()
@@ -186,7 +185,6 @@ func (s *sessions) of(r *http.Request) *session {
 	return one
 }
 
-// end ends a session before it is idle.
 func (s *sessions) end(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

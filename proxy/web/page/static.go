@@ -16,7 +16,7 @@ var staticFiles embed.FS
 
 const staticPath = "static/"
 
-// types are the content types of the files. The types that the operating system has for them may be wrong.
+// types are the content types of the files. The operating system's types may be wrong.
 var types = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
 // files are the stylesheet, scripts and images. Each URL has the digest of all files, so browsers may cache them

@@ -17,8 +17,8 @@ import (
 // binding turns a client's arguments into arguments of the tool. A binding never changes.
 type binding struct {
 	visible map[string]string // clients' names of visible properties → the tool's names
-	// closed are the tool's names of hidden and renamed properties, which clients must not send. Case does not matter,
-	// because some servers ignore case.
+	// closed are the tool's names of hidden and renamed properties. They are compared without case, because some servers
+	// ignore case.
 	closed   []string
 	defaults []property // sent if the client sends no value
 	values   []property // always sent
@@ -68,7 +68,7 @@ func (b *binding) bind(sent []byte) (arguments json.RawMessage, closed string) {
 		case known:
 		case slices.ContainsFunc(b.closed, func(closed string) bool { return strings.EqualFold(closed, name) }):
 			return nil, name
-		default: // unknown members are sent; the tool's schema decides
+		default: // the tool's schema decides
 			own = name
 		}
 		out.Add(own, value)
@@ -96,10 +96,10 @@ func (b *binding) takes() string {
 // bind applies parameters to the input schema of a tool, and returns the changed schema and the binding for arguments,
 // nil if arguments do not change. hooked says that a hook may send hidden arguments.
 //
-// bind changes the keywords properties, required, dependentRequired, dependentSchemas and dependencies, both at the root
-// and in nested allOf, anyOf, oneOf, if, then and else, and every $ref to a property of the root. If a $ref names a
-// removed property, that property is kept under $defs. Hidden and supplied properties are removed from lists of required
-// properties. Requirements that depend on a removed property are dropped.
+// bind changes properties, required, dependentRequired, dependentSchemas and dependencies, at the root and in nested
+// allOf, anyOf, oneOf, if, then and else, and every $ref to a property of the root. A removed property that a $ref names
+// is kept under $defs. Lists of required properties lose hidden and supplied properties. Requirements that depend on a
+// removed property are dropped.
 //
 // bind does not change not, propertyNames, patternProperties, minProperties, maxProperties, a $ref that replaces one of
 // the schemas above, and a $ref to properties outside of the root. If a schema uses these, the upstream may refuse
@@ -164,7 +164,7 @@ func newBinder(def *tool.Def, parameters []Parameter, hooked bool) (*binder, []P
 		if !clash {
 			continue
 		}
-		if p.Name == "" { // this property is not renamed: the other one, which has taken its name, has the problem
+		if p.Name == "" { // not renamed: the property that takes its name has the problem
 			p = b.parameters[other]
 			other = name
 		}
@@ -179,7 +179,7 @@ func (b *binder) gone(name string) bool {
 	return p.Hidden || p.Value != nil
 }
 
-// supplied reports whether a property is sent even if the client does not send it.
+// supplied reports whether a property is sent without the client.
 func (b *binder) supplied(name string) bool {
 	p := b.parameters[name]
 	return p.Value != nil || p.Default != nil
@@ -249,7 +249,7 @@ func (p Parameter) tell(schema json.RawMessage) json.RawMessage {
 	return schema
 }
 
-// deepest bounds the levels of a foreign schema that are changed, because each level reads all levels below again.
+// deepest bounds how deep foreign schemas are changed, because each level reads all levels below again.
 const deepest = 32
 
 // follow renames and removes properties in a schema and in subschemas that describe the same object.
@@ -301,7 +301,7 @@ func (b *binder) required(list json.RawMessage) json.RawMessage {
 	})
 }
 
-// elements does for an array what rewrite does for an object.
+// elements is rewrite for arrays.
 func elements(array json.RawMessage, change func(json.RawMessage) (json.RawMessage, bool)) json.RawMessage {
 	var out []json.RawMessage
 	changed := false

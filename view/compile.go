@@ -125,7 +125,7 @@ func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Prob
 		if !c.settings.selected(choice) {
 			continue
 		}
-		if choice.tool.Def.ID.Kind != tool.KindTool { // only tools have hooks, and large results that are kept
+		if choice.tool.Def.ID.Kind != tool.KindTool { // only tools have hooks and kept results
 			out.Tools = append(out.Tools, c.masked(choice.tool, u.Server))
 			continue
 		}
@@ -215,8 +215,8 @@ func (c *compiler) own() ([]*tool.Tool, []Problem) {
 	return tools, problems
 }
 
-// outputOf returns how large results of a tool are kept, nil if they are not kept. Settings for the tool come before
-// settings for all tools; within each, the view's settings come before the server's.
+// outputOf returns how large results of a tool are kept, nil if they are not. Settings for the tool come before settings
+// for all tools, and of two such settings the view's before the server's.
 func outputOf(c choice, u Upstream, server *UpstreamTools) *OutputCache {
 	var found *OutputCache
 	if c.by != nil {

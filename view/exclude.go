@@ -25,7 +25,6 @@ func (s *Settings) Restricts(server string) bool {
 	return !s.IncludeAll || slices.ContainsFunc(s.Exclude, func(p Pattern) bool { return p.concerns(server) })
 }
 
-// excluded reports whether a pattern matches id.
 func excluded(patterns []Pattern, id tool.ID) bool {
 	var uris []string
 	return slices.ContainsFunc(patterns, func(p Pattern) bool {

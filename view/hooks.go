@@ -24,7 +24,7 @@ const (
 	postCall = "post_call"
 )
 
-// hookLimits returns limits for a hook of the owner. They are high, because hooks read whole results with images.
+// hookLimits returns limits for a hook of the owner. Hooks read whole results, with images.
 func hookLimits(configured *Hook) script.Limits {
 	return script.Limits{
 		Time:   configured.timeout(),
@@ -49,14 +49,14 @@ type loaded struct {
 	name     string // for the log
 	run      event
 	lenient  bool // has on_error: continue
-	starlark bool // returns the arguments or the result directly, not in an answer object as commands do
+	starlark bool // returns arguments or a result directly, not in a command's answer object
 }
 
 // event runs a hook. It returns new arguments or a new result, or nil for no change. result is nil before the call.
 type event func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error)
 
-// newHooks loads the hooks of a view. A hook that cannot be loaded is replaced by a hook that always fails, because
-// without a hook, forbidden calls would pass.
+// newHooks loads the hooks of a view. A hook that cannot be loaded becomes a hook that always fails, because without it,
+// forbidden calls would pass.
 func newHooks(s Settings, env Env) (*hooks, []Problem) {
 	if s.Hooks.PreCall == nil && s.Hooks.PostCall == nil && len(s.Hooks.Pre) == 0 && len(s.Hooks.Post) == 0 {
 		return nil, nil
@@ -98,7 +98,6 @@ func (h *hooks) owns(def *tool.Def) {
 	}
 }
 
-// around returns the handler of t with hooks, or t.Handler if there are no hooks.
 func (h *hooks) around(t *tool.Tool) tool.Handler {
 	if h == nil {
 		return t.Handler
@@ -115,7 +114,6 @@ func (h *hooks) layer(def *tool.Def) tool.Middleware {
 	return func(next tool.Handler) tool.Handler { return h.handler(def, next) }
 }
 
-// handler returns next with the hooks around it.
 func (h *hooks) handler(def *tool.Def, next tool.Handler) tool.Handler {
 	upstream := def.ID.Server
 	if h.own[def] {
@@ -202,10 +200,10 @@ func (h *hooks) run(ctx context.Context, def *tool.Def, info *script.Info, name 
 	return changed, nil, nil
 }
 
-// failed logs a hook's failure and returns the answer for the client, nil if the call goes on. The answer has only the
-// part of the error that clients may see.
+// failed logs a hook's failure and returns the answer, nil if the call goes on. The answer has only what clients may
+// see of the error.
 func (h *hooks) failed(ctx context.Context, info *script.Info, event, name string, lenient bool, err error) (tool.Result, error) {
-	if ctx.Err() != nil { // the client has cancelled the call: the hook has not failed
+	if ctx.Err() != nil { // cancelled by the client: no failure of the hook
 		return nil, fmt.Errorf("%s hook of view %q: %w", event, h.view, ctx.Err())
 	}
 	h.env.Log.ErrorContext(ctx, "hook failed", "view", h.view, "event", event, "hook", name, "tool", info.Name, "continue", lenient, "error", err)

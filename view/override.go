@@ -115,7 +115,6 @@ func isSearchTool(name, view string) bool {
 	})
 }
 
-// claims are the taken names and their tools.
 type claims struct {
 	view  string
 	proxy string // name of the proxy tool; "" without a proxy tool
@@ -153,7 +152,7 @@ func (c *claims) claim(t *tool.Tool, at Place) []Problem {
 	return nil
 }
 
-// set is rawjson.Set, which leaves other values than objects unchanged.
+// set is rawjson.Set for objects.
 func set(object []byte, name string, value []byte) []byte {
 	out, err := rawjson.Set(object, name, value)
 	if err != nil { // not an object

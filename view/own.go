@@ -78,8 +78,8 @@ func (e Env) missing(id string) string {
 	return fmt.Sprintf("unknown tool %q", id)
 }
 
-// checkCalls looks up the tools that a composite or custom tool calls; at are their places. It returns the weakest
-// annotations that the calling tool may have, and whether all called tools are known.
+// checkCalls looks up the tools that an own tool calls; at are their places. It returns the weakest annotations that the
+// own tool may have, and whether all called tools are known.
 func checkCalls(s Settings, env Env, by string, ids []string, at []Place) (least tool.Annotations, known bool, problems []Problem) {
 	known = true
 	defs := make([]*tool.Def, 0, len(ids))

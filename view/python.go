@@ -15,7 +15,7 @@ import (
 	"toolfinch/view/script"
 )
 
-// errNoPython is the error of Python hooks and tools if Env.Python is nil.
+// errNoPython is the error if Env.Python is nil.
 var errNoPython = errors.New("nothing runs Python here")
 
 // inPython makes a hook from a Python function. After a call, the function gets the data of the result, and its return
@@ -81,8 +81,8 @@ func unpacked(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// withData replaces the data of a result and keeps its shape. If a result has structured content, its texts only repeat
-// that content, so one new text replaces them all.
+// withData replaces the data of a result and keeps its shape. One text replaces all texts that accompany structured
+// content, because they only repeat it.
 func withData(result, data json.RawMessage) (json.RawMessage, error) {
 	value, text := tool.Result(result).Value(), textOf(data)
 	var others []json.RawMessage

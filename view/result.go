@@ -9,8 +9,8 @@ import (
 	"toolfinch/tool"
 )
 
-// resultMembers are the members of a result with their types. If a post hook's answer has only other members, the hook
-// has returned a plain value by mistake.
+// resultMembers are the members of a result and their types. An answer with only other members is a plain value by
+// mistake.
 var resultMembers = map[string]string{
 	"content": "a list of blocks", "structuredContent": "", "isError": "true or false", "_meta": "an object", "resultType": "text",
 }
@@ -106,7 +106,7 @@ func valueResult(value json.RawMessage, failed bool) (tool.Result, error) {
 	return tool.Result(result), err
 }
 
-// structuredOf returns a value as structured content. Values that are no object are put into an object.
+// structuredOf returns a value as structured content: an object, or an object with the value.
 func structuredOf(value json.RawMessage) json.RawMessage {
 	if isObject(value) {
 		return value

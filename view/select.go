@@ -84,7 +84,6 @@ func (s *Settings) wants(server *UpstreamTools) bool {
 		slices.ContainsFunc(server.Tools, func(o Override) bool { return !o.Disabled })
 }
 
-// entryOf returns the settings of a server, nil for none.
 func entryOf(servers []UpstreamTools, name string) *UpstreamTools {
 	if i := slices.IndexFunc(servers, func(s UpstreamTools) bool { return s.Name == name }); i >= 0 {
 		return &servers[i]
@@ -92,8 +91,8 @@ func entryOf(servers []UpstreamTools, name string) *UpstreamTools {
 	return nil
 }
 
-// maxHints bounds the lookups of nearest names for a server's missing tools, because they run with every change of the
-// server and take a millisecond each among thousands of tools.
+// maxHints bounds the lookups of nearest names for a server's missing tools: each takes a millisecond among thousands of
+// tools, with every change of the server.
 const maxHints = 5
 
 // unmatched returns problems for the overrides that match no tool of u.

@@ -133,7 +133,7 @@ const TrimOff = -1
 
 // OutputCache says which results are kept, so that models can read them in parts.
 type OutputCache struct {
-	MinSize int           // bytes of the smallest result that is kept; 0: none is kept
+	MinSize int           // bytes of the smallest kept result; 0: none is kept
 	Preview int           // bytes that the model gets at once; default DefaultPreview
 	TTL     time.Duration // how long a result is kept; default DefaultOutputTTL
 }
@@ -149,7 +149,7 @@ const (
 type Override struct {
 	Tool        string // the upstream's name of the tool, or a glob as in path.Match, but * matches / too
 	At          Place
-	Name        string  // exact name for clients, not for globs; "" for none
+	Name        string  // exact name for clients; not for globs
 	Title       *string // {original} stands for the upstream's title
 	Description *string // {original} stands for the upstream's description
 	Disabled    bool
@@ -227,8 +227,7 @@ const (
 type Input struct {
 	Name     string
 	Required bool
-	// Schema is a JSON Schema with type, description, default, enum, items and so on. It is never empty: {} accepts any
-	// value.
+	// Schema is a JSON Schema: type, description, default, enum, items, ... It is never empty: {} accepts any value.
 	Schema []byte
 }
 

@@ -29,8 +29,7 @@ func usedSteps(template json.RawMessage, inputs, keys []string) (used []int, err
 	return used, err
 }
 
-// inOrder sorts steps, each after the steps that it waits for. waiting are the keys of the steps that cannot run,
-// because they wait for each other.
+// inOrder sorts steps, each after the steps that it waits for. waiting are the keys of steps that wait for each other.
 func inOrder(steps []step) (order []int, waiting []string) {
 	for progress := true; progress; {
 		progress = false
@@ -87,8 +86,8 @@ func (c *composite) resultAt(place string, result func(int) (json.RawMessage, er
 	return value, nil
 }
 
-// memberAt returns a member or element of a value. The name json, if it is first in a path and no member has it, parses
-// a text and returns other values unchanged.
+// memberAt returns a member or element of a value. At the beginning of a path, the name json parses a text and leaves
+// other values unchanged.
 func memberAt(value json.RawMessage, name string, first bool) (json.RawMessage, error) {
 	member, isText := rawjson.Member(value, name), value[0] == '"'
 	switch {

@@ -23,7 +23,7 @@ type Upstream struct {
 	OutputDefault *OutputCache
 	Trim          int // Trim of the server's settings
 
-	source []*tool.Tool // the Tools from which Compile has made Tools
+	source []*tool.Tool // Tools that Compile has read
 }
 
 // Compiled is a view of the upstreams as they are now.
@@ -39,8 +39,7 @@ func (v *Compiled) Keeps() bool {
 	return slices.ContainsFunc(v.Upstreams, func(u Upstream) bool { return len(u.Output) > 0 })
 }
 
-// Env has the functions and settings that a view gets from its caller. The functions run during calls, so they must be
-// safe for concurrent use.
+// Env has what a view needs from its caller. Its functions run during calls, so they must be safe for concurrent use.
 type Env struct {
 	Log *slog.Logger
 	// Program loads the Starlark module at an absolute path. It loads a module again only if the file has changed.
@@ -62,8 +61,8 @@ type Env struct {
 	// Retrieve searches, for custom tools, the root view or, without one, this view. It returns an array of tools like
 	// retrieve_tools.
 	Retrieve func(ctx context.Context, query string, limit int) (json.RawMessage, error)
-	// Within finds a tool of the view by its exposed name or "server.tool". Search searches the view. Both serve scripts
-	// and have only the rights of ctx's principal, because a model wrote the script.
+	// Within finds a tool of the view by its exposed name or "server.tool". Search searches the view. Both have only the
+	// rights of ctx's principal, because a model wrote the calling script.
 	Within func(ctx context.Context, name string) (*tool.Tool, error)
 	Search func(ctx context.Context, query string, limit int) (json.RawMessage, error)
 	// Headers are the names of the HTTP headers that hooks may see.

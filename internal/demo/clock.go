@@ -90,7 +90,7 @@ func zone(name string) (*time.Location, error) {
 	return nil, fmt.Errorf("there is no time zone %q; names look like Europe/Berlin, and list_zones finds them", name)
 }
 
-// zonesWith returns the zones whose name contains text. Case does not matter, and a space matches an underscore.
+// zonesWith returns the zones whose name contains text. It ignores case; a space matches an underscore.
 func zonesWith(text string) []string {
 	text = strings.ToLower(strings.ReplaceAll(strings.TrimSpace(text), " ", "_"))
 	out := []string{}
@@ -102,7 +102,7 @@ func zonesWith(text string) []string {
 	return out
 }
 
-// read parses a time in a zone, both as written by callers.
+// read parses a time in a zone.
 func (c clock) read(text, in string) (time.Time, error) {
 	loc, err := zone(in)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c clock) read(text, in string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is no date or time; write it like 2026-03-02T09:00:00, 2026-03-02, 09:00 or now", text)
 }
 
-// at describes a time. Years have at most four digits in RFC 3339.
+// at describes a time. In RFC 3339, years have four digits.
 func at(t time.Time) (moment, error) {
 	if t.Year() < 1 || t.Year() > 9999 {
 		return moment{}, fmt.Errorf("the year %d is outside 1 to 9999", t.Year())

@@ -1,5 +1,5 @@
-// Package demo owns the built-in MCP servers (files, notes, clock, math and text) and the demo client that uses them.
-// The proxy treats the built-in servers like all other servers.
+// Package demo owns the built-in MCP servers (files, notes, clock, math and text) and the demo client. The proxy treats
+// the servers like all others.
 package demo
 
 import (
@@ -73,8 +73,7 @@ func newServer(name, instructions string) *server.MCPServer {
 
 func nothingToClose() error { return nil }
 
-// effect has the annotations of a tool. All tools have the hint for a closed world, because no tool reaches beyond its
-// server's folder.
+// effect has the annotations of a tool. No tool is open to the world, because none reaches beyond its server's folder.
 type effect struct{ readOnly, destructive, idempotent bool }
 
 var (
@@ -136,7 +135,6 @@ func schema[T any]() json.RawMessage {
 	return nullable.ReplaceAll(raw, []byte(`"type":"$1"`))
 }
 
-// atMost returns an error if text is longer than limit bytes.
 func atMost(limit int, what, text string) error {
 	if len(text) > limit {
 		return fmt.Errorf("%s is %d bytes long; the limit is %d", what, len(text), limit)

@@ -18,7 +18,7 @@ import (
 
 const (
 	maxExpression = 10_000    // bytes
-	maxInteger    = 1<<53 - 1 // larger numbers are not exact in all JSON implementations
+	maxInteger    = 1<<53 - 1 // JSON implementations may round larger numbers
 )
 
 type expressionArgs struct {
@@ -240,7 +240,7 @@ func convertUnits(_ context.Context, in convertUnitsArgs) (converted, error) {
 	if from.quantity == "temperature" {
 		result = math.Round(result*1e9) / 1e9 // without it, 32 degF is 5.7e-14 degC
 	}
-	// 15 digits, because the last two of 17 digits are rounding errors.
+	// The last two of 17 digits are rounding errors.
 	result, err = strconv.ParseFloat(strconv.FormatFloat(result, 'g', 15, 64), 64)
 	return converted{result, to.symbol(), to.quantity}, err
 }

@@ -19,7 +19,7 @@ import (
 
 const (
 	maxText  = 1 << 20 // bytes of one argument
-	maxDepth = 100     // levels of a JSON document; indentation would multiply the size of deeper documents
+	maxDepth = 100     // levels of a JSON document; indents multiply the size of deeper documents
 )
 
 type textArgs struct {

@@ -75,7 +75,7 @@ func (s *server) problem(op operation, err error) *problem {
 	var dead *upstream.Error
 	var refused *args.Error
 	var lacks *identity.ScopeError
-	var away interface { // an error of the store; Brief does not name the database
+	var away interface { // store's error; Brief does not name the database
 		error
 		Brief() string
 	}

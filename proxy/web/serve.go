@@ -52,7 +52,7 @@ type operation struct {
 	audit bool
 	// level is the scope that the caller needs to change servers; "" for none.
 	level inbound.Level
-	// answer returns the body for status 200: a document, or a value that is encoded as JSON.
+	// answer returns the body for status 200: a document, or a value to encode as JSON.
 	answer func(q *request) (any, error)
 }
 
@@ -64,7 +64,7 @@ const (
 	bodyRequired                 // the body is a JSON object
 )
 
-// document is the body of an answer; it is JSON unless contentType is set.
+// document is an answer's body. It is JSON unless contentType is set.
 type document struct {
 	contentType string
 	body        []byte
@@ -266,7 +266,6 @@ func (s *server) refuse(w http.ResponseWriter, p *problem) {
 	send(w, p.status, document{body: p.body()})
 }
 
-// request is one request of an operation.
 type request struct {
 	*http.Request
 	backend Backend

@@ -45,7 +45,7 @@ func (q *request) servers() []Upstream {
 	return servers
 }
 
-// pending returns the names of the view's servers that were never listed.
+// pending names the view's servers that were never listed.
 func (q *request) pending() (names []string) {
 	for _, s := range q.servers() {
 		if s.State == string(upstream.StatePending) {
@@ -61,7 +61,7 @@ func (s *server) listServers(q *request) (any, error) {
 	}{q.servers()}, nil
 }
 
-// reconnect reconnects a server of the view. Servers outside of the view are answered like unknown servers.
+// reconnect reconnects a server of the view. Other servers count as unknown.
 func (s *server) reconnect(q *request) (any, error) {
 	name := q.PathValue("name")
 	q.target = name

@@ -11,8 +11,8 @@ type Status struct {
 	Configuration string       `json:"configuration,omitempty"` // path of the file
 	At            string       `json:"at,omitempty"`            // "stdio", or the HTTP address
 	Refused       string       `json:"refused,omitempty"`       // why the latest configuration is not served
-	Store         string       `json:"store,omitempty"`         // why the store cannot store now; "" if it can
-	View          string       `json:"view,omitempty"`          // the view that the fields below describe; "" for all views
+	Store         string       `json:"store,omitempty"`         // why the store cannot store now
+	View          string       `json:"view,omitempty"`          // view of all fields below; "" for all views
 	Started       time.Time    `json:"started"`
 	Now           time.Time    `json:"now"`
 	Views         []ViewStatus `json:"views"`
@@ -28,7 +28,7 @@ type Status struct {
 	Replicas *ReplicasStatus `json:"replicas,omitempty"`
 }
 
-// ReplicasStatus describes the replicas that were present when PostgreSQL last answered.
+// ReplicasStatus describes the replicas as PostgreSQL last reported them.
 type ReplicasStatus struct {
 	Differ   []string        `json:"differ"`             // differences between the replicas; a problem only if they last
 	Sessions *int            `json:"sessions,omitempty"` // sessions in this replica; nil if replicas share no sessions
@@ -89,12 +89,12 @@ type CallsStatus struct {
 type LastCalls struct {
 	Minutes int `json:"minutes"`
 	Calls   int `json:"calls"`
-	Failed  int `json:"failed"` // failed calls among Calls
+	Failed  int `json:"failed"` // failed calls in Calls
 }
 
 // CallStatus is a running or failed call.
 type CallStatus struct {
-	Kind      string    `json:"kind"` // an event of package identity, such as identity.EventCall
+	Kind      string    `json:"kind"` // identity.EventCall or another event
 	Began     time.Time `json:"began"`
 	View      string    `json:"view"`
 	Server    string    `json:"server,omitempty"`

@@ -17,8 +17,7 @@ const (
 	maxPage     = 1000
 )
 
-// execute calls a tool and answers with its unchanged result and status 200, even if the result has isError: then the
-// tool failed, not the API.
+// execute calls a tool. Its result is answered unchanged and with status 200, even if it has isError.
 func (s *server) execute(q *request) (any, error) {
 	var id string
 	var arguments json.RawMessage
@@ -119,7 +118,7 @@ func (s *server) listTools(q *request) (any, error) {
 	return page, nil
 }
 
-// filtered returns the tools of a server ("" for all servers) that have all the tags.
+// filtered returns the tools of a server ("" for all) that have all the tags.
 func (q *request) filtered(server string, tags []string) ([]*tool.Tool, error) {
 	tools := q.view.Catalog.Tools()
 	var names []string

@@ -69,7 +69,7 @@ type View struct {
 	Whole func(server string) bool
 }
 
-// Sessions knows the MCP sessions of a view. A register.Live implements it.
+// Sessions knows a view's MCP sessions. A register.Live implements it.
 type Sessions interface {
 	// KnowsHTTP reports whether the principal ("" for no principal) has opened this session over streamable HTTP.
 	KnowsHTTP(id, principal string) bool
@@ -84,7 +84,7 @@ type Upstream struct {
 	Era         string    `json:"era,omitempty"`       // an upstream.Era; "" while unknown
 	Transport   string    `json:"transport,omitempty"` // an upstream.Transport
 	Tools       int       `json:"tools"`               // tools of the server; the API answers with the view's number
-	Restarts    int       `json:"restarts"`            // how often the connection was replaced
+	Restarts    int       `json:"restarts"`            // replaced connections
 	// Dropped counts the notifications about calls that clients did not get.
 	Dropped int64  `json:"dropped_notifications"`
 	LeftOut int    `json:"left_out,omitempty"` // malformed definitions that are not served
@@ -107,7 +107,7 @@ type Differences struct {
 	Changed int `json:"changed"` // tools with another definition
 }
 
-// Path is the prefix of most paths of the API, see Patterns.
+// Path is the prefix of most paths, see Patterns.
 const Path = "/api/"
 
 // Patterns are the patterns for net/http.ServeMux that Handler serves.

@@ -12,7 +12,7 @@ import (
 	"toolfinch/trust/policy"
 )
 
-// Shown describes a view. Its numbers count only items that the user may use.
+// Shown is a view. Its numbers count items that the user may use.
 type Shown struct {
 	Name, Path, Description string
 	Root                    bool    // clients that name no view get this view
@@ -24,7 +24,7 @@ type Shown struct {
 	ReadOnly                bool    // the view has allow: read_only
 }
 
-// Budget bounds the tools that may be provisioned in a gated view at once; 0 means no bound.
+// Budget bounds the tools provisioned at once in a gated view; 0 means no bound.
 type Budget struct{ Tools, Tokens int }
 
 // Access describes who may do what. Only Views is set for users other than the owner.
@@ -52,7 +52,7 @@ type Rate struct {
 	Hits int64
 }
 
-// guarding is the part of Backend for the screen Access.
+// guarding is the Backend of the screen Access.
 type guarding interface {
 	Access(ctx context.Context) (Access, error)
 	// Ask returns what the policies answer. The error is an *identity.FieldError, or an error of the view.
@@ -128,7 +128,7 @@ func (a *access) ask(q *request) {
 	a.Asked = true
 }
 
-// About and Kind return the name and kind of the tool, prompt or resource that the question is about.
+// About and Kind are the name and kind of the item in the question.
 func (a access) About() string { return a.Question.Tool + a.Question.Prompt + a.Question.Resource }
 func (a access) Kind() string {
 	switch {

@@ -28,7 +28,7 @@ type calling struct {
 	URI      string // URI of a resource or template
 	Raw      bool   // arguments are typed in as JSON
 	JSON     string
-	Problems []string // problems that belong to no field
+	Problems []string // problems of no field
 	Confirm  string   // why the call needs a confirmation
 	Run      *ran     // the shown call; nil for none
 
@@ -46,7 +46,7 @@ type ran struct {
 	Notes   []string
 	Failed  bool
 	Error   string
-	URLs    []string // URLs that the server wants the user to open before the next call
+	URLs    []string // URLs to open before the next call
 	Blocks  []block
 	More    int // number of blocks that are not shown
 	Bytes   int
@@ -335,7 +335,7 @@ func opened(err error) (all []string) {
 	return all
 }
 
-// askingOf returns a server's question with a form that has only default values.
+// askingOf returns a server's question with the form's default values.
 func askingOf(a *ask) *asking {
 	text := func(name string) string { return rawjson.Clip(rawjson.Text(member(a.Params, name)), 8000) }
 	v := &asking{ask: a, Message: text("message")}
@@ -358,7 +358,7 @@ func (f *param) preset() {
 	}
 }
 
-// reply returns the answer that the user has sent. fits is false if the form must be filled in again.
+// reply returns the sent answer. fits is false if the form must be filled in again.
 func (v *asking) reply(q *request, do string) (answer json.RawMessage, fits bool) {
 	var result rawjson.Object
 	switch do {

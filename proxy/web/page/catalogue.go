@@ -25,10 +25,10 @@ type Catalogue struct {
 	Embeds    bool // an embedder is configured, so vectors take part in the ranking
 }
 
-// ErrNoView is wrapped by the error for a view that does not exist or that the user may not use.
+// ErrNoView is wrapped by the error for a view that the user may not use, or that does not exist.
 var ErrNoView = errors.New("there is no such view")
 
-// stocking is the part of Backend for the catalogue, the search playground and calls.
+// stocking is the Backend of the catalogue, the search playground and calls.
 type stocking interface {
 	// Catalogues returns the views that the user may use, the root view first.
 	Catalogues(ctx context.Context) []Catalogue
@@ -109,8 +109,7 @@ type kindCount struct {
 	Link  string
 }
 
-// Reload makes browsers without scripts reload the page of a running call, except while the server asks a question: the
-// user may be typing the answer.
+// Reload makes browsers without scripts reload the page of a running call, unless the user may be typing an answer.
 func (l listing) Reload() int {
 	if l.One == nil || l.One.Call == nil || l.One.Call.Run == nil || l.One.Call.Run.Ended || len(l.One.Call.Run.Asks) > 0 {
 		return 0
@@ -208,7 +207,6 @@ func (l listing) named() string {
 	return l.Catalogue.View
 }
 
-// Named lets templates call named.
 func (l listing) Named() string { return l.named() }
 
 func kindNamed(kind tool.Kind) string {
@@ -315,12 +313,12 @@ type definition struct {
 	Own     string    // JSON that the server has sent; "" if it equals Listed
 	Facts   []string
 	Call    *calling // nil for held definitions
-	Find    string   // link to a search for the definition
-	Ask     string   // link to a policy question; "" for held definitions, or unless the owner asks
-	Size    int      // bytes of the definition
+	Find    string   // link to a search for it
+	Ask     string   // link to a policy question; "" if held, or unless the owner asks
+	Size    int      // in bytes
 }
 
-// maxShown bounds each JSON text of a definition, in bytes.
+// maxShown bounds the JSON texts of a definition, in bytes.
 const maxShown = 256 << 10
 
 // lookUp finds a definition by name or ID. held says why it is held.

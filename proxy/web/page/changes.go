@@ -21,7 +21,7 @@ type Choice struct {
 	Hash string // hash of the pins.Held
 }
 
-// HeldServer is a server with definitions that wait for approval or were rejected.
+// HeldServer is a server with waiting or rejected definitions.
 type HeldServer struct {
 	Name     string
 	Mode     pins.Mode // what happens to definitions that the server changes
@@ -29,17 +29,17 @@ type HeldServer struct {
 	Reports  []pins.Report
 }
 
-// deciding is the part of Backend for the screen Changes.
+// deciding is the Backend of the screen Changes.
 type deciding interface {
 	// Waiting returns the held and rejected definitions that the user may use, by server. may is an error unless the
 	// user may decide.
 	Waiting(ctx context.Context) (all []HeldServer, may error, err error)
-	// Decided approves or rejects the chosen definitions, and returns when the decision is served. The user is shown
-	// the error. It wraps ErrNotShown if a chosen definition is no longer held in the shown version.
+	// Decided approves or rejects the chosen definitions, and returns when this is served. The user is shown the error.
+	// It wraps ErrNotShown if a definition is not held in the chosen version.
 	Decided(ctx context.Context, approve bool, chosen []Choice) error
 }
 
-// ErrNotShown is wrapped by the error for a definition that is no longer held in the version that the page has shown.
+// ErrNotShown is wrapped by the error for a definition that is not held in the version that the page has shown.
 var ErrNotShown = errors.New("it is not what you have seen: it changed again, or was decided elsewhere. Nothing was decided; look once more")
 
 var changesScreen = &screen{Path: "changes", title: "Changes", Menu: "Changes", file: "changes.html", show: showChanges, do: doChanges}
@@ -70,7 +70,7 @@ type held struct {
 // revealed changes hidden characters.
 func (h held) Value() string { return h.Hash + " " + url.PathEscape(h.ID.String()) }
 
-// Anchor is the id of the definition's HTML element. It has the server, because servers may share definitions.
+// Anchor is the definition's HTML id. It has the server, because servers may have the same definition.
 func (h held) Anchor() string {
 	return "held-" + identity.Digest(strings.Join([]string{h.Hash, string(h.ID.Kind), h.ID.String()}, "\n"))
 }

@@ -28,7 +28,7 @@ type Entry struct {
 	Notes   []string // notes for the user
 }
 
-// Connector says what toolfinch connect would write into the files of the clients, for the user that runs toolfinch.
+// Connector says what toolfinch connect would write into the files of clients, for the user that runs it.
 type Connector interface {
 	Clients() []Client
 	// Views returns the possible values of Connection.View.
@@ -48,7 +48,6 @@ type connect struct {
 	Problem string // why there is no entry
 }
 
-// Title is the client's name.
 func (c connect) Title() string {
 	if c.One == nil {
 		return ""

@@ -125,7 +125,7 @@ func promptSchema(def *tool.Def) json.RawMessage {
 	return schema.JSON()
 }
 
-// resolve follows references within the schema. Members beside a reference replace the referenced members.
+// resolve follows references within the schema. Members beside a reference have precedence.
 func (r *reader) resolve(schema json.RawMessage) json.RawMessage {
 	for range maxHops {
 		ref := rawjson.Text(member(schema, "$ref"))
@@ -196,7 +196,7 @@ func token(name string) string {
 
 func unfit(r rune) bool { return hides(r) || unicode.IsControl(r) || unicode.IsSpace(r) }
 
-// list returns a value that is a JSON array, and nil for other values.
+// list returns a value that is a JSON array, else nil.
 func list(value json.RawMessage) json.RawMessage {
 	if value = bytes.TrimSpace(value); len(value) == 0 || value[0] != '[' {
 		return nil
@@ -524,7 +524,6 @@ func boundsOf(schema json.RawMessage) string {
 	return strings.Join(words, ", ")
 }
 
-// ID is the ID of the HTML input.
 func (f *param) ID() string { return f.prefix + "a" + f.Path }
 
 // CountName is the name of the hidden input with the number of a list's items.

@@ -302,7 +302,7 @@ func (f *param) fillList(value json.RawMessage) bool {
 	return all && (len(f.Items) > 0 || f.Required)
 }
 
-// Shown is the value for a textarea. It begins with a line break, because HTML removes the first one.
+// Shown is the value for a textarea, after a line break: HTML removes the first one.
 func (f *param) Shown() template.HTML {
 	if f.Kind == kindJSON {
 		return kept("\n" + keptJSON(f.Value))
@@ -311,7 +311,6 @@ func (f *param) Shown() template.HTML {
 }
 func (c *calling) Shown() template.HTML { return kept("\n" + keptJSON(c.JSON)) }
 
-// Item reports whether the field is an item of a list.
 func (f *param) Item() bool { return f.isItem() }
 
 // Label is the name of the field for people. They count items from 1.
@@ -322,7 +321,6 @@ func (f *param) Label() string {
 	return f.Name
 }
 
-// Whole reports whether the value must be an integer.
 func (f *param) Whole() bool { return f.whole }
 
 // equal reports whether two values are equal. The order of members does not matter.
@@ -425,7 +423,7 @@ func (f *param) find(path string) *param {
 	return nil
 }
 
-// move gives a field another name in its parent, and thereby all fields below another path.
+// move gives a field another name, and the fields below another path.
 func (f *param) move(parent *param, name string) {
 	f.Name, f.Path, f.Where = name, parent.Path+"/"+token(name), parent.Where+"/"+name
 	if of := f.item; of != nil {

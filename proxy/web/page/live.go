@@ -12,7 +12,7 @@ import (
 	"toolfinch/internal/telemetry"
 )
 
-// watching is the part of Backend for the screen Live.
+// watching is the Backend of the screen Live.
 type watching interface {
 	// Feed returns the operations of all clients.
 	Feed() *telemetry.Feed
@@ -38,12 +38,10 @@ func filterOf(values url.Values) filter {
 	return filter{Server: values.Get("server"), Text: values.Get("q"), Outcome: values.Get("outcome")}
 }
 
-// Link is the URL of the screen with the filter.
 func (f filter) Link() string {
 	return address("live", "server", f.Server, "q", f.Text, "outcome", f.Outcome)
 }
 
-// Active reports whether the filter excludes operations.
 func (f filter) Active() bool { return f != filter{} }
 
 func (f filter) takes(o *telemetry.Operation) bool {
@@ -88,7 +86,6 @@ func (o operation) What() string {
 	return ""
 }
 
-// State is the outcome, or "running".
 func (o operation) State() string {
 	if o.Running {
 		return "running"
@@ -104,10 +101,9 @@ func (o operation) Why() string {
 	return o.Reason + ": " + o.Said
 }
 
-// Word is the state in words.
 func (o operation) Word() string { return strings.ReplaceAll(o.State(), "_", " ") }
 
-// Lasted is the duration so far, or the whole one.
+// Lasted is the duration so far.
 func (o operation) Lasted() string {
 	if o.Running {
 		return took(o.Duration.Truncate(time.Second / 10))
@@ -128,7 +124,6 @@ type stage struct {
 	Lasted   string
 }
 
-// Bars returns the stages of the operation as bars.
 func (o operation) Bars() (bars []stage) {
 	whole := max(o.Duration, time.Nanosecond)
 	for i, s := range o.Stages {
@@ -149,7 +144,6 @@ func (o operation) Bars() (bars []stage) {
 	return bars
 }
 
-// size formats a number of bytes.
 func size(n int) string {
 	switch {
 	case n < 1000:
@@ -160,7 +154,7 @@ func size(n int) string {
 	return strconv.FormatFloat(float64(n)/1000_000, 'f', 1, 64) + " MB"
 }
 
-// live is the data of the template: all operations, or the operation One.
+// live is the data of the template: operations, or the operation One.
 type live struct {
 	Filter        filter
 	Running, Done []operation
@@ -213,8 +207,7 @@ func (q *request) sees(o *telemetry.Operation, f filter) (telemetry.Operation, b
 	return one, ok && f.takes(&one)
 }
 
-// running returns the running operations, oldest first, and how many are left out. A filter by outcome excludes all
-// running operations.
+// running returns the running operations, oldest first, and how many are left out. Filters by outcome exclude them all.
 func (q *request) running(f filter) (shown []operation, more int) {
 	all, n := q.server.Backend.Feed().InFlight()
 	if q.owner() && f == (filter{}) {

@@ -18,7 +18,7 @@ type door struct {
 
 var doorScreen = &screen{Path: "login", title: "Log in", file: "login.html"}
 
-// askIn answers a request without a session with the login page. Scripts get only a status.
+// askIn answers requests without a session: scripts with a status, others with the login page.
 func (s *Server) askIn(q *request, status int, why string) {
 	if q.Header.Get(swapHeader) != "" || q.Header.Get("Sec-Fetch-Dest") == "empty" {
 		http.Error(q.w, "log in first", http.StatusForbidden)

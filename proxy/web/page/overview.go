@@ -12,8 +12,8 @@ type Sums struct {
 	Tools         int    // number of tools that the user may use
 	Store         string // why the store cannot store now
 	Configuration string // base name of the file; "" unless the owner asks
-	Saved         int64  // weighted tokens that models were spared since the start
-	Percent       int    // Saved, in per cent of all tokens without toolfinch
+	Saved         int64  // weighted tokens saved since the start
+	Percent       int    // Saved, in per cent
 	Replicas      []Replica
 	Differ        []string // differences between the replicas; a problem only if they last
 }
@@ -34,7 +34,7 @@ type Minute struct {
 	All, Failed int
 }
 
-// summing is the part of Backend for the overview.
+// summing is the Backend of the overview.
 type summing interface {
 	Sums(ctx context.Context) Sums
 	// Hour counts the calls of the last 60 minutes, oldest minute first. It is nil unless the owner asks.

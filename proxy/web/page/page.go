@@ -68,8 +68,8 @@ type Server struct {
 	screens  map[string]*screen // keyed by path
 	sessions *sessions
 	files    *files
-	reports  perMinute // bounds the logged violations of contentPolicy
-	refused  perMinute // bounds the logged refused links
+	reports  perMinute // bounds logged violations of contentPolicy
+	refused  perMinute // bounds logged refused links
 	cross    *http.CrossOriginProtection
 	runs     *runs
 }
@@ -192,7 +192,7 @@ type answer struct {
 	data any    // data for the screen's template, which is shown without a redirect; nil to redirect
 }
 
-// problem is an error with an HTTP status. A page of its own shows it.
+// problem is an error with an HTTP status and a page of its own.
 type problem struct {
 	status int
 	text   string
@@ -301,7 +301,7 @@ type request struct {
 	session *session
 }
 
-// enter finds the session of a request. The caller calls leave at the end of the request.
+// enter finds the session of a request. leave is called at the end of the request.
 func (q *request) enter() (leave func()) {
 	ctx, end := context.WithCancel(q.Context())
 	leave = end
@@ -336,7 +336,6 @@ func (q *request) own() bool {
 	return site == "" || site == "same-origin" || site == "none"
 }
 
-// owner reports whether the owner asks.
 func (q *request) owner() bool { return q.session != nil && q.session.bearer == nil }
 
 // say shows a message on the next page of the session.

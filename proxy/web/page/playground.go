@@ -57,7 +57,7 @@ type hit struct {
 	Summary string
 	Score   string
 	Link    string
-	Beside  string // its place with the other setting, relative to this place; "" without another setting
+	Beside  string // place with the other setting; "" without another setting
 	Bars    []scoreBar
 	Parts   []index.Part
 }
@@ -87,7 +87,6 @@ func (p playground) Key() (parts []string) {
 	return parts
 }
 
-// searchKinds are the choices of kinds to search for.
 var searchKinds = []struct {
 	Name, Label string
 	kinds       []tool.Kind

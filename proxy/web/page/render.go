@@ -39,8 +39,8 @@ var parsed = sync.OnceValue(func() map[string]*template.Template {
 	return all
 })
 
-// functions are the functions for templates. Templates must show foreign texts with seen, or with line in attributes,
-// and values that a form sends back with kept.
+// functions are called by templates. Foreign texts go through seen, or line in attributes; values that a form sends back
+// go through kept.
 var functions = template.FuncMap{
 	"seen":  seen,
 	"line":  printable.Line,
@@ -96,7 +96,7 @@ func (p pager) at(offset int) string {
 	return p.link + sign + "offset=" + strconv.Itoa(offset)
 }
 
-// dict makes a map of names and values, for components with several parameters.
+// dict makes a map of pairs, for components with several parameters.
 func dict(pairs ...any) (map[string]any, error) {
 	all := map[string]any{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -300,7 +300,7 @@ func (q *request) write(body []byte) {
 	_, _ = w.Write(body) // an error means that the browser has disconnected
 }
 
-// brief is an error with a shorter text for users who should not learn, for example, where the database is.
+// brief is an error with a shorter text, which does not say where things are.
 type brief interface {
 	error
 	Brief() string

@@ -17,9 +17,9 @@ import (
 
 // block is one part of a result as the page shows it.
 type block struct {
-	Number int    // number of the part in the URL of its download
+	Number int    // number in the URL of the download
 	Role   string // role of a prompt's message
-	Kind   string // type of the content block, as the server sent it
+	Kind   string // type of the content block
 	Text   string
 	Image  template.URL // data URL of an image; "" for other parts
 	URI    string

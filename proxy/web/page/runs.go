@@ -59,7 +59,7 @@ type run struct {
 	session *session
 	handler tool.Handler
 	cancel  context.CancelCauseFunc
-	done    chan struct{} // closed at the end of the call; result to operation are set before
+	done    chan struct{} // closed at the end, after result to operation are set
 
 	result    tool.Result
 	err       error
@@ -82,7 +82,7 @@ type ask struct {
 // errCancelled is the cause of a call that the user has cancelled on the page.
 var errCancelled = errors.New("cancelled on the page")
 
-// start begins a call in the background.
+// start runs a call in the background.
 func (r *runs) start(q *request, one *run, operation func(request string) *telemetry.Operation) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(q.Context()))
 	ends := []func(){func() { cancel(context.Canceled) }}

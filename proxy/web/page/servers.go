@@ -52,10 +52,10 @@ type Login struct {
 	May       bool // the user may begin a login
 }
 
-// ErrNoServer is wrapped by the error for a server that does not exist or that the user may not know.
+// ErrNoServer is wrapped by the error for a server that the user may not know, or that does not exist.
 var ErrNoServer = errors.New("there is no such server")
 
-// fleet is the part of Backend for the servers.
+// fleet is the Backend of the servers.
 type fleet interface {
 	// Servers returns the servers that the user may know, in configured order. For the owner, disabled servers follow.
 	Servers(ctx context.Context) []Upstream
@@ -66,7 +66,7 @@ type fleet interface {
 	// Switch switches a server on or off in the configuration file, and waits a moment until the new configuration is
 	// served. Callers check that the owner asks.
 	Switch(ctx context.Context, name string, on bool) error
-	// LogIn logs in to a server, or begins the login if the user must confirm it. LogOut ends a login.
+	// LogIn logs in, or begins the login if the user must confirm it. LogOut ends a login.
 	LogIn(ctx context.Context, name string) error
 	LogOut(ctx context.Context, name string) error
 }

@@ -199,7 +199,7 @@ func (s *sessions) say(one *session, f flash) {
 	}
 }
 
-// said returns the messages for the next page and removes them.
+// said returns and removes the messages.
 func (s *sessions) said(one *session) []flash {
 	s.mu.Lock()
 	defer s.mu.Unlock()

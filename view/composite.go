@@ -34,7 +34,7 @@ type step struct {
 	tool    string          // a name for Env.Find
 	args    json.RawMessage // template of the arguments
 	timeout time.Duration
-	after   []int // indices of the steps whose results args uses
+	after   []int // indices of the steps that args refers to
 }
 
 // composites makes the composite tools of a view, without hooks. It leaves out composites with mistakes, but keeps

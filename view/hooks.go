@@ -46,7 +46,7 @@ type hooks struct {
 
 // loaded is a loaded hook.
 type loaded struct {
-	name     string // for the log
+	name     string // name in the log
 	run      event
 	lenient  bool // has on_error: continue
 	starlark bool // returns arguments or a result directly, not in a command's answer object
@@ -200,8 +200,8 @@ func (h *hooks) run(ctx context.Context, def *tool.Def, info *script.Info, name 
 	return changed, nil, nil
 }
 
-// failed logs a hook's failure and returns the answer, nil if the call goes on. The answer has only what clients may
-// see of the error.
+// failed logs a hook's failure and returns the answer, nil if the call goes on. The answer has only the part of the
+// error that clients may see.
 func (h *hooks) failed(ctx context.Context, info *script.Info, event, name string, lenient bool, err error) (tool.Result, error) {
 	if ctx.Err() != nil { // cancelled by the client: no failure of the hook
 		return nil, fmt.Errorf("%s hook of view %q: %w", event, h.view, ctx.Err())

@@ -106,8 +106,8 @@ func withData(result, data json.RawMessage) (json.RawMessage, error) {
 	return set(result, "content", rawjson.Array(blocks)), nil
 }
 
-// pythonTools makes the custom tools of a dotted path, which names a function, or a module whose functions with
-// @custom_tool are the tools.
+// pythonTools makes the custom tools of a dotted path: one for a function, or one for each function with @custom_tool of
+// a module.
 func pythonTools(s Settings, settings Custom, env Env, h *hooks) ([]*tool.Tool, []Problem) {
 	var tools []*tool.Tool
 	fail := func(err error) ([]*tool.Tool, []Problem) {

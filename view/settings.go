@@ -45,7 +45,7 @@ type Settings struct {
 type Gating struct {
 	MaxTokens int           // tokens of the definitions; default DefaultMaxTokens
 	MaxTools  int           // number of tools; default DefaultMaxTools
-	TTL       time.Duration // of a tool, if the client gives no time; 0: no end
+	TTL       time.Duration // how long a tool is provisioned, unless the client says; 0: no end
 }
 
 // Defaults of Gating and of the proxy tool's name.
@@ -88,8 +88,7 @@ type Place struct{ Line, Column int } // counted from 1
 // Allow says what clients may do with a view's tools. Policies apply, too.
 type Allow string
 
-// AllowAll removes no tools. AllowReadOnly removes all tools except those with annotations that say that the tool only
-// reads.
+// AllowAll removes no tools. AllowReadOnly removes tools unless their annotations say that they only read.
 const (
 	AllowAll      Allow = "all"
 	AllowReadOnly Allow = "read_only"

@@ -10,7 +10,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// usedSteps returns the steps whose results a template uses. Unknown inputs and steps are errors.
+// usedSteps returns the steps that a template refers to. Unknown inputs and steps are errors.
 func usedSteps(template json.RawMessage, inputs, keys []string) (used []int, err error) {
 	_, err = fillIn(template, func(place string) (json.RawMessage, error) {
 		if name, isInput := strings.CutPrefix(place, "inputs."); isInput {

@@ -9,8 +9,8 @@ import (
 	"toolfinch/tool"
 )
 
-// trimmed returns the tool with at most limit bytes of its description; t itself if this is enough, or limit is 0 or
-// TrimOff. Descriptions of parameters are kept: they are short and necessary for calls.
+// trimmed returns the tool with at most limit bytes of its description; t itself if the description fits, or limit is 0
+// or TrimOff. Descriptions of parameters are kept: they are short and necessary for calls.
 func trimmed(t *tool.Tool, limit int) *tool.Tool {
 	if limit <= 0 || len(t.Def.Description) <= limit {
 		return t

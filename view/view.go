@@ -39,7 +39,7 @@ func (v *Compiled) Keeps() bool {
 	return slices.ContainsFunc(v.Upstreams, func(u Upstream) bool { return len(u.Output) > 0 })
 }
 
-// Env has what a view needs from its caller. Its functions run during calls, so they must be safe for concurrent use.
+// Env has the dependencies of a view. Its functions run during calls, so they must be safe for concurrent use.
 type Env struct {
 	Log *slog.Logger
 	// Program loads the Starlark module at an absolute path. It loads a module again only if the file has changed.
@@ -58,8 +58,8 @@ type Env struct {
 	// Pending reports whether the tool with this ID may still appear, because its server is disabled or was never
 	// listed. If Pending is nil, Compile decides by the upstreams.
 	Pending func(id string) bool
-	// Retrieve searches, for custom tools, the root view or, without one, this view. It returns an array of tools like
-	// retrieve_tools.
+	// Retrieve is called by custom tools. It searches the root view, or this view if there is no root view. It returns
+	// an array of tools like retrieve_tools.
 	Retrieve func(ctx context.Context, query string, limit int) (json.RawMessage, error)
 	// Within finds a tool of the view by its exposed name or "server.tool". Search searches the view. Both have only the
 	// rights of ctx's principal, because a model wrote the calling script.

@@ -37,7 +37,7 @@ var steps = []step{
 // proxy. Play prints each step to w.
 func Play(ctx context.Context, in io.Reader, out io.WriteCloser, w io.Writer) error {
 	p := &player{w: w, changed: make(chan struct{}, 1)}
-	//lint:ignore SA1019 what is shown, list_changed in a session, is of the legacy era
+	//lint:ignore SA1019 the demo shows list_changed in a session, which only the legacy era has
 	c := client.NewClient(transport.NewIO(in, out, io.NopCloser(strings.NewReader(""))), client.WithLegacyProtocolOnly())
 	defer c.Close()
 	p.client = c

@@ -38,15 +38,15 @@ const sessionHeader = "Mcp-Session-Id"
 
 type server struct {
 	backend Backend
-	version string // of the program
+	version string // version of the program
 	log     *slog.Logger
 	mux     *http.ServeMux
 }
 
 // operation is one method of one path.
 type operation struct {
-	name  string   // its operationId in the OpenAPI document
-	query []string // its query parameters
+	name  string   // operationId in the OpenAPI document
+	query []string // allowed query parameters
 	body  bodyRule
 	// audit logs each request. Calls of tools are logged elsewhere, when they are made.
 	audit bool

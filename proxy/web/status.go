@@ -102,7 +102,7 @@ type CallStatus struct {
 	Name      string    `json:"name"`           // the name that the client used
 	Client    string    `json:"client,omitempty"`
 	Principal string    `json:"principal,omitempty"`
-	MS        float64   `json:"ms"`                // the call's time so far
+	MS        float64   `json:"ms"`                // duration so far
 	Outcome   string    `json:"outcome,omitempty"` // an outcome of package identity; "" while the call runs
 	Reason    string    `json:"reason,omitempty"`
 	Said      string    `json:"said,omitempty"` // the message of the final JSON-RPC error

@@ -55,7 +55,7 @@ type Rate struct {
 // guarding is the Backend of the screen Access.
 type guarding interface {
 	Access(ctx context.Context) (Access, error)
-	// Ask returns what the policies answer. The error is an *identity.FieldError, or an error of the view.
+	// Ask returns the verdict of the policies. The error is an *identity.FieldError, or an error of the view.
 	Ask(ctx context.Context, q policy.Question) (policy.Verdict, error)
 	// MakeKey makes an API key and returns its text, which cannot be read again. Revoke revokes a key. Callers
 	// check that the owner asks.

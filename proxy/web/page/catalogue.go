@@ -83,7 +83,7 @@ type item struct {
 	Hints   []string
 	Held    string // why it is held; "" if it is not
 	Tokens  int    // set only for tools
-	Link    string // to the item's own page
+	Link    string // URL of the item's page
 }
 
 // listing is the data of the template: items, or the definition One.

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// Client is a program into whose file toolfinch can write itself.
+// Client is a program. toolfinch can add itself to the program's file.
 type Client struct {
 	ID, Name  string
 	File      string // path of that file, as people write it

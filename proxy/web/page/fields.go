@@ -327,7 +327,7 @@ func (r *reader) object(schema json.RawMessage, f *param) {
 	}
 }
 
-// nullable returns the other schema of an anyOf or oneOf that is a choice between null and one schema; else nil.
+// nullable returns the schema that anyOf or oneOf allows besides null, nil if null is not one of two choices.
 func (r *reader) nullable(schema json.RawMessage) json.RawMessage {
 	for _, key := range []string{"anyOf", "oneOf"} {
 		all := slices.Collect(rawjson.Elements(list(member(schema, key))))

@@ -51,7 +51,7 @@ func (s *Server) login(q *request) {
 	case q.URL.Query().Has("link"):
 		// A program of another user must not use up the link.
 		if link := q.URL.Query().Get("link"); s.sessions.isHere(link) && !ofThisUser(q.Request) || !s.sessions.take(link) {
-			if q.owner() { // a browser that is logged in by this link opens it again
+			if q.owner() { // a logged-in browser opens the link again
 				redirect(q.w, "")
 				return
 			}

@@ -1,5 +1,5 @@
-// Package page owns the web page on which people look at and operate a running toolfinch. The server renders the HTML,
-// and every screen works without scripts. The package does not decide what a user may see or do: its Backend does.
+// Package page owns the web page that shows and operates a running toolfinch. The server renders the HTML, and every
+// screen works without scripts. The package does not decide what a user may see or do: its Backend does.
 //
 // To add a screen, write a template that defines "main" and a variable of type screen, and add the variable to screens.
 // static/page.css lists the components for templates.

@@ -76,7 +76,7 @@ type run struct {
 type ask struct {
 	ID     int
 	Params json.RawMessage
-	reply  chan json.RawMessage // buffer of one
+	reply  chan json.RawMessage // buffers one reply
 }
 
 // errCancelled is the cause of a call that the user has cancelled on the page.
@@ -140,8 +140,8 @@ func (r *runs) add(one *run) error {
 	return nil
 }
 
-// makeRoom forgets the oldest ended calls, but never one, until the kept calls are within the bounds. The caller holds
-// the lock.
+// makeRoom forgets the oldest ended calls, but not the call one, until the kept calls are within the bounds. The caller
+// holds the lock.
 func (r *runs) makeRoom(one *run) {
 	ofSession := func(other *run) bool { return other.session == one.session }
 	forget := func(of func(*run) bool) bool {

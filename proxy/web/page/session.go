@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// Bounds of what is kept in memory. The oldest session or link is dropped first.
+	// Bounds of kept sessions, links and messages. The oldest session or link is dropped first.
 	maxSessions = 100
 	maxOfHolder = 8 // sessions of one principal, so that they cannot displace the owner's sessions
 	maxLinks    = 16
@@ -140,8 +140,7 @@ func (s *sessions) open(bearer *inbound.Bearer, holder string) (secret string) {
 	return secret
 }
 
-// makeRoom drops the least recently used of the sessions that of selects, until there is room for one more within limit.
-// The caller holds mu.
+// makeRoom drops the least recently used sessions that of selects, until one more fits into limit. The caller holds mu.
 func (s *sessions) makeRoom(limit int, of func(*session) bool) {
 	var some []*session
 	for _, one := range s.all {

@@ -16,8 +16,8 @@ import (
 // original is the placeholder for the upstream's text.
 const original = "{original}"
 
-// apply returns the tool with the override's changes: t itself if nothing changes, nil if a problem is an error. A tool
-// is never shown without a hidden or bound parameter, which may be a restriction. layer binds the arguments.
+// apply returns the tool with the override's changes: t itself if nothing changes, nil if a problem is an error. Such a
+// tool is not shown, because a hidden or bound parameter may be a restriction. layer binds the arguments.
 func (o *Override) apply(t *tool.Tool, layer tool.Layer) (*tool.Tool, []Problem) {
 	if o == nil {
 		return t, nil

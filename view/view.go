@@ -49,7 +49,7 @@ type Env struct {
 	// Scripts runs models' scripts. If it is nil, run_script answers with an error.
 	Scripts *script.Sandbox
 	// Find finds any upstream's tool, as Base has made it, by "server.tool", "server:tool" or its name in the root.
-	// Nearest returns similar IDs. Composite and custom tools use both: the owner wrote them.
+	// Nearest returns similar IDs. Composite and custom tools may use all these tools, because the owner wrote them.
 	Find    func(id string) (*tool.Tool, bool)
 	Nearest func(id string, n int) []string
 	// Before is the previous view with the same Settings and Env, or nil. Its upstreams are reused if they have the

@@ -1,6 +1,6 @@
-// Package web owns the REST API and its OpenAPI document: it gives programs that do not speak MCP the same tools. It
-// does not decide which tools can be found, provisioned or called (the view does) or which clients are let in (the
-// caller of this package does).
+// Package web owns the REST API and its OpenAPI document, for programs that do not speak MCP. It does not decide which
+// tools can be found, provisioned or called (the view does) or which clients are let in (the caller of this package
+// does).
 package web
 
 import (

@@ -14,29 +14,27 @@ import (
 	"toolfinch/tool"
 )
 
-// binding turns a client's arguments into the tool's own. It never changes.
+// binding turns a client's arguments into arguments of the tool. A binding never changes.
 type binding struct {
-	visible map[string]string // clients' names of visible properties -> the tool's names
-	// closed are the tool's names of hidden properties. They are compared without case, because some
-	// servers ignore it.
+	visible map[string]string // clients' names of visible properties → the tool's names
+	// closed are the tool's names of hidden and renamed properties. They are compared without case, because some servers
+	// ignore case.
 	closed   []string
-	defaults []property // sent if the client sends none
+	defaults []property // sent if the client sends no value
 	values   []property // always sent
-	room     int        // bytes that it may add to arguments
+	room     int        // bytes that bind may add to the arguments
 }
 
-// property is a property of the tool, and its value.
 type property struct {
 	name  string
 	value []byte
 }
 
-// around binds the arguments of calls before next. If two members have one name, only the last is sent:
-// the server might read the other. call.Params keeps the client's arguments: no handler below reads
-// arguments there.
+// around binds the arguments of calls before next. If two members have the same name, only the last is sent, because the
+// server might read the first. call.Params keeps the client's arguments: later handlers do not read them there.
 func (b *binding) around(next tool.Handler) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		// Arguments from a client were parsed as JSON before.
+		// Arguments from a client are valid JSON already.
 		if call.Params == nil && len(call.Arguments) > 0 && !json.Valid(call.Arguments) {
 			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments are not JSON"}
 		}
@@ -48,7 +46,7 @@ func (b *binding) around(next tool.Handler) tool.Handler {
 			return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "the arguments must be an object"}
 		}
 		arguments, closed := b.bind(sent)
-		if closed != "" { // a result, so that the model reads it and tries again
+		if closed != "" { // a tool result, so that the model reads it and tries again
 			return tool.ErrorResult(fmt.Sprintf("the tool takes no argument %q; it takes %s", rawjson.Clip(closed, maxTold), rawjson.Clip(b.takes(), maxTold))), nil
 		}
 		bound := *call
@@ -57,8 +55,8 @@ func (b *binding) around(next tool.Handler) tool.Handler {
 	}
 }
 
-// bind makes the tool's arguments from a client's object. closed is a hidden member that the client
-// sent: without it, the call would do something else than the client asked for.
+// bind makes the tool's arguments from a client's object. closed is a member that the client must not send. Without it,
+// the call would do something other than the client asked for.
 func (b *binding) bind(sent []byte) (arguments json.RawMessage, closed string) {
 	out := rawjson.NewObject(len(sent) + b.room)
 	var given []string
@@ -88,7 +86,6 @@ func (b *binding) bind(sent []byte) (arguments json.RawMessage, closed string) {
 
 const maxTold = 300 // bytes
 
-// takes lists the arguments that clients see.
 func (b *binding) takes() string {
 	if len(b.visible) == 0 {
 		return "none"
@@ -96,16 +93,17 @@ func (b *binding) takes() string {
 	return strings.Join(slices.Sorted(maps.Keys(b.visible)), ", ")
 }
 
-// bind changes the input schema of a tool as parameters say, and returns the binding for its arguments,
-// nil without a change. hooked says that a hook may send hidden arguments.
+// bind applies parameters to the input schema of a tool, and returns the changed schema and the binding for arguments,
+// nil if arguments do not change. hooked says that a hook may send hidden arguments.
 //
-// The schema is changed in properties, required, dependentRequired, dependentSchemas and dependencies,
-// in allOf, anyOf, oneOf, if, then and else at the root and below one another, and in every $ref to a
-// property of the root; a removed property that a $ref names is kept under $defs. Lists of required
-// properties lose hidden and supplied ones. Unchanged stay: not, propertyNames, patternProperties,
-// minProperties, maxProperties, a $ref in place of a schema named above, and a $ref to properties
-// outside of the root; requirements that depend on a removed property are dropped. There the upstream
-// may refuse arguments that the changed schema allows.
+// bind changes properties, required, dependentRequired, dependentSchemas and dependencies, at the root and in nested
+// allOf, anyOf, oneOf, if, then and else, and every $ref to a property of the root. A removed property that a $ref names
+// is kept under $defs. Lists of required properties lose hidden and supplied properties. Requirements that depend on a
+// removed property are dropped.
+//
+// bind does not change not, propertyNames, patternProperties, minProperties, maxProperties, a $ref that replaces one of
+// the schemas above, and a $ref to properties outside of the root. If a schema uses these, the upstream may refuse
+// arguments that the changed schema allows.
 func bind(def *tool.Def, parameters []Parameter, hooked bool) (json.RawMessage, *binding, []Problem) {
 	if len(parameters) == 0 {
 		return def.InputSchema, nil, nil
@@ -117,10 +115,10 @@ func bind(def *tool.Def, parameters []Parameter, hooked bool) (json.RawMessage, 
 	return b.schema(def.InputSchema), b.binding(), nil
 }
 
-// binder has the properties of one tool, and the changes of each.
+// binder has the properties of one tool and their changes.
 type binder struct {
-	names      []string             // of properties, in their order
-	parameters map[string]Parameter // changed properties, by name
+	names      []string             // names of the properties, in the order of the schema
+	parameters map[string]Parameter // changes by property name
 }
 
 func newBinder(def *tool.Def, parameters []Parameter, hooked bool) (*binder, []Problem) {
@@ -166,7 +164,7 @@ func newBinder(def *tool.Def, parameters []Parameter, hooked bool) (*binder, []P
 		if !clash {
 			continue
 		}
-		if p.Name == "" { // not renamed: the property that took its name has the problem
+		if p.Name == "" { // not renamed: the property that takes its name has the problem
 			p = b.parameters[other]
 			other = name
 		}
@@ -190,9 +188,9 @@ func (b *binder) supplied(name string) bool {
 // seen returns the clients' name of a visible property.
 func (b *binder) seen(name string) string { return cmp.Or(b.parameters[name].Rename, name) }
 
-// binding returns the binding, nil without a change of arguments.
+// binding returns the binding, nil if arguments do not change.
 func (b *binder) binding() *binding {
-	out := &binding{visible: make(map[string]string, len(b.names)), room: 64} // for longer names
+	out := &binding{visible: make(map[string]string, len(b.names)), room: 64} // 64 bytes for longer names
 	for _, name := range b.names {
 		p := b.parameters[name]
 		switch {
@@ -219,7 +217,7 @@ func (b *binder) binding() *binding {
 	return out
 }
 
-// schema is the input schema as clients see it.
+// schema returns the input schema that clients see.
 func (b *binder) schema(schema json.RawMessage) json.RawMessage {
 	properties := rawjson.Member(schema, "properties")
 	told := rewrite(properties, func(name string, value json.RawMessage) (string, json.RawMessage, bool) {
@@ -234,10 +232,10 @@ func (b *binder) schema(schema json.RawMessage) json.RawMessage {
 	return b.refer(b.follow(schema, 0), told)
 }
 
-// tell is a property's schema with the description and default of p.
+// tell returns a property's schema with the description and default of p.
 func (p Parameter) tell(schema json.RawMessage) json.RawMessage {
 	if string(schema) == "true" && (p.Description != nil || p.Default != nil) {
-		schema = json.RawMessage(`{}`) // the same as an object
+		schema = json.RawMessage(`{}`) // {} means the same as true
 	}
 	if p.Description != nil {
 		said := rawjson.Text(rawjson.Member(schema, "description"))
@@ -251,10 +249,10 @@ func (p Parameter) tell(schema json.RawMessage) json.RawMessage {
 	return schema
 }
 
-// deepest bounds how deep changes follow a foreign schema: each level reads all levels below again.
+// deepest bounds how deep foreign schemas are changed, because each level reads all levels below again.
 const deepest = 32
 
-// follow renames and removes properties in a schema and its subschemas for the same object.
+// follow renames and removes properties in a schema and in subschemas that describe the same object.
 func (b *binder) follow(schema json.RawMessage, depth int) json.RawMessage {
 	if depth > deepest {
 		return schema
@@ -292,7 +290,7 @@ func (b *binder) follow(schema json.RawMessage, depth int) json.RawMessage {
 	})
 }
 
-// required removes supplied and hidden properties from a list of required ones.
+// required renames properties in a list, and removes supplied and hidden properties.
 func (b *binder) required(list json.RawMessage) json.RawMessage {
 	return elements(list, func(element json.RawMessage) (json.RawMessage, bool) {
 		name := rawjson.Text(element)
@@ -303,7 +301,7 @@ func (b *binder) required(list json.RawMessage) json.RawMessage {
 	})
 }
 
-// elements is rewrite for an array.
+// elements is rewrite for arrays.
 func elements(array json.RawMessage, change func(json.RawMessage) (json.RawMessage, bool)) json.RawMessage {
 	var out []json.RawMessage
 	changed := false
@@ -320,13 +318,13 @@ func elements(array json.RawMessage, change func(json.RawMessage) (json.RawMessa
 	return rawjson.Array(out)
 }
 
-// refer changes references to properties: to their new names, or into $defs for removed properties.
-// properties are the root's, before the change.
+// refer changes references to properties of the root: to the new name or, for a removed property, into $defs. properties
+// are the root's before the change.
 func (b *binder) refer(schema, properties json.RawMessage) json.RawMessage {
 	if !bytes.Contains(properties, []byte(`"$ref"`)) && !bytes.Contains(schema, []byte(`"$ref"`)) {
 		return schema
 	}
-	kept := map[string]string{} // removed property -> its name in $defs
+	kept := map[string]string{} // removed property → its name in $defs
 	var next []string           // kept properties that are not in $defs yet
 	change := func(pointer string) string {
 		step, below, deeper := strings.Cut(strings.TrimPrefix(pointer, "#/properties/"), "/")
@@ -351,7 +349,7 @@ func (b *binder) refer(schema, properties json.RawMessage) json.RawMessage {
 		return to
 	}
 	schema = repoint(schema, change, 0)
-	for ; len(next) > 0; next = next[1:] { // kept properties may refer to more
+	for ; len(next) > 0; next = next[1:] { // kept properties may refer to further removed properties
 		defs := rawjson.Member(schema, "$defs")
 		if defs == nil {
 			defs = json.RawMessage(`{}`)
@@ -387,7 +385,7 @@ func repoint(schema json.RawMessage, change func(string) string, depth int) json
 	return schema
 }
 
-// pointerTo is the reference to a member of a member of the root.
+// pointerTo returns the reference to the member name of the root's member keyword.
 func pointerTo(keyword, name string) string {
 	return "#/" + keyword + "/" + strings.NewReplacer("~", "~0", "/", "~1").Replace(name)
 }

@@ -8,8 +8,8 @@ import (
 	"toolfinch/tool"
 )
 
-// Base applies the settings under each server to what the upstreams list: they change or remove tools
-// for every view. A tool with a Problem that is an error is left out.
+// Base applies the settings under each server to the tools of the upstreams, for all views. It leaves out tools with a
+// Problem that is an error.
 func Base(upstreams []Upstream, servers []UpstreamTools) ([]Upstream, []Problem) {
 	out := slices.Clone(upstreams)
 	var problems []Problem
@@ -24,7 +24,6 @@ func Base(upstreams []Upstream, servers []UpstreamTools) ([]Upstream, []Problem)
 	return out, problems
 }
 
-// configure applies the settings under a server.
 func (u *Upstream) configure(server *UpstreamTools) []Problem {
 	var problems []Problem
 	var names claims
@@ -51,8 +50,8 @@ func (u *Upstream) configure(server *UpstreamTools) []Problem {
 	return problems
 }
 
-// Compile makes the view of upstreams from Base. A Problem that is an error leaves out its tool, and
-// nothing else.
+// Compile makes a view of the upstreams that Base has returned. It leaves out only the tools with a Problem that is an
+// error.
 func Compile(s Settings, base []Upstream, env Env) (*Compiled, []Problem) {
 	env = env.pendingIn(base)
 	env.own = s.ownNames()
@@ -72,7 +71,7 @@ func Compile(s Settings, base []Upstream, env Env) (*Compiled, []Problem) {
 		}
 		in, wrong := c.upstream(u, server)
 		problems = append(problems, wrong...)
-		nothing := s.IncludeAll && len(u.Tools) == 0 // an unlisted upstream may still have tools
+		nothing := s.IncludeAll && len(u.Tools) == 0 // a view of everything also has empty upstreams
 		if len(in.Tools) > 0 || !in.Listed || nothing {
 			v.Upstreams = append(v.Upstreams, in)
 		}
@@ -101,7 +100,6 @@ func (s Settings) ownNames() (names []string) {
 	return names
 }
 
-// compiler makes one view.
 type compiler struct {
 	settings Settings
 	env      Env
@@ -109,7 +107,7 @@ type compiler struct {
 	names    claims
 }
 
-// upstream returns the view's tools of u. server is nil if the view's settings do not name it.
+// upstream returns u with the tools that the view has. server is nil if the view's settings do not name u.
 func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Problem) {
 	if before := c.env.Before; before != nil && server == nil && c.hooks == nil {
 		i := slices.IndexFunc(before.Upstreams, func(b Upstream) bool { return b.Server == u.Server })
@@ -127,7 +125,7 @@ func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Prob
 		if !c.settings.selected(choice) {
 			continue
 		}
-		if choice.tool.Def.ID.Kind != tool.KindTool { // only tools have hooks and large results
+		if choice.tool.Def.ID.Kind != tool.KindTool { // only tools have hooks and kept results
 			out.Tools = append(out.Tools, c.masked(choice.tool, u.Server))
 			continue
 		}
@@ -151,10 +149,10 @@ func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Prob
 	return out, problems
 }
 
-// tool makes one tool of the view, with all its layers.
+// tool makes one tool of the view with all layers.
 func (c *compiler) tool(from choice, kept *OutputCache) (*tool.Tool, []Problem) {
-	// Hooks run below the view's binding: they see and can set the tool's own arguments, like calls of
-	// composite and custom tools.
+	// Hooks run below the view's binding: like composite and custom tools, they use the tool's own arguments and can set
+	// hidden ones.
 	if from.by != nil && c.hooks != nil && len(c.hooks.pre) > 0 {
 		by := *from.by
 		by.hooked = true
@@ -177,12 +175,11 @@ func (c *compiler) tool(from choice, kept *OutputCache) (*tool.Tool, []Problem) 
 	return t.With(tool.LayerOutput, c.env.Keep(*kept)), nil
 }
 
-// hooked adds the view's hooks to a tool.
 func (c *compiler) hooked(t *tool.Tool) *tool.Tool {
 	return t.With(tool.LayerHooks, c.hooks.layer(t.Def))
 }
 
-// masked hides secrets in a tool's answers; server is "" for a tool of the view.
+// masked hides secrets in a tool's answers. server is "" for a tool of the view.
 func (c *compiler) masked(t *tool.Tool, server string) *tool.Tool {
 	if c.env.MaskSecrets == nil {
 		return t
@@ -218,8 +215,8 @@ func (c *compiler) own() ([]*tool.Tool, []Problem) {
 	return tools, problems
 }
 
-// outputOf returns how large results of a tool are kept, nil if they are not. The view's settings win
-// over the server's, and a tool's over those for all tools.
+// outputOf returns how large results of a tool are kept, nil if they are not. Settings for the tool come before settings
+// for all tools, and of two such settings the view's before the server's.
 func outputOf(c choice, u Upstream, server *UpstreamTools) *OutputCache {
 	var found *OutputCache
 	if c.by != nil {

@@ -16,15 +16,15 @@ import (
 	"toolfinch/tool"
 )
 
-// composite is a compiled tool that calls several at once. A step waits for the steps whose results its
-// arguments use.
+// composite is a compiled tool that calls several tools at once. A step waits for the steps whose results its arguments
+// use.
 type composite struct {
 	name        string
 	env         Env
 	hooks       *hooks
 	inputs      *inputs
 	steps       []step
-	order       []int // of steps: each after the steps that it waits for
+	order       []int // indices of steps, each after the steps that it waits for
 	failFast    bool
 	concurrency int
 }
@@ -32,13 +32,13 @@ type composite struct {
 type step struct {
 	key     string
 	tool    string          // a name for Env.Find
-	args    json.RawMessage // a template
+	args    json.RawMessage // template of the arguments
 	timeout time.Duration
-	after   []int // steps whose results are in args
+	after   []int // indices of the steps that args refers to
 }
 
-// composites makes the composite tools of a view, without hooks. A composite with a mistake is left
-// out. One with a missing tool stays, because the tool may appear.
+// composites makes the composite tools of a view, without hooks. It leaves out composites with mistakes, but keeps
+// composites whose tools are missing, because those tools may appear.
 func composites(s Settings, env Env, h *hooks) ([]*tool.Tool, []Problem) {
 	var tools []*tool.Tool
 	var problems []Problem
@@ -119,8 +119,8 @@ func newComposite(s Settings, settings Composite, env Env, h *hooks) (*composite
 	return c, nil
 }
 
-// unknownArguments warns of arguments that are not in a step tool's schema. Some tools accept more than
-// their schema says, so this is no error.
+// unknownArguments warns of arguments that the schema of a step's tool lacks. They are no errors, because some tools
+// accept more arguments.
 func unknownArguments(s Settings, by Composite, step Step, env Env) []Problem {
 	t, found := env.Find(step.Tool)
 	if !found {
@@ -146,7 +146,7 @@ func unknownArguments(s Settings, by Composite, step Step, env Env) []Problem {
 	return problems
 }
 
-// stepError is the first failure of a step that fails the whole composite.
+// stepError is the failure of a step that makes the whole composite fail.
 type stepError struct {
 	key string
 	err error
@@ -161,7 +161,7 @@ func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, err
 		return tool.ErrorResult(err.Error()), nil
 	}
 	progress := tool.NewProgress(call, len(c.steps))
-	values := make([]json.RawMessage, len(c.steps)) // each written by its step alone
+	values := make([]json.RawMessage, len(c.steps)) // each element is written only by its step
 	failures := make([]error, len(c.steps))
 	done := make([]chan struct{}, len(c.steps))
 	for i := range done {
@@ -177,7 +177,7 @@ func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, err
 			for _, earlier := range step.after {
 				select {
 				case <-done[earlier]:
-					if failures[earlier] != nil && c.failFast { // the earlier failure is the answer
+					if failures[earlier] != nil && c.failFast { // the composite answers with the earlier failure
 						failures[i] = failures[earlier]
 						return nil
 					}
@@ -209,7 +209,7 @@ func (c *composite) call(ctx context.Context, call *tool.Call) (tool.Result, err
 	return valueResult(answer.JSON(), failed == len(c.steps))
 }
 
-// run calls a step's tool and returns the value of its result. The steps that it waits for are done.
+// run calls a step's tool and returns the value of its result. The steps that s waits for are done.
 func (c *composite) run(ctx context.Context, call *tool.Call, s step, in json.RawMessage, result func(int) (json.RawMessage, error), part *tool.Part) (json.RawMessage, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)

@@ -24,17 +24,16 @@ type custom struct {
 	env    Env
 	hooks  *hooks
 	run    runner
-	calls  []string // tools that it may call; nil: all
+	calls  []string // tools that the custom tool may call; nil for all
 	inputs *inputs
-	output *schema.Schema // nil if none is declared
+	output *schema.Schema // output schema; nil if none is declared
 	limits script.Limits
 }
 
-// runner runs the function of a custom tool.
 type runner func(ctx context.Context, info *script.Info, host script.Host, limits script.Limits, says func(string), arguments json.RawMessage) (json.RawMessage, error)
 
-// customs makes the custom tools of a view, without hooks. A tool that cannot be loaded is left out.
-// customs writes each tool's place into places.
+// customs makes the custom tools of a view, without hooks. It leaves out tools that cannot be loaded, and writes the
+// place of each tool into places.
 func customs(s Settings, env Env, h *hooks, places map[string]Place) ([]*tool.Tool, []Problem) {
 	var tools []*tool.Tool
 	var problems []Problem
@@ -89,8 +88,8 @@ func newCustom(s Settings, settings Custom, env Env, h *hooks) ([]*tool.Tool, []
 	return []*tool.Tool{t}, problems
 }
 
-// annotationsOf returns the annotations that the module declares, but not weaker than the annotations
-// of the tools that it calls; nil without either.
+// annotationsOf returns the annotations that the module declares, made as strict as the annotations of the called tools;
+// nil if neither annotations nor calls are declared.
 func annotationsOf(s Settings, settings Custom, env Env, name string, declared *script.Declared) (json.RawMessage, []Problem) {
 	if declared.Calls == nil {
 		return declared.Annotations, nil
@@ -108,14 +107,14 @@ func annotationsOf(s Settings, settings Custom, env Env, name string, declared *
 	return out, problems
 }
 
-// stricter returns the declared annotations, each at least as strict as in least, and the names of
-// changed ones.
+// stricter returns the declared annotations, each at least as strict as in least. lax names the annotations that were
+// changed for this.
 func stricter(declared json.RawMessage, least tool.Annotations) (annotations json.RawMessage, lax []string) {
 	out := declared
 	if out == nil {
 		out = json.RawMessage(`{}`)
 	}
-	// An unsafe hint is one whose truth warns.
+	// unsafe is the value of a hint that warns clients.
 	hint := func(name string, floor, unsafe bool) {
 		said := rawjson.Member(declared, name)
 		value := floor
@@ -134,7 +133,7 @@ func stricter(declared json.RawMessage, least tool.Annotations) (annotations jso
 	return out, lax
 }
 
-// inputsOf returns the parameters of a function, from its declaration, else from its signature.
+// inputsOf returns the parameters that a function declares or, without a declaration, the parameters of its signature.
 func inputsOf(f *script.Function) []Input {
 	var list []Input
 	if f.Tool != nil && len(f.Tool.Parameters) > 0 {
@@ -149,11 +148,11 @@ func inputsOf(f *script.Function) []Input {
 	return list
 }
 
-// schemaOf is a parameter's schema, from its default.
+// schemaOf derives a parameter's schema from its default value.
 func schemaOf(value json.RawMessage) []byte {
 	kind := ""
 	switch {
-	case len(value) == 0 || value[0] == 'n': // no default, or None: any value
+	case len(value) == 0 || value[0] == 'n': // without a default, or for None, any value is allowed
 		return []byte(`{}`)
 	case value[0] == '"':
 		kind = "string"
@@ -209,7 +208,7 @@ func (c *custom) call(ctx context.Context, call *tool.Call) (tool.Result, error)
 	return scriptResult(ctx, name, value, err)
 }
 
-// find finds a tool to call; only declared tools, if any are declared.
+// find finds a tool to call. If the custom tool declares calls, it may call only these tools.
 func (c *custom) find(name string) (string, tool.Handler, error) {
 	id, handler, err := findHooked(c.env, c.hooks, name)
 	if c.calls != nil && !slices.ContainsFunc(c.calls, func(one string) bool {
@@ -221,7 +220,7 @@ func (c *custom) find(name string) (string, tool.Handler, error) {
 	return id, handler, err
 }
 
-// orNull is a script's value, null for None.
+// orNull returns a script's value, null for None.
 func orNull(value json.RawMessage) json.RawMessage {
 	if value == nil {
 		return json.RawMessage(`null`)
@@ -229,7 +228,7 @@ func orNull(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// scriptResult is the result of a tool whose script ended with value or err.
+// scriptResult returns the result of a tool whose script has ended with value or err.
 func scriptResult(ctx context.Context, name string, value json.RawMessage, err error) (tool.Result, error) {
 	var abort *script.AbortError
 	switch {
@@ -245,11 +244,11 @@ func scriptResult(ctx context.Context, name string, value json.RawMessage, err e
 	return tool.ErrorResult(err.Error()), nil
 }
 
-// host is what a script may use of toolfinch.
+// host gives a script the functions of toolfinch that it may use.
 type host struct {
 	call     *tool.Call
 	progress *tool.Progress
-	// find returns the handler of a tool and the name to call it by.
+	// find returns the handler of a tool, and the name for the call.
 	find     func(name string) (string, tool.Handler, error)
 	retrieve func(ctx context.Context, query string, limit int) (json.RawMessage, error)
 }

@@ -10,8 +10,8 @@ import (
 
 var expression = regexp.MustCompile(`\{[^{}]*\}`)
 
-// Excludes reports whether the view leaves out an unlisted tool, prompt or resource. A pattern for a
-// template also matches the URIs made from it.
+// Excludes reports whether the view leaves out an item that is not listed. A pattern for a template also excludes the
+// template's URIs.
 func (s *Settings) Excludes(id tool.ID) bool {
 	patterns := slices.Clone(s.Exclude)
 	for i := range patterns {
@@ -20,12 +20,11 @@ func (s *Settings) Excludes(id tool.ID) bool {
 	return !s.IncludeAll || excluded(patterns, id)
 }
 
-// Restricts reports whether the view may leave out something of a server.
+// Restricts reports whether the view may leave out items of a server.
 func (s *Settings) Restricts(server string) bool {
 	return !s.IncludeAll || slices.ContainsFunc(s.Exclude, func(p Pattern) bool { return p.concerns(server) })
 }
 
-// excluded reports whether a pattern matches id.
 func excluded(patterns []Pattern, id tool.ID) bool {
 	var uris []string
 	return slices.ContainsFunc(patterns, func(p Pattern) bool {
@@ -46,7 +45,7 @@ func excluded(patterns []Pattern, id tool.ID) bool {
 	})
 }
 
-// concerns reports whether the pattern may match something of a server.
+// concerns reports whether the pattern may match items of a server.
 func (p Pattern) concerns(server string) bool {
 	i := strings.IndexAny(p.Glob, `*?[\`)
 	if i < 0 {
@@ -55,8 +54,8 @@ func (p Pattern) concerns(server string) bool {
 	return strings.HasPrefix(p.Glob[:i], server+".") || strings.HasPrefix(server+".", p.Glob[:i])
 }
 
-// matchesAny reports whether the pattern matches one of the lower-case spellings of a server's
-// resource.
+// matchesAny reports whether the pattern matches a spelling of a server's resource. uris are the spellings, in lower
+// case.
 func (p Pattern) matchesAny(server string, uris []string) bool {
 	glob := p.Glob
 	if uri, own := strings.CutPrefix(glob, server+"."); own {

@@ -18,13 +18,13 @@ import (
 	"toolfinch/view/script"
 )
 
-// The events of hooks; also the names of their settings.
+// The events of hooks. The settings of hooks have the same names.
 const (
 	preCall  = "pre_call"
 	postCall = "post_call"
 )
 
-// hookLimits are for hooks of the owner, which run on whole results including images.
+// hookLimits returns limits for a hook of the owner. Hooks read whole results, with images.
 func hookLimits(configured *Hook) script.Limits {
 	return script.Limits{
 		Time:   configured.timeout(),
@@ -33,31 +33,30 @@ func hookLimits(configured *Hook) script.Limits {
 	}
 }
 
-// hooks are the loaded hooks of one view. A nil *hooks has none.
+// hooks are the loaded hooks of one view. A nil *hooks has no hooks.
 type hooks struct {
 	view string
 	env  Env
 	pre  []loaded
 	post []loaded
-	// own are the composite and custom tools, which have no upstream. Written only while the view is
-	// compiled, before any call.
+	// own are the composite and custom tools, which have no upstream. It is written only while the view is compiled,
+	// before the first call.
 	own map[*tool.Def]bool
 }
 
 // loaded is a loaded hook.
 type loaded struct {
-	name     string // for the log
+	name     string // name in the log
 	run      event
-	lenient  bool // on_error: continue
-	starlark bool // returns arguments or a result itself, not a command's answer
+	lenient  bool // has on_error: continue
+	starlark bool // returns arguments or a result directly, not in a command's answer object
 }
 
-// event runs a hook. It returns new arguments or a new result, nil for no change. result is nil before
-// the call.
+// event runs a hook. It returns new arguments or a new result, or nil for no change. result is nil before the call.
 type event func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error)
 
-// newHooks loads the hooks of a view. A hook that cannot be loaded becomes a hook that fails: without
-// it, forbidden calls would pass.
+// newHooks loads the hooks of a view. A hook that cannot be loaded becomes a hook that always fails, because without it,
+// forbidden calls would pass.
 func newHooks(s Settings, env Env) (*hooks, []Problem) {
 	if s.Hooks.PreCall == nil && s.Hooks.PostCall == nil && len(s.Hooks.Pre) == 0 && len(s.Hooks.Post) == 0 {
 		return nil, nil
@@ -92,14 +91,13 @@ func newHooks(s Settings, env Env) (*hooks, []Problem) {
 	return h, problems
 }
 
-// owns notes the definition of a composite or custom tool.
+// owns marks def as the definition of a composite or custom tool.
 func (h *hooks) owns(def *tool.Def) {
 	if h != nil {
 		h.own[def] = true
 	}
 }
 
-// around returns the handler of t with hooks: t.Handler itself without any.
 func (h *hooks) around(t *tool.Tool) tool.Handler {
 	if h == nil {
 		return t.Handler
@@ -107,8 +105,8 @@ func (h *hooks) around(t *tool.Tool) tool.Handler {
 	return h.layer(t.Def)(t.Handler)
 }
 
-// layer returns the hooks of a tool as a middleware; nil without hooks. A hook that fails closed, or
-// refuses the call, makes a tool error for the model.
+// layer returns the hooks of a tool as a middleware, nil without hooks. If a hook refuses the call or fails without
+// on_error: continue, the answer is a tool error for the model.
 func (h *hooks) layer(def *tool.Def) tool.Middleware {
 	if h == nil {
 		return nil
@@ -116,7 +114,6 @@ func (h *hooks) layer(def *tool.Def) tool.Middleware {
 	return func(next tool.Handler) tool.Handler { return h.handler(def, next) }
 }
 
-// handler runs the hooks around next.
 func (h *hooks) handler(def *tool.Def, next tool.Handler) tool.Handler {
 	upstream := def.ID.Server
 	if h.own[def] {
@@ -126,7 +123,7 @@ func (h *hooks) handler(def *tool.Def, next tool.Handler) tool.Handler {
 		info := newInfo(h.view, h.env, def.ID.Name, upstream, call)
 		with := *call
 		call = &with
-		// Of two members with one name a hook sees one, and the server might take the other.
+		// If two members have the same name, a hook might check one and the server use the other.
 		call.Arguments = rawjson.Unique(call.Arguments)
 		arguments := call.Arguments
 		if len(arguments) == 0 || string(arguments) == "null" {
@@ -137,7 +134,7 @@ func (h *hooks) handler(def *tool.Def, next tool.Handler) tool.Handler {
 			return answer, err
 		}
 		if changed != nil {
-			if isEmpty(changed) && !isEmpty(arguments) { // probably a slip: a hook that changes nothing returns None
+			if isEmpty(changed) && !isEmpty(arguments) { // probably a mistake: a hook that changes nothing returns None
 				h.env.Log.InfoContext(ctx, "hook removed all arguments", "view", h.view, "tool", info.Name)
 			}
 			call.Arguments, arguments = changed, changed
@@ -145,7 +142,7 @@ func (h *hooks) handler(def *tool.Def, next tool.Handler) tool.Handler {
 		if len(h.post) == 0 {
 			return next(ctx, call)
 		}
-		call.Client = call.Client.WithoutTasks() // a task's result would pass no hook
+		call.Client = call.Client.WithoutTasks() // a task's result would not pass through the hooks
 		result, err := next(ctx, call)
 		if err != nil || !result.Complete() {
 			return result, err
@@ -162,8 +159,8 @@ func (h *hooks) handler(def *tool.Def, next tool.Handler) tool.Handler {
 	}
 }
 
-// run runs the hooks of an event for a tool, one after another. It returns the changed arguments or
-// result, nil for no change, or an answer in place of the call.
+// run runs the hooks of an event for a tool, one after another. It returns the changed arguments or the changed result
+// (nil for no change), or an answer that ends the call.
 func (h *hooks) run(ctx context.Context, def *tool.Def, info *script.Info, name string, arguments, result json.RawMessage) (changed json.RawMessage, answer tool.Result, err error) {
 	all, value, refused := h.pre, &arguments, "refused: "
 	if name == postCall {
@@ -203,10 +200,10 @@ func (h *hooks) run(ctx context.Context, def *tool.Def, info *script.Info, name 
 	return changed, nil, nil
 }
 
-// failed logs a hook's failure and returns the answer, none if the call goes on. The answer shows only
-// what clients may know.
+// failed logs a hook's failure and returns the answer, nil if the call goes on. The answer has only the part of the
+// error that clients may see.
 func (h *hooks) failed(ctx context.Context, info *script.Info, event, name string, lenient bool, err error) (tool.Result, error) {
-	if ctx.Err() != nil { // the caller is gone: no failure of the hook
+	if ctx.Err() != nil { // cancelled by the client: no failure of the hook
 		return nil, fmt.Errorf("%s hook of view %q: %w", event, h.view, ctx.Err())
 	}
 	h.env.Log.ErrorContext(ctx, "hook failed", "view", h.view, "event", event, "hook", name, "tool", info.Name, "continue", lenient, "error", err)
@@ -229,7 +226,7 @@ func publicReason(err error) string {
 		inScript *script.Error
 	)
 	switch {
-	case errors.As(err, &answer): // first: it may wrap an error with paths
+	case errors.As(err, &answer): // must be first, because it may wrap an error with paths
 		return answer.text
 	case errors.As(err, &program):
 		return program.Reason
@@ -241,10 +238,10 @@ func publicReason(err error) string {
 	return "the log of toolfinch says why"
 }
 
-// answerError is a mistake in a hook or in its answer. Clients may read its text.
+// answerError is a mistake in a hook or in its answer. Clients may see the text.
 type answerError struct {
 	text   string
-	closed bool // the hook may have meant to refuse: the call fails whatever on_error says
+	closed bool // the call fails regardless of on_error, because the hook may have wanted to refuse it
 }
 
 func (e *answerError) Error() string { return e.text }
@@ -264,7 +261,7 @@ func isEmpty(object json.RawMessage) bool {
 	return true
 }
 
-// load loads a hook; if that fails, run is a hook that fails.
+// load loads a hook. If loading fails, run is a hook that always fails.
 func (h *hooks) load(name string, configured *Hook) (run event, logged string, err error) {
 	if configured.Module != "" {
 		logged = filepath.Base(configured.Module) + ":" + configured.Function
@@ -279,7 +276,7 @@ func (h *hooks) load(name string, configured *Hook) (run event, logged string, e
 	return orFailing(run, err), configured.Python, err
 }
 
-// orFailing is run, or a hook that fails with err.
+// orFailing returns run if err is nil, else a hook that always fails with err.
 func orFailing(run event, err error) event {
 	if err == nil {
 		return run
@@ -314,12 +311,11 @@ func (h *hooks) function(name string, configured *Hook) (*script.Function, error
 	return function, nil
 }
 
-// instead tells the author of a Starlark hook what a command's answer object becomes.
+// instead tells the author of a Starlark hook what to return in place of a command's answer object.
 const instead = `call abort("reason") to refuse, return the new arguments or result themselves`
 
-// answersAs returns the member of a command's answer ({"abort": ...}, {"args": {...}}, {"result":
-// {...}}) that a Starlark hook returned by mistake, else "". Members of the tool's arguments are no
-// mistake.
+// answersAs reports a Starlark hook that returns a command's answer by mistake: {"abort": ...}, {"args": {...}} or
+// {"result": {...}}. It returns the name of the member, else "". Names of the tool's arguments are no mistakes.
 func answersAs(name string, got, arguments json.RawMessage, def *tool.Def) string {
 	known := func(member string) bool {
 		return name == preCall && (rawjson.Member(arguments, member) != nil ||
@@ -350,7 +346,6 @@ func answersAs(name string, got, arguments json.RawMessage, def *tool.Def) strin
 	return ""
 }
 
-// inScript makes a hook of a Starlark function.
 func inScript(log *slog.Logger, name, logged string, function *script.Function, limits script.Limits) event {
 	return func(ctx context.Context, info *script.Info, arguments, result json.RawMessage) (json.RawMessage, error) {
 		say := func(text string) {
@@ -377,7 +372,7 @@ type hookRequest struct {
 	Result json.RawMessage `json:"result,omitempty"`
 }
 
-// hookContext is a script.Info for a command hook, always with all members.
+// hookContext is a script.Info for a command hook. All members are always present.
 type hookContext struct {
 	View      string            `json:"view"`
 	Tool      string            `json:"tool"`
@@ -385,12 +380,11 @@ type hookContext struct {
 	Upstream  string            `json:"upstream"`
 	Session   string            `json:"session"`
 	Client    string            `json:"client"`
-	Principal *string           `json:"principal"` // null for nobody
+	Principal *string           `json:"principal"` // null without a principal
 	Headers   map[string]string `json:"headers"`
 	Meta      json.RawMessage   `json:"meta"`
 }
 
-// inCommand makes a hook of a program.
 func inCommand(name string, program hook.Program) event {
 	changes := "args"
 	if name == postCall {
@@ -409,7 +403,7 @@ func inCommand(name string, program hook.Program) event {
 	}
 }
 
-// readAnswer reads the answer of a command hook. An unknown member is an error: the hook expects an
+// readAnswer reads the answer of a command hook. An unknown member is an error, because the hook expects that it has an
 // effect.
 func readAnswer(answer []byte, changes string) (changed json.RawMessage, err error) {
 	for key, value := range rawjson.Members(answer) {
@@ -447,8 +441,7 @@ func contextOf(info *script.Info) hookContext {
 	return c
 }
 
-// newInfo is what hooks and scripts may know of a call. Names of headers are in lower case, as scripts
-// look them up.
+// newInfo returns the facts about a call that hooks and scripts may know. Scripts look up headers by lower-case names.
 func newInfo(view string, env Env, name, upstream string, call *tool.Call) *script.Info {
 	info := &script.Info{
 		View: view, Tool: name, Name: call.Name, Upstream: upstream,

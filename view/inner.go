@@ -8,8 +8,8 @@ import (
 	"toolfinch/tool"
 )
 
-// callInner makes a call inside another call and returns the value of its result. A tool error becomes
-// an error with its text.
+// callInner makes a call inside another call and returns the value of its result. A tool error is returned as an error
+// with the same text.
 func callInner(ctx context.Context, call *tool.Call, handler tool.Handler, name string, arguments json.RawMessage, part *tool.Part) (json.RawMessage, error) {
 	inner, err := call.Inner(name, arguments)
 	if err != nil {

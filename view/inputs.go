@@ -13,9 +13,9 @@ import (
 
 // inputs are the parameters of a composite or custom tool.
 type inputs struct {
-	raw      json.RawMessage // the input schema
+	raw      json.RawMessage // input schema of the tool
 	schema   *schema.Schema
-	defaults []Input // with a default in Schema
+	defaults []Input // inputs with a default; Schema is the default value
 }
 
 func newInputs(list []Input) (*inputs, error) {
@@ -47,7 +47,7 @@ func newInputs(list []Input) (*inputs, error) {
 	return &in, err
 }
 
-// read returns the arguments of a call with defaults filled in. Its error is for the model.
+// read checks the arguments of a call and adds default values. The model is shown the error.
 func (in *inputs) read(ctx context.Context, arguments json.RawMessage) (json.RawMessage, error) {
 	if len(arguments) == 0 || string(arguments) == "null" {
 		arguments = json.RawMessage(`{}`)

@@ -13,12 +13,11 @@ import (
 	"toolfinch/tool"
 )
 
-// original stands for the upstream's own text.
+// original is the placeholder for the upstream's text.
 const original = "{original}"
 
-// apply returns the tool with the override's changes: t itself without changes, nil with problems that
-// are errors. layer binds the arguments. A hidden or bound parameter may be a restriction, so a tool
-// without it is never shown.
+// apply returns the tool with the override's changes: t itself if nothing changes, nil if a problem is an error. Such a
+// tool is not shown, because a hidden or bound parameter may be a restriction. layer binds the arguments.
 func (o *Override) apply(t *tool.Tool, layer tool.Layer) (*tool.Tool, []Problem) {
 	if o == nil {
 		return t, nil
@@ -79,7 +78,7 @@ func redefine(t *tool.Tool, name string, raw json.RawMessage) (*tool.Tool, error
 	return &next, nil
 }
 
-// withoutOutputSchema removes the outputSchema, against which clients would check every answer.
+// withoutOutputSchema removes the outputSchema, because clients would check previews of results against it.
 func withoutOutputSchema(t *tool.Tool) (*tool.Tool, error) {
 	raw := rewrite(t.Def.Raw, func(name string, value json.RawMessage) (string, json.RawMessage, bool) {
 		return name, value, name != "outputSchema"
@@ -90,15 +89,14 @@ func withoutOutputSchema(t *tool.Tool) (*tool.Tool, error) {
 // exposable matches the tool names that clients accept.
 var exposable = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// metaTools are names of the views' own meta-tools.
+// metaTools are the names of meta-tools.
 var metaTools = []string{
 	"retrieve_tools", "call_tool", "call_tool_read", "call_tool_write", "call_tool_destructive",
 	"discover_tools", "provision_tools", "unprovision_tools", "execute_tool", "list_provisioned",
 	"read_output", "run_script",
 }
 
-// unusable says why a tool of the view must not have the name, "" if it may. view is "" for names under
-// a server.
+// unusable says why a tool must not have the name, "" if it may have it. view is "" for names under a server.
 func unusable(name, view string) string {
 	switch {
 	case !exposable.MatchString(name):
@@ -109,8 +107,7 @@ func unusable(name, view string) string {
 	return ""
 }
 
-// isSearchTool reports whether the name may be a search view's meta-tool, for the view or one of its
-// servers.
+// isSearchTool reports whether the name may belong to a meta-tool of a search view, for the view or one of its servers.
 func isSearchTool(name, view string) bool {
 	rest, ours := strings.CutPrefix(name, view+"_")
 	return ours && slices.ContainsFunc([]string{"search_tools", "describe_tool", "call_tool"}, func(last string) bool {
@@ -118,10 +115,9 @@ func isSearchTool(name, view string) bool {
 	})
 }
 
-// claims are the taken names, with their tools.
 type claims struct {
 	view  string
-	proxy string // the name of the proxy tool, "" without one
+	proxy string // name of the proxy tool; "" without a proxy tool
 	taken map[string]claim
 }
 
@@ -130,7 +126,7 @@ type claim struct {
 	at Place
 }
 
-// claim takes a name for a tool. A tool without a configured name gets a free one later.
+// claim takes the configured name of a tool. Tools without a configured name get a free name later.
 func (c *claims) claim(t *tool.Tool, at Place) []Problem {
 	if t.Name == "" {
 		return nil
@@ -156,18 +152,17 @@ func (c *claims) claim(t *tool.Tool, at Place) []Problem {
 	return nil
 }
 
-// set is rawjson.Set of an object.
+// set is rawjson.Set for objects.
 func set(object []byte, name string, value []byte) []byte {
 	out, err := rawjson.Set(object, name, value)
-	if err != nil { // no object: nothing to change
+	if err != nil { // not an object
 		return object
 	}
 	return out
 }
 
-// rewrite calls change for every member of an object: it returns the name, the value, and whether the
-// member stays. Values keep their bytes; white space between members goes. Without a change the object
-// itself is returned.
+// rewrite calls change for every member of an object. change returns the new name and value, and whether the member
+// stays. Values keep their bytes; white space between members is lost. Without a change, the object itself is returned.
 func rewrite(object []byte, change func(name string, value json.RawMessage) (string, json.RawMessage, bool)) []byte {
 	out := rawjson.NewObject(len(object))
 	changed := false

@@ -11,7 +11,7 @@ import (
 	"toolfinch/tool"
 )
 
-// ownTool makes a tool of the view itself. annotations may be nil.
+// ownTool makes a tool that belongs to the view. output and annotations may be nil.
 func ownTool(server, name, title, description string, input, output, annotations json.RawMessage) (*tool.Tool, error) {
 	raw, err := rawjson.Encode(struct {
 		Name         string          `json:"name"`
@@ -31,8 +31,8 @@ func ownTool(server, name, title, description string, input, output, annotations
 	return &tool.Tool{Name: name, Def: def}, nil
 }
 
-// findHooked returns the ID and the hooked handler of an upstream's tool for a composite or custom
-// tool. It runs with every call, because tools come and go.
+// findHooked returns the ID and the handler, with hooks, of an upstream's tool that a composite or custom tool calls. It
+// runs for every call, because tools come and go.
 func findHooked(env Env, h *hooks, name string) (id string, handler tool.Handler, err error) {
 	t, found := env.Find(name)
 	if !found { // only the owner gets the nearest names, in a Problem
@@ -45,7 +45,7 @@ func findHooked(env Env, h *hooks, name string) (id string, handler tool.Handler
 	return t.Def.ID.String(), handler, nil
 }
 
-// namedIn returns env with a Find that also knows the view's names of tools, except its own tools.
+// namedIn returns env with a Find that also knows the names that the view gives to upstreams' tools.
 func (e Env) namedIn(s Settings) Env {
 	find := e.Find
 	e.Find = func(name string) (*tool.Tool, bool) {
@@ -67,7 +67,7 @@ func (e Env) namedIn(s Settings) Env {
 	return e
 }
 
-// missing says why no upstream has a tool with this ID.
+// missing says why Find has not found a tool with this ID.
 func (e Env) missing(id string) string {
 	switch {
 	case slices.Contains(e.own, id):
@@ -78,8 +78,8 @@ func (e Env) missing(id string) string {
 	return fmt.Sprintf("unknown tool %q", id)
 }
 
-// checkCalls looks up the tools that an own tool calls, and their places. It returns the weakest
-// annotations that the own tool may have, and whether all tools are known.
+// checkCalls looks up the tools that an own tool calls; at are their places. It returns the weakest annotations that the
+// own tool may have, and whether all called tools are known.
 func checkCalls(s Settings, env Env, by string, ids []string, at []Place) (least tool.Annotations, known bool, problems []Problem) {
 	known = true
 	defs := make([]*tool.Def, 0, len(ids))
@@ -100,8 +100,8 @@ func checkCalls(s Settings, env Env, by string, ids []string, at []Place) (least
 	return floor(defs), known, problems
 }
 
-// floor returns the weakest annotations of a tool that calls tools with these definitions. nil stands
-// for an unknown tool.
+// floor returns the weakest annotations that a tool may have if it calls tools with these definitions. nil stands for an
+// unknown tool.
 func floor(defs []*tool.Def) tool.Annotations {
 	all := tool.Annotations{ReadOnly: true, Idempotent: true}
 	for _, def := range defs {
@@ -117,13 +117,13 @@ func floor(defs []*tool.Def) tool.Annotations {
 	return all
 }
 
-// hints returns annotations as an object with all members.
+// hints returns annotations as a JSON object with all members.
 func hints(a tool.Annotations) json.RawMessage {
 	return fmt.Appendf(nil, `{"readOnlyHint":%t,"destructiveHint":%t,"idempotentHint":%t,"openWorldHint":%t}`,
 		a.ReadOnly, a.Destructive, a.Idempotent, a.OpenWorld)
 }
 
-// pendingIn returns env with a Pending that knows the servers of base.
+// pendingIn adds a Pending that knows the servers of base, if env has none.
 func (e Env) pendingIn(base []Upstream) Env {
 	if e.Pending == nil {
 		e.Pending = func(id string) bool {
@@ -133,7 +133,7 @@ func (e Env) pendingIn(base []Upstream) Env {
 			of := func(u Upstream) bool {
 				return strings.HasPrefix(id, u.Server+".") || strings.HasPrefix(id, u.Server+":")
 			}
-			// An unknown server is disabled, or a mistake that package configs reports.
+			// A server that is not in base is disabled, or a mistake that package configs reports.
 			return !slices.ContainsFunc(base, of) || slices.ContainsFunc(base, func(u Upstream) bool { return of(u) && !u.Listed })
 		}
 	}

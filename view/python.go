@@ -15,10 +15,10 @@ import (
 	"toolfinch/view/script"
 )
 
-// errNoPython is the error without Env.Python.
+// errNoPython is the error if Env.Python is nil.
 var errNoPython = errors.New("nothing runs Python here")
 
-// inPython makes a hook of a Python function. After a call it gets the result's data, and its return
+// inPython makes a hook from a Python function. After a call, the function gets the data of the result, and its return
 // value replaces the data.
 func (h *hooks) inPython(name string, configured *Hook) (event, error) {
 	if h.env.Python == nil {
@@ -61,7 +61,7 @@ func (h *hooks) inPython(name string, configured *Hook) (event, error) {
 	}, nil
 }
 
-// closed makes a hook's wrong answer fail the call, whatever on_error says.
+// closed makes a hook's wrong answer fail the call regardless of on_error.
 func closed(err error) error {
 	if wrong := new(answerError); errors.As(err, &wrong) {
 		return &answerError{wrong.text, true}
@@ -69,8 +69,8 @@ func closed(err error) error {
 	return err
 }
 
-// dataOf is what Python gets of a result: the structured content, else text (parsed if it is JSON),
-// else the blocks.
+// dataOf returns the data of a result for Python: the structured content, else the text (parsed if it is JSON), else the
+// blocks.
 func dataOf(result json.RawMessage) json.RawMessage { return unpacked(tool.Result(result).Value()) }
 
 // unpacked parses a text that is JSON, and returns any other value unchanged.
@@ -81,8 +81,8 @@ func unpacked(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// withData replaces the data of a result, in the same shape. One text replaces all texts beside
-// structured content, which repeat it in words.
+// withData replaces the data of a result and keeps its shape. One text replaces all texts that accompany structured
+// content, because they only repeat it.
 func withData(result, data json.RawMessage) (json.RawMessage, error) {
 	value, text := tool.Result(result).Value(), textOf(data)
 	var others []json.RawMessage
@@ -99,15 +99,15 @@ func withData(result, data json.RawMessage) (json.RawMessage, error) {
 		result = set(result, "structuredContent", data)
 	case value[0] == '[' && data[0] == '[': // blocks of several types
 		return set(result, "content", data), nil
-	case unpacked(value)[0] == '"' && json.Valid([]byte(rawjson.Text(value))): // the text was JSON of a text
+	case unpacked(value)[0] == '"' && json.Valid([]byte(rawjson.Text(value))): // the text was a JSON string
 		text = string(data)
 	}
 	blocks := append([]json.RawMessage{rawjson.Of(map[string]string{"type": "text", "text": text})}, others...)
 	return set(result, "content", rawjson.Array(blocks)), nil
 }
 
-// pythonTools makes the custom tools of a dotted path: a function, or all functions with @custom_tool
-// of a module.
+// pythonTools makes the custom tools of a dotted path: one for a function, or one for each function with @custom_tool of
+// a module.
 func pythonTools(s Settings, settings Custom, env Env, h *hooks) ([]*tool.Tool, []Problem) {
 	var tools []*tool.Tool
 	fail := func(err error) ([]*tool.Tool, []Problem) {
@@ -143,7 +143,7 @@ func pythonTools(s Settings, settings Custom, env Env, h *hooks) ([]*tool.Tool, 
 	return tools, nil
 }
 
-// runInPython makes the runner of a Python function. Its error is for clients.
+// runInPython makes the runner of a Python function. Clients may see its error.
 func runInPython(host *python.Host, path, name string) runner {
 	return func(ctx context.Context, info *script.Info, calls script.Host, limits script.Limits, _ func(string), arguments json.RawMessage) (json.RawMessage, error) {
 		var n atomic.Int64

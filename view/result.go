@@ -9,14 +9,14 @@ import (
 	"toolfinch/tool"
 )
 
-// resultMembers are the members of a result. An object without content and with other members is a
-// value by mistake.
+// resultMembers are the members of a result and their types. An answer with only other members is a plain value by
+// mistake.
 var resultMembers = map[string]string{
 	"content": "a list of blocks", "structuredContent": "", "isError": "true or false", "_meta": "an object", "resultType": "text",
 }
 
-// asResult makes a tool's result of a post hook's answer. The error for a result that clients would
-// refuse is an *answerError.
+// asResult makes a tool's result from a post hook's answer. If clients would refuse the result, the error is an
+// *answerError.
 func asResult(got json.RawMessage) (json.RawMessage, error) {
 	wrong := func(what string) (json.RawMessage, error) {
 		return nil, &answerError{text: fmt.Sprintf("the result it returned %s: %s", what, excerpt(got))}
@@ -67,14 +67,14 @@ func is(wanted string, value json.RawMessage) bool {
 	return true
 }
 
-// isBlock reports whether a value is a content block, maybe of an unknown type. Only texts are checked:
-// other incomplete blocks may come from the server.
+// isBlock reports whether a value is a content block, possibly of an unknown type. Only text blocks are checked further,
+// because other incomplete blocks may come from the server.
 func isBlock(value json.RawMessage) bool {
 	kind := rawjson.Text(rawjson.Member(value, "type"))
 	return kind != "" && (kind != "text" || is("text", orNull(rawjson.Member(value, "text"))))
 }
 
-// excerpt returns the beginning of a hook's answer, for a message.
+// excerpt returns the beginning of a value, for an error message.
 func excerpt(value json.RawMessage) string {
 	const most = 200
 	if len(value) > most {
@@ -83,7 +83,7 @@ func excerpt(value json.RawMessage) string {
 	return printable.Line(string(value))
 }
 
-// textOf is a value as text: a string without its quotes, else its JSON.
+// textOf returns a value as text: the content of a string, else the JSON of the value.
 func textOf(value json.RawMessage) string {
 	var text string
 	if json.Unmarshal(value, &text) == nil {
@@ -92,7 +92,7 @@ func textOf(value json.RawMessage) string {
 	return string(value)
 }
 
-// valueResult is a result with a value, as structured content and as text.
+// valueResult returns a result with a value, both as structured content and as text.
 func valueResult(value json.RawMessage, failed bool) (tool.Result, error) {
 	type block struct {
 		Type string `json:"type"`
@@ -106,7 +106,7 @@ func valueResult(value json.RawMessage, failed bool) (tool.Result, error) {
 	return tool.Result(result), err
 }
 
-// structuredOf is a value as structured content, which must be an object.
+// structuredOf returns a value as structured content: an object, or an object with the value.
 func structuredOf(value json.RawMessage) json.RawMessage {
 	if isObject(value) {
 		return value

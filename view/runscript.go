@@ -10,7 +10,7 @@ import (
 	"toolfinch/tool"
 )
 
-// runScriptName is the meta-tool for a model's scripts.
+// runScriptName is the name of the meta-tool for models' scripts.
 const runScriptName = "run_script"
 
 const runScriptDescription = "Run a Starlark script (a Python subset) that calls several tools and returns only what you need of their answers; " +
@@ -23,8 +23,8 @@ const runScriptDescription = "Run a Starlark script (a Python subset) that calls
 	"found = call_tool(\"github_search_issues\", query=\"crash\")\n" +
 	"result = [i[\"title\"] for i in found[\"items\"] if i[\"comments\"] > 5]"
 
-// runScript makes the meta-tool run_script, nil if the view does not offer it. The tools that it calls
-// have the view's hooks.
+// runScript makes the meta-tool run_script, nil if the view does not offer it. Tools that a script calls have the view's
+// hooks.
 func runScript(s Settings, env Env) *tool.Tool {
 	if s.RunScript == nil {
 		return nil
@@ -62,7 +62,7 @@ func runScript(s Settings, env Env) *tool.Tool {
 	return t
 }
 
-// metaTool makes a meta-tool. Clients with a tool search of their own keep it loaded.
+// metaTool makes a meta-tool. Its _meta tells clients that have their own tool search to keep it loaded.
 func metaTool(name, description, input string) (*tool.Tool, error) {
 	raw, err := rawjson.Encode(struct {
 		Name        string          `json:"name"`

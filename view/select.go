@@ -11,16 +11,16 @@ import (
 	"toolfinch/tool"
 )
 
-// choice is an upstream's tool and its override.
+// choice is an upstream's tool, prompt or resource with its override.
 type choice struct {
 	tool *tool.Tool
 	by   *Override // nil for none
 }
 
-// named reports whether the override has the tool's exact name.
+// named reports whether the override names the tool exactly.
 func (c choice) named() bool { return c.by != nil && c.by.Tool == c.tool.Def.ID.Name }
 
-// at is the place of the override, else elsewhere.
+// at returns the place of the override or, without an override, elsewhere.
 func (c choice) at(elsewhere Place) Place {
 	if c.by != nil {
 		return c.by.At
@@ -28,8 +28,8 @@ func (c choice) at(elsewhere Place) Place {
 	return elsewhere
 }
 
-// choices pairs tools with their overrides: the one with the exact name, else the last matching glob.
-// Prompts and resources have none.
+// choices pairs tools with their overrides. An override with the exact name comes first, then the last matching glob.
+// Prompts and resources have no overrides.
 func choices(tools []*tool.Tool, overrides []Override) []choice {
 	exact := make(map[string]*Override, len(overrides))
 	var globs []*Override // last first
@@ -72,19 +72,18 @@ func (s *Settings) selected(c choice) bool {
 	return !excluded(s.Exclude, c.tool.Def.ID)
 }
 
-// Uses reports whether the view depends on a server: it shows tools of it, or its composite and custom
-// tools may call them.
+// Uses reports whether the view depends on a server: it may show tools of the server, or its composite and custom tools
+// may call them.
 func (s *Settings) Uses(server string) bool {
 	return s.IncludeAll || len(s.Composites)+len(s.Customs) > 0 || entryOf(s.Tools, server) != nil
 }
 
-// wants reports whether a view may have something of a server.
+// wants reports whether a view may have items of a server.
 func (s *Settings) wants(server *UpstreamTools) bool {
 	return s.IncludeAll || server != nil &&
 		slices.ContainsFunc(server.Tools, func(o Override) bool { return !o.Disabled })
 }
 
-// entryOf returns the settings of a server, nil for none.
 func entryOf(servers []UpstreamTools, name string) *UpstreamTools {
 	if i := slices.IndexFunc(servers, func(s UpstreamTools) bool { return s.Name == name }); i >= 0 {
 		return &servers[i]
@@ -92,11 +91,11 @@ func entryOf(servers []UpstreamTools, name string) *UpstreamTools {
 	return nil
 }
 
-// maxHints bounds the lookups of nearest names for a server's missing tools: each takes a millisecond
-// among thousands, with every change of the server.
+// maxHints bounds the lookups of nearest names for a server's missing tools: each takes a millisecond among thousands of
+// tools, with every change of the server.
 const maxHints = 5
 
-// unmatched returns the problems of overrides without a tool of u.
+// unmatched returns problems for the overrides that match no tool of u.
 func (s *UpstreamTools) unmatched(u Upstream) []Problem {
 	if len(s.Tools) == 0 {
 		return nil
@@ -136,7 +135,7 @@ func (s *UpstreamTools) unmatched(u Upstream) []Problem {
 	return problems
 }
 
-// absent warns of unknown servers, and of patterns in Exclude without a match.
+// absent warns of unknown servers, and of patterns in Exclude that match nothing.
 func (s *Settings) absent(base []Upstream) []Problem {
 	var problems []Problem
 	for _, server := range s.Tools {
@@ -156,7 +155,7 @@ func (s *Settings) absent(base []Upstream) []Problem {
 		})
 	}
 	if slices.ContainsFunc(base, func(u Upstream) bool { return !u.Listed }) {
-		return problems // excluded tools may still come
+		return problems // the excluded tools may still be listed
 	}
 	for _, p := range s.Exclude {
 		excludes := func(t *tool.Tool) bool { return matches(p.Glob, t.Def.ID.String()) }
@@ -169,18 +168,17 @@ func (s *Settings) absent(base []Upstream) []Problem {
 	return problems
 }
 
-// isGlob reports whether a name is a pattern.
 func isGlob(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
-// matches reports whether the glob matches the whole name. A bad glob, which the configuration refuses,
-// matches nothing.
+// matches reports whether the glob matches the whole name. An invalid glob matches nothing; the configuration refuses
+// it.
 func matches(glob, name string) bool {
-	// In path.Match "*" does not cross "/", which is no separator here.
+	// "/" is replaced, because in path.Match "*" does not match it, but here it is no separator.
 	ok, err := path.Match(strings.ReplaceAll(glob, "/", "\x00"), strings.ReplaceAll(name, "/", "\x00"))
 	return err == nil && ok
 }
 
-// didYouMean returns a hint for an invalid word.
+// didYouMean returns a hint that names valid words in place of word.
 func didYouMean(word string, valid []string) string {
 	const shown = 5
 	near := nearest.Names(word, valid, 3, nearest.Close)
@@ -195,7 +193,7 @@ func didYouMean(word string, valid []string) string {
 	return "known: " + strings.Join(valid, ", ")
 }
 
-// orList is "a", "b" or "c".
+// orList returns the words as "a", "b" or "c".
 func orList(words []string) string {
 	quoted := make([]string, len(words))
 	for i, word := range words {

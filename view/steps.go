@@ -10,7 +10,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// usedSteps returns the steps whose results are in a template. Unknown inputs and steps are errors.
+// usedSteps returns the steps that a template refers to. Unknown inputs and steps are errors.
 func usedSteps(template json.RawMessage, inputs, keys []string) (used []int, err error) {
 	_, err = fillIn(template, func(place string) (json.RawMessage, error) {
 		if name, isInput := strings.CutPrefix(place, "inputs."); isInput {
@@ -29,8 +29,7 @@ func usedSteps(template json.RawMessage, inputs, keys []string) (used []int, err
 	return used, err
 }
 
-// inOrder sorts steps, each after the steps that it waits for. waiting are the keys of steps that wait
-// for each other.
+// inOrder sorts steps, each after the steps that it waits for. waiting are the keys of steps that wait for each other.
 func inOrder(steps []step) (order []int, waiting []string) {
 	for progress := true; progress; {
 		progress = false
@@ -49,12 +48,12 @@ func inOrder(steps []step) (order []int, waiting []string) {
 	return order, waiting
 }
 
-// stepOf returns the step of "steps.key.path", and the path. For an unknown step i is -1, and path
-// begins with its key.
+// stepOf returns the index of the step in "steps.key.path", and the path. For an unknown step, i is -1 and path begins
+// with the key.
 func stepOf(place string, keys []string) (i int, path []string) {
 	place = strings.TrimPrefix(place, "steps.")
 	i = -1
-	for n, key := range keys { // a key may have points
+	for n, key := range keys { // a key may have dots
 		if (place == key || strings.HasPrefix(place, key+".")) && (i < 0 || len(key) > len(keys[i])) {
 			i = n
 		}
@@ -87,8 +86,8 @@ func (c *composite) resultAt(place string, result func(int) (json.RawMessage, er
 	return value, nil
 }
 
-// memberAt returns a member or element of a value. As the first name of a path, json parses a text and
-// leaves any other value unchanged.
+// memberAt returns a member or element of a value. At the beginning of a path, the name json parses a text and leaves
+// other values unchanged.
 func memberAt(value json.RawMessage, name string, first bool) (json.RawMessage, error) {
 	member, isText := rawjson.Member(value, name), value[0] == '"'
 	switch {

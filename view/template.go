@@ -9,13 +9,12 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// token matches the special parts of a template's texts: an escaped brace, a placeholder for an input
-// or a step's result, or a stray brace.
+// token matches the special parts of a template's texts: escaped braces, placeholders for an input or a step's result,
+// and unpaired braces.
 var token = regexp.MustCompile(`\{\{|\}\}|\{(?:inputs|steps)\.[^{}]*\}|[{}]`)
 
-// fillIn replaces the placeholders "inputs.name" and "steps.key" in the strings of a template by the
-// values of input. A member or element that is one placeholder with a nil value is left out; alone,
-// fillIn returns nil.
+// fillIn replaces the placeholders {inputs.name} and {steps.key} in the strings of a template by the values of input. A
+// member or element that is only a placeholder is left out if its value is nil. A whole template like this gives nil.
 func fillIn(template json.RawMessage, input func(place string) (json.RawMessage, error)) (json.RawMessage, error) {
 	switch template[0] {
 	case '"':

@@ -9,16 +9,15 @@ import (
 	"toolfinch/tool"
 )
 
-// trimmed returns the tool with at most limit bytes of its description; the tool itself if that is
-// enough, or limit is 0 or TrimOff. Descriptions of parameters stay: they are short, and say how to
-// call.
+// trimmed returns the tool with at most limit bytes of its description; t itself if the description fits, or limit is 0
+// or TrimOff. Descriptions of parameters are kept: they are short and necessary for calls.
 func trimmed(t *tool.Tool, limit int) *tool.Tool {
 	if limit <= 0 || len(t.Def.Description) <= limit {
 		return t
 	}
 	raw := set(t.Def.Raw, "description", rawjson.Quote(trimText(t.Def.Description, limit)))
 	next, err := redefine(t, t.Name, raw)
-	if err != nil { // a definition with another description stays valid
+	if err != nil { // cannot happen: a definition stays valid with another description
 		return t
 	}
 	def, trimmed := *next.Def, *next
@@ -27,8 +26,8 @@ func trimmed(t *tool.Tool, limit int) *tool.Tool {
 	return &trimmed
 }
 
-// trimText returns the beginning of text in at most limit bytes: up to the last end of a sentence, line
-// or paragraph, else of a word, with … if there is room.
+// trimText returns the beginning of text in at most limit bytes. It cuts after a sentence, line or paragraph; else after
+// a word, or anywhere, and adds … if there is room.
 func trimText(text string, limit int) string {
 	if len(text) <= limit {
 		return text
@@ -65,7 +64,7 @@ func trimText(text string, limit int) string {
 
 const ellipsis = "…"
 
-// abbreviates reports whether text, which ends with a dot, ends with an abbreviation.
+// abbreviates reports whether text ends with an abbreviation and its dot.
 func abbreviates(text string) bool {
 	last := text[strings.LastIndexFunc(strings.TrimSuffix(text, "."), func(r rune) bool { return unicode.IsSpace(r) || r == '(' })+1:]
 	switch strings.ToLower(last) {

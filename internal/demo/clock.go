@@ -7,12 +7,12 @@ import (
 	"fmt"
 	"strings"
 	"time"
-	_ "time/tzdata" // zones on systems without them
+	_ "time/tzdata" // for systems without a time zone database
 
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// zoneNames are the places of the IANA time zone database, one a line, sorted.
+// zoneNames lists the places of the IANA time zone database, sorted, one per line.
 //
 //go:embed zones.txt
 var zoneNames string
@@ -60,7 +60,7 @@ type moment struct {
 	Weekday string `json:"weekday" jsonschema:"Day of the week"`
 }
 
-// clock knows the time; tests give it another.
+// clock tells the time. Tests replace now.
 type clock struct{ now func() time.Time }
 
 func newClock(string) (*server.MCPServer, func() error, error) {
@@ -79,7 +79,7 @@ func zone(name string) (*time.Location, error) {
 	if name == "" {
 		return time.UTC, nil
 	}
-	if name != "Local" { // that would be this machine's zone
+	if name != "Local" { // "Local" would be the zone of this machine
 		if loc, err := time.LoadLocation(name); err == nil {
 			return loc, nil
 		}
@@ -90,7 +90,7 @@ func zone(name string) (*time.Location, error) {
 	return nil, fmt.Errorf("there is no time zone %q; names look like Europe/Berlin, and list_zones finds them", name)
 }
 
-// zonesWith returns the zones whose name contains a text, ignoring spaces and case.
+// zonesWith returns the zones whose name contains text. It ignores case; a space matches an underscore.
 func zonesWith(text string) []string {
 	text = strings.ToLower(strings.ReplaceAll(strings.TrimSpace(text), " ", "_"))
 	out := []string{}
@@ -102,7 +102,7 @@ func zonesWith(text string) []string {
 	return out
 }
 
-// read reads a time in a zone, both as callers write them.
+// read parses a time in a zone.
 func (c clock) read(text, in string) (time.Time, error) {
 	loc, err := zone(in)
 	if err != nil {
@@ -125,7 +125,7 @@ func (c clock) read(text, in string) (time.Time, error) {
 	return time.Time{}, fmt.Errorf("%q is no date or time; write it like 2026-03-02T09:00:00, 2026-03-02, 09:00 or now", text)
 }
 
-// at describes a time. RFC 3339 has no longer years.
+// at describes a time. In RFC 3339, years have four digits.
 func at(t time.Time) (moment, error) {
 	if t.Year() < 1 || t.Year() > 9999 {
 		return moment{}, fmt.Errorf("the year %d is outside 1 to 9999", t.Year())
@@ -163,13 +163,13 @@ func (c clock) add(_ context.Context, in addTimeArgs) (moment, error) {
 			return moment{}, fmt.Errorf("%d is too large a number of years, months, weeks, days, hours, minutes or seconds", n)
 		}
 	}
-	// AddDate makes 3 March of 31 January plus a month.
+	// AddDate is not used, because for it 31 January plus a month is 3 March.
 	year, month, day := t.Date()
 	first := time.Date(year+in.Years, month+time.Month(in.Months), 1, 0, 0, 0, 0, time.UTC)
 	day = min(day, first.AddDate(0, 1, -1).Day())
 	hour, minute, second := t.Clock()
 	t = time.Date(first.Year(), first.Month(), day+7*in.Weeks+in.Days, hour, minute, second, 0, t.Location())
-	// Seconds since 1970, because a Duration ends after 292 years.
+	// The sum is in seconds since 1970, because a Duration is at most 292 years.
 	t = time.Unix(t.Unix()+int64(in.Hours)*3600+int64(in.Minutes)*60+int64(in.Seconds), 0).In(t.Location())
 	return at(t)
 }

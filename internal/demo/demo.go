@@ -1,5 +1,5 @@
-// Package demo owns the built-in MCP servers (files, notes, clock, math and text) and the client that
-// plays with them. The proxy treats the servers like any other.
+// Package demo owns the built-in MCP servers (files, notes, clock, math and text) and the demo client. The proxy treats
+// the servers like all others.
 package demo
 
 import (
@@ -18,9 +18,8 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 )
 
-// Server is a built-in MCP server. New makes one that keeps its files, if it has any, in dir, which
-// must exist, and touches nothing outside it; the second result releases the opened files. No server
-// uses the network.
+// Server is a built-in MCP server. New makes a server that reads and writes files only in dir, which must exist; the
+// returned function closes the opened files. No server uses the network.
 type Server struct {
 	Name, Description string
 	New               func(dir string) (*server.MCPServer, func() error, error)
@@ -37,11 +36,10 @@ func Servers() []Server {
 	}
 }
 
-// ErrUnknownServer is returned by Serve for a name that no built-in server has.
+// ErrUnknownServer is wrapped by Serve's error for a name that no built-in server has.
 var ErrUnknownServer = errors.New("no such built-in server")
 
-// Serve runs the named built-in server over in and out until in ends. It makes
-// the folder dir if it does not exist.
+// Serve runs the named built-in server over in and out until in ends. It makes the folder dir if it does not exist.
 func Serve(ctx context.Context, name, dir string, in io.Reader, out io.Writer) (err error) {
 	all := Servers()
 	i := slices.IndexFunc(all, func(s Server) bool { return s.Name == name })
@@ -75,21 +73,19 @@ func newServer(name, instructions string) *server.MCPServer {
 
 func nothingToClose() error { return nil }
 
-// effect is the effect of a tool outside of itself. No tool reaches beyond its own folder, so none is
-// open to the world.
+// effect has the annotations of a tool. No tool is open to the world, because none reaches beyond its server's folder.
 type effect struct{ readOnly, destructive, idempotent bool }
 
 var (
 	reads    = effect{readOnly: true, idempotent: true}
-	draws    = effect{readOnly: true} // another result each time
+	draws    = effect{readOnly: true} // not idempotent: each call has another result
 	adds     = effect{}
 	replaces = effect{destructive: true, idempotent: true}
 )
 
-// add registers a tool. The schemas of its arguments and its result come from
-// the types: a field without omitempty is required, its jsonschema tag is the
-// description. A string result is sent as plain text, any other as structured
-// content and as JSON. An error becomes a tool error.
+// add registers a tool. The schemas of arguments and result are derived from the types: fields without omitempty are
+// required, jsonschema tags are descriptions. A string result is sent as plain text, any other result as structured
+// content and as JSON text. An error becomes a tool error.
 func add[In, Out any](s *server.MCPServer, name, title, description string, does effect, run func(context.Context, In) (Out, error)) {
 	var none Out
 	_, asText := any(none).(string)
@@ -106,7 +102,7 @@ func add[In, Out any](s *server.MCPServer, name, title, description string, does
 		options = append(options, mcp.WithRawOutputSchema(schema[Out]()))
 	}
 	t := mcp.NewTool(name, options...)
-	t.InputSchema = mcp.ToolInputSchema{} // remove NewTool's own schema; a tool with two cannot be listed
+	t.InputSchema = mcp.ToolInputSchema{} // removes the schema of NewTool, because a tool with two schemas cannot be listed
 	s.AddTool(t, mcp.NewTypedToolHandler(func(ctx context.Context, _ mcp.CallToolRequest, in In) (*mcp.CallToolResult, error) {
 		out, err := run(ctx, in)
 		if err != nil {
@@ -123,24 +119,22 @@ func add[In, Out any](s *server.MCPServer, name, title, description string, does
 	}))
 }
 
-// nullable is the schema type of a Go slice or pointer. No value here is null, and many clients know
-// only single types.
+// nullable matches the schema type of a Go slice or pointer. No value here is null, and many clients know only single
+// types.
 var nullable = regexp.MustCompile(`"type":\["null","(\w+)"\]`)
 
-// schema derives a JSON schema. It panics when a type has none, which the first
-// start shows.
+// schema derives a JSON schema from a type. It panics if a type has none; the first start of the server shows that.
 func schema[T any]() json.RawMessage {
 	raw, err := mcp.SchemaForRaw[T]()
 	if err != nil {
 		panic(err)
 	}
-	if !bytes.Contains(raw, []byte(`"properties"`)) { // some clients need an empty one
+	if !bytes.Contains(raw, []byte(`"properties"`)) { // some clients need empty properties
 		raw = bytes.Replace(raw, []byte(`"type":"object"`), []byte(`"type":"object","properties":{}`), 1)
 	}
 	return nullable.ReplaceAll(raw, []byte(`"type":"$1"`))
 }
 
-// atMost returns an error when text is longer than limit bytes.
 func atMost(limit int, what, text string) error {
 	if len(text) > limit {
 		return fmt.Errorf("%s is %d bytes long; the limit is %d", what, len(text), limit)

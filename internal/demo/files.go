@@ -20,13 +20,13 @@ import (
 
 const (
 	maxFile    = 1 << 20 // bytes of a file
-	maxListed  = 1000    // files in one answer
-	maxVisited = 100_000 // files looked at in one call
+	maxListed  = 1000    // listed files in one answer
+	maxVisited = 100_000 // visited files in one call
 	maxFound   = 200_000 // bytes of matching lines in one answer
-	maxLine    = 500     // shown bytes of a matching line
+	maxLine    = 500     // bytes that are shown of a matching line
 )
 
-// files serves one folder. os.Root keeps every path inside it, links included.
+// files serves one folder. os.Root keeps every path inside the folder, also paths with links.
 type files struct{ root *os.Root }
 
 type pathArgs struct {
@@ -85,7 +85,7 @@ func newFiles(dir string) (*server.MCPServer, func() error, error) {
 	return s, root.Close, nil
 }
 
-// where cleans a path. os.Root would refuse paths that lead outside, too; these errors are clearer.
+// where cleans a path. It refuses paths that lead outside, although os.Root does so too, because its error is clearer.
 func where(p string) (string, error) {
 	clean := path.Clean(p) // "" becomes "."
 	if !filepath.IsLocal(filepath.FromSlash(clean)) {
@@ -94,7 +94,7 @@ func where(p string) (string, error) {
 	return clean, nil
 }
 
-// plain is an error about p without the system call.
+// plain returns an error about p that does not name the system call.
 func plain(p string, err error) error {
 	var pathErr *fs.PathError
 	if errors.As(err, &pathErr) {
@@ -112,7 +112,7 @@ func (f *files) text(p string) (string, error) {
 	switch {
 	case err != nil:
 		return "", plain(p, err)
-	case !info.Mode().IsRegular(): // a pipe would block for ever
+	case !info.Mode().IsRegular(): // reading a pipe could block forever
 		return "", fmt.Errorf("%s is not a file", p)
 	}
 	file, err := f.root.Open(p)
@@ -157,8 +157,7 @@ func (f *files) write(_ context.Context, in writeArgs) (pathArgs, error) {
 	return pathArgs{p}, plain(p, f.root.WriteFile(p, []byte(in.Content), 0o644))
 }
 
-// walk calls do for everything below p, like fs.WalkDir, in the order of paths. It skips unreadable
-// entries.
+// walk calls do for each file and folder below p, like fs.WalkDir, in the order of paths. It skips unreadable entries.
 func (f *files) walk(ctx context.Context, p string, do func(p string, entry fs.DirEntry) error) error {
 	p, err := where(p)
 	if err != nil {
@@ -192,7 +191,7 @@ func (f *files) list(ctx context.Context, in listArgs) (listing, error) {
 		matches, _ := path.Match(in.Pattern, entry.Name())
 		info, err := entry.Info()
 		switch {
-		case err != nil: // deleted meanwhile
+		case err != nil: // the file was deleted during the walk
 		case len(out.Entries) == maxListed:
 			out.Truncated = true
 			return fs.SkipAll

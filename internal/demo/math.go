@@ -18,7 +18,7 @@ import (
 
 const (
 	maxExpression = 10_000    // bytes
-	maxInteger    = 1<<53 - 1 // every JSON implementation reads it exactly
+	maxInteger    = 1<<53 - 1 // JSON implementations may round larger numbers
 )
 
 type expressionArgs struct {
@@ -59,7 +59,7 @@ func newMath(string) (*server.MCPServer, func() error, error) {
 	return s, nothingToClose, nil
 }
 
-// arithmetic are the names that an expression may use.
+// arithmetic has the names that an expression may use.
 var arithmetic = func() starlark.StringDict {
 	names := maps.Clone(starlarkmath.Module.Members)
 	for _, name := range []string{"abs", "min", "max"} {
@@ -99,8 +99,7 @@ func evaluate(_ context.Context, in expressionArgs) (value, error) {
 	return value{number}, nil
 }
 
-// onlyArithmetic refuses everything but arithmetic. The cost of the rest grows only with the
-// expression's length.
+// onlyArithmetic refuses everything except arithmetic, so that the cost of an expression grows only with its length.
 func onlyArithmetic(expr syntax.Expr) (wrong error) {
 	operators := []syntax.Token{syntax.PLUS, syntax.MINUS, syntax.STAR, syntax.SLASH, syntax.SLASHSLASH, syntax.PERCENT}
 	syntax.Walk(expr, func(n syntax.Node) bool {
@@ -151,14 +150,14 @@ func factorize(ctx context.Context, in integerArgs) (primeFactors, error) {
 	return out, nil
 }
 
-// unit is a multiple of its quantity's base unit, counted from zero.
+// unit is a unit of measurement. In the quantity's base unit, a value is value*factor + zero.
 type unit struct {
 	quantity     string
 	factor, zero float64
-	names        string // separated by spaces, the symbol first; _ stands for a space
+	names        string // separated by spaces, symbol first; _ stands for a space
 }
 
-// The factors are exact by definition; volumes are US customary.
+// The factors are exact by definition. The gallon is the US gallon.
 var units = []unit{
 	{"length", 1, 0, "m metre meter"},
 	{"length", 1000, 0, "km kilometre kilometer"},
@@ -201,7 +200,7 @@ var units = []unit{
 
 func (u unit) symbol() string { return strings.Fields(u.names)[0] }
 
-// findUnit looks a unit up by its names, in any case and in singular or plural.
+// findUnit finds a unit by one of its names. Upper case and a plural s are accepted.
 func findUnit(name string) (unit, error) {
 	spelled := strings.ReplaceAll(strings.TrimSpace(name), " ", "_")
 	for _, u := range units {
@@ -239,9 +238,9 @@ func convertUnits(_ context.Context, in convertUnitsArgs) (converted, error) {
 		return converted{}, errors.New("the result is too large")
 	}
 	if from.quantity == "temperature" {
-		result = math.Round(result*1e9) / 1e9 // the zero points leave 5.7e-14 degC of 32 degF
+		result = math.Round(result*1e9) / 1e9 // without it, 32 degF is 5.7e-14 degC
 	}
-	// The last two of 17 digits are noise.
+	// The last two of 17 digits are rounding errors.
 	result, err = strconv.ParseFloat(strconv.FormatFloat(result, 'g', 15, 64), 64)
 	return converted{result, to.symbol(), to.quantity}, err
 }

@@ -24,8 +24,8 @@ const (
 	maxTag   = 50 // bytes
 )
 
-// The notes belong to this server; the proxy's SQL is in package store. AUTOINCREMENT never reuses a
-// note's rowid. Tags are sorted words with a space around each.
+// Package store has only the SQL of the proxy. AUTOINCREMENT never uses the number of a deleted note again. Tags are
+// sorted words with spaces around each word.
 const notesSchema = `
 CREATE TABLE IF NOT EXISTS numbers (id INTEGER PRIMARY KEY AUTOINCREMENT) STRICT;
 CREATE VIRTUAL TABLE IF NOT EXISTS notes USING fts5 (title, text, tags UNINDEXED, added UNINDEXED,
@@ -76,13 +76,13 @@ func newNotes(dir string) (*server.MCPServer, func() error, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	path = "/" + strings.TrimPrefix(filepath.ToSlash(path), "/") // a drive letter has no slash before it
+	path = "/" + strings.TrimPrefix(filepath.ToSlash(path), "/") // paths with a drive letter do not begin with a slash
 	uri := (&url.URL{Scheme: "file", Path: path}).String()
 	db, err := sql.Open("sqlite", uri+"?_pragma=busy_timeout(5000)&_pragma=journal_mode(WAL)&_txlock=immediate")
 	if err != nil {
 		return nil, nil, err
 	}
-	db.SetMaxOpenConns(1) // one writer, and few callers
+	db.SetMaxOpenConns(1) // SQLite allows one writer, and there are few callers
 	if _, err := db.Exec(notesSchema); err != nil {
 		return nil, nil, errors.Join(fmt.Errorf("notes.db: %w", err), db.Close())
 	}
@@ -145,7 +145,7 @@ func (n *notes) delete(ctx context.Context, in noteArgs) (noteArgs, error) {
 	return in, noSuchNote(in.ID)
 }
 
-// Both searches page their results in the same way.
+// page is the common end of the queries of list and search.
 const page = ` SELECT id, title, excerpt, tags, added, count(*) OVER () FROM found
 	WHERE ?1 = '' OR instr(tags, ' ' || ?1 || ' ') ORDER BY rank, id DESC LIMIT ?2`
 
@@ -159,14 +159,13 @@ func (n *notes) search(ctx context.Context, in searchNotesArgs) (noteList, error
 	if match == "" {
 		return noteList{Notes: []note{}}, errors.New("the query has no word to search for")
 	}
-	// A word in the title counts three times.
+	// Words in the title have three times the weight.
 	return n.lines(ctx, in.listNotesArgs, `WITH found AS MATERIALIZED (
 		SELECT rowid AS id, title, snippet(notes, 1, '', '', '...', 24) AS excerpt, tags, added, bm25(notes, 3, 1) AS rank
 		FROM notes WHERE notes MATCH ?3)`+page, match)
 }
 
-// words makes an FTS5 query of a caller's words: each is quoted, so that it is no operator, and matches
-// beginnings.
+// words makes an FTS5 query from a caller's words. Words are quoted, so that none is an operator, and match as prefixes.
 func words(query string) string {
 	fields := strings.FieldsFunc(query, func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsNumber(r) && !unicode.IsMark(r) })
 	for i, word := range fields {
@@ -218,7 +217,7 @@ func (n *notes) listTags(ctx context.Context, _ struct{}) (tagCounts, error) {
 	return out, rows.Err()
 }
 
-// tagged returns the stored form of tags, sorted: "#Home" and "home" are equal.
+// tagged returns the tags as stored: sorted, in lower case and without #.
 func tagged(tags []string) ([]string, error) {
 	out := []string{}
 	for _, tag := range tags {

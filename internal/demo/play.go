@@ -14,11 +14,11 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 )
 
-// step is one task of the played client.
+// step is one task of the demo client.
 type step struct {
-	want      string // the words of its user
-	query     string // its query for retrieve_tools
-	tool      string // the found tool that it calls
+	want      string // what the user asks for
+	query     string // query for retrieve_tools
+	tool      string // tool to call; the query must find it
 	arguments map[string]any
 }
 
@@ -33,11 +33,11 @@ var steps = []step{
 		"notes_search", map[string]any{"query": "key"}},
 }
 
-// Play is a real MCP client over in and out. It acts like an agent with a proxy in front of the
-// built-in servers, and prints each step to w.
+// Play runs a real MCP client over in and out. The client acts like an agent that uses the built-in servers through the
+// proxy. Play prints each step to w.
 func Play(ctx context.Context, in io.Reader, out io.WriteCloser, w io.Writer) error {
 	p := &player{w: w, changed: make(chan struct{}, 1)}
-	//lint:ignore SA1019 what is shown, list_changed in a session, is of the legacy era
+	//lint:ignore SA1019 the demo shows list_changed in a session, which only the legacy era has
 	c := client.NewClient(transport.NewIO(in, out, io.NopCloser(strings.NewReader(""))), client.WithLegacyProtocolOnly())
 	defer c.Close()
 	p.client = c
@@ -78,11 +78,11 @@ type player struct {
 	w       io.Writer
 	changed chan struct{}
 
-	spent      int // tokens of the definitions so far
-	tools, all int // indexed tools, and the tokens of listing them all
+	spent      int // tokens of the retrieved definitions
+	tools, all int // indexed tools, and tokens of a list of them
 }
 
-// found is the part of retrieve_tools' answer that the demo reads.
+// found has the members of retrieve_tools' answer that the demo reads.
 type found struct {
 	Tools []foundTool `json:"tools"`
 	Index struct {
@@ -101,8 +101,7 @@ type foundTool struct {
 	Registered  bool    `json:"registered"`
 }
 
-// waitForServers waits until every built-in server is connected and its tools
-// are counted.
+// waitForServers waits until every built-in server is connected and the tokens of its tools are counted.
 func (p *player) waitForServers(ctx context.Context) error {
 	for {
 		f, err := p.retrieve(ctx, map[string]any{"query": "tools", "limit": 1, "server": "clock", "detail": "full"})
@@ -131,8 +130,8 @@ func (p *player) step(ctx context.Context, s step) error {
 	for len(p.changed) > 0 {
 		<-p.changed
 	}
-	// An agent's client lists again beside the call that changed the list; the hold delays the answer
-	// until then.
+	// An agent's client lists the tools again while the call that changed the list still runs: the proxy holds the
+	// answer back until then.
 	relisted := make(chan []string, 1)
 	stop := make(chan struct{})
 	go func() {

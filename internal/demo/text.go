@@ -19,7 +19,7 @@ import (
 
 const (
 	maxText  = 1 << 20 // bytes of one argument
-	maxDepth = 100     // levels of a JSON document: indents multiply the size of deeper ones
+	maxDepth = 100     // levels of a JSON document; indents multiply the size of deeper documents
 )
 
 type textArgs struct {
@@ -71,7 +71,7 @@ func newText(string) (*server.MCPServer, func() error, error) {
 	return s, nothingToClose, nil
 }
 
-// always makes a tool of a function that cannot fail.
+// always adapts a function that cannot fail.
 func always(run func(string) string) func(string) (string, error) {
 	return func(text string) (string, error) { return run(text), nil }
 }
@@ -133,7 +133,7 @@ func indented(doc hujson.Value) (string, error) {
 	return out.String(), err
 }
 
-// parseJSON parses one JSON value; its errors name line and column.
+// parseJSON parses one JSON value. Syntax errors name line and column.
 func parseJSON(text string) (hujson.Value, error) {
 	if err := atMost(maxText, "the document", text); err != nil {
 		return hujson.Value{}, err
@@ -148,7 +148,6 @@ func parseJSON(text string) (hujson.Value, error) {
 	return doc, err
 }
 
-// depth is how deep the arrays and objects of a JSON text are nested.
 func depth(text string) (deepest int) {
 	now, inString := 0, false
 	for i := 0; i < len(text); i++ {

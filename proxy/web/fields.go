@@ -7,12 +7,11 @@ import (
 	"toolfinch/tool/args"
 )
 
-// fields reads the fields of the body.
 func (q *request) fields(known ...args.Arg) error {
 	return args.ReadFields(q.Method+" "+rawjson.Clip(q.URL.Path, maxClipped), q.sent, known...)
 }
 
-// number reads a number in the query; without is its default.
+// number reads a number from the query; without is the default.
 func (q *request) number(name string, without, least, most int) (int, error) {
 	if !q.values.Has(name) {
 		return without, nil
@@ -22,7 +21,7 @@ func (q *request) number(name string, without, least, most int) (int, error) {
 	return n, err
 }
 
-// tags are the query's tags, repeated or separated by commas.
+// tags returns the tags of the query, which may be repeated or separated by commas.
 func (q *request) tags() []string {
 	return args.Trimmed(strings.Split(strings.Join(q.values["tags"], ","), ","))
 }

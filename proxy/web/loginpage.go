@@ -5,12 +5,12 @@ import (
 	"net/http"
 )
 
-// LoginPage asks the browser that opened a login to a server who its user is.
+// LoginPage asks the user who opened a login to a server to prove who they are.
 type LoginPage struct {
 	Server  string
-	Problem string // why the last attempt failed, "" for none
-	Keys    bool   // an API key proves it
-	Issuer  string // a login there proves it; "" for none
+	Problem string // why the last attempt failed; "" for none
+	Keys    bool   // an API key is proof
+	Issuer  string // a login at this issuer is proof; "" for none
 }
 
 var loginPage = template.Must(template.New("login").Parse(`<!doctype html>

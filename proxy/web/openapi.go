@@ -7,12 +7,11 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// openAPIDocument describes the API; its version is filled in.
+// openAPIDocument describes the API. openAPIFor replaces its version.
 //
 //go:embed openapi.json
 var openAPIDocument []byte
 
-// openAPI answers the document that describes the API.
 func (s *server) openAPI(version string) func(*request) (any, error) {
 	ready := document{body: openAPIFor(version)}
 	return func(*request) (any, error) { return ready, nil }
@@ -27,7 +26,7 @@ func openAPIFor(version string) []byte {
 	if err == nil {
 		info, err = rawjson.Set(openAPIDocument, "info", info)
 	}
-	if err != nil { // the embedded document is an object with a version
+	if err != nil { // cannot happen: the embedded document is an object with a version
 		panic("web: openapi.json: " + err.Error())
 	}
 	return info

@@ -10,8 +10,8 @@ import (
 	"toolfinch/trust/pins"
 )
 
-// held is the held definitions of the servers that the view has whole: definitions of other servers may
-// be outside of the view.
+// held returns the held definitions of the servers that are whole in the view. Definitions of other servers may be
+// outside of the view.
 func (q *request) held() ([]pins.Report, error) {
 	tools := q.view.tools()
 	return q.backend.Held(q.Context(), func(server string) bool {
@@ -33,7 +33,7 @@ func (s *server) listHeld(q *request) (any, error) {
 	}{held}, nil
 }
 
-// decide approves and rejects the definitions that the client has seen, identified by their hashes.
+// decide approves and rejects definitions. The client sends their hashes, which prove that it has seen them.
 func (s *server) decide(q *request) (any, error) {
 	held, err := q.held()
 	if err != nil {

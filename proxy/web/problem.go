@@ -15,16 +15,16 @@ import (
 	"toolfinch/upstream"
 )
 
-// problem is an answer with an error for the client.
+// problem is an error that the client is answered.
 type problem struct {
 	status int
 	detail string
-	over   *gate.BudgetError    // its numbers are answered; may be nil
-	wait   int                  // seconds, 0 for none
+	over   *gate.BudgetError    // adds its numbers to the answer; may be nil
+	wait   int                  // seconds for Retry-After; 0 for none
 	lacks  *identity.ScopeError // the missing scope, or nil
 }
 
-// challenge is the answer's header WWW-Authenticate, "" for none.
+// challenge returns the answer's header WWW-Authenticate, "" for none.
 func (p *problem) challenge(r *http.Request) string {
 	if p.lacks == nil {
 		return ""
@@ -34,7 +34,7 @@ func (p *problem) challenge(r *http.Request) string {
 
 func (p *problem) Error() string { return p.detail }
 
-// textInternal answers an error that only the log describes.
+// textInternal is answered for errors that only the log describes.
 const textInternal = "internal error; the log of the server says more"
 
 func badRequest(format string, args ...any) error {
@@ -58,7 +58,6 @@ func (p *problem) body() []byte {
 	return rawjson.Of(out)
 }
 
-// failures are the statuses of failed calls.
 var failures = map[retrieve.Failure]int{
 	retrieve.FailureBadRequest: http.StatusBadRequest,
 	retrieve.FailureDenied:     http.StatusForbidden,
@@ -68,7 +67,7 @@ var failures = map[retrieve.Failure]int{
 	retrieve.FailureExecution:  http.StatusInternalServerError,
 }
 
-// problem makes an answer of an error. Errors that are not for clients are logged.
+// problem turns an error into an answer. Errors that are not for clients are logged.
 func (s *server) problem(op operation, err error) *problem {
 	var known *problem
 	var failed *retrieve.ExecuteError
@@ -76,7 +75,7 @@ func (s *server) problem(op operation, err error) *problem {
 	var dead *upstream.Error
 	var refused *args.Error
 	var lacks *identity.ScopeError
-	var away interface { // the store's error without its database
+	var away interface { // store's error; Brief does not name the database
 		error
 		Brief() string
 	}
@@ -121,11 +120,10 @@ func (s *server) problem(op operation, err error) *problem {
 	return answer(http.StatusBadGateway, dead)
 }
 
-// Unavailable is an error that may pass.
+// Unavailable marks a temporary error: the client may try again.
 type Unavailable struct{ Err error }
 
 func (u *Unavailable) Error() string { return u.Err.Error() }
 func (u *Unavailable) Unwrap() error { return u.Err }
 
-// errNoResult says that a tool's answer is not a result.
 var errNoResult = errors.New("the tool answered nothing that is a result")

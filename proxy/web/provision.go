@@ -14,7 +14,7 @@ const (
 	maxTTL    = 365 * 24 * 60 * 60 // seconds
 )
 
-// provision makes tools callable: named ones, all or none, or the best for a query within the budget.
+// provision makes tools callable: all or none of the named tools, or the best tools for a query within the budget.
 func (s *server) provision(q *request) (any, error) {
 	var ask retrieve.ProvisionRequest
 	var tokens, context, ttl int
@@ -54,7 +54,7 @@ func (s *server) provision(q *request) (any, error) {
 	return answer, nil
 }
 
-// listProvisioned answers the provisioned tools, and the used part of the budget.
+// listProvisioned answers with the provisioned tools and the used part of the budget.
 func (s *server) listProvisioned(q *request) (any, error) {
 	call, err := q.call()
 	if err != nil {
@@ -63,7 +63,6 @@ func (s *server) listProvisioned(q *request) (any, error) {
 	return q.view.Retriever.Provisions(call)
 }
 
-// unprovision removes one provisioned tool.
 func (s *server) unprovision(q *request) (any, error) {
 	call, err := q.call()
 	if err != nil {

@@ -27,34 +27,32 @@ import (
 	"toolfinch/trust/inbound"
 )
 
-// Bounds of a request's body, in bytes, and of the time that a client may take to read its answer.
-// transport.Clients.Guard bounds the time of the body.
+// Bounds of a request's body in bytes, and of the time in which a client must read its answer.
+// transport.Clients.Guard bounds the time in which the body must arrive.
 const (
-	maxBody    = transport.MaxMessage // like MCP
+	maxBody    = transport.MaxMessage // as for MCP
 	answerTime = 10 * time.Minute
 )
 
-// sessionHeader names the MCP session that a request belongs to.
 const sessionHeader = "Mcp-Session-Id"
 
-// server is the handler of all paths.
 type server struct {
 	backend Backend
-	version string // of the program
+	version string // version of the program
 	log     *slog.Logger
 	mux     *http.ServeMux
 }
 
 // operation is one method of one path.
 type operation struct {
-	name  string   // its operationId in the OpenAPI document
-	query []string // its query parameters
+	name  string   // operationId in the OpenAPI document
+	query []string // allowed query parameters
 	body  bodyRule
-	// audit logs each request; calls of tools are logged where they are made.
+	// audit logs each request. Calls of tools are logged elsewhere, when they are made.
 	audit bool
-	// level is the scope's level for changes of servers; "" for none.
+	// level is the scope that the caller needs to change servers; "" for none.
 	level inbound.Level
-	// answer returns the body for status 200: a document, or a value for JSON.
+	// answer returns the body for status 200: a document, or a value to encode as JSON.
 	answer func(q *request) (any, error)
 }
 
@@ -62,11 +60,11 @@ type bodyRule int
 
 const (
 	bodyNone     bodyRule = iota // the body is not read
-	bodyOptional                 // nothing, or a JSON object
-	bodyRequired                 // a JSON object
+	bodyOptional                 // the body is empty or a JSON object
+	bodyRequired                 // the body is a JSON object
 )
 
-// document is an answer's body; JSON unless it has a type.
+// document is an answer's body. It is JSON unless contentType is set.
 type document struct {
 	contentType string
 	body        []byte
@@ -81,7 +79,6 @@ func newServer(backend Backend, version string, log *slog.Logger) *server {
 	return s
 }
 
-// operations are all operations, by path and method.
 func (s *server) operations(version string) map[string]map[string]operation {
 	openAPI := map[string]operation{http.MethodGet: {name: "openapi", answer: s.openAPI(version)}}
 	return map[string]map[string]operation{
@@ -129,14 +126,14 @@ func (s *server) operations(version string) map[string]map[string]operation {
 
 func (s *server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	always(w)
-	if at := r.URL.EscapedPath(); path.Clean(at) != at { // ServeMux would redirect
+	if at := r.URL.EscapedPath(); path.Clean(at) != at { // ServeMux would redirect these paths
 		s.notFound(w, r)
 		return
 	}
 	s.mux.ServeHTTP(w, r)
 }
 
-// always sets the headers of every answer.
+// always sets the headers that every answer has.
 func always(w http.ResponseWriter) {
 	w.Header().Set("Cache-Control", "no-store")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
@@ -146,7 +143,7 @@ func (s *server) notFound(w http.ResponseWriter, _ *http.Request) {
 	s.refuse(w, &problem{status: http.StatusNotFound, detail: "there is nothing here; /openapi.json says what there is"})
 }
 
-// methods serves a path. HEAD is GET; net/http then sends only the headers.
+// methods handles a path. HEAD runs the operation of GET; net/http then sends only the headers.
 func (s *server) methods(operations map[string]operation) http.HandlerFunc {
 	var allowed []string
 	for method := range operations {
@@ -170,10 +167,10 @@ func (s *server) methods(operations map[string]operation) http.HandlerFunc {
 	}
 }
 
-// statusGone is logged, never sent: the client did not wait.
+// statusGone is logged but never sent, because the client has disconnected.
 const statusGone = 499
 
-// serve answers one request. Nothing is written before the answer is complete.
+// serve answers one request. It writes nothing before the answer is complete.
 func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	start := time.Now()
 	r = r.WithContext(identity.WithParty(r.Context(), identity.Party{Principal: identity.PrincipalOf(r.Context()), Transport: identity.TransportREST}))
@@ -187,7 +184,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	var refused *problem
 	switch {
 	case err == nil:
-	case errors.As(err, &refused) && refused.status == http.StatusRequestTimeout: // the context has ended, but the client is connected
+	case errors.As(err, &refused) && refused.status == http.StatusRequestTimeout: // the context has ended, but the client is still connected
 		status = refused.status
 	case errors.Is(err, errUnread), r.Context().Err() != nil:
 		refused, status = nil, statusGone
@@ -203,7 +200,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	}
 	switch {
 	case status == statusGone:
-		panic(http.ErrAbortHandler) // the connection has no more use
+		panic(http.ErrAbortHandler) // closes the connection
 	case refused != nil:
 		if challenge := refused.challenge(r); challenge != "" {
 			w.Header().Set("WWW-Authenticate", challenge)
@@ -214,7 +211,7 @@ func (s *server) serve(w http.ResponseWriter, r *http.Request, op operation) {
 	}
 }
 
-// run reads a request and answers it with a document.
+// run reads a request and returns the document to answer.
 func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer document, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -241,7 +238,7 @@ func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer do
 	return document{body: body}, err
 }
 
-// send writes an answer. A failed write means that the client went away.
+// send writes an answer. It ignores failed writes: the client has disconnected.
 func send(w http.ResponseWriter, status int, d document) {
 	if d.contentType == "" {
 		d.contentType = "application/json"
@@ -256,7 +253,7 @@ func send(w http.ResponseWriter, status int, d document) {
 	_ = control.SetWriteDeadline(time.Time{})
 }
 
-// Refuse answers a refused request with a status and the reason.
+// Refuse answers a request with an error status and the reason.
 func Refuse(w http.ResponseWriter, status int, reason string) {
 	always(w)
 	send(w, status, document{body: (&problem{detail: reason}).body()})
@@ -269,18 +266,17 @@ func (s *server) refuse(w http.ResponseWriter, p *problem) {
 	send(w, p.status, document{body: p.body()})
 }
 
-// request is one request of an operation.
 type request struct {
 	*http.Request
 	backend Backend
-	view    View // if the operation needs one
+	view    View // zero if the operation has no parameter view
 	values  url.Values
-	sent    []byte // the body, a JSON object; empty without one
+	sent    []byte // the body, a JSON object; empty without a body
 
-	target string // its subject, for the log
+	target string // the changed server or definitions, for the log
 }
 
-// read reads the operation's parameters and body, and refuses others.
+// read reads the operation's parameters and body. It refuses unknown parameters.
 func (q *request) read(w http.ResponseWriter, op operation) error {
 	var err error
 	if q.values, err = url.ParseQuery(q.URL.RawQuery); err != nil {
@@ -303,14 +299,13 @@ func (q *request) read(w http.ResponseWriter, op operation) error {
 	return nil
 }
 
-// renew reads the served view again, after the request has changed it.
+// renew reads the view again, because it may have changed since the last time.
 func (q *request) renew() (err error) {
 	q.view, err = q.backend.View(q.Context(), q.values.Get("view"))
 	return err
 }
 
-// complete waits for starting servers, unless the view has tools of all these names, and then reads the
-// served view.
+// complete waits for starting servers and reads the view again, unless the view has tools of all these names.
 func (q *request) complete(names ...string) error {
 	unknown := func(name string) bool { _, err := q.view.Catalog.Find(name); return err != nil }
 	if q.view.Started == nil || len(names) > 0 && !slices.ContainsFunc(names, unknown) {
@@ -320,7 +315,6 @@ func (q *request) complete(names ...string) error {
 	return q.renew()
 }
 
-// errUnread is wrapped by the error of a body that did not arrive.
 var errUnread = errors.New("the body did not arrive")
 
 func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
@@ -355,8 +349,8 @@ func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
 	return nil
 }
 
-// call makes the request's call, without name and arguments. Its owner is the principal, else the MCP
-// session in the header.
+// call returns a call for the request, without name and arguments. Its owner is the principal or, without a
+// principal, the MCP session in the header.
 func (q *request) call() (*tool.Call, error) {
 	call := &tool.Call{Principal: identity.NameOf(q.Context()), Header: q.Header.Get}
 	if session := q.Header.Get(sessionHeader); session != "" && call.Principal == "" {
@@ -373,5 +367,5 @@ func (q *request) observe(call *tool.Call, kind, name string) (ctx context.Conte
 	return q.backend.Observe(q.Context(), identity.Event{Kind: kind, Principal: call.Principal, Session: call.Session, View: q.view.Name, Tool: name}, call)
 }
 
-// maxClipped bounds a repeated text of a client, in bytes.
+// maxClipped bounds a client's text that an error or the log repeats, in bytes.
 const maxClipped = 128

@@ -23,8 +23,8 @@ func (v View) tools() map[string]int {
 	return tools
 }
 
-// seen is the view's description of a server. Malformed definitions are omitted unless the view has the
-// whole server: they may be outside of the view.
+// seen returns a server's state for the view. Malformed definitions are counted only if the whole server is in the view,
+// because they may be outside of it.
 func (v View) seen(s Upstream, tools int) Upstream {
 	s.Tools = tools
 	if !v.Whole(s.Name) {
@@ -33,7 +33,7 @@ func (v View) seen(s Upstream, tools int) Upstream {
 	return s
 }
 
-// servers are the view's servers, in configured order.
+// servers returns the view's servers in configured order.
 func (q *request) servers() []Upstream {
 	servers := []Upstream{}
 	tools := q.view.tools()
@@ -45,7 +45,7 @@ func (q *request) servers() []Upstream {
 	return servers
 }
 
-// pending are the view's servers that were never listed.
+// pending names the view's servers that were never listed.
 func (q *request) pending() (names []string) {
 	for _, s := range q.servers() {
 		if s.State == string(upstream.StatePending) {
@@ -61,7 +61,7 @@ func (s *server) listServers(q *request) (any, error) {
 	}{q.servers()}, nil
 }
 
-// reconnect reconnects a server of the view; other servers do not exist for it.
+// reconnect reconnects a server of the view. Other servers count as unknown.
 func (s *server) reconnect(q *request) (any, error) {
 	name := q.PathValue("name")
 	q.target = name
@@ -92,7 +92,7 @@ func (s *server) reconnect(q *request) (any, error) {
 	}{q.view.seen(connected, q.view.tools()[name])}, nil
 }
 
-// reindex lists all servers again, and answers the changes of the view's servers.
+// reindex lists all servers again and answers with the changes of the view's servers.
 func (s *server) reindex(q *request) (any, error) {
 	if err := q.fields(); err != nil {
 		return nil, err

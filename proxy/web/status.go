@@ -3,16 +3,16 @@ package web
 import "time"
 
 // Status is the state of a running toolfinch, for its socket, GET /api/status and toolfinch status.
-// Lists are bounded; the latest and the most important entries are in them.
+// Lists are bounded; they keep the latest and the most important entries.
 type Status struct {
 	Version string `json:"version"`
-	// PID, Configuration, At and Refused are only for the owner.
+	// PID, Configuration, At and Refused are set only for the owner.
 	PID           int          `json:"pid,omitempty"`
-	Configuration string       `json:"configuration,omitempty"` // path of its file
-	At            string       `json:"at,omitempty"`            // "stdio", or the address of HTTP
+	Configuration string       `json:"configuration,omitempty"` // path of the file
+	At            string       `json:"at,omitempty"`            // "stdio", or the HTTP address
 	Refused       string       `json:"refused,omitempty"`       // why the latest configuration is not served
-	Store         string       `json:"store,omitempty"`         // why nothing can be stored now
-	View          string       `json:"view,omitempty"`          // of all fields below; "" for all views together
+	Store         string       `json:"store,omitempty"`         // why the store cannot store now
+	View          string       `json:"view,omitempty"`          // view of all fields below; "" for all views
 	Started       time.Time    `json:"started"`
 	Now           time.Time    `json:"now"`
 	Views         []ViewStatus `json:"views"`
@@ -20,96 +20,96 @@ type Status struct {
 	Servers  []ServerStatus `json:"servers"`
 	Sessions SessionsStatus `json:"sessions"`
 	Calls    CallsStatus    `json:"calls"`
-	Errors   []CallStatus   `json:"errors"` // failed calls, the latest first
+	Errors   []CallStatus   `json:"errors"` // failed calls, latest first
 	Tokens   TokensStatus   `json:"tokens"`
 	Search   SearchStatus   `json:"search"`
 	Limits   []LimitStatus  `json:"limits"` // limits that were reached since the start
-	// Replicas are for callers who may know of all calls; nil for the store of one process.
+	// Replicas is nil if one process has the store for itself, or if the caller may not see all calls.
 	Replicas *ReplicasStatus `json:"replicas,omitempty"`
 }
 
-// ReplicasStatus are the replicas at PostgreSQL's last answer.
+// ReplicasStatus describes the replicas as PostgreSQL last reported them.
 type ReplicasStatus struct {
-	Differ   []string        `json:"differ"`             // lasting differences between them are a problem
-	Sessions *int            `json:"sessions,omitempty"` // sessions in this replica; nil without other replicas
+	Differ   []string        `json:"differ"`             // differences between the replicas; a problem only if they last
+	Sessions *int            `json:"sessions,omitempty"` // sessions in this replica; nil if replicas share no sessions
 	Shown    []ReplicaStatus `json:"shown"`
 }
 
-// ReplicaStatus is one replica.
+// ReplicaStatus describes one replica.
 type ReplicaStatus struct {
 	Name    string   `json:"name"`
 	ID      string   `json:"id"`
-	This    bool     `json:"this,omitempty"` // the answering replica
+	This    bool     `json:"this,omitempty"` // this replica has answered
 	Version string   `json:"version"`
 	Seconds int      `json:"seconds"` // since its start
-	Leads   []string `json:"leads"`   // servers
+	Leads   []string `json:"leads"`   // servers that the replica leads
 }
 
-// ViewStatus is a view, and its number of findable tools.
+// ViewStatus is a view with the number of its tools.
 type ViewStatus struct {
 	Name  string `json:"name"`
 	Tools int    `json:"tools"`
 }
 
-// ServerStatus is a server, with its number of held definitions. PID and Stderr are only for the owner.
+// ServerStatus is a server with the number of its held definitions. PID and Stderr are set only for the owner.
 type ServerStatus struct {
 	Upstream
 	Held   int      `json:"held,omitempty"`
-	PID    int      `json:"pid,omitempty"`    // of its process; 0 without one
-	Stderr []string `json:"stderr,omitempty"` // the last lines of its process's standard error
+	PID    int      `json:"pid,omitempty"`    // of the server's process; 0 without a process
+	Stderr []string `json:"stderr,omitempty"` // the process's last lines on standard error
 }
 
-// SessionsStatus are the connected clients; the latest of them are shown.
+// SessionsStatus counts the connected clients and shows the latest of them.
 type SessionsStatus struct {
 	All   int             `json:"all"`
 	Shown []SessionStatus `json:"shown"`
 }
 
-// SessionStatus is a session of a legacy client, or a 2026-07-28 client with an event stream or a call
-// in the last hour. Since is the begin of the session, the stream or the first of the calls.
+// SessionStatus is a session of a legacy client, or a 2026-07-28 client that has an event stream or has made a call in
+// the last hour. Since is when the session, the stream or the first of these calls began.
 type SessionStatus struct {
 	View      string    `json:"view"`
-	Client    string    `json:"client,omitempty"` // "name version", as the client says
+	Client    string    `json:"client,omitempty"` // "name version", as the client states it
 	Era       string    `json:"era"`              // an upstream.Era
 	Principal string    `json:"principal,omitempty"`
 	Transport string    `json:"transport,omitempty"` // a transport of package identity
 	Since     time.Time `json:"since"`
 }
 
-// CallsStatus are the calls, reads, prompts and retrievals of clients.
+// CallsStatus describes the calls, reads, prompts and retrievals of clients.
 type CallsStatus struct {
 	InFlight int          `json:"in_flight"`
-	Shown    []CallStatus `json:"shown"` // in flight, the oldest first
-	// Last counts all clients' finished calls of the last 5 and 60 minutes; empty for a caller who is
-	// not the owner.
+	Shown    []CallStatus `json:"shown"` // calls in flight, oldest first
+	// Last counts the calls of all clients that finished in the last 5 and 60 minutes. It is empty if the caller may
+	// see only some calls.
 	Last []LastCalls `json:"last"`
 }
 
-// LastCalls counts the calls finished in the last minutes, including the present one.
+// LastCalls counts the calls that finished in the last minutes, the current minute included.
 type LastCalls struct {
 	Minutes int `json:"minutes"`
 	Calls   int `json:"calls"`
-	Failed  int `json:"failed"` // of them
+	Failed  int `json:"failed"` // failed calls in Calls
 }
 
 // CallStatus is a running or failed call.
 type CallStatus struct {
-	Kind      string    `json:"kind"` // identity.EventCall and similar
+	Kind      string    `json:"kind"` // identity.EventCall or another event
 	Began     time.Time `json:"began"`
 	View      string    `json:"view"`
 	Server    string    `json:"server,omitempty"`
-	Tool      string    `json:"tool,omitempty"` // its ID
-	Name      string    `json:"name"`           // the client's name of it
+	Tool      string    `json:"tool,omitempty"` // the tool's ID
+	Name      string    `json:"name"`           // the name that the client used
 	Client    string    `json:"client,omitempty"`
 	Principal string    `json:"principal,omitempty"`
-	MS        float64   `json:"ms"`                // its time so far
-	Outcome   string    `json:"outcome,omitempty"` // of package identity; "" while it runs
+	MS        float64   `json:"ms"`                // duration so far
+	Outcome   string    `json:"outcome,omitempty"` // an outcome of package identity; "" while the call runs
 	Reason    string    `json:"reason,omitempty"`
 	Said      string    `json:"said,omitempty"` // the message of the final JSON-RPC error
 }
 
-// TokensStatus has the tokens that models have read since the start, weighted like in toolfinch
-// savings, and the tokens if every tool were listed.
+// TokensStatus counts the tokens that models have read since the start, weighted as in toolfinch savings, and the tokens
+// that a list of all tools would have cost.
 type TokensStatus struct {
 	Read      int64 `json:"read"`
 	AllListed int64 `json:"all_listed"`
@@ -117,21 +117,21 @@ type TokensStatus struct {
 
 // SearchStatus is the state of the search.
 type SearchStatus struct {
-	Model    string `json:"model,omitempty"`  // of embeddings; "" for words only
-	Reason   string `json:"reason,omitempty"` // why search uses only words, against the configuration
-	Indexed  int    `json:"indexed"`          // findable definitions
-	Embedded int    `json:"embedded"`         // of Indexed, with a vector
+	Model    string `json:"model,omitempty"`  // embedding model; "" if search uses only words
+	Reason   string `json:"reason,omitempty"` // why search uses only words despite an embedder
+	Indexed  int    `json:"indexed"`          // definitions in the index
+	Embedded int    `json:"embedded"`         // definitions among Indexed that have a vector
 }
 
-// LimitStatus is a limit on clients, see package limit.
+// LimitStatus describes a limit on clients, see package limit.
 type LimitStatus struct {
 	Name string `json:"name"`
 	Used int64  `json:"used"`
 	Max  int64  `json:"max"`
-	Hits int64  `json:"hits"` // how often it was reached
+	Hits int64  `json:"hits"` // how often the limit was reached
 }
 
-// status answers the view's status, as far as the caller may see it.
+// status answers with the part of the view's status that the caller may see.
 func (s *server) status(q *request) (any, error) {
 	status := q.backend.Status(q.Context(), q.view)
 	status.Version, status.View, status.Servers = s.version, q.view.Name, []ServerStatus{}

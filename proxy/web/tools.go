@@ -11,14 +11,13 @@ import (
 	"toolfinch/tool/args"
 )
 
-// Bounds of a page of GET /api/tools, and its default.
+// Default and largest number of tools on a page of GET /api/tools.
 const (
 	defaultPage = 100
 	maxPage     = 1000
 )
 
-// execute calls a tool. Its result is answered unchanged, also with isError: the tool states the error,
-// not this API.
+// execute calls a tool. Its result is answered unchanged and with status 200, even if it has isError.
 func (s *server) execute(q *request) (any, error) {
 	var id string
 	var arguments json.RawMessage
@@ -65,7 +64,7 @@ func (s *server) discoverPost(q *request) (any, error) {
 
 type found struct {
 	retrieve.Discovery
-	Pending []string `json:"pending,omitempty"` // servers never listed: their tools may be missing
+	Pending []string `json:"pending,omitempty"` // servers that were never listed: their tools may be missing
 }
 
 func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
@@ -87,7 +86,7 @@ func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
 	return found{discovery, q.pending()}, nil
 }
 
-// listTools answers a page of the tools that pass the filters, by name.
+// listTools answers with a page of the tools that pass the filters, sorted by name.
 func (s *server) listTools(q *request) (any, error) {
 	limit, err := q.number("limit", defaultPage, 1, maxPage)
 	if err != nil {
@@ -119,7 +118,7 @@ func (s *server) listTools(q *request) (any, error) {
 	return page, nil
 }
 
-// filtered are the tools of a server, "" for any, with all the tags.
+// filtered returns the tools of a server ("" for all) that have all the tags.
 func (q *request) filtered(server string, tags []string) ([]*tool.Tool, error) {
 	tools := q.view.Catalog.Tools()
 	var names []string
@@ -135,7 +134,7 @@ func (q *request) filtered(server string, tags []string) ([]*tool.Tool, error) {
 	}), nil
 }
 
-// getTool answers one tool with its definition for clients.
+// getTool answers with one tool and the definition that clients get.
 func (s *server) getTool(q *request) (any, error) {
 	call, err := q.call()
 	if err != nil {
@@ -157,7 +156,7 @@ func (s *server) getTool(q *request) (any, error) {
 	}{d.ToolID, d.Server, d.Name, d.Tokens, d.Tags, d.Provisioned, t.Listed()}, nil
 }
 
-// tool finds a tool like Catalog.Find.
+// tool is Catalog.Find with an error that names the nearest tools.
 func (q *request) tool(id string) (*tool.Tool, error) {
 	if err := q.complete(id); err != nil {
 		return nil, err

@@ -1,6 +1,6 @@
-// Package web owns the REST API and its OpenAPI document: over plain HTTP it answers what MCP clients
-// get over MCP. The view decides what can be found, provisioned or called, and the caller of this
-// package who may come in.
+// Package web owns the REST API and its OpenAPI document, for programs that do not speak MCP. It does not decide which
+// tools can be found, provisioned or called (the view does) or which clients are let in (the caller of this package
+// does).
 package web
 
 import (
@@ -17,7 +17,7 @@ import (
 	"toolfinch/trust/pins"
 )
 
-// Errors of a Backend with a status of their own. Their text is shown to clients.
+// Errors of a Backend. Each has its own HTTP status. Clients are shown their text.
 var (
 	ErrNoView   = errors.New("no such view")
 	ErrNoServer = errors.New("no such server")
@@ -25,39 +25,39 @@ var (
 	ErrOwner    = errors.New("the owner decides it: toolfinch pins approve, or toolfinch pins reject")
 )
 
-// Backend is the served proxy. Its methods are safe for concurrent use; clients read its errors and the
+// Backend is the proxy that the API serves. Its methods are safe for concurrent use. Clients can read the errors and
 // texts that it returns.
 type Backend interface {
-	// View returns the caller's part of the named view, "" for the root. The caller is the party of
+	// View returns the part of the named view ("" for the root) that the caller may use. The caller is the party of
 	// ctx. The error wraps ErrNoView.
 	View(ctx context.Context, name string) (View, error)
-	// Upstreams are the enabled servers that the caller may know, in configured order.
+	// Upstreams returns the enabled servers that the caller may know, in configured order.
 	Upstreams(ctx context.Context) []Upstream
 	// Status returns a view's status for the caller, without version and servers.
 	Status(ctx context.Context, view View) Status
-	// Reconnect connects to a server again and lists it, see upstream.Pool. The error wraps
-	// ErrNoServer, or is an *upstream.Error of an unreachable server.
+	// Reconnect connects to a server again and lists it, see upstream.Pool. The error wraps ErrNoServer; for an
+	// unreachable server it is an *upstream.Error.
 	Reconnect(ctx context.Context, name string) (Upstream, error)
-	// Reindex lists all servers again, in parallel, and returns one row for each, in configured order.
+	// Reindex lists all servers again, in parallel, and returns one row for each server in configured order.
 	Reindex(ctx context.Context) []Reindexed
-	// Held returns the held and rejected definitions that the caller may use, of servers for which of
-	// is true, by server.
+	// Held returns the held and rejected definitions that the caller may use, sorted by server. It leaves out
+	// servers for which of returns false.
 	Held(ctx context.Context, of func(server string) bool) ([]pins.Report, error)
-	// Decide approves and rejects reports of Held, each list all or nothing. The error wraps ErrStale
-	// if a server has listed another definition since, and ErrOwner if the caller may not use the whole
-	// server.
+	// Decide approves and rejects reports of Held. Each list is decided as a whole or not at all. The error
+	// wraps ErrStale if a server has listed another definition since, and ErrOwner if the caller may not use the
+	// whole server.
 	Decide(ctx context.Context, approve, reject []pins.Report) error
-	// Observe records a request that calls no tool. The context is for the request's work; done is
-	// called once, with its error. After an error the request must do nothing.
+	// Observe records a request that calls no tool. The request runs with the returned context and then calls done
+	// once, with its error. If Observe returns an error, the request must not run.
 	Observe(ctx context.Context, e identity.Event, call *tool.Call) (_ context.Context, done func(error), err error)
 	// Metrics returns the metrics that the caller may know, as telemetry.TextType.
 	Metrics(ctx context.Context) ([]byte, error)
-	// Permit reports whether the caller may change servers. The error wraps a *identity.ScopeError or
-	// ErrOwner.
+	// Permit returns an error unless the caller may make changes of this level. The error wraps an
+	// *identity.ScopeError or ErrOwner.
 	Permit(ctx context.Context, level inbound.Level, operation string) error
 }
 
-// View is one view of the servers. A request uses one value to its end.
+// View is one view of the servers, at one time.
 type View struct {
 	Name      string
 	Catalog   *retrieve.Catalog
@@ -69,10 +69,9 @@ type View struct {
 	Whole func(server string) bool
 }
 
-// Sessions are the MCP sessions of a view: a register.Live.
+// Sessions knows a view's MCP sessions. A register.Live implements it.
 type Sessions interface {
-	// KnowsHTTP reports whether the principal ("" for nobody) has opened this session over streamable
-	// HTTP.
+	// KnowsHTTP reports whether the principal ("" for no principal) has opened this session over streamable HTTP.
 	KnowsHTTP(id, principal string) bool
 }
 
@@ -82,41 +81,41 @@ type Upstream struct {
 	Description string    `json:"description,omitempty"`
 	State       string    `json:"state"` // an upstream.State: pending, ready or failed
 	Since       time.Time `json:"since,omitzero"`
-	Era         string    `json:"era,omitempty"`       // an upstream.Era, "" while unknown
+	Era         string    `json:"era,omitempty"`       // an upstream.Era; "" while unknown
 	Transport   string    `json:"transport,omitempty"` // an upstream.Transport
-	Tools       int       `json:"tools"`               // of the server; the API answers the view's number
-	Restarts    int       `json:"restarts"`            // number of replaced connections
-	// Dropped counts the notifications about calls that did not reach clients.
+	Tools       int       `json:"tools"`               // tools of the server; the API answers with the view's number
+	Restarts    int       `json:"restarts"`            // replaced connections
+	// Dropped counts the notifications about calls that clients did not get.
 	Dropped int64  `json:"dropped_notifications"`
 	LeftOut int    `json:"left_out,omitempty"` // malformed definitions that are not served
-	Mended  int    `json:"mended,omitempty"`   // malformed definitions that are served mended
+	Mended  int    `json:"mended,omitempty"`   // malformed definitions that are repaired and served
 	Error   string `json:"error,omitempty"`
 }
 
-// Reindexed is the result of listing one server again. With Error set nothing has changed.
+// Reindexed is the result of listing one server again. If Error is set, nothing has changed.
 type Reindexed struct {
 	Server       string `json:"server"`
-	Tools        int    `json:"tools"` // of the server; the API answers the view's number
-	*Differences        // only if the view has the whole server
+	Tools        int    `json:"tools"` // tools of the server; the API answers with the view's number
+	*Differences        // nil unless the whole server is in the view
 	Error        string `json:"error,omitempty"`
 }
 
-// Differences are counts of tools.
+// Differences counts tools.
 type Differences struct {
 	Added   int `json:"added"`   // new
 	Removed int `json:"removed"` // missing
-	Changed int `json:"changed"` // with another definition
+	Changed int `json:"changed"` // tools with another definition
 }
 
-// Path begins the paths of a view.
+// Path is the prefix of most paths, see Patterns.
 const Path = "/api/"
 
-// Patterns are Handler's patterns for net/http.ServeMux.
+// Patterns are the patterns for net/http.ServeMux that Handler serves.
 var Patterns = []string{Path, "/openapi.json", "/metrics"}
 
-// Handler serves the REST API under /api/, its document at /openapi.json and /api/openapi.json, and
-// /metrics. It lets everybody in: the caller puts transport.Clients.Guard in front of it, and answers
-// refused requests with Refuse. version is the program's.
+// Handler serves the REST API under /api/, its document at /openapi.json and /api/openapi.json, and /metrics. It lets
+// everybody in: the caller puts transport.Clients.Guard in front of it and answers refused requests with Refuse.
+// version is the version of the program.
 func Handler(backend Backend, version string, log *slog.Logger) http.Handler {
 	return newServer(backend, version, log)
 }

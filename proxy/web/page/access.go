@@ -12,71 +12,71 @@ import (
 	"toolfinch/trust/policy"
 )
 
-// Shown is a view of the configuration.
+// Shown is a view. Its numbers count items that the user may use.
 type Shown struct {
 	Name, Path, Description string
-	Root                    bool    // it is what clients get who name none
-	Exposure                string  // how its tools reach clients
-	Tools                   int     // those that who asks may use, as the rest
-	Tokens                  int     // that listing them all would cost
-	Prompts, Resources      int     // templates among them
-	Gated                   *Budget // nil: what is found may be called
-	ReadOnly                bool    // allow: read_only
+	Root                    bool    // clients that name no view get this view
+	Exposure                string  // how clients get its tools
+	Tools                   int     // number of tools
+	Tokens                  int     // tokens of a list of all tools
+	Prompts, Resources      int     // Resources includes templates
+	Gated                   *Budget // nil: tools need no provisioning
+	ReadOnly                bool    // the view has allow: read_only
 }
 
-// Budget is what may be provisioned in a gated view at once; 0 is no bound.
+// Budget bounds the tools provisioned at once in a gated view; 0 means no bound.
 type Budget struct{ Tools, Tokens int }
 
-// Access is who may do what. But for the views, what stands here is for the owner alone.
+// Access describes who may do what. Only Views is set for users other than the owner.
 type Access struct {
 	Mode      inbound.Mode
 	TakesKeys bool
-	Open      bool     // other machines reach it, and nobody has to prove anything
-	Listen    string   // where it listens
-	Issuers   []string // of access tokens
-	Header    string   // in which a reverse proxy names who asks; "" for none
+	Open      bool     // other machines reach toolfinch without any proof of identity
+	Listen    string   // address of the HTTP listener
+	Issuers   []string // issuers of access tokens
+	Header    string   // header of a reverse proxy with the principal; "" for none
 	Scopes    inbound.Scopes
 	Views     []Shown
 	Policies  []policy.By
-	Texts     []policy.Text // without secrets
+	Texts     []policy.Text // policies as written, secrets masked
 	Denied    map[string]int64
 	Keys      []identity.Key
-	KeyViews  []string // that a key may be for
+	KeyViews  []string // views that a key may be restricted to
 	Rates     []Rate
-	Limits    []*limit.Limit // those that were reached
+	Limits    []*limit.Limit // limits that were reached
 }
 
-// Rate is a rate limit.
+// Rate describes a rate limit.
 type Rate struct {
 	What string
 	Hits int64
 }
 
-// Backend of who may do what.
+// guarding is the Backend of the screen Access.
 type guarding interface {
 	Access(ctx context.Context) (Access, error)
-	// Ask asks the policies. The error is a *identity.FieldError, or of the view.
+	// Ask returns the verdict of the policies. The error is an *identity.FieldError, or an error of the view.
 	Ask(ctx context.Context, q policy.Question) (policy.Verdict, error)
-	// MakeKey makes an API key and returns its text, which nobody gets again. Revoke revokes
-	// one. Only the owner may.
+	// MakeKey makes an API key and returns its text, which cannot be read again. Revoke revokes a key. Callers
+	// check that the owner asks.
 	MakeKey(ctx context.Context, wanted inbound.KeyRequest) (text string, key identity.Key, err error)
 	Revoke(ctx context.Context, name string) error
 }
 
 var accessScreen = &screen{Path: "access", title: "Access", Menu: "Access", file: "access.html", show: showAccess, do: doAccess}
 
-// access is what the template shows.
+// access is the data of the template.
 type access struct {
 	Access
 	Owner      bool
-	Me         *identity.Principal // who asks, where it is not the owner
+	Me         *identity.Principal // principal of the user; nil for the owner
 	Question   policy.Question
 	Asked      bool
 	Verdict    policy.Verdict
-	Wrong      string // with the question
+	Wrong      string // what is wrong with the question
 	Wanted     inbound.KeyRequest
 	WrongKey   string
-	Made       string // the text of a new key
+	Made       string // text of the key that was just made
 	MadeName   string
 	Transports []string
 	Kinds      []string
@@ -104,7 +104,7 @@ func showAccess(q *request) (any, error) {
 	return a, nil
 }
 
-// ask answers the question of the query.
+// ask has the policies answer the question in the query.
 func (a *access) ask(q *request) {
 	values := q.URL.Query()
 	one := &a.Question
@@ -128,7 +128,7 @@ func (a *access) ask(q *request) {
 	a.Asked = true
 }
 
-// About and Kind are what the question is about.
+// About and Kind are the name and kind of the item in the question.
 func (a access) About() string { return a.Question.Tool + a.Question.Prompt + a.Question.Resource }
 func (a access) Kind() string {
 	switch {
@@ -140,7 +140,7 @@ func (a access) Kind() string {
 	return "tool"
 }
 
-// words are those of a text with spaces or commas between them.
+// words splits a text at blanks and commas.
 func words(text string) []string {
 	return strings.FieldsFunc(text, func(r rune) bool { return r == ' ' || r == ',' || r == '\n' || r == '\t' })
 }
@@ -172,7 +172,7 @@ func doAccess(q *request) (answer, error) {
 		if wrong == "" {
 			a.Wanted = inbound.KeyRequest{}
 		}
-		return answer{data: a}, nil // not after a redirect: the key is shown once
+		return answer{data: a}, nil // no redirect, because the key is shown only once
 	case "revoke":
 		name := q.PostForm.Get("name")
 		if err := backend.Revoke(q.Context(), name); err != nil {

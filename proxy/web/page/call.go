@@ -18,47 +18,47 @@ import (
 	"toolfinch/tool"
 )
 
-// calling is the form that calls a tool, gets a prompt or reads a resource, on its page in
-// the catalogue, and what came of it.
+// calling is the form on the page of a tool, prompt or resource that calls, gets or reads it, with the result of the
+// last call.
 type calling struct {
 	Kind string
 	Here string // path and query of the page
 
 	Form     *param
-	URI      string // of a template: what is read
-	Raw      bool   // JSON is typed in
+	URI      string // URI of a resource or template
+	Raw      bool   // arguments are typed in as JSON
 	JSON     string
-	Problems []string // about no field
-	Confirm  string   // why it is asked once more
-	Run      *ran     // nil: nothing was called
+	Problems []string // problems of no field
+	Confirm  string   // why the call needs a confirmation
+	Run      *ran     // the shown call; nil for none
 
 	catalogue Catalogue
 	tool      *tool.Tool
 }
 
-// ran is a call as it is shown.
+// ran is a call as the page shows it.
 type ran struct {
 	*run
-	Here    string // path and query of the page that shows it
-	Ended   bool   // when the page was made: a call may end while it is
-	State   string // of the badge: an outcome, or what it waits for
+	Here    string // path and query of the page that shows the call
+	Ended   bool   // run had ended when this value was made
+	State   string // text of the badge: an outcome, or why the call still waits
 	Asks    []*asking
 	Notes   []string
 	Failed  bool
 	Error   string
-	URLs    []string // that a server wants to be opened first
+	URLs    []string // URLs to open before the next call
 	Blocks  []block
-	More    int // blocks that are left out
+	More    int // number of blocks that are not shown
 	Bytes   int
 	Tokens  int
 	Whole   string // the result as JSON
 	Clipped bool
 	Took    time.Duration
-	Own     time.Duration // toolfinch's part of it
-	N       int64         // of the operation in Live; 0 for none
+	Own     time.Duration // toolfinch's part of Took
+	N       int64         // number of the operation in Live; 0 for none
 }
 
-// asking is what a server asks, as it is shown.
+// asking is a question of a server as the page shows it.
 type asking struct {
 	*ask
 	Message  string
@@ -68,13 +68,13 @@ type asking struct {
 	Link     string
 }
 
-// Bounds of calls: bytes of a result whose tokens are counted, and of a URI that is read.
+// Bounds in bytes: the largest result whose tokens are counted, and the longest URI to read.
 const (
 	maxTokened = 1 << 20
 	maxURI     = 8000
 )
 
-// newCalling is the form for a definition, empty.
+// newCalling returns an empty form for a definition.
 func newCalling(catalogue Catalogue, t *tool.Tool, here string) *calling {
 	c := &calling{Kind: kindNamed(t.Def.ID.Kind), Here: here, catalogue: catalogue, tool: t}
 	switch t.Def.ID.Kind {
@@ -88,7 +88,7 @@ func newCalling(catalogue Catalogue, t *tool.Tool, here string) *calling {
 	return c
 }
 
-// show fills in what was called, and shows what came of it.
+// show fills in the arguments of a call and adds the call to the page.
 func (c *calling) show(one *run) {
 	arguments := one.Arguments
 	if arguments == nil {
@@ -113,7 +113,7 @@ func (c *calling) show(one *run) {
 	c.Run = r
 }
 
-// doCall does what the form of a definition asks for.
+// doCall handles a sent form of a definition's page.
 func doCall(q *request) (answer, error) {
 	l, err := listingOf(q)
 	if err != nil {
@@ -152,14 +152,13 @@ func doCall(q *request) (answer, error) {
 	return answer{data: l}, nil
 }
 
-// forgive has a form that is not sent yet show no faults of what is missing.
+// forgive removes the errors about missing values, for a form that is not ready yet.
 func (c *calling) forgive() {
 	c.Form.forgive()
 	c.Problems = nil
 }
 
-// taken reads the arguments that were sent, by form or as JSON. whole is false where some
-// of it could not be read.
+// taken reads the arguments from the form's fields or from its JSON. whole is false if some of them could not be read.
 func (c *calling) taken(sent url.Values) (arguments json.RawMessage, whole bool) {
 	c.Raw = sent.Get("mode") == "json"
 	if c.Kind == "template" {
@@ -185,8 +184,7 @@ func (c *calling) taken(sent url.Values) (arguments json.RawMessage, whole bool)
 	return arguments, true
 }
 
-// called makes the call, once its arguments fit and whoever asks is sure; nil where the
-// form is to be filled in again.
+// called makes the call if the arguments fit and the user is sure. It returns nil if the form must be filled in again.
 func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool) (*run, error) {
 	target, t := c.tool.Name, c.tool
 	handler := func(ctx context.Context, call *tool.Call) (tool.Result, error) {
@@ -236,10 +234,9 @@ func (c *calling) called(q *request, arguments json.RawMessage, whole, sure bool
 	return one, nil
 }
 
-// soon is how long settle waits.
 const soon = 500 * time.Millisecond
 
-// doRun answers what a server asks meanwhile, and cancels.
+// doRun answers a question of the server during a call, or cancels the call.
 func (l listing) doRun(q *request, do string) (answer, error) {
 	c := l.One.Call
 	if c.Run == nil {
@@ -258,7 +255,7 @@ func (l listing) doRun(q *request, do string) (answer, error) {
 		}
 		reply, fits := view.reply(q, do)
 		if !fits {
-			return answer{data: l}, nil // with what is wrong
+			return answer{data: l}, nil // the form shows what is wrong
 		}
 		if of := one.take(n); of != nil {
 			of.reply <- reply
@@ -269,7 +266,7 @@ func (l listing) doRun(q *request, do string) (answer, error) {
 	return to, errors.New("this is not asked any more")
 }
 
-// settle waits a moment for a call to end before its page is shown.
+// settle waits a moment for a call to end, so that the next page may show the result.
 func settle(one *run, q *request) {
 	patience := time.NewTimer(soon)
 	defer patience.Stop()
@@ -282,7 +279,7 @@ func settle(one *run, q *request) {
 
 var errNoRun = &problem{http.StatusNotFound, "there is no such call: it was of another session, or is not kept any more"}
 
-// state is what a badge says of a call.
+// state returns the text of the call's badge.
 func (r *ran) state() string {
 	switch {
 	case !r.Ended && len(r.Asks) > 0:
@@ -299,12 +296,11 @@ func (r *ran) state() string {
 	return "success"
 }
 
-// Calm reports whether no answer of a person was wrong: the keys go to what came of the call then.
+// Calm reports whether no answer of the user has errors. The page then focuses the call.
 func (r *ran) Calm() bool {
 	return !slices.ContainsFunc(r.Asks, func(a *asking) bool { return a.Form != nil && a.Form.faulty() })
 }
 
-// finished adds what came of it.
 func (r *ran) finished() {
 	r.Took = r.took
 	if o := r.operation; o != nil {
@@ -325,7 +321,7 @@ func (r *ran) finished() {
 	r.Clipped = len(raw) > maxText
 }
 
-// opened are the URLs that a server wants to be opened before it is called again.
+// opened returns the URLs that a server wants the user to open before the next call.
 func opened(err error) (all []string) {
 	rpc, ok := errors.AsType[*tool.RPCError](err)
 	if !ok || rpc.Code != tool.CodeURLElicitation {
@@ -339,7 +335,7 @@ func opened(err error) (all []string) {
 	return all
 }
 
-// askingOf is what a server asks, with an empty form.
+// askingOf returns a server's question with the form's default values.
 func askingOf(a *ask) *asking {
 	text := func(name string) string { return rawjson.Clip(rawjson.Text(member(a.Params, name)), 8000) }
 	v := &asking{ask: a, Message: text("message")}
@@ -354,7 +350,6 @@ func askingOf(a *ask) *asking {
 	return v
 }
 
-// preset fills in the defaults.
 func (f *param) preset() {
 	for _, one := range f.Fields {
 		if one.Default != "" {
@@ -363,7 +358,7 @@ func (f *param) preset() {
 	}
 }
 
-// reply is the answer that was sent; fits is false where it is to be filled in again.
+// reply returns the sent answer. fits is false if the form must be filled in again.
 func (v *asking) reply(q *request, do string) (answer json.RawMessage, fits bool) {
 	var result rawjson.Object
 	switch do {
@@ -388,7 +383,6 @@ func (v *asking) reply(q *request, do string) (answer json.RawMessage, fits bool
 	return result.JSON(), true
 }
 
-// check reports whether an answer fits what is asked for.
 func (v *asking) check(q *request, content json.RawMessage) bool {
 	if compiled, err := schema.Compile(member(v.Params, "requestedSchema")); err == nil {
 		misfits, err := compiled.Check(q.Context(), content)

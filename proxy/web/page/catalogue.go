@@ -18,27 +18,27 @@ import (
 
 // Catalogue is the part of a view that a caller may use.
 type Catalogue struct {
-	View      string // its name
-	Root      bool   // it is that of clients that name none
+	View      string // name of the view
+	Root      bool   // clients that name no view get this view
 	Catalog   *retrieve.Catalog
 	Retriever *retrieve.Retriever
-	Embeds    bool // an embedder is configured, so that vectors rank, too
+	Embeds    bool // an embedder is configured, so vectors take part in the ranking
 }
 
-// ErrNoView is wrapped by the error for a name that no view has, for who asks.
+// ErrNoView is wrapped by the error for a view that the user may not use, or that does not exist.
 var ErrNoView = errors.New("there is no such view")
 
-// Backend of the catalogue, the search playground and calls.
+// stocking is the Backend of the catalogue, the search playground and calls.
 type stocking interface {
-	// Catalogues are the views that who asks may use, that of clients that name none first.
+	// Catalogues returns the views that the user may use, the root view first.
 	Catalogues(ctx context.Context) []Catalogue
-	// Operation is the call that was made with an ID of a request; nil for none.
+	// Operation returns the call that was made with this request ID, nil for none.
 	Operation(request string) *telemetry.Operation
 }
 
 var catalogueScreen = &screen{Path: "catalogue", title: "Catalogue", Menu: "Catalogue", file: "catalogue.html", script: "call.js", show: showCatalogue, do: doCall}
 
-// catalogueOf returns what the caller may use of the view that the request names, and the names of all views.
+// catalogueOf returns the named view ("" for the default), as far as the user may use it, and the names of all views.
 func catalogueOf(q *request, name string) (Catalogue, []string, error) {
 	all := q.server.Backend.Catalogues(q.Context())
 	names := make([]string, len(all))
@@ -57,7 +57,7 @@ func catalogueOf(q *request, name string) (Catalogue, []string, error) {
 	return all[at], names, nil
 }
 
-// kinds are those of the catalogue, as they are named in addresses.
+// kinds are the kinds of definitions in the catalogue, with their names in URLs.
 var kinds = []kindName{{"tool", "tools", tool.KindTool}, {"prompt", "prompts", tool.KindPrompt}, {"resource", "resources", tool.KindResource}, {"template", "templates", tool.KindTemplate}}
 
 type kindName struct {
@@ -78,15 +78,15 @@ func kindOf(name string) (tool.Kind, bool) {
 type item struct {
 	*tool.Tool
 	Kind    string
-	Name    string // what clients call it
+	Name    string // the name for clients
 	Summary string
 	Hints   []string
-	Held    string // why it is held; "" for what is not
-	Tokens  int    // of tools
-	Link    string // to its page
+	Held    string // why it is held; "" if it is not
+	Tokens  int    // set only for tools
+	Link    string // URL of the item's page
 }
 
-// listing is what the template shows of many.
+// listing is the data of the template: items, or the definition One.
 type listing struct {
 	Catalogue Catalogue
 	Views     []string
@@ -95,11 +95,11 @@ type listing struct {
 	Query, Server, Tag,
 	Is string
 	Servers  []string
-	Starting []string // those that were never listed
+	Starting []string // servers that were never listed
 	Hints    []string
 	Items    []item
 	Pager    pager
-	Tokens   int // of all tools that a client would be listed; 0 while not counted
+	Tokens   int // tokens of all tools that a client would be listed; 0 while not counted
 	One      *definition
 }
 
@@ -109,8 +109,7 @@ type kindCount struct {
 	Link  string
 }
 
-// Reload has browsers without script look at a call again, unless somebody is asked, who may
-// be writing.
+// Reload makes browsers without scripts reload the page of a running call, unless the user may be typing an answer.
 func (l listing) Reload() int {
 	if l.One == nil || l.One.Call == nil || l.One.Call.Run == nil || l.One.Call.Run.Ended || len(l.One.Call.Run.Asks) > 0 {
 		return 0
@@ -125,12 +124,12 @@ func (l listing) Title() string {
 	return l.One.Name
 }
 
-// hintNames are what one may filter by, beside held.
+// hintNames are the hints for the filter, except heldHint.
 var hintNames = []string{"read-only", "writes", "destructive", "idempotent", "open-world", "closed-world"}
 
 const heldHint = "held"
 
-// hintsOf are the annotations of a tool, in words.
+// hintsOf returns the annotations of a tool in words.
 func hintsOf(a tool.Annotations) (hints []string) {
 	switch {
 	case a.ReadOnly:
@@ -149,10 +148,10 @@ func hintsOf(a tool.Annotations) (hints []string) {
 	return append(hints, "closed-world")
 }
 
-// perPage is how many lines a part of the catalogue has.
+// perPage is the number of lines on a page of a list.
 const perPage = 50
 
-// address is a path with the parts of a query in an address, without the empty ones.
+// address returns a path with a query. pairs are names and values; empty values are left out.
 func address(path string, pairs ...string) string {
 	values := url.Values{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -168,7 +167,7 @@ func address(path string, pairs ...string) string {
 
 func showCatalogue(q *request) (any, error) { return listingOf(q) }
 
-// listingOf is what the request names: a part of the catalogue, or one definition.
+// listingOf returns the part of the catalogue, or the definition, that the request names.
 func listingOf(q *request) (l listing, err error) {
 	in := q.URL.Query()
 	catalogue, views, err := catalogueOf(q, in.Get("view"))
@@ -200,7 +199,7 @@ func listingOf(q *request) (l listing, err error) {
 	return l, nil
 }
 
-// named is the name of the view in addresses; "" for the first one.
+// named returns the name of the view in URLs; "" for the root view.
 func (l listing) named() string {
 	if l.Catalogue.Root {
 		return ""
@@ -208,7 +207,6 @@ func (l listing) named() string {
 	return l.Catalogue.View
 }
 
-// Named is named, for templates.
 func (l listing) Named() string { return l.named() }
 
 func kindNamed(kind tool.Kind) string {
@@ -243,7 +241,7 @@ func countOf(held []retrieve.Held, kind tool.Kind) (n int) {
 	return n
 }
 
-// fill chooses the lines that pass the filters, and of these one part.
+// fill adds one page of the items that pass the filters.
 func (l *listing) fill(tools []*tool.Tool, held []retrieve.Held, kind tool.Kind, offset string) {
 	words := strings.Fields(strings.ToLower(l.Query))
 	var tags []string
@@ -284,7 +282,7 @@ func (l *listing) fill(tools []*tool.Tool, held []retrieve.Held, kind tool.Kind,
 	}
 }
 
-// contains reports whether all words are in what is seen of a tool.
+// contains reports whether name, ID, title and description of a tool contain all words.
 func contains(t *tool.Tool, words []string) bool {
 	if len(words) == 0 {
 		return true
@@ -306,24 +304,24 @@ func (l *listing) line(t *tool.Tool, held string) item {
 	return one
 }
 
-// definition is what the page of one tool, prompt or resource shows.
+// definition is the data for the page of one tool, prompt or resource.
 type definition struct {
 	item
-	Def     *tool.Def // whole
-	Clipped bool      // clients are sent a shorter description
-	Listed  string    // as clients are sent it
-	Own     string    // as its server sent it; "" where that is the same
+	Def     *tool.Def // with the whole description
+	Clipped bool      // clients get a shortened description
+	Listed  string    // JSON that clients get
+	Own     string    // JSON that the server has sent; "" if it equals Listed
 	Facts   []string
-	Call    *calling // nil: it is held
-	Find    string   // searches for it
-	Ask     string   // asks policies about somebody; "" for what is held, and for others than the owner
-	Size    int      // bytes
+	Call    *calling // nil for held definitions
+	Find    string   // link to a search for it
+	Ask     string   // link to a policy question; "" if held, or unless the owner asks
+	Size    int      // in bytes
 }
 
-// maxShown bounds the texts of one element.
+// maxShown bounds the JSON texts of a definition, in bytes.
 const maxShown = 256 << 10
 
-// lookUp finds what is called or held under a name.
+// lookUp finds a definition by name or ID. held says why it is held.
 func lookUp(s Catalogue, kind tool.Kind, name string) (t *tool.Tool, held string) {
 	for _, h := range heldOf(s) {
 		if h.Def.ID.Kind == kind && (h.Tool.Name == name || h.Def.ID.String() == name) {
@@ -356,7 +354,7 @@ func (l listing) define(q *request, kind tool.Kind, name string) (*definition, e
 	d.Listed = rawjson.Clip(indented(t.Listed()), maxShown)
 	sent := t.Def.AsSent()
 	if own := rawjson.Clip(indented(sent), maxShown); own != d.Listed && q.owner() {
-		d.Own = own // what the view hides is for nobody else
+		d.Own = own // only for the owner, because the view may hide a part
 	}
 	switch kind {
 	case tool.KindTool:

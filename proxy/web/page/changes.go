@@ -15,67 +15,67 @@ import (
 	"toolfinch/trust/pins"
 )
 
-// Choice is a definition that somebody decides, as it was shown.
+// Choice is a definition that the user decides, in the version that the page has shown.
 type Choice struct {
 	ID   string // server.name
-	Hash string // of pins.Held
+	Hash string // hash of the pins.Held
 }
 
-// HeldServer is a server of which something waits, or was rejected.
+// HeldServer is a server with waiting or rejected definitions.
 type HeldServer struct {
 	Name     string
-	Mode     pins.Mode // what becomes of definitions that it changes
-	Versions string    // "1.2 to 1.3": its version when all was approved, and now; "" where they are the same
+	Mode     pins.Mode // what happens to definitions that the server changes
+	Versions string    // "1.2 to 1.3": the server's version at the last approval, and now; "" if they are equal
 	Reports  []pins.Report
 }
 
-// Backend of the definitions that changed.
+// deciding is the Backend of the screen Changes.
 type deciding interface {
-	// Waiting is what is held of what who asks may use, by server. may is why it is not to
-	// decide; nil where it may.
+	// Waiting returns the held and rejected definitions that the user may use, by server. may is an error unless the
+	// user may decide.
 	Waiting(ctx context.Context) (all []HeldServer, may error, err error)
-	// Decided approves or rejects what was chosen, and returns once that is served. The error
-	// is for who asks; it wraps ErrNotShown where what is held is not what was chosen.
+	// Decided approves or rejects the chosen definitions, and returns when this is served. The user is shown the error.
+	// It wraps ErrNotShown if a definition is not held in the chosen version.
 	Decided(ctx context.Context, approve bool, chosen []Choice) error
 }
 
-// ErrNotShown is wrapped by the error for a definition that is not held as it was shown.
+// ErrNotShown is wrapped by the error for a definition that is not held in the version that the page has shown.
 var ErrNotShown = errors.New("it is not what you have seen: it changed again, or was decided elsewhere. Nothing was decided; look once more")
 
 var changesScreen = &screen{Path: "changes", title: "Changes", Menu: "Changes", file: "changes.html", show: showChanges, do: doChanges}
 
-// changes is what the template shows.
+// changes is the data of the template.
 type changes struct {
 	Servers []heldServer
-	Why     string // who asks may not decide
-	N       int    // definitions that wait
-	Pager   pager  // of them and those that were rejected
+	Why     string // why the user may not decide
+	N       int    // number of waiting definitions
+	Pager   pager  // pages of waiting and rejected definitions
 }
 
-// heldServer is a server with what waits, and what was rejected.
+// heldServer is a server with its waiting and rejected definitions on the shown page.
 type heldServer struct {
 	HeldServer
 	Waiting, Rejected []held
-	Warned            int  // of those that wait
-	More              bool // others of it wait, in another part of the list
+	Warned            int  // waiting definitions with warnings
+	More              bool // more definitions wait on other pages
 }
 
-// held is a definition that waits.
+// held is a definition that waits or was rejected.
 type held struct {
 	pins.Report
 	Fields []field
 }
 
-// Value is what a form sends of it. The ID is escaped: browsers change line breaks, and
+// Value is the form value that names the definition. The ID is escaped, because browsers change line breaks and
 // revealed changes hidden characters.
 func (h held) Value() string { return h.Hash + " " + url.PathEscape(h.ID.String()) }
 
-// Anchor is an id of its part of the document. Servers may have the same definition.
+// Anchor is the definition's HTML id. It has the server, because servers may have the same definition.
 func (h held) Anchor() string {
 	return "held-" + identity.Digest(strings.Join([]string{h.Hash, string(h.ID.Kind), h.ID.String()}, "\n"))
 }
 
-// Label is its name, with its kind unless it is a tool.
+// Label is the definition's name, with the kind unless it is a tool.
 func (h held) Label() string {
 	if kind := h.ID.Kind.String(); kind != h.ID.Name && kind != "tool" {
 		return h.ID.Name + " (" + kind + ")"
@@ -83,7 +83,7 @@ func (h held) Label() string {
 	return h.ID.Name
 }
 
-// Word says what happened to it.
+// Word says what happened to the definition.
 func (h held) Word() string {
 	if h.New() {
 		return "new"
@@ -91,7 +91,7 @@ func (h held) Word() string {
 	return "changed"
 }
 
-// Whole is the definition as it is listed now, to be read.
+// Whole is the definition as the server lists it now, indented.
 func (h held) Whole() string {
 	if h.ID.Kind == tool.KindInstructions {
 		return string(h.Raw)
@@ -99,11 +99,11 @@ func (h held) Whole() string {
 	return indented(h.Raw)
 }
 
-// field is one member of a definition that differs, side by side. Nothing is hidden in it.
+// field is a changed member of a definition, before and after the change.
 type field struct {
 	Name          string
-	Before, After []pins.Piece // those with the sign ' ' are in both
-	Was, Is       bool         // it is there
+	Before, After []pins.Piece // pieces with the sign ' ' are in both
+	Was, Is       bool         // the member exists
 }
 
 func fieldsOf(r pins.Report) (all []field) {
@@ -135,7 +135,7 @@ func showChanges(q *request) (any, error) {
 	return c, nil
 }
 
-// partOf is the part of the list that begins at offset.
+// partOf returns the page of the list that contains offset.
 func partOf(all []HeldServer, offset int) (c changes) {
 	c.Pager = pager{Limit: perPage, link: "changes"}
 	for _, server := range all {
@@ -143,7 +143,7 @@ func partOf(all []HeldServer, offset int) (c changes) {
 	}
 	c.Pager.Offset = min(max(offset, 0), max(c.Pager.Total-1, 0)/perPage*perPage)
 	n, parts := 0, make([]heldServer, len(all))
-	for _, rejected := range []bool{false, true} { // what waits comes first, whatever was rejected before
+	for _, rejected := range []bool{false, true} { // waiting definitions come first
 		for i, server := range all {
 			one := &parts[i]
 			one.HeldServer = server
@@ -175,9 +175,8 @@ func partOf(all []HeldServer, offset int) (c changes) {
 }
 
 func doChanges(q *request) (answer, error) {
-	// "approve one HASH ID" decides that one, "approve ticked" those that are ticked, and
-	// "approve all" those that were shown.
-	if q.PostForm.Get("do") == "nothing" { // Enter in a box
+	// "approve one HASH ID" decides one definition, "approve ticked" the ticked ones, "approve all" all shown ones.
+	if q.PostForm.Get("do") == "nothing" { // Enter was pressed in a check box
 		q.say(good, "nothing was decided: press one of the buttons")
 		return answer{}, nil
 	}

@@ -5,40 +5,40 @@ import (
 	"slices"
 )
 
-// Client is a program that toolfinch can be written into.
+// Client is a program. toolfinch can add itself to the program's file.
 type Client struct {
 	ID, Name  string
-	File      string // as people write its path
-	Found     bool   // it seems to be installed
+	File      string // path of that file, as people write it
+	Found     bool   // seems to be installed
 	Connected bool
-	Problem   string // why its file cannot be read
+	Problem   string // why the file cannot be read
 }
 
-// Connection is how a client is to be connected.
+// Connection says how to connect a client.
 type Connection struct {
-	Client string // its ID
-	HTTP   bool   // by the URL of this toolfinch; else the client starts one of its own
-	View   string // "" for what is served where none is named
+	Client string // ID of the client
+	HTTP   bool   // connect to the URL of this toolfinch; else the client starts its own toolfinch
+	View   string // "" for the default
 }
 
-// Entry is what connects a client.
+// Entry is the text that connects a client.
 type Entry struct {
-	Text    string   // its file, if that has toolfinch alone
-	Command string   // that writes it; "" where toolfinch cannot
-	Notes   []string // for the person who asks
+	Text    string   // content of a file that has only toolfinch
+	Command string   // command that writes the entry; "" if toolfinch cannot write it
+	Notes   []string // notes for the user
 }
 
-// Connector says what toolfinch connect would write into the files of clients of the user who runs it.
+// Connector says what toolfinch connect would write into the files of clients, for the user that runs it.
 type Connector interface {
 	Clients() []Client
-	// Views are the names that Connection.View may have.
+	// Views returns the possible values of Connection.View.
 	Views() []string
 	Entry(c Connection) (Entry, error)
 }
 
 var connectScreen = &screen{Path: "connect", title: "Connect", Menu: "Connect", file: "connect.html", show: showConnect}
 
-// connect is what the template shows.
+// connect is the data of the template.
 type connect struct {
 	Connection
 	Entry
@@ -48,7 +48,6 @@ type connect struct {
 	Problem string // why there is no entry
 }
 
-// Title is the client's name.
 func (c connect) Title() string {
 	if c.One == nil {
 		return ""
@@ -56,7 +55,6 @@ func (c connect) Title() string {
 	return c.One.Name
 }
 
-// connection is how a client is to be connected, as the query says.
 func (q *request) connection() Connection {
 	query := q.URL.Query()
 	return Connection{Client: query.Get("client"), HTTP: query.Get("how") == "http", View: query.Get("view")}

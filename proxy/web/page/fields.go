@@ -13,16 +13,16 @@ import (
 	"toolfinch/tool"
 )
 
-// Bounds of what of a schema is read. What lies beyond is JSON for people.
+// Bounds for reading a schema. Values beyond them are filled in as JSON.
 const (
 	maxDepth   = 6
 	maxFields  = 1000
 	maxOptions = 200
-	maxCopied  = 16 << 20 // bytes, for references
-	maxHops    = 8        // references in a row
+	maxCopied  = 16 << 20 // bytes copied for references
+	maxHops    = 8        // references that lead to references
 )
 
-// fieldKind is how a value is filled in.
+// fieldKind says how a value is filled in.
 type fieldKind string
 
 const (
@@ -31,34 +31,34 @@ const (
 	kindBool   fieldKind = "boolean"
 	kindChoice fieldKind = "choice" // one of Options
 	kindChecks fieldKind = "checks" // several of Options
-	kindObject fieldKind = "object" // Fields
-	kindList   fieldKind = "list"   // Items
-	kindJSON   fieldKind = "json"   // whatever else
+	kindObject fieldKind = "object" // has Fields
+	kindList   fieldKind = "list"   // has Items
+	kindJSON   fieldKind = "json"   // all others
 )
 
-// param is one value that a JSON Schema describes, as people read it and fill it in. It has more than 30 methods: templates
-// call a third of them.
+// param is a value that a JSON Schema describes, as a form shows it and people fill it in. It has more than 30 methods:
+// templates call a third of them.
 type param struct {
-	Path  string // to the value, a JSON Pointer but for hidden characters: see token; "" for the whole
-	Where string // the same without escapes, as errors of package schema have it
-	Name  string // the member, or the number of an item
+	Path  string // JSON Pointer to the value, but with hidden characters as token writes them; "" for the root
+	Where string // Path without escapes, as in errors of package schema
+	Name  string // name of a member, or number of an item
 	Depth int
 
 	About    string
 	Type     string // in words
 	Kind     fieldKind
-	Input    string // the type of the HTML input; "textarea" where a text may have lines
+	Input    string // type of the HTML input; "textarea" for texts with several lines
 	Required bool
 	Nullable bool
 	Default  string // JSON
 	Bounds   string // in words
 	Options  []choice
-	Fields   []*param // of an object
-	prefix   string   // of the IDs of inputs, where a page has several forms
-	whole    bool     // an integer
+	Fields   []*param // members of an object
+	prefix   string   // prefix of input IDs, if a page has several forms
+	whole    bool     // the value must be an integer
 	item     func(n int) *param
 
-	form // what was filled in
+	form // filled-in values
 }
 
 // choice is a value that a field may have.
@@ -68,18 +68,17 @@ type choice struct {
 	On    bool
 }
 
-// reader reads a schema within the bounds.
 type reader struct {
 	root   json.RawMessage
-	left   int // fields
-	copied int // bytes of what references lead to
+	left   int // fields that may still be read
+	copied int // bytes copied for references
 }
 
-// readSchema returns what a schema describes. It is never nil.
+// readSchema returns the value that a schema describes. It is never nil.
 func readSchema(schema json.RawMessage) *param {
 	r := &reader{root: schema, left: maxFields}
 	f := r.read(schema, &param{Required: true})
-	if f.Kind != kindObject { // arguments are an object, whatever a schema says or does not
+	if f.Kind != kindObject { // arguments are always an object, even if the schema does not say so
 		f.Kind, f.Type, f.Required = kindJSON, "object", false
 		if member(schema, "properties") == nil && (schema == nil || closed(schema)) {
 			f.Kind = kindObject
@@ -88,13 +87,13 @@ func readSchema(schema json.RawMessage) *param {
 	return f
 }
 
-// closed reports whether a schema of an object without properties allows no others.
+// closed reports whether the schema of an object without properties forbids all members.
 func closed(schema json.RawMessage) bool {
 	more := member(schema, "additionalProperties")
 	return more == nil || string(more) == "false"
 }
 
-// member is a member of what may be no object.
+// member returns a member of a value, nil if the value is no object.
 func member(value json.RawMessage, name string) json.RawMessage {
 	if !rawjson.IsObject(value) {
 		return nil
@@ -102,7 +101,7 @@ func member(value json.RawMessage, name string) json.RawMessage {
 	return rawjson.Member(value, name)
 }
 
-// promptSchema is the schema of a prompt's arguments, which are all text.
+// promptSchema returns a schema for a prompt's arguments, which are all texts.
 func promptSchema(def *tool.Def) json.RawMessage {
 	var properties, schema rawjson.Object
 	var required []json.RawMessage
@@ -126,7 +125,7 @@ func promptSchema(def *tool.Def) json.RawMessage {
 	return schema.JSON()
 }
 
-// resolve follows references within the schema. Members beside a reference win.
+// resolve follows references within the schema. Members beside a reference have precedence.
 func (r *reader) resolve(schema json.RawMessage) json.RawMessage {
 	for range maxHops {
 		ref := rawjson.Text(member(schema, "$ref"))
@@ -157,7 +156,7 @@ func (r *reader) resolve(schema json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// at returns what a reference leads to, nil where it leads out of the schema.
+// at returns the schema that a reference names, nil if it is outside of this schema.
 func (r *reader) at(ref string) json.RawMessage {
 	pointer, ok := strings.CutPrefix(ref, "#")
 	if !ok || pointer != "" && pointer[0] != '/' {
@@ -178,9 +177,8 @@ var (
 	escaped   = strings.NewReplacer("~", "~0", "/", "~1")
 )
 
-// token is a name in a path, which is in the names and IDs of inputs. Hidden characters and
-// blanks are written out: browsers change line breaks, revealed changes the others, and lists
-// of IDs have blanks between.
+// token escapes a name for a path. Paths are names and IDs of inputs. Hidden characters and blanks are escaped, too:
+// browsers change line breaks, revealed changes hidden characters, and blanks separate the IDs in a list.
 func token(name string) string {
 	if name = escaped.Replace(name); !strings.ContainsFunc(name, unfit) {
 		return name
@@ -198,7 +196,7 @@ func token(name string) string {
 
 func unfit(r rune) bool { return hides(r) || unicode.IsControl(r) || unicode.IsSpace(r) }
 
-// list is a value that is a JSON array, nil for others.
+// list returns a value that is a JSON array, else nil.
 func list(value json.RawMessage) json.RawMessage {
 	if value = bytes.TrimSpace(value); len(value) == 0 || value[0] != '[' {
 		return nil
@@ -206,7 +204,7 @@ func list(value json.RawMessage) json.RawMessage {
 	return value
 }
 
-// read fills a field in by its schema.
+// read sets the fields of f from its schema.
 func (r *reader) read(schema json.RawMessage, f *param) *param {
 	r.left--
 	f.Kind, f.Type = kindJSON, "any"
@@ -260,7 +258,7 @@ func (r *reader) read(schema json.RawMessage, f *param) *param {
 	return f
 }
 
-// byType fills in what depends on the type.
+// byType sets the fields of f that depend on the type.
 func (r *reader) byType(schema json.RawMessage, typ string, f *param) {
 	switch typ {
 	case "string":
@@ -329,7 +327,7 @@ func (r *reader) object(schema json.RawMessage, f *param) {
 	}
 }
 
-// nullable returns the schema of what may also be null, nil where there is no such choice.
+// nullable returns the schema that anyOf or oneOf allows besides null, nil if null is not one of two choices.
 func (r *reader) nullable(schema json.RawMessage) json.RawMessage {
 	for _, key := range []string{"anyOf", "oneOf"} {
 		all := slices.Collect(rawjson.Elements(list(member(schema, key))))
@@ -357,7 +355,7 @@ func (r *reader) nullable(schema json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// alternatives are the types of what anyOf or oneOf allows.
+// alternatives returns the types that anyOf or oneOf allows, in words.
 func (r *reader) alternatives(schema json.RawMessage) string {
 	var types []string
 	for _, key := range []string{"anyOf", "oneOf"} {
@@ -374,7 +372,7 @@ func (r *reader) alternatives(schema json.RawMessage) string {
 	return strings.Join(types, " or ")
 }
 
-// typeOf is the type of a schema, or several.
+// typeOf returns the type of a schema, or its types if it has several.
 func typeOf(schema json.RawMessage) (one string, several []string) {
 	value := member(schema, "type")
 	if list(value) == nil {
@@ -391,7 +389,7 @@ func typeOf(schema json.RawMessage) (one string, several []string) {
 	return "", several
 }
 
-// optionsOf are the values that a schema names, nil where it does not, or too many.
+// optionsOf returns the values that a schema lists, nil if it lists none or too many.
 func optionsOf(schema json.RawMessage) (all []choice) {
 	if value := member(schema, "const"); value != nil {
 		return []choice{{Value: value, Label: labelOf(value)}}
@@ -443,13 +441,13 @@ func compact(value json.RawMessage) json.RawMessage {
 	return b.Bytes()
 }
 
-// Bounds of what is indented: each level indents all that is within it.
+// Bounds for indented JSON, which nesting makes much longer.
 const (
 	maxNesting     = 200
 	maxIndentation = 8 << 20 // bytes
 )
 
-// indented is JSON as people read it; what is none, or would become much longer, stays as it is.
+// indented returns indented JSON. Texts that are no JSON or exceed the bounds are returned unchanged.
 func indented(value json.RawMessage) string {
 	var b bytes.Buffer
 	if !indents(value) || json.Indent(&b, value, "", "  ") != nil {
@@ -458,7 +456,7 @@ func indented(value json.RawMessage) string {
 	return b.String()
 }
 
-// indents reports whether a value stays within the bounds of what is indented.
+// indents reports whether a value, when indented, is within the bounds.
 func indents(value json.RawMessage) bool {
 	depth, added, quoted := 0, 0, false
 	for i := 0; i < len(value); i++ {
@@ -484,7 +482,7 @@ func indents(value json.RawMessage) bool {
 	return true
 }
 
-// boundsOf says in words what values a schema allows.
+// boundsOf says in words which values a schema allows.
 func boundsOf(schema json.RawMessage) string {
 	var words []string
 	value := func(name string) string {
@@ -526,13 +524,12 @@ func boundsOf(schema json.RawMessage) string {
 	return strings.Join(words, ", ")
 }
 
-// ID is that of the HTML input.
 func (f *param) ID() string { return f.prefix + "a" + f.Path }
 
-// CountName is the name of the input that has the number of a list's items.
+// CountName is the name of the hidden input with the number of a list's items.
 func (f *param) CountName() string { return f.prefix + "n" + f.Path }
 
-// each gives the inputs here and below IDs that begin with a prefix.
+// each gives all inputs of f a prefix for their IDs.
 func (f *param) each(prefix string) {
 	f.prefix = prefix
 	if of := f.item; of != nil {
@@ -547,7 +544,7 @@ func (f *param) each(prefix string) {
 	}
 }
 
-// Hint is what is to be known of a value beside its description.
+// Hint describes type, bounds and default of a value.
 func (f *param) Hint() string {
 	words := []string{f.Type}
 	if f.Bounds != "" {

@@ -14,26 +14,25 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// form is what somebody has filled in for a field.
+// form is the filled-in part of a field.
 type form struct {
-	Value string   // of a text, number or JSON; of a choice or boolean the number of the option, or true and false
-	Items []*param // of a list
-	Error string   // what is wrong with it
-	Open  bool     // something in it is wrong or filled in
-	Focus bool     // the keys go here
+	Value string   // the text, number or JSON; of a choice the number of the option; of a boolean true or false
+	Items []*param // items of a list
+	Error string   // what is wrong with the value
+	Open  bool     // a value below is filled in or wrong
+	Focus bool     // the input has the focus
 }
 
 // maxItems bounds the items of one list of a form.
 const maxItems = 50
 
-// dateTime is how browsers send date-time, without a zone.
+// Layouts in which browsers send a time. They have no zone.
 const (
 	dateTime        = "2006-01-02T15:04:05"
 	dateTimeMinutes = "2006-01-02T15:04"
 )
 
-// take reads what was filled in, and returns the value as JSON, nil for none. Faults stay
-// with the fields.
+// take reads the sent form and returns the value as JSON, nil for none. Errors are kept in the fields.
 func (f *param) take(sent url.Values) json.RawMessage {
 	value := strings.ReplaceAll(sent.Get(f.ID()), "\r\n", "\n")
 	f.Value, f.Error = value, ""
@@ -80,7 +79,7 @@ func (f *param) take(sent url.Values) json.RawMessage {
 	return json.RawMessage(value)
 }
 
-// none is the value of a field that is empty.
+// none returns the value of an empty field.
 func (f *param) none() json.RawMessage {
 	if f.Required && f.Path != "" {
 		f.Error = "it is required"
@@ -112,8 +111,7 @@ func (f *param) takeText(value string) json.RawMessage {
 	return rawjson.Quote(value)
 }
 
-// misformed says what is wrong with a text that goes into an input of a type, "" for nothing.
-// What is meant all the same can be sent as JSON.
+// misformed says what is wrong with a text for an HTML input type, "" for nothing. JSON mode accepts all texts.
 func misformed(input, value string) string {
 	switch input {
 	case "date":
@@ -136,7 +134,7 @@ func misformed(input, value string) string {
 	return ""
 }
 
-// isItem reports whether a field is an item of a list, which has no way to be absent.
+// isItem reports whether a field is an item of a list. An item cannot be absent.
 func (f *param) isItem() bool {
 	_, err := strconv.Atoi(f.Name)
 	return err == nil && f.Required
@@ -163,14 +161,14 @@ func (f *param) takeObject(sent url.Values) json.RawMessage {
 		}
 	}
 	if object.Empty() && !f.Required {
-		f.forgive() // nothing of it was filled in
+		f.forgive() // the object is absent, so no field is required
 		return nil
 	}
 	f.Open = true
 	return object.JSON()
 }
 
-// forgive takes back that fields of an object are required which is absent.
+// forgive removes the errors of empty fields.
 func (f *param) forgive() {
 	for _, one := range f.Fields {
 		if one.Value == "" {
@@ -198,7 +196,7 @@ func (f *param) takeList(sent url.Values) json.RawMessage {
 	return rawjson.Array(values)
 }
 
-// fill shows a value in the form. It reports whether the form can have all of it.
+// fill fills a value into the form. It reports whether the form can represent the whole value.
 func (f *param) fill(value json.RawMessage) bool {
 	if value == nil {
 		return true
@@ -261,7 +259,7 @@ func (f *param) fillChecks(value json.RawMessage) bool {
 	}
 	for one := range rawjson.Elements(value) {
 		i := f.option(one)
-		if i <= last { // not there, twice, or in another order
+		if i <= last { // no option, a repeated option, or another order
 			return false
 		}
 		f.Options[i].On, last = true, i
@@ -304,7 +302,7 @@ func (f *param) fillList(value json.RawMessage) bool {
 	return all && (len(f.Items) > 0 || f.Required)
 }
 
-// Shown is the value in a textarea, whose first line break HTML leaves out.
+// Shown is the value for a textarea, after a line break: HTML removes the first one.
 func (f *param) Shown() template.HTML {
 	if f.Kind == kindJSON {
 		return kept("\n" + keptJSON(f.Value))
@@ -313,10 +311,9 @@ func (f *param) Shown() template.HTML {
 }
 func (c *calling) Shown() template.HTML { return kept("\n" + keptJSON(c.JSON)) }
 
-// Item reports whether the field is an item of a list.
 func (f *param) Item() bool { return f.isItem() }
 
-// Label is the name of the field for people, who count items from 1.
+// Label is the name of the field for people. They count items from 1.
 func (f *param) Label() string {
 	if n, err := strconv.Atoi(f.Name); err == nil && f.isItem() {
 		return strconv.Itoa(n + 1)
@@ -324,10 +321,9 @@ func (f *param) Label() string {
 	return f.Name
 }
 
-// Whole reports whether it is an integer.
 func (f *param) Whole() bool { return f.whole }
 
-// equal reports whether two values mean the same, whatever the order of members.
+// equal reports whether two values are equal. The order of members does not matter.
 func equal(a, b json.RawMessage) bool {
 	if bytes.Equal(compact(a), compact(b)) {
 		return true
@@ -346,7 +342,7 @@ func equal(a, b json.RawMessage) bool {
 	return bytes.Equal(rawjson.Of(x), rawjson.Of(y))
 }
 
-// focus has the keys go here, or to the first input below.
+// focus gives the focus to the first input of f.
 func (f *param) focus() {
 	for _, one := range slices.Concat(f.Fields, f.Items) {
 		f.Open = true
@@ -356,7 +352,7 @@ func (f *param) focus() {
 	f.Focus = true
 }
 
-// focusFault has the keys go to what is wrong first, and reports whether something is.
+// focusFault gives the focus to the first input with an error, and reports whether there is one.
 func (f *param) focusFault() bool {
 	if slices.ContainsFunc(slices.Concat(f.Fields, f.Items), (*param).focusFault) {
 		return true
@@ -367,7 +363,7 @@ func (f *param) focusFault() bool {
 	return f.Error != ""
 }
 
-// DescribedBy are the IDs of what says something of the input.
+// DescribedBy is the value of aria-describedby.
 func (f *param) DescribedBy() string {
 	var ids []string
 	if f.About != "" && !f.isItem() {
@@ -379,8 +375,7 @@ func (f *param) DescribedBy() string {
 	return strings.Join(ids, " ")
 }
 
-// edit adds an item to a list, or removes one: "add:PATH", "remove:PATH/N". It reports
-// whether it did.
+// edit adds an item to a list ("add:PATH") or removes an item ("remove:PATH/N"). It reports whether it did.
 func (f *param) edit(what string) bool {
 	verb, path, _ := strings.Cut(what, ":")
 	switch verb {
@@ -415,7 +410,7 @@ func (f *param) edit(what string) bool {
 	return false
 }
 
-// find returns the field at a path of what is filled in, nil for none.
+// find returns the field at a path, nil for none.
 func (f *param) find(path string) *param {
 	if f.Path == path {
 		return f
@@ -428,7 +423,7 @@ func (f *param) find(path string) *param {
 	return nil
 }
 
-// move gives a field, with all below, another name in its parent.
+// move gives a field another name, and the fields below another path.
 func (f *param) move(parent *param, name string) {
 	f.Name, f.Path, f.Where = name, parent.Path+"/"+token(name), parent.Where+"/"+name
 	if of := f.item; of != nil {
@@ -443,8 +438,7 @@ func (f *param) move(parent *param, name string) {
 	}
 }
 
-// blame puts what the check of arguments found at the fields that it is about, and returns
-// what is about none of them.
+// blame adds each violation to the field that it is about, and returns the violations that belong to no field.
 func (f *param) blame(violations []string) (rest []string) {
 	for _, text := range violations {
 		at, what := f.blamed(text)
@@ -454,7 +448,7 @@ func (f *param) blame(violations []string) (rest []string) {
 				rest = append(rest, strings.TrimPrefix(text, "/: "))
 			}
 		case at.Kind == kindObject && strings.Contains(what, "missing propert") && at.faulty():
-			// its fields say so
+			// the missing fields already have this error
 		case at.Error == "":
 			at.Error = what
 		}
@@ -463,7 +457,7 @@ func (f *param) blame(violations []string) (rest []string) {
 	return rest
 }
 
-// blamed returns the innermost field that a violation is about, and what it says.
+// blamed returns the innermost field that a violation is about, and the violation's text without the path.
 func (f *param) blamed(text string) (at *param, what string) {
 	for _, one := range slices.Concat(f.Fields, f.Items) {
 		if deeper, what := one.blamed(text); deeper != nil {
@@ -477,19 +471,19 @@ func (f *param) blamed(text string) (at *param, what string) {
 	if rest, ok := strings.CutPrefix(text, where+": "); ok {
 		return f, rest
 	}
-	// Of what is JSON here the check names a place within.
+	// The field is one input, but the violation may be about a value inside of it.
 	if rest, ok := strings.CutPrefix(text, where+"/"); ok && (f.Kind == kindJSON || f.Kind == kindChecks) && f.Where != "" {
 		return f, rest
 	}
 	return nil, ""
 }
 
-// faulty reports whether something is wrong here or below.
+// faulty reports whether f or a field below has an error.
 func (f *param) faulty() bool {
 	return f.Error != "" || slices.ContainsFunc(slices.Concat(f.Fields, f.Items), (*param).faulty)
 }
 
-// open has what is wrong seen.
+// open opens all objects that contain errors.
 func (f *param) open() {
 	for _, one := range slices.Concat(f.Fields, f.Items) {
 		one.open()
@@ -497,7 +491,7 @@ func (f *param) open() {
 	f.Open = f.Open || f.faulty()
 }
 
-// jsonFault says what is wrong with a text that is no JSON.
+// jsonFault says why a text is no JSON object.
 func jsonFault(text string) string {
 	var value any
 	if err := json.Unmarshal([]byte(text), &value); err != nil {

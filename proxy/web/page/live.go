@@ -12,38 +12,36 @@ import (
 	"toolfinch/internal/telemetry"
 )
 
-// Backend of the operations.
+// watching is the Backend of the screen Live.
 type watching interface {
-	// Feed has the operations of all clients.
+	// Feed returns the operations of all clients.
 	Feed() *telemetry.Feed
-	// Sees returns what who asks may know of an operation; false is nothing.
+	// Sees returns the part of an operation that the user may see; false means nothing.
 	Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Operation, bool)
 }
 
 var liveScreen = &screen{Path: "live", title: "Live", Menu: "Live", file: "live.html", show: showLive}
 
-// maxRunning is how many operations that run are shown.
+// maxRunning bounds the running operations that are shown.
 const maxRunning = 50
 
-// filter is which operations somebody wants to see, as the query of the screen says.
+// filter selects operations. The query of the screen states it.
 type filter struct {
 	Server, Text string
-	Outcome      string // one of trust's, or unsuccessful
+	Outcome      string // an outcome of package identity, or unsuccessful
 }
 
-// unsuccessful are all outcomes but identity.Success.
+// unsuccessful stands for all outcomes except identity.Success.
 const unsuccessful = "unsuccessful"
 
 func filterOf(values url.Values) filter {
 	return filter{Server: values.Get("server"), Text: values.Get("q"), Outcome: values.Get("outcome")}
 }
 
-// Link is the address of the screen with the filter.
 func (f filter) Link() string {
 	return address("live", "server", f.Server, "q", f.Text, "outcome", f.Outcome)
 }
 
-// Active reports whether it leaves something out.
 func (f filter) Active() bool { return f != filter{} }
 
 func (f filter) takes(o *telemetry.Operation) bool {
@@ -61,13 +59,13 @@ func (f filter) takes(o *telemetry.Operation) bool {
 	})
 }
 
-// operation is one as the templates show it.
+// operation is an operation as the templates show it.
 type operation struct {
 	telemetry.Operation
 	Running bool
 }
 
-// Called is what was called, as its server names it where there is one.
+// Called is the ID of the called definition or, if unknown, the name that the client used.
 func (o operation) Called() string {
 	if o.Tool != "" {
 		return o.Tool
@@ -75,7 +73,7 @@ func (o operation) Called() string {
 	return o.Name
 }
 
-// What is the kind of the operation, "" for a call.
+// What names the kind of the operation, "" for a call.
 func (o operation) What() string {
 	switch o.Kind {
 	case identity.EventRead:
@@ -88,7 +86,6 @@ func (o operation) What() string {
 	return ""
 }
 
-// State is the outcome, or that there is none yet.
 func (o operation) State() string {
 	if o.Running {
 		return "running"
@@ -96,7 +93,7 @@ func (o operation) State() string {
 	return o.Outcome
 }
 
-// Why is why it did not succeed: in words of ours, and in those of who answered.
+// Why says why the operation did not succeed: toolfinch's reason, and the server's message.
 func (o operation) Why() string {
 	if o.Reason == "" || o.Said == "" {
 		return o.Reason + o.Said
@@ -104,10 +101,9 @@ func (o operation) Why() string {
 	return o.Reason + ": " + o.Said
 }
 
-// Word is the state as people say it.
 func (o operation) Word() string { return strings.ReplaceAll(o.State(), "_", " ") }
 
-// Lasted is how long it took, or has run.
+// Lasted is the duration so far.
 func (o operation) Lasted() string {
 	if o.Running {
 		return took(o.Duration.Truncate(time.Second / 10))
@@ -120,15 +116,14 @@ func (o operation) Out() string   { return size(o.BytesOut) }
 func (o operation) Clock() string { return o.Time.Local().Format("15:04:05.000") }
 func (o operation) Ours() string  { return took(o.Own) }
 
-// stage is one as a bar: x and width are of a thousand.
+// stage is drawn as a bar. X and Width are thousandths of the operation's duration.
 type stage struct {
 	telemetry.Stage
-	Inside   int // how many others it lies within
+	Inside   int // number of stages that contain this stage
 	X, Width float64
 	Lasted   string
 }
 
-// Bars are the stages of the operation.
 func (o operation) Bars() (bars []stage) {
 	whole := max(o.Duration, time.Nanosecond)
 	for i, s := range o.Stages {
@@ -149,7 +144,6 @@ func (o operation) Bars() (bars []stage) {
 	return bars
 }
 
-// size is a number of bytes.
 func size(n int) string {
 	switch {
 	case n < 1000:
@@ -160,17 +154,17 @@ func size(n int) string {
 	return strconv.FormatFloat(float64(n)/1000_000, 'f', 1, 64) + " MB"
 }
 
-// live is what the template shows: all, or one.
+// live is the data of the template: operations, or the operation One.
 type live struct {
 	Filter        filter
 	Running, Done []operation
-	More          int // operations that run, beside those shown
+	More          int // number of running operations that are not shown
 	Pager         pager
 	Servers       []Upstream
 	Outcomes      []string
 	Owner         bool
 	One           *operation
-	Gone          bool // the one that was asked for is not kept any more
+	Gone          bool // the requested operation is not kept any more
 }
 
 func (l live) Title() string {
@@ -198,7 +192,7 @@ func showLive(q *request) (any, error) {
 	return l, nil
 }
 
-// done are the finished operations that a filter takes and who asks may see, the last first.
+// done returns the finished operations that pass the filter and that the user may see, latest first.
 func (q *request) done(f filter) (all []operation) {
 	for _, o := range q.server.Backend.Feed().Recent(1<<20, nil) {
 		if one, ok := q.sees(o, f); ok {
@@ -213,8 +207,7 @@ func (q *request) sees(o *telemetry.Operation, f filter) (telemetry.Operation, b
 	return one, ok && f.takes(&one)
 }
 
-// running are those that run, the oldest first, and how many there are beside. A filter by
-// outcome takes none of them.
+// running returns the running operations, oldest first, and how many are left out. Filters by outcome exclude them all.
 func (q *request) running(f filter) (shown []operation, more int) {
 	all, n := q.server.Backend.Feed().InFlight()
 	if q.owner() && f == (filter{}) {
@@ -232,11 +225,10 @@ func (q *request) running(f filter) (shown []operation, more int) {
 	return shown, more
 }
 
-// operation returns the one with a number, nil where it is not there any more, or is not
-// for who asks.
+// operation returns the operation with number n, nil if it is not kept any more or the user may not see it.
 func (q *request) operation(n int64) *operation {
 	feed := q.server.Backend.Feed()
-	running, _ := feed.InFlight() // first: it may end meanwhile
+	running, _ := feed.InFlight() // before Recent, because an operation may end in between
 	for _, o := range feed.Recent(1, func(o *telemetry.Operation) bool { return o.N == n }) {
 		if one, ok := q.sees(o, filter{}); ok {
 			return &operation{Operation: one}

@@ -8,17 +8,17 @@ import (
 	"toolfinch/trust/inbound"
 )
 
-// door is the login page.
+// door is the data of the login page.
 type door struct {
 	Problem string
-	Keys    bool   // an API key lets somebody in
-	In      bool   // somebody was let in; the page goes on by itself
-	Again   string // where to go on, for who came by a link of another site, with which no cookie is sent
+	Keys    bool   // API keys are accepted
+	In      bool   // the login has succeeded; the browser goes on by itself
+	Again   string // link to the requested page, after a link from another site: with these, browsers send no cookie
 }
 
 var doorScreen = &screen{Path: "login", title: "Log in", file: "login.html"}
 
-// askIn answers who is not let in: scripts with the status alone.
+// askIn answers requests without a session: scripts with a status, others with the login page.
 func (s *Server) askIn(q *request, status int, why string) {
 	if q.Header.Get(swapHeader) != "" || q.Header.Get("Sec-Fetch-Dest") == "empty" {
 		http.Error(q.w, "log in first", http.StatusForbidden)
@@ -31,7 +31,7 @@ func (s *Server) askIn(q *request, status int, why string) {
 	s.render(q, doorScreen, status, d)
 }
 
-// login lets in who has a link or an API key.
+// login handles the login page: a login needs a link or an API key.
 func (s *Server) login(q *request) {
 	switch {
 	case q.Method == http.MethodPost:
@@ -46,12 +46,12 @@ func (s *Server) login(q *request) {
 		}
 		s.letIn(q, bearer)
 		redirect(q.w, "")
-	case q.Method != http.MethodGet: // HEAD among them, which is to use nothing up
+	case q.Method != http.MethodGet: // also HEAD, which must not use up a link
 		http.Error(q.w, "GET or POST", http.StatusMethodNotAllowed)
 	case q.URL.Query().Has("link"):
-		// Who may not have a link does not use it up either.
+		// A program of another user must not use up the link.
 		if link := q.URL.Query().Get("link"); s.sessions.isHere(link) && !ofThisUser(q.Request) || !s.sessions.take(link) {
-			if q.owner() { // the same link once more, in a browser that it has let in
+			if q.owner() { // a logged-in browser opens the link again
 				redirect(q.w, "")
 				return
 			}
@@ -63,7 +63,7 @@ func (s *Server) login(q *request) {
 			return
 		}
 		s.letIn(q, nil)
-		// Not by a redirect: a browser that came from elsewhere would not send the cookie.
+		// No redirect: a browser that comes from another site would not send the cookie.
 		s.render(q, doorScreen, http.StatusOK, door{In: true})
 	case q.session != nil:
 		redirect(q.w, "")
@@ -72,7 +72,7 @@ func (s *Server) login(q *request) {
 	}
 }
 
-// letIn begins the session of the owner, or of the bearer of a key.
+// letIn begins a session for the bearer of a key; a nil bearer is the owner.
 func (s *Server) letIn(q *request, bearer *inbound.Bearer) {
 	principal := ""
 	if bearer != nil {
@@ -89,9 +89,8 @@ func sourceOf(q *request) identity.Source {
 	return from
 }
 
-// keep gives the browser the cookie of its session. It has no path, so that it is sent back
-// to where the page is for the browser, whatever a reverse proxy has before it, and to
-// nothing else of toolfinch.
+// keep gives the browser the cookie of its session. The cookie has no path: browsers then send it only to the page, even
+// if a reverse proxy serves the page under another path.
 func (s *Server) keep(q *request, secret string) {
 	http.SetCookie(q.w, &http.Cookie{Name: s.sessions.cookie, Value: secret, HttpOnly: true, SameSite: http.SameSiteStrictMode, Secure: sourceOf(q).Secure})
 }

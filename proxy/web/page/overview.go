@@ -7,70 +7,68 @@ import (
 	"time"
 )
 
-// Sums are what the overview shows beside the servers.
+// Sums is the data of the overview, except the servers.
 type Sums struct {
-	Tools         int    // of those that who asks may use
-	Store         string // why nothing can be stored now
-	Configuration string // base name of the file; "" for others than the owner
-	Saved         int64  // weighed tokens that models did not read since the start
-	Percent       int    // of what they would have read
+	Tools         int    // number of tools that the user may use
+	Store         string // why the store cannot store now
+	Configuration string // base name of the file; "" unless the owner asks
+	Saved         int64  // weighted tokens saved since the start
+	Percent       int    // Saved, in per cent
 	Replicas      []Replica
-	Differ        []string // what differs between the replicas that should not for long
+	Differ        []string // differences between the replicas; a problem only if they last
 }
 
-// Replica is one of the processes that share the store; there is none where one has it
-// for itself, and for others than the owner.
+// Replica is one of the processes that share the store. Only the owner sees replicas.
 type Replica struct {
 	ID            string // unique; replicas may have the same name
 	Name, Version string
 	Since         time.Time
-	Leads         []string // servers that it lists for all, sorted
-	This          bool     // which shows the page
-	Sessions      int      // that live there, of this one
+	Leads         []string // servers that it lists for all replicas, sorted
+	This          bool     // this replica serves the page
+	Sessions      int      // sessions; only of this replica
 }
 
-// Minute counts the calls that ended within a minute.
+// Minute counts the calls that ended in one minute.
 type Minute struct {
 	Start       time.Time
 	All, Failed int
 }
 
-// Backend of the overview.
+// summing is the Backend of the overview.
 type summing interface {
 	Sums(ctx context.Context) Sums
-	// Hour are the calls of the last 60 minutes, the oldest first; nil for others than the
-	// owner.
+	// Hour counts the calls of the last 60 minutes, oldest minute first. It is nil unless the owner asks.
 	Hour(ctx context.Context) []Minute
 }
 
 var overviewScreen = &screen{Path: "", title: "Overview", Menu: "Overview", file: "overview.html", show: showOverview}
 
-// overview is what the template shows.
+// overview is the data of the template.
 type overview struct {
 	Sums
 	Servers []Upstream
 	Ready   int
-	On      int // servers that are not disabled
+	On      int // number of servers that are not disabled
 	Held    int
-	Trouble []Upstream // those that need somebody, the worst first
+	Trouble []Upstream // servers that need attention, worst first
 	Owner   bool
 	Plot    plot
 }
 
-// plot is a bar for each minute, as SVG has it: y grows downwards.
+// plot has a bar for each minute with calls. In SVG, y grows downwards.
 type plot struct {
 	Bars        []bar
 	All, Failed int
-	Most        int // the calls of the fullest minute
+	Most        int // calls in the busiest minute
 }
 
 type bar struct {
-	X, Y, Height float64 // of all calls
-	BadY, Bad    float64 // of those that failed
+	X, Y, Height float64 // the bar of all calls
+	BadY, Bad    float64 // the part for failed calls
 	Minute
 }
 
-// Sizes of the plot. It grows with the page.
+// Sizes in the SVG, which the browser scales to the page.
 const (
 	plotHeight = 64
 	barEvery   = 10

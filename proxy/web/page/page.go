@@ -1,9 +1,8 @@
-// Package page owns the page: what people see of a running toolfinch in a browser, and
-// what they can do there. It renders HTML on this side, and every screen works without
-// script. It decides nothing of what is shown or allowed: a Backend does.
+// Package page owns the web page that shows and operates a running toolfinch. The server renders the HTML, and every
+// screen works without scripts. The package does not decide what a user may see or do: its Backend does.
 //
-// To add a screen, write its template, which defines "main", and a variable of type screen;
-// name it in screens. static/page.css lists the components that there are.
+// To add a screen, write a template that defines "main" and a variable of type screen, and add the variable to screens.
+// static/page.css lists the components for templates.
 package page
 
 import (
@@ -22,15 +21,15 @@ import (
 	"toolfinch/trust/inbound"
 )
 
-// Path is where the page is.
+// Path is the path of the page.
 const Path = "/ui/"
 
-// Patterns are those of net/http.ServeMux under which a Server is to be served.
+// Patterns are the patterns for net/http.ServeMux that a Server serves.
 var Patterns = []string{"GET /{$}", Path}
 
-// Backend is what is shown, and what is done. Its methods are safe for concurrent use. Texts
-// of its errors are shown. Who asks is in the context: the owner, who may do everything,
-// has neither a principal nor a party in it (identity.PrincipalOf, identity.PartyOf).
+// Backend is the toolfinch that the page shows. Its methods are safe for concurrent use. The page shows the texts of its
+// errors. The context says who the user is: the owner, who may do everything, has neither a principal nor a party
+// (identity.PrincipalOf, identity.PartyOf).
 type Backend interface {
 	// On reports whether the page is served at all.
 	On() bool
@@ -43,44 +42,44 @@ type Backend interface {
 	guarding
 }
 
-// Entrance says who comes in: an inbound.Gate.
+// Entrance decides who may log in. An inbound.Gate implements it.
 type Entrance interface {
-	// TakesKeys reports whether API keys let somebody in.
+	// TakesKeys reports whether API keys are accepted.
 	TakesKeys() bool
 	ByForm(r *http.Request, key string) (*inbound.Bearer, error)
 	Source(r *http.Request) identity.Source
 }
 
-// Options of a Server. All must be given but Connector and Record.
+// Options of a Server. Only Connector and Record are optional.
 type Options struct {
 	Backend  Backend
 	Entrance Entrance
-	// Connector writes into the files of clients; nil: nobody does.
+	// Connector writes entries for the files of clients; nil for none.
 	Connector Connector
-	Hosts     []string // names by which browsers reach the page, beside that in Host
+	Hosts     []string // names by which browsers reach the page, in addition to the header Host
 	Version   string
-	Record    identity.Record // nil: nobody
+	Record    identity.Record // nil: events are not recorded
 	Log       *slog.Logger
 }
 
 // Server serves the page.
 type Server struct {
 	Options
-	screens  map[string]*screen // by path
+	screens  map[string]*screen // keyed by path
 	sessions *sessions
 	files    *files
-	reports  perMinute // violations of the policy
-	refused  perMinute // links
+	reports  perMinute // bounds logged violations of contentPolicy
+	refused  perMinute // bounds logged refused links
 	cross    *http.CrossOriginProtection
 	runs     *runs
 }
 
-// New returns a server whose sessions and links last as long as it does.
+// New returns a server. Its sessions and links are kept only in memory.
 func New(o Options) *Server {
 	s := &Server{Options: o, screens: map[string]*screen{}, sessions: newSessions(time.Now), files: embedded(), cross: http.NewCrossOriginProtection(), runs: newRuns()}
 	for _, host := range o.Hosts {
 		for _, scheme := range []string{"http://", "https://"} {
-			// A reverse proxy may have named itself in Host. What is no origin is nobody's.
+			// A reverse proxy may send its own name in Host. Errors are ignored: no browser sends an invalid origin.
 			_ = s.cross.AddTrustedOrigin(scheme + host)
 		}
 	}
@@ -90,20 +89,19 @@ func New(o Options) *Server {
 	return s
 }
 
-// Close ends the calls that people made, and waits for them. Nothing is called after it.
+// Close cancels the calls that were made on the page, and waits for them. Later calls are refused.
 func (s *Server) Close() { s.runs.close() }
 
-// Link returns the path and query of a link that logs the owner in, once and within
-// linkLasts. Whoever asks for it has proved to be the owner. One of here is refused to
-// programs of other users of this machine, and to other machines, where that can be told (Linux): the
-// command line of a browser, which it is for, is there for everybody to read.
+// Link returns the path and query of a link that logs the owner in once, within linkLasts. The caller has checked that
+// the owner asks. With here set, the link is for a browser's command line, which all users of this machine can read.
+// Therefore, on Linux, such a link works only for programs of this user on this machine.
 func (s *Server) Link(here bool) string { return Path + "login?link=" + s.sessions.link(here) }
 
-// contentPolicy is the Content-Security-Policy of every answer. Nothing comes from elsewhere, and
-// nothing that stands in a document runs.
+// contentPolicy is the Content-Security-Policy of every answer. Browsers load nothing from other sites and run no inline
+// scripts.
 const contentPolicy = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'; report-uri csp"
 
-// headers are those of every answer.
+// headers are set in every answer.
 var headers = map[string]string{
 	"Content-Security-Policy":      contentPolicy,
 	"X-Content-Type-Options":       "nosniff",
@@ -115,7 +113,7 @@ var headers = map[string]string{
 	"Cache-Control":                "no-store",
 }
 
-// maxForm bounds what a request sends, in bytes.
+// maxForm bounds the body of a request, in bytes.
 const maxForm = 4 << 20
 
 // ServeHTTP serves the Patterns.
@@ -161,7 +159,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	s.serve(q, path)
 }
 
-// doors are the paths that need no session.
+// doors returns the handler of a path that needs no session.
 func (s *Server) doors(path string) func(*request) {
 	switch path {
 	case "login":
@@ -174,27 +172,27 @@ func (s *Server) doors(path string) func(*request) {
 
 // screen is one screen of the page.
 type screen struct {
-	Path   string // under Path; "" for the first
+	Path   string // relative to the page's Path; "" for the overview
 	title  string
 	Menu   string // its name in the menu; "" for none
-	file   string // the template, which defines main
-	script string // an ES module in static, beside those that all have; "" for none
-	// show returns what the template shows.
+	file   string // file of the template, which defines main
+	script string // ES module in static, in addition to the modules of all screens; "" for none
+	// show returns the data of the template.
 	show func(q *request) (any, error)
-	// do does what a form asks for; nil where there is none. What it did is shown after a
-	// redirect, unless the answer has something to show at once.
+	// do handles a sent form; nil for screens without forms. The browser is then redirected to see the result, unless
+	// the answer has data.
 	do func(q *request) (answer, error)
-	// raw serves GET by itself, as downloads; nil for the template.
+	// raw answers GET without a template, for downloads; nil for other screens.
 	raw func(q *request)
 }
 
-// answer is what becomes of a form that was sent.
+// answer says how a sent form is answered.
 type answer struct {
-	to   string // where the browser goes, relative to Path; "" for the screen without a query
-	data any    // what is shown by the screen's own template instead; nil for nothing
+	to   string // redirect target, relative to Path; "" for the screen without a query
+	data any    // data for the screen's template, which is shown without a redirect; nil to redirect
 }
 
-// problem is an error with an HTTP status, of which a page of its own tells.
+// problem is an error with an HTTP status and a page of its own.
 type problem struct {
 	status int
 	text   string
@@ -206,7 +204,7 @@ func refusef(status int, format string, args ...any) error {
 	return &problem{status, fmt.Sprintf(format, args...)}
 }
 
-// errOwner is the error of what others are not to do.
+// errOwner refuses an action that only the owner may do.
 var errOwner = &problem{http.StatusForbidden, "only the owner may do this: log in with the link of toolfinch ui"}
 
 func (s *Server) serve(q *request, path string) {
@@ -241,8 +239,7 @@ func (s *Server) serve(q *request, path string) {
 	}
 }
 
-// act does what a form asks for, and sends the browser on, so that going back or loading
-// again does not do it a second time.
+// act handles a sent form and redirects the browser, so that reloading the page does not repeat the action.
 func (s *Server) act(q *request, v *screen) {
 	start := time.Now()
 	if err := q.ParseForm(); err != nil {
@@ -287,8 +284,7 @@ func query(q *request) string {
 	return "?" + q.URL.RawQuery
 }
 
-// redirect sends the browser on with GET to a path relative to the page's, which a reverse
-// proxy may have put elsewhere.
+// redirect sends the browser to a relative path, because a reverse proxy may serve the page under another path.
 func redirect(w http.ResponseWriter, to string) {
 	if to == "" || strings.HasPrefix(to, "?") {
 		to = "./" + to
@@ -297,7 +293,7 @@ func redirect(w http.ResponseWriter, to string) {
 	w.WriteHeader(http.StatusSeeOther)
 }
 
-// request is one request on its way through a screen. Its context has who asks.
+// request is a request for the page. Its context says who the user is.
 type request struct {
 	*http.Request
 	w       http.ResponseWriter
@@ -333,17 +329,16 @@ func (q *request) enter() (leave func()) {
 	return leave
 }
 
-// own reports whether the page itself asks, or somebody who typed the address in. Browsers
-// send the cookie along for whatever serves at another port of the host.
+// own reports whether the request comes from the page itself or from a typed URL. Pages at other ports of the host send
+// the user's cookie, too.
 func (q *request) own() bool {
 	site := q.Header.Get("Sec-Fetch-Site")
 	return site == "" || site == "same-origin" || site == "none"
 }
 
-// owner reports whether the owner asks.
 func (q *request) owner() bool { return q.session != nil && q.session.bearer == nil }
 
-// say has the next page of the session tell something.
+// say shows a message on the next page of the session.
 func (q *request) say(kind flashKind, text string) {
 	q.server.sessions.say(q.session, flash{kind, text})
 }

@@ -11,9 +11,8 @@ import (
 	"strings"
 )
 
-// ofThisUser reports whether a program of the user of this process, on this machine, is at the
-// other end of a request's connection. The kernel knows whose each end is; an end that its
-// program has left is root's there.
+// ofThisUser reports whether the request comes from this machine, from a program of the user that runs this process. The
+// tables of the kernel have the user of each connection; for a closed end they have root.
 func ofThisUser(r *http.Request) bool {
 	far, err := netip.ParseAddrPort(r.RemoteAddr)
 	at, ok := r.Context().Value(http.LocalAddrContextKey).(*net.TCPAddr)
@@ -23,7 +22,7 @@ func ofThisUser(r *http.Request) bool {
 	near := netip.AddrPortFrom(at.AddrPort().Addr().Unmap(), at.AddrPort().Port())
 	far = netip.AddrPortFrom(far.Addr().Unmap(), far.Port())
 	for _, table := range []string{"/proc/net/tcp", "/proc/net/tcp6"} {
-		text, _ := os.ReadFile(table) // without IPv6 there is no second one
+		text, _ := os.ReadFile(table) // without IPv6, the second table is missing
 		for line := range strings.Lines(string(text)) {
 			const local, remote, uid = 1, 2, 7
 			fields := strings.Fields(line)
@@ -35,8 +34,8 @@ func ofThisUser(r *http.Request) bool {
 	return false
 }
 
-// endOf reads "0100007F:1F90", in which each 32 bits of the address are a number of this
-// machine's; what is none is the zero value.
+// endOf parses an address like "0100007F:1F90", whose 32-bit words have the byte order of this machine. Other texts give
+// the zero value.
 func endOf(text string) netip.AddrPort {
 	address, port, _ := strings.Cut(text, ":")
 	raw, err := hex.DecodeString(address)

@@ -4,6 +4,5 @@ package page
 
 import "net/http"
 
-// ofThisUser reports true: whose a connection is cannot be told here. Links are not on command
-// lines that others read.
+// ofThisUser always reports true, because this system does not tell the user of a connection.
 func ofThisUser(*http.Request) bool { return true }

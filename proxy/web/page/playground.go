@@ -17,7 +17,7 @@ import (
 
 var searchScreen = &screen{Path: "search", title: "Search", Menu: "Search", file: "playground.html", show: showSearch}
 
-// playground is what the template shows.
+// playground is the data of the template.
 type playground struct {
 	Query       string
 	Views       []string
@@ -32,7 +32,7 @@ type playground struct {
 // setting is one way to search.
 type setting struct {
 	View  string
-	Words bool // words decide alone
+	Words bool // rank by words only, without vectors
 }
 
 // ranked are the hits of one setting.
@@ -41,7 +41,7 @@ type ranked struct {
 	Label      string
 	Hits       []hit
 	Reason     string
-	Confidence int // per cent
+	Confidence int // in per cent
 	Doubtful   bool
 	Absent     []retrieve.Absent
 	Took       time.Duration
@@ -49,7 +49,7 @@ type ranked struct {
 	Empty      bool
 }
 
-// hit is one tool that was found, and why.
+// hit is a found definition with the parts of its score.
 type hit struct {
 	Place   int
 	ID      tool.ID
@@ -57,12 +57,12 @@ type hit struct {
 	Summary string
 	Score   string
 	Link    string
-	Beside  string // where the other setting has it; "" where there is no other
+	Beside  string // place with the other setting; "" without another setting
 	Bars    []scoreBar
 	Parts   []index.Part
 }
 
-// scoreBar is one part of the bar of a score; x and width are of barWidth.
+// scoreBar is one part of a score's bar. The whole bar is up to barWidth wide.
 type scoreBar struct {
 	Class, What string
 	X, Width    float64
@@ -70,10 +70,10 @@ type scoreBar struct {
 
 const barWidth = 200
 
-// scoreParts are the parts of a bar, in order, by their names in the stylesheet and on the page.
+// scoreParts names the parts of a bar, in order, for the stylesheet and the page.
 var scoreParts = []string{"words", "vectors", "name", "coverage", "use"}
 
-// Key are the parts that a bar of the results has.
+// Key returns the names of the parts that occur in the results.
 func (p playground) Key() (parts []string) {
 	for _, name := range scoreParts {
 		if slices.ContainsFunc(p.Results, func(r *ranked) bool {
@@ -87,7 +87,6 @@ func (p playground) Key() (parts []string) {
 	return parts
 }
 
-// searchKinds are what one may look for.
 var searchKinds = []struct {
 	Name, Label string
 	kinds       []tool.Kind
@@ -98,7 +97,7 @@ var searchKinds = []struct {
 	{"any", "everything", tool.Kinds},
 }
 
-// Bounds of the hits of one setting.
+// Default and bound of the hits, and bound of the query.
 const (
 	fewHits  = 10
 	maxHits  = retrieve.MaxLimit
@@ -142,7 +141,7 @@ func showSearch(q *request) (any, error) {
 	return p, nil
 }
 
-// rank searches with one setting. Nothing is learned from it, and nothing registered.
+// rank searches with one setting. It registers no tools, and the ranking learns nothing from it.
 func rank(q *request, s Catalogue, by setting, ask retrieve.Query) *ranked {
 	r := &ranked{setting: by, Label: by.View + ", words and vectors"}
 	if by.Words || !s.Embeds {
@@ -180,7 +179,7 @@ func rank(q *request, s Catalogue, by setting, ask retrieve.Query) *ranked {
 	return r
 }
 
-// gains is what of a score is above 0.
+// gains is the sum of the positive parts of a score.
 func gains(why *index.Explanation) (sum float64) {
 	if why == nil {
 		return 0
@@ -206,7 +205,7 @@ func barsOf(why *index.Explanation, most float64) (bars []scoreBar) {
 	return bars
 }
 
-// beside says of each hit of two settings where the other one has it.
+// beside adds to each hit its place with the other setting.
 func beside(a, b *ranked) {
 	places := func(r *ranked) map[tool.ID]int {
 		all := map[tool.ID]int{}

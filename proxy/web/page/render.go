@@ -22,16 +22,15 @@ import (
 //go:embed templates/*.html
 var templateFiles embed.FS
 
-// swapHeader is sent by static/page.js, which wants a part of a screen: it gets main without
-// the frame around it, and takes the part out.
+// swapHeader is sent by static/page.js to update a part of a screen. The answer is main without the frame; the script
+// takes the part from it.
 const swapHeader = "Toolfinch-Swap"
 
-// parsed returns the templates by file. They are read when the page is first looked at:
-// most programs never are.
+// parsed returns the templates by file. They are parsed for the first request, because most processes never get one.
 var parsed = sync.OnceValue(func() map[string]*template.Template {
 	all := map[string]*template.Template{}
 	shared := template.Must(template.New("").Funcs(functions).ParseFS(templateFiles, "templates/layout.html", "templates/components.html", "templates/tools.html", "templates/call.html"))
-	files, _ := templateFiles.ReadDir("templates") // it is embedded
+	files, _ := templateFiles.ReadDir("templates") // cannot fail: the files are embedded
 	for _, file := range files {
 		if shared.Lookup(file.Name()) == nil {
 			all[file.Name()] = template.Must(template.Must(shared.Clone()).ParseFS(templateFiles, "templates/"+file.Name()))
@@ -40,8 +39,8 @@ var parsed = sync.OnceValue(func() map[string]*template.Template {
 	return all
 })
 
-// functions are those of the templates. Texts of others go through seen, or in attributes
-// through line. What a form sends back goes through kept.
+// functions are called by templates. Foreign texts go through seen, or line in attributes; values that a form sends back
+// go through kept.
 var functions = template.FuncMap{
 	"seen":  seen,
 	"line":  printable.Line,
@@ -65,7 +64,7 @@ var functions = template.FuncMap{
 	"dict":   dict,
 }
 
-// pager are the parts of a list, for the component of that name.
+// pager is the data of the component pager, which splits a list into pages.
 type pager struct {
 	Offset, Limit, Total int
 	link                 string // path and query, without the offset
@@ -74,7 +73,7 @@ type pager struct {
 func (p pager) First() int { return p.Offset + 1 }
 func (p pager) Last() int  { return min(p.Offset+p.Limit, p.Total) }
 
-// Before and After are the links to the parts beside; "" for none.
+// Before and After are the links to the previous and the next page; "" for none.
 func (p pager) Before() string {
 	if p.Offset <= 0 {
 		return ""
@@ -97,7 +96,7 @@ func (p pager) at(offset int) string {
 	return p.link + sign + "offset=" + strconv.Itoa(offset)
 }
 
-// dict is a map of pairs, as what a component takes.
+// dict makes a map of pairs, for components with several parameters.
 func dict(pairs ...any) (map[string]any, error) {
 	all := map[string]any{}
 	for i := 0; i+1 < len(pairs); i += 2 {
@@ -110,7 +109,7 @@ func dict(pairs ...any) (map[string]any, error) {
 	return all, nil
 }
 
-// seen is text of others with what is hidden in it shown: as code points, marked.
+// seen returns foreign text as HTML in which hidden characters are marked code points.
 func seen(text string) template.HTML {
 	if !strings.ContainsFunc(text, hides) {
 		return template.HTML(template.HTMLEscapeString(text)) //nolint:gosec // escaped
@@ -126,13 +125,13 @@ func seen(text string) template.HTML {
 	return template.HTML(b.String())
 }
 
-// hides reports whether a character is to be shown as what it is. Lines and tabs are not.
+// hides reports whether a character is hidden, so that its code point must be shown. Line breaks and tabs are not.
 func hides(r rune) bool {
 	return r != '\n' && r != '\t' && r != '\r' && (printable.Hidden(r) || r == utf8.RuneError)
 }
 
-// kept is the value of an input or textarea that a browser sends back as it is. Hidden
-// characters are references, so that revealed leaves them; the component hidden shows them.
+// kept returns a value of an input or textarea as HTML, so that browsers send it back unchanged. Hidden characters
+// become references, which revealed does not change; the component hidden shows them.
 func kept(text string) template.HTML {
 	var b strings.Builder
 	for _, r := range text {
@@ -145,13 +144,13 @@ func kept(text string) template.HTML {
 	return template.HTML(b.String()) //nolint:gosec // escaped
 }
 
-// keeps reports whether kept has a reference for each character: HTML reads those of
-// control characters as others.
+// keeps reports whether kept can represent the text: in HTML, references to some control characters mean other
+// characters.
 func keeps(text string) bool {
 	return !strings.ContainsFunc(text, func(r rune) bool { return r == 0 || 0x80 <= r && r < 0xA0 })
 }
 
-// keptJSON is JSON that a browser sends back and that means the same. Hidden characters are escaped.
+// keptJSON returns equivalent JSON in which hidden characters are escaped.
 func keptJSON(text string) string {
 	if !json.Valid([]byte(text)) {
 		return text
@@ -165,8 +164,7 @@ func keptJSON(text string) string {
 
 func codePoint(r rune) string { return fmt.Sprintf("U+%04X", r) }
 
-// revealed is a whole document in which nothing is hidden, whatever its template has
-// forgotten: what came through seen has nothing any more.
+// revealed replaces hidden characters in a whole document, in case a template has forgotten to call seen.
 func revealed(document []byte) []byte {
 	if !bytes.ContainsFunc(document, hides) {
 		return document
@@ -182,7 +180,7 @@ func revealed(document []byte) []byte {
 	return b.Bytes()
 }
 
-// count is a number with commas between groups of three digits.
+// count formats a number with commas between groups of three digits.
 func count[N int | int64](n N) string {
 	digits := strconv.FormatInt(int64(n), 10)
 	sign := ""
@@ -202,7 +200,7 @@ func plural(n int, one string) string {
 	return count(n) + " " + one
 }
 
-// ago is how long ago something was, roughly.
+// ago says roughly how long ago t was.
 func ago(t time.Time) string {
 	if t.IsZero() {
 		return "never"
@@ -221,7 +219,7 @@ func ago(t time.Time) string {
 	}
 }
 
-// took is how long something lasted, to three digits.
+// took formats a duration with about three digits.
 func took(d time.Duration) string {
 	switch {
 	case d < time.Millisecond:
@@ -234,24 +232,23 @@ func took(d time.Duration) string {
 	return strconv.FormatFloat(d.Seconds(), 'f', 2, 64) + " s"
 }
 
-// frame is what the layout shows around a screen.
+// frame is the data of the layout around a screen.
 type frame struct {
 	Screen  *screen
 	Title   string
 	Menu    []*screen
-	Static  string // where the files are
+	Static  string // URL of the static files
 	Script  string
-	Here    string // path and query
+	Here    string // path and query of the request
 	Version string
-	Who     string // "" for the owner
-	In      bool   // somebody has logged in
-	Goes    bool   // the page goes on by itself
+	Who     string // name of the user; "" for the owner
+	In      bool   // the user has logged in
+	Goes    bool   // the browser goes on by itself
 	Reload  int    // seconds after which a browser without script loads the page again; 0 for never
 	Flashes []flash
 	Data    any
 }
 
-// render answers with a screen.
 func (s *Server) render(q *request, v *screen, status int, data any) {
 	f := frame{Screen: v, Title: v.title, Static: s.files.base(), Script: v.script, Version: s.Version, In: q.session != nil, Data: data}
 	f.Here = strings.TrimPrefix(q.URL.Path, Path) + query(q)
@@ -296,20 +293,20 @@ func (s *Server) render(q *request, v *screen, status int, data any) {
 	q.write(out)
 }
 
-// write writes an answer. A browser has to read it within a time.
+// write writes an answer. It bounds the time in which the browser must read the answer.
 func (q *request) write(body []byte) {
 	w := transport.NewTimed(q.w)
 	defer w.End()
-	_, _ = w.Write(body) // an error means that nobody waits any more
+	_, _ = w.Write(body) // an error means that the browser has disconnected
 }
 
-// brief is an error that says less to those who need not know where things are.
+// brief is an error with a shorter text, which does not say where things are.
 type brief interface {
 	error
 	Brief() string
 }
 
-// told is what of an error is told.
+// told returns the text of an error that users are shown.
 func told(err error) string {
 	if away, ok := errors.AsType[brief](err); ok {
 		return away.Brief()
@@ -319,7 +316,7 @@ func told(err error) string {
 
 var problemScreen = &screen{title: "Problem", file: "problem.html"}
 
-// fail tells of an error, which is a *problem or of the Backend.
+// fail answers with an error, which is a *problem or an error of the Backend.
 func (s *Server) fail(q *request, v *screen, err error) {
 	p := &problem{http.StatusInternalServerError, err.Error()}
 	if own, ok := errors.AsType[*problem](err); ok {

@@ -16,9 +16,9 @@ const (
 	mostAMinute = 10
 )
 
-// perMinute bounds how often something is logged that strangers cause.
+// perMinute bounds how often an event that strangers can cause is logged.
 type perMinute struct {
-	mu    sync.Mutex // guards what follows
+	mu    sync.Mutex // guards since and n
 	since time.Time
 	n     int
 }
@@ -33,8 +33,8 @@ func (p *perMinute) admits() bool {
 	return p.n <= mostAMinute
 }
 
-// takeReport logs what a browser says has broken the Content-Security-Policy. It needs no
-// session, and so believes nothing.
+// takeReport logs a browser's report of a violation of the Content-Security-Policy. The report may be forged, because
+// sending it needs no session.
 func (s *Server) takeReport(w http.ResponseWriter, r *http.Request) {
 	if r.Method != http.MethodPost {
 		http.Error(w, "POST", http.StatusMethodNotAllowed)

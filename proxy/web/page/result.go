@@ -15,35 +15,35 @@ import (
 	"toolfinch/tool"
 )
 
-// block is one part of a result, as it is shown.
+// block is one part of a result as the page shows it.
 type block struct {
-	Number int    // among those that can be downloaded
-	Role   string // of a message of a prompt
-	Kind   string // of the block, as the server says
+	Number int    // number in the URL of the download
+	Role   string // role of a prompt's message
+	Kind   string // type of the content block
 	Text   string
-	Image  template.URL // of what is an image
+	Image  template.URL // data URL of an image; "" for other parts
 	URI    string
-	Link   string // URI, where it is one that may be followed
+	Link   string // URI, if the page may link to it; else ""
 	Name   string
 	Type   string // MIME
-	Size   int    // bytes of what can be downloaded; 0 for nothing
-	More   int    // bytes of Text that are left out
-	Why    string // it is not shown, because
+	Size   int    // bytes of the download; 0 for none
+	More   int    // bytes that are cut from Text
+	Why    string // why the part is not shown
 }
 
-// Bounds of what is shown of a result.
+// Bounds for shown results: blocks, and bytes of texts and images.
 const (
 	maxBlocks = 100
 	maxText   = 128 << 10
 	maxImage  = 8 << 20
 )
 
-// images are the types that are shown, as http.DetectContentType finds them. SVG is none:
-// it is a document, and whoever copies it out of the page has its scripts.
+// images are the image types that the page shows, as http.DetectContentType names them. SVG is missing, because an SVG
+// image that is saved from the page can run scripts.
 var images = []string{"image/png", "image/jpeg", "image/gif", "image/webp"}
 
-// blocksOf are the parts of a result of any kind; the structured content is one, unless a
-// text says the same.
+// blocksOf returns the parts of a result, and how many are left out. Structured content is a part unless a text has the
+// same value.
 func blocksOf(kind tool.Kind, result tool.Result) (all []block, more int) {
 	raw := json.RawMessage(result)
 	structured := member(raw, "structuredContent")
@@ -72,7 +72,7 @@ type content struct {
 	role    string
 }
 
-// contentsOf are the content blocks of a result; those of a resource as embedded ones.
+// contentsOf returns the content blocks of a result. Contents of a resource become embedded resources.
 func contentsOf(kind tool.Kind, result json.RawMessage) (all []content) {
 	switch kind {
 	case tool.KindPrompt:
@@ -121,7 +121,7 @@ func blockOf(raw json.RawMessage, role string, number int) block {
 	return b
 }
 
-// followed is a URI that a link may lead to, "" for others.
+// followed returns the URI if the page may link to it, else "".
 func followed(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
@@ -130,7 +130,7 @@ func followed(uri string) string {
 	return uri
 }
 
-// say shows text: indented where it is JSON.
+// say sets the text of a block. JSON is indented.
 func (b *block) say(text string) {
 	b.Text = text
 	if trimmed := strings.TrimSpace(text); len(trimmed) > 1 && len(trimmed) < maxText && (trimmed[0] == '{' || trimmed[0] == '[') && json.Valid([]byte(trimmed)) {
@@ -142,7 +142,7 @@ func (b *block) say(text string) {
 	}
 }
 
-// says reports whether a text is structured content, or the only member of it.
+// says reports whether a text equals the structured content, or its only member.
 func says(text, structured json.RawMessage) bool {
 	if equal(structured, text) {
 		return true
@@ -156,7 +156,7 @@ func says(text, structured json.RawMessage) bool {
 	return members == 1 && equal(only, text)
 }
 
-// data shows what is base64: an image of the types that are, and else its size.
+// data sets the size of a block from its base64 data, and the image if its type may be shown.
 func (b *block) data(text string, image bool) {
 	content, ok := decoded(text)
 	if !ok {
@@ -176,7 +176,7 @@ func (b *block) data(text string, image bool) {
 	}
 }
 
-// decoded is what base64 of a kind stands for.
+// decoded decodes standard or URL-safe base64, with or without padding.
 func decoded(text string) ([]byte, bool) {
 	text = strings.TrimRight(strings.Join(strings.Fields(text), ""), "=")
 	for _, encoding := range []*base64.Encoding{base64.RawStdEncoding, base64.RawURLEncoding} {
@@ -187,7 +187,7 @@ func decoded(text string) ([]byte, bool) {
 	return nil, false
 }
 
-// resultScreen gives results away as they came: all of one, or what a block has.
+// resultScreen serves downloads of results: a whole result as JSON, or the data of a block.
 var resultScreen = &screen{Path: "result", title: "Result", file: "catalogue.html", raw: serveResult}
 
 func serveResult(q *request) {
@@ -221,8 +221,8 @@ func serveResult(q *request) {
 	q.write(body)
 }
 
-// download is what a block has, and as what file. Its type is what servers say of sounds
-// and images, and nothing in particular of everything else.
+// download returns the data of a block, with type and name of the file. It keeps the server's type only if it is a
+// known type of sounds or images.
 func download(raw json.RawMessage, n int) (body []byte, typ, name string) {
 	said, data := member(raw, "mimeType"), member(raw, "data")
 	if of := member(raw, "resource"); of != nil {

@@ -17,23 +17,22 @@ import (
 	"toolfinch/tool"
 )
 
-// Bounds of calls that were made on the page.
+// Bounds for calls that are made on the page.
 const (
-	maxCalls = 4        // at once, of one session
-	maxRuns  = 16       // that are kept of one session
-	maxKept  = 64 << 20 // bytes of arguments and results, of all sessions
-	maxAsks  = 8        // that wait, of one call
-	maxNotes = 20       // the last ones, of one call
+	maxCalls = 4        // running calls of one session
+	maxRuns  = 16       // kept calls of one session
+	maxKept  = 64 << 20 // bytes of arguments and results in all sessions
+	maxAsks  = 8        // waiting questions of one call
+	maxNotes = 20       // latest notes of one call
 )
 
-// runs are the calls that people made on the page. They end with their session, and all
-// with the server.
+// runs are the calls that were made on the page. A call ends with its session or with the server at the latest.
 type runs struct {
 	work sync.WaitGroup
 	life context.Context
 	end  context.CancelFunc
 
-	mu  sync.Mutex // guards all; held for look-ups only
+	mu  sync.Mutex // guards all; never held over I/O
 	all []*run     // the oldest first
 }
 
@@ -52,38 +51,38 @@ func (r *runs) close() {
 // run is one call.
 type run struct {
 	ID        string
-	Of        tool.ID // the definition whose form was filled in
-	Target    string  // the URI of a resource; else the name
+	Of        tool.ID // ID of the definition whose form was filled in
+	Target    string  // URI of a resource; else the name
 	Arguments json.RawMessage
 	Started   time.Time
 
 	session *session
 	handler tool.Handler
 	cancel  context.CancelCauseFunc
-	done    chan struct{} // closed when it has ended; what follows is set then
+	done    chan struct{} // closed at the end, after result to operation are set
 
 	result    tool.Result
 	err       error
 	took      time.Duration
 	operation *telemetry.Operation
 
-	mu    sync.Mutex // guards what follows; held for look-ups only
-	asks  []*ask     // that wait for an answer
+	mu    sync.Mutex // guards asks, asked and notes; never held over I/O
+	asks  []*ask     // questions that wait for an answer
 	asked int
 	notes []string
 }
 
-// ask is something that a server wants to know meanwhile.
+// ask is a question of the server during a call.
 type ask struct {
 	ID     int
 	Params json.RawMessage
-	reply  chan json.RawMessage // has room for one
+	reply  chan json.RawMessage // buffers one reply
 }
 
-// errCancelled is why a call ends that somebody cancelled on the page.
+// errCancelled is the cause of a call that the user has cancelled on the page.
 var errCancelled = errors.New("cancelled on the page")
 
-// start makes a call in the background.
+// start runs a call in the background.
 func (r *runs) start(q *request, one *run, operation func(request string) *telemetry.Operation) error {
 	ctx, cancel := context.WithCancelCause(context.WithoutCancel(q.Context()))
 	ends := []func(){func() { cancel(context.Canceled) }}
@@ -119,7 +118,7 @@ func (r *runs) start(q *request, one *run, operation func(request string) *telem
 	return nil
 }
 
-// add takes a run in.
+// add adds a run, unless a bound is reached.
 func (r *runs) add(one *run) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -141,8 +140,8 @@ func (r *runs) add(one *run) error {
 	return nil
 }
 
-// makeRoom forgets the oldest calls that have ended, but for one, until what is kept is
-// within its bounds; the caller holds the lock.
+// makeRoom forgets the oldest ended calls, but not the call one, until the kept calls are within the bounds. The caller
+// holds the lock.
 func (r *runs) makeRoom(one *run) {
 	ofSession := func(other *run) bool { return other.session == one.session }
 	forget := func(of func(*run) bool) bool {
@@ -169,7 +168,7 @@ func (r *runs) count(of func(*run) bool) (n int) {
 	return n
 }
 
-// kept is how many bytes all arguments and results take; the caller holds the lock.
+// kept returns the size of all arguments and results in bytes. The caller holds the lock.
 func (r *runs) kept() (n int) {
 	for _, one := range r.all {
 		if n += len(one.Arguments); one.ended() {
@@ -179,7 +178,6 @@ func (r *runs) kept() (n int) {
 	return n
 }
 
-// forget forgets the calls of a session that has ended.
 func (r *runs) forget(s *session) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -206,13 +204,12 @@ func (one *run) ended() bool {
 	}
 }
 
-// request is the ID of the request, by which the operation is found.
+// request is the ID of the call's request. Backend.Operation finds the operation by it.
 func (one *run) request() json.RawMessage { return rawjson.Quote("page-" + one.ID) }
 
-// clientName is what the page calls itself as a client.
 const clientName = "toolfinch page"
 
-// make makes the call.
+// make makes the call and waits for its result.
 func (one *run) make(ctx context.Context, owner bool) {
 	call := &tool.Call{
 		Name: one.Target, Principal: identity.NameOf(ctx), Request: one.request(), Local: owner, Notify: one.note,
@@ -225,13 +222,13 @@ func (one *run) make(ctx context.Context, owner bool) {
 	start := time.Now()
 	one.result, one.err = tool.Safely(ctx, one.handler, call)
 	one.took = time.Since(start)
-	one.handler = nil // it has the catalog of a whole view
+	one.handler = nil // frees memory: the handler refers to a view's catalog
 	if one.err != nil && ctx.Err() != nil {
 		one.err = context.Cause(ctx)
 	}
 }
 
-// note takes down what a server says while it works.
+// note keeps a server's notification about the call's progress or log.
 func (one *run) note(method string, params json.RawMessage) {
 	text := ""
 	switch method {
@@ -260,7 +257,7 @@ func (one *run) note(method string, params json.RawMessage) {
 	one.notes = append(one.notes, rawjson.Clip(text, 500))
 }
 
-// ask has somebody answer what a server asks.
+// ask shows a server's question and waits for the user's answer.
 func (one *run) ask(ctx context.Context, method string, params json.RawMessage) (json.RawMessage, error) {
 	if method != "elicitation/create" {
 		return nil, &tool.RPCError{Code: tool.CodeMethodNotFound, Message: "the page does not answer " + rawjson.Clip(method, 64)}
@@ -283,7 +280,7 @@ func (one *run) ask(ctx context.Context, method string, params json.RawMessage) 
 	}
 }
 
-// take returns what is asked under an ID, which waits no more; nil for nothing.
+// take removes and returns the waiting question with an ID, nil for none.
 func (one *run) take(id int) *ask {
 	one.mu.Lock()
 	defer one.mu.Unlock()
@@ -296,7 +293,7 @@ func (one *run) take(id int) *ask {
 	return a
 }
 
-// waiting are what is asked now, and what was said so far.
+// waiting returns the waiting questions, and the notes so far.
 func (one *run) waiting() (asks []*ask, notes []string) {
 	one.mu.Lock()
 	defer one.mu.Unlock()

@@ -1,6 +1,6 @@
 package page
 
-// screens are all that there are, in the order of the menu.
+// screens are all screens, in the order of the menu.
 var screens = []*screen{
 	overviewScreen,
 	serversScreen,

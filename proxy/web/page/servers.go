@@ -7,81 +7,78 @@ import (
 	"time"
 )
 
-// StateDisabled is the state of a server that the configuration switches off; the others
-// are those of an upstream.State.
+// StateDisabled is the state of a server that the configuration switches off. All other states are an upstream.State.
 const StateDisabled = "disabled"
 
-// Upstream is a server as the list shows it.
+// Upstream is a server in the list of servers.
 type Upstream struct {
 	Name, Description string
 	State             string
 	Since             time.Time
-	Error             string // why it is not ready
+	Error             string // why the server is not ready
 	Era, Transport    string
 	Tools             int
 	Held              int // definitions that wait for approval
-	LeftOut, Mended   int // malformed definitions
+	LeftOut, Mended   int // numbers of malformed definitions
 	Restarts          int
-	PID               int      // of its process; 0 for none, and for others than the owner
-	Stderr            []string // its last lines, for the owner
+	PID               int      // 0 without a process, or unless the owner asks
+	Stderr            []string // last lines on standard error; only for the owner
 }
 
-// Details are what the page of one server shows beside. Fields of how it is started are
-// for the owner.
+// Details is the data for the page of one server. Runs to Changes are set only for the owner.
 type Details struct {
 	Upstream
-	Version      string // as the server says itself
+	Version      string // as the server states it
 	Instructions string
-	Runs         string // the command line, without secrets
-	URL          string // likewise
+	Runs         string // command line without secrets
+	URL          string // URL without secrets
 	Cwd          string
-	Variables    []string // names of what its environment gets
-	Sandbox      string   // what its process may touch
-	Changes      string   // what becomes of definitions that it changes
+	Variables    []string // names of the configured environment variables
+	Sandbox      string   // what the process may access
+	Changes      string   // what happens to definitions that the server changes
 	Listed       time.Time
-	Login        *Login // nil where it needs none
-	CanSwitch    bool   // it is in the file of the configuration
+	Login        *Login // nil if the server needs no login
+	CanSwitch    bool   // the server is in the configuration file
 }
 
-// Login is how it stands with logging in to a server.
+// Login is the state of the user's login to a server.
 type Login struct {
 	In      bool
 	Issuer  string
 	Expires time.Time
 	Renewed bool
-	// URL is where a login that has begun goes on; "" for none. Code is what is typed in there.
+	// URL is where the user continues a login that has begun; "" for none. Code is the code to type in there.
 	URL, Code string
-	May       bool // who asks may begin one
+	May       bool // the user may begin a login
 }
 
-// ErrNoServer is wrapped by the error for a name that no server has, for who asks.
+// ErrNoServer is wrapped by the error for a server that the user may not know, or that does not exist.
 var ErrNoServer = errors.New("there is no such server")
 
-// Backend of the servers.
+// fleet is the Backend of the servers.
 type fleet interface {
-	// Servers are those that who asks may know of, in configured order; disabled ones come
-	// last, for the owner.
+	// Servers returns the servers that the user may know, in configured order. For the owner, disabled servers follow.
 	Servers(ctx context.Context) []Upstream
-	// Server returns one of them. The error wraps ErrNoServer.
+	// Server returns one of these servers. The error wraps ErrNoServer.
 	Server(ctx context.Context, name string) (Details, error)
-	// Reconnect connects to a server anew and lists it.
+	// Reconnect connects to a server again and lists it.
 	Reconnect(ctx context.Context, name string) error
-	// Switch switches a server on or off, in the file of the configuration, and waits a
-	// moment until that is served. Only the owner may.
+	// Switch switches a server on or off in the configuration file, and waits a moment until the new configuration is
+	// served. Callers check that the owner asks.
 	Switch(ctx context.Context, name string, on bool) error
-	// LogIn begins a login, or gets one where nobody has to be asked; LogOut ends it.
+	// LogIn logs in, or begins the login if the user must confirm it. LogOut ends a login.
 	LogIn(ctx context.Context, name string) error
 	LogOut(ctx context.Context, name string) error
 }
 
 var serversScreen = &screen{Path: "servers", title: "Servers", Menu: "Servers", file: "servers.html", show: showServers, do: doServers}
 
-// servers is what the template shows: all, or one.
+// servers is the data of the template: all servers, or the server One.
 type servers struct {
 	All   []Upstream
 	One   *Details
 	Owner bool
-	File  string // of the configuration, where the owner asks
+	File  string // name of the configuration file; "" unless the owner asks
 }
 
 func (s servers) Title() string {

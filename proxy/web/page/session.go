@@ -15,39 +15,39 @@ import (
 )
 
 const (
-	// maxSessions and maxLinks bound what is remembered; the oldest leaves first.
+	// Bounds of kept sessions, links and messages. The oldest session or link is dropped first.
 	maxSessions = 100
-	maxOfHolder = 8 // sessions of one API key: they are not to take the owner's places
+	maxOfHolder = 8 // sessions of one principal, so that they cannot displace the owner's sessions
 	maxLinks    = 16
 	maxFlashes  = 8
 
 	linkLasts = 10 * time.Minute
-	// idle is how long a session lasts that nobody uses. A page that is looked at uses it.
+	// idle is how long an unused session lasts. An open page uses its session.
 	idle = 12 * time.Hour
 )
 
-// digest is the SHA-256 of a secret: what is remembered of it.
+// digest is the SHA-256 of a secret. The secret itself is not kept.
 type digest = [sha256.Size]byte
 
-// sessions are those who were let in, and the links that let somebody in.
+// sessions are the sessions of logged-in users, and the login links.
 type sessions struct {
 	now    func() time.Time
-	cookie string // its name, which is of this process alone: cookies do not tell ports apart
+	cookie string // random name of the cookie, because all ports of a host share cookies
 
-	mu    sync.Mutex // guards all, what is in the sessions, and links; held for look-ups only
+	mu    sync.Mutex // guards all, links, and used and flashes of each session; never held over I/O
 	all   map[digest]*session
-	links []link // the oldest first
+	links []link // oldest first
 }
 
-// session is one browser that was let in.
+// session is a login of one browser.
 type session struct {
 	id     digest
-	bearer *inbound.Bearer // nil: the owner
-	holder string          // the principal of the bearer, "" for the owner
+	bearer *inbound.Bearer // nil for the owner
+	holder string          // the bearer's principal; "" for the owner
 	life   context.Context // ends with the session
 	end    context.CancelFunc
 
-	used    time.Time // guarded by sessions.mu, as are the flashes
+	used    time.Time // used and flashes are guarded by sessions.mu
 	flashes []flash
 }
 
@@ -57,7 +57,7 @@ type link struct {
 	here  bool // see Server.Link
 }
 
-// flash is something that the next page tells.
+// flash is a message that the next page shows.
 type flash struct {
 	Kind flashKind
 	Text string
@@ -74,7 +74,6 @@ func newSessions(now func() time.Time) *sessions {
 	return &sessions{now: now, cookie: "toolfinch-" + strings.ToLower(rand.Text()[:8]), all: map[digest]*session{}}
 }
 
-// link makes a link.
 func (s *sessions) link(here bool) (secret string) {
 	secret = rand.Text()
 	s.mu.Lock()
@@ -91,7 +90,7 @@ func (s *sessions) forgetLinks() {
 	s.links = slices.DeleteFunc(s.links, func(l link) bool { return s.now().After(l.until) })
 }
 
-// take uses a link up, and reports whether it was there.
+// take removes a link. It reports whether the link existed.
 func (s *sessions) take(secret string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +102,7 @@ func (s *sessions) take(secret string) bool {
 	return true
 }
 
-// isHere reports whether a link is one of here: see Server.Link.
+// isHere reports whether a link was made with here set: see Server.Link.
 func (s *sessions) isHere(secret string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -111,7 +110,7 @@ func (s *sessions) isHere(secret string) bool {
 	return found >= 0 && s.links[found].here
 }
 
-// find returns where a link is, -1 for nowhere; it is called with mu held.
+// find returns the index of a link in links, -1 for none. The caller holds mu.
 func (s *sessions) find(secret string) int {
 	id := sha256.Sum256([]byte(secret))
 	s.forgetLinks()
@@ -124,8 +123,7 @@ func (s *sessions) find(secret string) int {
 	return found
 }
 
-// open begins a session, of holder where that is not the owner, and returns the secret that
-// its cookie has.
+// open begins a session and returns the secret for its cookie. holder is "" for the owner.
 func (s *sessions) open(bearer *inbound.Bearer, holder string) (secret string) {
 	secret = rand.Text()
 	one := &session{id: sha256.Sum256([]byte(secret)), bearer: bearer, holder: holder}
@@ -142,8 +140,7 @@ func (s *sessions) open(bearer *inbound.Bearer, holder string) (secret string) {
 	return secret
 }
 
-// makeRoom drops those of some sessions that were used longest ago, until one more makes
-// limit; it is called with mu held.
+// makeRoom drops the least recently used sessions that of selects, until one more fits into limit. The caller holds mu.
 func (s *sessions) makeRoom(limit int, of func(*session) bool) {
 	var some []*session
 	for _, one := range s.all {
@@ -157,7 +154,7 @@ func (s *sessions) makeRoom(limit int, of func(*session) bool) {
 	}
 }
 
-// forgetIdle and drop are called with mu held.
+// forgetIdle drops idle sessions. The caller holds mu, as for drop.
 func (s *sessions) forgetIdle() {
 	for _, one := range s.all {
 		if s.now().Sub(one.used) > idle {
@@ -180,14 +177,13 @@ func (s *sessions) of(r *http.Request) *session {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.forgetIdle()
-	one := s.all[sha256.Sum256([]byte(sent[0].Value))] // a digest gives nothing away by how long it is looked for
+	one := s.all[sha256.Sum256([]byte(sent[0].Value))] // safe against timing attacks: the key is a digest
 	if one != nil {
 		one.used = s.now()
 	}
 	return one
 }
 
-// end ends a session.
 func (s *sessions) end(one *session) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -202,7 +198,7 @@ func (s *sessions) say(one *session, f flash) {
 	}
 }
 
-// said returns what the next page tells, once.
+// said returns and removes the messages.
 func (s *sessions) said(one *session) []flash {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,11 +16,11 @@ var staticFiles embed.FS
 
 const staticPath = "static/"
 
-// types are those of the files. What the system says of them may be wrong.
+// types are the content types of the files. The operating system's types may be wrong.
 var types = map[string]string{".css": "text/css; charset=utf-8", ".js": "text/javascript; charset=utf-8", ".svg": "image/svg+xml"}
 
-// files are the stylesheet, the scripts and images. One digest of all of them is in the
-// address of each, so that they are kept for good, and modules find each other beside them.
+// files are the stylesheet, scripts and images. Each URL has the digest of all files, so browsers may cache them
+// forever, and modules can import each other by relative URLs.
 type files struct {
 	digest string
 	byName map[string][]byte
@@ -29,7 +29,7 @@ type files struct {
 func embedded() *files {
 	f := &files{byName: map[string][]byte{}}
 	sum := sha256.New()
-	all, _ := fs.ReadDir(staticFiles, "static") // it is embedded, as what is in it
+	all, _ := fs.ReadDir(staticFiles, "static") // cannot fail: the files are embedded
 	for _, file := range all {
 		content, _ := staticFiles.ReadFile("static/" + file.Name())
 		f.byName[file.Name()] = content
@@ -39,11 +39,10 @@ func embedded() *files {
 	return f
 }
 
-// base is where the files are, relative to Path.
+// base returns the URL of the files, relative to Path.
 func (f *files) base() string { return staticPath + f.digest + "/" }
 
-// serve serves one, by its digest and name. Of another digest, which an older page asks
-// for, nothing is kept.
+// serve serves a file by digest and name. If an older page requests another digest, the file is served without caching.
 func (f *files) serve(w http.ResponseWriter, r *http.Request, at string) {
 	digest, name, _ := strings.Cut(at, "/")
 	content, ok := f.byName[name]

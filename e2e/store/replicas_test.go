@@ -153,7 +153,8 @@ func TestChangesAreNotified(t *testing.T) {
 		{"a key is made", func(ctx context.Context) error {
 			return s.Keys().Add(ctx, identity.Key{Name: "k", ID: "key|k", Hash: [32]byte{1}})
 		}, changed(store.TopicKeys)},
-		{"and revoked", func(ctx context.Context) error { _, err := s.Keys().Revoke(ctx, "k"); return err }, changed(store.TopicKeys)},
+		{"and revoked, with all that it had", func(ctx context.Context) error { _, err := s.Keys().Revoke(ctx, "k"); return err },
+			slices.Concat(changed(store.TopicKeys), changed(store.TopicLearned), changed(store.TopicCalled))},
 		{"to be listed", func(ctx context.Context) error { return s.Replicas().Relist(ctx, "a") }, []store.Notice{{Topic: store.Topic{Kind: store.TopicRelist, Key: "a"}}}},
 	} {
 		Must(t, step.do(t.Context()), s.Replicas().Notify(t.Context(), store.Topic{Kind: "end"}, ""))

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/cookiejar"
 	"net/url"
 	"os"
 	"os/exec"
@@ -62,6 +63,12 @@ func logIn(ctx context.Context, through, config string) error {
 	return cmd.Wait()
 }
 
+// browser keeps cookies: a login ends in the browser in which it began.
+var browser = func() *http.Client {
+	jar, _ := cookiejar.New(nil) // it never fails
+	return &http.Client{Jar: jar}
+}()
+
 // follow goes where a browser is sent from a URL on.
 func follow(ctx context.Context, at string) error {
 	if u, err := url.Parse(at); err != nil || u.Host == "" {
@@ -71,7 +78,7 @@ func follow(ctx context.Context, at string) error {
 	if err != nil {
 		return err
 	}
-	response, err := http.DefaultClient.Do(request)
+	response, err := browser.Do(request)
 	if err != nil {
 		return err
 	}

@@ -38,6 +38,7 @@ func logsIn(t *testing.T, change func(*configs.Config, *authserver.Server)) *log
 	config.UI, config.Transport = true, configs.TransportHTTP
 	change(config, l.as)
 	l.proxy, l.url = running(t, config, proxy.WithLogger(slog.New(slog.NewTextHandler(&l.log, nil))))
+	goes(t, http.DefaultClient, l.url, nil) // once it answers, it knows where logins come back to
 	return l
 }
 

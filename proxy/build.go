@@ -31,7 +31,7 @@ func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*current,
 // build builds the views of next. The served views stay unchanged, also after an error.
 func (s *views) build(ctx context.Context, next *current, known map[string]served.Listing, changed map[string]bool, accept func([]view.Problem) error) error {
 	before := s.now.Load()
-	run := &building{s, map[string]*endpoint{}}
+	run := &building{s, map[string]*endpoint{}, map[string]bool{}}
 	maps.Copy(run.endpoints, before.endpoints)
 	all, err := served.Build(ctx, served.Input{
 		Config: next.Config, Listings: known, Changed: changed, Accept: accept,
@@ -74,6 +74,7 @@ func (s *views) call(def *tool.Def) tool.Handler {
 type building struct {
 	of        *views
 	endpoints map[string]*endpoint // served endpoints and endpoints of new views; nil after the build
+	filled    map[string]bool      // views whose index was given new contents
 }
 
 // undo closes the endpoints of new views, and gives the indexes of served views their old contents again.
@@ -82,7 +83,7 @@ func (b *building) undo(ctx context.Context) (err error) {
 	for name, e := range b.endpoints {
 		if before.endpoints[name] == nil {
 			err = errors.Join(err, e.close())
-		} else {
+		} else if b.filled[name] {
 			_, _ = e.root.With(context.WithoutCancel(ctx), before.ByName[name].Contents)
 		}
 	}
@@ -110,6 +111,7 @@ func (b *building) Now() *served.Served { return b.of.now.Load().Served }
 
 func (b *building) Catalog(ctx context.Context, view string, contents retrieve.Contents) (*retrieve.Catalog, error) {
 	root := b.endpoint(view).root
+	b.filled[view] = true
 	if b.of.stored != nil {
 		root.Recall(b.of.stored, b.of.partial)
 	}

@@ -55,10 +55,12 @@ func UnlistedResource(run Runtime, log *slog.Logger, view string, below func(*to
 			return func(next tool.Handler) tool.Handler {
 				return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 					all := run.Now()
-					if v := all.ByName[view]; v != nil {
-						if around := layer(all, v); around != nil {
-							return around(next)(ctx, call)
-						}
+					v := all.ByName[view]
+					if v == nil {
+						return nil, errNotServed
+					}
+					if around := layer(all, v); around != nil {
+						return around(next)(ctx, call)
 					}
 					return next(ctx, call)
 				}

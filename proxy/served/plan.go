@@ -61,7 +61,7 @@ func (b *builder) plan() (plans []plan, problems []view.Problem) {
 
 // newView begins a view.
 func (b *builder) newView(settings view.Settings) *View {
-	return &View{Name: settings.Name, Settings: settings, policies: b.Config.Policies, limits: b.Limits, run: b.Runtime}
+	return &View{Name: settings.Name, Settings: settings, rules: &rules{name: settings.Name, policies: b.Config.Policies, limits: b.Limits, run: b.Runtime}}
 }
 
 // upstreams are the servers of the configuration with their listed tools, in its order.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -19,20 +20,17 @@ import (
 // Policies and rate limits decide about everything of a view that clients can call, get or read. Steps of composite
 // and custom tools act for the owner, so that nothing decides about them.
 
-// latest returns the view as it is served now: a tool may be called after its view was replaced.
-func (v *View) latest() *View { return cmp.Or(v.run.Now().ByName[v.Name], v) }
-
 // judge has policies decide about calls of t over the arguments that its server gets; nil
 // without policies. The calls of the program's own user pass. The error is a *policy.DeniedError.
-func (v *View) judge(t *tool.Tool) tool.Middleware {
-	if v.policies == nil {
+func (r *rules) judge(t *tool.Tool) tool.Middleware {
+	if r.policies == nil {
 		return nil
 	}
 	return func(next tool.Handler) tool.Handler {
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			if party, ofClient := identity.PartyOf(ctx); ofClient || !call.Local {
 				_, decided := telemetry.Start(ctx, telemetry.StagePolicy, "")
-				err := v.decide(ctx, t, call, party)
+				err := r.decide(ctx, t, call, party)
 				if decided(err); err != nil {
 					return nil, err
 				}
@@ -42,18 +40,22 @@ func (v *View) judge(t *tool.Tool) tool.Middleware {
 	}
 }
 
-func (v *View) decide(ctx context.Context, t *tool.Tool, call *tool.Call, party identity.Party) error {
+func (r *rules) decide(ctx context.Context, t *tool.Tool, call *tool.Call, party identity.Party) error {
+	in := r.latest()
+	if in == nil && isUnlisted(t.Def) {
+		return errNotServed
+	}
 	var decided policy.Decision
-	for _, view := range v.viewsWith(t.Def.ID.Server) {
-		request := v.request(party, t.Def, view)
+	for _, view := range r.viewsWith(t.Def.ID.Server) {
+		request := requestIn(in, party, t.Def, view)
 		request.Arguments = call.Arguments
-		if decided = v.policies.Decide(request); decided.Allow {
+		if decided = r.policies.Decide(request); decided.Allow {
 			break
 		}
 	}
 	identity.Decide(ctx, decided.Trusted())
 	if !decided.Allow {
-		v.run.Denied(decided)
+		r.run.Denied(decided)
 		return &policy.DeniedError{Name: call.Name, Decision: decided}
 	}
 	return nil
@@ -61,14 +63,14 @@ func (v *View) decide(ctx context.Context, t *tool.Tool, call *tool.Call, party 
 
 // limit has rate limits decide about calls of t; nil without limits. The calls of the
 // program's own user pass. The error is a *rate.Error.
-func (v *View) limit(t *tool.Tool) tool.Middleware {
-	if v.limits == nil {
+func (r *rules) limit(t *tool.Tool) tool.Middleware {
+	if r.limits == nil {
 		return nil
 	}
 	return func(next tool.Handler) tool.Handler {
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			if party, ofClient := identity.PartyOf(ctx); ofClient || !call.Local {
-				end, err := v.limits.Begin(rate.Call{Principal: policy.UserOf(party), Server: t.Def.ID.Server, ID: t.Def.ID.String()}, time.Now())
+				end, err := r.limits.Begin(rate.Call{Principal: policy.UserOf(party), Server: t.Def.ID.Server, ID: t.Def.ID.String()}, time.Now())
 				if err != nil {
 					identity.Decide(ctx, identity.Decision{Policy: err.Error()})
 					return nil, err
@@ -82,11 +84,11 @@ func (v *View) limit(t *tool.Tool) tool.Middleware {
 
 // viewsWith returns the views whose policies decide about a server: the view, or the views with the server that it
 // combines. A resource that no server lists is of no one view: it is allowed if one of the views allows it.
-func (v *View) viewsWith(server string) []string {
-	byName := v.run.Now().ByName
-	all := slices.DeleteFunc(slices.Clone(v.combined), func(name string) bool { return !byName[name].contains(server) })
+func (r *rules) viewsWith(server string) []string {
+	byName := r.run.Now().ByName
+	all := slices.DeleteFunc(slices.Clone(r.combined), func(name string) bool { return !byName[name].contains(server) })
 	if len(all) == 0 {
-		return []string{v.Name}
+		return []string{r.name}
 	}
 	return all
 }
@@ -108,27 +110,40 @@ func (s *Served) MayDecide(ctx context.Context) func(tool.ID, json.RawMessage) b
 }
 
 // mayServer reports whether policies may allow something unknown of a server, of one of the kinds or of any kind.
-func (v *View) mayServer(party identity.Party, server string, kinds ...tool.Kind) bool {
-	return slices.ContainsFunc(v.viewsWith(server), func(view string) bool { return v.policies.MayServer(party, server, view, kinds...) })
+func (r *rules) mayServer(party identity.Party, server string, kinds ...tool.Kind) bool {
+	return slices.ContainsFunc(r.viewsWith(server), func(view string) bool { return r.policies.MayServer(party, server, view, kinds...) })
 }
 
 // request returns the request to use a definition in a view.
 func (v *View) request(party identity.Party, def *tool.Def, view string) policy.Request {
+	return requestIn(cmp.Or(v.latest(), v), party, def, view)
+}
+
+// errNotServed is the error of a resource that no server lists, read through a view that was removed: templates, which
+// policies may name, are known to views alone.
+var errNotServed = errors.New("the view is not served any more")
+
+// isUnlisted reports whether no server lists the resource of a definition.
+func isUnlisted(def *tool.Def) bool { return def.ID.Kind == tool.KindResource && def.Raw == nil }
+
+// requestIn returns the request to use a definition in a view; in finds the templates of resources that no server lists,
+// and may be nil for everything else.
+func requestIn(in *View, party identity.Party, def *tool.Def, view string) policy.Request {
 	r := policy.Request{Party: party, Action: policy.ActionOf(def.ID.Kind), ID: def.ID, View: view, Annotations: def.Annotations}
 	if def.ID.Kind != tool.KindTool {
 		r.Annotations = tool.Annotations{ReadOnly: true}
 	}
-	if def.ID.Kind == tool.KindResource && def.Raw == nil {
-		r.Template = v.templateOf(def.ID)
-		for _, one := range v.latest().Catalog.Alike(def.ID) {
-			r.Alike = append(r.Alike, policy.Alike{ID: one.ID, Template: v.templateOf(one.ID), Equal: one.Equal})
+	if isUnlisted(def) {
+		r.Template = in.templateOf(def.ID)
+		for _, one := range in.Catalog.Alike(def.ID) {
+			r.Alike = append(r.Alike, policy.Alike{ID: one.ID, Template: in.templateOf(one.ID), Equal: one.Equal})
 		}
 	}
 	return r
 }
 
 func (v *View) templateOf(id tool.ID) string {
-	if t, ok := v.latest().Catalog.TemplateOf(id); ok && id.Kind == tool.KindResource {
+	if t, ok := v.Catalog.TemplateOf(id); ok && id.Kind == tool.KindResource {
 		return t.Def.ID.String()
 	}
 	return ""

@@ -50,16 +50,26 @@ type View struct {
 	problems []view.Problem
 	compiled *view.Compiled
 	searches []searchTools
-	settled  bool                         // each upstream was listed, or has failed
-	lists    bool                         // it combines views, at least one direct
-	declared map[string]register.Declared // by upstream
-	policies *policy.Policies             // nil: they allow everything
-	limits   *rate.Limits
-	combined []string                         // the views that this combines; nil: none
+	settled  bool                             // each upstream was listed, or has failed
+	lists    bool                             // it combines views, at least one direct
+	declared map[string]register.Declared     // by upstream
 	parts    func(party identity.Party) *View // nil: every party has the whole view
 	live     Live                             // nil in a command
+	*rules
+}
+
+// rules decide about the calls of a view. The layers of tools keep the rules and never the view: tools outlive the view
+// that they were made for.
+type rules struct {
+	name     string
+	policies *policy.Policies // nil: they allow everything
+	limits   *rate.Limits
+	combined []string // the views that the view combines; nil: none
 	run      Runtime
 }
+
+// latest returns the view as it is served now; nil if the view is not served any more.
+func (r *rules) latest() *View { return r.run.Now().ByName[r.name] }
 
 // searchTools are the meta-tools that search one server of a view, or all.
 type searchTools struct {

@@ -280,6 +280,27 @@ func TestAValueKeepsNothingOfTheValueBefore(t *testing.T) {
 	runtime.KeepAlive(now)
 }
 
+// A server that changes makes a new view with the tools of the servers that do not. These tools must not keep the view
+// that they were made for, nor through it all the views before.
+func TestToolsThatStayKeepNoViewBefore(t *testing.T) {
+	r := newBench(t)
+	r.clients = true
+	config := decided(t)
+	listings := map[string]Listing{"hats": selling(t, "hats", "cap"), "shoes": selling(t, "shoes", "boot")}
+	first := weak.Make(r.build(Input{Config: config, Listings: listings}).ByName[view.Default])
+	for i := range 4 {
+		server := []string{"hats", "shoes"}[i%2]
+		listings = maps.Clone(listings)
+		listings[server] = selling(t, server, fmt.Sprint("new", i))
+		r.build(Input{Config: config, Listings: listings, Changed: map[string]bool{server: true}})
+	}
+	runtime.GC()
+	if first.Value() != nil {
+		t.Error("the first view is still there")
+	}
+	runtime.KeepAlive(r.now)
+}
+
 // The layers below all views, and the tool of a resource that no server lists, know the view that is served now.
 func TestAnUnlistedResourceIsDecidedByTheViewThatIsServedNow(t *testing.T) {
 	r := newBench(t)
@@ -298,6 +319,10 @@ func TestAnUnlistedResourceIsDecidedByTheViewThatIsServedNow(t *testing.T) {
 	r.build(in)
 	if _, err := read(ctx, call); err == nil {
 		t.Error("policies that came later do not decide")
+	}
+	r.now = &Served{Config: in.Config, ByName: map[string]*View{}}
+	if _, err := read(ctx, call); !errors.Is(err, errNotServed) {
+		t.Errorf("a read through a removed view: %v", err)
 	}
 }
 

@@ -26,4 +26,6 @@ func notFound(kind tool.Kind, name, hint string, modern bool) error {
 
 var errClientGone = errors.New("the client is gone")
 
+var errRevoked = errors.New("the API key of the call was revoked, or has expired")
+
 var errStopping = errors.New("the proxy is stopping")

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"strings"
 	"sync"
@@ -13,8 +14,11 @@ import (
 	"testing/synctest"
 	"time"
 
+	"toolfinch/internal/identity"
+	"toolfinch/internal/pipes"
 	"toolfinch/internal/rawjson"
 	"toolfinch/internal/wire"
+	"toolfinch/register/transport"
 	"toolfinch/tool"
 )
 
@@ -436,6 +440,38 @@ func TestACallWhoseClientNeverComesBackEndsWithRun(t *testing.T) {
 		if got := n.answer(3, "tools/call", `"name":"srv_left"`); !strings.Contains(got, errStopping.Error()) {
 			t.Errorf("a call after the end: %s, want it refused: nobody would wait for it", got)
 		}
+	})
+}
+
+// A call that waits for its client outlives its request, but not the API key of the request.
+func TestASuspendedCallEndsWithItsKey(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		live := newLive(t, setup{})
+		failed := make(chan error, 1)
+		addTool(t, live, "srv_keyed", func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+			_, err := call.Client.Ask(ctx, "roots/list", nil)
+			failed <- err
+			return nil, err
+		})
+		var revoke func()
+		left := make(chan struct{})
+		keyed := func(next http.Handler) http.Handler {
+			return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+				next.ServeHTTP(w, r.WithContext(identity.WithOutlives(r.Context(), func(end func()) func() {
+					revoke = end
+					return func() { close(left) }
+				})))
+			})
+		}
+		streamable := transport.NewStreamable(live, transport.NewClients(transport.Limits{}), nil, slog.New(slog.DiscardHandler))
+		t.Cleanup(streamable.Close)
+		n := &newcomer{t: t, url: pipes.NewServer(t, keyed(streamable)).URL, capabilities: everything}
+		stateOf(t, n.answer(1, "tools/call", `"name":"srv_keyed"`))
+		revoke()
+		if err := receive(t, failed, "the end of Ask"); !errors.Is(err, errRevoked) {
+			t.Errorf("Ask: %v", err)
+		}
+		receive(t, left, "the end of the registration")
 	})
 }
 

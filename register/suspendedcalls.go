@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/internal/identity"
 	"toolfinch/internal/limit"
 	"toolfinch/internal/rawjson"
 	"toolfinch/internal/wire"
@@ -141,6 +142,7 @@ func (k *suspendedCalls) attend(ctx context.Context, p *suspendedCall) (tool.Res
 // start starts a call that outlives its request.
 func (k *suspendedCalls) start(ctx context.Context, x *wire.Exchange, call *tool.Call, handler tool.Handler) (*suspendedCall, error) {
 	life, end := context.WithCancelCause(context.WithoutCancel(ctx))
+	context.AfterFunc(life, identity.Outlives(ctx, func() { end(errRevoked) }))
 	p := &suspendedCall{
 		owner: call.Owner(), kind: call.Kind, name: call.Name, end: end,
 		done: make(chan outcome, 1), wake: make(chan struct{}, 1),

@@ -94,6 +94,8 @@ func (k *Keys) Sweep(ctx context.Context, now time.Time) error {
 	ofKeys := identity.From(identity.KeySource, "%")
 	gone, err := collect(ctx, k.database, func(rows *sql.Rows, id *string) error { return rows.Scan(id) },
 		selectGone, ofKeys, millis(now), tool.PrincipalOwner(ofKeys), len(tool.PrincipalOwner(""))+1)
+	// LIKE of SQLite ignores case, and the name Key|x is nobody's key.
+	gone = slices.DeleteFunc(gone, func(id string) bool { return !identity.Of(identity.KeySource, id) })
 	if err == nil && len(gone) > 0 {
 		err = k.write(ctx, func(ctx context.Context, tx *txn) error {
 			for _, id := range gone {

@@ -6,6 +6,7 @@ import (
 	"sync"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/leeway"
 )
 
 // inside has the admitted requests in progress, and the sessions that API keys have opened.
@@ -69,11 +70,19 @@ func (g *Gate) lookAround(ctx context.Context) {
 		all[e] = e.stream
 	}
 	g.inside.mu.Unlock()
+	// A store that hangs holds up nothing but this round.
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(lookEvery))
+	defer cancel()
+	gone := map[[32]byte]bool{} // by key: each is looked up once
 	for e, stream := range all {
 		over := stream && !e.ends.IsZero() && g.now().After(e.ends)
 		if e.by == ByKey {
-			_, refused := g.keys.look(ctx, e.key)
-			over = refused != nil && refused.status == http.StatusUnauthorized
+			known := false
+			if over, known = gone[e.key]; !known && ctx.Err() == nil {
+				_, refused := g.keys.look(ctx, e.key)
+				over = refused != nil && refused.status == http.StatusUnauthorized
+				gone[e.key] = over
+			}
 		}
 		if over {
 			e.end()

@@ -236,10 +236,13 @@ func (l *Logins) EndGone(ctx context.Context, gone func(ctx context.Context, pri
 	var failed []error
 	for _, row := range rows {
 		if server, principal := partsOf(row); slices.Contains(principals, principal) {
-			if err := l.endOne(ctx, to(server), server, principal, row); err != nil {
+			was, err := l.endOne(ctx, to(server), server, principal, row)
+			if err != nil {
 				failed = append(failed, wrap("server "+server, err))
 			}
-			ended++
+			if was {
+				ended++
+			}
 		}
 	}
 	return ended, errors.Join(failed...)
@@ -255,15 +258,19 @@ func partsOf(row string) (server, principal string) {
 	return server, principal
 }
 
-// endOne ends one login. It revokes the tokens if the server is configured.
-func (l *Logins) endOne(ctx context.Context, to *Server, server, principal, row string) error {
+// endOne ends one login, and reports whether the login is gone. It revokes the tokens if the server is configured and
+// the login can be read.
+func (l *Logins) endOne(ctx context.Context, to *Server, server, principal, row string) (was bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, leeway.Of(endWithin))
 	defer cancel()
 	if to != nil {
-		_, _, err := to.Logout(ctx, principal)
-		return err
+		if was, _, err = to.Logout(ctx, principal); was || err == nil {
+			return was, err
+		}
 	}
-	err := l.vault.Locked(ctx, row, func(ctx context.Context) error { return l.vault.Delete(ctx, row) })
-	l.record.Event(ctx, identity.Event{Kind: identity.EventLogout, Principal: principal, Server: server})
-	return err
+	deleted := l.vault.Locked(ctx, row, func(ctx context.Context) error { return l.vault.Delete(ctx, row) })
+	if deleted == nil {
+		l.record.Event(ctx, identity.Event{Kind: identity.EventLogout, Principal: principal, Server: server})
+	}
+	return deleted == nil, errors.Join(err, deleted)
 }

@@ -172,7 +172,7 @@ func TestASearchPassesOverNothing(t *testing.T) {
 				}
 				changed = append(changed, Document{Name: Key(kind, def.ID.Server+"_"+def.ID.Name), Def: def})
 			}
-			for name := range docs {
+			for _, name := range slices.Sorted(maps.Keys(docs)) { // in one order, so that a seed stands for one case
 				if random.IntN(12) == 0 {
 					gone = append(gone, name)
 				}
@@ -233,6 +233,13 @@ func TestASearchPassesOverNothing(t *testing.T) {
 			want = want[:min(q.Limit, len(want))]
 			if len(q.Vectors) > 1 {
 				got = got[:min(len(got), len(want))]
+			}
+			// Meanings are compared at 16 bits: a score that is nearly 0 may be 0.
+			for len(got) > len(want) && got[len(got)-1].Score <= slip {
+				got = got[:len(got)-1]
+			}
+			for len(want) > len(got) && want[len(want)-1].Score <= slip {
+				want = want[:len(want)-1]
 			}
 			if len(got) != len(want) {
 				t.Fatalf("seed %d: %q finds %v, want %v", seed, q.Text, got, want)

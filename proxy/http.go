@@ -154,7 +154,7 @@ func (p *Proxy) Handler() http.Handler {
 		}
 		enter(pattern, target, api)
 	}
-	return p.desk.connected.Guard(p.traces.Around(mux), transport.Names{Hosts: p.hosts(), Origins: p.first.Origins, Page: page.Path}, refuse)
+	return p.desk.connected.Guard(p.traces.Around(mux), transport.Names{Hosts: p.hosts(), Origins: p.first.Origins, Pages: []string{page.Path, callbackPath}}, refuse)
 }
 
 // hosts returns the configured host names by which clients reach the proxy, in addition to names of this machine.

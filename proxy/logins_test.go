@@ -67,7 +67,9 @@ func goes(t *testing.T, browser *http.Client, at string, form url.Values, header
 		request.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 	}
 	for i := 0; i+1 < len(headers); i += 2 {
-		request.Header.Set(headers[i], headers[i+1])
+		if request.Header.Set(headers[i], headers[i+1]); headers[i] == "Host" {
+			request.Host = headers[i+1]
+		}
 	}
 	client := http.Client{Jar: browser.Jar, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	response, err := client.Do(request)
@@ -87,7 +89,7 @@ func goes(t *testing.T, browser *http.Client, at string, form url.Values, header
 func TestOnlyTheAskerGetsPastTheStartPage(t *testing.T) {
 	t.Parallel()
 	keys := func(config *configs.Config, _ *authserver.Server) {
-		config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
+		config.Auth, config.Hosts = inbound.Settings{Mode: inbound.Proof, Keys: true}, []string{"tools.example.com"}
 	}
 	header := func(config *configs.Config, _ *authserver.Server) { config.PrincipalHeader = "X-User" }
 	for name, test := range map[string]struct {
@@ -98,18 +100,23 @@ func TestOnlyTheAskerGetsPastTheStartPage(t *testing.T) {
 		passes  bool
 		says    string
 	}{
-		"keys: nothing is proved":             {auth: keys, asker: "key|ann", says: `name="key"`},
-		"keys: the asker's key is typed in":   {auth: keys, asker: "key|ann", key: "ann", passes: true},
-		"keys: another's key is typed in":     {auth: keys, asker: "key|ann", key: "bob", says: "Another user asked"},
-		"keys: what is no key is typed in":    {auth: keys, asker: "key|ann", key: "nobody", says: "this is no API key"},
-		"keys: the asker's key in a header":   {auth: keys, asker: "key|ann", headers: func(l *loggingIn) []string { return []string{"Authorization", "Bearer " + l.keys["ann"]} }, passes: true},
-		"keys: another's key in a header":     {auth: keys, asker: "key|ann", headers: func(l *loggingIn) []string { return []string{"Authorization", "Bearer " + l.keys["bob"]} }, says: "Another user asked"},
-		"keys: a header of a proxy":           {auth: keys, asker: "key|ann", headers: func(*loggingIn) []string { return []string{"X-User", "key|ann"} }, says: `name="key"`},
-		"header: nothing is proved":           {auth: header, asker: "lina", says: "cannot tell who you are"},
-		"header: the proxy names the asker":   {auth: header, asker: "lina", headers: func(*loggingIn) []string { return []string{"X-User", "lina"} }, passes: true},
-		"header: the proxy names another":     {auth: header, asker: "lina", headers: func(*loggingIn) []string { return []string{"X-User", "bob"} }, says: "Another user asked"},
-		"header: a key is typed in":           {auth: header, asker: "lina", key: "ann", says: "cannot tell who you are"},
-		"an asker of an issuer that has gone": {auth: keys, asker: "https://gone.example|ann", key: "ann", says: "cannot tell who you are"},
+		"keys: nothing is proved":           {auth: keys, asker: "key|ann", says: `name="key"`},
+		"keys: the asker's key is typed in": {auth: keys, asker: "key|ann", key: "ann", passes: true},
+		"keys: another's key is typed in":   {auth: keys, asker: "key|ann", key: "bob", says: "Another user asked"},
+		"keys: what is no key is typed in":  {auth: keys, asker: "key|ann", key: "nobody", says: "this is no API key"},
+		"keys: the asker's key in a header": {auth: keys, asker: "key|ann", headers: func(l *loggingIn) []string { return []string{"Authorization", "Bearer " + l.keys["ann"]} }, passes: true},
+		"keys: another's key in a header":   {auth: keys, asker: "key|ann", headers: func(l *loggingIn) []string { return []string{"Authorization", "Bearer " + l.keys["bob"]} }, says: "Another user asked"},
+		"keys: a header of a proxy":         {auth: keys, asker: "key|ann", headers: func(*loggingIn) []string { return []string{"X-User", "key|ann"} }, says: `name="key"`},
+		"keys: in the form of a public name": {auth: keys, asker: "key|ann", key: "ann", headers: func(*loggingIn) []string {
+			return []string{"Host", "tools.example.com", "Origin", "https://tools.example.com"}
+		}, passes: true},
+		"keys: in a form of another site":                    {auth: keys, asker: "key|ann", key: "ann", headers: func(*loggingIn) []string { return []string{"Origin", "https://evil.example"} }, says: "Origin is not allowed"},
+		"keys: in a form of another program of this machine": {auth: keys, asker: "key|ann", key: "ann", headers: func(*loggingIn) []string { return []string{"Origin", "http://127.0.0.1:1"} }, says: "Another site sent"},
+		"header: nothing is proved":                          {auth: header, asker: "lina", says: "cannot tell who you are"},
+		"header: the proxy names the asker":                  {auth: header, asker: "lina", headers: func(*loggingIn) []string { return []string{"X-User", "lina"} }, passes: true},
+		"header: the proxy names another":                    {auth: header, asker: "lina", headers: func(*loggingIn) []string { return []string{"X-User", "bob"} }, says: "Another user asked"},
+		"header: a key is typed in":                          {auth: header, asker: "lina", key: "ann", says: "cannot tell who you are"},
+		"an asker of an issuer that has gone":                {auth: keys, asker: "https://gone.example|ann", key: "ann", says: "cannot tell who you are"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,7 +149,7 @@ func TestOnlyTheAskerGetsPastTheStartPage(t *testing.T) {
 			if refused := goes(t, authserver.NewBrowser(), answer.String(), nil, headers...); refused.status != http.StatusForbidden {
 				t.Errorf("another browser brings the answer: %d", refused.status)
 			}
-			if taken := goes(t, browser, answer.String(), nil); taken.status != http.StatusOK {
+			if taken := goes(t, browser, answer.String(), nil, headers...); taken.status != http.StatusOK {
 				t.Errorf("the asker's browser brings the answer: %d %s", taken.status, taken.body)
 			}
 			await.Value(t, pending.Done())

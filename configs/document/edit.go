@@ -31,6 +31,9 @@ func NewEdit(name string, data []byte) (*Edit, error) {
 	return e, nil
 }
 
+// maxEdited bounds the values of a document that is edited: aliases of aliases grow without end.
+const maxEdited = 1_000_000
+
 // treeOf returns a content of the document as plain JSON.
 func (e *Edit) treeOf(data []byte) (json.RawMessage, error) {
 	if IsBlank(data) {
@@ -38,6 +41,9 @@ func (e *Edit) treeOf(data []byte) (json.RawMessage, error) {
 	}
 	root, _, problems := Parse(e.name, data)
 	if len(problems) > 0 {
+		return nil, ErrByHand
+	}
+	if left := maxEdited; !root.Fits(&left) {
 		return nil, ErrByHand
 	}
 	return root.JSON(), nil

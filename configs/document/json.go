@@ -32,11 +32,26 @@ func ParseJSON(data []byte) (*Node, *Problem) {
 // tooDeepJSON reports nesting beyond maxJSONDepth.
 func tooDeepJSON(data []byte) *Problem {
 	depth := 0
-	for i, c := range data { // brackets inside of texts count, too: they are few
-		if bytes.IndexByte([]byte("[{"), c) >= 0 {
+	for i := 0; i < len(data); i++ {
+		switch data[i] {
+		case '[', '{':
 			depth++
-		} else if bytes.IndexByte([]byte("]}"), c) >= 0 {
+		case ']', '}':
 			depth--
+		case '"':
+			for i++; i < len(data) && data[i] != '"'; i++ {
+				if data[i] == '\\' {
+					i++
+				}
+			}
+		case '/': // a comment; the parser goes no further at any other
+			end := "\n"
+			if bytes.HasPrefix(data[i:], []byte("/*")) {
+				end = "*/"
+			}
+			i = min(i+2, len(data))
+			_, rest, _ := bytes.Cut(data[i:], []byte(end))
+			i = len(data) - len(rest) - 1
 		}
 		if depth > maxJSONDepth {
 			line, column := newPlace(data).of(i)

@@ -19,15 +19,18 @@ import (
 type Names struct {
 	Hosts   []string // allowed in Host, beside this machine; lower case, a port restricts to that port
 	Origins []string // allowed in Origin, beside this machine
-	// Page is the path of our own pages, with a final slash; "" for none. A request there may come from
-	// such a page under any name: its Origin names the request's own Host, or one of Hosts. The page's
-	// handler checks the requests.
-	Page string
+	// Pages are the paths of our own pages, with a final slash for all below. A request there may come from
+	// such a page under any name: its Origin names the request's own Host, or one of Hosts. The handlers of
+	// pages check the requests.
+	Pages []string
 }
 
 // own reports whether a request's Origin is our own page.
 func (n Names) own(r *http.Request, origin string) bool {
-	if n.Page == "" || !strings.HasPrefix(r.URL.Path, n.Page) {
+	ours := func(page string) bool {
+		return r.URL.Path == page || strings.HasSuffix(page, "/") && strings.HasPrefix(r.URL.Path, page)
+	}
+	if !slices.ContainsFunc(n.Pages, ours) {
 		return false
 	}
 	u, err := url.Parse(origin)

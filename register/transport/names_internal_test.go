@@ -30,7 +30,7 @@ func TestHostsBeyondThisMachine(t *testing.T) {
 
 // The page may be opened by whichever name is ours, and by no other; elsewhere its Origin counts for nothing.
 func TestThePageIsItsOwnOrigin(t *testing.T) {
-	names := Names{Hosts: []string{"tools.example.com", "other.example.com:81"}, Page: "/ui/"}
+	names := Names{Hosts: []string{"tools.example.com", "other.example.com:81"}, Pages: []string{"/ui/", "/oauth/callback"}}
 	for _, test := range []struct {
 		origin, path string
 		want         bool
@@ -39,6 +39,7 @@ func TestThePageIsItsOwnOrigin(t *testing.T) {
 		{"https://tools.example.com", "/ui/", true}, {"https://tools.example.com:8443", "/ui/", true}, {"https://other.example.com:81", "/ui/", true},
 		{"https://other.example.com:82", "/ui/", false}, {"https://here.example.com:8081", "/ui/", false}, {"https://evil.example.com", "/ui/", false},
 		{"https://tools.example.com", "/mcp", false}, {"https://tools.example.com", "/", false},
+		{"https://tools.example.com", "/oauth/callback", true}, {"https://evil.example.com", "/oauth/callback", false}, {"https://tools.example.com", "/oauth/callback/", false},
 		{"null", "/ui/", false}, {"", "/ui/", false}, {"://", "/ui/", false},
 	} {
 		r := httptest.NewRequest(http.MethodPost, test.path, nil)

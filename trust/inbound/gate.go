@@ -303,13 +303,7 @@ func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 		jwt, signed = read(token)
 	}
 	from, _ := identity.SourceOf(r.Context())
-	failures, found := g.failures.Get(from.Address)
-	if !found {
-		failures = rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce)
-		if first, there, _ := g.failures.PeekOrAdd(from.Address, failures); there {
-			failures = first
-		}
-	}
+	failures := g.failuresOf(from.Address)
 	if !good && !signed && failures.TokensAt(g.now()) < 1 {
 		return nil, g.tooMany()
 	}
@@ -333,6 +327,24 @@ func (g *Gate) known(r *http.Request, token string) (*verified, *refusal) {
 		}
 	}
 	return v, refused
+}
+
+// failuresOf returns the limiter of an address.
+func (g *Gate) failuresOf(address string) *rate.Limiter {
+	failures, found := g.failures.Get(address)
+	if !found {
+		failures = rate.NewLimiter(rate.Every(failureEvery), failuresAtOnce)
+		if first, there, _ := g.failures.PeekOrAdd(address, failures); there {
+			failures = first
+		}
+	}
+	return failures
+}
+
+// Attempt counts an attempt to prove something elsewhere as a failure of the request's address, and reports whether the
+// address may make it.
+func (g *Gate) Attempt(r *http.Request) bool {
+	return g.failuresOf(g.Source(r).Address).AllowN(g.now(), 1)
 }
 
 func (g *Gate) tooMany() *refusal {

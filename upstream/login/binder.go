@@ -1,6 +1,8 @@
 package login
 
 import (
+	"bytes"
+	"compress/flate"
 	"crypto/aes"
 	"crypto/cipher"
 	"crypto/hkdf"
@@ -9,6 +11,7 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/netip"
@@ -95,11 +98,15 @@ func (b *binder) mac(use, id, value string) string {
 
 // seal encrypts a value for open.
 func (b *binder) seal(value any) (string, error) {
-	raw, err := json.Marshal(value)
+	var raw bytes.Buffer // compressed, because cookies are short and URLs are not
+	deflate, err := flate.NewWriter(&raw, flate.BestCompression)
+	if err == nil {
+		err = errors.Join(json.NewEncoder(deflate).Encode(value), deflate.Close())
+	}
 	if err != nil {
 		return "", err
 	}
-	return base64.RawURLEncoding.EncodeToString(b.aead.Seal(nil, nil, raw, nil)), nil
+	return base64.RawURLEncoding.EncodeToString(b.aead.Seal(nil, nil, raw.Bytes(), nil)), nil
 }
 
 // open decodes a text made by seal. It reports false for any other text.
@@ -108,7 +115,7 @@ func (b *binder) open(sealed string, to any) bool {
 	if err == nil {
 		raw, err = b.aead.Open(nil, nil, raw, nil)
 	}
-	return err == nil && json.Unmarshal(raw, to) == nil
+	return err == nil && json.NewDecoder(flate.NewReader(bytes.NewReader(raw))).Decode(to) == nil
 }
 
 // state returns the OAuth state of a login for the browser that has secret in a cookie.

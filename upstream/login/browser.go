@@ -72,6 +72,12 @@ func (l *Logins) serveStart(w http.ResponseWriter, r *http.Request, q url.Values
 		noLogin(w)
 		return
 	}
+	// A page of the asker could prove in the browser of somebody else that the asker is there.
+	if err := http.NewCrossOriginProtection().Check(r); err != nil {
+		w.WriteHeader(http.StatusForbidden)
+		fmt.Fprintln(w, "Another site sent this form. Open the login again, and fill its own form in.")
+		return
+	}
 	byOwner := hmac.Equal([]byte(q.Get(paramOwner)), []byte(l.binder.mac("owner", s.ID, "")))
 	if !byOwner && !l.prove(w, r, s) {
 		return
@@ -83,12 +89,17 @@ func (l *Logins) serveStart(w http.ResponseWriter, r *http.Request, q url.Values
 func (l *Logins) serveAnswer(w http.ResponseWriter, r *http.Request, q url.Values) {
 	state := q.Get("state")
 	if i, is := l.identification(r, state); is {
+		if !l.attempt(r) {
+			w.WriteHeader(http.StatusTooManyRequests)
+			fmt.Fprintln(w, errAttempts)
+			return
+		}
 		l.identified(w, r, i, q)
 		return
 	}
 	p := l.waiting(idOf(state))
 	if !l.binder.opened(r, state) {
-		if p != nil {
+		if p != nil && l.attempt(r) {
 			p.account.log.Warn("the answer to a login was refused: another browser brought it", "principal", p.account.principal)
 			l.record.Event(r.Context(), identity.Event{Kind: identity.EventLogin, Principal: p.account.principal, Server: p.account.name, Outcome: identity.Denied, Reason: "another browser than the one that opened the login brought the answer"})
 		}

@@ -2,7 +2,10 @@ package login_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/binary"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -326,6 +329,40 @@ func TestALoginAtTheIssuerProvesWhoOpenedALogin(t *testing.T) {
 				t.Errorf("the login of the asker: %s, %v", raw, err)
 			}
 		})
+	}
+}
+
+// A browser keeps one proof of each login, and none that is too long for a cookie; an address has only so many attempts.
+func TestProofsOfBrowsersAreBounded(t *testing.T) {
+	h := newHouse(t, authserver.Settings{})
+	attempts := 3
+	p := h.processOf(t, login.Settings{}, login.Options{Attempt: func(*http.Request) bool { attempts--; return attempts >= 0 }})
+	at := login.Issuer{URL: h.as.Issuer, Resource: h.rs.URL + "/mcp", AllowPrivate: true}
+	start := login.Start{ID: "ABC", Server: "notes", Principal: "idp|ann", Redirect: "https://tools.example.com/oauth/callback"}
+	identify := func(asked string) (string, error) {
+		w := httptest.NewRecorder()
+		start.At = "https://idp.example/authorize?scope=" + asked
+		err := p.logins.Identify(w, httptest.NewRequest(http.MethodPost, "/", nil), start, at)
+		name, _, _ := strings.Cut(w.Header().Get("Set-Cookie"), "=")
+		return name, err
+	}
+	var scopes strings.Builder
+	for i := range 30 {
+		fmt.Fprintf(&scopes, "https://www.googleapis.com/auth/scope.%d.readonly&", i)
+	}
+	first, err := identify(scopes.String())
+	if second, again := identify("all"); err != nil || again != nil || first == "" || first != second {
+		t.Errorf("the cookies are %q and %q (%v, %v)", first, second, err, again)
+	}
+	var noise strings.Builder
+	for i := range uint64(500) {
+		fmt.Fprintf(&noise, "%x", sha256.Sum256(binary.BigEndian.AppendUint64(nil, i)))
+	}
+	if _, err := identify(noise.String()); err == nil || !strings.Contains(err.Error(), "fewer scopes") {
+		t.Errorf("too much for a cookie: %v", err)
+	}
+	if _, err := identify("all"); err == nil || !strings.Contains(err.Error(), "too many attempts") {
+		t.Errorf("one attempt too many: %v", err)
 	}
 }
 

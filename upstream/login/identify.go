@@ -3,6 +3,7 @@ package login
 import (
 	"context"
 	"crypto/rand"
+	"errors"
 	"fmt"
 	"net/http"
 	"net/url"
@@ -50,8 +51,25 @@ func (i Issuer) place(ctx context.Context, s *Server) (*place, error) {
 	return &place{meta: meta, resource: i.Resource, found: true}, nil
 }
 
+// errAttempts tells an address that it must wait.
+var errAttempts = errors.New("too many attempts: try again in a minute")
+
+// maxCookie bounds the value of a cookie, in bytes: browsers drop cookies above 4,096 bytes with the name.
+const maxCookie = 3800
+
+// cookie returns the cookie of the identification: another identification for the same login replaces it.
+func (i identification) cookie(sealed string) *http.Cookie {
+	return cookie(identifying(i.ID), sealed, i.Start.secure())
+}
+
+// identifying returns the part of the cookie's name that stands for an identification's state.
+func identifying(state string) string { return idOf(state) + "-who" }
+
 // Identify redirects a browser to an issuer, to prove that its user is the user who asked for the login.
 func (l *Logins) Identify(w http.ResponseWriter, r *http.Request, start Start, at Issuer) error {
+	if !l.attempt(r) {
+		return errAttempts
+	}
 	ctx, cancel := context.WithTimeout(r.Context(), renewWithin)
 	defer cancel()
 	s := at.server(l, start.Redirect)
@@ -66,12 +84,15 @@ func (l *Logins) Identify(w http.ResponseWriter, r *http.Request, start Start, a
 	if err != nil {
 		return err
 	}
-	i := identification{ID: rand.Text(), Start: start, Issuer: at, Client: client, Verifier: oauth2.GenerateVerifier()}
+	i := identification{ID: start.ID + "." + rand.Text(), Start: start, Issuer: at, Client: client, Verifier: oauth2.GenerateVerifier()}
 	sealed, err := l.binder.seal(i)
 	if err != nil {
 		return err
 	}
-	http.SetCookie(w, cookie(i.ID, sealed, start.secure()))
+	if len(sealed) > maxCookie {
+		return fmt.Errorf("the login to %s asks for so much that a browser cannot keep it; configure fewer scopes", start.Server)
+	}
+	http.SetCookie(w, i.cookie(sealed))
 	redirect(w, codeRequest{p, client, start.Redirect, i.Verifier}.askedAt(at.Scopes), i.ID)
 	return nil
 }
@@ -79,7 +100,7 @@ func (l *Logins) Identify(w http.ResponseWriter, r *http.Request, start Start, a
 // identification returns the identification with this state from the cookies of a request.
 func (l *Logins) identification(r *http.Request, state string) (i identification, is bool) {
 	for _, secure := range []bool{false, true} {
-		for _, c := range r.CookiesNamed(cookieName(state, secure)) {
+		for _, c := range r.CookiesNamed(cookieName(identifying(state), secure)) {
 			if l.binder.open(c.Value, &i) && i.ID == state && i.Start.secure() == secure && time.Now().Before(i.Start.Until) {
 				return i, true
 			}
@@ -90,7 +111,7 @@ func (l *Logins) identification(r *http.Request, state string) (i identification
 
 // identified continues a login if the issuer says that the browser is the asking user's.
 func (l *Logins) identified(w http.ResponseWriter, r *http.Request, i identification, q url.Values) {
-	http.SetCookie(w, cookie(i.ID, "", i.Start.secure()))
+	http.SetCookie(w, i.cookie(""))
 	ctx, cancel := context.WithTimeout(r.Context(), renewWithin)
 	defer cancel()
 	s := i.Issuer.server(l, i.Start.Redirect)

@@ -144,6 +144,9 @@ type Options struct {
 	Prove func(w http.ResponseWriter, r *http.Request, s Start) bool
 	// Whose returns the principal that an access token proves; "" for none. Identify needs it.
 	Whose func(r *http.Request, token string) string
+	// Attempt reports whether the address of a request may cost an issuer or the log something once more. Default:
+	// always.
+	Attempt func(r *http.Request) bool
 }
 
 // Logins are one process's logins to all servers. Its methods are safe for concurrent use.
@@ -157,6 +160,7 @@ type Logins struct {
 	forward  func(ctx context.Context, query string) bool
 	prove    func(w http.ResponseWriter, r *http.Request, s Start) bool
 	whose    func(r *http.Request, token string) string
+	attempt  func(r *http.Request) bool
 	binder   *binder
 	life     context.Context // for work that belongs to no request
 	end      context.CancelFunc
@@ -192,7 +196,10 @@ func New(o Options) *Logins {
 	if o.Prove == nil {
 		o.Prove = ProveLocally
 	}
-	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, told: o.Told, failed: o.Failed, forward: o.Forward, prove: o.Prove, whose: o.Whose, binder: newBinder(o.Key), another: make(chan struct{}), pending: map[string]*Pending{}, listeners: map[int]*listener{}}
+	if o.Attempt == nil {
+		o.Attempt = func(*http.Request) bool { return true }
+	}
+	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, told: o.Told, failed: o.Failed, forward: o.Forward, prove: o.Prove, whose: o.Whose, attempt: o.Attempt, binder: newBinder(o.Key), another: make(chan struct{}), pending: map[string]*Pending{}, listeners: map[int]*listener{}}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.under = limit.New("pending_logins", maxPending, "logins are under way", "finish one, or try again in ten minutes")
 	return l

@@ -55,6 +55,8 @@ type Config struct {
 	SessionTimeout    time.Duration        // ends an idle session
 	CallTool          CallToolMode         // how call_tool is offered
 	Transport         string               // TransportStdio or TransportHTTP
+	Shared            bool                 // over stdio, agents of a user share one process
+	KeepRunning       time.Duration        // how long that process runs without agents
 	Listen            string               // host:port
 	Origins           []string             // Origin values accepted besides loopback, in lower case
 	Hosts             []string             // names accepted in Host besides this machine's, in lower case
@@ -87,7 +89,8 @@ type Config struct {
 	// BrokenViews has the reasons why views are missing from Views, by name.
 	BrokenViews map[string]string
 
-	fingerprint string // SHA-256 in hex digits
+	fingerprint string             // SHA-256 in hex digits
+	read        *map[string]string // variables and secrets that were used, by name; a pointer, so that no print has them
 
 	secrets *secrets // texts that Resolved masks besides recognised secrets; may be nil
 }
@@ -163,6 +166,7 @@ const (
 
 	DefaultQueryEmbedTimeout = 800 * time.Millisecond
 	DefaultStartWait         = 8 * time.Second
+	DefaultKeepRunning       = 10 * time.Minute
 	DefaultDirectBelow       = 12_000
 	MinQueryEmbedTimeout     = 10 * time.Millisecond
 	MaxQueryEmbedTimeout     = 30 * time.Second
@@ -234,6 +238,15 @@ type Policy struct {
 	File string // absolute; "" if Text has the policies
 	Text string
 	at   document.Node
+}
+
+// Read returns what the configuration was made from: a hash of the file, and the values of variables and secrets. Of two
+// configurations with the same values and the same working folder, one is as good as the other.
+func (c *Config) Read() (hash string, values map[string]string) {
+	if c.read != nil {
+		values = *c.read
+	}
+	return c.fingerprint, values
 }
 
 // Fingerprint is a short hash of the keys and policies that were read, "" without a file.

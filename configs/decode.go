@@ -43,8 +43,9 @@ type report struct {
 type scalars struct {
 	report
 	env     lookup
-	dir     string // folder of the file: relative paths of the file start here
-	workDir string // relative paths of environment and flags start here
+	dir     string            // folder of the file: relative paths of the file start here
+	read    map[string]string // variables and secrets that were used, by name
+	workDir string            // relative paths of environment and flags start here
 	home    string
 	lenient bool     // in a disabled server: texts with variables are not checked
 	later   bool     // unset variables are no error: another machine may set them
@@ -273,6 +274,7 @@ func newDecoder(file source, workDir string, env lookup) *decoder {
 			env:     env,
 			dir:     filepath.Dir(file.path),
 			workDir: workDir,
+			read:    map[string]string{},
 			home:    homeDir(runtime.GOOS, env),
 			secrets: new(secrets),
 		},

@@ -153,6 +153,16 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *string { return &c.Transport }).is(choice[string]{words: []string{TransportStdio, TransportHTTP}}, TransportStdio),
 	},
 	{
+		name: "shared", env: "MCPPROXY_SHARED", change: restart,
+		doc:   "whether all agents of a user share one toolfinch over stdio; see [One toolfinch for all agents](deployment.md#one-toolfinch-for-all-agents)",
+		value: in(func(c *Config) *bool { return &c.Shared }).is(boolean{}, true),
+	},
+	{
+		name:  "keep_running",
+		doc:   "how long a shared toolfinch runs without agents, 1ms to 24h",
+		value: in(func(c *Config) *time.Duration { return &c.KeepRunning }).is(duration{time.Millisecond, 24 * time.Hour, "10m"}, DefaultKeepRunning),
+	},
+	{
 		name: "listen", change: restart,
 		doc:   "for `http`",
 		value: in(func(c *Config) *string { return &c.Listen }).is(str{check: listen}, DefaultListen),

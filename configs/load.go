@@ -52,7 +52,7 @@ func Load(opts Options) (*Config, error) {
 	}
 	c.Broken = inOrder(c.Broken)
 	c.Warnings = inOrder(d.warnings)
-	c.secrets = d.secrets.orNil()
+	c.secrets, c.read = d.secrets.orNil(), &d.read
 	return &c, nil
 }
 
@@ -84,7 +84,14 @@ func (opts Options) decoder() (d *decoder, data []byte, err error) {
 		}
 		return opts.Vault(places)
 	})
-	d.env = d.stored.lookup(opts.Env)
+	env := d.stored.lookup(opts.Env)
+	d.env = func(name string) (string, bool) {
+		value, set := env(name)
+		if set {
+			d.read[name] = value
+		}
+		return value, set
+	}
 	return d, data, nil
 }
 

@@ -233,10 +233,10 @@ func TestDefaults(t *testing.T) {
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond, StartWait: 8 * time.Second,
 		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", HFAdapter: "auto", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
 		DataDir: dataDir, LogFormat: "text",
-		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, HTTP: DefaultHTTPLimits, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Secrets: leaks.Off, Transport: "stdio", Listen: "127.0.0.1:8080", REST: true, UI: true,
+		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, HTTP: DefaultHTTPLimits, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Secrets: leaks.Off, Transport: "stdio", Shared: true, KeepRunning: 10 * time.Minute, Listen: "127.0.0.1:8080", REST: true, UI: true,
 		Python: python.Settings{Dir: dir},
 	}
-	c.fingerprint = ""
+	c.fingerprint, c.read = "", nil
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, want)
 	}
@@ -330,10 +330,10 @@ secrets: BLOCK
 		QueryEmbedTimeout: 2 * time.Second, StartWait: 20 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
 		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, HTTP: HTTPLimits{PrincipalSessions: 3, AddressSessions: 4, PrincipalStreams: 5, Body: 1_000_000, Headers: 8192, BodyTime: 10 * time.Second, IdleTime: time.Minute, Drain: 30 * time.Second}, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, Secrets: leaks.Block, DefaultView: RootNone,
-		Transport: TransportHTTP, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
+		Transport: TransportHTTP, Shared: true, KeepRunning: 10 * time.Minute, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
 		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, ProxyTool: "everything-1_2", Python: python.Settings{Dir: dir},
 	}
-	c.fingerprint = ""
+	c.fingerprint, c.read = "", nil
 	if !reflect.DeepEqual(c, want) {
 		t.Errorf("got\n%+v\nwant\n%+v", c, want)
 	}
@@ -751,7 +751,7 @@ func TestExample(t *testing.T) {
 	bare := must.Get(loadAll(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ()}))(t)
 	got, want := *c, *bare
 	for _, c := range []*Config{&got, &want} {
-		c.Path, c.Servers, c.Disabled, c.Warnings, c.DataDir, c.Python.Dir, c.fingerprint = "", nil, nil, nil, filepath.Dir(c.DataDir), "", ""
+		c.Path, c.Servers, c.Disabled, c.Warnings, c.DataDir, c.Python.Dir, c.fingerprint, c.read = "", nil, nil, nil, filepath.Dir(c.DataDir), "", "", nil
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("the example says\n%+v\nthe defaults are\n%+v", got, want)

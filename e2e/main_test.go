@@ -102,6 +102,7 @@ func (a apart) Run() int {
 	}
 	os.Setenv("TOOLFINCH_TEST_MODELS", users)
 	os.Setenv("MCPPROXY_MODELS_DIR", filepath.Join(folder, "models"))
+	os.Setenv("MCPPROXY_SHARED", "false") // a toolfinch in the background outlives its test
 	path, err := buildProgram()
 	if err != nil {
 		fmt.Fprintln(os.Stderr, err)
@@ -126,6 +127,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("MCPPROXY_DATA_DIR", env.WorkDir+"/data")
+			env.Setenv("MCPPROXY_SHARED", "false")
 			env.Setenv("MCPPROXY_MODELS_DIR", env.WorkDir+"/models")
 			env.Setenv("REGISTRY", registry)
 			env.Setenv("UNSEEN", `[\x00-\x08\x0b-\x1f\x7f-\x9f\x{ad}\x{61c}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2060}-\x{206f}\x{feff}\x{e0000}-\x{e01ef}]`)

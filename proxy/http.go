@@ -25,8 +25,13 @@ import (
 
 // ServeStdio serves one client on in and out until it closes in.
 func (p *Proxy) ServeStdio(ctx context.Context, in io.Reader, out io.Writer) error {
+	return p.ServeClient(ctx, "", in, out)
+}
+
+// ServeClient is ServeStdio for the named view; "" is the root. It may be called for several clients at once.
+func (p *Proxy) ServeClient(ctx context.Context, view string, in io.Reader, out io.Writer) error {
 	now := p.now.Load()
-	v, err := p.viewIn(now, "")
+	v, err := p.reachable(now, view)
 	if err != nil {
 		return err
 	}
@@ -69,6 +74,24 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 	}
 	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
 		err = errors.Join(err, served)
+	}
+	return err
+}
+
+// ServePage serves the page, and nothing else, on listener until ctx ends.
+func (p *Proxy) ServePage(ctx context.Context, listener net.Listener) error {
+	mux := http.NewServeMux()
+	for _, pattern := range page.Patterns {
+		mux.Handle(pattern, p.desk.connected.Counted(p.servedPage(), refuse))
+	}
+	server := &http.Server{
+		Handler:  p.desk.connected.Guard(mux, transport.Names{Pages: []string{page.Path}}, refuse),
+		ErrorLog: slog.NewLogLogger(p.log.Handler(), slog.LevelDebug), ReadHeaderTimeout: 10 * time.Second, IdleTimeout: configs.DefaultHTTPLimits.IdleTime,
+	}
+	defer context.AfterFunc(ctx, func() { _ = server.Close() })()
+	err := server.Serve(listener)
+	if ctx.Err() != nil {
+		return nil
 	}
 	return err
 }

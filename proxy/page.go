@@ -35,10 +35,7 @@ var ErrNoPage = errors.New("the page is not served")
 // minutes. The caller must have proved to be the owner. If here is set, the link works only in browsers of the user
 // who runs this process, where the system can tell. The error wraps ErrNoPage.
 func (p *Proxy) UILink(here bool) (string, error) {
-	switch {
-	case p.first.Transport == configs.TransportStdio:
-		return "", fmt.Errorf("%w over stdio: start toolfinch serve --transport http", ErrNoPage)
-	case !p.now.Load().Config.UI:
+	if !p.now.Load().Config.UI {
 		return "", fmt.Errorf("%w: the configuration has ui: false", ErrNoPage)
 	}
 	return p.servedPage().Link(here), nil

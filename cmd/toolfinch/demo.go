@@ -60,7 +60,7 @@ With --serve the proxy keeps running for your own agent.`,
 			log := slog.New(slog.DiscardHandler)
 			if serveIt {
 				config.LogLevel = slog.LevelInfo
-				return serve(cmd.Context(), config, "", nil, newLog(cmd.ErrOrStderr(), config), streamsOf(cmd), []proxy.Option{proxy.WithVaultKey(s.vaultKey)})
+				return serving{config: config, log: newLog(cmd.ErrOrStderr(), config), vaultKey: s.vaultKey}.run(cmd.Context(), streamsOf(cmd))
 			}
 			return play(cmd.Context(), config, log, cmd.OutOrStdout())
 		},

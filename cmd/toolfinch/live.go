@@ -3,9 +3,11 @@ package main
 import (
 	"context"
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"io/fs"
 	"log/slog"
@@ -14,7 +16,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"slices"
 	"sort"
 	"strings"
 	"sync"
@@ -38,6 +39,17 @@ type running struct {
 	silent error // why there is no answer
 }
 
+// served says whom a process serves.
+func (r running) served() string {
+	switch {
+	case r.Shared:
+		return "for all agents"
+	case r.At == configs.TransportStdio:
+		return "for one agent"
+	}
+	return "http://" + r.At
+}
+
 const (
 	liveName = "live-"         // prefix of the sockets' names
 	liveWait = 5 * time.Second // bounds the wait for an answer
@@ -50,13 +62,18 @@ const (
 // live holds a running toolfinch's answers to other commands of its user.
 type live struct {
 	status func(ctx context.Context) web.Status
-	// link returns path and query of a link to the page. With here, only browsers of this user may open the link.
-	link func(here bool) (string, error)
+	// page returns a link to the page, which it serves from then on. With here, only browsers of this user may open the
+	// link.
+	page   func(here bool) (link string, err error)
+	attach http.HandlerFunc // lets a relay in; nil if none is let in; see sharing
+	stop   func()           // ends the process
+	shared bool             // relays connect to it, and nobody else
+	beside []string         // why other processes of the configuration are not shared
 }
 
 // liveOf describes a proxy at an address, or over stdio.
 func liveOf(p *proxy.Proxy, config *configs.Config, at string, refused *atomic.Pointer[string]) live {
-	return live{link: p.UILink, status: func(ctx context.Context) web.Status {
+	return live{status: func(ctx context.Context) web.Status {
 		status := p.Status(ctx)
 		status.PID, status.Configuration, status.At = os.Getpid(), config.Path, at
 		if reason := refused.Load(); reason != nil {
@@ -66,72 +83,127 @@ func liveOf(p *proxy.Proxy, config *configs.Config, at string, refused *atomic.P
 	}}
 }
 
-// answerLive answers at a socket in dir until ctx ends. If no socket can be made (its path may be too long), toolfinch
-// runs without one.
-func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
-	var random [4]byte
-	_, _ = rand.Read(random[:]) // never fails
-	place := filepath.Join(dir, liveName+hex.EncodeToString(random[:]))
-	listener, err := listenPrivately(place)
-	if err != nil {
-		log.Debug("toolfinch status cannot ask this process", "error", err)
-		return
-	}
+// answerLive answers at a listener until ctx ends.
+func answerLive(ctx context.Context, listener net.Listener, l live, log *slog.Logger) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /{$}", func(w http.ResponseWriter, r *http.Request) {
-		_ = rawjson.Write(w, l.status(r.Context()), "")
+		status := l.status(r.Context())
+		status.Shared, status.Beside = l.shared, l.beside
+		_ = rawjson.Write(w, status, "")
 	})
 	mux.HandleFunc("POST /link", func(w http.ResponseWriter, r *http.Request) {
-		link, err := l.link(r.URL.Query().Has("here"))
+		link, err := l.page(r.URL.Query().Has("here"))
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusConflict)
 			return
 		}
 		_ = rawjson.Write(w, map[string]string{"link": link}, "")
 	})
+	if l.attach != nil {
+		mux.HandleFunc("POST /attach", l.attach)
+	}
+	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, _ *http.Request) {
+		_ = rawjson.Write(w, struct{}{}, "")
+		l.stop()
+	})
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: leeway.Of(liveWait), WriteTimeout: leeway.Of(liveWait), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
 	_ = server.Serve(listener) // returns when ctx has ended
-	_ = os.Remove(place)
+	_ = os.Remove(listener.Addr().String())
 }
 
-// listenPrivately listens at a socket that only its user can open. The socket is made in a private folder, and moved
-// with its mode: otherwise others could open it before the chmod. A umask would affect all goroutines.
-func listenPrivately(place string) (_ net.Listener, err error) {
-	if runtime.GOOS == "windows" { // the folder's access list protects the socket
-		return net.Listen("unix", place)
+// maxSocket bounds the path of a socket, in bytes: systems have room for 104 or 108.
+const maxSocket = 103
+
+// socketDir returns the folder of the sockets of a data directory: below it, or in a folder of the user's own if its
+// path is too long.
+func socketDir(dataDir string) string {
+	dir := filepath.Join(dataDir, "live")
+	if len(dir)+len("/"+liveName)+8 <= maxSocket {
+		return dir
 	}
-	dir, err := os.MkdirTemp(filepath.Dir(place), ".") // a short path, because sockets' paths are limited
+	sum := sha256.Sum256([]byte(dataDir))
+	temporary := "/tmp" // not TMPDIR, which may differ between agents
+	if runtime.GOOS == "windows" {
+		temporary = os.TempDir()
+	}
+	return filepath.Join(temporary, fmt.Sprintf("toolfinch-%d", os.Getuid()), hex.EncodeToString(sum[:8]))
+}
+
+// listenLive listens at a socket for other commands of this user.
+func listenLive(dataDir string) (net.Listener, error) {
+	dir := socketDir(dataDir)
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, err
+	}
+	err := isPrivate(dir)
+	if filepath.Dir(dir) != dataDir {
+		err = errors.Join(err, isPrivate(filepath.Dir(dir)))
+	}
 	if err != nil {
 		return nil, err
 	}
-	defer os.RemoveAll(dir)
-	first := filepath.Join(dir, "s")
-	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: first, Net: "unix"})
+	var random [4]byte
+	_, _ = rand.Read(random[:]) // never fails
+	listener, err := net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, liveName+hex.EncodeToString(random[:])), Net: "unix"})
 	if err != nil {
 		return nil, err
 	}
 	listener.SetUnlinkOnClose(false)
-	if err = os.Chmod(first, 0o600); err == nil {
-		err = os.Rename(first, place)
+	return ownListener{listener}, nil
+}
+
+// ownListener accepts connections of this user only.
+type ownListener struct{ *net.UnixListener }
+
+// Accept returns the next connection of this user.
+func (l ownListener) Accept() (net.Conn, error) {
+	for {
+		conn, err := l.AcceptUnix()
+		if err != nil {
+			return nil, err
+		}
+		if isOwn(conn) == nil {
+			return conn, nil
+		}
+		_ = conn.Close()
 	}
+}
+
+// dialLive connects to a socket of a process of this user.
+func dialLive(ctx context.Context, socket string) (*net.UnixConn, error) {
+	conn, err := new(net.Dialer).DialContext(ctx, "unix", socket)
 	if err != nil {
-		return nil, errors.Join(err, listener.Close())
+		return nil, err
 	}
-	return listener, nil
+	if err := isOwn(conn.(*net.UnixConn)); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
+	return conn.(*net.UnixConn), nil
+}
+
+// sockets returns the sockets of a data directory.
+func sockets(dataDir string) (paths []string) {
+	dir := socketDir(dataDir)
+	entries, _ := os.ReadDir(dir) // an unreadable folder has no processes
+	for _, e := range entries {
+		if strings.HasPrefix(e.Name(), liveName) {
+			paths = append(paths, filepath.Join(dir, e.Name()))
+		}
+	}
+	return paths
 }
 
 // askLive asks the processes with a store in dir, in parallel. mine are the processes of the configuration, the latest
 // start first. askLive removes the sockets of crashed processes.
 func askLive(ctx context.Context, dir, configuration string) (mine, others []running) {
-	entries, _ := os.ReadDir(dir) // an unreadable folder has no processes
-	entries = slices.DeleteFunc(entries, func(e os.DirEntry) bool { return !strings.HasPrefix(e.Name(), liveName) })
-	all := make([]running, min(len(entries), maxLive))
+	paths := sockets(dir)
+	all := make([]running, min(len(paths), maxLive))
 	var asking sync.WaitGroup
 	for i := range all {
 		one := &all[i]
-		one.socket = filepath.Join(dir, entries[i].Name())
+		one.socket = paths[i]
 		asking.Go(func() {
 			if one.silent = one.ask(ctx, http.MethodGet, "/", &one.Status); errors.Is(one.silent, syscall.ECONNREFUSED) {
 				time.Sleep(liveBegins)
@@ -152,7 +224,7 @@ func askLive(ctx context.Context, dir, configuration string) (mine, others []run
 			others = append(others, one)
 		}
 	}
-	if removed && len(entries) > len(all) { // processes that were not asked may still run
+	if removed && len(paths) > len(all) { // processes that were not asked may still run
 		return askLive(ctx, dir, configuration)
 	}
 	sort.Slice(mine, func(i, j int) bool { return mine[i].Started.After(mine[j].Started) })
@@ -171,7 +243,7 @@ func (r running) ask(ctx context.Context, method, path string, answer any) error
 	client := &http.Client{Timeout: leeway.Of(liveWait), Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
-			return new(net.Dialer).DialContext(ctx, "unix", r.socket)
+			return dialLive(ctx, r.socket)
 		},
 	}}
 	request, err := http.NewRequestWithContext(ctx, method, "http://live"+path, nil)

@@ -9,6 +9,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"strings"
 	"sync"
 	"syscall"
 	"testing"
@@ -18,34 +19,28 @@ import (
 	"toolfinch/proxy/web"
 )
 
-// Only its user opens the socket of a toolfinch, at no moment anyone else: whatever the umask
-// and the folder of the store let others do.
-func TestTheSocketIsPrivateFromTheStart(t *testing.T) {
+// The folder of the sockets is closed to all other users, wherever it is.
+func TestTheFolderOfSocketsIsPrivate(t *testing.T) {
 	defer syscall.Umask(syscall.Umask(0))
-	dir, err := os.MkdirTemp("", "") // the path of t.TempDir is too long for one
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer os.RemoveAll(dir)
-	must.Do(t, os.Chmod(dir, 0o777))
-	ctx, end := context.WithCancel(t.Context())
-	var watching sync.WaitGroup
-	watching.Go(func() {
-		for ctx.Err() == nil {
-			sockets, _ := filepath.Glob(filepath.Join(dir, "*"))
-			for _, one := range sockets {
-				if info, err := os.Stat(one); err == nil && info.Mode().Perm()&0o077 != 0 {
-					t.Errorf("%s has the mode %s", one, info.Mode())
-				}
-			}
-		}
-	})
-	for i := range 100 {
-		listener := must.Get(listenPrivately(filepath.Join(dir, fmt.Sprint(liveName, i))))(t)
+	open := must.Get(os.MkdirTemp("", ""))(t)
+	defer os.RemoveAll(open)
+	long := filepath.Join(open, strings.Repeat("long", 30))
+	defer os.RemoveAll(socketDir(long))
+	for _, dir := range []string{open, long} {
+		must.Do(t, os.MkdirAll(socketDir(dir), 0o777))
+		must.Do(t, os.Chmod(socketDir(dir), 0o777))
+		listener := must.Get(listenLive(dir))(t)
 		defer listener.Close()
+		info := must.Get(os.Stat(socketDir(dir)))(t)
+		if info.Mode().Perm() != 0o700 || len(listener.Addr().String()) > maxSocket {
+			t.Errorf("%s has the mode %s", listener.Addr(), info.Mode())
+		}
 	}
-	end()
-	watching.Wait()
+	must.Do(t, os.RemoveAll(socketDir(open)))
+	must.Do(t, os.Symlink(t.TempDir(), socketDir(open)))
+	if _, err := listenLive(open); err == nil {
+		t.Error("it listens in a folder that a link leads to")
+	}
 }
 
 // A toolfinch answers at its socket while it runs, and leaves nothing in the folder.
@@ -54,8 +49,9 @@ func TestASocketGoesWithItsProcess(t *testing.T) {
 	defer os.RemoveAll(dir)
 	ctx, end := context.WithCancel(t.Context())
 	var serving sync.WaitGroup
+	listener := must.Get(listenLive(dir))(t)
 	serving.Go(func() {
-		answerLive(ctx, dir, live{status: func(context.Context) web.Status { return web.Status{Configuration: "this"} }}, slog.New(slog.DiscardHandler))
+		answerLive(ctx, listener, live{status: func(context.Context) web.Status { return web.Status{Configuration: "this"} }}, slog.New(slog.DiscardHandler))
 	})
 	await.Nil(t, func() error {
 		mine, others := askLive(ctx, dir, "this")
@@ -66,7 +62,7 @@ func TestASocketGoesWithItsProcess(t *testing.T) {
 	})
 	// What crashed ones have left hides it only until it is removed.
 	for i := range 3 * maxLive {
-		listener := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(dir, fmt.Sprint(liveName, "0", i)), Net: "unix"}))(t)
+		listener := must.Get(net.ListenUnix("unix", &net.UnixAddr{Name: filepath.Join(socketDir(dir), fmt.Sprint(liveName, "0", i)), Net: "unix"}))(t)
 		listener.SetUnlinkOnClose(false)
 		listener.Close()
 	}
@@ -75,7 +71,7 @@ func TestASocketGoesWithItsProcess(t *testing.T) {
 	}
 	end()
 	serving.Wait()
-	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
+	if left, err := os.ReadDir(socketDir(dir)); err != nil || len(left) > 0 {
 		t.Errorf("%v is left (%v)", left, err)
 	}
 }

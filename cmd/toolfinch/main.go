@@ -210,7 +210,7 @@ Ctrl-C.`,
 	}
 	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
 	group("Configure", newServers(s), newRegistry(s), newConfig(s), newSecret(s), newPolicy(s), newValidate(s), newModel(s), newKey(s))
-	group("Use", newStatus(s), newUI(s), newTools(s), newSearch(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newStore(s), newClean(), newHealth(s))
+	group("Use", newStatus(s), newUI(s), newStop(s), newLogs(s), newTools(s), newSearch(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newStore(s), newClean(), newHealth(s))
 	group("Measure", newSavings(s), newLearned(s), newEval(s))
 	root.AddCommand(newDemoServer(), newVersion())
 	s.completions(root)
@@ -269,6 +269,7 @@ var otherNames = map[string][]string{
 	"call":        {"exec", "execute", "invoke"},
 	"reindex":     {"index", "refresh", "sync", "update"},
 	"validate":    {"check", "doctor", "lint", "test"},
+	"stop":        {"down", "kill", "shutdown"},
 	"setup":       {"install"},
 	"connect":     {"install"},
 	"login":       {"auth", "authenticate", "signin"},

@@ -42,5 +42,6 @@ func (a apart) Run() int {
 	}
 	os.Setenv("TOOLFINCH_TEST_MODELS", users)
 	os.Setenv("MCPPROXY_MODELS_DIR", none)
+	os.Setenv("MCPPROXY_SHARED", "false") // a toolfinch in the background outlives its test
 	return a.TestingM.Run()
 }

@@ -148,12 +148,14 @@ func TestStatusAtAURL(t *testing.T) {
 // A process that does not answer is told of, and delays nobody else; what only has the name
 // of a socket, too.
 func TestAProcessThatDoesNotAnswer(t *testing.T) {
-	dir := t.TempDir()
-	config := filepath.Join(dir, "toolfinch.yaml")
-	for _, file := range []string{config, filepath.Join(dir, liveName+"file")} {
+	dir := must.Get(os.MkdirTemp("", ""))(t) // the path of t.TempDir is too long for a socket
+	defer os.RemoveAll(dir)
+	config, sockets := filepath.Join(dir, "toolfinch.yaml"), socketDir(dir)
+	must.Do(t, os.Mkdir(sockets, 0o700))
+	for _, file := range []string{config, filepath.Join(sockets, liveName+"file")} {
 		must.Do(t, os.WriteFile(file, []byte("data_dir: .\n"), 0o600))
 	}
-	listener, err := net.Listen("unix", filepath.Join(dir, liveName+"hangs_up"))
+	listener, err := net.Listen("unix", filepath.Join(sockets, liveName+"hangs_up"))
 	if err != nil {
 		t.Skip("there are no sockets that are files:", err)
 	}

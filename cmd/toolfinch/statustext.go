@@ -80,6 +80,9 @@ func (t *statusText) process(s web.Status) {
 	if s.Refused != "" {
 		t.line(red, "the configuration was edited, and the one before is served: "+s.Refused)
 	}
+	for _, why := range s.Beside {
+		t.line(yellow, "runs beside another toolfinch: "+why)
+	}
 	if s.Store != "" {
 		t.line(red, "nothing can be stored: "+s.Store)
 	}
@@ -106,8 +109,8 @@ func headOf(s web.Status) string {
 		parts = append(parts, "view "+s.View)
 	}
 	at := s.At
-	if s.PID != 0 && at != "" && at != "stdio" {
-		at = "http://" + at
+	if s.PID != 0 && at != "" {
+		at = running{Status: s}.served()
 	}
 	parts = append(parts, at, "up "+lasting(s.Now.Sub(s.Started)))
 	if s.Configuration != "" {

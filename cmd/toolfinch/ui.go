@@ -23,11 +23,12 @@ func newUI(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "ui",
 		Short: "Open the page of the running toolfinch",
-		Long: `Ui asks the toolfinch that serves this configuration over HTTP for a link to its page,
-prints the link, and opens it in a browser. The link works once, within ten minutes.
-Only the user who runs toolfinch can get one.
+		Long: `Ui asks the running toolfinch for a link to its page, prints the link, and opens it in
+a browser. The link works once, within ten minutes. Only the user who runs toolfinch
+can get one. A toolfinch that serves agents over stdio opens a port of this machine
+for its page, and serves nothing else there.
 
-Exit codes: 0 there is a link, 3 no toolfinch with a page runs.`,
+Exit codes: 0 there is a link, 3 no toolfinch runs.`,
 		Example: `  toolfinch ui
   toolfinch ui --no-browser`,
 		Args: cobra.NoArgs,
@@ -77,30 +78,26 @@ Exit codes: 0 there is a link, 3 no toolfinch with a page runs.`,
 	return cmd
 }
 
-// withPage returns the process that serves the page: the only process that serves over HTTP, or the process with pid.
+// withPage returns the process that serves the page: the only one, or the process with pid.
 func withPage(processes []running, pid int, path string) (running, error) {
-	const start = "toolfinch serve --port 8080"
 	if len(processes) == 0 {
-		return running{}, &exitError{exitNotRunning, fmt.Errorf("no toolfinch runs with %s: %s serves its page", shown(path), start)}
-	}
-	over := slices.DeleteFunc(slices.Clone(processes), func(r running) bool { return r.At == configs.TransportStdio })
-	if len(over) == 0 {
-		return running{}, &exitError{exitNotRunning, fmt.Errorf("what runs with %s serves an agent over stdio, where there is no page: %s serves one beside it", shown(path), start)}
+		return running{}, &exitError{exitNotRunning, fmt.Errorf("no toolfinch runs with %s: an agent starts it, or toolfinch serve --port 8080", shown(path))}
 	}
 	if pid != 0 {
-		over = slices.DeleteFunc(over, func(r running) bool { return r.PID != pid })
-		if len(over) == 0 {
-			return running{}, &exitError{exitUsage, fmt.Errorf("--pid: process %d is no toolfinch that serves %s over HTTP", pid, shown(path))}
+		i := slices.IndexFunc(processes, func(r running) bool { return r.PID == pid })
+		if i < 0 {
+			return running{}, &exitError{exitUsage, fmt.Errorf("--pid: process %d is no toolfinch that serves %s", pid, shown(path))}
 		}
+		return processes[i], nil
 	}
-	if len(over) > 1 {
-		text := fmt.Sprintf("%d run with %s: choose one", len(over), shown(path))
-		for _, one := range over {
-			text += fmt.Sprintf("\n  toolfinch ui --pid %d    http://%s, up %s", one.PID, one.At, lasting(one.Now.Sub(one.Started)))
+	if len(processes) > 1 {
+		text := fmt.Sprintf("%d run with %s: choose one", len(processes), shown(path))
+		for _, one := range processes {
+			text += fmt.Sprintf("\n  toolfinch ui --pid %d    %s, up %s", one.PID, one.served(), lasting(one.Now.Sub(one.Started)))
 		}
 		return running{}, &exitError{exitUsage, errors.New(text)}
 	}
-	return over[0], nil
+	return processes[0], nil
 }
 
 // openPage opens a link in a browser. Other users may read the link in the browser's command line. On Linux toolfinch
@@ -135,12 +132,10 @@ func leadingTo(dir, link string) (file string, err error) {
 // pageLink asks for a link to the page. The query "?here" restricts the link to this user.
 func (r running) pageLink(ctx context.Context, query string) (string, error) {
 	var answer struct {
-		Link string `json:"link"` // path and query
+		Link string `json:"link"`
 	}
-	if err := r.ask(ctx, http.MethodPost, "/link"+query, &answer); err != nil {
-		return "", err
-	}
-	return pageURL(r.At, answer.Link), nil
+	err := r.ask(ctx, http.MethodPost, "/link"+query, &answer)
+	return answer.Link, err
 }
 
 func pageURL(at, path string) string { return "http://" + reachableAt(at) + path }

@@ -6,10 +6,12 @@ import "time"
 // Lists are bounded; they keep the latest and the most important entries.
 type Status struct {
 	Version string `json:"version"`
-	// PID, Configuration, At and Refused are set only for the owner.
+	// PID, Configuration, At, Shared, Beside and Refused are set only for the owner.
 	PID           int          `json:"pid,omitempty"`
 	Configuration string       `json:"configuration,omitempty"` // path of the file
 	At            string       `json:"at,omitempty"`            // "stdio", or the HTTP address
+	Shared        bool         `json:"shared,omitempty"`        // it runs in the background, for all agents of its user
+	Beside        []string     `json:"beside,omitempty"`        // why it does not share another process of the configuration
 	Refused       string       `json:"refused,omitempty"`       // why the latest configuration is not served
 	Store         string       `json:"store,omitempty"`         // why the store cannot store now
 	View          string       `json:"view,omitempty"`          // view of all fields below; "" for all views

@@ -1,0 +1,76 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+)
+
+// maxLog is the size at which a log file becomes the older one, in bytes.
+const maxLog = 10 << 20
+
+// logFile returns the log of a toolfinch in the background. The older part has the suffix .1.
+func logFile(dataDir string) string { return filepath.Join(dataDir, "toolfinch.log") }
+
+// rotated is a log file with a bounded size. Several processes may write to it.
+type rotated struct {
+	path string
+
+	mu   sync.Mutex // guards the fields below; held over writes
+	file *os.File
+	size int64
+}
+
+func openRotated(path string) (*rotated, error) {
+	r := &rotated{path: path}
+	return r, r.open()
+}
+
+func (r *rotated) open() error {
+	file, err := os.OpenFile(r.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	if err != nil {
+		return fmt.Errorf("log: %w", err)
+	}
+	info, err := file.Stat()
+	if err != nil {
+		return errors.Join(err, file.Close())
+	}
+	r.file, r.size = file, info.Size()
+	return nil
+}
+
+// Write appends whole lines.
+func (r *rotated) Write(p []byte) (int, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.size > 0 && r.size+int64(len(p)) > maxLog {
+		if err := r.rotate(); err != nil {
+			return 0, err
+		}
+	}
+	n, err := r.file.Write(p)
+	r.size += int64(n)
+	return n, err
+}
+
+// rotate moves the file away, unless another process has just done so.
+func (r *rotated) rotate() error {
+	mine, err := r.file.Stat()
+	if err != nil {
+		return err
+	}
+	if now, err := os.Stat(r.path); err == nil && os.SameFile(mine, now) {
+		if err := os.Rename(r.path, r.path+".1"); err != nil {
+			return err
+		}
+	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return errors.Join(r.file.Close(), r.open())
+}
+
+// Close closes the file.
+func (r *rotated) Close() error { return r.file.Close() }

@@ -1,0 +1,254 @@
+package relay
+
+import (
+	"bufio"
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"toolfinch/internal/await"
+	"toolfinch/internal/must"
+)
+
+// relayed is a running relay, with the client's ends of its streams.
+type relayed struct {
+	*testing.T
+	in    *io.PipeWriter
+	out   *bufio.Reader
+	outW  *io.PipeReader
+	done  chan error
+	peers chan *toolfinch // that the relay has connected to, in order
+}
+
+// toolfinch is the other end of a connection of the relay.
+type toolfinch struct {
+	*testing.T
+	conn *net.UnixConn
+	in   *bufio.Reader
+}
+
+// start runs a relay. connect, if set, may fail instead of a connection.
+func start(t *testing.T, connect func() error) *relayed {
+	t.Helper()
+	dir := must.Get(os.MkdirTemp("", ""))(t)
+	t.Cleanup(func() { os.RemoveAll(dir) })
+	listener := must.Get(net.Listen("unix", filepath.Join(dir, "s")))(t)
+	t.Cleanup(func() { listener.Close() })
+	inR, inW := io.Pipe()
+	outR, outW := io.Pipe()
+	r := &relayed{T: t, in: inW, out: bufio.NewReader(outR), outW: outR, done: make(chan error, 1), peers: make(chan *toolfinch, 10)}
+	go func() {
+		for {
+			conn, err := listener.Accept()
+			if err != nil {
+				return
+			}
+			r.peers <- &toolfinch{t, conn.(*net.UnixConn), bufio.NewReader(conn)}
+		}
+	}()
+	dial := func(context.Context) (net.Conn, error) { return net.Dial("unix", listener.Addr().String()) }
+	first := must.Get(dial(t.Context()))(t)
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() {
+		r.done <- Run(ctx, first, Options{In: inR, Out: outW, Log: slog.New(slog.DiscardHandler), Connect: func(ctx context.Context) (net.Conn, error) {
+			if connect != nil {
+				return nil, connect()
+			}
+			return dial(ctx)
+		}})
+	}()
+	t.Cleanup(func() { cancel(); outR.Close(); inW.Close(); <-r.done })
+	return r
+}
+
+// sends has the client send a message.
+func (r *relayed) sends(line string) {
+	r.Helper()
+	must.Get(io.WriteString(r.in, line+"\n"))(r.T)
+}
+
+// gets reads the next messages of the client.
+func (r *relayed) gets(want ...string) {
+	r.Helper()
+	for _, line := range want {
+		if got := must.Get(r.out.ReadString('\n'))(r.T); got != line+"\n" {
+			r.Fatalf("the client gets %.300s\nwant %.300s", got, line)
+		}
+	}
+}
+
+func (r *relayed) peer() *toolfinch { r.Helper(); return await.Value(r.T, r.peers) }
+
+// ends waits for the end of the relay.
+func (r *relayed) ends() error {
+	r.Helper()
+	err := await.Value(r.T, r.done)
+	r.done <- err
+	return err
+}
+
+func (p *toolfinch) gets(want ...string) {
+	p.Helper()
+	for _, line := range want {
+		if got := must.Get(p.in.ReadString('\n'))(p.T); got != line+"\n" {
+			p.Fatalf("toolfinch gets %.300s\nwant %.300s", got, line)
+		}
+	}
+}
+
+func (p *toolfinch) sends(line string) {
+	p.Helper()
+	must.Get(io.WriteString(p.conn, line+"\n"))(p.T)
+}
+
+// Messages of the handshake, and their answers.
+const (
+	initialize  = `{"method":"initialize","params":{"protocolVersion":"2025-06-18"},"jsonrpc":"2.0","id":0}`
+	initialized = `{"jsonrpc":"2.0","method":"notifications/initialized"}`
+	greeted     = `{"jsonrpc":"2.0","id":0,"result":{"capabilities":{"tools":{"listChanged":true},"prompts":{}}}}`
+	listAgain   = `{"jsonrpc":"2.0","method":"notifications/tools/list_changed"}`
+	gone        = `"error":{"code":-32603,"message":"toolfinch has ended, and another one takes its place: this request may or may not have been carried out; check before you repeat it"}}`
+)
+
+// Every byte arrives, of messages of any length.
+func TestMessagesArriveUnchanged(t *testing.T) {
+	r := start(t, nil)
+	p := r.peer()
+	long := strings.Repeat("x", 3<<20)
+	for _, line := range []string{
+		initialize, ` { "id" : "a\u0062" , "method":"tools/call"}  `, "", "no JSON", "[" + initialized + "," + initialized + "]", "\xff\xfe",
+		`{"id":1,"method":"tools/call","params":{"a":"` + long + `"}}`, `{"method":"x","params":"` + strings.Repeat("y", maxRequest+1) + `"}`,
+	} {
+		go r.sends(line)
+		p.gets(line)
+		go p.sends(line)
+		r.gets(line)
+	}
+}
+
+// A client whose toolfinch dies is told which requests failed, and goes on with another one, which learns what the
+// first one knew of the client.
+func TestAnotherToolfinchTakesOver(t *testing.T) {
+	const level, subscribe, listen = `{"id":1,"method":"logging/setLevel","params":{"level":"info"}}`, `{"id":2,"method":"resources/subscribe","params":{"uri":"a:b"}}`, `{"id":3,"method":"subscriptions/listen"}`
+	r := start(t, nil)
+	p := r.peer()
+	for _, line := range []string{
+		initialize, initialized, level, subscribe, listen,
+		`{"id":4,"method":"resources/subscribe","params":{"uri":"c:d"}}`, `{"id":5,"method":"resources/unsubscribe","params":{"uri":"c:d"}}`,
+		`{"id":"six","method":"tools/call"}`, `{"id":7,"method":"tools/call"}`, `{"method":"notifications/cancelled","params":{"requestId":7}}`,
+	} {
+		r.sends(line)
+		p.gets(line)
+	}
+	for _, line := range []string{greeted, `{"id":1,"result":{}}`, `{"id":2,"result":{}}`, `{"id":4,"result":{}}`, `{"id":5,"result":{}}`, `{"id":"ask-1","method":"roots/list"}`} {
+		p.sends(line)
+		r.gets(line)
+	}
+	must.Get(io.WriteString(p.conn, `{"id":"six","res`))(t) // a cut message
+	p.conn.Close()
+	r.gets(`{"jsonrpc":"2.0","id":"six",`+gone, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"ask-1"}}`)
+	go r.sends(`{"id":8,"method":"tools/list"}`)
+	p = r.peer()
+	p.gets(initialize)
+	p.sends(greeted)
+	p.gets(initialized, level, subscribe, listen)
+	r.gets(listAgain)
+	p.gets(`{"id":8,"method":"tools/list"}`)
+	p.sends(`{"id":1,"result":{}}`)
+	p.sends(`{"id":2,"result":{}}`)
+	p.sends(`{"id":8,"result":{"tools":[]}}`)
+	p.sends(`{"id":3,"result":{}}`)
+	r.gets(`{"id":8,"result":{"tools":[]}}`, `{"id":3,"result":{}}`) // those of 1 and 2 it has already
+}
+
+// A toolfinch that dies before it has answered initialize is asked again in its successor.
+func TestInitializeIsRepeated(t *testing.T) {
+	r := start(t, nil)
+	p := r.peer()
+	r.sends(initialize)
+	p.gets(initialize)
+	p.conn.Close()
+	go r.sends(`{"id":1,"method":"ping"}`)
+	p = r.peer()
+	p.gets(initialize, `{"id":1,"method":"ping"}`)
+	p.sends(greeted)
+	r.gets(greeted)
+}
+
+// A toolfinch that was stopped is not started again before the client needs it.
+func TestAStoppedToolfinchStaysStopped(t *testing.T) {
+	r := start(t, nil)
+	p := r.peer()
+	p.sends(`{"jsonrpc":"2.0","method":"` + Stopped + `"}`)
+	p.conn.Close()
+	go r.sends(`{"id":1,"method":"ping"}`)
+	r.peer().gets(`{"id":1,"method":"ping"}`)
+	if len(r.peers) > 0 {
+		t.Error("it was started twice")
+	}
+}
+
+// A client that has ended its input still gets its answers.
+func TestTheLastAnswersArrive(t *testing.T) {
+	r := start(t, nil)
+	p := r.peer()
+	r.sends(`{"id":1,"method":"tools/call"}`)
+	r.in.Close()
+	p.gets(`{"id":1,"method":"tools/call"}`)
+	if _, err := p.in.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Fatalf("toolfinch does not see the end of the client: %v", err)
+	}
+	p.sends(`{"id":1,"result":{}}`)
+	r.gets(`{"id":1,"result":{}}`)
+	p.conn.Close()
+	if err := r.ends(); err != nil {
+		t.Error(err)
+	}
+}
+
+// If its toolfinch dies, too, the client is told, and no other is started.
+func TestTheLastRequestsAreTold(t *testing.T) {
+	r := start(t, nil)
+	p := r.peer()
+	r.sends(`{"id":1,"method":"tools/call"}`)
+	p.gets(`{"id":1,"method":"tools/call"}`)
+	r.in.Close()
+	if _, err := p.in.ReadByte(); !errors.Is(err, io.EOF) {
+		t.Fatal(err)
+	}
+	p.conn.Close()
+	r.gets(`{"jsonrpc":"2.0","id":1,` + gone)
+	if err := r.ends(); err != nil || len(r.peers) > 0 {
+		t.Errorf("error %v, %d more connections", err, len(r.peers))
+	}
+}
+
+// A relay ends with its client.
+func TestAClientThatHasGone(t *testing.T) {
+	r := start(t, nil)
+	p := r.peer()
+	r.outW.Close()
+	p.sends(`{"id":1,"result":{}}`)
+	if err := r.ends(); err != nil {
+		t.Error(err)
+	}
+	if _, err := p.in.ReadByte(); err == nil {
+		t.Error("the connection stays")
+	}
+}
+
+// Where no other toolfinch can be reached, the relay fails with the reason.
+func TestNoOtherToolfinch(t *testing.T) {
+	r := start(t, func() error { return errors.New("the configuration has no servers") })
+	r.peer().conn.Close()
+	go r.sends(`{"id":1,"method":"ping"}`)
+	if err := r.ends(); err == nil || !strings.Contains(err.Error(), "the configuration has no servers") {
+		t.Errorf("got %v", err)
+	}
+}

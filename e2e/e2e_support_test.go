@@ -152,7 +152,8 @@ func newHouse(t testing.TB, servers map[string]server, more ...map[string]any) h
 	settings := map[string]any{
 		"data_dir":     filepath.Join(home, "data"),
 		"log_format":   "json",
-		"direct_below": 0, // tools are looked for, however few they are
+		"direct_below": 0,     // tools are looked for, however few they are
+		"shared":       false, // what a test starts is what serves it
 		"mcp_servers":  servers,
 	}
 	for _, more := range more {

@@ -117,7 +117,7 @@ func TestAServerInASandboxDoesNotReachItsToolfinch(t *testing.T) {
 		if err := os.WriteFile(file, []byte(intruder), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		s := script(t, file, dir, filepath.Join(h.home, "data"))
+		s := script(t, file, dir, filepath.Join(h.home, "data", "live"))
 		s.Sandbox = rules
 		servers[filepath.Base(dir)+filepath.Base(filepath.Dir(dir))] = s
 	}

@@ -45,7 +45,9 @@ func (j joining) relay(ctx context.Context, std streams) error {
 	if err != nil {
 		return err
 	}
-	giveBack() // a relay needs little of what its start needed
+	collectGarbage(25) // a relay lives long and makes little garbage
+	giveBack()         // nor does it need what its start needed
+	defer time.AfterFunc(settled, giveBack).Stop()
 	return relay.Run(ctx, conn, relay.Options{
 		In: std.in, Out: std.out, Log: j.log, Gone: func(ctx context.Context) { hungUp(ctx, std.out) },
 		Connect: func(ctx context.Context) (net.Conn, error) {
@@ -54,6 +56,9 @@ func (j joining) relay(ctx context.Context, std streams) error {
 		},
 	})
 }
+
+// settled is when a relay has passed on what its agent asks at its start, and gives back what that needed.
+const settled = 3 * time.Second
 
 // join returns a connection to the toolfinch, which it starts if none runs.
 func (j joining) join(ctx context.Context) (net.Conn, error) {

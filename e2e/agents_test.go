@@ -103,7 +103,7 @@ func TestAgents(t *testing.T) {
 				names = append(names, "everything", "github", "slack")
 			}
 			servers := upstreams(t, names...)
-			patient := map[string]any{"start_wait": patience.String()}
+			patient := map[string]any{"start_wait": patience.String(), "shared": true, "keep_running": "1ms"}
 			t.Run("first start", func(t *testing.T) {
 				h := newHouse(t, servers, patient)
 				if offered, changed := finds(t, a, h, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}); offered || changed {
@@ -142,7 +142,7 @@ func TestAgents(t *testing.T) {
 // call_tool; so one turn in three suffices.
 func atOnce(t *testing.T, a agents.Agent, servers map[string]server) {
 	for range 3 {
-		h := newHouse(t, servers, map[string]any{"start_wait": patience.String(), "clients": map[string]any{"*": map[string]any{"register": "at_once"}}})
+		h := newHouse(t, servers, map[string]any{"start_wait": patience.String(), "shared": true, "keep_running": "1ms", "clients": map[string]any{"*": map[string]any{"register": "at_once"}}})
 		if _, same := finds(t, a, h, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}); same {
 			return
 		}

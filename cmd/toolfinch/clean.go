@@ -130,6 +130,10 @@ func removeStores(ctx context.Context, rows []storeRow) error {
 			continue
 		}
 		rows[i].State = storeRemoved
+		for _, left := range []string{socketDir(row.Folder), logFile(row.Folder), logFile(row.Folder) + ".1"} {
+			_ = os.RemoveAll(left)
+		}
+		_ = os.Remove(row.Folder) // fails if the user keeps other files in it
 	}
 	return errors.Join(failed...)
 }

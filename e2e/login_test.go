@@ -36,7 +36,7 @@ func opaque(t *testing.T) *authserver.Server {
 	return startAuthServer(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &yes}})
 }
 
-// login runs toolfinch login, whose user goes where its URL leads, and returns what it printed.
+// login runs toolfinch server login, whose user goes where its URL leads, and returns what it printed.
 func (h house) login(t *testing.T, browse func(page string), args ...string) string {
 	t.Helper()
 	cmd := exec.CommandContext(await.Context(t), program(t), append([]string{"login", "notes", "--config", h.config}, args...)...)
@@ -58,7 +58,7 @@ func (h house) login(t *testing.T, browse func(page string), args ...string) str
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Fatalf("toolfinch login: %v\n%s%s", err, &printed, &said)
+		t.Fatalf("toolfinch server login: %v\n%s%s", err, &printed, &said)
 	}
 	return printed.String() + said.String()
 }
@@ -68,9 +68,9 @@ func TestLogin(t *testing.T) {
 	h, as, rs := protectedHouse(t, true)
 	browse := func(page string) { as.Browse(t, page, "") }
 	run := h.start(t)
-	run.log.wait(t, 0, "the upstream needs a login", "toolfinch login notes")
+	run.log.wait(t, 0, "the upstream needs a login", "toolfinch server login notes")
 
-	const how, startPage = "run `toolfinch login notes`", "/oauth/callback?login="
+	const how, startPage = "run `toolfinch server login notes`", "/oauth/callback?login="
 	t.Run("while it runs", func(t *testing.T) {
 		list, _ := h.said(t, "servers")
 		client := newSDKClient(t, h.env)

@@ -176,8 +176,8 @@ func newRoot(vaultKey string) *cobra.Command {
 and your agent searches for the tools that it needs instead of listing them all.
 
 Exit codes: 0 success, 1 the command failed (wholly or in part), 2 bad flags, arguments
-or configuration, 3 no running toolfinch was found (status, ui), 130 interrupted with
-Ctrl-C.`,
+or configuration, 3 no running toolfinch was found (status, ui, server logs, server
+restart), 130 interrupted with Ctrl-C.`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 	}
@@ -201,19 +201,12 @@ Ctrl-C.`,
 	flags.StringVar(&s.dataDir, "data-dir", "", "folder of the store")
 	flags.StringVar(&s.logLevel, "log-level", "", "debug, info, warn or error")
 	flags.StringVar(&s.logFormat, "log-format", "", "text or json")
-	group := func(title string, commands ...*cobra.Command) {
-		root.AddGroup(&cobra.Group{ID: title, Title: title + ":"})
-		for _, cmd := range commands {
-			cmd.GroupID = title
-		}
-		root.AddCommand(commands...)
-	}
-	group("Begin", newSetup(s), newDemo(s), newInit(s), newImport(s), newConnect(s), newServe(s))
-	group("Configure", newServers(s), newRegistry(s), newConfig(s), newSecret(s), newPolicy(s), newValidate(s), newModel(s), newKey(s))
-	group("Use", newStatus(s), newUI(s), newTools(s), newSearch(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newStore(s), newClean(), newHealth(s))
-	group("Measure", newSavings(s), newLearned(s), newEval(s))
-	root.AddCommand(newDemoServer(), newVersion())
+	root.AddCommand(newSetup(s), newConnect(s), newServe(s), newStatus(s), newServer(s), newTool(s), newSearch(s), newCall(s), newUI(s))
+	root.AddCommand(newRegistry(), newConfig(s), newValidate(s), newReindex(s), newSecret(s), newPolicy(s), newPins(s), newKey(s), newAudit(s), newModel(s), newStore(s), newSavings(s))
+	root.AddCommand(unlisted(newDemo(s), newInit(s), newImport(s), newHealth(s), newEval(s), newLearned(s), newClean(), newDemoServer())...)
+	addOldNames(root, s)
 	s.completions(root)
+	addHelp(root)
 	finish(root)
 	return root
 }
@@ -227,8 +220,11 @@ func finish(cmd *cobra.Command) {
 	}
 	args := cmd.Args
 	if cmd.HasSubCommands() {
-		args = knownCommand
+		if args == nil {
+			args = knownCommand
+		}
 		if !cmd.Runnable() {
+			cmd.Annotations = map[string]string{onlyGroup: ""}
 			cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 		}
 	}
@@ -260,29 +256,30 @@ func knownCommand(cmd *cobra.Command, args []string) error {
 
 // otherNames are other programs' names of our commands.
 var otherNames = map[string][]string{
-	"serve":       {"start", "run", "up", "server-start", "proxy"},
-	"ui":          {"web", "dashboard", "open", "page"},
-	"status":      {"ps", "top", "monitor", "watch"},
-	"servers":     {"list", "ls"},
-	"tools":       {"list", "ls", "describe", "inspect", "info", "schema"},
-	"search":      {"find", "query", "retrieve"},
-	"call":        {"exec", "execute", "invoke"},
-	"reindex":     {"index", "refresh", "sync", "update"},
-	"validate":    {"check", "doctor", "lint", "test"},
-	"setup":       {"install"},
-	"connect":     {"install"},
-	"login":       {"auth", "authenticate", "signin"},
-	"logout":      {"signout"},
-	"init":        {"new", "create"},
-	"servers add": {"install"},
-	"registry":    {"browse", "marketplace", "catalog"},
-	"savings":     {"stats", "usage"},
-	"config":      {"where"},
-	"audit read":  {"log", "logs", "tail", "grep"},
-	"model rm":    {"delete"},
-	"pins":        {"held", "approvals", "quarantine", "review"},
-	"secret set":  {"put"},
-	"secret rm":   {"unset"},
+	"serve":          {"start", "run", "up", "server-start", "proxy"},
+	"ui":             {"web", "dashboard", "open", "page"},
+	"status":         {"ps", "top", "monitor", "watch"},
+	"server list":    {"ls"},
+	"tool list":      {"ls"},
+	"tool show":      {"describe", "inspect", "info", "schema"},
+	"tool hide":      {"block", "deny", "exclude"},
+	"search":         {"find", "query", "retrieve"},
+	"call":           {"exec", "execute", "invoke"},
+	"reindex":        {"index", "refresh", "sync", "update"},
+	"validate":       {"check", "doctor", "lint", "test"},
+	"setup":          {"install"},
+	"connect":        {"install"},
+	"server login":   {"auth", "authenticate", "signin", "signout"},
+	"server restart": {"reconnect", "reload"},
+	"server remove":  {"rm", "delete"},
+	"server add":     {"install", "new", "create"},
+	"registry":       {"browse", "marketplace", "catalog"},
+	"savings":        {"stats", "usage"},
+	"config":         {"where"},
+	"audit":          {"log", "tail", "grep"},
+	"pins":           {"held", "approvals", "quarantine", "review"},
+	"secret set":     {"put"},
+	"secret rm":      {"unset"},
 }
 
 // calledSo returns the paths below cmd of commands with this name: at a deeper level, or in other programs.

@@ -51,12 +51,13 @@ const (
 type live struct {
 	status func(ctx context.Context) web.Status
 	// link returns path and query of a link to the page. With here, only browsers of this user may open the link.
-	link func(here bool) (string, error)
+	link    func(here bool) (string, error)
+	servers liveServers
 }
 
 // liveOf describes a proxy at an address, or over stdio.
 func liveOf(p *proxy.Proxy, config *configs.Config, at string, refused *atomic.Pointer[string]) live {
-	return live{link: p.UILink, status: func(ctx context.Context) web.Status {
+	return live{link: p.UILink, servers: p, status: func(ctx context.Context) web.Status {
 		status := p.Status(ctx)
 		status.PID, status.Configuration, status.At = os.Getpid(), config.Path, at
 		if reason := refused.Load(); reason != nil {
@@ -89,6 +90,7 @@ func answerLive(ctx context.Context, dir string, l live, log *slog.Logger) {
 		}
 		_ = rawjson.Write(w, map[string]string{"link": link}, "")
 	})
+	answerServers(mux, l.servers)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: leeway.Of(liveWait), WriteTimeout: leeway.Of(liveWait), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
@@ -161,6 +163,10 @@ func askLive(ctx context.Context, dir, configuration string) (mine, others []run
 
 // ask makes a request at the socket and decodes the answer.
 func (r running) ask(ctx context.Context, method, path string, answer any) error {
+	return r.askWithin(ctx, liveWait, method, path, answer)
+}
+
+func (r running) askWithin(ctx context.Context, within time.Duration, method, path string, answer any) error {
 	info, err := os.Lstat(r.socket)
 	switch {
 	case err != nil:
@@ -168,7 +174,7 @@ func (r running) ask(ctx context.Context, method, path string, answer any) error
 	case info.Mode()&os.ModeSocket == 0:
 		return errors.New("it is no socket")
 	}
-	client := &http.Client{Timeout: leeway.Of(liveWait), Transport: &http.Transport{
+	client := &http.Client{Timeout: leeway.Of(within), Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "unix", r.socket)

@@ -124,14 +124,14 @@ func newSecretList(s *settings) *cobra.Command {
 
 func newSecretRemove(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:     "rm NAME",
-		Short:   "Remove a stored secret",
+		Use:   "rm NAME",
+		Short: "Remove a stored secret",
 		Long: `Rm removes a secret. --all deletes everything that is sealed: secrets and logins to
 servers. Use it if the key is lost. The next secret or login makes a new key. An existing
 key stays.`,
 		Example: `  toolfinch secret rm GITHUB_TOKEN
   toolfinch secret rm --all --yes`,
-		Args:    cobra.ExactArgs(1),
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			row, err := secretRow(args[0])
 			if err != nil {

@@ -89,7 +89,7 @@ func newStoreCopy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy FROM TO",
 		Short: "Copy everything from one store to another",
-		Args: cobra.ExactArgs(2),
+		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			from, to := args[0], args[1]
 			if storePlace(from, locating...) == storePlace(to, locating...) {

@@ -19,6 +19,7 @@ import (
 
 func newModel(s *settings) *cobra.Command {
 	cmd := named("model", newModelList(s))
+	cmd.Args = knownCommand
 	alsoAs(cmd, "remove", "delete a model: toolfinch model --remove NAME", newModelRemove())
 	cmd.AddCommand(newModelPull(s))
 	cmd.AddCommand(unlisted(newModelList(s), newModelRemove())...)

@@ -122,12 +122,15 @@ server does not come up, 3 no toolfinch runs with this configuration.`,
 				case err != nil:
 					failed = append(failed, err)
 				case now.Error != "":
-					failed = append(failed, errors.New(now.Error+"; toolfinch server logs "+args[0]+" shows what it wrote"))
+					failed = append(failed, errors.New(now.Error))
 				default:
 					fmt.Fprintf(cmd.OutOrStdout(), "restarted %s%s: %s\n", args[0], of, plural(now.Tools, "tool"))
 				}
 			}
-			return errors.Join(failed...)
+			if err := errors.Join(failed...); err != nil {
+				return &exitError{exitFailed, err}
+			}
+			return nil
 		},
 	}
 }
@@ -177,7 +180,7 @@ func (r running) printLines(cmd *cobra.Command, server string, n int, follow, as
 		case cmd.Context().Err() != nil:
 			return cmd.Context().Err()
 		case err != nil && !first:
-			return &exitError{exitNotRunning, fmt.Errorf("toolfinch has ended: %w", err)}
+			return &exitError{exitNotRunning, errors.New("toolfinch has ended")}
 		case err != nil:
 			return err
 		case first && len(lines) == 0:

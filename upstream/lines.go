@@ -113,13 +113,3 @@ func (h keeping) WithAttrs(attrs []slog.Attr) slog.Handler {
 func (h keeping) WithGroup(name string) slog.Handler {
 	return keeping{h.Handler.WithGroup(name), h.lines}
 }
-
-// Lines returns the last log lines about a server whose numbers are above after: what its process wrote to standard
-// error, its log messages, and what became of its connections. It reports false for an unknown server.
-func (p *Pool) Lines(server string, after int64) ([]Line, bool) {
-	s := p.now.Load().byName[server]
-	if s == nil {
-		return nil, false
-	}
-	return s.lines.after(after), true
-}

@@ -25,14 +25,6 @@ var firstScreen = []section{
 	{"Look", []string{"status", "ui"}},
 }
 
-// unlisted hides commands from help and completion: old names, what machines call, and what developers measure.
-func unlisted(commands ...*cobra.Command) []*cobra.Command {
-	for _, cmd := range commands {
-		cmd.Hidden = true
-	}
-	return commands
-}
-
 // addHelp makes the help of the root command the first screen, and adds the command help.
 func addHelp(root *cobra.Command) {
 	help := root.HelpFunc()

@@ -128,3 +128,18 @@ func calledSo(cmd *cobra.Command, name string) (paths []string) {
 	walk(cmd)
 	return paths
 }
+
+// plainly says in our words what cobra says of a wrong number of arguments.
+func plainly(cmd *cobra.Command, given []string, err error) error {
+	text := err.Error()
+	usage := strings.TrimSuffix(cmd.UseLine(), " [flags]")
+	switch {
+	case strings.HasPrefix(text, "unknown command") && !cmd.HasAvailableSubCommands():
+		return fmt.Errorf("%s takes no argument %q", cmd.CommandPath(), given[0])
+	case !strings.Contains(text, " arg(s), "):
+		return err
+	case len(given) == 0:
+		return fmt.Errorf("an argument is missing: %s", usage)
+	}
+	return fmt.Errorf("%s, which is not the right number: %s", plural(len(given), "argument"), usage)
+}

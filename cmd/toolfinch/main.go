@@ -191,7 +191,7 @@ func finish(cmd *cobra.Command) {
 			return nil
 		}
 		if err := args(cmd, given); err != nil {
-			return &exitError{exitUsage, fmt.Errorf("%w\nSee: %s --help", err, cmd.CommandPath())}
+			return &exitError{exitUsage, fmt.Errorf("%w\nSee: %s --help", plainly(cmd, given, err), cmd.CommandPath())}
 		}
 		return nil
 	}

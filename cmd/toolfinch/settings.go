@@ -57,7 +57,7 @@ func (s *settings) load(cmd *cobra.Command, flags map[string]string) (*configs.C
 	if err != nil {
 		return nil, nil, err
 	}
-	return config, faulty(cmd, config), nil
+	return config, s.faulty(cmd, config), nil
 }
 
 // loadStored is load for a command that needs the store.
@@ -66,12 +66,15 @@ func (s *settings) loadStored(cmd *cobra.Command) (*configs.Config, *slog.Logger
 	if err = cmp.Or(err, s.away); err != nil {
 		return nil, nil, err
 	}
-	return config, faulty(cmd, config), nil
+	return config, s.faulty(cmd, config), nil
 }
 
 // faulty returns the log of a command, after logging the faults of the configuration.
-func faulty(cmd *cobra.Command, config *configs.Config) *slog.Logger {
-	log := newLog(cmd.ErrOrStderr(), config)
+func (s *settings) faulty(cmd *cobra.Command, config *configs.Config) *slog.Logger {
+	log := slog.New(plainLog{w: cmd.ErrOrStderr()})
+	if cmd.Name() == "serve" || s.wantsLog() {
+		log = newLog(cmd.ErrOrStderr(), config)
+	}
 	logFaults(log, config)
 	return log
 }
@@ -96,7 +99,7 @@ func (s *settings) given() map[string]string {
 func (s *settings) read(cmd *cobra.Command, flags map[string]string) (*configs.Config, error) {
 	all := s.given()
 	maps.Copy(all, flags)
-	if cmd.Name() != "serve" && all["log_level"] == "" && os.Getenv("MCPPROXY_LOG_LEVEL") == "" {
+	if cmd.Name() != "serve" && !s.wantsLog() {
 		all["log_level"] = "warn" // a command prints its own messages
 	}
 	config, err := configs.Load(configs.Options{Path: s.config, Flags: all, Vault: s.readVault})

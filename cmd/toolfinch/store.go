@@ -54,6 +54,11 @@ Exit codes: 0 the store can be used, 1 it cannot.`,
 			at := ""
 			if len(args) > 0 {
 				at = args[0]
+				if known, err := store.Check(cmd.Context(), at); err != nil {
+					return err
+				} else if !known {
+					return fmt.Errorf("there is no store in %s", storeName(at))
+				}
 			} else if places, err := s.places(); err != nil {
 				return err
 			} else {

@@ -53,6 +53,7 @@ func addHelp(root *cobra.Command) {
 	}
 	cmd.Flags().BoolVar(&all, "all", false, "show every command")
 	root.SetHelpCommand(unlisted(cmd)[0])
+	root.InitDefaultHelpCmd()
 }
 
 // printScreen prints the first screen or, with all, every command that is not hidden.

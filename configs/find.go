@@ -122,7 +122,7 @@ func noConfig(looked []string) error {
   toolfinch setup                           takes over the servers of your MCP clients, and connects the clients
   toolfinch demo                            shows what it does, without a configuration
   toolfinch import                          takes over the servers of other clients
-  toolfinch servers add NAME -- COMMAND...  makes a toolfinch.yaml with one server
+  toolfinch server add NAME -- COMMAND...  makes a toolfinch.yaml with one server
   toolfinch init                            writes a toolfinch.yaml with every key explained
 
 Or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do`,

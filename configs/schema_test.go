@@ -52,7 +52,7 @@ func valid(t testing.TB, c *Config) {
 	}
 }
 
-// configs/schema.json is what toolfinch config schema prints.
+// configs/schema.json is what toolfinch config --schema prints.
 func TestSchemaIsCommitted(t *testing.T) {
 	var want bytes.Buffer
 	must.Do(t, json.Indent(&want, Schema(), "", "  "))

@@ -42,7 +42,7 @@ func asGuests(t *testing.T, name string, h house, test func(*testing.T, agents.A
 // logged are the lines of the audit log of an event.
 func (h house) logged(t *testing.T, event string) []string {
 	t.Helper()
-	out, err := h.output(t, "audit", "read", "--json", "--event", event)
+	out, err := h.output(t, "audit", "--json", "--event", event)
 	if err != nil && len(out) > 0 { // it ends with 1 where there is none
 		t.Fatalf("audit read: %v", err)
 	}

@@ -28,7 +28,7 @@ func TestTheAuditLogIsSentElsewhere(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	line := string(regexp.MustCompile(`(?m)^ {4}toolfinch audit read .*\| logger .*$`).Find(page))
+	line := string(regexp.MustCompile(`(?m)^ {4}toolfinch audit .*\| logger .*$`).Find(page))
 	elsewhere, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)

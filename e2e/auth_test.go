@@ -243,7 +243,7 @@ func TestKeysAndTokensOpenARunningProgram(t *testing.T) {
 	if status != 200 || !strings.Contains(metrics, `toolfinch_requests_refused_total{reason="wrong_audience"} 2`) || !strings.Contains(metrics, `toolfinch_requests_accepted_total{by="opaque_token"} 1`) {
 		t.Errorf("%d %s", status, metrics)
 	}
-	lines, err := h.output(t, "audit", "read", "--json", "--event", "auth.refused")
+	lines, err := h.output(t, "audit", "--json", "--event", "auth.refused")
 	if err != nil || !strings.Contains(string(lines), "wrong_view") {
 		t.Errorf("audit: %v %.500s", err, lines)
 	}

@@ -80,7 +80,7 @@ func TestClientsTakeTheListsOfAnOddServer(t *testing.T) {
 		})
 	}
 
-	out, err := h.output(t, "servers")
+	out, err := h.output(t, "server", "list")
 	if err != nil || !strings.Contains(string(out), " left out, ") || !strings.Contains(string(out), " mended") {
 		t.Errorf("servers: %v\n%s", err, out)
 	}

@@ -83,7 +83,7 @@ func TestCommandsOfPagesRun(t *testing.T) {
 			}
 			done[line] = true
 			out := runLine(t, h.home, env, elsewhere.Replace(line))
-			if want := filepath.Join(h.home, "data"); line == "toolfinch store check" && !strings.HasPrefix(out, want+", SQLite\n") {
+			if want := filepath.Join(h.home, "data"); line == "toolfinch store" && !strings.HasPrefix(out, want+", SQLite\n") {
 				t.Errorf("%s: it does not name the folder to copy, %s:\n%s", page, want, out)
 			}
 		}

@@ -36,10 +36,10 @@ func opaque(t *testing.T) *authserver.Server {
 	return startAuthServer(t, authserver.Settings{Clients: []authserver.Client{authserver.Inspector}, Now: authserver.Now{Opaque: &yes}})
 }
 
-// login runs toolfinch login, whose user goes where its URL leads, and returns what it printed.
+// login runs toolfinch server login, whose user goes where its URL leads, and returns what it printed.
 func (h house) login(t *testing.T, browse func(page string), args ...string) string {
 	t.Helper()
-	cmd := exec.CommandContext(await.Context(t), program(t), append([]string{"login", "notes", "--config", h.config}, args...)...)
+	cmd := exec.CommandContext(await.Context(t), program(t), append([]string{"server", "login", "notes", "--config", h.config}, args...)...)
 	cmd.Env = h.env
 	var said bytes.Buffer
 	cmd.Stderr = &said
@@ -58,7 +58,7 @@ func (h house) login(t *testing.T, browse func(page string), args ...string) str
 		}
 	}
 	if err := cmd.Wait(); err != nil {
-		t.Fatalf("toolfinch login: %v\n%s%s", err, &printed, &said)
+		t.Fatalf("toolfinch server login: %v\n%s%s", err, &printed, &said)
 	}
 	return printed.String() + said.String()
 }
@@ -68,11 +68,11 @@ func TestLogin(t *testing.T) {
 	h, as, rs := protectedHouse(t, true)
 	browse := func(page string) { as.Browse(t, page, "") }
 	run := h.start(t)
-	run.log.wait(t, 0, "the upstream needs a login", "toolfinch login notes")
+	run.log.wait(t, 0, "the upstream needs a login", "toolfinch server login notes")
 
-	const how, startPage = "run `toolfinch login notes`", "/oauth/callback?login="
+	const how, startPage = "run `toolfinch server login notes`", "/oauth/callback?login="
 	t.Run("while it runs", func(t *testing.T) {
-		list, _ := h.said(t, "servers")
+		list, _ := h.said(t, "server", "list")
 		client := newSDKClient(t, h.env)
 		client.do(t, "connect", map[string]any{"url": run.url}, nil)
 		missing := client.call(t, "retrieve_tools", map[string]any{"query": "notes of a person"}).text()
@@ -135,13 +135,13 @@ func TestLogin(t *testing.T) {
 	})
 
 	t.Run("logout", func(t *testing.T) {
-		if out, _ := h.said(t, "logout", "notes"); !strings.Contains(out, "deleted and revoked") {
+		if out, _ := h.said(t, "server", "login", "notes", "--logout"); !strings.Contains(out, "deleted and revoked") {
 			t.Errorf("logout says: %s", out)
 		}
 		if out := h.fails(t, "call", "notes.whoami", "--json", "{}"); !strings.Contains(out, how+", or open http://127.0.0.1:") || !strings.Contains(out, startPage) || strings.Contains(out, as.Issuer) {
 			t.Errorf("call says: %s", out)
 		}
-		if out, _ := h.said(t, "logout", "notes"); !strings.Contains(out, "there was no login") {
+		if out, _ := h.said(t, "server", "login", "notes", "--logout"); !strings.Contains(out, "there was no login") {
 			t.Errorf("logout says: %s", out)
 		}
 	})
@@ -169,7 +169,7 @@ func TestLogin(t *testing.T) {
 	})
 
 	t.Run("the redirect comes to the running proxy", func(t *testing.T) {
-		h.said(t, "logout", "notes")
+		h.said(t, "server", "login", "notes", "--logout")
 		again := newSDKClient(t, h.env)
 		again.do(t, "connect", map[string]any{"url": run.url}, nil)
 		text := again.try(t, "call_tool", map[string]any{"name": "notes_whoami", "arguments": map[string]any{}}).text()
@@ -197,7 +197,7 @@ func TestACallOpensThePageOfALogin(t *testing.T) {
 			h.login(t, browse, "--no-browser")
 			run := h.start(t)
 			waitConnected(t, run.url) // so that its tools are known
-			h.said(t, "logout", "notes")
+			h.said(t, "server", "login", "notes", "--logout")
 			settings["url"], settings["name"] = run.url, "notes_whoami"
 			opened, text := h.opens(t, settings, browse)
 			if !strings.Contains(opened, "/oauth/callback?login=") || text != "alice" {

@@ -102,7 +102,7 @@ func TestStoresThatAreCopied(t *testing.T) {
 		{"&search_path=public", "&search_path=public", 2, "?search_path=public"},
 		{"&search_path=public", "&search_path=other", 1, "there is no store in postgres://localhost/test"},
 	} {
-		out, said, code := h.run(t, "", "store", "copy", at+tt.from, at+tt.to)
+		out, said, code := h.run(t, "", "store", "--copy", at+tt.from, at+tt.to)
 		if code != tt.code || !strings.Contains(said, tt.want) || strings.Contains(out+said, "Geheim") {
 			t.Errorf("%s to %s: exit code %d, want %d and %q:\n%s\n%s", tt.from, tt.to, code, tt.code, tt.want, out, said)
 		}

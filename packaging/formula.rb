@@ -35,6 +35,6 @@ class Toolfinch < Formula
   end
 
   test do
-    assert_match version.to_s, shell_output("#{bin}/toolfinch version")
+    assert_match version.to_s, shell_output("#{bin}/toolfinch --version")
   end
 end

@@ -74,7 +74,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		return nil, fmt.Errorf("proxy: %w", err)
 	}
 	if err := db.MadeFor(config.Path); err != nil {
-		o.log.Warn("toolfinch clean will not know whose store this is", "error", err)
+		o.log.Warn("toolfinch store --clean will not know whose store this is", "error", err)
 	}
 	p := &Proxy{store: db, started: time.Now(), connections: connections{states: map[net.Conn]http.ConnState{}}}
 	beside := join(ctx, config, o, db) // before anything is read, so that no later change is missed

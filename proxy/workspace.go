@@ -60,7 +60,7 @@ func (w *Workspace) Learn(ctx context.Context) (durable bool, err error) {
 			return false, fmt.Errorf("workspace: %w", err)
 		}
 		if err := db.MadeFor(w.first.Path); err != nil {
-			w.log.Warn("toolfinch clean will not know whose store this is", "error", err)
+			w.log.Warn("toolfinch store --clean will not know whose store this is", "error", err)
 		}
 		if err := w.stored.Close(); err != nil {
 			return false, errors.Join(err, db.Close())

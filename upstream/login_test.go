@@ -89,7 +89,7 @@ func TestAServerThatWantsALoginIsNotAskedAgain(t *testing.T) {
 			g := newGuarded(t, modern, login.Settings{}, Events{})
 			changes, _ := watched(t, g.pool)
 			first := await.Value(t, changes)
-			if needed, ok := errors.AsType[*login.Needed](first.Err); !ok || !strings.Contains(needed.Error(), "run `toolfinch login notes`") {
+			if needed, ok := errors.AsType[*login.Needed](first.Err); !ok || !strings.Contains(needed.Error(), "run `toolfinch server login notes`") {
 				t.Fatalf("the change is %v", first.Err)
 			}
 			if s := g.pool.Status()[0]; s.State != StateLogin || s.Err == nil || strings.Contains(s.Err.Error(), "401") {

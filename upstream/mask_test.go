@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"toolfinch/internal/await"
 	"toolfinch/tool"
@@ -79,11 +81,39 @@ func TestLastWords(t *testing.T) {
 	_, err := ask(t, p, "s", "raw")
 	wantError(t, err, "s", ErrNotConnected)
 	for where, err := range map[string]error{"a call": err, "Status": p.Status()[0].Err, "Refresh": p.Refresh(t.Context(), "s").Err} {
-		if err == nil || !strings.HasSuffix(err.Error(), "(exit status 3); its last words: I crash") {
+		if err == nil || !strings.HasSuffix(err.Error(), `it wrote "I crash"; the process ended (exit status 3)`) {
 			t.Errorf("%s: %v", where, err)
 		}
-		if reason := Reason(err); !strings.HasSuffix(reason, "(exit status 3)") { // what is kept of it
+		if reason := Reason(err); !strings.HasSuffix(reason, "the process ended (exit status 3)") || strings.Contains(reason, "crash") { // what is kept of it
 			t.Errorf("%s: the reason is %s", where, reason)
 		}
+	}
+}
+
+// The last lines about a server are kept for its owner, masked: its standard error, its log messages, and what became
+// of its connections. A replaced server keeps the lines of its predecessor.
+func TestLinesOfAServerAreKept(t *testing.T) {
+	l, log := &recent{}, &logged{Handler: slog.DiscardHandler}
+	keep := newMask([]string{"abcdef"}).logger(slog.New(keeping{log, l})).With("server", "s")
+	keep.Info("stderr", "line", "the token is abcdef")
+	keep.Debug("connected", "era", EraLegacy)
+	l.message([]byte(`{"level":"warning","data":"disk\nfull"}`))
+	l.message([]byte(`{"data":{"n":1}}`))
+	next := &recent{}
+	next.add(time.Now(), "info", "new")
+	next.inherit(l)
+	var got []string
+	for _, line := range next.after(0) {
+		got = append(got, fmt.Sprintf("%d %s %s", line.Number, line.Kind, line.Text))
+	}
+	want := []string{"1 stderr the token is ***", "2 debug connected; era: legacy", "3 message warning: disk full", `4 message {"n":1}`, "5 info new"}
+	if !slices.Equal(got, want) {
+		t.Errorf("got  %q\nwant %q", got, want)
+	}
+	for range 2 * keptLines {
+		next.add(time.Now(), "stderr", strings.Repeat("x", 10*maxLine))
+	}
+	if all := next.after(0); len(all) != keptLines || all[0].Number != 5+keptLines+1 || len(all[0].Text) > maxLine+3 || len(next.after(all[0].Number)) != keptLines-1 {
+		t.Errorf("%d lines are kept, the first is %d of %d bytes", len(all), all[0].Number, len(all[0].Text))
 	}
 }

@@ -1,7 +1,6 @@
 package upstream
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -88,6 +87,7 @@ func (c *connection) progressed(stream int64, method string, params json.RawMess
 // Events.Log.
 func (c *connection) logged(stream int64, method string, params json.RawMessage) {
 	s := c.server
+	s.lines.message(params)
 	targets, asked := c.calls.about(stream), c.level.current() != ""
 	for _, of := range targets {
 		if wantsLog(c.Era, of.Call, asked, params) {
@@ -100,7 +100,6 @@ func (c *connection) logged(stream int64, method string, params json.RawMessage)
 	if s.env.events.Log != nil {
 		s.env.events.Log(s.settings.Name, c.users.session(), asked, params)
 	}
-	s.log.Debug("log message of the upstream", "params", string(bytes.TrimSpace(params[:min(len(params), 500)])))
 }
 
 // completed tells the client that was asked to open a URL that the user is done.

@@ -307,6 +307,16 @@ func (p *Pool) Status() []Status {
 	return all
 }
 
+// Lines returns the last log lines about a server whose numbers are above after: what its process wrote to standard
+// error, its log messages, and what became of its connections. It reports false for an unknown server.
+func (p *Pool) Lines(server string, after int64) ([]Line, bool) {
+	s := p.now.Load().byName[server]
+	if s == nil {
+		return nil, false
+	}
+	return s.lines.after(after), true
+}
+
 // Close closes every connection and ends every child process, in parallel, and waits: about
 // two seconds for children that do not end by themselves. It may be called twice. The error
 // is ctx.Err().

@@ -128,7 +128,7 @@ func TestWhyACallWasNotAnswered(t *testing.T) {
 		want     string // which of the sentinels it is, sorted
 		text     string // part of what it says
 	}{
-		{"it dies", of("raw"), "exit", "", "closed", "call exit: the connection is closed: the process ended"},
+		{"it dies", of("raw"), "exit", "", "closed", "call exit: the process ended"},
 		{"it dies, the caller has a deadline", of("raw"), "exit", "late", "closed", "the process ended"},
 		{"its limit", hurried(of("raw")), "hang", "", "timed out", "call hang: timed out: no answer within 300ms"},
 		{"the caller's deadline", of("raw"), "hang", "deadline", "deadline, timed out", "call hang: context deadline exceeded"},
@@ -136,7 +136,7 @@ func TestWhyACallWasNotAnswered(t *testing.T) {
 		{"the caller gives up", of("raw"), "hang", "given up", "canceled", "context canceled"},
 		{"the caller gives up with a cause", of("raw"), "hang", "given up, cause", "canceled, the caller's cause", "call hang: the step took too long"},
 		{"no program", at(Settings{Name: "s", Command: "no-such-program"}), "raw", "", "not connected", `call raw: connect: the command "no-such-program" is not on the PATH`},
-		{"it dies at the start", of("crash"), "raw", "", "closed, not connected", "call raw: connect: the connection is closed: the process ended (exit status 3)"},
+		{"it dies at the start", of("crash"), "raw", "", "closed, not connected", `call raw: connect: it wrote "I crash"; the process ended (exit status 3)`},
 		{"it does not come up", func(t *testing.T) Settings { s := lines(t, "s", "mute"); s.ConnectTimeout = short; return s }, "raw", "", "not connected, timed out", "call raw: connect: timed out: no connection within 300ms"},
 		{"it does not come up before the caller's deadline", of("mute"), "raw", "deadline", "deadline, not connected, timed out", "call raw: connect: context deadline exceeded"},
 		{"it does not come up within its limit", hurried(of("mute")), "raw", "", "not connected, timed out", "call raw: connect: timed out: no answer within 300ms"},

@@ -36,6 +36,7 @@ type server struct {
 	limits   atomic.Pointer[limits] // the present limits
 	mask     *mask
 	log      *slog.Logger                 // masks secrets
+	lines    *recent                      // the last lines of log, and log messages
 	program  conn.Program                 // nil: the command of the settings
 	process  atomic.Pointer[conn.Process] // the last process of the main connection; nil for none
 	login    *login.Server                // nil if the server has no login
@@ -58,9 +59,9 @@ type server struct {
 
 // newServer makes a server of complete settings. It ends with the environment's life.
 func newServer(env *environment, settings Settings, known Known) *server {
-	hidden := newMask(settings.Secrets)
+	hidden, lines := newMask(settings.Secrets), &recent{}
 	s := &server{
-		env: env, settings: settings, mask: hidden, log: hidden.logger(env.log).With("server", settings.Name),
+		env: env, settings: settings, mask: hidden, lines: lines, log: hidden.logger(slog.New(keeping{env.log.Handler(), lines})).With("server", settings.Name),
 		login: LoginTo(env.logins, settings), health: newHealth(settings, known.Era, hidden), lists: newLists(),
 		subscriptions: subscriptions{uris: map[string]bool{}},
 	}
@@ -131,6 +132,7 @@ func (s *server) inherit(old *server) {
 	s.subscriptions.inherit(&old.subscriptions)
 	s.levels.inherit(&old.levels)
 	s.questions.opened = old.questions.opened
+	s.lines.inherit(old.lines)
 }
 
 // failed returns the Change of a failed operation.

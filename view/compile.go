@@ -27,10 +27,12 @@ func Base(upstreams []Upstream, servers []UpstreamTools) ([]Upstream, []Problem)
 func (u *Upstream) configure(server *UpstreamTools) []Problem {
 	var problems []Problem
 	var names claims
+	var hidden []string
 	tools := make([]*tool.Tool, 0, len(u.Tools))
 	output := map[tool.ID]*OutputCache{}
 	for _, c := range choices(u.Tools, server.Tools) {
 		if c.by != nil && c.by.Disabled {
+			hidden = append(hidden, c.tool.Def.ID.Name)
 			continue
 		}
 		t, wrong := c.by.apply(c.tool, tool.LayerServerArguments)
@@ -46,7 +48,7 @@ func (u *Upstream) configure(server *UpstreamTools) []Problem {
 			output[t.Def.ID] = c.by.Output
 		}
 	}
-	u.Tools, u.Output, u.OutputDefault, u.Trim = tools, output, server.Output, server.Trim
+	u.Tools, u.hidden, u.Output, u.OutputDefault, u.Trim = tools, hidden, output, server.Output, server.Trim
 	return problems
 }
 

@@ -147,6 +147,36 @@ func TestProblems(t *testing.T) {
 	})
 }
 
+// A tool that its server's settings hide is in no view, and hiding it is no mistake of what uses it: the configuration
+// loads, and what names the tool says so.
+func TestAHiddenToolIsInNoView(t *testing.T) {
+	at := Place{4, 2}
+	base, problems := Base([]Upstream{listed(t, "s", "a", "b", "c1")}, []UpstreamTools{{Name: "s", Tools: []Override{{Tool: "a", Disabled: true}, {Tool: "c*", Disabled: true}}}})
+	wantProblems(t, problems)
+	v, problems := Compile(Settings{
+		Name: "v", Tools: []UpstreamTools{{Name: "s", Tools: []Override{{Tool: "a", Name: "x", At: at}, {Tool: "b"}}}},
+		Composites: []Composite{{Name: "both", At: at, Steps: []Step{{Key: "one", Tool: "s.a", At: at}}}},
+	}, base, Env{Find: func(string) (*tool.Tool, bool) { return nil, false }, Nearest: func(string, int) []string { return nil }})
+	if got := ids(v.Upstreams); got != "s.b" {
+		t.Errorf("the view has %s", got)
+	}
+	var said []string
+	for _, problem := range problems {
+		if !problem.Warning {
+			t.Errorf("%s is an error", problem.Message)
+		}
+		said = append(said, problem.Message)
+	}
+	if all := strings.Join(said, "\n"); !strings.Contains(all, `the tool "a" is left out: it is hidden under server "s"`) || !strings.Contains(all, "or the tool is hidden") {
+		t.Errorf("said %s", all)
+	}
+	for name, want := range map[string]bool{"a": true, "b": false, "c1": true} {
+		if got := Hidden([]UpstreamTools{{Name: "s", Tools: []Override{{Tool: "a", Disabled: true}, {Tool: "c*", Disabled: true}}}}, tool.ID{Server: "s", Name: name}); got != want {
+			t.Errorf("%s is hidden: %v", name, got)
+		}
+	}
+}
+
 // keeper is an Env whose output cache says in the result what it was told.
 func keeper() Env {
 	return Env{Keep: func(o OutputCache) tool.Middleware {

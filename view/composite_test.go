@@ -309,7 +309,7 @@ func TestAStepWhoseToolIsNotThere(t *testing.T) {
 	}
 	call := &tool.Call{Arguments: json.RawMessage(`{"query":"x"}`)}
 	const missing = `"a":{"error":"unknown tool \"github.serch_code\""}`
-	if got, want := mustCall(t, tools[0].Handler, call).Value(), `{`+missing+`,"b":{"error":"the tool \"absent.search\" is not known: its server has not been listed, or is disabled"},"c":{}}`; string(got) != want {
+	if got, want := mustCall(t, tools[0].Handler, call).Value(), `{`+missing+`,"b":{"error":"the tool \"absent.search\" is not known: its server has not been listed, or is disabled, or the tool is hidden"},"c":{}}`; string(got) != want {
 		t.Errorf("%s, want %s", got, want)
 	}
 	there.Store(true)

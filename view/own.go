@@ -73,7 +73,7 @@ func (e Env) missing(id string) string {
 	case slices.Contains(e.own, id):
 		return fmt.Sprintf("%q is a composite or custom tool of the view; only tools of servers can be called here, as \"server.tool\"", id)
 	case e.Pending != nil && e.Pending(id):
-		return fmt.Sprintf("the tool %q is not known: its server has not been listed, or is disabled", id)
+		return fmt.Sprintf("the tool %q is not known: its server has not been listed, or is disabled, or the tool is hidden", id)
 	}
 	return fmt.Sprintf("unknown tool %q", id)
 }
@@ -134,7 +134,9 @@ func (e Env) pendingIn(base []Upstream) Env {
 				return strings.HasPrefix(id, u.Server+".") || strings.HasPrefix(id, u.Server+":")
 			}
 			// A server that is not in base is disabled, or a mistake that package configs reports.
-			return !slices.ContainsFunc(base, of) || slices.ContainsFunc(base, func(u Upstream) bool { return of(u) && !u.Listed })
+			return !slices.ContainsFunc(base, of) || slices.ContainsFunc(base, func(u Upstream) bool {
+				return of(u) && (!u.Listed || slices.Contains(u.hidden, id[len(u.Server)+1:]))
+			})
 		}
 	}
 	return e

@@ -122,6 +122,8 @@ func (s *UpstreamTools) unmatched(u Upstream) []Problem {
 		}
 		p := Problem{At: o.At, Warning: !u.Listed}
 		switch {
+		case slices.Contains(u.hidden, o.Tool):
+			p.Message, p.Warning = fmt.Sprintf("the tool %q is left out: it is hidden under server %q", o.Tool, s.Name), true
 		case glob:
 			p.Message, p.Warning = fmt.Sprintf("server %q has no tool that matches %q", s.Name, o.Tool), true
 		case len(problems) < maxHints:

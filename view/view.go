@@ -24,6 +24,7 @@ type Upstream struct {
 	Trim          int // Trim of the server's settings
 
 	source []*tool.Tool // Tools that Compile has read
+	hidden []string     // names of the tools that Base has left out, because the server's settings hide them
 }
 
 // Compiled is a view of the upstreams as they are now.
@@ -55,8 +56,8 @@ type Env struct {
 	// Before is the previous view with the same Settings and Env, or nil. Its upstreams are reused if they have the
 	// same slice of Tools.
 	Before *Compiled
-	// Pending reports whether the tool with this ID may still appear, because its server is disabled or was never
-	// listed. If Pending is nil, Compile decides by the upstreams.
+	// Pending reports whether the tool with this ID may still appear, because it is hidden or its server is disabled or
+	// was never listed. If Pending is nil, Compile decides by the upstreams.
 	Pending func(id string) bool
 	// Retrieve is called by custom tools. It searches the root view, or this view if there is no root view. It returns
 	// an array of tools like retrieve_tools.

@@ -25,13 +25,8 @@ import (
 )
 
 func newAudit(s *settings) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "audit",
-		Short: "Read the log of what was done",
-		Long: `With audit in the configuration, toolfinch writes a line of JSON for every call, read,
-prompt, search, login, session, process and change of the configuration.`,
-	}
-	cmd.AddCommand(newAuditRead(s))
+	cmd := named("audit", newAuditRead(s))
+	cmd.AddCommand(unlisted(newAuditRead(s))...)
 	return cmd
 }
 
@@ -89,13 +84,16 @@ func newAuditRead(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "read",
 		Short: "Show lines of the audit log",
-		Long: `Read shows the last lines or, with a filter, all matching lines, also of rotated files.
+		Long: `With audit in the configuration, toolfinch writes a line of JSON for every call, read,
+prompt, search, login, session, process and change of the configuration.
+
+Audit shows the last lines or, with a filter, all matching lines, also of rotated files.
 If no line matches, the exit code is 1. -f follows the log until Ctrl-C. Send it to
 another machine to protect it from users who can change files here.`,
-		Example: `  toolfinch audit read
-  toolfinch audit read --tool 'github.*' --outcome denied --since 7d
-  toolfinch audit read --event 'pin.*' --json | jq .details
-  toolfinch audit read -n 0 -f --json | logger --tcp --server logs.example.com --port 514`,
+		Example: `  toolfinch audit
+  toolfinch audit --tool 'github.*' --outcome denied --since 7d
+  toolfinch audit --event 'pin.*' --json | jq .details
+  toolfinch audit -n 0 -f --json | logger --tcp --server logs.example.com --port 514`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			settings, shown, err := filter.open(cmd, s)

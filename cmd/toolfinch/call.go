@@ -56,7 +56,7 @@ the exit code is 1. The command does not answer a tool's requests to its client.
 		case line.tool == "" && help:
 			return cmd.Help()
 		case line.tool == "":
-			return callUsage(cmd, "", errors.New("name a tool: toolfinch tools lists them"))
+			return callUsage(cmd, "", errors.New("name a tool: toolfinch tool list lists them"))
 		}
 		var base json.RawMessage
 		if cmd.Flags().Changed("json") && !help {

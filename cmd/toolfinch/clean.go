@@ -21,13 +21,7 @@ func newClean() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "clean",
 		Short: "Delete stores of configurations that no longer exist",
-		Long: `Every configuration without data_dir has a store of its own in the user's data folder.
-Clean lists the stores of configurations that no longer exist, and eval's cache of
-vectors. --yes deletes them, with approvals, vectors, savings and everything learned. A
-store from an older version, whose configuration is unknown, is listed but never deleted.`,
-		Example: `  toolfinch clean
-  toolfinch clean --yes`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			rows, err := uselessStores()
 			if err != nil {
@@ -53,7 +47,7 @@ store from an older version, whose configuration is unknown, is listed but never
 				return err
 			}
 			if left > 0 && !yes && !asJSON {
-				fmt.Fprintf(cmd.ErrOrStderr(), "toolfinch clean --yes removes %s\n", plural(left, "store"))
+				fmt.Fprintf(cmd.ErrOrStderr(), "toolfinch store --clean --yes removes %s\n", plural(left, "store"))
 			}
 			return failed
 		},

@@ -22,6 +22,7 @@ import (
 // completions makes the shell complete names of servers, views and tools, flags of tools, and values of flags with few
 // values. It reads only the configuration and the store. File names are completed only where a file is expected.
 func (s *settings) completions(root *cobra.Command) {
+	root.CompletionOptions.HiddenDefaultCmd = true // packages and shells call it
 	root.InitDefaultCompletionCmd()
 	root.CompletionOptions.SetDefaultShellCompDirective(cobra.ShellCompDirectiveNoFileComp)
 	values := map[string]cobra.CompletionFunc{ // by flag; by command and flag if the command gives the flag another meaning
@@ -44,16 +45,22 @@ func (s *settings) completions(root *cobra.Command) {
 		"kind":              fixed("tool", "prompt", "resource", "any"),
 	}
 	arguments := map[string]cobra.CompletionFunc{
-		"tools":           s.completeTool,
-		"call":            s.completeCall,
-		"servers add":     completeCommand,
-		"servers remove":  onlyOne(s.completing((*workspace).servers)),
-		"servers enable":  onlyOne(s.completing((*workspace).servers)),
-		"servers disable": onlyOne(s.completing((*workspace).servers)),
-		"model rm":        onlyOne(completeModels),
-		"pins diff":       s.completing((*workspace).pinNames),
-		"pins approve":    s.completing((*workspace).pinNames),
-		"pins reject":     s.completing((*workspace).pinNames),
+		"call":           s.completeCall,
+		"server add":     completeCommand,
+		"server show":    s.completing((*workspace).servers),
+		"server remove":  onlyOne(s.completing((*workspace).servers)),
+		"server enable":  onlyOne(s.completing((*workspace).servers)),
+		"server disable": onlyOne(s.completing((*workspace).servers)),
+		"server restart": onlyOne(s.completing(func(d *workspace) []string { return serverNames(d.config) })),
+		"server logs":    onlyOne(s.completing(func(d *workspace) []string { return serverNames(d.config) })),
+		"server login":   onlyOne(s.completing(func(d *workspace) []string { return serverNames(d.config) })),
+		"tool show":      s.completeTool,
+		"tool hide":      s.completeTool,
+		"tool unhide":    onlyOne(s.completing((*workspace).hiddenTools)),
+		"model":          onlyOne(completeModels),
+		"pins":           s.completing((*workspace).pinNames),
+		"pins approve":   s.completing((*workspace).pinNames),
+		"pins reject":    s.completing((*workspace).pinNames),
 	}
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {

@@ -15,9 +15,14 @@ func newConfig(s *settings) *cobra.Command {
 		Short: "Print the configuration in effect",
 		Long: `Config --resolved prints the configuration that serve would use: variables replaced,
 defaults filled in, environment and flags applied, paths absolute. Secrets are masked
-as ***. The first line is the path of the file. Nothing is started.`,
+as ***. The first line is the path of the file. Nothing is started.
+
+--schema prints the JSON Schema of a configuration file. Editors use it to complete keys
+and values, explain them, and mark mistakes. Name it in the first line of a YAML file
+(# yaml-language-server: $schema=toolfinch.schema.json), or under "$schema" in JSON.`,
 		Example: `  toolfinch config --resolved
-  toolfinch config schema > toolfinch.schema.json`,
+  toolfinch config --schema > toolfinch.schema.json`,
+		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !resolved {
 				return cmd.Help()
@@ -35,21 +40,20 @@ as ***. The first line is the path of the file. Nothing is started.`,
 	}
 	cmd.Flags().BoolVar(&resolved, "resolved", false, "print the configuration with defaults and variables filled in, secrets masked")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
-	schema := &cobra.Command{
+	alsoAs(cmd, "schema", "print the JSON Schema of the configuration, for editors", newConfigSchema())
+	cmd.AddCommand(unlisted(newConfigSchema())...)
+	return cmd
+}
+
+func newConfigSchema() *cobra.Command {
+	return &cobra.Command{
 		Use:   "schema",
 		Short: "Print the JSON Schema of the configuration, for editors",
-		Long: `Schema prints the JSON Schema of a configuration file. Editors use it to complete keys
-and values, explain them, and mark mistakes. Name it in the first line of a YAML file,
-or under "$schema" in JSON.`,
-		Example: `  toolfinch config schema > toolfinch.schema.json
-  # yaml-language-server: $schema=toolfinch.schema.json`,
-		Args: cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return printJSON(cmd.OutOrStdout(), configs.Schema())
 		},
 	}
-	cmd.AddCommand(schema)
-	return cmd
 }
 
 // readOnly reads the configuration as serve does, and prints its warnings. Unlike read, it changes no log level, and

@@ -64,16 +64,17 @@ type live struct {
 	status func(ctx context.Context) web.Status
 	// page returns a link to the page, which it serves from then on. With here, only browsers of this user may open the
 	// link.
-	page   func(here bool) (link string, err error)
-	attach http.HandlerFunc // lets a relay in; nil if none is let in; see sharing
-	stop   func()           // ends the process
-	shared bool             // relays connect to it, and nobody else
-	beside []string         // why other processes of the configuration are not shared
+	page    func(here bool) (link string, err error)
+	attach  http.HandlerFunc // lets a relay in; nil if none is let in; see sharing
+	stop    func()           // ends the process
+	shared  bool             // relays connect to it, and nobody else
+	beside  []string         // why other processes of the configuration are not shared
+	servers liveServers
 }
 
 // liveOf describes a proxy at an address, or over stdio.
 func liveOf(p *proxy.Proxy, config *configs.Config, at string, refused *atomic.Pointer[string]) live {
-	return live{status: func(ctx context.Context) web.Status {
+	return live{servers: p, status: func(ctx context.Context) web.Status {
 		status := p.Status(ctx)
 		status.PID, status.Configuration, status.At = os.Getpid(), config.Path, at
 		if reason := refused.Load(); reason != nil {
@@ -106,6 +107,7 @@ func answerLive(ctx context.Context, listener net.Listener, l live, log *slog.Lo
 		_ = rawjson.Write(w, struct{}{}, "")
 		l.stop()
 	})
+	answerServers(mux, l.servers)
 	server := &http.Server{Handler: mux, ReadHeaderTimeout: leeway.Of(liveWait), WriteTimeout: leeway.Of(liveWait), ErrorLog: slog.NewLogLogger(log.Handler(), slog.LevelDebug)}
 	stop := context.AfterFunc(ctx, func() { _ = server.Close() })
 	defer stop()
@@ -233,6 +235,10 @@ func askLive(ctx context.Context, dir, configuration string) (mine, others []run
 
 // ask makes a request at the socket and decodes the answer.
 func (r running) ask(ctx context.Context, method, path string, answer any) error {
+	return r.askWithin(ctx, liveWait, method, path, answer)
+}
+
+func (r running) askWithin(ctx context.Context, within time.Duration, method, path string, answer any) error {
 	info, err := os.Lstat(r.socket)
 	switch {
 	case err != nil:
@@ -240,7 +246,7 @@ func (r running) ask(ctx context.Context, method, path string, answer any) error
 	case info.Mode()&os.ModeSocket == 0:
 		return errors.New("it is no socket")
 	}
-	client := &http.Client{Timeout: leeway.Of(liveWait), Transport: &http.Transport{
+	client := &http.Client{Timeout: leeway.Of(within), Transport: &http.Transport{
 		DisableKeepAlives: true,
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			return dialLive(ctx, r.socket)

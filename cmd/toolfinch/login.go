@@ -24,26 +24,28 @@ import (
 func newLogin(s *settings) *cobra.Command {
 	var device, noBrowser, status, asJSON bool
 	cmd := &cobra.Command{
-		Use:   "login SERVER",
+		Use:   "login NAME",
 		Short: "Log in to a server that requires it (OAuth)",
 		Long: `Login opens a browser in which you log in to a server, and waits for the browser's
 redirect to this machine. The token is stored sealed in the store of the configuration
 and renewed automatically. Every toolfinch with this configuration uses it at once.
 --device is for a machine without a browser: you enter a code in a browser elsewhere.
---status shows the logins.
+--status shows the logins. --logout deletes the token of a server, and revokes it at the
+authorization server if that supports revocation.
 
 The server names its authorization server. If that server does not register unknown
 clients, set oauth: {client_id: ...}.`,
-		Example: `  toolfinch login linear
-  toolfinch login linear --no-browser
-  toolfinch login --status`,
+		Example: `  toolfinch server login linear
+  toolfinch server login linear --no-browser
+  toolfinch server login linear --logout
+  toolfinch server login --status`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case status:
 				return s.loginStatus(cmd, args, asJSON)
 			case len(args) == 0:
-				return &exitError{exitUsage, errors.New("which server? toolfinch login SERVER, or toolfinch login --status")}
+				return &exitError{exitUsage, errors.New("which server? toolfinch server login NAME, or toolfinch server login --status")}
 			}
 			return s.withLogins(cmd, func(l *proxy.Logins, config *configs.Config) error {
 				one, err := serverToLogin(l, config, args[0], func(s *login.Settings) error {
@@ -63,6 +65,7 @@ clients, set oauth: {client_id: ...}.`,
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the URL and open nothing")
 	cmd.Flags().BoolVar(&status, "status", false, "show the logins that there are")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object, with --status")
+	alsoAs(cmd, "logout", "delete and revoke the login", newLogout(s))
 	return cmd
 }
 
@@ -70,10 +73,7 @@ func newLogout(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "logout SERVER",
 		Short: "Delete and revoke the login to a server",
-		Long: `Logout deletes the token of a server, and revokes it at the authorization server if that
-supports revocation.`,
-		Example: `  toolfinch logout linear`,
-		Args:    cobra.ExactArgs(1),
+		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withLogins(cmd, func(l *proxy.Logins, config *configs.Config) error {
 				one, err := serverToLogin(l, config, args[0], nil)

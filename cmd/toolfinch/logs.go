@@ -91,6 +91,3 @@ func showLog(ctx context.Context, out io.Writer, path string, lines int, follow 
 	}
 	return nil
 }
-
-// followEvery is how often a log is read for further lines.
-const followEvery = 300 * time.Millisecond

@@ -18,13 +18,11 @@ import (
 )
 
 func newModel(s *settings) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "model",
-		Short: "Get, list and remove local embedding models",
-		Long: `Model manages the models of the local embedder (embedder: HF). They are in the user's
-cache folder, or in $MCPPROXY_MODELS_DIR.`,
-	}
-	cmd.AddCommand(newModelPull(s), newModelList(s), newModelRemove())
+	cmd := named("model", newModelList(s))
+	cmd.Args = knownCommand
+	alsoAs(cmd, "remove", "delete a model: toolfinch model --remove NAME", newModelRemove())
+	cmd.AddCommand(newModelPull(s))
+	cmd.AddCommand(unlisted(newModelList(s), newModelRemove())...)
 	return cmd
 }
 
@@ -47,7 +45,7 @@ func newModelPull(s *settings) *cobra.Command {
 	var from string
 	cmd := &cobra.Command{
 		Use:   "pull [NAME]",
-		Short: "Download a model",
+		Short: "Download an embedding model, to search by meaning, too",
 		Long: `Pull downloads a sentence-transformers model, checks it and installs it in one step.
 Without NAME it downloads the configured model (hf_model, default
 all-MiniLM-L6-v2).
@@ -117,10 +115,13 @@ func newModelList(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "list",
-		Short: "List the downloaded models",
-		Long:  `List shows the local models and whether they are complete. * marks the configured one.`,
-		Example: `  toolfinch model list
-  toolfinch model list --json | jq -r '.models[].path'`,
+		Short: "List the downloaded embedding models, or remove one",
+		Long: `Model shows the models of the local embedder (embedder: HF) and whether they are complete.
+* marks the configured one. They are in the user's cache folder, or in
+$MCPPROXY_MODELS_DIR.`,
+		Example: `  toolfinch model
+  toolfinch model --json | jq -r '.models[].path'
+  toolfinch model --remove intfloat/e5-small-v2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			dir, err := models.Dir()
@@ -196,7 +197,7 @@ func newModelRemove() *cobra.Command {
 	return &cobra.Command{
 		Use:     "rm NAME",
 		Short:   "Delete a model",
-		Example: "  toolfinch model rm all-MiniLM-L6-v2",
+		Example: "  toolfinch model --remove all-MiniLM-L6-v2",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			all, err := models.List()

@@ -23,22 +23,31 @@ import (
 func newPins(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:   "pins",
+		Use:   "pins [SERVER | SERVER.NAME]...",
 		Short: "Show and approve what servers changed after their first list",
 		Long: `The first list of a server is its baseline. What it changes or adds later, in its
 tools, prompts, resource templates or instructions, is held until you approve it:
-it is not listed, found or called. Pins lists what is held, with warnings. A running
-toolfinch applies your decision within a second.
+it is not listed, found or called. Pins lists what is held, with warnings; with names, it
+shows each changed field, word by word: [-removed-] and {+added+}. Invisible characters
+appear as \u{e0041}. A running toolfinch applies your decision within a second.
 
 The server's key changes sets another policy: allow holds nothing, additive lets new
 optional parameters pass, approve_all_first holds the first list, too.`,
 		Example: `  toolfinch pins
-  toolfinch pins diff github
+  toolfinch pins github
   toolfinch pins approve github`,
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.listPins(cmd, asJSON) },
+		Args: cobra.ArbitraryArgs,
+	}
+	changes := newPinsDiff(s)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if len(args) > 0 {
+			return runAs(cmd, changes, args)
+		}
+		return s.listPins(cmd, asJSON)
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.AddCommand(newPinsDiff(s), newPinsDecide(s, true), newPinsDecide(s, false))
+	cmd.AddCommand(newPinsDecide(s, true), newPinsDecide(s, false))
+	cmd.AddCommand(unlisted(changes)...)
 	return cmd
 }
 
@@ -46,10 +55,6 @@ func newPinsDiff(s *settings) *cobra.Command {
 	return &cobra.Command{
 		Use:   "diff [SERVER | SERVER.NAME]...",
 		Short: "Show what changed, field by field",
-		Long: `Diff shows each changed field, word by word: [-removed-] and {+added+}. Invisible
-characters appear as \u{e0041}. Without arguments it shows everything that is held.`,
-		Example: `  toolfinch pins diff
-  toolfinch pins diff github.create_issue`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return s.withPins(cmd, false, func(_ context.Context, _ *configs.Config, _ *store.Pins, all proxy.Pins) error {
 				chosen, err := choosePins(all.Reports, args, len(args) == 0)
@@ -125,7 +130,7 @@ server changes them again. You can approve them later.`
 			defer func() { failed = errors.Join(failed, log.Close()) }()
 			if err := proxy.Decide(byCommand(ctx), stored, approve, chosen, log.Record); err != nil {
 				if errors.Is(err, store.ErrStale) {
-					err = fmt.Errorf("%w: nothing was decided; look at it again: toolfinch pins diff", err)
+					err = fmt.Errorf("%w: nothing was decided; look at it again: toolfinch pins", err)
 				}
 				return err
 			}
@@ -174,7 +179,7 @@ func (s *settings) listPins(cmd *cobra.Command, asJSON bool) error {
 		for _, server := range slices.Sorted(maps.Keys(all.Versions)) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s went from %s\n", server, all.Versions[server])
 		}
-		_, err := fmt.Fprintln(cmd.ErrOrStderr(), "See what changed: toolfinch pins diff. Approve it: toolfinch pins approve SERVER")
+		_, err := fmt.Fprintln(cmd.ErrOrStderr(), "See what changed: toolfinch pins. Approve it: toolfinch pins approve SERVER")
 		return err
 	})
 }
@@ -309,7 +314,7 @@ func warningsOf(warnings map[tool.ID][]pins.Warning, server string) (lines []str
 		}
 	}
 	if more > 0 {
-		lines = append(lines, fmt.Sprintf("and %s: toolfinch servers --long", plural(more, "more warning")))
+		lines = append(lines, fmt.Sprintf("and %s: toolfinch server show", plural(more, "more warning")))
 	}
 	return lines
 }

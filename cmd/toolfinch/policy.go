@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/spf13/cobra"
 
@@ -37,6 +38,9 @@ Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not loa
   toolfinch policy test --transport stdio --view reader --tool files.read_file --action search`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if given := []string{q.Tool, q.Prompt, q.Resource}; len(slices.DeleteFunc(given, func(name string) bool { return name == "" })) != 1 {
+				return &exitError{exitUsage, errors.New("say what is asked for: one of --tool, --prompt and --resource")}
+			}
 			return s.withView(cmd, q.View, func(d *workspace) error {
 				verdict, err := d.view.Ask(d.config.Policies, q)
 				if err != nil {
@@ -70,8 +74,6 @@ Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not loa
 	flags.StringVar(&q.Action, "action", "", "search, or call, get, read (default: call for tools, get for prompts, read for resources)")
 	flags.StringVar(&q.View, "view", "", "the view")
 	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.MarkFlagsOneRequired("tool", "prompt", "resource")
-	cmd.MarkFlagsMutuallyExclusive("tool", "prompt", "resource")
 	return cmd
 }
 

@@ -35,34 +35,34 @@ type registryFlags struct {
 	asJSON                bool
 }
 
-func newRegistry(s *settings) *cobra.Command {
+func newRegistry() *cobra.Command {
 	var f registryFlags
 	cmd := &cobra.Command{
-		Use:   "registry",
-		Short: "Find servers in the MCP registry, and add them",
-		Long: `Registry finds servers in the MCP registry, or another registry with its API, and adds
-them to the configuration. Anyone can publish there: only the publisher vouches for a
-server, and a server runs with your rights.`,
-	}
-	cmd.PersistentFlags().StringVar(&f.at, "registry", "", "the `URL` of the registry (default: $"+registryVariable+", "+registry.Official+")")
-	cmd.AddCommand(newRegistrySearch(&f), newRegistryShow(&f), newRegistryAdd(s, &f))
-	return cmd
-}
+		Use:   "registry {TEXT | NAME}",
+		Short: "Find servers in the MCP registry",
+		Long: `Registry finds servers in the MCP registry, or another registry with its API. TEXT lists
+the latest version of the servers whose names contain it; the official registry searches
+only names, and needs at least 3 characters. NAME, the whole name with its slash, shows
+one server and what toolfinch server add NAME would write.
 
-func newRegistrySearch(f *registryFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "search QUERY",
-		Short: "List the servers whose names contain a text",
-		Long: `Search lists the latest version of servers whose names contain the text. The official
-registry searches only names, and needs at least 3 characters.`,
-		Example: `  toolfinch registry search filesystem
-  toolfinch registry search github --limit 100 --json`,
+Anyone can publish there: only the publisher vouches for a server, and a server runs with
+your rights.`,
+		Example: `  toolfinch registry filesystem
+  toolfinch registry github --limit 100 --json
+  toolfinch registry io.github.modelcontextprotocol/filesystem --package oci`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if f.limit < 1 || f.limit > 1000 {
 				return &exitError{exitUsage, errors.New("--limit must be from 1 to 1000")}
 			}
 			return f.ask(cmd, func(ctx context.Context, r *registry.Registry) error {
+				if strings.Contains(args[0], "/") {
+					l, err := listingOf(ctx, r, args[0], f.version)
+					if err != nil {
+						return err
+					}
+					return f.show(cmd, l)
+				}
 				found, err := r.Search(ctx, args[0], f.limit)
 				if err != nil {
 					return err
@@ -71,70 +71,36 @@ registry searches only names, and needs at least 3 characters.`,
 			})
 		},
 	}
+	f.asking(cmd)
 	cmd.Flags().IntVar(&f.limit, "limit", 30, "servers to list at most")
 	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
-func newRegistryShow(f *registryFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "show NAME",
-		Short: "Show a server of the registry, and what add would write",
-		Example: `  toolfinch registry show io.github.modelcontextprotocol/filesystem
-  toolfinch registry show io.github.modelcontextprotocol/filesystem --package oci`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.ask(cmd, func(ctx context.Context, r *registry.Registry) error {
-				l, err := listingOf(ctx, r, args[0], f.version)
-				if err != nil {
-					return err
-				}
-				return f.show(cmd, l)
-			})
-		},
-	}
-	f.choosing(cmd)
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON object")
-	return cmd
+// addFromRegistry adds a server of the registry to the configuration.
+func (s *settings) addFromRegistry(cmd *cobra.Command, f *registryFlags, name string) error {
+	return f.ask(cmd, func(ctx context.Context, r *registry.Registry) error {
+		l, err := listingOf(ctx, r, name, f.version)
+		if err != nil {
+			return err
+		}
+		return s.addListing(cmd, f, l)
+	})
 }
 
-func newRegistryAdd(s *settings, f *registryFlags) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "add NAME",
-		Short: "Add a server of the registry to the configuration",
-		Long: `Add writes a server of the registry into the configuration, as servers add does. It
-takes the first package whose program is on this machine: npm starts with npx, pypi with
-uvx, oci with docker, nuget with dnx. Without a configuration it creates
-./toolfinch.yaml.
+// ofRegistry are the flags that adding adds.
+var ofRegistry = []string{"registry", "version", "package", "as", "set"}
 
---set gives a value that the server needs. For a value without --set, the configuration
-gets an environment variable, ${NAME}, and add names it.
-
-A package is refused if its publisher could start another program: with options of npx,
-uvx or docker, or with variables such as NODE_OPTIONS and PATH. Add shows everything
-that it writes.`,
-		Example: `  toolfinch registry add io.modelcontextprotocol.anonymous/brave-search
-  toolfinch registry add io.github.modelcontextprotocol/filesystem --as files --set target_dir=/srv/docs
-  toolfinch registry add io.github.example/weather-mcp --set 'WEATHER_API_KEY=${MY_WEATHER_KEY}'`,
-		Args: cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			return f.ask(cmd, func(ctx context.Context, r *registry.Registry) error {
-				l, err := listingOf(ctx, r, args[0], f.version)
-				if err != nil {
-					return err
-				}
-				return s.addListing(cmd, f, l)
-			})
-		},
-	}
-	f.choosing(cmd)
-	cmd.Flags().StringVar(&f.as, "as", "", "the server's `NAME` in the configuration (default: the last part of its name in the registry)")
-	cmd.Flags().StringArrayVar(&f.set, "set", nil, "a value that the server needs, `NAME=VALUE`; may be repeated")
-	return cmd
+// adding adds the flags of a server of the registry that is added.
+func (f *registryFlags) adding(cmd *cobra.Command) {
+	f.asking(cmd)
+	cmd.Flags().StringVar(&f.as, "as", "", "the `NAME` in the configuration of a server of the registry (default: the last part of its name there)")
+	cmd.Flags().StringArrayVar(&f.set, "set", nil, "a value that a server of the registry needs, `NAME=VALUE`; may be repeated")
 }
 
-// choosing adds the flags that choose a version and a package.
-func (f *registryFlags) choosing(cmd *cobra.Command) {
+// asking adds the flags that choose a registry, a version and a package.
+func (f *registryFlags) asking(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.at, "registry", "", "the `URL` of the registry (default: $"+registryVariable+", "+registry.Official+")")
 	cmd.Flags().StringVar(&f.version, "version", "", "this `VERSION` of the server (default: the latest)")
 	cmd.Flags().StringVar(&f.kind, "package", "", "npm, pypi, oci, nuget, remote, or the name of a package")
 }
@@ -355,7 +321,7 @@ func (f *registryFlags) show(cmd *cobra.Command, l registry.Listing) error {
 		fmt.Fprintf(out, "\n%s: ", o.Package)
 		o.print(out)
 		if i == takes {
-			fmt.Fprintf(out, "  toolfinch registry add %s takes this\n", l.Name)
+			fmt.Fprintf(out, "  toolfinch server add %s takes this\n", l.Name)
 		}
 	}
 	if len(offers) == 0 {

@@ -107,6 +107,7 @@ func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }
 type bar struct {
 	w           io.Writer // the terminal; nil if there is none
 	done, total int
+	waiting     []string // servers that have not answered
 }
 
 func newBar(w io.Writer, total int) *bar {
@@ -120,7 +121,17 @@ func newBar(w io.Writer, total int) *bar {
 
 func (b *bar) step(row proxy.Refreshed) {
 	b.done++
-	b.draw(row.Server)
+	b.waitFor(slices.DeleteFunc(b.waiting, func(name string) bool { return name == row.Server }))
+}
+
+// waitFor draws the bar with the names of the servers that have not answered.
+func (b *bar) waitFor(servers []string) {
+	b.waiting = slices.Clone(servers)
+	text := ""
+	if len(servers) > 0 {
+		text = "waiting for " + strings.Join(servers, ", ")
+	}
+	b.draw(text)
 }
 
 func (b *bar) draw(last string) {
@@ -129,7 +140,7 @@ func (b *bar) draw(last string) {
 	}
 	const width = 30
 	filled := width * b.done / b.total
-	fmt.Fprintf(b.w, "\r\x1b[K[%s%s] %d/%d %s", strings.Repeat("#", filled), strings.Repeat(".", width-filled), b.done, b.total, cut(visible(oneLine(last)), width))
+	fmt.Fprintf(b.w, "\r\x1b[K[%s%s] %d/%d %s", strings.Repeat("#", filled), strings.Repeat(".", width-filled), b.done, b.total, cut(visible(oneLine(last)), width+8))
 }
 
 func (b *bar) clear() {

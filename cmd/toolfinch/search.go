@@ -31,6 +31,9 @@ gets with detail: full.`,
   toolfinch search --explain report a bug`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if cmd.Flags().Changed("limit") && (limit < 1 || limit > retrieve.MaxLimit) {
+				return &exitError{exitUsage, fmt.Errorf("-k is to be from 1 to %d, not %d", retrieve.MaxLimit, limit)}
+			}
 			arguments := map[string]any{"query": strings.Join(args, " "), "detail": retrieve.DetailFull}
 			for flag, value := range map[string]any{"limit": limit, "server": server, "kind": kind} {
 				if cmd.Flags().Changed(flag) {

@@ -30,7 +30,8 @@ ${secret:NAME}. The key is in the keyring of the operating system, in a file if 
 no keyring, or in the variable ` + vault.EnvKey + `: 32 bytes in base64
 or as 64 hexadecimal digits.`,
 	}
-	cmd.AddCommand(newSecretSet(s), newSecretList(s), newSecretRemove(s), newSecretReset(s))
+	cmd.AddCommand(newSecretSet(s), newSecretList(s), newSecretRemove(s))
+	cmd.AddCommand(unlisted(newSecretReset(s))...)
 	return cmd
 }
 
@@ -122,11 +123,15 @@ func newSecretList(s *settings) *cobra.Command {
 }
 
 func newSecretRemove(s *settings) *cobra.Command {
-	return &cobra.Command{
-		Use:     "rm NAME",
-		Short:   "Remove a stored secret",
-		Example: "  toolfinch secret rm GITHUB_TOKEN",
-		Args:    cobra.ExactArgs(1),
+	cmd := &cobra.Command{
+		Use:   "rm NAME",
+		Short: "Remove a stored secret",
+		Long: `Rm removes a secret. --all deletes everything that is sealed: secrets and logins to
+servers. Use it if the key is lost. The next secret or login makes a new key. An existing
+key stays.`,
+		Example: `  toolfinch secret rm GITHUB_TOKEN
+  toolfinch secret rm --all --yes`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			row, err := secretRow(args[0])
 			if err != nil {
@@ -160,6 +165,8 @@ func newSecretRemove(s *settings) *cobra.Command {
 			})
 		},
 	}
+	alsoAs(cmd, "all", "delete all stored secrets and logins, if their key is lost", newSecretReset(s))
+	return cmd
 }
 
 func newSecretReset(s *settings) *cobra.Command {
@@ -167,10 +174,7 @@ func newSecretReset(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reset",
 		Short: "Delete all stored secrets and logins, if their key is lost",
-		Long: `Reset deletes everything that is sealed: secrets and logins to servers. Use it if the key
-is lost. The next secret or login makes a new key. An existing key stays.`,
-		Example: "  toolfinch secret reset --yes",
-		Args:    cobra.NoArgs,
+		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			return s.withVault(cmd, func(ctx context.Context, v *vault.Vault) error {
 				rows, err := v.Names(ctx, "")
@@ -343,5 +347,5 @@ func explainKey(err error) error {
 	if noKey.ID != "" {
 		text += "\n  the ID of the key: " + noKey.ID
 	}
-	return errors.New(text + "\n  nothing was changed; if the key is lost for good: toolfinch secret reset")
+	return errors.New(text + "\n  nothing was changed; if the key is lost for good: toolfinch secret rm --all")
 }

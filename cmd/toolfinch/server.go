@@ -16,27 +16,67 @@ import (
 	"toolfinch/configs/clients"
 )
 
+func newServer(s *settings) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "server",
+		Short: "List, add, remove, show and restart servers, and log in to them",
+		Long: `The servers of the configuration. Add, remove, enable and disable edit the configuration
+file in place: comments, order and layout stay. A change that would break the file is not
+written. Restart and logs ask the toolfinch that runs.`,
+	}
+	cmd.AddCommand(newServerList(s), newServerAdd(s), newServerRemove(s), newServerShow(s), newServerSwitch(s, true), newServerSwitch(s, false),
+		newServerRestart(s), newServerLogs(s), newLogin(s))
+	return cmd
+}
+
 func newServerAdd(s *settings) *cobra.Command {
 	var env, headers []string
 	var server clients.Server
+	var f registryFlags
 	cmd := &cobra.Command{
-		Use:   "add NAME {--url URL | -- COMMAND [ARG]...}",
-		Short: "Add a server to the configuration",
+		Use:   "add NAME {COMMAND [ARG]... | --url URL}",
+		Short: "Add a server to the configuration, by its command, its URL, or its name in the MCP registry",
 		Long: `Add writes a server into the configuration, after the existing servers. Without a
-configuration it creates ./toolfinch.yaml. Texts are written unchanged: '${NAME}' is an
-environment variable, $${ stands for ${ itself.`,
-		Example: `  toolfinch servers add files -- npx -y @modelcontextprotocol/server-filesystem .
-  toolfinch servers add github --url https://mcp.example.com/mcp --header 'Authorization=Bearer ${GITHUB_TOKEN}'
-  toolfinch servers add notion --env 'TOKEN=${NOTION_TOKEN}' --disabled -- npx -y notion-mcp`,
+configuration it creates ./toolfinch.yaml. Flags of add stand before the command:
+everything after it belongs to it. Texts are written unchanged: '${NAME}' is an
+environment variable, $${ stands for ${ itself.
+
+A NAME with a slash is a name in the registry (toolfinch registry finds them). Add takes
+the first package whose program is on this machine: npm starts with npx, pypi with uvx,
+oci with docker, nuget with dnx. --set gives a value that the server needs. For a value
+without --set, the configuration gets an environment variable, ${NAME}, and add names it.
+A package is refused if its publisher could start another program: with options of npx,
+uvx or docker, or with variables such as NODE_OPTIONS and PATH. Add shows everything that
+it writes.`,
+		Example: `  toolfinch server add files npx -y @modelcontextprotocol/server-filesystem .
+  toolfinch server add github --url https://mcp.example.com/mcp --header 'Authorization=Bearer ${GITHUB_TOKEN}'
+  toolfinch server add notion --env 'TOKEN=${NOTION_TOKEN}' --disabled npx -y notion-mcp
+  toolfinch server add io.github.modelcontextprotocol/filesystem --as files --set target_dir=/srv/docs`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			command := args[1:]
+			flags := cmd.Flags()
 			server.Name = args[0]
-			switch dash := cmd.ArgsLenAtDash(); {
-			case len(command) > 0 && dash != 1:
-				return &exitError{exitUsage, errors.New("write NAME, then the flags, then -- and the command")}
+			if err := flags.Parse(args[1:]); err != nil { // the flags between NAME and the command
+				return cmd.FlagErrorFunc()(cmd, err)
+			}
+			if help, _ := flags.GetBool("help"); help {
+				return cmd.Help()
+			}
+			command := flags.Args()
+			fromRegistry := strings.Contains(server.Name, "/") && len(command) == 0 && server.URL == ""
+			for _, name := range ofRegistry {
+				if flags.Changed(name) && !fromRegistry {
+					return &exitError{exitUsage, fmt.Errorf("--%s is for a server of the registry, whose name has a slash: toolfinch registry finds it", name)}
+				}
+			}
+			switch {
+			case fromRegistry:
+				if len(env)+len(headers) > 0 || server.Description != "" || server.Disabled {
+					return &exitError{exitUsage, errors.New("the registry says how a server of it starts: give its values with --set")}
+				}
+				return s.addFromRegistry(cmd, &f, server.Name)
 			case len(command) == 0 && server.URL == "":
-				return &exitError{exitUsage, fmt.Errorf("say what server %q is: --url, or -- and a command", server.Name)}
+				return &exitError{exitUsage, fmt.Errorf("say what server %q is: its command after the name, or --url", server.Name)}
 			case len(command) > 0 && server.URL != "":
 				return &exitError{exitUsage, errors.New("a server has a --url or a command: leave out one")}
 			case len(command) > 0:
@@ -64,11 +104,13 @@ environment variable, $${ stands for ${ itself.`,
 		},
 	}
 	flags := cmd.Flags()
+	flags.SetInterspersed(false) // the flags of the command are not ours
 	flags.StringVar(&server.URL, "url", "", "the `URL` of a server behind HTTP")
 	flags.StringArrayVar(&env, "env", nil, "a variable for the command, `NAME=VALUE`; may be repeated")
 	flags.StringArrayVar(&headers, "header", nil, "a header for the URL, `NAME=VALUE`; may be repeated")
 	flags.StringVar(&server.Description, "description", "", "the purpose of the server, searched with its tools")
 	flags.BoolVar(&server.Disabled, "disabled", false, "add it disabled")
+	f.adding(cmd)
 	return cmd
 }
 
@@ -78,7 +120,7 @@ func newServerRemove(s *settings) *cobra.Command {
 	})
 	cmd.Short = "Remove a server from the configuration"
 	cmd.Long = `Remove takes a server out of the configuration, with the comments directly above it.`
-	cmd.Example = "  toolfinch servers remove github"
+	cmd.Example = "  toolfinch server remove github"
 	return cmd
 }
 
@@ -95,7 +137,7 @@ func newServerSwitch(s *settings, on bool) *cobra.Command {
 		return fmt.Sprintf("%sd server %q in %s", verb, name, shown(path)), err
 	})
 	cmd.Short = short
-	cmd.Example = "  toolfinch servers " + verb + " github"
+	cmd.Example = "  toolfinch server " + verb + " github"
 	return cmd
 }
 

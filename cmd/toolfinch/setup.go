@@ -114,7 +114,7 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 			return err
 		}
 		p.problem = true
-		fmt.Fprintln(cmd.ErrOrStderr(), "servers that failed are tried again whenever toolfinch runs; toolfinch servers says why")
+		fmt.Fprintln(cmd.ErrOrStderr(), "servers that failed are tried again whenever toolfinch runs; toolfinch server list says why")
 	}
 	if err := here.offerModel(cmd, f.yes); err != nil {
 		return err
@@ -233,7 +233,7 @@ func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged st
 	p.problem = p.problem || len(failed) > 0
 	p.config.After, err = clients.ReadFile(staged)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &exitError{exitFailed, errors.New("no server was found that could be taken over; add one with toolfinch servers add, then run toolfinch setup again")}
+		return &exitError{exitFailed, errors.New("no server was found that could be taken over; add one with toolfinch server add, then run toolfinch setup again")}
 	}
 	if err != nil {
 		return err

@@ -35,8 +35,8 @@ func busy() web.Status {
 		Views:   []web.ViewStatus{{Name: "default", Tools: 1204}, {Name: "small", Tools: 3}},
 		Servers: []web.ServerStatus{
 			server("files", "ready", 27*time.Hour, 14, 2, ""),
-			server("github", "needs_login", 3*time.Minute, 40, 0, "upstream github: needs a login: run: toolfinch login github"),
-			server("gone", "failed", 90*time.Second, 0, 0, "the process ended (exit status 1); its last words: cannot \x1b[31mfind\u202e the\ndatabase"),
+			server("github", "needs_login", 3*time.Minute, 40, 0, "upstream github: needs a login: run: toolfinch server login github"),
+			server("gone", "failed", 90*time.Second, 0, 0, "it wrote \"cannot \x1b[31mfind\u202e the\ndatabase\"; the process ended (exit status 1)"),
 			server("slow", "pending", 12*time.Second, 0, 0, ""),
 			server("fresh", "pending", 2*time.Second, 0, 0, ""),
 		},

@@ -214,19 +214,19 @@ func unwell(s web.ServerStatus, now time.Time) (why string, do []string) {
 	switch upstream.State(s.State) {
 	case upstream.StateLogin:
 		why = reason + " (for " + since + ")"
-		do = append(do, "toolfinch login "+s.Name)
+		do = append(do, "toolfinch server login "+s.Name)
 	case upstream.StateFailed:
 		why = "failed for " + since + ": " + reason
-		do = append(do, "toolfinch validate (tries each server now)", "toolfinch servers --long (how each is started)")
+		do = append(do, "toolfinch validate (tries each server now)", "toolfinch server show (how each is started)")
 	case upstream.StatePending:
 		if now.Sub(s.Since) >= slowStart {
 			why = "has not answered for " + since + "; its first start may download it"
-			do = append(do, "toolfinch servers --long (how each is started)")
+			do = append(do, "toolfinch server show (how each is started)")
 		}
 	}
 	if s.Held > 0 {
 		why = strings.TrimPrefix(why+"; "+plural(s.Held, "definition")+" held: changed since the first list", "; ")
-		do = append(do, "toolfinch pins diff "+s.Name)
+		do = append(do, "toolfinch pins "+s.Name)
 	}
 	return why, do
 }

@@ -15,14 +15,10 @@ import (
 )
 
 func newStore(s *settings) *cobra.Command {
-	cmd := &cobra.Command{
-		Use:   "store",
-		Short: "Check the store, or copy one to another",
-		Long: `The store keeps toolfinch's data: SQLite in a folder, or a PostgreSQL database. Name a
-store by its folder, or by its URL, postgres://USER@HOST/DATABASE. Give the password in
-PGPASSWORD or ~/.pgpass, not in the URL.`,
-	}
-	cmd.AddCommand(newStoreCheck(s), newStoreCopy())
+	cmd := named("store", newStoreCheck(s))
+	alsoAs(cmd, "copy", "copy everything from one store to another: toolfinch store --copy FROM TO", newStoreCopy())
+	alsoAs(cmd, "clean", "list the stores of configurations that no longer exist; with --yes, delete them", newClean())
+	cmd.AddCommand(unlisted(newStoreCheck(s), newStoreCopy())...)
 	return cmd
 }
 
@@ -30,19 +26,39 @@ func newStoreCheck(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "check [STORE]",
-		Short: "Describe a store and its content",
-		Long: `Check describes the store of the configuration, or STORE. For a PostgreSQL database it
+		Short: "Describe the store, copy it, or delete stores that are no longer used",
+		Long: `The store keeps toolfinch's data: SQLite in a folder, or a PostgreSQL database. Name a
+store by its folder, or by its URL, postgres://USER@HOST/DATABASE. Give the password in
+PGPASSWORD or ~/.pgpass, not in the URL.
+
+Store describes the store of the configuration, or STORE. For a PostgreSQL database it
 also tests what replicas need: sessions, advisory locks, notifications. It changes
 nothing.
 
+--copy copies a whole store or, on an error, nothing. First stop every toolfinch that
+uses one of the stores: data that it writes meanwhile is not copied. Secrets and logins
+are copied sealed: the copy needs the same key.
+
+--clean lists the stores of configurations that no longer exist, and eval's cache of
+vectors. With --yes it deletes them, with approvals, vectors, savings and everything
+learned. A store from an older version, whose configuration is unknown, is listed but
+never deleted.
+
 Exit codes: 0 the store can be used, 1 it cannot.`,
-		Example: `  toolfinch store check
-  toolfinch store check postgres://toolfinch@db.example/toolfinch`,
+		Example: `  toolfinch store
+  toolfinch store postgres://toolfinch@db.example/toolfinch
+  toolfinch store --copy ~/.local/share/toolfinch/1a2b3c4d postgres://toolfinch@db.example/toolfinch
+  toolfinch store --clean --yes`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			at := ""
 			if len(args) > 0 {
 				at = args[0]
+				if known, err := store.Check(cmd.Context(), at); err != nil {
+					return err
+				} else if !known {
+					return fmt.Errorf("there is no store in %s", storeName(at))
+				}
 			} else if places, err := s.places(); err != nil {
 				return err
 			} else {
@@ -78,12 +94,7 @@ func newStoreCopy() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "copy FROM TO",
 		Short: "Copy everything from one store to another",
-		Long: `Copy copies a whole store or, on an error, nothing. First stop every toolfinch that
-uses one of the stores: data that it writes meanwhile is not copied. Secrets and logins
-are copied sealed: the copy needs the same key.`,
-		Example: `  toolfinch store copy ~/.local/share/toolfinch/1a2b3c4d postgres://toolfinch@db.example/toolfinch
-  toolfinch store copy --replace postgres://toolfinch@db.example/toolfinch backup`,
-		Args: cobra.ExactArgs(2),
+		Args:  cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			from, to := args[0], args[1]
 			if storePlace(from, locating...) == storePlace(to, locating...) {

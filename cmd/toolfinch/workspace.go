@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"os"
 	"slices"
 	"strings"
 
@@ -72,7 +71,7 @@ func (s *settings) withView(cmd *cobra.Command, name string, do func(*workspace)
 
 // quietLog returns the log of a command that prints its own errors. The log is silent unless a level is set.
 func (s *settings) quietLog(cmd *cobra.Command, config *configs.Config) *slog.Logger {
-	if s.logLevel == "" && os.Getenv("MCPPROXY_LOG_LEVEL") == "" {
+	if !s.wantsLog() {
 		return slog.New(slog.DiscardHandler)
 	}
 	return newLog(cmd.ErrOrStderr(), config)
@@ -117,7 +116,7 @@ func (d *workspace) tools(server string) (tools []*tool.Tool, failed bool, err e
 	if server != "" {
 		wanted = slices.DeleteFunc(wanted, func(s string) bool { return s != server })
 	}
-	failed = !d.meet(wanted)
+	failed = len(d.meet(wanted)) > 0
 	if err := d.cmd.Context().Err(); err != nil {
 		return nil, failed, err
 	}
@@ -166,7 +165,10 @@ func (d *workspace) find(name string) (*tool.Tool, error) {
 	case len(namedBy(configured)) > 0:
 		wanted = namedBy(wanted)
 	}
-	met := d.meet(wanted)
+	if slices.Contains(configured, name) {
+		return nil, &exitError{exitUsage, fmt.Errorf("%q is a server, not a tool: toolfinch tool list --server %s lists its tools", name, name)}
+	}
+	silent := d.meet(wanted)
 	if err := d.cmd.Context().Err(); err != nil {
 		return nil, err
 	}
@@ -174,8 +176,8 @@ func (d *workspace) find(name string) (*tool.Tool, error) {
 	if err == nil {
 		return t, nil
 	}
-	if !met {
-		return nil, fmt.Errorf("%w: not all servers could be asked", err)
+	if len(silent) > 0 {
+		return nil, fmt.Errorf("%w, as far as is known: %s did not answer, see above", err, strings.Join(silent, ", "))
 	}
 	if disabled := namedBy(d.config.Disabled); disabled != nil {
 		return nil, &exitError{exitUsage, fmt.Errorf("%w: server %q is disabled", err, disabled[0])}
@@ -191,21 +193,20 @@ func (d *workspace) find(name string) (*tool.Tool, error) {
 	return nil, &exitError{exitUsage, fmt.Errorf("%w%s", err, orNearest(name, candidates))}
 }
 
-// meet connects to servers for the first time, and stores their tools. It prints errors, and reports whether all servers
-// were listed.
-func (d *workspace) meet(servers []string) (all bool) {
+// meet connects to servers for the first time, and stores their tools. It prints errors, and returns the servers that
+// were not listed.
+func (d *workspace) meet(servers []string) (silent []string) {
 	if len(servers) == 0 {
-		return true
+		return nil
 	}
 	stderr := d.cmd.ErrOrStderr()
 	fmt.Fprintf(stderr, "connecting to %s for the first time\n", strings.Join(servers, ", "))
 	if _, err := d.Learn(d.cmd.Context()); err != nil {
 		fmt.Fprintln(stderr, "warning: nothing can be stored:", err)
 	}
-	all = true
 	for _, row := range d.refresh(servers...) {
 		if row.Err != nil {
-			all = false
+			silent = append(silent, row.Server)
 			fmt.Fprintln(stderr, oneLine(row.Err.Error()))
 		}
 		if row.Lost != nil {
@@ -215,17 +216,18 @@ func (d *workspace) meet(servers []string) (all bool) {
 	if now, err := d.View(d.view.Settings.Name); err == nil {
 		d.view = now
 	}
-	return all
+	return silent
 }
 
 // refresh lists the named servers, by default all, and shows its progress.
 func (d *workspace) refresh(servers ...string) []proxy.Refreshed {
-	total := len(servers)
-	if total == 0 {
-		total = len(d.config.Servers)
+	waiting := servers
+	if len(servers) == 0 {
+		waiting = serverNames(d.config)
 	}
-	bar := newBar(d.cmd.ErrOrStderr(), total)
+	bar := newBar(d.cmd.ErrOrStderr(), len(waiting))
 	defer bar.clear()
+	bar.waitFor(waiting)
 	return d.Refresh(d.cmd.Context(), bar.step, servers...)
 }
 

@@ -125,7 +125,7 @@ func (w Way) start(p *Plan, f *filler) error {
 	case kind.base != "" && pkg.RegistryBaseURL != "" && (err != nil || base.Hostname() != kind.base):
 		return unsupported("the package is published at %q, and %s installs from %s: another package may have its name there", rawjson.Clip(pkg.RegistryBaseURL, 80), kind.first, kind.base)
 	case pkg.Transport.Type != "" && pkg.Transport.Type != "stdio":
-		return unsupported("it serves HTTP once somebody has started it: start it, then toolfinch servers add NAME --url URL (the registry has %q)", rawjson.Clip(pkg.Transport.URL, 80))
+		return unsupported("it serves HTTP once somebody has started it: start it, then toolfinch server add NAME --url URL (the registry has %q)", rawjson.Clip(pkg.Transport.URL, 80))
 	case len(pkg.EnvironmentVariables)+len(pkg.RuntimeArguments)+len(pkg.PackageArguments) > maxInputs:
 		return unsupported("it has more than %d arguments and variables", maxInputs)
 	}

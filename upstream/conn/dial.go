@@ -24,7 +24,7 @@ func Dial(ctx context.Context, options Options, handler func(*Conn) Handler) (*C
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 			if s, ok := c.channel.(*stdio); ok && s.process != nil {
-				err = withLastWords(fmt.Errorf("%w: the process runs and has not answered", err), s.process.stderr.Words())
+				err = withLastWords(fmt.Errorf("%w: "+processSilent, err), s.process.stderr.Words())
 			}
 		}
 		c.Close()

@@ -211,7 +211,7 @@ func (p *process) ended() error {
 	case <-p.stderr.Done():
 	case <-time.After(grace): // another process holds the child's stderr
 	}
-	return withLastWords(fmt.Errorf("%w: the process ended (%s)", ErrClosed, p.state), p.stderr.Words())
+	return withLastWords(Mark(errors.New(processEnded+p.state+")"), ErrClosed), p.stderr.Words())
 }
 
 // kill kills the child; live then reaps it as ever.

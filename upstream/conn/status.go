@@ -44,14 +44,19 @@ func (e *StatusError) Error() string {
 	return text
 }
 
-const itSays, itsLastWords = "; it says: ", "; its last words: "
+const (
+	itSays            = "; it says: "
+	itWrote, andThere = `it wrote "`, `"; ` // around the last words of a process
 
-// withLastWords adds to an error what the process of a server wrote last.
+	processEnded, processSilent = "the process ended (", "the process runs and has not answered"
+)
+
+// withLastWords puts what the process of a server wrote last before an error: mostly it is the cause.
 func withLastWords(err error, words string) error {
 	if words = printable.Line(words); words == "" {
 		return err
 	}
-	return fmt.Errorf("%w%s%s", err, itsLastWords, words)
+	return fmt.Errorf("%s%s%s%w", itWrote, words, andThere, err)
 }
 
 // WithoutWords is the text of an error without the server's text, which may repeat arguments.
@@ -60,8 +65,18 @@ func WithoutWords(err error) string {
 	if _, ok := errors.AsType[*StatusError](err); ok {
 		text, _, _ = strings.Cut(text, itSays)
 	}
-	text, _, _ = strings.Cut(text, itsLastWords) // the error of an answer may be nothing but text
-	return text
+	// The error of an answer may be nothing but text.
+	before, after, wrote := strings.Cut(text, itWrote)
+	if !wrote {
+		return text
+	}
+	last := after[max(0, strings.LastIndex(after, andThere)):]
+	for _, frame := range []string{processEnded, processSilent} {
+		if strings.Contains(last, frame) {
+			return before + strings.TrimPrefix(last, andThere)
+		}
+	}
+	return strings.TrimRight(before, ": ") // the text was cut within the words
 }
 
 func (e *StatusError) Is(target error) bool {

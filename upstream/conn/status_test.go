@@ -45,3 +45,28 @@ func TestAStatusIsExplained(t *testing.T) {
 		})
 	}
 }
+
+// The last words of a process stand before our own, and are not part of the reason: they may repeat arguments.
+func TestLastWordsStandFirst(t *testing.T) {
+	ended := errors.New("the process ended (exit status 3)")
+	for name, test := range map[string]struct {
+		err          error
+		want, reason string
+	}{
+		"words":       {withLastWords(ended, "no such\ndatabase"), `it wrote "no such database"; the process ended (exit status 3)`, "the process ended (exit status 3)"},
+		"none":        {withLastWords(ended, ""), "the process ended (exit status 3)", "the process ended (exit status 3)"},
+		"quotes":      {withLastWords(ended, `no "x"; y`), `it wrote "no "x"; y"; the process ended (exit status 3)`, "the process ended (exit status 3)"},
+		"in a text":   {errors.New("upstream s: connect: " + withLastWords(ended, "x").Error()), `upstream s: connect: it wrote "x"; the process ended (exit status 3)`, "upstream s: connect: the process ended (exit status 3)"},
+		"cut words":   {errors.New(`upstream s: connect: it wrote "no "x"; y`), `upstream s: connect: it wrote "no "x"; y`, "upstream s: connect"},
+		"still there": {withLastWords(errors.New("timed out: "+processSilent), "loading"), `it wrote "loading"; timed out: the process runs and has not answered`, "timed out: the process runs and has not answered"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			if test.err.Error() != test.want {
+				t.Errorf("got  %v\nwant %s", test.err, test.want)
+			}
+			if got := WithoutWords(test.err); got != test.reason {
+				t.Errorf("the reason is %q, want %q", got, test.reason)
+			}
+		})
+	}
+}

@@ -70,7 +70,7 @@ func newBinder(shared [32]byte) *binder {
 		_, _ = rand.Read(shared[:]) // never fails
 	}
 	derive := func(use string) []byte {
-		key, err := hkdf.Key(sha256.New, shared[:], nil, "toolfinch login "+use, 32)
+		key, err := hkdf.Key(sha256.New, shared[:], nil, "toolfinch server login "+use, 32)
 		if err != nil {
 			panic(err) // cannot happen: the length is valid
 		}

@@ -102,7 +102,7 @@ type Needed struct {
 }
 
 func (n *Needed) Error() string {
-	text := "needs a login: run `toolfinch login " + n.Server + "`"
+	text := "needs a login: run `toolfinch server login " + n.Server + "`"
 	if n.URL != "" {
 		text += ", or open " + n.URL
 	}

@@ -221,7 +221,7 @@ func TestLogin(t *testing.T) {
 	h := newHouse(t, authserver.Settings{})
 	p := h.process(t, login.Settings{})
 	needed := h.wants(t, p)
-	if text := needed.Error(); text != "needs a login: run `toolfinch login notes`" {
+	if text := needed.Error(); text != "needs a login: run `toolfinch server login notes`" {
 		t.Errorf("the error is %q", text)
 	}
 	h.rs.seen()

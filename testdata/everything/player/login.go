@@ -17,7 +17,7 @@ import (
 )
 
 // Scenarios for OAuth are played through toolfinch alone. The player is the user:
-// it runs toolfinch login, and goes where a browser would go.
+// it runs toolfinch server login, and goes where a browser would go.
 
 // oauth is how toolfinch is configured to log in to the suite's server: by what the
 // scenario gives to the client.
@@ -41,7 +41,7 @@ func oauth() any {
 	return settings
 }
 
-// logIn runs toolfinch login, and follows the URL that it prints.
+// logIn runs toolfinch server login, and follows the URL that it prints.
 func logIn(ctx context.Context, through, config string) error {
 	cmd := exec.CommandContext(ctx, through, "login", "suite", "--no-browser", "--config", config)
 	cmd.Stderr = os.Stderr

@@ -202,7 +202,7 @@ func waitConnected(ctx context.Context, c *client.Client, through, config string
 			return nil
 		case state.Failed == 1 && strings.Contains(said, "needs login"):
 			if err := done.logIn(ctx, said, through, config); err != nil {
-				return fmt.Errorf("toolfinch login: %w", err)
+				return fmt.Errorf("toolfinch server login: %w", err)
 			}
 		case state.Failed == 1:
 			return errors.New("toolfinch cannot connect to the suite's server")

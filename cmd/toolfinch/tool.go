@@ -13,31 +13,38 @@ import (
 	"toolfinch/tool"
 )
 
-func newTools(s *settings) *cobra.Command {
-	var server, view string
-	var asJSON bool
+func newTool(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "tools [SERVER.TOOL]",
-		Short: "List the tools that clients can find, or show one",
-		Long: `Tools lists the tools of a view: the name that clients see, the ID for configuration and
-commands, and the first sentence of the description. With SERVER.TOOL, an ID or a name
-that clients see, it shows one tool: what it does and changes, its arguments as
-toolfinch call takes them, its structured result; with --json its definition as clients
-see it. It reads the store, and connects only to servers that were never listed.`,
-		Example: `  toolfinch tools
-  toolfinch tools --server github
-  toolfinch tools --view redis-expert
-  toolfinch tools github.search_code
-  toolfinch tools --json | jq -r '.[].id'`,
-		Args: cobra.MaximumNArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			if len(args) == 1 && server != "" {
-				return &exitError{exitUsage, errors.New("name a tool or --server, not both\nSee: toolfinch tools --help")}
+		Use:   "tool",
+		Short: "List, show, hide and unhide tools",
+	}
+	cmd.AddCommand(newToolList(s), newToolShow(s), newToolHide(s), newToolUnhide(s))
+	return cmd
+}
+
+func newToolList(s *settings) *cobra.Command {
+	var server, view string
+	var asJSON, hidden bool
+	cmd := &cobra.Command{
+		Use:   "list",
+		Short: "List the tools that clients can find",
+		Long: `List shows the tools of a view: the name that clients see, the ID for configuration and
+commands, and the first sentence of the description. It reads the store, and connects
+only to servers that were never listed. --hidden lists the tools that the configuration
+hides from every view.`,
+		Example: `  toolfinch tool list
+  toolfinch tool list --server github
+  toolfinch tool list --hidden
+  toolfinch tool list --json | jq -r '.[].id'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if hidden {
+				if view != "" {
+					return &exitError{exitUsage, errors.New("a hidden tool is in no view: leave out --view")}
+				}
+				return s.listHidden(cmd, server, asJSON)
 			}
 			return s.withView(cmd, view, func(d *workspace) error {
-				if len(args) == 1 {
-					return d.showTool(args[0], asJSON)
-				}
 				tools, failed, err := d.tools(server)
 				if err != nil {
 					return err
@@ -52,7 +59,29 @@ see it. It reads the store, and connects only to servers that were never listed.
 	}
 	cmd.Flags().StringVar(&server, "server", "", "list only the tools of this server")
 	cmd.Flags().StringVar(&view, "view", "", "the view to look in (default: the one at /mcp)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array with the whole definitions, or the definition of the tool")
+	cmd.Flags().BoolVar(&hidden, "hidden", false, "list the tools that toolfinch tool hide, or the configuration, hides")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array with the whole definitions")
+	return cmd
+}
+
+func newToolShow(s *settings) *cobra.Command {
+	var view string
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show NAME",
+		Short: "Show what a tool does, its arguments and its result",
+		Long: `Show takes the ID of a tool, SERVER.TOOL, or the name that clients see. It prints what
+the tool does and changes, its arguments as toolfinch call takes them, and its structured
+result; with --json its definition as clients see it.`,
+		Example: `  toolfinch tool show github.search_code
+  toolfinch tool show github_search_code --json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return s.withView(cmd, view, func(d *workspace) error { return d.showTool(args[0], asJSON) })
+		},
+	}
+	cmd.Flags().StringVar(&view, "view", "", "the view to look in (default: the one at /mcp)")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print the definition of the tool")
 	return cmd
 }
 

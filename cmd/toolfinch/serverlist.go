@@ -24,77 +24,110 @@ import (
 	"toolfinch/upstream"
 )
 
-func newServers(s *settings) *cobra.Command {
+func newServerList(s *settings) *cobra.Command {
 	var asJSON, long bool
 	cmd := &cobra.Command{
-		Use:     "servers",
-		Aliases: []string{"server"},
-		Short:   "List the configured servers, add and remove them",
-		Long: `Servers lists every configured server, with its counts at the last listing. If a
-toolfinch runs with this configuration, over stdio or HTTP, servers asks it for the
-present states. RESOURCES includes resource templates. FAULTS counts malformed and held
-definitions (toolfinch pins). --long shows warnings about definitions, and how each
-server is started: program, absolute paths, folder, and the names of variables, never
-their values. It connects to nothing: toolfinch reindex lists all servers again,
-toolfinch validate checks them.
-
-Add, remove, enable and disable edit the configuration file in place: comments, order
-and layout stay. A change that would break the file is not written.`,
-		Example: `  toolfinch servers
-  toolfinch servers --long
-  toolfinch servers --json | jq -r '.servers[] | select(.enabled) | .name'`,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.withStore(cmd, false, func(ctx context.Context, config *configs.Config, db *store.Store) error {
-				rows, err := serverRows(ctx, config, db)
-				if err != nil {
-					return err
-				}
-				replicas, err := replicasOf(ctx, db)
-				if err != nil {
-					return err
-				}
-				processes, _ := askLive(ctx, config.DataDir, config.Path)
-				source := "as last indexed: no toolfinch runs with this configuration"
-				if len(processes) > 0 {
-					source = liveStates(rows, processes)
-				}
-				held, err := proxy.ReadPins(ctx, db, config, nil)
-				if err != nil {
-					return err
-				}
-				for i := range rows {
-					rows[i].takeHeld(held)
-					rows[i].takeReplicas(replicas)
-				}
-				if long {
-					warnings, err := proxy.Warnings(ctx, db, config)
-					if err != nil {
-						return err
-					}
-					for i := range rows {
-						rows[i].Warnings = warningsOf(warnings, rows[i].Name)
-					}
-					if err := started(rows, config); err != nil {
-						return err
-					}
-				}
-				if asJSON {
-					return printJSON(cmd.OutOrStdout(), map[string]any{"servers": rows, "source": map[bool]string{true: "live", false: "index"}[len(processes) > 0], "running": briefly(processes)})
-				}
-				if len(rows) > 0 {
-					fmt.Fprintln(cmd.ErrOrStderr(), source)
-				}
-				if long {
-					return printLong(cmd.OutOrStdout(), rows)
-				}
-				return show(cmd, false, nil, serverTable(rows), "no server is configured")
-			})
-		},
+		Use:   "list",
+		Short: "List the configured servers",
+		Long: `List shows every configured server, with its counts at the last listing. If a
+toolfinch runs with this configuration, over stdio or HTTP, list asks it for the present
+states. RESOURCES includes resource templates. FAULTS counts malformed and held
+definitions (toolfinch pins). It connects to nothing: toolfinch reindex lists all servers
+again, toolfinch validate checks them.`,
+		Example: `  toolfinch server list
+  toolfinch server list --json | jq -r '.servers[] | select(.enabled) | .name'`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.showServers(cmd, nil, long, asJSON) },
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	cmd.Flags().BoolVarP(&long, "long", "l", false, "show how each server is started")
-	cmd.AddCommand(newServerAdd(s), newServerRemove(s), newServerSwitch(s, true), newServerSwitch(s, false))
+	cmd.Flags().BoolVarP(&long, "long", "l", false, "show each server as toolfinch server show does")
+	_ = cmd.Flags().MarkHidden("long")
 	return cmd
+}
+
+func newServerShow(s *settings) *cobra.Command {
+	var asJSON bool
+	cmd := &cobra.Command{
+		Use:   "show [NAME]...",
+		Short: "Show a server: its state, its faults, and how it is started",
+		Long: `Show prints the state of servers, by default of all, warnings about their definitions,
+and how each is started: program, absolute paths, folder, and the names of variables,
+never their values.`,
+		Example: `  toolfinch server show github
+  toolfinch server show --json`,
+		RunE: func(cmd *cobra.Command, args []string) error { return s.showServers(cmd, args, true, asJSON) },
+	}
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	return cmd
+}
+
+// showServers prints the named servers, by default all: a table or, with long, the details of each.
+func (s *settings) showServers(cmd *cobra.Command, names []string, long, asJSON bool) error {
+	return s.withStore(cmd, false, func(ctx context.Context, config *configs.Config, db *store.Store) error {
+		rows, err := serverRows(ctx, config, db)
+		if err != nil {
+			return err
+		}
+		if rows, err = chosenRows(rows, names); err != nil {
+			return err
+		}
+		replicas, err := replicasOf(ctx, db)
+		if err != nil {
+			return err
+		}
+		processes, _ := askLive(ctx, config.DataDir, config.Path)
+		source := "as last indexed: no toolfinch runs with this configuration"
+		if len(processes) > 0 {
+			source = liveStates(rows, processes)
+		}
+		held, err := proxy.ReadPins(ctx, db, config, nil)
+		if err != nil {
+			return err
+		}
+		for i := range rows {
+			rows[i].takeHeld(held)
+			rows[i].takeReplicas(replicas)
+		}
+		if long {
+			warnings, err := proxy.Warnings(ctx, db, config)
+			if err != nil {
+				return err
+			}
+			for i := range rows {
+				rows[i].Warnings = warningsOf(warnings, rows[i].Name)
+			}
+			if err := started(rows, config); err != nil {
+				return err
+			}
+		}
+		if asJSON {
+			return printJSON(cmd.OutOrStdout(), map[string]any{"servers": rows, "source": map[bool]string{true: "live", false: "index"}[len(processes) > 0], "running": briefly(processes)})
+		}
+		if len(rows) > 0 {
+			fmt.Fprintln(cmd.ErrOrStderr(), source)
+		}
+		if long {
+			return printLong(cmd.OutOrStdout(), rows)
+		}
+		return show(cmd, false, nil, serverTable(rows), "no server is configured: toolfinch server add NAME COMMAND..., or toolfinch setup")
+	})
+}
+
+// chosenRows returns the rows of the named servers; all rows without names.
+func chosenRows(rows []serverRow, names []string) ([]serverRow, error) {
+	if len(names) == 0 {
+		return rows, nil
+	}
+	var known []string
+	for _, row := range rows {
+		known = append(known, row.Name)
+	}
+	for _, name := range names {
+		if !slices.Contains(known, name) {
+			return nil, &exitError{exitUsage, fmt.Errorf("no server %q%s", name, orNearest(name, known))}
+		}
+	}
+	return slices.DeleteFunc(rows, func(r serverRow) bool { return !slices.Contains(names, r.Name) }), nil
 }
 
 // serverRow describes a server in the configuration and the store. Arguments and URLs are only shown with --long;

@@ -262,10 +262,14 @@ func (f *edit) save(failed error) error {
 	if len(fresh) > 0 {
 		return fmt.Errorf("nothing was written: %w", fresh)
 	}
+	write := clients.Replace
 	if f.private {
-		return clients.ReplacePrivate(f.path, f.before, f.Data)
+		write = clients.ReplacePrivate
 	}
-	return clients.Replace(f.path, f.before, f.Data)
+	if err := write(f.path, f.before, f.Data); err != nil {
+		return err
+	}
+	return KeepTrust(f.path, f.before, f.Data)
 }
 
 // holdsSecrets reports whether a server has a text outside of variables that looks like a

@@ -228,7 +228,7 @@ func TestDefaults(t *testing.T) {
 		t.Errorf("another file shares the store %s (error %v)", c.DataDir, err)
 	}
 	want := &Config{
-		Path: filepath.Join(dir, "toolfinch.yaml"),
+		Path: filepath.Join(dir, "toolfinch.yaml"), Found: true,
 		Servers: []upstream.Settings{{
 			Name: "a", Command: "a", Cwd: dir, Transport: "auto", Protocol: "auto",
 			ConnectTimeout: 30 * time.Second, CallTimeout: 120 * time.Second, CallTimeoutTotal: time.Hour, Validate: true,
@@ -326,6 +326,7 @@ secrets: BLOCK
 			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: 500 * time.Millisecond, CallTimeoutTotal: time.Hour, Validate: true,
 			AskTimeout: time.Second, Isolate: upstream.IsolateAlways, Prefix: new("web-2"), Secrets: []string{"Bearer x"},
 		}},
+		Found:    true,
 		Disabled: []string{"off"},
 		Routing:  RoutingCallTool, TopK: 50, ListChangedExec: `echo "$MCPPROXY_CLIENT"`,
 		Embed: embed.Settings{Kind: embed.KindOpenAI, HFModel: "org/name", HFAdapter: "off", OpenAI: embed.OpenAI{

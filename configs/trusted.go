@@ -52,13 +52,13 @@ func (t Trusted) Has(path string, data []byte) (has, known bool) {
 	if err != nil {
 		return false, false // an unreadable list trusts nothing
 	}
-	one := fileOf(path, data)
+	one := trustedFileOf(path, data)
 	return slices.Contains(files, one), slices.ContainsFunc(files, func(f trustedFile) bool { return f.Path == one.Path })
 }
 
 // Add trusts the file with these bytes.
 func (t Trusted) Add(path string, data []byte) error {
-	one := fileOf(path, data)
+	one := trustedFileOf(path, data)
 	return t.change(func(files []trustedFile) []trustedFile {
 		if slices.Contains(files, one) {
 			return files
@@ -79,13 +79,13 @@ func (t Trusted) Add(path string, data []byte) error {
 
 // Remove ends the trust in the file with any bytes.
 func (t Trusted) Remove(path string) error {
-	one := fileOf(path, nil)
+	one := trustedFileOf(path, nil)
 	return t.change(func(files []trustedFile) []trustedFile {
 		return slices.DeleteFunc(files, func(f trustedFile) bool { return f.Path == one.Path })
 	})
 }
 
-func fileOf(path string, data []byte) trustedFile {
+func trustedFileOf(path string, data []byte) trustedFile {
 	// Links of the folder are resolved, because a shell may name it by another path. A link in
 	// place of the file is not: relative paths in it start at the folder of the link.
 	if dir, err := filepath.EvalSymlinks(filepath.Dir(path)); err == nil {

@@ -37,7 +37,16 @@ func (e *NameError) Error() string {
 
 // Servers returns all servers in the file, with variables as they are written.
 func Servers(path string) ([]clients.Server, error) {
-	f, err := openEdit(path)
+	data, err := clients.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ServersOf(path, data)
+}
+
+// ServersOf is Servers for the bytes of a file.
+func ServersOf(path string, data []byte) ([]clients.Server, error) {
+	f, err := editOf(path, data)
 	if err != nil || document.IsBlank(f.Data) {
 		return nil, err
 	}

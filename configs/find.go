@@ -75,6 +75,20 @@ func UserFile() (string, error) {
 	return filepath.Join(dir, "toolfinch", name), nil
 }
 
+// OwnFile returns the absolute path of the file that --config (path) or MCPPROXY_CONFIG names,
+// else UserFile. It does not search the working folder.
+func OwnFile(path string) (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("working directory: %w", err)
+	}
+	from, err := fileNamedBy(Options{Path: path, Env: os.LookupEnv}, dir, homeDir(runtime.GOOS, os.LookupEnv))
+	if err != nil || from.path != "" {
+		return from.path, err
+	}
+	return UserFile()
+}
+
 // FolderFile returns the path of the configuration in the working folder, "" without one. It
 // reads nothing of it.
 func FolderFile() string {
@@ -89,16 +103,25 @@ func FolderFile() string {
 	return filepath.Join(dir, name)
 }
 
-func find(opts Options, dir, home string) (source, error) {
+// fileNamedBy returns the file that the user names; the zero source for none.
+func fileNamedBy(opts Options, dir, home string) (source, error) {
 	if opts.Path != "" {
 		return source{within(dir, opts.Path), opts.Path, "--config", opts.Found}, nil
 	}
-	if path, _ := opts.Env(envConfig); path != "" {
-		full, err := tilde(path, home) // no shell has expanded it in a client's file
-		if err != nil {
-			return source{}, Errors{{File: path, Message: err.Error(), Hint: "named by " + envConfig}}
-		}
-		return source{within(dir, full), path, envConfig, false}, nil
+	path, _ := opts.Env(envConfig)
+	if path == "" {
+		return source{}, nil
+	}
+	full, err := tilde(path, home) // no shell has expanded it in a client's file
+	if err != nil {
+		return source{}, Errors{{File: path, Message: err.Error(), Hint: "named by " + envConfig}}
+	}
+	return source{within(dir, full), path, envConfig, false}, nil
+}
+
+func find(opts Options, dir, home string) (source, error) {
+	if from, err := fileNamedBy(opts, dir, home); err != nil || from.path != "" {
+		return from, err
 	}
 	userDir := ""
 	if opts.UserDir == "" {
@@ -158,8 +181,8 @@ func noConfig(looked []string) error {
   toolfinch setup                           takes over the servers of your MCP clients, and connects the clients
   toolfinch demo                            shows what it does, without a configuration
   toolfinch import                          takes over the servers of other clients
-  toolfinch servers add NAME -- COMMAND...  makes a toolfinch.yaml with one server
-  toolfinch init                            writes a toolfinch.yaml with every key explained
+  toolfinch servers add NAME -- COMMAND...  adds a server to your own configuration
+  toolfinch init                            writes your own configuration with every key explained
 
 Or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do`,
 		ErrNoConfig, oneOf(append(slices.Clone(fileNames), sharedName)), strings.Join(looked, " and "), envConfig)

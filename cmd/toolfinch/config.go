@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 
 	"github.com/spf13/cobra"
@@ -56,6 +57,11 @@ or under "$schema" in JSON.`,
 // leaves all servers in.
 func (s *settings) readOnly(cmd *cobra.Command) (*configs.Config, error) {
 	config, err := configs.Load(configs.Options{Path: s.config, Flags: s.given(), Vault: s.readVault})
+	if untrusted, ok := errors.AsType[*configs.UntrustedError](err); ok {
+		fmt.Fprintln(cmd.ErrOrStderr(), "only read:", untrusted)
+		// Without the vault: the store may be at an address of the configuration.
+		config, err = configs.Load(configs.Options{Path: s.config, Flags: s.given(), Untrusted: true})
+	}
 	if err != nil {
 		return nil, err
 	}

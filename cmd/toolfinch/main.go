@@ -80,6 +80,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	var coded *exitError
 	var bad configs.Errors
+	var untrusted *configs.UntrustedError
 	switch {
 	case err == nil:
 		return exitOK
@@ -88,7 +89,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			fmt.Fprintln(errs, coded.err)
 		}
 		return coded.code
-	case errors.As(err, &bad), errors.Is(err, configs.ErrNoConfig):
+	case errors.As(err, &bad), errors.As(err, &untrusted), errors.Is(err, configs.ErrNoConfig):
 		fmt.Fprintln(errs, err)
 		return exitUsage
 	default:
@@ -161,6 +162,7 @@ func collectGarbage(percent int) {
 type settings struct {
 	config, dataDir, logLevel, logFormat string
 
+	found    bool         // config was found in the working folder by an earlier read: later reads need trust, too
 	vaultKey string       // vault key from the environment; "" for none
 	reading  vaultReading // vault of the configuration's secrets
 	away     error        // why the store did not answer for these secrets: commands do not wait for it again
@@ -212,7 +214,7 @@ Ctrl-C.`,
 	group("Configure", newServers(s), newRegistry(s), newConfig(s), newSecret(s), newPolicy(s), newValidate(s), newModel(s), newKey(s))
 	group("Use", newStatus(s), newUI(s), newTools(s), newSearch(s), newCall(s), newReindex(s), newPins(s), newLogin(s), newLogout(s), newAudit(s), newStore(s), newClean(), newHealth(s))
 	group("Measure", newSavings(s), newLearned(s), newEval(s))
-	root.AddCommand(newDemoServer(), newVersion())
+	root.AddCommand(newDemoServer(), newVersion(), newTrust())
 	s.completions(root)
 	finish(root)
 	return root
@@ -354,7 +356,9 @@ func (s *settings) read(cmd *cobra.Command, flags map[string]string) (*configs.C
 	if cmd.Name() != "serve" && all["log_level"] == "" && os.Getenv("MCPPROXY_LOG_LEVEL") == "" {
 		all["log_level"] = "warn" // a command prints its own messages
 	}
-	config, err := configs.Load(configs.Options{Path: s.config, Flags: all, Vault: s.readVault})
+	config, err := s.trusting(cmd, func() (*configs.Config, error) {
+		return configs.Load(configs.Options{Path: s.config, Found: s.found, Flags: all, Vault: s.readVault})
+	})
 	if err != nil {
 		return nil, err
 	}

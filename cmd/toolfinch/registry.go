@@ -105,7 +105,7 @@ func newRegistryAdd(s *settings, f *registryFlags) *cobra.Command {
 		Long: `Add writes a server of the registry into the configuration, as servers add does. It
 takes the first package whose program is on this machine: npm starts with npx, pypi with
 uvx, oci with docker, nuget with dnx. Without a configuration it creates
-./toolfinch.yaml.
+your own.
 
 --set gives a value that the server needs. For a value without --set, the configuration
 gets an environment variable, ${NAME}, and add names it.

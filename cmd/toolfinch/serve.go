@@ -70,7 +70,7 @@ views continue. A broken edit is refused and logged.`,
 			if err != nil {
 				return err
 			}
-			s.config = config.Path // a reload reads this file, even if a search would now find another file
+			s.config, s.found = config.Path, config.Found // a reload reads this file, even if a search would now find another file
 			lines := newBacklog(cmd.ErrOrStderr(), config)
 			defer lines.close()
 			log := newLog(lines, config)
@@ -203,6 +203,9 @@ func follow(ctx context.Context, p *proxy.Proxy, config *configs.Config, reload 
 	var named atomic.Pointer[[]string]
 	watch := func(config *configs.Config) {
 		all := append([]string{config.Path}, config.Modules()...)
+		if list, err := configs.UserTrusted(); err == nil && config.Found {
+			all = append(all, list.Path) // toolfinch trust lets an edit be served
+		}
 		named.Store(&all)
 	}
 	watch(config)

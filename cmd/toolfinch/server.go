@@ -23,9 +23,9 @@ func newServerAdd(s *settings) *cobra.Command {
 		Use:   "add NAME {--url URL | -- COMMAND [ARG]...}",
 		Short: "Add a server to the configuration",
 		Long: `Add writes a server into the configuration, after the existing servers. Without a
-configuration it creates ./toolfinch.yaml. Texts are written unchanged: '${NAME}' is an
+configuration it creates your own, which is found from every folder. Texts are written unchanged: '${NAME}' is an
 environment variable, $${ stands for ${ itself.`,
-		Example: `  toolfinch servers add files -- npx -y @modelcontextprotocol/server-filesystem .
+		Example: `  toolfinch servers add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   toolfinch servers add github --url https://mcp.example.com/mcp --header 'Authorization=Bearer ${GITHUB_TOKEN}'
   toolfinch servers add notion --env 'TOKEN=${NOTION_TOKEN}' --disabled -- npx -y notion-mcp`,
 		Args: cobra.MinimumNArgs(1),
@@ -119,12 +119,12 @@ func (s *settings) editing(verb string, do func(cmd *cobra.Command, path, name s
 	}
 }
 
-// editedFile returns the path of the configuration to edit. Without one, make returns ./toolfinch.yaml
+// editedFile returns the path of the configuration to edit. Without one, make returns the user's own
 // instead of an error.
 func (s *settings) editedFile(make bool) (string, error) {
 	path, err := configs.Find(configs.Options{Path: s.config})
 	if make && errors.Is(err, configs.ErrNoConfig) {
-		return filepath.Abs("toolfinch.yaml")
+		return configs.UserFile()
 	}
 	return path, err
 }

@@ -17,26 +17,24 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/configs/clients"
-	"toolfinch/embed"
-	"toolfinch/embed/models"
 )
 
-type setupFlags struct{ yes, dryRun, undo, withSecrets bool }
+type setupFlags struct{ yes, dryRun, undo, withSecrets, disableFailed bool }
 
 func newSetup(s *settings) *cobra.Command {
 	var f setupFlags
 	cmd := &cobra.Command{
-		Use:   "setup [CLIENT]...",
-		Short: "Connect your MCP clients and their servers through toolfinch, in one step",
-		Long: `Setup finds the MCP clients on this machine, imports their servers into the
-configuration, connects each client to toolfinch, and moves the servers out of the
-clients' files, so that no tool is listed twice. It shows the plan and asks first. Then
-it lists the servers' tools, and offers to download the model for search by meaning.
+		Use:         "setup [CLIENT]...",
+		Annotations: map[string]string{whenInterrupted: "toolfinch setup --undo undoes what is done"},
+		Short:       "Connect your MCP clients and their servers through toolfinch, in one step",
+		Long: `Setup finds the MCP clients on this machine, shows its plan and asks. Then it starts and
+lists each of their servers once. A server that works moves into your configuration; one
+that fails stays in its client. Each client gets toolfinch instead of what moved.
 
-These servers stay in the client's file: a server that cannot be imported, one that the
-configuration disables or gives other tools, and servers of projects (toolfinch import
-shows them). Without a configuration, setup writes one for the user, which toolfinch
-finds from every folder. --undo restores every byte of every file.
+Setup changes your own configuration, which toolfinch finds from every folder, or the
+one named by --config. Servers of projects stay (toolfinch import shows them), and so
+does a server that the configuration disables or gives other tools. --undo restores
+every byte of every file.
 
 Clients: ` + strings.Join(clients.IDs(), ", "),
 		Example: `  toolfinch setup
@@ -63,20 +61,36 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 		},
 	}
 	flags := cmd.Flags()
-	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask, and download nothing")
-	flags.BoolVar(&f.dryRun, "dry-run", false, "show what would be done and write nothing")
+	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
+	flags.BoolVar(&f.dryRun, "dry-run", false, "show the plan; start and write nothing")
 	flags.BoolVar(&f.undo, "undo", false, "restore every file that setup has changed")
 	flags.BoolVar(&f.withSecrets, "with-secrets", false, "write the values of the configuration's variables into the clients' files")
+	flags.BoolVar(&f.disableFailed, "disable-failed", false, "also move servers that fail, and disable them")
 	return cmd
 }
 
-// setupPlan is the plan of setup, before anything is written.
+// setupPlan is the plan of setup, before anything is written. The check of the servers changes left; the plan is then
+// made again.
 type setupPlan struct {
+	setupFlags
+	before  []byte // of the configuration; nil without one
+	files   []clients.File
+	found   *table
+	alone   []leftRow // clients that cannot be changed
+	left    []leftServer
 	config  clients.Edit
 	rows    []importRow
 	changes []*fileEdit
-	found   *table
-	problem bool // something in the plan failed: the exit code says so
+	kept    []leftRow // servers that stay in their client
+	check   []string  // names of the servers to check
+	problem bool      // something in the plan failed: the exit code says so
+}
+
+// leftServer is a server that does not work.
+type leftServer struct {
+	server clients.Server
+	why    string
+	login  bool // it only needs a login: the configuration gets it, and the client keeps it
 }
 
 func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFlags) error {
@@ -91,7 +105,7 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 	if err := p.print(cmd); err != nil {
 		return err
 	}
-	if len(p.changes) == 0 && bytes.Equal(p.config.Before, p.config.After) {
+	if p.nothing() {
 		fmt.Fprintln(out, "\nnothing is left to set up")
 		return p.result()
 	}
@@ -103,23 +117,31 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 			return err
 		}
 	}
+	checked, err := s.checkServers(cmd, p)
+	if err != nil {
+		return err
+	}
+	if n := p.movable(); n > 0 && !f.yes && !f.disableFailed {
+		p.disableFailed, err = ask(cmd, fmt.Sprintf("%s failed and will stay in the client. Move all the same, disabled?", plural(n, "server")))
+		if err != nil {
+			return err
+		}
+	}
+	if err := p.plan(cmd, io.Discard); err != nil {
+		return err
+	}
 	if err := p.write(cmd); err != nil {
 		return err
 	}
-	fmt.Fprint(out, "\nto undo it: toolfinch setup --undo\n\n")
-	here := *s
-	here.config = p.config.File.Path
-	if err := here.reindex(cmd, false); err != nil {
-		if coded, ok := errors.AsType[*exitError](err); !ok || coded.err != nil {
-			return err
-		}
-		p.problem = true
-		fmt.Fprintln(cmd.ErrOrStderr(), "servers that failed are tried again whenever toolfinch runs; toolfinch servers says why")
-	}
-	if err := here.offerModel(cmd, f.yes); err != nil {
+	if err := p.summarize(out, checked); err != nil {
 		return err
 	}
 	return p.result()
+}
+
+// nothing reports whether the plan changes no file.
+func (p *setupPlan) nothing() bool {
+	return len(p.changes) == 0 && bytes.Equal(p.config.Before, p.config.After)
 }
 
 func (p *setupPlan) result() error {
@@ -129,15 +151,14 @@ func (p *setupPlan) result() error {
 	return nil
 }
 
-// planSetup plans the files. It writes the configuration into a temporary folder, so that a dry run and a real run use
-// the same code.
+// planSetup plans the files.
 func (s *settings) planSetup(cmd *cobra.Command, chosen []*clients.Client, f setupFlags) (*setupPlan, error) {
-	path, err := s.editedFile(false)
-	if errors.Is(err, configs.ErrNoConfig) {
-		path, err = configs.UserFile()
-	}
+	path, err := configs.OwnFile(s.config)
 	if err != nil {
 		return nil, err
+	}
+	if other := configs.FolderFile(); other != "" && !samePath(other, path) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "%s in this folder is left alone: setup changes %s; --config names another\n", filepath.Base(other), pretty(path))
 	}
 	for _, c := range chosen {
 		for _, file := range c.Files(system()) {
@@ -146,21 +167,38 @@ func (s *settings) planSetup(cmd *cobra.Command, chosen []*clients.Client, f set
 			}
 		}
 	}
-	p := &setupPlan{config: clients.Edit{File: clients.File{Path: path}, Setup: true}, found: &table{head: []string{"CLIENT", "FILE", "SERVERS"}}}
+	p := &setupPlan{setupFlags: f, config: clients.Edit{File: clients.File{Path: path}, Setup: true}, found: &table{head: []string{"CLIENT", "FILE", "SERVERS"}}}
+	if p.files, err = p.look(cmd, chosen); err != nil {
+		return nil, err
+	}
+	if p.before, err = p.config.File.Read(); err != nil {
+		return nil, err
+	}
+	if p.before != nil {
+		if err := clients.Writable(path); err != nil {
+			return nil, err
+		}
+	}
+	return p, p.plan(cmd, cmd.ErrOrStderr())
+}
+
+// plan plans the edits of the configuration and of the clients' files. It writes the configuration into a temporary
+// folder, so that a dry run and a real run use the same code.
+func (p *setupPlan) plan(cmd *cobra.Command, notes io.Writer) error {
 	stage, err := os.MkdirTemp("", "toolfinch-setup-")
 	if err != nil {
-		return nil, fmt.Errorf("a folder to work in: %w", err)
+		return fmt.Errorf("a folder to work in: %w", err)
 	}
 	defer os.RemoveAll(stage)
-	staged := filepath.Join(stage, filepath.Base(path))
-	files, err := p.look(cmd, chosen)
-	if err != nil {
-		return nil, err
+	staged := filepath.Join(stage, filepath.Base(p.config.File.Path))
+	p.changes, p.kept, p.check = nil, nil, nil
+	if err := p.takeOver(staged); err != nil {
+		return err
 	}
-	if err := p.takeOver(cmd, files, staged); err != nil {
-		return nil, err
+	if p.config.After == nil {
+		return nil // without a server no client is connected
 	}
-	return p, p.connect(cmd, files, staged, f)
+	return p.connect(notes, staged)
 }
 
 // look reads the clients' user files. It skips a file that cannot be read or replaced, with a message.
@@ -191,8 +229,7 @@ func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]client
 				err = clients.Writable(file.Path)
 			}
 			if err != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s is left alone: %v\n", c.Name, err)
-				p.problem = true
+				p.leaveAlone(cmd.ErrOrStderr(), c, err)
 				continue
 			}
 			if file.Exists() || file.Path == main.Path {
@@ -208,42 +245,87 @@ func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]client
 }
 
 // takeOver imports the servers of the files into a copy of the configuration.
-func (p *setupPlan) takeOver(cmd *cobra.Command, files []clients.File, staged string) error {
-	before, err := p.config.File.Read()
-	if err != nil {
-		return err
-	}
-	p.config.Before = before
+func (p *setupPlan) takeOver(staged string) error {
+	p.config.Before, p.config.After = p.before, nil
 	var ours []clients.Server
-	if before != nil {
-		if err := clients.Writable(p.config.File.Path); err != nil {
-			return err
-		}
+	if p.before != nil {
 		// AddServer changes this mode if the file gets a secret. Chmod overrides the umask.
-		if err := errors.Join(os.WriteFile(staged, before, 0o644), os.Chmod(staged, 0o644)); err != nil {
+		err := errors.Join(os.WriteFile(staged, p.before, 0o644), os.Chmod(staged, 0o644))
+		if err != nil {
 			return fmt.Errorf("copy the configuration: %w", err)
 		}
 		if ours, err = configs.Servers(staged); err != nil {
 			return editError(err)
 		}
 	}
-	found, _ := findServers(files, system()) // errors of unreadable files were printed before
+	found, _ := findServers(p.files, system()) // errors of unreadable files were printed before
 	p.rows = planImport(found, ours, filepath.Base(p.config.File.Path))
-	failed := importRows(staged, ours, p.rows)
-	p.problem = p.problem || len(failed) > 0
-	p.config.After, err = clients.ReadFile(staged)
+	for i := range p.rows {
+		p.leaveOut(&p.rows[i])
+	}
+	if len(importRows(staged, ours, p.rows)) > 0 {
+		p.problem = true
+	}
+	for _, row := range p.rows {
+		if reason := row.Reason; row.Status == "unusable" || row.Status == "failed" {
+			p.problem = true
+			p.kept = append(p.kept, leftRow{row.Client, row.Server, reason})
+		}
+	}
+	after, err := clients.ReadFile(staged)
 	if errors.Is(err, fs.ErrNotExist) {
-		return &exitError{exitFailed, errors.New("no server was found that could be taken over; add one with toolfinch servers add, then run toolfinch setup again")}
+		return nil
 	}
 	if err != nil {
 		return err
 	}
+	p.config.After = after
 	info, err := os.Stat(staged)
 	p.config.Private = err == nil && info.Mode().Perm()&0o077 == 0
 	return err
 }
 
-func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged string, f setupFlags) error {
+// leaveOut decides whether a new server is imported, although it does not work.
+func (p *setupPlan) leaveOut(row *importRow) {
+	if row.Status != "new" || row.server.Disabled {
+		return
+	}
+	why := missingHere(row.server)
+	if left := p.failed(row.server); left != nil && !left.login {
+		why = left.why
+	} else if why != "" && left == nil {
+		p.left = append(p.left, leftServer{server: row.server, why: why})
+	}
+	switch {
+	case why == "":
+	case p.disableFailed:
+		row.server.Disabled = true
+	default:
+		row.Status, row.As, row.Reason = "unusable", "", why
+	}
+}
+
+// movable counts the servers that fail and could be moved disabled.
+func (p *setupPlan) movable() (n int) {
+	for _, row := range p.rows {
+		if left := p.failed(row.server); left != nil && !left.login && row.Status != "there" {
+			n++
+		}
+	}
+	return n
+}
+
+// failed returns why the server does not work; nil if it works, or was not checked.
+func (p *setupPlan) failed(server clients.Server) *leftServer {
+	i := slices.IndexFunc(p.left, func(l leftServer) bool { return sameServer(l.server, server) })
+	if i < 0 {
+		return nil
+	}
+	return &p.left[i]
+}
+
+// connect plans the edits of the clients' files. It prints to notes what stays in them.
+func (p *setupPlan) connect(notes io.Writer, staged string) error {
 	sys := system()
 	ours, err := configs.Servers(staged)
 	if err != nil {
@@ -253,7 +335,7 @@ func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged str
 	if err != nil {
 		return err
 	}
-	for _, file := range files {
+	for _, file := range p.files {
 		c := &fileEdit{Edit: clients.Edit{File: file, Setup: true}, path: file.Shown(sys)}
 		if err := c.read(); err != nil {
 			return err
@@ -267,29 +349,14 @@ func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged str
 			return s.Name == clients.Own && isToolfinch(s) && slices.Contains(s.Args, p.config.File.Path)
 		})
 		if main, err := file.Client.File(sys, false); err == nil && main.Path == file.Path && !connected {
-			if err := c.connect(cmd.ErrOrStderr(), entry, staged, f.withSecrets); err != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s is left alone: %v\n", file.Client.Name, err)
-				p.problem = true
+			if err := c.connect(notes, entry, staged, p.withSecrets); err != nil {
+				p.leaveAlone(notes, file.Client, err)
 				continue
 			}
 		}
 		for _, server := range servers {
-			at, differs := findSame(ours, server)
-			if at < 0 || isOurs(server) {
-				continue
-			}
-			if differs != "" {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s keeps server %q: it is server %q of %s, which has %s\n",
-					file.Client.Name, server.Name, ours[at].Name, filepath.Base(p.config.File.Path), differs)
-				if !ours[at].Disabled {
-					fmt.Fprintf(cmd.ErrOrStderr(), "  through toolfinch it has those there, too; a view can limit them: toolfinch connect %s --view NAME\n", file.Client.ID)
-				}
-				p.problem = true
-				continue
-			}
-			if err := c.moveOut(server.Name); err != nil {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%s keeps a server: %v\n", file.Client.Name, err)
-				p.problem = true
+			if !isOurs(server) {
+				p.move(notes, c, server, ours)
 			}
 		}
 		if !c.nothing() {
@@ -297,6 +364,50 @@ func (p *setupPlan) connect(cmd *cobra.Command, files []clients.File, staged str
 		}
 	}
 	return nil
+}
+
+// move plans to move a server out of the client's file, or to keep it there.
+func (p *setupPlan) move(notes io.Writer, c *fileEdit, server clients.Server, ours []clients.Server) {
+	client := c.File.Client
+	at, differs := findSame(ours, server)
+	if at < 0 {
+		return
+	}
+	left := p.failed(server)
+	disabled := left != nil && p.disableFailed && ours[at].Disabled
+	switch {
+	case left != nil && !disabled:
+		p.kept = append(p.kept, leftRow{client.ID, server.Name, left.why})
+		p.problem = true
+		return
+	case differs != "" && !disabled:
+		why := fmt.Sprintf("it is server %q of %s, which has %s", ours[at].Name, filepath.Base(p.config.File.Path), differs)
+		fmt.Fprintf(notes, "%s keeps server %q: %s\n", client.Name, server.Name, why)
+		if !ours[at].Disabled {
+			fmt.Fprintf(notes, "  through toolfinch it has those there, too; a view can limit them: toolfinch connect %s --view NAME\n", client.ID)
+		}
+		p.kept = append(p.kept, leftRow{client.ID, server.Name, why})
+		p.problem = true
+		return
+	}
+	if err := c.moveOut(server.Name); err != nil {
+		fmt.Fprintf(notes, "%s keeps a server: %v\n", client.Name, err)
+		p.kept = append(p.kept, leftRow{client.ID, server.Name, err.Error()})
+		p.problem = true
+		return
+	}
+	if name := ours[at].Name; !ours[at].Disabled && !slices.Contains(p.check, name) {
+		p.check = append(p.check, name)
+	}
+}
+
+// leaveAlone notes that a client is not changed.
+func (p *setupPlan) leaveAlone(notes io.Writer, client *clients.Client, why error) {
+	fmt.Fprintf(notes, "%s is left alone: %v\n", client.Name, why)
+	if row := (leftRow{client.ID, "", why.Error()}); !slices.Contains(p.alone, row) { // the plan is made twice
+		p.alone = append(p.alone, row)
+	}
+	p.problem = true
 }
 
 // print shows the plan, without secrets.
@@ -315,11 +426,17 @@ func (p *setupPlan) print(cmd *cobra.Command) error {
 		fmt.Fprintln(out)
 		c.print(out)
 	}
+	if len(p.check) > 0 {
+		fmt.Fprintf(out, "\nfirst started and listed once, and left in the client if that fails: %s\n", strings.Join(p.check, ", "))
+	}
 	return nil
 }
 
 // write makes the changes. It writes the configuration first, because without it a client would lose its tools.
 func (p *setupPlan) write(cmd *cobra.Command) error {
+	if p.nothing() || p.config.After == nil {
+		return nil
+	}
 	b, err := backups()
 	if err != nil {
 		return err
@@ -330,43 +447,22 @@ func (p *setupPlan) write(cmd *cobra.Command) error {
 		if _, err := b.Write(p.config, time.Now()); err != nil {
 			return err
 		}
-		fmt.Fprintf(out, "wrote %s\n", shown(p.config.File.Path))
-	}
-	for _, c := range p.changes {
-		if _, err := c.write(); err != nil {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s is left alone: %v\n", c.File.Client.Name, err)
-			p.problem = true
-			continue
-		}
-		fmt.Fprintf(out, "connected %s (%s); restart it if it runs\n", c.File.Client.Name, c.path)
-	}
-	return nil
-}
-
-func (s *settings) offerModel(cmd *cobra.Command, yes bool) error {
-	config, err := s.read(cmd, nil)
-	if err != nil {
-		return err
-	}
-	name := config.Embed.HFModel
-	if config.Embed.Kind != embed.KindAuto && config.Embed.Kind != embed.KindHF {
-		return nil
-	}
-	if _, err := models.Locate(name); err == nil {
-		return nil
-	}
-	if !yes {
-		// Setup has asked at this terminal before.
-		agreed, err := ask(cmd, fmt.Sprintf("\nDownload the model %s, so that search finds tools by meaning, too?", name))
-		if err != nil {
+		if err := configs.KeepTrust(p.config.File.Path, p.config.Before, p.config.After); err != nil {
 			return err
 		}
-		if agreed {
-			return s.pull(cmd, models.FromHub, []string{name})
-		}
+		fmt.Fprintf(out, "wrote %s\n", pretty(p.config.File.Path))
 	}
-	_, err = fmt.Fprintln(cmd.OutOrStdout(), "\nsearch goes by words; to search by meaning, too: toolfinch model pull")
-	return err
+	var done []*fileEdit
+	for _, c := range p.changes {
+		if _, err := c.write(); err != nil {
+			p.leaveAlone(cmd.ErrOrStderr(), c.File.Client, err)
+			continue
+		}
+		fmt.Fprintf(out, "wrote %s\n", c.path)
+		done = append(done, c)
+	}
+	p.changes = done
+	return nil
 }
 
 // undoSetup restores the files that setup has changed, the clients' files first.

@@ -119,6 +119,7 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 	}
 	checked, err := s.checkServers(cmd, p)
 	if err != nil {
+		clients.RemoveFolders(p.config.Made)
 		return err
 	}
 	if n := p.movable(); n > 0 && !f.yes && !f.disableFailed {
@@ -130,7 +131,9 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 	if err := p.plan(cmd, io.Discard); err != nil {
 		return err
 	}
-	if err := p.write(cmd); err != nil {
+	err = p.write(cmd)
+	clients.RemoveFolders(p.config.Made) // fails if the configuration was written
+	if err != nil {
 		return err
 	}
 	if err := p.summarize(out, checked); err != nil {
@@ -267,9 +270,9 @@ func (p *setupPlan) takeOver(staged string) error {
 		p.problem = true
 	}
 	for _, row := range p.rows {
-		if reason := row.Reason; row.Status == "unusable" || row.Status == "failed" {
+		if row.Status == "unusable" || row.Status == "failed" {
 			p.problem = true
-			p.kept = append(p.kept, leftRow{row.Client, row.Server, reason})
+			p.kept = append(p.kept, leftRow{row.Client, row.Server, strings.TrimPrefix(row.Reason, fmt.Sprintf("server %q: ", row.Server))})
 		}
 	}
 	after, err := clients.ReadFile(staged)

@@ -72,6 +72,10 @@ func (s *settings) checkServers(cmd *cobra.Command, p *setupPlan) (checked check
 	if err != nil {
 		return checked, editError(err)
 	}
+	// The servers run in the folder of the configuration.
+	if p.config.Made, err = clients.MakeFolders(path); err != nil {
+		return checked, err
+	}
 	flags := s.given()
 	if checked.config, err = configs.Load(configs.Options{Path: path, Data: p.config.After, Flags: flags, Vault: s.readVault}); err != nil {
 		return checked, err

@@ -72,7 +72,10 @@ func (p *setupPlan) printClients(out io.Writer, title func(string)) error {
 		}
 		var names []string
 		for _, s := range servers {
-			if !s.Disabled {
+			switch {
+			case isOurs(s):
+				names = slices.Insert(names, 0, s.Name)
+			case !s.Disabled:
 				names = append(names, s.Name)
 			}
 		}

@@ -61,6 +61,27 @@ func Find(opts Options) (string, error) {
 	return file.path, opts.checkTrust(file, data)
 }
 
+// checkTrust returns an *UntrustedError for a file that a search found in the working folder,
+// unless its bytes are trusted.
+func (opts Options) checkTrust(from source, data []byte) error {
+	if !from.found || opts.Untrusted {
+		return nil
+	}
+	trusts := opts.Trusts
+	if trusts == nil {
+		list, err := UserTrusted()
+		if err != nil {
+			return err
+		}
+		trusts = list.Has
+	}
+	has, known := trusts(from.path, data)
+	if has {
+		return nil
+	}
+	return &UntrustedError{Path: from.path, Known: known, Data: data}
+}
+
 // UserFile returns the path of the user's own configuration, which commands find from any
 // folder. It need not exist.
 func UserFile() (string, error) {

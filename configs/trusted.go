@@ -153,27 +153,6 @@ func (e *UntrustedError) Error() string {
 	return fmt.Sprintf("%s %s; if it is yours: toolfinch trust %s", filepath.Base(e.Path), why, path)
 }
 
-// checkTrust returns an *UntrustedError for a file that a search found in the working folder,
-// unless its bytes are trusted.
-func (opts Options) checkTrust(from source, data []byte) error {
-	if !from.found || opts.Untrusted {
-		return nil
-	}
-	trusts := opts.Trusts
-	if trusts == nil {
-		list, err := UserTrusted()
-		if err != nil {
-			return err
-		}
-		trusts = list.Has
-	}
-	has, known := trusts(from.path, data)
-	if has {
-		return nil
-	}
-	return &UntrustedError{Path: from.path, Known: known, Data: data}
-}
-
 // KeepTrust trusts the file with the bytes after if its user trusts it with the bytes before:
 // for edits that the user makes through toolfinch.
 func KeepTrust(path string, before, after []byte) error {

@@ -6,9 +6,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"os/exec"
-	"regexp"
-	"runtime"
 	"slices"
 	"strings"
 	"sync"
@@ -23,34 +20,6 @@ import (
 	"toolfinch/upstream"
 	"toolfinch/upstream/login"
 )
-
-// windowsPath is an absolute path of Windows.
-var windowsPath = regexp.MustCompile(`^([A-Za-z]:[\\/]|\\\\)`)
-
-// missingHere says what a server needs that this machine lacks; "" if nothing is known to be missing. It starts nothing.
-func missingHere(s clients.Server) string {
-	if runtime.GOOS != "windows" {
-		for _, text := range append([]string{s.Command, s.Cwd}, s.Args...) {
-			if windowsPath.MatchString(text) {
-				return fmt.Sprintf("%s is a path of Windows", cut(text, 60))
-			}
-		}
-	}
-	_, path := s.Env["PATH"]
-	if s.Command == "" || path || strings.Contains(s.Command, "${") || strings.HasPrefix(s.Command, "~") {
-		return ""
-	}
-	if clients.IsRelativeCommand(s.Command) {
-		return "" // from a folder that the import decides
-	}
-	if _, err := exec.LookPath(s.Command); err != nil {
-		if strings.ContainsAny(s.Command, `/\`) {
-			return fmt.Sprintf("its program %s is not there", s.Command)
-		}
-		return fmt.Sprintf("its program %s is not on PATH", s.Command)
-	}
-	return ""
-}
 
 // checkWithin bounds the check of all servers.
 const checkWithin = 5 * time.Minute

@@ -8,13 +8,9 @@ import (
 	"strings"
 
 	"toolfinch/configs"
-	"toolfinch/configs/clients"
 	"toolfinch/embed"
 	"toolfinch/embed/models"
 )
-
-// leftRow is a server that stays in a client, or a client that stays unchanged.
-type leftRow struct{ client, server, why string }
 
 // summarize prints what setup has done. It is the last text on the screen.
 func (p *setupPlan) summarize(out io.Writer, checked checkedServers) error {
@@ -110,6 +106,3 @@ func modelToPull(config *configs.Config) string {
 	}
 	return config.Embed.HFModel
 }
-
-// pretty returns a path for display, with ~ for the home folder.
-func pretty(path string) string { return clients.File{Path: path}.Shown(system()) }

@@ -92,8 +92,11 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 		clients.RemoveFolders(p.config.Made)
 		return err
 	}
-	if n := p.movable(); n > 0 && !f.yes && !f.disableFailed {
-		p.disableFailed, err = ask(cmd, fmt.Sprintf("%s failed and will stay in the client. Move all the same, disabled?", plural(n, "server")))
+	if failed := p.movable(); len(failed) > 0 && !f.yes && !f.disableFailed {
+		for _, row := range failed {
+			fmt.Fprintf(out, "%s failed: %s\n", row.server, row.why)
+		}
+		p.disableFailed, err = ask(cmd, "What failed stays in the client. Move it all the same, disabled?")
 		if err != nil {
 			return err
 		}

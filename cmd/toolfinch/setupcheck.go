@@ -148,11 +148,11 @@ func (w *waiting) finished(row proxy.Refreshed) {
 }
 
 func (w *waiting) draw() {
-	if w.out == nil {
-		return
-	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
+	if w.out == nil || len(w.names) == 0 {
+		return
+	}
 	text := fmt.Sprintf("%s %d of %d, %d s, waiting for %s", w.verb, w.total-len(w.names), w.total,
 		int(time.Since(w.start).Seconds()), strings.Join(w.names, ", "))
 	columns := 80

@@ -216,14 +216,14 @@ func (p *setupPlan) leaveOut(row *importRow) {
 	}
 }
 
-// movable counts the servers that fail and could be moved disabled.
-func (p *setupPlan) movable() (n int) {
+// movable returns the servers that fail and can be moved disabled.
+func (p *setupPlan) movable() (rows []leftRow) {
 	for _, row := range p.rows {
 		if left := p.failed(row.server); left != nil && !left.login && row.Status != "there" {
-			n++
+			rows = append(rows, leftRow{row.Client, row.Server, left.why})
 		}
 	}
-	return n
+	return rows
 }
 
 // failed returns why the server does not work; nil if it works, or was not checked.

@@ -15,7 +15,7 @@ import (
 // summarize prints what setup has done. It is the last text on the screen.
 func (p *setupPlan) summarize(out io.Writer, checked checkedServers) error {
 	on := screenOf(out)
-	title := func(text string) { fmt.Fprintln(out, "\n"+on.paint(bold, text)) }
+	title := func(text string) { fmt.Fprintln(unfiltered(out), "\n"+on.paint(bold, text)) }
 	tools := 0
 	ready := &table{indent: "  ", whole: true}
 	for _, row := range checked.ready {
@@ -28,10 +28,20 @@ func (p *setupPlan) summarize(out io.Writer, checked checkedServers) error {
 			return err
 		}
 	}
-	if left := slices.Concat(p.alone, p.kept); len(left) > 0 {
-		title("left in the client")
+	var disabled []leftRow
+	if p.disableFailed {
+		disabled = p.movable()
+	}
+	for _, part := range []struct {
+		title string
+		rows  []leftRow
+	}{{"left in the client", slices.Concat(p.alone, p.kept)}, {"moved, and disabled", disabled}} {
+		if len(part.rows) == 0 {
+			continue
+		}
+		title(part.title)
 		t := &table{indent: "  ", whole: true}
-		for _, row := range left {
+		for _, row := range part.rows {
 			t.add(row.client, orDash(row.server), strings.ReplaceAll(row.why, "\n", "; "))
 		}
 		if err := t.print(out); err != nil {
@@ -43,8 +53,11 @@ func (p *setupPlan) summarize(out io.Writer, checked checkedServers) error {
 	}
 	title("next")
 	next := &table{indent: "  ", whole: true}
-	if len(p.left) > 0 {
-		next.add("toolfinch setup", "tries again what failed")
+	if len(p.kept) > 0 {
+		next.add("toolfinch setup", "tries again what stayed")
+	}
+	if len(disabled) > 0 {
+		next.add("toolfinch server enable NAME", "enables what was moved disabled")
 	}
 	if name := modelToPull(checked.config); name != "" {
 		next.add("toolfinch model pull", "search by meaning, too, not by words alone ("+name+")")
@@ -53,7 +66,7 @@ func (p *setupPlan) summarize(out io.Writer, checked checkedServers) error {
 		next.add("toolfinch setup --undo", "restores every file")
 		next.add(uninstallText())
 	} else {
-		next.add("toolfinch servers add", "adds a server that works; then toolfinch setup again")
+		next.add("toolfinch server add", "adds a server that works; then toolfinch setup again")
 	}
 	return next.print(out)
 }

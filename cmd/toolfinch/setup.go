@@ -96,7 +96,7 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 		for _, row := range failed {
 			fmt.Fprintf(out, "%s failed: %s\n", row.server, row.why)
 		}
-		p.disableFailed, err = ask(cmd, "What failed stays in the client. Move it all the same, disabled?")
+		p.disableFailed, err = ask(cmd, plural(len(failed), "server")+" will stay in the client. Move all the same, disabled?")
 		if err != nil {
 			return err
 		}

@@ -14,8 +14,10 @@ import (
 
 // summarize prints what setup has done. It is the last text on the screen.
 func (p *setupPlan) summarize(out io.Writer, checked checkedServers) error {
-	on := screenOf(out)
-	title := func(text string) { fmt.Fprintln(unfiltered(out), "\n"+on.paint(bold, text)) }
+	title := func(text string) {
+		fmt.Fprintln(out)
+		_ = (&table{head: []string{text}, whole: true}).print(out) // the next table fails likewise
+	}
 	tools := 0
 	ready := &table{indent: "  ", whole: true}
 	for _, row := range checked.ready {

@@ -34,6 +34,7 @@ import (
 // key at the top of the file has one.
 type Config struct {
 	Path              string               // absolute path of the file it was read from
+	Found             bool                 // a search found the file in the working folder: reading it needs trust
 	Servers           []upstream.Settings  // enabled servers, in file order
 	Disabled          []string             // names of the servers switched off, in file order
 	Routing           Routing              // how found tools reach the client

@@ -290,6 +290,7 @@ type source struct {
 	path  string // absolute
 	shown string // path in messages
 	by    string // "--config", "MCPPROXY_CONFIG", or "" for a found file
+	found bool   // in the working folder, where anybody may have put it
 }
 
 func placeOf(n *document.Node) view.Place { return view.Place{Line: n.Line, Column: n.Column} }

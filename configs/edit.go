@@ -37,7 +37,16 @@ func (e *NameError) Error() string {
 
 // Servers returns all servers in the file, with variables as they are written.
 func Servers(path string) ([]clients.Server, error) {
-	f, err := openEdit(path)
+	data, err := clients.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	return ServersOf(path, data)
+}
+
+// ServersOf is Servers for the bytes of a file.
+func ServersOf(path string, data []byte) ([]clients.Server, error) {
+	f, err := editOf(path, data)
 	if err != nil || document.IsBlank(f.Data) {
 		return nil, err
 	}
@@ -262,10 +271,14 @@ func (f *edit) save(failed error) error {
 	if len(fresh) > 0 {
 		return fmt.Errorf("nothing was written: %w", fresh)
 	}
+	write := clients.Replace
 	if f.private {
-		return clients.ReplacePrivate(f.path, f.before, f.Data)
+		write = clients.ReplacePrivate
 	}
-	return clients.Replace(f.path, f.before, f.Data)
+	if err := write(f.path, f.before, f.Data); err != nil {
+		return err
+	}
+	return KeepTrust(f.path, f.before, f.Data)
 }
 
 // holdsSecrets reports whether a server has a text outside of variables that looks like a

@@ -21,6 +21,11 @@ type Options struct {
 	UserDir string                      // user's configuration directory, searched for toolfinch/; default os.UserConfigDir
 	Flags   map[string]string           // values of flags, by the key of the file ("top_k"); lists are comma-separated
 	Vault   OpenVault                   // opens the vault for the first ${secret:NAME}; nil: the file can have none
+	Data    []byte                      // read in place of the bytes of the file; nil for the file
+
+	Found     bool                                             // Path was found in the working folder by an earlier search
+	Untrusted bool                                             // a file in the working folder needs no trust: nothing of it is started
+	Trusts    func(path string, data []byte) (has, known bool) // default the user's list: see Trusted.Has
 }
 
 const envConfig = "MCPPROXY_CONFIG"
@@ -36,7 +41,7 @@ const sharedName = "config.yaml"
 const maxSize = 5 << 20
 
 // Find returns the absolute path of the file that Load would read. The error wraps
-// ErrNoConfig if there is no file.
+// ErrNoConfig if there is no file, and is an *UntrustedError as for Load.
 func Find(opts Options) (string, error) {
 	if opts.Env == nil {
 		opts.Env = os.LookupEnv
@@ -46,39 +51,114 @@ func Find(opts Options) (string, error) {
 		return "", fmt.Errorf("working directory: %w", err)
 	}
 	file, err := find(opts, dir, homeDir(runtime.GOOS, opts.Env))
-	return file.path, err
+	if err != nil || !file.found {
+		return file.path, err
+	}
+	data, bad := read(file)
+	if bad != nil {
+		return "", Errors{bad}
+	}
+	return file.path, opts.checkTrust(file, data)
 }
 
-// UserFile returns the path of the configuration that commands find from any folder. It
-// need not exist.
+// checkTrust returns an *UntrustedError for a file that a search found in the working folder,
+// unless its bytes are trusted.
+func (opts Options) checkTrust(from source, data []byte) error {
+	if !from.found || opts.Untrusted {
+		return nil
+	}
+	trusts := opts.Trusts
+	if trusts == nil {
+		list, err := UserTrusted()
+		if err != nil {
+			return err
+		}
+		trusts = list.Has
+	}
+	has, known := trusts(from.path, data)
+	if has {
+		return nil
+	}
+	return &UntrustedError{Path: from.path, Known: known, Data: data}
+}
+
+// UserFile returns the path of the user's own configuration, which commands find from any
+// folder. It need not exist.
 func UserFile() (string, error) {
 	dir, err := os.UserConfigDir()
-	return filepath.Join(dir, "toolfinch", fileNames[0]), err
+	if err != nil {
+		return "", err
+	}
+	name, ok := configIn(filepath.Join(dir, "toolfinch"))
+	if !ok {
+		name = fileNames[0]
+	}
+	return filepath.Join(dir, "toolfinch", name), nil
+}
+
+// OwnFile returns the absolute path of the file that --config (path) or MCPPROXY_CONFIG names,
+// else UserFile. It does not search the working folder.
+func OwnFile(path string) (string, error) {
+	dir, err := os.Getwd()
+	if err != nil {
+		return "", fmt.Errorf("working directory: %w", err)
+	}
+	from, err := fileNamedBy(Options{Path: path, Env: os.LookupEnv}, dir, homeDir(runtime.GOOS, os.LookupEnv))
+	if err != nil || from.path != "" {
+		return from.path, err
+	}
+	return UserFile()
+}
+
+// FolderFile returns the path of the configuration in the working folder, "" without one. It
+// reads nothing of it.
+func FolderFile() string {
+	dir, err := os.Getwd()
+	if err != nil {
+		return ""
+	}
+	name, ok := configIn(dir)
+	if !ok {
+		return ""
+	}
+	return filepath.Join(dir, name)
+}
+
+// fileNamedBy returns the file that the user names; the zero source for none.
+func fileNamedBy(opts Options, dir, home string) (source, error) {
+	if opts.Path != "" {
+		return source{within(dir, opts.Path), opts.Path, "--config", opts.Found}, nil
+	}
+	path, _ := opts.Env(envConfig)
+	if path == "" {
+		return source{}, nil
+	}
+	full, err := tilde(path, home) // no shell has expanded it in a client's file
+	if err != nil {
+		return source{}, Errors{{File: path, Message: err.Error(), Hint: "named by " + envConfig}}
+	}
+	return source{within(dir, full), path, envConfig, false}, nil
 }
 
 func find(opts Options, dir, home string) (source, error) {
-	if opts.Path != "" {
-		return source{within(dir, opts.Path), opts.Path, "--config"}, nil
+	if from, err := fileNamedBy(opts, dir, home); err != nil || from.path != "" {
+		return from, err
 	}
-	if path, _ := opts.Env(envConfig); path != "" {
-		full, err := tilde(path, home) // no shell has expanded it in a client's file
-		if err != nil {
-			return source{}, Errors{{File: path, Message: err.Error(), Hint: "named by " + envConfig}}
-		}
-		return source{within(dir, full), path, envConfig}, nil
-	}
-	if name, ok := configIn(dir); ok {
-		return source{filepath.Join(dir, name), name, ""}, nil
-	}
-	looked := []string{dir}
+	userDir := ""
 	if opts.UserDir == "" {
 		opts.UserDir, _ = os.UserConfigDir() // without a home there is one place less
 	}
 	if opts.UserDir != "" {
-		userDir := within(dir, filepath.Join(opts.UserDir, "toolfinch"))
+		userDir = within(dir, filepath.Join(opts.UserDir, "toolfinch"))
+	}
+	if name, ok := configIn(dir); ok {
+		return source{filepath.Join(dir, name), name, "", dir != userDir}, nil
+	}
+	looked := []string{dir}
+	if userDir != "" {
 		if name, ok := configIn(userDir); ok {
 			path := filepath.Join(userDir, name)
-			return source{path, path, ""}, nil
+			return source{path, path, "", false}, nil
 		}
 		looked = append(looked, userDir)
 	}
@@ -122,8 +202,8 @@ func noConfig(looked []string) error {
   toolfinch setup                           takes over the servers of your MCP clients, and connects the clients
   toolfinch demo                            shows what it does, without a configuration
   toolfinch import                          takes over the servers of other clients
-  toolfinch server add NAME -- COMMAND...  makes a toolfinch.yaml with one server
-  toolfinch init                            writes a toolfinch.yaml with every key explained
+  toolfinch server add NAME COMMAND...      adds a server to your own configuration
+  toolfinch init                            writes your own configuration with every key explained
 
 Or name a file with --config or %s; that of Claude Desktop, Cursor or VS Code will do`,
 		ErrNoConfig, oneOf(append(slices.Clone(fileNames), sharedName)), strings.Join(looked, " and "), envConfig)

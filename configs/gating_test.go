@@ -80,7 +80,7 @@ proxy_tool: file
 		{[]string{"MCPPROXY_PROXY_TOOL=false"}, nil, ""},
 		{[]string{"MCPPROXY_PROXY_TOOL=env"}, map[string]string{"proxy_tool": "flag"}, "flag"},
 	} {
-		c := must.Get(loadAll(Options{Dir: write(t, "toolfinch.yaml", text), Env: environ(tt.env...), Flags: tt.flags}))(t)
+		c := must.Get(loadAll(Options{Trusts: trustsAll, Dir: write(t, "toolfinch.yaml", text), Env: environ(tt.env...), Flags: tt.flags}))(t)
 		top := &view.Gating{MaxTokens: 100, MaxTools: view.DefaultMaxTools, TTL: time.Minute}
 		want := []view.Settings{
 			{Name: "default", Gating: top, ProxyTool: tt.top},

@@ -26,7 +26,8 @@ import (
 //
 // Errors holds everything wrong with the file. An error in a server removes that server,
 // and an unknown server removes the views that name it: see Config.Broken. The error wraps
-// ErrNoConfig if there is no file.
+// ErrNoConfig if there is no file. A file found in the working folder must be trusted: the
+// error is an *UntrustedError, and nothing but the file was read.
 func Load(opts Options) (*Config, error) {
 	d, data, err := opts.decoder()
 	if err != nil {
@@ -34,7 +35,7 @@ func Load(opts Options) (*Config, error) {
 	}
 	defer d.stored.close()
 	c := top.fresh()
-	c.Path = d.from.path
+	c.Path, c.Found = d.from.path, d.from.found
 	d.load(&c, data)
 	c.Python.Dir = d.dir
 	d.overrides(&c, opts.Flags)
@@ -69,9 +70,14 @@ func (opts Options) decoder() (d *decoder, data []byte, err error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	data, bad := read(file)
-	if bad != nil {
-		return nil, nil, Errors{bad}
+	if data = opts.Data; data == nil {
+		var bad *Error
+		if data, bad = read(file); bad != nil {
+			return nil, nil, Errors{bad}
+		}
+	}
+	if err := opts.checkTrust(file, data); err != nil {
+		return nil, nil, err
 	}
 	d = newDecoder(file, dir, opts.Env)
 	d.stored = newStored(func() (*vault.Vault, func() error, error) {

@@ -87,6 +87,9 @@ func write(t testing.TB, name, text string) string {
 	return dir
 }
 
+// trustsAll trusts every configuration of a working folder.
+func trustsAll(string, []byte) (has, known bool) { return true, true }
+
 // loadAll is Load, and what is wrong with single servers is an error, too.
 func loadAll(opts Options) (*Config, error) {
 	c, err := Load(opts)
@@ -124,6 +127,7 @@ func TestSearchOrder(t *testing.T) {
 		must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 	}
 	opts := Options{
+		Trusts:  trustsAll,
 		Path:    filepath.Join(base, "flag.conf"),
 		Env:     environ("MCPPROXY_CONFIG=../env.conf"),
 		Dir:     filepath.Join(base, "work"),
@@ -166,14 +170,14 @@ func TestConfigYAMLOfSomebodyElse(t *testing.T) {
 		"mcp_servers:\n  a: {command: a\n":                       "config.yaml:",
 		"# see mcpServers\nmcpServers:\n  a: {url: ftp://x/y}\n": "url",
 	} {
-		_, err := loadAll(Options{Dir: write(t, sharedName, text), UserDir: t.TempDir(), Env: environ()})
+		_, err := loadAll(Options{Trusts: trustsAll, Dir: write(t, sharedName, text), UserDir: t.TempDir(), Env: environ()})
 		if err == nil || !strings.Contains(err.Error(), want) || errors.Is(err, ErrNoConfig) != (want == "no configuration") {
 			t.Errorf("%q: %v, want %q", text, err, want)
 		}
 	}
 	dir := write(t, "toolfinch.yaml", minimal)
 	must.Do(t, os.WriteFile(filepath.Join(dir, sharedName), []byte(minimal), 0o600))
-	if c, err := Load(Options{Dir: dir, Env: environ()}); err != nil || len(c.Warnings) > 0 || filepath.Base(c.Path) != "toolfinch.yaml" {
+	if c, err := Load(Options{Trusts: trustsAll, Dir: dir, Env: environ()}); err != nil || len(c.Warnings) > 0 || filepath.Base(c.Path) != "toolfinch.yaml" {
 		t.Errorf("beside toolfinch.yaml: %+v, %v", c, err)
 	}
 }
@@ -214,17 +218,17 @@ func missing(t *testing.T) string {
 
 func TestDefaults(t *testing.T) {
 	dir := write(t, "toolfinch.yaml", minimal)
-	c := must.Get(loadAll(Options{Dir: dir, UserDir: dir, Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)}))(t)
+	c := must.Get(loadAll(Options{Trusts: trustsAll, Dir: dir, UserDir: dir, Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)}))(t)
 	dataDir := must.Get(defaultDataDir(runtime.GOOS, environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)))(t)
 	// A folder for this very file: another configuration has another store.
 	if dataDir = filepath.Join(dataDir, filepath.Base(c.DataDir)); len(filepath.Base(c.DataDir)) != 8 {
 		t.Errorf("data_dir = %s", c.DataDir)
 	}
-	if other, err := loadAll(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)}); err != nil || other.DataDir == c.DataDir {
+	if other, err := loadAll(Options{Trusts: trustsAll, Dir: write(t, "toolfinch.yaml", minimal), Env: environ("XDG_DATA_HOME="+dir, "LOCALAPPDATA="+dir)}); err != nil || other.DataDir == c.DataDir {
 		t.Errorf("another file shares the store %s (error %v)", c.DataDir, err)
 	}
 	want := &Config{
-		Path: filepath.Join(dir, "toolfinch.yaml"),
+		Path: filepath.Join(dir, "toolfinch.yaml"), Found: true,
 		Servers: []upstream.Settings{{
 			Name: "a", Command: "a", Cwd: dir, Transport: "auto", Protocol: "auto",
 			ConnectTimeout: 30 * time.Second, CallTimeout: 120 * time.Second, CallTimeoutTotal: time.Hour, Validate: true,
@@ -322,6 +326,7 @@ secrets: BLOCK
 			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: 500 * time.Millisecond, CallTimeoutTotal: time.Hour, Validate: true,
 			AskTimeout: time.Second, Isolate: upstream.IsolateAlways, Prefix: new("web-2"), Secrets: []string{"Bearer x"},
 		}},
+		Found:    true,
 		Disabled: []string{"off"},
 		Routing:  RoutingCallTool, TopK: 50, ListChangedExec: `echo "$MCPPROXY_CLIENT"`,
 		Embed: embed.Settings{Kind: embed.KindOpenAI, HFModel: "org/name", HFAdapter: "off", OpenAI: embed.OpenAI{
@@ -362,7 +367,7 @@ func TestPrecedence(t *testing.T) {
 	}
 
 	dir := write(t, "toolfinch.yaml", text)
-	c = must.Get(loadAll(Options{Dir: dir, Env: environ(env...), Flags: map[string]string{
+	c = must.Get(loadAll(Options{Trusts: trustsAll, Dir: dir, Env: environ(env...), Flags: map[string]string{
 		"top_k": "3", "data_dir": "flag", "listen": ":0", "auth": "none", "pinned": "a_*, b", "transport": "http", "log_format": "json",
 	}}))(t)
 	if c.TopK != 3 || c.DataDir != filepath.Join(dir, "flag") || c.Listen != ":0" || c.Transport != TransportHTTP ||
@@ -413,7 +418,7 @@ data_dir: data
 
 func TestBadEnvironmentAndFlags(t *testing.T) {
 	dir := write(t, "toolfinch.yaml", minimal+"top_k: 0\n")
-	_, err := loadAll(Options{Dir: dir, Env: environ(
+	_, err := loadAll(Options{Trusts: trustsAll, Dir: dir, Env: environ(
 		"MCPPROXY_TOP_K=many", "MCPPROXY_ROUTING_TYPE=CAL_TOOL", "MCPPROXY_EMBEDDER=openai:small", "MCPPROXY_LOG_LEVEL=loud",
 		"MCPPROXY_REST_API=1", "MCPPROXY_PROXY_TOOL=off",
 	), Flags: map[string]string{"max_registered": "-1", "pinned": "a,[", "top": "1"}})
@@ -513,7 +518,7 @@ func TestForms(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			c := must.Get(loadAll(Options{Dir: write(t, tt.file, tt.text), Env: environ()}))(t)
+			c := must.Get(loadAll(Options{Trusts: trustsAll, Dir: write(t, tt.file, tt.text), Env: environ()}))(t)
 			if len(c.Servers) != 1 || c.Servers[0].Name != "ä" || c.Servers[0].Command != "ünix" || c.TopK != 7 {
 				t.Errorf("%+v", c)
 			}
@@ -743,12 +748,12 @@ func TestDeepNesting(t *testing.T) {
 
 func TestExample(t *testing.T) {
 	dir := write(t, "toolfinch.yaml", Example())
-	c := must.Get(loadAll(Options{Dir: dir, Env: environ()}))(t)
+	c := must.Get(loadAll(Options{Trusts: trustsAll, Dir: dir, Env: environ()}))(t)
 	if len(c.Warnings) > 0 {
 		t.Errorf("warns: %v", Errors(c.Warnings))
 	}
 	// It shows the defaults: without it, nothing else would be different.
-	bare := must.Get(loadAll(Options{Dir: write(t, "toolfinch.yaml", minimal), Env: environ()}))(t)
+	bare := must.Get(loadAll(Options{Trusts: trustsAll, Dir: write(t, "toolfinch.yaml", minimal), Env: environ()}))(t)
 	got, want := *c, *bare
 	for _, c := range []*Config{&got, &want} {
 		c.Path, c.Servers, c.Disabled, c.Warnings, c.DataDir, c.Python.Dir, c.fingerprint, c.read = "", nil, nil, nil, filepath.Dir(c.DataDir), "", "", nil
@@ -820,7 +825,7 @@ func BenchmarkLoad(b *testing.B) {
 	for i := range 50 {
 		fmt.Fprintf(&text, "  server-%d:\n    command: npx\n    args: [-y, \"@example/server\"]\n    env: {KEY: \"${HOME}\"}\n", i)
 	}
-	opts := Options{Dir: write(b, "toolfinch.yaml", text.String()), Env: environ()}
+	opts := Options{Trusts: trustsAll, Dir: write(b, "toolfinch.yaml", text.String()), Env: environ()}
 	for b.Loop() {
 		if _, err := loadAll(opts); err != nil {
 			b.Fatal(err)
@@ -855,7 +860,7 @@ mcp_servers:
   off: {command: "${UNSET}", enabled: false}
 top_k: 7
 `
-	c := must.Get(Load(Options{Dir: write(t, "toolfinch.yaml", text), UserDir: t.TempDir(), Env: environ()}))(t)
+	c := must.Get(Load(Options{Trusts: trustsAll, Dir: write(t, "toolfinch.yaml", text), UserDir: t.TempDir(), Env: environ()}))(t)
 	faults := map[string]string{}
 	for _, s := range c.Servers {
 		faults[s.Name] = s.Fault
@@ -880,7 +885,7 @@ top_k: 7
 			t.Errorf("no %s in\n%v", message, Errors(c.Broken))
 		}
 	}
-	if again, err := loadAll(Options{Dir: write(t, "toolfinch.yaml", c.Resolved()), Env: environ()}); err != nil || len(again.Servers) != 1 {
+	if again, err := loadAll(Options{Trusts: trustsAll, Dir: write(t, "toolfinch.yaml", c.Resolved()), Env: environ()}); err != nil || len(again.Servers) != 1 {
 		t.Errorf("printed, it is read as %+v, %v", again, err)
 	}
 }
@@ -910,7 +915,7 @@ toolfinch.yaml:7:64: server "remote": headers Authorization: $TOKEN is not repla
 	}
 	dir := write(t, "toolfinch.yaml", minimal)
 	must.Do(t, os.WriteFile(filepath.Join(dir, "toolfinch.json"), []byte("{}"), 0o600))
-	if c, err := Load(Options{Dir: dir, Env: environ()}); err != nil || len(c.Warnings) != 1 || c.Warnings[0].Message != "toolfinch.json beside it is not read" {
+	if c, err := Load(Options{Trusts: trustsAll, Dir: dir, Env: environ()}); err != nil || len(c.Warnings) != 1 || c.Warnings[0].Message != "toolfinch.json beside it is not read" {
 		t.Errorf("beside: %v, %v", c, err)
 	}
 	for file, text := range map[string]string{"config.toml": "[mcp_servers.a]", "opencode.json": `{"mcp": {"a": {"type": "local"}}}`} {

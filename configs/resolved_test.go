@@ -45,7 +45,7 @@ allowed_origins: [https://app.example.com]
 				t.Fatalf("%v\n%s", err, resolved)
 			}
 			for _, c := range []*Config{first, second} {
-				c.Disabled, c.Warnings, c.fingerprint, c.read = nil, nil, "", nil
+				c.Disabled, c.Warnings, c.fingerprint, c.read, c.Found = nil, nil, "", nil, false
 				nowhere(reflect.ValueOf(c.Tools))
 				nowhere(reflect.ValueOf(c.Views))
 			}

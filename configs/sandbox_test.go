@@ -20,7 +20,7 @@ func TestSandboxes(t *testing.T) {
 		"{filesystem: {allowWrite: [/a]}}":  {}, // VS Code's, with a warning
 	} {
 		dir := write(t, "toolfinch.yaml", "mcp_servers: {a: {command: a, sandbox: "+text+"}}")
-		c, err := loadAll(Options{Dir: dir, Env: environ()})
+		c, err := loadAll(Options{Trusts: trustsAll, Dir: dir, Env: environ()})
 		if err != nil {
 			t.Fatalf("%s: %v", text, err)
 		}

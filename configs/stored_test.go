@@ -66,7 +66,7 @@ func TestStoredSecretsStandInTheConfiguration(t *testing.T) {
 	data := filepath.Join(where, "data")
 	secretsIn(t, data, "GITHUB", "github-token", "short", "q~7!", "linear.key-2", "linear-token", "K", "7")
 	var opened []string
-	c := must.Get(loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ("WHERE=" + where), Vault: opens(t, storedKey, &opened)}))(t)
+	c := must.Get(loadAll(Options{Trusts: trustsAll, Dir: dir, UserDir: t.TempDir(), Env: environ("WHERE=" + where), Vault: opens(t, storedKey, &opened)}))(t)
 	// The file's data_dir stands below the secrets, and is known when they are met.
 	if !slices.Equal(opened, []string{data, filepath.Join(data, "keys")}) {
 		t.Errorf("opened: %v", opened)
@@ -108,7 +108,7 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 			data := t.TempDir()
 			secretsIn(t, data, "GITHUB", "github-token")
 			dir := write(t, "toolfinch.yaml", "mcp_servers:\n  s:\n    command: x\n    "+tt.file+"\n")
-			_, err := loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(), Flags: map[string]string{"data_dir": data}, Vault: opens(t, tt.key, new([]string))})
+			_, err := loadAll(Options{Trusts: trustsAll, Dir: dir, UserDir: t.TempDir(), Env: environ(), Flags: map[string]string{"data_dir": data}, Vault: opens(t, tt.key, new([]string))})
 			if err == nil || !strings.Contains(err.Error(), tt.want) || strings.Contains(err.Error(), "github-token") {
 				t.Errorf("got  %v\nwant %s", err, tt.want)
 			}
@@ -120,7 +120,7 @@ func TestSecretsThatCannotBeHad(t *testing.T) {
 func TestPlacesHaveNoSecret(t *testing.T) {
 	for key, value := range map[string]string{"data_dir": "/x/${secret:A}", "store": "postgres://me:${secret:A}@db/x"} {
 		dir := write(t, "toolfinch.yaml", key+": "+value+"\nmcp_servers:\n  s: {command: x, env: {A: \"${secret:A}\"}}\n")
-		_, err := loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(), Vault: opens(t, storedKey, new([]string))})
+		_, err := loadAll(Options{Trusts: trustsAll, Dir: dir, UserDir: t.TempDir(), Env: environ(), Vault: opens(t, storedKey, new([]string))})
 		at := fmt.Sprintf("toolfinch.yaml:1:%d:", len(key)+3)
 		if err == nil || strings.Count(err.Error(), key+" cannot have a secret in it") != 2 || !strings.Contains(err.Error(), at) {
 			t.Errorf("%s: %v", key, err)
@@ -166,7 +166,7 @@ func TestPlacesNeedNoValidConfiguration(t *testing.T) {
 			flags["data_dir"] = tt.flag
 		}
 		dir := write(t, "toolfinch.yaml", tt.file)
-		got, err := FindPlaces(Options{Dir: dir, UserDir: t.TempDir(), Env: environ("DB=db.example"), Flags: flags})
+		got, err := FindPlaces(Options{Trusts: trustsAll, Dir: dir, UserDir: t.TempDir(), Env: environ("DB=db.example"), Flags: flags})
 		if err != nil || tt.data != "" && got.DataDir != tt.data || tt.data == "" && filepath.Dir(got.DataDir) != ours || got.KeyDir != tt.keys || got.Store != cmp.Or(tt.store, got.DataDir) {
 			t.Errorf("%q: %+v, %v", tt.file, got, err)
 		}

@@ -31,7 +31,7 @@ func loadWith(t testing.TB, text string, files []string, env ...string) (*Config
 		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
 		must.Do(t, os.WriteFile(path, []byte(starlark), 0o755))
 	}
-	c, err := loadAll(Options{Dir: dir, UserDir: t.TempDir(), Env: environ(env...)})
+	c, err := loadAll(Options{Trusts: trustsAll, Dir: dir, UserDir: t.TempDir(), Env: environ(env...)})
 	if err == nil {
 		valid(t, c)
 	}
@@ -248,7 +248,7 @@ tool_views:
   last: {include_all: true, gating: true}
 `
 	dir := write(t, "toolfinch.yaml", strings.Replace(text, "NAME", "bad", 1))
-	c := must.Get(Load(Options{Dir: dir, Env: environ()}))(t)
+	c := must.Get(Load(Options{Trusts: trustsAll, Dir: dir, Env: environ()}))(t)
 	var names []string
 	for _, v := range c.Views {
 		names = append(names, v.Name)
@@ -268,7 +268,7 @@ toolfinch.yaml:6:74: view "step": composite_tools.own.parallel.x.tool must be se
 		t.Errorf("resolved:\n%s", resolved)
 	}
 	dir = write(t, "toolfinch.yaml", strings.Replace(text, "NAME", "default", 1))
-	if _, err := Load(Options{Dir: dir, Env: environ()}); err == nil || !strings.Contains(err.Error(), `view "default": tools: there is no server "githib"`) {
+	if _, err := Load(Options{Trusts: trustsAll, Dir: dir, Env: environ()}); err == nil || !strings.Contains(err.Error(), `view "default": tools: there is no server "githib"`) {
 		t.Errorf("the default view: %v", err)
 	}
 }

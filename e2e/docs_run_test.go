@@ -37,6 +37,7 @@ var completed = map[string]string{
 	`toolfinch search "..."`: `toolfinch search "echo a message"`,
 	"toolfinch key create":   "toolfinch key create another",
 	"toolfinch connect":      "toolfinch connect cursor --yes",
+	"toolfinch init":         "toolfinch init --config another.yaml", // there is one already
 }
 
 // Every command of the pages for who runs toolfinch does what it says beside a toolfinch that

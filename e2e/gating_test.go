@@ -35,7 +35,7 @@ func TestTheDocumentedSession(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(home, "toolfinch.yaml"), []byte(yaml), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	env := append(os.Environ(), "HOME="+home, "MCPPROXY_DATA_DIR="+filepath.Join(home, "data"), "MCPPROXY_MODELS_DIR="+filepath.Join(home, "models"))
+	env := append(os.Environ(), "HOME="+home, "MCPPROXY_CONFIG=toolfinch.yaml", "MCPPROXY_DATA_DIR="+filepath.Join(home, "data"), "MCPPROXY_MODELS_DIR="+filepath.Join(home, "models"))
 	run := func(args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(await.Context(t), program(t), args...)
 		cmd.Dir, cmd.Env = home, env

@@ -2,16 +2,20 @@ package e2e_test
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"toolfinch/configs"
 	"toolfinch/embed/models"
 )
 
@@ -113,6 +117,22 @@ func (a apart) Run() int {
 	return a.TestingM.Run()
 }
 
+// trustFiles trusts each configuration of a script, at its place and as toolfinch.yaml of the folder: a script may copy
+// one over another.
+func trustFiles(dir string) error {
+	list := configs.Trusted{Path: filepath.Join(dir, ".local/share/toolfinch/trusted.json")}
+	return filepath.WalkDir(dir, func(path string, entry fs.DirEntry, err error) error {
+		if err != nil || !slices.Contains([]string{".yaml", ".yml", ".json"}, filepath.Ext(path)) || path == list.Path {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		if err != nil {
+			return err
+		}
+		return errors.Join(list.Add(filepath.Join(filepath.Dir(path), "toolfinch.yaml"), data), list.Add(path, data))
+	})
+}
+
 // TestScripts runs the command line as terminal sessions.
 func TestScripts(t *testing.T) {
 	files, err := filepath.Glob("../testdata/scripts/*.txtar")
@@ -130,6 +150,9 @@ func TestScripts(t *testing.T) {
 			env.Setenv("MCPPROXY_SHARED", "false")
 			env.Setenv("MCPPROXY_MODELS_DIR", env.WorkDir+"/models")
 			env.Setenv("REGISTRY", registry)
+			if err := trustFiles(env.WorkDir); err != nil {
+				return err
+			}
 			env.Setenv("UNSEEN", `[\x00-\x08\x0b-\x1f\x7f-\x9f\x{ad}\x{61c}\x{200b}-\x{200f}\x{2028}-\x{202e}\x{2060}-\x{206f}\x{feff}\x{e0000}-\x{e01ef}]`)
 			return nil
 		},

@@ -113,6 +113,47 @@ func TestServeOnATerminal(t *testing.T) {
 	}
 }
 
+// A person at a terminal is shown what a configuration of the folder starts, and is asked once. Only a yes is trust.
+func TestTrustIsAskedAtATerminal(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	text := "data_dir: data\nmcp_servers:\n  theirs: {command: sh, args: [-c, touch started], env: {TOKEN: t0ken-secret}}\n"
+	if err := os.WriteFile(filepath.Join(dir, "toolfinch.yaml"), []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for _, test := range []struct {
+		typed string
+		code  int
+		asked bool
+	}{{"n\n", 2, true}, {"y\n", 0, true}, {"", 0, false}} {
+		inside, outside := openTerminal(t)
+		seen := &await.Log{}
+		go io.Copy(seen, outside)
+		cmd := exec.CommandContext(await.Context(t), program(t), "servers")
+		cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, inside, inside, inside
+		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME=", "XDG_CONFIG_HOME=")
+		if err := cmd.Start(); err != nil {
+			t.Fatal(err)
+		}
+		if test.asked {
+			await.True(t, func() bool { return strings.Contains(plainly(seen), "Do you trust it? [y/N] ") })
+			if text := plainly(seen); !strings.Contains(text, "theirs: sh -c touch started") || strings.Contains(text, "t0ken") {
+				t.Errorf("it is asked with\n%s", text)
+			}
+			if _, err := outside.WriteString(test.typed); err != nil {
+				t.Fatal(err)
+			}
+		}
+		_ = cmd.Wait()
+		if code := cmd.ProcessState.ExitCode(); code != test.code {
+			t.Errorf("%q: exit code %d\n%s", test.typed, code, plainly(seen))
+		}
+	}
+	if _, err := os.Stat(filepath.Join(dir, "started")); err == nil {
+		t.Error("the server was started")
+	}
+}
+
 // Who closes the terminal ends what serves there; SIGHUP alone has the configuration read again.
 func TestServeEndsWithItsTerminal(t *testing.T) {
 	t.Parallel()

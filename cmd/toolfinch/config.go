@@ -1,7 +1,11 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
+	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -60,6 +64,11 @@ func newConfigSchema() *cobra.Command {
 // leaves all servers in.
 func (s *settings) readOnly(cmd *cobra.Command) (*configs.Config, error) {
 	config, err := configs.Load(configs.Options{Path: s.config, Flags: s.given(), Vault: s.readVault})
+	if untrusted, ok := errors.AsType[*configs.UntrustedError](err); ok {
+		fmt.Fprintln(cmd.ErrOrStderr(), "only read:", untrusted)
+		// Without the vault: the store may be at an address of the configuration.
+		config, err = configs.Load(configs.Options{Path: s.config, Flags: s.given(), Untrusted: true})
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -70,4 +79,121 @@ func (s *settings) readOnly(cmd *cobra.Command) (*configs.Config, error) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "warning:", warning)
 	}
 	return config, nil
+}
+
+func newTrust() *cobra.Command {
+	var undo bool
+	cmd := &cobra.Command{
+		Use:    "trust [FILE]",
+		Hidden: true,
+		Short:  "Trust the configuration in this folder",
+		Long: `A configuration starts programs. So toolfinch reads one that it finds in the working
+folder only if you trust it: its path and its present bytes. Edits through toolfinch keep
+trust; after any other edit, toolfinch asks again. A file named by --config or
+MCPPROXY_CONFIG and your own configuration need no trust. The hash covers the
+configuration, not the programs, hooks and policies that it names.`,
+		Example: "  toolfinch trust\n  toolfinch trust --undo ../other/toolfinch.yaml",
+		Args:    cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			path := configs.FolderFile()
+			if len(args) > 0 {
+				path = args[0]
+			}
+			if path == "" {
+				return &exitError{exitUsage, errors.New("this folder has no configuration: name the file")}
+			}
+			list, err := configs.UserTrusted()
+			if err != nil {
+				return err
+			}
+			path, err = configs.Find(configs.Options{Path: path}) // makes it absolute
+			if err != nil {
+				return err
+			}
+			if undo {
+				if err := list.Remove(path); err != nil {
+					return err
+				}
+				_, err := fmt.Fprintf(cmd.OutOrStdout(), "no longer trusted: %s\n", path)
+				return err
+			}
+			data, err := os.ReadFile(path)
+			if err != nil {
+				return &exitError{exitUsage, err}
+			}
+			if err := list.Add(path, data); err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "trusted: %s\n", path)
+			describeTrust(cmd.OutOrStdout(), path, data)
+			return nil
+		},
+	}
+	cmd.Flags().BoolVar(&undo, "undo", false, "end the trust in the file")
+	return cmd
+}
+
+// maxTrustLines bounds the programs that a question about trust lists.
+const maxTrustLines = 20
+
+// describeTrust prints what the configuration starts and where it connects, as it is written. Secrets are masked.
+func describeTrust(w io.Writer, path string, data []byte) {
+	servers, err := configs.ServersOf(path, data)
+	if err != nil {
+		fmt.Fprintln(w, "  it has errors: toolfinch validate shows them")
+		return
+	}
+	var lines []string
+	for _, s := range servers {
+		command, url := configs.Shown(s)
+		lines = append(lines, s.Name+": "+strings.Join(command, " ")+url)
+	}
+	if config, err := configs.Load(configs.Options{Path: path, Data: data}); err == nil {
+		if config.ListChangedExec != "" {
+			lines = append(lines, "list_changed_exec: "+config.ListChangedExec)
+		}
+		for _, file := range config.Modules() {
+			lines = append(lines, "hooks and policies: "+file)
+		}
+	}
+	for _, line := range lines[:min(len(lines), maxTrustLines)] {
+		fmt.Fprintln(w, "  "+cut(oneLine(line), 150))
+	}
+	if more := len(lines) - maxTrustLines; more > 0 {
+		fmt.Fprintf(w, "  and %d more\n", more)
+	}
+}
+
+// trusting calls read. If the configuration is not trusted, a person at the terminal is asked, and read is called again.
+// A reload does not ask: the terminal shows the log then.
+func (s *settings) trusting(cmd *cobra.Command, read func() (*configs.Config, error)) (*configs.Config, error) {
+	config, err := read()
+	untrusted, ok := errors.AsType[*configs.UntrustedError](err)
+	if !ok {
+		return config, err
+	}
+	refused := &exitError{exitUsage, untrusted}
+	in, ok := cmd.InOrStdin().(*os.File)
+	if !ok || s.found || !onTerminal(in) || !onTerminal(unfiltered(cmd.ErrOrStderr())) {
+		return nil, refused
+	}
+	stderr := cmd.ErrOrStderr()
+	what := "was found in this folder"
+	if untrusted.Known {
+		what = "has changed since you trusted it"
+	}
+	fmt.Fprintf(stderr, "%s %s. toolfinch would start or connect to:\n", untrusted.Path, what)
+	describeTrust(stderr, untrusted.Path, untrusted.Data)
+	fmt.Fprint(stderr, "Do you trust it? [y/N] ")
+	if !answer(cmd.Context(), in) {
+		return nil, refused
+	}
+	list, err := configs.UserTrusted()
+	if err != nil {
+		return nil, err
+	}
+	if err := list.Add(untrusted.Path, untrusted.Data); err != nil {
+		return nil, err
+	}
+	return read()
 }

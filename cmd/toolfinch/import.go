@@ -27,8 +27,8 @@ func newImport(s *settings) *cobra.Command {
 		Long: `Import shows the servers that other MCP clients on this machine have. With --all or
 --server it writes them into the configuration. It skips servers that are configured
 already; a server with a taken name gets another name. It does not change the clients'
-files. Without a configuration it creates ./toolfinch.yaml. It names keys that it does
-not import. FILE is a file in any of these formats; write ./FILE if a client has the
+files. Without a configuration it creates your own, which is found from every folder. It
+names keys that it does not import. FILE is a file in any of these formats; write ./FILE if a client has the
 same name.
 
 Clients: ` + strings.Join(clients.IDs(), ", "),

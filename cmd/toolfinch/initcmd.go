@@ -46,20 +46,29 @@ func newInit(s *settings) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "init",
 		Short: "Write a commented configuration, or an example of hooks",
-		Long: `Init writes a configuration with every key and its default to toolfinch.yaml, or to
-the file named by --config. Init hooks writes hooks/example.star beside the
+		Long: `Init writes a configuration with every key and its default: your own, which toolfinch
+finds from every folder, or the file named by --config. Init hooks writes hooks/example.star beside the
 configuration, and with --python hooks/example.py. An existing file is overwritten only with --force.`,
 		Example: "  toolfinch init\n  toolfinch init hooks",
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			path := s.config
-			if path == "" {
-				path = "toolfinch.yaml"
+			path, err := configs.OwnFile(s.config)
+			if err != nil {
+				return err
 			}
 			if err := writeNew(path, configs.Example(), force); err != nil {
 				return err
 			}
-			_, err := fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: every key with its default; only mcp_servers is needed\n", path)
-			return err
+			fmt.Fprintf(cmd.OutOrStdout(), "wrote %s: every key with its default; only mcp_servers is needed\n", shown(path))
+			own, err := configs.UserFile()
+			if err != nil || path == own {
+				return err
+			}
+			fmt.Fprintf(cmd.OutOrStdout(), "this is not your own configuration (%s): toolfinch reads it with --config, or without in %s\n", shown(own), filepath.Dir(path))
+			list, err := configs.UserTrusted()
+			if err != nil {
+				return err
+			}
+			return list.Add(path, []byte(configs.Example()))
 		},
 	}
 	cmd.PersistentFlags().BoolVar(&force, "force", false, "overwrite an existing file")

@@ -48,6 +48,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 	}
 	var coded *exitError
 	var bad configs.Errors
+	var untrusted *configs.UntrustedError
 	switch {
 	case err == nil:
 		return exitOK
@@ -56,7 +57,7 @@ func run(args []string, stdin io.Reader, stdout, stderr io.Writer) int {
 			fmt.Fprintln(errs, coded.err)
 		}
 		return coded.code
-	case errors.As(err, &bad), errors.Is(err, configs.ErrNoConfig):
+	case errors.As(err, &bad), errors.As(err, &untrusted), errors.Is(err, configs.ErrNoConfig):
 		fmt.Fprintln(errs, err)
 		return exitUsage
 	default:
@@ -161,7 +162,7 @@ restart), 130 interrupted with Ctrl-C.`,
 	flags.StringVar(&s.logFormat, "log-format", "", "text or json")
 	root.AddCommand(newSetup(s), newConnect(s), newServe(s), newStatus(s), newServer(s), newTool(s), newSearch(s), newCall(s), newUI(s))
 	root.AddCommand(newRegistry(), newConfig(s), newValidate(s), newReindex(s), newSecret(s), newPins(s), newKey(s), newAudit(s), newModel(s), newStore(s), newSavings(s), newLogs(s), newStop(s))
-	root.AddCommand(unlisted(newPolicy(s), newDemo(s), newInit(s), newImport(s), newHealth(s), newEval(s), newLearned(s), newClean(), newDemoServer())...)
+	root.AddCommand(unlisted(newPolicy(s), newDemo(s), newInit(s), newImport(s), newHealth(s), newEval(s), newLearned(s), newClean(), newTrust(), newDemoServer())...)
 	addOldNames(root, s)
 	s.completions(root)
 	addHelp(root)

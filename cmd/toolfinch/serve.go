@@ -29,7 +29,7 @@ import (
 func newServe(s *settings) *cobra.Command {
 	var transport, listen, view string
 	var port int
-	var alone, background bool
+	var alone, background, found bool
 	var beside []string
 	cmd := &cobra.Command{
 		Use:         "serve",
@@ -73,11 +73,12 @@ views continue. A broken edit is refused and logged.`,
 				}
 				flags["listen"], flags["transport"] = listen, cmp.Or(flags["transport"], configs.TransportHTTP)
 			}
+			s.found = found
 			config, _, err := s.load(cmd, flags)
 			if err != nil {
 				return err
 			}
-			s.config = config.Path // a reload reads this file, even if a search would now find another file
+			s.config, s.found = config.Path, config.Found // a reload reads this file, even if a search would now find another file
 			reload := func() (*configs.Config, error) { return s.read(cmd, flags) }
 			if !background && shares(cmd, config, alone) {
 				j := joining{read: reload, view: view, vaultKey: s.vaultKey, log: newLog(cmd.ErrOrStderr(), config)}
@@ -117,7 +118,8 @@ views continue. A broken edit is refused and logged.`,
 	cmd.Flags().BoolVar(&alone, "alone", false, "over stdio, share no toolfinch with other agents")
 	cmd.Flags().BoolVar(&background, "background", false, "serve agents that connect through relays, over stdio")
 	cmd.Flags().StringArrayVar(&beside, "beside", nil, "why a toolfinch that runs already is not shared")
-	for _, flag := range []string{"background", "beside"} { // what a relay passes to the toolfinch that it starts
+	cmd.Flags().BoolVar(&found, "found", false, "the configuration was found in a working folder: edits need trust")
+	for _, flag := range []string{"background", "beside", "found"} { // what a relay passes to the toolfinch that it starts
 		cmd.Flag(flag).Hidden = true
 	}
 	return cmd
@@ -285,6 +287,9 @@ func (s serving) follow(ctx context.Context, p *proxy.Proxy, hangup <-chan os.Si
 	var named atomic.Pointer[[]string]
 	watch := func(config *configs.Config) {
 		all := append([]string{config.Path}, config.Modules()...)
+		if list, err := configs.UserTrusted(); err == nil && config.Found {
+			all = append(all, list.Path) // toolfinch trust lets an edit be served
+		}
 		named.Store(&all)
 	}
 	watch(s.config)

@@ -37,7 +37,7 @@ func newServerAdd(s *settings) *cobra.Command {
 		Use:   "add NAME {COMMAND [ARG]... | --url URL}",
 		Short: "Add a server to the configuration, by its command, its URL, or its name in the MCP registry",
 		Long: `Add writes a server into the configuration, after the existing servers. Without a
-configuration it creates ./toolfinch.yaml. Flags of add stand before the command:
+configuration it creates your own. Flags of add stand before the command:
 everything after it belongs to it. Texts are written unchanged: '${NAME}' is an
 environment variable, $${ stands for ${ itself.
 
@@ -161,12 +161,12 @@ func (s *settings) editing(verb string, do func(cmd *cobra.Command, path, name s
 	}
 }
 
-// editedFile returns the path of the configuration to edit. Without one, make returns ./toolfinch.yaml
+// editedFile returns the path of the configuration to edit. Without one, make returns the user's own
 // instead of an error.
 func (s *settings) editedFile(make bool) (string, error) {
 	path, err := configs.Find(configs.Options{Path: s.config})
 	if make && errors.Is(err, configs.ErrNoConfig) {
-		return filepath.Abs("toolfinch.yaml")
+		return configs.UserFile()
 	}
 	return path, err
 }

@@ -45,6 +45,7 @@ func (e *exitError) Unwrap() error { return e.err }
 type settings struct {
 	config, dataDir, logLevel, logFormat string
 
+	found    bool         // config was found in the working folder by an earlier read: later reads need trust, too
 	vaultKey string       // vault key from the environment; "" for none
 	reading  vaultReading // vault of the configuration's secrets
 	away     error        // why the store did not answer for these secrets: commands do not wait for it again
@@ -102,7 +103,9 @@ func (s *settings) read(cmd *cobra.Command, flags map[string]string) (*configs.C
 	if cmd.Name() != "serve" && !s.wantsLog() {
 		all["log_level"] = "warn" // a command prints its own messages
 	}
-	config, err := configs.Load(configs.Options{Path: s.config, Flags: all, Vault: s.readVault})
+	config, err := s.trusting(cmd, func() (*configs.Config, error) {
+		return configs.Load(configs.Options{Path: s.config, Found: s.found, Flags: all, Vault: s.readVault})
+	})
 	if err != nil {
 		return nil, err
 	}

@@ -126,6 +126,9 @@ func (j joining) start(ctx context.Context, config *configs.Config, others []str
 		return 0, err
 	}
 	args := append([]string{"serve", "--background", "--config", config.Path, "--data-dir", config.DataDir}, j.flags...)
+	if config.Found {
+		args = append(args, "--found")
+	}
 	for _, other := range others {
 		args = append(args, "--beside", other)
 	}

@@ -105,12 +105,12 @@ func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Con
 	case f.url != "":
 		return remoteStatus(cmd, f)
 	}
-	path, err := configs.Find(configs.Options{Path: s.config})
+	path, err := configs.Find(configs.Options{Path: s.config, Untrusted: true})
 	if err != nil {
 		return nil, err
 	}
 	// The configuration is not read: the status must work after a broken edit.
-	at, err := s.places()
+	at, err := configs.FindPlaces(configs.Options{Path: path, Flags: s.given()})
 	if err != nil {
 		return nil, err
 	}

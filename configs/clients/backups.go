@@ -29,6 +29,7 @@ type Edit struct {
 	Moved         []string // servers of Before that After lacks
 	Private       bool     // After has secrets: only the owner may read the file
 	Setup         bool     // made by setup
+	Made          []string // folders made for the file before the edit, the lowest first
 }
 
 // record has the facts that undo needs.
@@ -41,6 +42,7 @@ type record struct {
 	Sums  [2]string `json:"sums"`
 	Moved []string  `json:"moved,omitempty"` // servers that edits removed; the copy has all of them
 	Setup bool      `json:"setup,omitempty"`
+	Made  []string  `json:"made,omitempty"` // folders that the edits made for the file, the lowest first
 }
 
 // Write makes the edit and returns the path of its new copy, "" if the file is new or has
@@ -62,6 +64,9 @@ func (b Backups) Write(e Edit, now time.Time) (copied string, err error) {
 	r.Sums = [2]string{digest(e.Before), digest(e.After)}
 	r.Moved = union(r.Moved, e.Moved)
 	r.Setup = r.Setup || e.Setup
+	if made := append(missingFolders(e.File.Path), e.Made...); len(made) > 0 {
+		r.Made = made
+	}
 	// The record comes first: an edit without a record could not be undone.
 	if err := b.write(r); err != nil {
 		return "", err
@@ -162,6 +167,7 @@ type Undone struct {
 	Back  []string // restored servers, sorted
 
 	mode fs.FileMode
+	made []string
 }
 
 // Undo returns a file without its edits: its earlier bytes if it is unchanged since, else a
@@ -180,6 +186,7 @@ func (b Backups) Undo(f File) (Undone, error) {
 	if u.After, err = b.undone(r, f, u.Before); err != nil || r == nil {
 		return u, err
 	}
+	u.made = r.Made
 	if u.Exact = r.knows(u.Before); u.Exact {
 		u.mode = r.Mode
 	}
@@ -202,6 +209,7 @@ func (b Backups) Restore(u Undone, now time.Time) (copied string, err error) {
 		if err := os.Remove(target(path)); err != nil {
 			return "", named(path, err)
 		}
+		RemoveFolders(u.made)
 	default:
 		if !u.Exact && u.Before != nil {
 			if copied, err = b.keep(path, u.Before, now); err != nil {
@@ -219,6 +227,7 @@ func (b Backups) Restore(u Undone, now time.Time) (copied string, err error) {
 	}
 	if u.Exact {
 		err = os.RemoveAll(b.folder(path))
+		_ = os.Remove(b.Dir) // fails while other files have edits
 	} else if err = os.Remove(b.place(path)); errors.Is(err, fs.ErrNotExist) {
 		err = nil
 	}
@@ -286,6 +295,32 @@ func (b Backups) write(r *record) error {
 		return err
 	}
 	return Replace(b.place(r.Path), before, rawjson.Of(r))
+}
+
+// MakeFolders makes the folders above a file that do not exist, and returns them, the lowest
+// first.
+func MakeFolders(path string) ([]string, error) {
+	made := missingFolders(path)
+	if err := os.MkdirAll(filepath.Dir(target(path)), 0o755); err != nil {
+		return nil, named(path, err)
+	}
+	return made, nil
+}
+
+// RemoveFolders removes folders that are empty, in this order.
+func RemoveFolders(dirs []string) {
+	for _, dir := range dirs {
+		_ = os.Remove(dir) // fails for a folder that has files: it stays
+	}
+}
+
+func missingFolders(path string) (dirs []string) {
+	for dir := filepath.Dir(target(path)); ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); !errors.Is(err, fs.ErrNotExist) || dir == filepath.Dir(dir) {
+			return dirs
+		}
+		dirs = append(dirs, dir)
+	}
 }
 
 // digest is the SHA-256 of a file, "none" without a file.

@@ -52,6 +52,28 @@ func TestEditedBetweenTwoEdits(t *testing.T) {
 	}
 }
 
+// An undo removes the folders that were made for a file, unless they have other files now.
+func TestFoldersThatWereMadeAreRemoved(t *testing.T) {
+	for _, used := range []bool{false, true} {
+		b, f, _ := backedUp(t, "")
+		top := filepath.Join(filepath.Dir(f.Path), "there")
+		must.Do(t, os.Mkdir(top, 0o755))
+		f.Path = filepath.Join(top, "made", "too", "mcp.json")
+		must.Get(b.Write(Edit{File: f, After: []byte(`{}`)}, time.Now()))(t)
+		must.Get(b.Write(Edit{File: f, Before: []byte(`{}`), After: []byte(`{"mcpServers": {"toolfinch": {}}}`)}, time.Now()))(t)
+		if used {
+			must.Write(t, filepath.Join(top, "made", "other"), "")
+		}
+		must.Get(b.Restore(must.Get(b.Undo(f))(t), time.Now()))(t)
+		_, made := os.Stat(filepath.Join(top, "made"))
+		_, too := os.Stat(filepath.Join(top, "made", "too"))
+		_, there := os.Stat(top)
+		if (made == nil) != used || too == nil || there != nil {
+			t.Errorf("used %v: made: %v, made/too: %v, there: %v", used, made, too, there)
+		}
+	}
+}
+
 // A file that is no client's is given back, unless somebody has edited it since.
 func TestOtherFilesAreGivenBack(t *testing.T) {
 	b, f, before := backedUp(t, "")

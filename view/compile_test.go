@@ -171,7 +171,7 @@ func TestAHiddenToolIsInNoView(t *testing.T) {
 		t.Errorf("said %s", all)
 	}
 	for name, want := range map[string]bool{"a": true, "b": false, "c1": true} {
-		if got := Hidden([]UpstreamTools{{Name: "s", Tools: []Override{{Tool: "a", Disabled: true}, {Tool: "c*", Disabled: true}}}}, tool.ID{Server: "s", Name: name}); got != want {
+		if got := HiddenBy([]Override{{Tool: "a", Disabled: true}, {Tool: "c*", Disabled: true}}, name) != nil; got != want {
 			t.Errorf("%s is hidden: %v", name, got)
 		}
 	}

@@ -1,10 +1,6 @@
 package view
 
-import (
-	"slices"
-
-	"toolfinch/tool"
-)
+import "toolfinch/tool"
 
 // HiddenBy returns the override under a server that hides the server's tool from all views: the exact name, or a glob.
 // It returns nil for a tool that is not hidden.
@@ -14,10 +10,4 @@ func HiddenBy(overrides []Override, name string) *Override {
 		return by
 	}
 	return nil
-}
-
-// Hidden reports whether the servers' settings hide a tool from all views.
-func Hidden(servers []UpstreamTools, id tool.ID) bool {
-	at := slices.IndexFunc(servers, func(s UpstreamTools) bool { return s.Name == id.Server })
-	return at >= 0 && id.Kind == tool.KindTool && HiddenBy(servers[at].Tools, id.Name) != nil
 }

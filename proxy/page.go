@@ -21,6 +21,7 @@ import (
 	"toolfinch/store"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
+	"toolfinch/upstream"
 	"toolfinch/upstream/login"
 )
 
@@ -144,6 +145,9 @@ func (h paged) Servers(ctx context.Context) []page.Upstream {
 			one.PID, one.Stderr = s.PID, s.Stderr
 		} else {
 			one.Tools, one.LeftOut, one.Mended = toolsOf(views, s.Server), 0, 0
+		}
+		if s.State == upstream.StateLogin {
+			_, one.MayLogIn = h.principalOf(ctx, s.Server)
 		}
 		for _, v := range views {
 			one.Held = max(one.Held, v.Catalog.HeldOf(s.Server))

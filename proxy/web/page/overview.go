@@ -1,9 +1,7 @@
 package page
 
 import (
-	"cmp"
 	"context"
-	"slices"
 	"time"
 )
 
@@ -50,7 +48,8 @@ type overview struct {
 	Ready   int
 	On      int // number of servers that are not disabled
 	Held    int
-	Trouble []Upstream // servers that need attention, worst first
+	Needs   []need
+	Clients []SeenClient
 	Owner   bool
 	Plot    plot
 }
@@ -93,9 +92,33 @@ func plotOf(hour []Minute) (p plot) {
 	return p
 }
 
+// Connected counts the connected clients.
+func (o overview) Connected() (n int) {
+	for _, c := range o.Clients {
+		if c.Connected() {
+			n++
+		}
+	}
+	return n
+}
+
+// Called returns the client that called last; nil if none has.
+func (o overview) Called() *SeenClient {
+	at := -1
+	for i, c := range o.Clients {
+		if !c.Last.IsZero() && (at < 0 || c.Last.After(o.Clients[at].Last)) {
+			at = i
+		}
+	}
+	if at < 0 {
+		return nil
+	}
+	return &o.Clients[at]
+}
+
 func showOverview(q *request) (any, error) {
 	backend := q.server.Backend
-	o := overview{Sums: backend.Sums(q.Context()), Servers: backend.Servers(q.Context()), Owner: q.owner(), Plot: plotOf(backend.Hour(q.Context()))}
+	o := overview{Sums: backend.Sums(q.Context()), Servers: backend.Servers(q.Context()), Clients: backend.Clients(q.Context()), Owner: q.owner(), Plot: plotOf(backend.Hour(q.Context()))}
 	for _, s := range o.Servers {
 		o.Held += s.Held
 		if s.State == StateDisabled {
@@ -105,13 +128,7 @@ func showOverview(q *request) (any, error) {
 		if s.State == "ready" {
 			o.Ready++
 		}
-		if s.State != "ready" || s.Held > 0 {
-			o.Trouble = append(o.Trouble, s)
-		}
 	}
-	order := []string{"failed", "needs_login", "pending", "ready"}
-	slices.SortStableFunc(o.Trouble, func(a, b Upstream) int {
-		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
-	})
+	o.Needs = needsOf(o.Servers, o.Configuration, o.Owner)
 	return o, nil
 }

@@ -35,6 +35,7 @@ type Backend interface {
 	On() bool
 
 	summing
+	greeting
 	fleet
 	watching
 	deciding
@@ -219,6 +220,8 @@ func (s *Server) serve(q *request, path string) {
 		}
 	}()
 	switch {
+	case v == nil && strings.HasPrefix(path, serversScreen.Path+"/"):
+		redirect(q.w, up(path)+address(serversScreen.Path, "name", strings.Trim(strings.TrimPrefix(path, serversScreen.Path), "/")))
 	case v == nil:
 		s.fail(q, nil, &problem{http.StatusNotFound, "there is no such page"})
 	case q.Method == http.MethodPost && v.do != nil:
@@ -292,6 +295,9 @@ func redirect(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
 }
+
+// up returns the way from a path to Path.
+func up(path string) string { return strings.Repeat("../", strings.Count(path, "/")) }
 
 // request is a request for the page. Its context says who the user is.
 type request struct {

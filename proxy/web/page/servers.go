@@ -19,6 +19,7 @@ type Upstream struct {
 	Era, Transport    string
 	Tools             int
 	Held              int // definitions that wait for approval
+	MayLogIn          bool
 	LeftOut, Mended   int // numbers of malformed definitions
 	Restarts          int
 	PID               int      // 0 without a process, or unless the owner asks

@@ -81,6 +81,9 @@ var rows = map[string]row{
 	"tool_timeout_sec":    {hint: "write call_timeout"},
 }
 
+// toolLists are the keys of rows whose lists choose a server's tools.
+var toolLists = []string{"tools", "includeTools", "enabledTools", "enabled_tools", "available_tools", "excludeTools", "disabledTools", "disabled_tools"}
+
 // taken is a server in our keys, with notes about its other keys.
 type taken struct {
 	dialect

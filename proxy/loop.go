@@ -299,6 +299,7 @@ func (l *loop) show(ctx context.Context, next *current) {
 		next.ready = make(chan struct{})
 	}
 	l.now.Store(next)
+	l.observer.feed.Keep(searchesKept(next.Config))
 	if before.replaced != nil {
 		close(before.replaced)
 	}

@@ -28,6 +28,8 @@ type Feed struct {
 	begun    int64 // operations, since the start
 	running  int   // running operations, also those missing in inFlight
 	counts   [minutes]Minute
+	searches []Searches // the latest last
+	keep     int        // bound on searches
 }
 
 // Minute counts the operations that finished within one minute, without nested ones (Depth above 0).
@@ -79,6 +81,7 @@ func (f *Feed) finished(r *Running) {
 	delete(f.inFlight, r)
 	f.last[f.next] = o
 	f.next = (f.next + 1) % kept
+	f.keepSearches(r)
 	if o.Depth == 0 {
 		f.count(o.Time.Add(o.Duration), o.Outcome)
 	}

@@ -102,7 +102,8 @@ type Running struct {
 	since time.Duration // when waits rose above 0
 	away  time.Duration // time with waits above 0, so far
 	few   [4]Stage      // room for most operations' stages
-	span  trace.Span    // nil without traces
+	asked []Search
+	span  trace.Span // nil without traces
 }
 
 type runningKey struct{}

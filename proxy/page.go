@@ -14,7 +14,6 @@ import (
 	"toolfinch/configs"
 	"toolfinch/configs/clients"
 	"toolfinch/internal/identity"
-	"toolfinch/internal/leeway"
 	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/savings"
 	"toolfinch/proxy/web/page"
@@ -233,7 +232,7 @@ func (h paged) describe(d *page.Details) {
 	if at < 0 {
 		return
 	}
-	d.CanSwitch = true
+	d.CanSwitch, d.Hidden = true, h.Hidden(d.Name)
 	command, url := configs.Shown(written[at])
 	d.Runs, d.URL = strings.Join(command, " "), url
 	for name := range written[at].Env {
@@ -252,35 +251,6 @@ func (h paged) Reconnect(ctx context.Context, name string) error {
 	}
 	_, err := h.rest.Reconnect(ctx, name)
 	return err
-}
-
-// servedWithin is how long Switch waits until the edited configuration is served.
-const servedWithin = 3 * time.Second
-
-// Switch switches a server on or off in the configuration's file.
-func (h paged) Switch(ctx context.Context, name string, on bool) error {
-	path := h.now.Load().Config.Path
-	if path == "" {
-		return errors.New("this configuration is in no file")
-	}
-	replaced := h.now.Load().replaced
-	changed, err := configs.SetEnabled(path, name, on)
-	if err != nil || !changed {
-		return err
-	}
-	patience := time.NewTimer(leeway.Of(servedWithin))
-	defer patience.Stop()
-	for slices.Contains(h.now.Load().Config.Disabled, name) == on {
-		select {
-		case <-replaced:
-			replaced = h.now.Load().replaced
-		case <-patience.C:
-			return fmt.Errorf("%s is written, and not served yet: the log says why", filepath.Base(path))
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	return nil
 }
 
 // principalOf returns the principal of the user's login to a server ("" for the login of the owner), and whether the

@@ -38,6 +38,7 @@ type Backend interface {
 	greeting
 	fleet
 	watching
+	editing
 	deciding
 	stocking
 	guarding
@@ -73,6 +74,8 @@ type Server struct {
 	refused  perMinute // bounds logged refused links
 	cross    *http.CrossOriginProtection
 	runs     *runs
+
+	corrections corrections
 }
 
 // New returns a server. Its sessions and links are kept only in memory.

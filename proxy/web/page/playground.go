@@ -179,6 +179,34 @@ func rank(q *request, s Catalogue, by setting, ask retrieve.Query) *ranked {
 	return r
 }
 
+// Missing says in one line which servers cannot be searched or called now, and what is held; "" for none.
+func (r ranked) Missing() string {
+	var starting, failed, login, held []string
+	for _, a := range r.Absent {
+		to := &failed
+		switch {
+		case a.Held > 0:
+			held = append(held, count(a.Held)+" of "+a.Server)
+			continue
+		case a.Starting > 0:
+			to = &starting
+		case a.Login != "":
+			to = &login
+		}
+		*to = append(*to, a.Server)
+	}
+	var said []string
+	for _, kind := range []struct {
+		what    string
+		servers []string
+	}{{"Not there, still starting: ", starting}, {"Not there, failed: ", failed}, {"Not there, needs a login: ", login}, {"Held until you approve: ", held}} {
+		if len(kind.servers) > 0 {
+			said = append(said, kind.what+strings.Join(kind.servers, ", "))
+		}
+	}
+	return strings.Join(said, ". ")
+}
+
 // gains is the sum of the positive parts of a score.
 func gains(why *index.Explanation) (sum float64) {
 	if why == nil {

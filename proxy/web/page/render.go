@@ -60,6 +60,7 @@ var functions = template.FuncMap{
 	"ago":    ago,
 	"clock":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
 	"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"place":  func(i int) int { return i + 1 },
 	"took":   took,
 	"join":   strings.Join,
 	"dict":   dict,

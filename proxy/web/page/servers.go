@@ -5,6 +5,8 @@ import (
 	"errors"
 	"net/http"
 	"time"
+
+	"toolfinch/tool"
 )
 
 // StateDisabled is the state of a server that the configuration switches off. All other states are an upstream.State.
@@ -38,8 +40,9 @@ type Details struct {
 	Sandbox      string   // what the process may access
 	Changes      string   // what happens to definitions that the server changes
 	Listed       time.Time
-	Login        *Login // nil if the server needs no login
-	CanSwitch    bool   // the server is in the configuration file
+	Login        *Login   // nil if the server needs no login
+	Hidden       []string // names of tools that the configuration hides from all views
+	CanSwitch    bool     // the server is in the configuration file
 }
 
 // Login is the state of the user's login to a server.
@@ -113,17 +116,27 @@ func doServers(q *request) (answer, error) {
 	to := answer{to: "servers" + query(q)}
 	var err error
 	done := ""
-	switch do := q.PostForm.Get("do"); do {
-	case "reconnect":
-		err, done = backend.Reconnect(q.Context(), name), "connected to "+name+" anew"
-	case "enable", "disable":
+	do := q.PostForm.Get("do")
+	if do == "reconnect" && q.PostForm.Get("back") == "list" {
+		to.to = "servers"
+	}
+	switch {
+	case q.PostForm.Has("show"):
+		if !q.owner() {
+			return to, errOwner
+		}
+		shown := q.PostForm.Get("show")
+		err, done = backend.Hide(q.Context(), tool.ID{Server: name, Name: shown}, false), shown+" is shown again"
+	case do == "reconnect":
+		err, done = backend.Reconnect(q.Context(), name), name+" is restarted"
+	case do == "enable" || do == "disable":
 		if !q.owner() {
 			return to, errOwner
 		}
 		err, done = backend.Switch(q.Context(), name, do == "enable"), name+" is "+do+"d in the configuration"
-	case "login":
+	case do == "login":
 		err = backend.LogIn(q.Context(), name)
-	case "logout":
+	case do == "logout":
 		err, done = backend.LogOut(q.Context(), name), "logged out of "+name
 	default:
 		return to, refusef(http.StatusBadRequest, "this page does not do %q", do)

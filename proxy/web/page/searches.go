@@ -146,7 +146,7 @@ type correction struct {
 	Undone        bool
 }
 
-// moved is another kept query for which the tool has another place now.
+// moved is another kept query for which the tool has another place now, at least one of both among the first fewHits.
 type moved struct {
 	Query         string
 	Before, After int
@@ -322,7 +322,7 @@ func (c *correction) measured(all []telemetry.Search, before, after []place) {
 			continue
 		}
 		c.Others++
-		if b.At == a.At {
+		if b.At == a.At || !seenAt(b.At) && !seenAt(a.At) {
 			continue
 		}
 		if len(c.Moved) == maxMoved {
@@ -336,6 +336,9 @@ func (c *correction) measured(all []telemetry.Search, before, after []place) {
 		c.Moved = append(c.Moved, one)
 	}
 }
+
+// seenAt reports whether clients see a hit at a place.
+func seenAt(place int) bool { return place > 0 && place <= fewHits }
 
 // others returns the other kept searches of a view, each query once, the latest first.
 func (q *request) others(view string, than telemetry.Search) (all []telemetry.Search) {

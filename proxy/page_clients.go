@@ -106,7 +106,7 @@ func (h paged) Clients(ctx context.Context) []page.SeenClient {
 		if !mine(key.principal) {
 			continue
 		}
-		if one := of(key); one.Sessions == 0 {
+		if one := of(key); one.Sessions == 0 && at.After(one.Last) {
 			one.Left = at
 		}
 	}

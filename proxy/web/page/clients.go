@@ -21,9 +21,11 @@ type SeenClient struct {
 	N         int64     // number of this operation
 }
 
-// Connected reports whether the client has an open session. 2026-07-28 clients have none: they count as connected while
-// they call.
-func (c SeenClient) Connected() bool { return c.Sessions > 0 || time.Since(c.Last) < recently }
+// Connected reports whether the client has an open session. 2026-07-28 clients have none: they count as connected
+// for a while after a call.
+func (c SeenClient) Connected() bool {
+	return c.Sessions > 0 || c.Left.IsZero() && time.Since(c.Last) < recently
+}
 
 // recently is how long a client without a session counts as connected after its last call.
 const recently = 5 * time.Minute

@@ -18,10 +18,12 @@ import (
 	"toolfinch/proxy/savings"
 	"toolfinch/proxy/web/page"
 	"toolfinch/store"
+	"toolfinch/tool"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 	"toolfinch/upstream/login"
+	"toolfinch/view"
 )
 
 // paged implements page.Backend. The context names the user: without a party it is the owner, else the bearer of an
@@ -232,13 +234,25 @@ func (h paged) describe(d *page.Details) {
 	if at < 0 {
 		return
 	}
-	d.CanSwitch, d.Hidden = true, h.Hidden(d.Name)
+	d.CanSwitch, d.Hidden = true, h.hidden(d.Name)
 	command, url := configs.Shown(written[at])
 	d.Runs, d.URL = strings.Join(command, " "), url
 	for name := range written[at].Env {
 		d.Variables = append(d.Variables, name)
 	}
 	slices.Sort(d.Variables)
+}
+
+// hidden returns the names of a server's tools that an entry of their own hides from all views.
+func (h paged) hidden(server string) (names []string) {
+	for _, s := range h.now.Load().Config.Tools {
+		for _, o := range s.Tools {
+			if id := (tool.ID{Server: server, Name: o.Tool}); s.Name == server && o.Disabled && view.HiddenBy([]view.Override{o}, id.Name) != nil {
+				names = append(names, o.Tool)
+			}
+		}
+	}
+	return names
 }
 
 // Reconnect connects to a server again.

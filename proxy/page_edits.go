@@ -57,18 +57,6 @@ func (h paged) Hide(ctx context.Context, id tool.ID, hidden bool) error {
 	})
 }
 
-// Hidden returns the names of a server's tools that an entry of their own hides from all views.
-func (h paged) Hidden(server string) (names []string) {
-	for _, s := range h.now.Load().Config.Tools {
-		for _, o := range s.Tools {
-			if id := (tool.ID{Server: server, Name: o.Tool}); s.Name == server && o.Disabled && view.HiddenBy([]view.Override{o}, id.Name) != nil {
-				names = append(names, o.Tool)
-			}
-		}
-	}
-	return names
-}
-
 // AddWords adds words for search to the description of a tool in the configuration's file, and returns the new ones.
 func (h paged) AddWords(ctx context.Context, id tool.ID, words []string) (added []string, err error) {
 	err = h.edit(ctx, func(path string) (bool, error) {

@@ -4,18 +4,9 @@ import (
 	"context"
 	"slices"
 
-	"toolfinch/configs"
 	"toolfinch/internal/identity"
 	"toolfinch/internal/telemetry"
 )
-
-// searchesKept returns for how many operations the page's owner is shown searches.
-func searchesKept(c *configs.Config) int {
-	if c.UI {
-		return c.UIKeep
-	}
-	return 0
-}
 
 // Sees returns the parts of an operation that the user may see, as in the status over REST; false for none. The owner
 // sees everything. The bearer of a key sees its own operations, and hidden tools look as if they did not exist.

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -34,6 +35,19 @@ type stocking interface {
 	Catalogues(ctx context.Context) []Catalogue
 	// Operation returns the call that was made with this request ID, nil for none.
 	Operation(request string) *telemetry.Operation
+}
+
+// editing is the Backend of edits of tools in the configuration file. Edits wait a moment until they are served.
+// Callers check that the owner asks.
+type editing interface {
+	// Hide hides a tool from all views, or shows it again.
+	Hide(ctx context.Context, id tool.ID, hidden bool) error
+	// AddWords adds words to the description of a tool, by which a search finds it, and returns the new ones.
+	// RemoveWords removes such words.
+	AddWords(ctx context.Context, id tool.ID, words []string) (added []string, err error)
+	RemoveWords(ctx context.Context, id tool.ID, words []string) error
+	// Words returns the added words of a tool.
+	Words(id tool.ID) []string
 }
 
 var catalogueScreen = &screen{Path: "catalogue", title: "Catalogue", Menu: "Catalogue", file: "catalogue.html", script: "call.js", show: showCatalogue, do: doCall}
@@ -431,4 +445,46 @@ func searchedAs(kind string) string {
 		return "resource"
 	}
 	return kind
+}
+
+// hide hides a tool of a view from all views.
+func (q *request) hide(c Catalogue, name string) error {
+	t, err := c.Catalog.Find(name)
+	if err != nil {
+		return fmt.Errorf("there is no tool %q in the view %s", name, c.View)
+	}
+	if err := q.server.Backend.Hide(q.Context(), t.Def.ID, true); err != nil {
+		return err
+	}
+	q.say(good, fmt.Sprintf("%s is hidden from all agents: the page of the server %s shows it again", t.Def.ID, t.Def.ID.Server))
+	return nil
+}
+
+// edit handles the buttons that edit the shown tool in the configuration.
+func (l listing) edit(q *request, do string) (answer, error) {
+	to := answer{to: "catalogue" + query(q)}
+	if !l.Edits() {
+		return to, errOwner
+	}
+	if do == "forget" {
+		return to, q.forget(l.One.Def.ID, l.One.Words)
+	}
+	err := q.hide(l.Catalogue, l.One.Def.ID.String())
+	if err == nil {
+		to.to = address("catalogue", "view", l.named(), "server", l.One.Def.ID.Server)
+	}
+	return to, err
+}
+
+// forget removes added words.
+func (q *request) forget(id tool.ID, words []string) error {
+	if len(words) == 0 {
+		return refusef(http.StatusBadRequest, "no words are named")
+	}
+	if err := q.server.Backend.RemoveWords(q.Context(), id, words); err != nil {
+		return err
+	}
+	q.server.corrections.undone(id, words)
+	q.say(good, fmt.Sprintf("removed from the description of %s: %s", id, strings.Join(words, ", ")))
+	return nil
 }

@@ -2,6 +2,8 @@ package page
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 
 	"toolfinch/internal/identity"
 	"toolfinch/internal/telemetry"
+	"toolfinch/tool"
 )
 
 // watching is the Backend of the screen Live.
@@ -186,9 +189,9 @@ func showLive(q *request) (any, error) {
 	l := live{Filter: filterOf(values), Owner: q.owner(), Outcomes: []string{unsuccessful, identity.Success, identity.ToolError, identity.Denied, identity.Failed, identity.Cancelled, identity.Timeout}}
 	if n, err := strconv.ParseInt(values.Get("n"), 10, 64); err == nil {
 		if l.One = q.operation(n); l.One != nil {
-			l.Asked = q.searchesOf(n)
 			if l.Owner {
-				l.Corrections = q.server.corrections.of(n)
+				kept, _ := q.server.Backend.Feed().SearchesOf(n)
+				l.Asked, l.Corrections = q.searchedAgain(kept), q.server.corrections.of(n)
 			}
 			return l, nil
 		}
@@ -260,4 +263,37 @@ func (q *request) operation(n int64) *operation {
 		}
 	}
 	return nil
+}
+
+// doLive handles the forms of one search: a hit or another tool was meant, or is hidden.
+func doLive(q *request) (answer, error) {
+	to := answer{to: "live" + query(q)}
+	if !q.owner() {
+		return to, errOwner
+	}
+	n, _ := strconv.ParseInt(q.URL.Query().Get("n"), 10, 64)
+	kept, ok := q.server.Backend.Feed().SearchesOf(n)
+	if !ok {
+		return to, errors.New("this search is not kept any more")
+	}
+	name := strings.TrimSpace(q.PostForm.Get("tool"))
+	switch do := q.PostForm.Get("do"); do {
+	case "meant":
+		i, err := strconv.Atoi(q.PostForm.Get("search"))
+		if err != nil || i < 0 || i >= len(kept.All) {
+			return to, refusef(http.StatusBadRequest, "there is no such search")
+		}
+		return to, q.meant(kept, i, name, q.server.Backend.Feed().Searches())
+	case "hide":
+		catalogue, _, err := catalogueOf(q, kept.View)
+		if err != nil {
+			return to, err
+		}
+		return to, q.hide(catalogue, name)
+	case "undo":
+		server, words, _ := strings.Cut(q.PostForm.Get("words"), " ")
+		return to, q.forget(tool.ID{Server: server, Name: name}, strings.Fields(words))
+	default:
+		return to, refusef(http.StatusBadRequest, "this page does not do %q", do)
+	}
 }

@@ -141,38 +141,3 @@ func variablesIn(pattern *regexp.Regexp, text string) string {
 	}
 	return strings.Join(names, ", ")
 }
-
-// counts are the badges of the menu: what needs somebody, by the path of the screen.
-func counts(all []Upstream) map[string]badge {
-	held, login, failed := 0, 0, 0
-	for _, s := range all {
-		held += s.Held
-		switch s.State {
-		case "needs_login":
-			login++
-		case "failed":
-			failed++
-		}
-	}
-	by := map[string]badge{}
-	if held > 0 {
-		by[changesScreen.Path] = badge{held, plural(held, "definition") + " held"}
-	}
-	var said []string
-	if failed > 0 {
-		said = append(said, count(failed)+" failed")
-	}
-	if login > 0 {
-		said = append(said, plural(login, "login")+" needed")
-	}
-	if failed+login > 0 {
-		by[serversScreen.Path] = badge{failed + login, strings.Join(said, ", ")}
-	}
-	return by
-}
-
-// badge is a number beside an entry of the menu, and what it counts.
-type badge struct {
-	N    int
-	What string
-}

@@ -51,12 +51,12 @@ func TestAServerNamesFewVariables(t *testing.T) {
 	}
 }
 
-func TestBadgesCountWhatNeedsSomebody(t *testing.T) {
-	got := counts([]Upstream{{State: "failed"}, {State: "needs_login"}, {State: "ready", Held: 3}, {State: StateDisabled}, {State: "pending"}})
-	if len(got) != 2 || got["changes"] != (badge{3, "3 definitions held"}) || got["servers"] != (badge{2, "1 failed, 1 login needed"}) {
+func TestTheBadgeOfServersCountsWhatNeedsSomebody(t *testing.T) {
+	all := []Upstream{{State: "failed"}, {State: "needs_login"}, {State: "ready", Held: 3}, {State: StateDisabled}, {State: "pending"}}
+	if got := troubled(all); got != (badge{2, "1 failed, 1 login needed"}) {
 		t.Errorf("got %v", got)
 	}
-	if got := counts([]Upstream{{State: "ready"}}); len(got) != 0 {
+	if got := troubled(all[2:]); got.N != 0 {
 		t.Errorf("got %v", got)
 	}
 }

@@ -183,11 +183,19 @@ type screen struct {
 	script string // ES module in static, in addition to the modules of all screens; "" for none
 	// show returns the data of the template.
 	show func(q *request) (any, error)
+	// badge counts what needs somebody there, for the menu; nil for screens without.
+	badge func(q *request) badge
 	// do handles a sent form; nil for screens without forms. The browser is then redirected to see the result, unless
 	// the answer has data.
 	do func(q *request) (answer, error)
 	// raw answers GET without a template, for downloads; nil for other screens.
 	raw func(q *request)
+}
+
+// badge is a number beside an entry of the menu, and what it counts. Nothing is shown for 0.
+type badge struct {
+	N    int
+	What string
 }
 
 // answer says how a sent form is answered.

@@ -97,6 +97,16 @@ var searchKinds = []struct {
 	{"any", "everything", tool.Kinds},
 }
 
+// kindsNamed returns the kinds that a search is for; nil for tools.
+func kindsNamed(name string) []tool.Kind {
+	for _, k := range searchKinds {
+		if k.Name == name {
+			return k.kinds
+		}
+	}
+	return nil
+}
+
 // Default and bound of the hits, and bound of the query.
 const (
 	fewHits  = 10
@@ -114,12 +124,7 @@ func showSearch(q *request) (any, error) {
 		A: setting{catalogue.View, in.Get("by") == "words"}, Compare: in.Get("compare") != ""}
 	p.Limit, _ = strconv.Atoi(in.Get("limit"))
 	p.Limit = min(max(cmp.Or(p.Limit, fewHits), 1), maxHits)
-	var kinds []tool.Kind
-	for _, k := range searchKinds {
-		if k.Name == in.Get("kind") {
-			kinds = k.kinds
-		}
-	}
+	kinds := kindsNamed(in.Get("kind"))
 	all := []Catalogue{catalogue}
 	other, _, err := catalogueOf(q, in.Get("view2"))
 	if err != nil {

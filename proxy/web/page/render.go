@@ -294,7 +294,12 @@ func (s *Server) render(q *request, v *screen, status int, data any) {
 			}
 		}
 		if name == "layout" {
-			f.Badges = counts(s.Backend.Servers(q.Context()))
+			f.Badges = map[string]badge{}
+			for _, one := range f.Menu {
+				if one.badge != nil {
+					f.Badges[one.Path] = one.badge(q)
+				}
+			}
 			f.Flashes = s.sessions.said(q.session)
 		}
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
 
 	"toolfinch/tool"
@@ -75,7 +76,30 @@ type fleet interface {
 	LogOut(ctx context.Context, name string) error
 }
 
-var serversScreen = &screen{Path: "servers", title: "Servers", Menu: "Servers", file: "servers.html", show: showServers, do: doServers}
+var serversScreen = &screen{Path: "servers", title: "Servers", Menu: "Servers", file: "servers.html", show: showServers, do: doServers, badge: serversBadge}
+
+// serversBadge counts the servers that failed or need a login.
+func serversBadge(q *request) badge { return troubled(q.server.Backend.Servers(q.Context())) }
+
+func troubled(all []Upstream) badge {
+	login, failed := 0, 0
+	for _, s := range all {
+		switch s.State {
+		case "needs_login":
+			login++
+		case "failed":
+			failed++
+		}
+	}
+	var said []string
+	if failed > 0 {
+		said = append(said, count(failed)+" failed")
+	}
+	if login > 0 {
+		said = append(said, plural(login, "login")+" needed")
+	}
+	return badge{failed + login, strings.Join(said, ", ")}
+}
 
 // servers is the data of the template: all servers, or the server One.
 type servers struct {

@@ -196,6 +196,9 @@ func theOverview(t *testing.T, w watched) {
 	tab.wait(".why", "toolfinch-no-such-program")
 	tab.wait("figcaption", "3 calls")
 	tab.wait(".stat", "tokens saved")
+	tab.wait("#clients", "Is my agent connected?")
+	tab.wait("#trouble .step", "Install toolfinch-no-such-program")
+	tab.wait(`nav a[href="./servers"] .n`, "")
 	if n := evaluate[int](tab, `document.querySelectorAll("svg.plot rect.ok").length`); n == 0 {
 		t.Error("the plot has no bar")
 	}

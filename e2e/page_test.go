@@ -192,7 +192,7 @@ func theOverview(t *testing.T, w watched) {
 		res.Body.Close()
 	}
 	tab := w.in(t)
-	tab.wait("table.list tr", "gone")
+	tab.wait("#trouble li", "gone")
 	tab.wait(".why", "toolfinch-no-such-program")
 	tab.wait("figcaption", "3 calls")
 	tab.wait(".stat", "tokens saved")

@@ -128,8 +128,11 @@ func (q *request) meant(kept telemetry.Searches, i int, name string, all []telem
 	asked := append([]telemetry.Search{search}, others(all, kept.View, search)...)
 	before, embedded := q.places(catalogue, asked, id), catalogue.Catalog.Embedded()
 	added, err := q.server.Backend.AddWords(q.Context(), id, words)
-	if err != nil {
+	switch {
+	case err != nil:
 		return err
+	case len(added) == 0:
+		return fmt.Errorf("%s has these words under its server, but the view %s describes it without {original}: add them there", t.Name, kept.View)
 	}
 	if catalogue, _, err = catalogueOf(q, kept.View); err != nil {
 		return err

@@ -33,7 +33,7 @@ var climbs = map[string]int{
 	"proxy/replicas":     1,
 	"proxy/savings":      1,
 	"proxy/web":          10,
-	"proxy/web/page":     18,
+	"proxy/web/page":     16,
 	"proxytool":          4,
 	"proxytool/client":   3,
 	"register/transport": 2,

@@ -67,6 +67,7 @@ type Config struct {
 	HTTP              HTTPLimits           // bounds for HTTP clients
 	Tools             []view.UpstreamTools // tools blocks of enabled servers, in file order
 	REST              bool                 // whether HTTP serves the REST API, /openapi.json and /metrics
+	UIKeep            int                  // searches that the page keeps; 0 for none
 	UI                bool                 // whether HTTP serves the page
 	Secrets           leaks.Mode           // handling of secrets in answers; see SecretsIn
 	Gating            *view.Gating         // of the default view if Views has none; nil: no gating
@@ -162,6 +163,8 @@ const (
 	DefaultMaxRegistered  = 40
 	DefaultResumeTools    = 5
 	DefaultMaxSessions    = 10_000
+	DefaultUIKeep         = 500
+	MaxUIKeep             = 10_000
 	DefaultSessionTimeout = 30 * time.Minute
 	DefaultListen         = "127.0.0.1:8080"
 

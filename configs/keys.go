@@ -203,6 +203,11 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *bool { return &c.UI }).is(boolean{}, true),
 	},
 	{
+		name:  "ui_keep",
+		doc:   "searches of clients whose query and hits the page shows its owner, in memory; `0`: none",
+		value: in(func(c *Config) *int { return &c.UIKeep }).is(number[int]{0, MaxUIKeep}, DefaultUIKeep),
+	},
+	{
 		name: "python", without: "`python3`",
 		doc:   "the interpreter, or `{command: ..., env: {NAME: value}, inherit_env: [...]}`; see [hooks.md](hooks.md#python)",
 		value: in(func(c *Config) *python.Settings { return &c.Python }).is(pythonKind{}),

@@ -60,7 +60,7 @@ func withoutScript(t *testing.T, w watched) {
 	tab.click(`a[href="servers?name=files"]`)
 	tab.wait("h1", "files")
 	tab.click("#reconnect")
-	tab.wait(".note.good", "connected to files anew")
+	tab.wait(".note.good", "files is restarted")
 	tab.click("#disable")
 	tab.wait(".note.good", "files is disabled")
 	tab.open("servers?name=files")

@@ -107,6 +107,34 @@ func live(t *testing.T, w watched) {
 		tab.fits()
 		tab.looks("live-call")
 	})
+	t.Run("a search, what was meant, and back", func(t *testing.T) {
+		before := fmt.Sprint(w.written(t))
+		call("retrieve_tools", map[string]any{"query": "jot something for later so that I recall it"})
+		tab := w.in(t)
+		tab.open("live?q=jot")
+		tab.wait("#done .query", "jot something for later")
+		tab.accessible()
+		tab.fits()
+		tab.click("#done a")
+		tab.wait(".searched h2", "jot something for later")
+		tab.accessible()
+		tab.fits()
+		tab.looks("live-search")
+		tab.run(chromedp.SetValue(chromedp.CSS(".other-tool input[name=tool]"), "memory_add_observations"))
+		tab.click(".other-tool button")
+		tab.wait("section.note", "→ 1.")
+		tab.accessible()
+		tab.fits()
+		tab.looks("live-meant")
+		if after := fmt.Sprint(w.written(t)); !strings.Contains(after, "Also for: jot") {
+			t.Errorf("the file has %s", after)
+		}
+		tab.click("section.note button")
+		tab.wait("section.note", "Undone")
+		if after := fmt.Sprint(w.written(t)); after != before {
+			t.Errorf("the file has %s\nand had %s", after, before)
+		}
+	})
 	t.Run("without script", func(t *testing.T) {
 		tab := w.in(t)
 		tab.noScript()

@@ -192,10 +192,13 @@ func theOverview(t *testing.T, w watched) {
 		res.Body.Close()
 	}
 	tab := w.in(t)
-	tab.wait("table.list tr", "gone")
+	tab.wait("#trouble li", "gone")
 	tab.wait(".why", "toolfinch-no-such-program")
 	tab.wait("figcaption", "3 calls")
 	tab.wait(".stat", "tokens saved")
+	tab.wait("#clients", "Is my agent connected?")
+	tab.wait("#trouble .step", "Install toolfinch-no-such-program")
+	tab.wait(`nav a[href="./servers"] .n`, "")
 	if n := evaluate[int](tab, `document.querySelectorAll("svg.plot rect.ok").length`); n == 0 {
 		t.Error("the plot has no bar")
 	}
@@ -227,7 +230,7 @@ func aServer(t *testing.T, w watched) {
 	}
 	before := process()
 	tab.click("#reconnect")
-	tab.wait(".note.good", "connected to files anew")
+	tab.wait(".note.good", "files is restarted")
 	if after := process(); after == before {
 		t.Errorf("the process is %s as before", after)
 	}
@@ -350,7 +353,7 @@ func behindAPath(t *testing.T, w watched) {
 	tab.click(`nav a[href="./servers"]`)
 	tab.click(`a[href="servers?name=files"]`)
 	tab.click("#reconnect")
-	tab.wait(".note.good", "connected to files anew")
+	tab.wait(".note.good", "files is restarted")
 	if at := tab.path(); at != "servers?name=files" {
 		t.Errorf("the form leads to %s", at)
 	}
@@ -380,16 +383,16 @@ func byKeysAlone(t *testing.T, w watched) {
 	var order []string
 	for range 40 {
 		tab.pressed(kb.Tab)
-		if at := tab.focused(); at == "button Reconnect" {
+		if at := tab.focused(); at == "button Restart" {
 			order = append(order, at)
 			break
 		}
 	}
 	if len(order) == 0 {
-		t.Error("Tab never leads to the button Reconnect")
+		t.Error("Tab never leads to the button Restart")
 	}
 	tab.pressed(kb.Enter)
-	tab.wait(".note", "anew")
+	tab.wait(".note", "restarted")
 }
 
 func hostileTexts(t *testing.T, w watched) {

@@ -68,6 +68,7 @@ func (h liveHost) Ended(session string, was register.Connected) {
 	h.pool().Forget(session)
 	h.of.desk.meter.Ended(session)
 	h.of.gate.Drop(session)
+	h.of.desk.views.observer.left.note(was)
 	ctx := identity.WithSource(context.Background(), identity.Source{Transport: was.Transport})
 	h.of.desk.views.observer.record(ctx, identity.Event{
 		Kind: identity.EventSession, View: h.of.view, Session: session, Client: was.Client, Principal: was.Principal, Took: time.Since(was.Since),

@@ -292,6 +292,14 @@ func (l *loop) refresh(ctx context.Context, changed map[string]bool) error {
 	return nil
 }
 
+// searchesKept returns for how many operations the page's owner is shown searches.
+func searchesKept(c *configs.Config) int {
+	if c.UI {
+		return c.UIKeep
+	}
+	return 0
+}
+
 // show serves next with one atomic store, notifies clients, and closes removed views.
 func (l *loop) show(ctx context.Context, next *current) {
 	before := l.now.Load()
@@ -299,6 +307,7 @@ func (l *loop) show(ctx context.Context, next *current) {
 		next.ready = make(chan struct{})
 	}
 	l.now.Store(next)
+	l.observer.feed.Keep(searchesKept(next.Config))
 	if before.replaced != nil {
 		close(before.replaced)
 	}

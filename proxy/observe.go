@@ -33,6 +33,7 @@ type observer struct {
 	log     *slog.Logger
 
 	strangers *strangers
+	left      leavers
 }
 
 func newObserver(a auditor, log *slog.Logger) *observer {

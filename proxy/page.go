@@ -14,14 +14,16 @@ import (
 	"toolfinch/configs"
 	"toolfinch/configs/clients"
 	"toolfinch/internal/identity"
-	"toolfinch/internal/leeway"
 	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/savings"
 	"toolfinch/proxy/web/page"
 	"toolfinch/store"
+	"toolfinch/tool"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
+	"toolfinch/upstream"
 	"toolfinch/upstream/login"
+	"toolfinch/view"
 )
 
 // paged implements page.Backend. The context names the user: without a party it is the owner, else the bearer of an
@@ -142,6 +144,9 @@ func (h paged) Servers(ctx context.Context) []page.Upstream {
 		} else {
 			one.Tools, one.LeftOut, one.Mended = toolsOf(views, s.Server), 0, 0
 		}
+		if s.State == upstream.StateLogin {
+			_, one.MayLogIn = h.principalOf(ctx, s.Server)
+		}
 		for _, v := range views {
 			one.Held = max(one.Held, v.Catalog.HeldOf(s.Server))
 		}
@@ -226,13 +231,25 @@ func (h paged) describe(d *page.Details) {
 	if at < 0 {
 		return
 	}
-	d.CanSwitch = true
+	d.CanSwitch, d.Hidden = true, h.hidden(d.Name)
 	command, url := configs.Shown(written[at])
 	d.Runs, d.URL = strings.Join(command, " "), url
 	for name := range written[at].Env {
 		d.Variables = append(d.Variables, name)
 	}
 	slices.Sort(d.Variables)
+}
+
+// hidden returns the names of a server's tools that an entry of their own hides from all views.
+func (h paged) hidden(server string) (names []string) {
+	for _, s := range h.now.Load().Config.Tools {
+		for _, o := range s.Tools {
+			if id := (tool.ID{Server: server, Name: o.Tool}); s.Name == server && o.Disabled && view.HiddenBy([]view.Override{o}, id.Name) != nil {
+				names = append(names, o.Tool)
+			}
+		}
+	}
+	return names
 }
 
 // Reconnect connects to a server again.
@@ -245,35 +262,6 @@ func (h paged) Reconnect(ctx context.Context, name string) error {
 	}
 	_, err := h.rest.Reconnect(ctx, name)
 	return err
-}
-
-// servedWithin is how long Switch waits until the edited configuration is served.
-const servedWithin = 3 * time.Second
-
-// Switch switches a server on or off in the configuration's file.
-func (h paged) Switch(ctx context.Context, name string, on bool) error {
-	path := h.now.Load().Config.Path
-	if path == "" {
-		return errors.New("this configuration is in no file")
-	}
-	replaced := h.now.Load().replaced
-	changed, err := configs.SetEnabled(path, name, on)
-	if err != nil || !changed {
-		return err
-	}
-	patience := time.NewTimer(leeway.Of(servedWithin))
-	defer patience.Stop()
-	for slices.Contains(h.now.Load().Config.Disabled, name) == on {
-		select {
-		case <-replaced:
-			replaced = h.now.Load().replaced
-		case <-patience.C:
-			return fmt.Errorf("%s is written, and not served yet: the log says why", filepath.Base(path))
-		case <-ctx.Done():
-			return nil
-		}
-	}
-	return nil
 }
 
 // principalOf returns the principal of the user's login to a server ("" for the login of the owner), and whether the

@@ -66,7 +66,9 @@ func (v *visitor) do(path string, form url.Values, headers ...string) answered {
 	if err != nil {
 		v.t.Fatal(err)
 	}
-	return answered{response.StatusCode, response.Header, string(got)}
+	// Names may break, which tests do not look for.
+	shown := strings.NewReplacer("<wbr>", "", `<span class="broken">`, "").Replace(string(got))
+	return answered{response.StatusCode, response.Header, shown}
 }
 
 // takes keeps the cookies of an answer.
@@ -114,7 +116,7 @@ func TestThePageIsForWhoWasLetIn(t *testing.T) {
 	stranger := &visitor{t: t, url: url}
 	for _, path := range []string{"/ui/", "/ui/servers", "/ui/servers?name=shop", "/ui/connect", "/ui/nothing"} {
 		got := stranger.do(path, nil)
-		if got.status != http.StatusForbidden || !strings.Contains(got.body, "Log in") || strings.Contains(got.body, "Reconnect") {
+		if got.status != http.StatusForbidden || !strings.Contains(got.body, "Log in") || strings.Contains(got.body, "Restart") {
 			t.Errorf("%s: status %d: %s", path, got.status, got.body)
 		}
 		if strings.Contains(got.body, `class="dim version"`) {
@@ -301,7 +303,7 @@ func TestAKeySeesAndDoesWhatItMay(t *testing.T) {
 		t.Errorf("a reader reconnects: %s", got)
 	}
 	writer.do("/ui/servers?name=tools", reconnect)
-	if got := flash(writer); !strings.Contains(got, "connected to tools anew") {
+	if got := flash(writer); !strings.Contains(got, "tools is restarted") {
 		t.Errorf("a writer does not reconnect: %s", got)
 	}
 	for _, do := range []string{"disable", "enable"} {
@@ -360,7 +362,7 @@ func TestAKeySeesNothingUnderLiveThatIsHidden(t *testing.T) {
 	me := &visitor{t: t, url: url}
 	me.takes(me.do("/ui/login", map[string][]string{"key": {keys["me"]}}))
 	got := me.do("/ui/live", nil).body
-	if n := strings.Count(got, "open.a</a>"); n != 1 {
+	if n := strings.Count(got, "open.a</span></a>"); n != 1 {
 		t.Errorf("of three calls of open.a, one its own, a key sees %d", n)
 	}
 	if !strings.Contains(got, "error -32000: not today") || strings.Contains(got, "today\u202e") {

@@ -47,7 +47,7 @@ func (s *searcher) among(ctx context.Context, q Query, first string, passes func
 	if err != nil {
 		return Found{}, err
 	}
-	defer func() { found.report(ctx) }()
+	defer func() { found.report(ctx, q) }()
 	var best *tool.Tool
 	if len(found.Hits) > 0 {
 		best = found.Hits[0].Tool

@@ -103,9 +103,21 @@ func (f Found) confident() *bool {
 	return &is
 }
 
-// report adds the result of the search to the operation's telemetry.
-func (f Found) report(ctx context.Context) {
+// report adds the search and its result to the operation's telemetry.
+func (f Found) report(ctx context.Context, q Query) {
 	telemetry.Searched(ctx, len(f.Hits), f.Confidence >= Confident, f.Hybrid)
+	telemetry.Asked(ctx, func() telemetry.Search {
+		s := telemetry.Search{Query: q.Text, Server: q.Server, Limit: q.Limit, Hits: make([]telemetry.SearchHit, len(f.Hits))}
+		for kind, kinds := range queryKinds {
+			if kinds != nil && slices.Equal(kinds, q.Kinds) {
+				s.Kind = kind
+			}
+		}
+		for i, h := range f.Hits {
+			s.Hits[i] = telemetry.SearchHit{ID: h.Def.ID.String(), Name: h.Name}
+		}
+		return s
+	})
 }
 
 // Health counts the upstreams by their state.

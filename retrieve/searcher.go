@@ -45,7 +45,7 @@ func (s *searcher) Search(ctx context.Context, q Query) (Found, error) {
 	}
 	found, err := s.rank(ctx, query, reason)
 	s.doubt(q, &found)
-	found.report(ctx)
+	found.report(ctx, q)
 	return found, err
 }
 

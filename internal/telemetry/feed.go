@@ -28,6 +28,8 @@ type Feed struct {
 	begun    int64 // operations, since the start
 	running  int   // running operations, also those missing in inFlight
 	counts   [minutes]Minute
+	searches []Searches // the latest last
+	keep     int        // bound on searches
 }
 
 // Minute counts the operations that finished within one minute, without nested ones (Depth above 0).
@@ -79,6 +81,7 @@ func (f *Feed) finished(r *Running) {
 	delete(f.inFlight, r)
 	f.last[f.next] = o
 	f.next = (f.next + 1) % kept
+	f.keepSearches(r)
 	if o.Depth == 0 {
 		f.count(o.Time.Add(o.Duration), o.Outcome)
 	}
@@ -98,6 +101,52 @@ func (f *Feed) count(at time.Time, outcome string) {
 		}
 		m.Outcomes[outcome]++
 	}
+}
+
+// Keep sets for how many operations the feed keeps searches; 0 for none. Surplus searches are forgotten at once.
+func (f *Feed) Keep(n int) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.keep = n
+	f.searches = slices.Clone(f.searches[max(0, len(f.searches)-n):])
+}
+
+// Searches returns the kept searches, the latest first.
+func (f *Feed) Searches() []Searches {
+	f.mu.Lock()
+	all := slices.Clone(f.searches)
+	f.mu.Unlock()
+	slices.Reverse(all)
+	return all
+}
+
+// SearchesOf returns the kept searches of the operation with a number.
+func (f *Feed) SearchesOf(n int64) (found Searches, ok bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	i := slices.IndexFunc(f.searches, func(s Searches) bool { return s.N == n })
+	if i < 0 {
+		return Searches{}, false
+	}
+	return f.searches[i], true
+}
+
+// keepSearches keeps the searches of a finished operation; the caller holds the lock.
+func (f *Feed) keepSearches(r *Running) {
+	asked := r.asked
+	r.asked = nil // last keeps r longer than searches keep these
+	if len(asked) == 0 || f.keep == 0 {
+		return
+	}
+	f.searches = slices.Delete(f.searches, 0, max(0, len(f.searches)-f.keep+1))
+	f.searches = append(f.searches, Searches{N: r.N, View: r.View, All: asked})
+}
+
+// keeps reports whether the feed keeps searches.
+func (f *Feed) keeps() bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.keep > 0
 }
 
 // Recent returns up to n finished operations that keep accepts (nil: all), the latest first.

@@ -102,7 +102,8 @@ type Running struct {
 	since time.Duration // when waits rose above 0
 	away  time.Duration // time with waits above 0, so far
 	few   [4]Stage      // room for most operations' stages
-	span  trace.Span    // nil without traces
+	asked []Search
+	span  trace.Span // nil without traces
 }
 
 type runningKey struct{}
@@ -210,6 +211,25 @@ func Searched(ctx context.Context, hits int, confident, hybrid bool) {
 	}
 	if hybrid {
 		r.Retrieval.Hybrid++
+	}
+}
+
+// Asked notes a search in the operation of ctx. It calls search only if the feed keeps searches.
+func Asked(ctx context.Context, search func() Search) {
+	r := runningOf(ctx)
+	if r == nil || !r.feed.keeps() {
+		return
+	}
+	s := search()
+	s.Query, s.Server = rawjson.Clip(s.Query, maxQuery), rawjson.Clip(s.Server, maxText)
+	s.Hits = s.Hits[:min(len(s.Hits), maxHits)]
+	for i := range s.Hits {
+		s.Hits[i].ID, s.Hits[i].Name = rawjson.Clip(s.Hits[i].ID, maxText), rawjson.Clip(s.Hits[i].Name, maxText)
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if !r.ended && len(r.asked) < maxSearches {
+		r.asked = append(r.asked, s)
 	}
 }
 

@@ -124,6 +124,8 @@ func doCall(q *request) (answer, error) {
 	}
 	c, do := l.One.Call, q.PostForm.Get("do")
 	switch do {
+	case "hide", "forget":
+		return l.edit(q, do)
 	case "cancel", "accept", "decline", "dismiss":
 		return l.doRun(q, do)
 	}

@@ -3,6 +3,7 @@ package page
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
@@ -34,6 +35,19 @@ type stocking interface {
 	Catalogues(ctx context.Context) []Catalogue
 	// Operation returns the call that was made with this request ID, nil for none.
 	Operation(request string) *telemetry.Operation
+}
+
+// editing is the Backend of edits of tools in the configuration file. Edits wait a moment until they are served.
+// Callers check that the owner asks.
+type editing interface {
+	// Hide hides a tool from all views, or shows it again.
+	Hide(ctx context.Context, id tool.ID, hidden bool) error
+	// AddWords adds words to the description of a tool, by which a search finds it, and returns the new ones.
+	// RemoveWords removes such words.
+	AddWords(ctx context.Context, id tool.ID, words []string) (added []string, err error)
+	RemoveWords(ctx context.Context, id tool.ID, words []string) error
+	// Words returns the added words of a tool.
+	Words(id tool.ID) []string
 }
 
 var catalogueScreen = &screen{Path: "catalogue", title: "Catalogue", Menu: "Catalogue", file: "catalogue.html", script: "call.js", show: showCatalogue, do: doCall}
@@ -101,6 +115,7 @@ type listing struct {
 	Pager    pager
 	Tokens   int // tokens of all tools that a client would be listed; 0 while not counted
 	One      *definition
+	Owner    bool
 }
 
 type kindCount struct {
@@ -125,24 +140,38 @@ func (l listing) Title() string {
 }
 
 // hintNames are the hints for the filter, except heldHint.
-var hintNames = []string{"read-only", "writes", "destructive", "idempotent", "open-world", "closed-world"}
+var hintNames = []string{"read-only", "writes", "destructive", unhinted, "idempotent", "open-world", "closed-world"}
 
-const heldHint = "held"
+const (
+	heldHint = "held"
+	unhinted = "no hint" // the server does not say whether the tool destroys
+)
 
-// hintsOf returns the annotations of a tool in words.
-func hintsOf(a tool.Annotations) (hints []string) {
+// hintsOf returns the annotations of a tool in words, without those that its server does not state: their defaults
+// would call nearly every tool destructive.
+func hintsOf(def *tool.Def) (hints []string) {
+	a, says := def.Annotations, member(def.Raw, "annotations")
+	states := func(hint string) bool {
+		value := string(member(says, hint))
+		return value == "true" || value == "false"
+	}
 	switch {
 	case a.ReadOnly:
 		hints = append(hints, "read-only")
-	case a.Destructive:
+	case a.SaysDestructive:
 		hints = append(hints, "destructive")
-	default:
+	case !a.Destructive:
 		hints = append(hints, "writes")
+	default:
+		hints = append(hints, unhinted)
 	}
 	if a.Idempotent && !a.ReadOnly {
 		hints = append(hints, "idempotent")
 	}
-	if a.OpenWorld {
+	switch {
+	case !states("openWorldHint"):
+		return hints
+	case a.OpenWorld:
 		return append(hints, "open-world")
 	}
 	return append(hints, "closed-world")
@@ -174,7 +203,7 @@ func listingOf(q *request) (l listing, err error) {
 	if err != nil {
 		return l, err
 	}
-	l = listing{Catalogue: catalogue, Views: views, Kind: in.Get("kind"), Query: strings.TrimSpace(rawjson.Clip(in.Get("q"), 400)), Server: in.Get("server"), Tag: in.Get("tag"), Is: in.Get("is"),
+	l = listing{Owner: q.owner(), Catalogue: catalogue, Views: views, Kind: in.Get("kind"), Query: strings.TrimSpace(rawjson.Clip(in.Get("q"), 400)), Server: in.Get("server"), Tag: in.Get("tag"), Is: in.Get("is"),
 		Hints: append(slices.Clone(hintNames), heldHint)}
 	kind, known := kindOf(l.Kind)
 	if !known {
@@ -205,6 +234,22 @@ func (l listing) named() string {
 		return ""
 	}
 	return l.Catalogue.View
+}
+
+// Act is the label of the button that calls a definition of this kind.
+func (l listing) Act() string {
+	switch l.Kind {
+	case "tool":
+		return "Call"
+	case "prompt":
+		return "Get"
+	}
+	return "Read"
+}
+
+// Edits reports whether the user may edit the shown tool in the configuration.
+func (l listing) Edits() bool {
+	return l.Owner && l.One != nil && l.One.Call != nil && l.Kind == "tool"
 }
 
 func (l listing) Named() string { return l.named() }
@@ -260,7 +305,7 @@ func (l *listing) fill(tools []*tool.Tool, held []retrieve.Held, kind tool.Kind,
 		case l.Is == "":
 			return true
 		}
-		return kind == tool.KindTool && slices.Contains(hintsOf(t.Def.Annotations), l.Is)
+		return kind == tool.KindTool && slices.Contains(hintsOf(t.Def), l.Is)
 	}
 	for _, h := range held {
 		if h.Def.ID.Kind == kind && pass(h.Tool, true) {
@@ -297,7 +342,7 @@ func (l *listing) line(t *tool.Tool, held string) item {
 		one.Name = t.Def.ID.String()
 	}
 	if t.Def.ID.Kind == tool.KindTool {
-		one.Hints = hintsOf(t.Def.Annotations)[:1]
+		one.Hints = hintsOf(t.Def)[:1]
 		one.Tokens = l.Catalogue.Catalog.Tokens(t)
 	}
 	one.Link = address("catalogue", "view", l.named(), "kind", l.Kind, "name", one.Name)
@@ -316,6 +361,7 @@ type definition struct {
 	Find    string   // link to a search for it
 	Ask     string   // link to a policy question; "" if held, or unless the owner asks
 	Size    int      // in bytes
+	Words   []string // words added to the description for search; only for the owner
 }
 
 // maxShown bounds the JSON texts of a definition, in bytes.
@@ -358,7 +404,9 @@ func (l listing) define(q *request, kind tool.Kind, name string) (*definition, e
 	}
 	switch kind {
 	case tool.KindTool:
-		d.Hints = hintsOf(t.Def.Annotations)
+		if d.Hints = hintsOf(t.Def); q.owner() {
+			d.Words = q.server.Backend.Words(t.Def.ID)
+		}
 	case tool.KindPrompt:
 	default:
 		if typ := rawjson.Text(member(t.Def.Raw, "mimeType")); typ != "" {
@@ -397,4 +445,46 @@ func searchedAs(kind string) string {
 		return "resource"
 	}
 	return kind
+}
+
+// hide hides a tool of a view from all views.
+func (q *request) hide(c Catalogue, name string) error {
+	t, err := c.Catalog.Find(name)
+	if err != nil {
+		return fmt.Errorf("there is no tool %q in the view %s", name, c.View)
+	}
+	if err := q.server.Backend.Hide(q.Context(), t.Def.ID, true); err != nil {
+		return err
+	}
+	q.say(good, fmt.Sprintf("%s is hidden from all agents: the page of the server %s shows it again", t.Def.ID, t.Def.ID.Server))
+	return nil
+}
+
+// edit handles the buttons that edit the shown tool in the configuration.
+func (l listing) edit(q *request, do string) (answer, error) {
+	to := answer{to: "catalogue" + query(q)}
+	if !l.Edits() {
+		return to, errOwner
+	}
+	if do == "forget" {
+		return to, q.forget(l.One.Def.ID, l.One.Words)
+	}
+	err := q.hide(l.Catalogue, l.One.Def.ID.String())
+	if err == nil {
+		to.to = address("catalogue", "view", l.named(), "server", l.One.Def.ID.Server)
+	}
+	return to, err
+}
+
+// forget removes added words.
+func (q *request) forget(id tool.ID, words []string) error {
+	if len(words) == 0 {
+		return refusef(http.StatusBadRequest, "no words are named")
+	}
+	if err := q.server.Backend.RemoveWords(q.Context(), id, words); err != nil {
+		return err
+	}
+	q.server.corrections.undone(id, words)
+	q.say(good, fmt.Sprintf("removed from the description of %s: %s", id, strings.Join(words, ", ")))
+	return nil
 }

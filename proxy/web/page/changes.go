@@ -42,7 +42,16 @@ type deciding interface {
 // ErrNotShown is wrapped by the error for a definition that is not held in the version that the page has shown.
 var ErrNotShown = errors.New("it is not what you have seen: it changed again, or was decided elsewhere. Nothing was decided; look once more")
 
-var changesScreen = &screen{Path: "changes", title: "Changes", Menu: "Changes", file: "changes.html", show: showChanges, do: doChanges}
+var changesScreen = &screen{Path: "changes", title: "Changes", Menu: "Changes", file: "changes.html", show: showChanges, do: doChanges, badge: changesBadge}
+
+// changesBadge counts the held definitions.
+func changesBadge(q *request) badge {
+	held := 0
+	for _, s := range q.server.Backend.Servers(q.Context()) {
+		held += s.Held
+	}
+	return badge{held, plural(held, "definition") + " held"}
+}
 
 // changes is the data of the template.
 type changes struct {

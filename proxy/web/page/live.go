@@ -2,6 +2,8 @@ package page
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
@@ -10,6 +12,7 @@ import (
 
 	"toolfinch/internal/identity"
 	"toolfinch/internal/telemetry"
+	"toolfinch/tool"
 )
 
 // watching is the Backend of the screen Live.
@@ -20,7 +23,7 @@ type watching interface {
 	Sees(ctx context.Context, o *telemetry.Operation) (telemetry.Operation, bool)
 }
 
-var liveScreen = &screen{Path: "live", title: "Live", Menu: "Live", file: "live.html", show: showLive}
+var liveScreen = &screen{Path: "live", title: "Live", Menu: "Live", file: "live.html", show: showLive, do: doLive}
 
 // maxRunning bounds the running operations that are shown.
 const maxRunning = 50
@@ -44,7 +47,7 @@ func (f filter) Link() string {
 
 func (f filter) Active() bool { return f != filter{} }
 
-func (f filter) takes(o *telemetry.Operation) bool {
+func (f filter) takes(o *telemetry.Operation, searches []telemetry.Search) bool {
 	switch {
 	case f.Server != "" && f.Server != o.Server:
 		return false
@@ -54,7 +57,11 @@ func (f filter) takes(o *telemetry.Operation) bool {
 		return false
 	}
 	want := strings.ToLower(strings.TrimSpace(f.Text))
-	return slices.ContainsFunc([]string{o.Kind, o.Tool, o.Name, o.Client, o.Principal, o.View, o.Session, o.Reason, o.Said}, func(text string) bool {
+	texts := []string{o.Kind, o.Tool, o.Name, o.Client, o.Principal, o.View, o.Session, o.Reason, o.Said}
+	for _, s := range searches {
+		texts = append(texts, s.Query)
+	}
+	return slices.ContainsFunc(texts, func(text string) bool {
 		return strings.Contains(strings.ToLower(text), want)
 	})
 }
@@ -62,7 +69,8 @@ func (f filter) takes(o *telemetry.Operation) bool {
 // operation is an operation as the templates show it.
 type operation struct {
 	telemetry.Operation
-	Running bool
+	Running  bool
+	Searches []telemetry.Search // only for the owner
 }
 
 // Called is the ID of the called definition or, if unknown, the name that the client used.
@@ -164,6 +172,8 @@ type live struct {
 	Outcomes      []string
 	Owner         bool
 	One           *operation
+	Asked         []searched // searches of One
+	Corrections   []correction
 	Gone          bool // the requested operation is not kept any more
 }
 
@@ -179,6 +189,10 @@ func showLive(q *request) (any, error) {
 	l := live{Filter: filterOf(values), Owner: q.owner(), Outcomes: []string{unsuccessful, identity.Success, identity.ToolError, identity.Denied, identity.Failed, identity.Cancelled, identity.Timeout}}
 	if n, err := strconv.ParseInt(values.Get("n"), 10, 64); err == nil {
 		if l.One = q.operation(n); l.One != nil {
+			if l.Owner {
+				kept, _ := q.server.Backend.Feed().SearchesOf(n)
+				l.Asked, l.Corrections = q.searchedAgain(kept), q.server.corrections.of(n)
+			}
 			return l, nil
 		}
 		l.Gone = true
@@ -194,17 +208,23 @@ func showLive(q *request) (any, error) {
 
 // done returns the finished operations that pass the filter and that the user may see, latest first.
 func (q *request) done(f filter) (all []operation) {
+	kept := map[int64][]telemetry.Search{}
+	if q.owner() {
+		for _, s := range q.server.Backend.Feed().Searches() {
+			kept[s.N] = s.All
+		}
+	}
 	for _, o := range q.server.Backend.Feed().Recent(1<<20, nil) {
-		if one, ok := q.sees(o, f); ok {
-			all = append(all, operation{Operation: one})
+		if one, ok := q.sees(o, kept[o.N], f); ok {
+			all = append(all, operation{Operation: one, Searches: kept[o.N]})
 		}
 	}
 	return all
 }
 
-func (q *request) sees(o *telemetry.Operation, f filter) (telemetry.Operation, bool) {
+func (q *request) sees(o *telemetry.Operation, searches []telemetry.Search, f filter) (telemetry.Operation, bool) {
 	one, ok := q.server.Backend.Sees(q.Context(), o)
-	return one, ok && f.takes(&one)
+	return one, ok && f.takes(&one, searches)
 }
 
 // running returns the running operations, oldest first, and how many are left out. Filters by outcome exclude them all.
@@ -214,9 +234,9 @@ func (q *request) running(f filter) (shown []operation, more int) {
 		more = n - len(all)
 	}
 	for i := range all {
-		if one, ok := q.sees(&all[i], f); ok {
+		if one, ok := q.sees(&all[i], nil, f); ok {
 			one.Duration = time.Since(one.Time)
-			shown = append(shown, operation{one, true})
+			shown = append(shown, operation{Operation: one, Running: true})
 		}
 	}
 	if len(shown) > maxRunning {
@@ -230,17 +250,50 @@ func (q *request) operation(n int64) *operation {
 	feed := q.server.Backend.Feed()
 	running, _ := feed.InFlight() // before Recent, because an operation may end in between
 	for _, o := range feed.Recent(1, func(o *telemetry.Operation) bool { return o.N == n }) {
-		if one, ok := q.sees(o, filter{}); ok {
+		if one, ok := q.sees(o, nil, filter{}); ok {
 			return &operation{Operation: one}
 		}
 	}
 	for i := range running {
 		if running[i].N == n {
-			if one, ok := q.sees(&running[i], filter{}); ok {
+			if one, ok := q.sees(&running[i], nil, filter{}); ok {
 				one.Duration = time.Since(one.Time)
-				return &operation{one, true}
+				return &operation{Operation: one, Running: true}
 			}
 		}
 	}
 	return nil
+}
+
+// doLive handles the forms of one search: a hit or another tool was meant, or is hidden.
+func doLive(q *request) (answer, error) {
+	to := answer{to: "live" + query(q)}
+	if !q.owner() {
+		return to, errOwner
+	}
+	n, _ := strconv.ParseInt(q.URL.Query().Get("n"), 10, 64)
+	kept, ok := q.server.Backend.Feed().SearchesOf(n)
+	if !ok {
+		return to, errors.New("this search is not kept any more")
+	}
+	name := strings.TrimSpace(q.PostForm.Get("tool"))
+	switch do := q.PostForm.Get("do"); do {
+	case "meant":
+		i, err := strconv.Atoi(q.PostForm.Get("search"))
+		if err != nil || i < 0 || i >= len(kept.All) {
+			return to, refusef(http.StatusBadRequest, "there is no such search")
+		}
+		return to, q.meant(kept, i, name, q.server.Backend.Feed().Searches())
+	case "hide":
+		catalogue, _, err := catalogueOf(q, kept.View)
+		if err != nil {
+			return to, err
+		}
+		return to, q.hide(catalogue, name)
+	case "undo":
+		server, words, _ := strings.Cut(q.PostForm.Get("words"), " ")
+		return to, q.forget(tool.ID{Server: server, Name: name}, strings.Fields(words))
+	default:
+		return to, refusef(http.StatusBadRequest, "this page does not do %q", do)
+	}
 }

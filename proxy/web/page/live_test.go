@@ -35,7 +35,7 @@ func TestTheFilterOfLive(t *testing.T) {
 			o    *telemetry.Operation
 			want bool
 		}{{echo, test.echo}, {denied, test.denied}, {runs, test.running}} {
-			if got := f.takes(one.o); got != one.want {
+			if got := f.takes(one.o, nil); got != one.want {
 				t.Errorf("%q takes %s: %v", test.query, one.o.Name, got)
 			}
 		}

@@ -1,46 +1,5 @@
 package page
 
-import (
-	"cmp"
-	"context"
-	"slices"
-	"time"
-)
-
-// Sums is the data of the overview, except the servers.
-type Sums struct {
-	Tools         int    // number of tools that the user may use
-	Store         string // why the store cannot store now
-	Configuration string // base name of the file; "" unless the owner asks
-	Saved         int64  // weighted tokens saved since the start
-	Percent       int    // Saved, in per cent
-	Replicas      []Replica
-	Differ        []string // differences between the replicas; a problem only if they last
-}
-
-// Replica is one of the processes that share the store. Only the owner sees replicas.
-type Replica struct {
-	ID            string // unique; replicas may have the same name
-	Name, Version string
-	Since         time.Time
-	Leads         []string // servers that it lists for all replicas, sorted
-	This          bool     // this replica serves the page
-	Sessions      int      // sessions; only of this replica
-}
-
-// Minute counts the calls that ended in one minute.
-type Minute struct {
-	Start       time.Time
-	All, Failed int
-}
-
-// summing is the Backend of the overview.
-type summing interface {
-	Sums(ctx context.Context) Sums
-	// Hour counts the calls of the last 60 minutes, oldest minute first. It is nil unless the owner asks.
-	Hour(ctx context.Context) []Minute
-}
-
 var overviewScreen = &screen{Path: "", title: "Overview", Menu: "Overview", file: "overview.html", show: showOverview}
 
 // overview is the data of the template.
@@ -50,7 +9,8 @@ type overview struct {
 	Ready   int
 	On      int // number of servers that are not disabled
 	Held    int
-	Trouble []Upstream // servers that need attention, worst first
+	Needs   []need
+	Clients []SeenClient
 	Owner   bool
 	Plot    plot
 }
@@ -93,9 +53,33 @@ func plotOf(hour []Minute) (p plot) {
 	return p
 }
 
+// Connected counts the connected clients.
+func (o overview) Connected() (n int) {
+	for _, c := range o.Clients {
+		if c.Connected() {
+			n++
+		}
+	}
+	return n
+}
+
+// Called returns the client that called last; nil if none has.
+func (o overview) Called() *SeenClient {
+	at := -1
+	for i, c := range o.Clients {
+		if !c.Last.IsZero() && (at < 0 || c.Last.After(o.Clients[at].Last)) {
+			at = i
+		}
+	}
+	if at < 0 {
+		return nil
+	}
+	return &o.Clients[at]
+}
+
 func showOverview(q *request) (any, error) {
 	backend := q.server.Backend
-	o := overview{Sums: backend.Sums(q.Context()), Servers: backend.Servers(q.Context()), Owner: q.owner(), Plot: plotOf(backend.Hour(q.Context()))}
+	o := overview{Sums: backend.Sums(q.Context()), Servers: backend.Servers(q.Context()), Clients: backend.Clients(q.Context()), Owner: q.owner(), Plot: plotOf(backend.Hour(q.Context()))}
 	for _, s := range o.Servers {
 		o.Held += s.Held
 		if s.State == StateDisabled {
@@ -105,13 +89,7 @@ func showOverview(q *request) (any, error) {
 		if s.State == "ready" {
 			o.Ready++
 		}
-		if s.State != "ready" || s.Held > 0 {
-			o.Trouble = append(o.Trouble, s)
-		}
 	}
-	order := []string{"failed", "needs_login", "pending", "ready"}
-	slices.SortStableFunc(o.Trouble, func(a, b Upstream) int {
-		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
-	})
+	o.Needs = needsOf(o.Servers, o.Configuration, o.Owner)
 	return o, nil
 }

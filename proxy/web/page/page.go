@@ -35,8 +35,10 @@ type Backend interface {
 	On() bool
 
 	summing
+	greeting
 	fleet
 	watching
+	editing
 	deciding
 	stocking
 	guarding
@@ -72,6 +74,8 @@ type Server struct {
 	refused  perMinute // bounds logged refused links
 	cross    *http.CrossOriginProtection
 	runs     *runs
+
+	corrections corrections
 }
 
 // New returns a server. Its sessions and links are kept only in memory.
@@ -179,11 +183,19 @@ type screen struct {
 	script string // ES module in static, in addition to the modules of all screens; "" for none
 	// show returns the data of the template.
 	show func(q *request) (any, error)
+	// badge counts what needs somebody there, for the menu; nil for screens without.
+	badge func(q *request) badge
 	// do handles a sent form; nil for screens without forms. The browser is then redirected to see the result, unless
 	// the answer has data.
 	do func(q *request) (answer, error)
 	// raw answers GET without a template, for downloads; nil for other screens.
 	raw func(q *request)
+}
+
+// badge is a number beside an entry of the menu, and what it counts. Nothing is shown for 0.
+type badge struct {
+	N    int
+	What string
 }
 
 // answer says how a sent form is answered.
@@ -219,6 +231,8 @@ func (s *Server) serve(q *request, path string) {
 		}
 	}()
 	switch {
+	case v == nil && strings.HasPrefix(path, serversScreen.Path+"/"):
+		redirect(q.w, up(path)+address(serversScreen.Path, "name", strings.Trim(strings.TrimPrefix(path, serversScreen.Path), "/")))
 	case v == nil:
 		s.fail(q, nil, &problem{http.StatusNotFound, "there is no such page"})
 	case q.Method == http.MethodPost && v.do != nil:
@@ -292,6 +306,9 @@ func redirect(w http.ResponseWriter, to string) {
 	w.Header().Set("Location", to)
 	w.WriteHeader(http.StatusSeeOther)
 }
+
+// up returns the way from a path to Path.
+func up(path string) string { return strings.Repeat("../", strings.Count(path, "/")) }
 
 // request is a request for the page. Its context says who the user is.
 type request struct {

@@ -97,6 +97,16 @@ var searchKinds = []struct {
 	{"any", "everything", tool.Kinds},
 }
 
+// kindsNamed returns the kinds that a search is for; nil for tools.
+func kindsNamed(name string) []tool.Kind {
+	for _, k := range searchKinds {
+		if k.Name == name {
+			return k.kinds
+		}
+	}
+	return nil
+}
+
 // Default and bound of the hits, and bound of the query.
 const (
 	fewHits  = 10
@@ -114,12 +124,7 @@ func showSearch(q *request) (any, error) {
 		A: setting{catalogue.View, in.Get("by") == "words"}, Compare: in.Get("compare") != ""}
 	p.Limit, _ = strconv.Atoi(in.Get("limit"))
 	p.Limit = min(max(cmp.Or(p.Limit, fewHits), 1), maxHits)
-	var kinds []tool.Kind
-	for _, k := range searchKinds {
-		if k.Name == in.Get("kind") {
-			kinds = k.kinds
-		}
-	}
+	kinds := kindsNamed(in.Get("kind"))
 	all := []Catalogue{catalogue}
 	other, _, err := catalogueOf(q, in.Get("view2"))
 	if err != nil {
@@ -177,6 +182,34 @@ func rank(q *request, s Catalogue, by setting, ask retrieve.Query) *ranked {
 		r.Hits = append(r.Hits, one)
 	}
 	return r
+}
+
+// Missing says in one line which servers cannot be searched or called now, and what is held; "" for none.
+func (r ranked) Missing() string {
+	var starting, failed, login, held []string
+	for _, a := range r.Absent {
+		to := &failed
+		switch {
+		case a.Held > 0:
+			held = append(held, count(a.Held)+" of "+a.Server)
+			continue
+		case a.Starting > 0:
+			to = &starting
+		case a.Login != "":
+			to = &login
+		}
+		*to = append(*to, a.Server)
+	}
+	var said []string
+	for _, kind := range []struct {
+		what    string
+		servers []string
+	}{{"Not there, still starting: ", starting}, {"Not there, failed: ", failed}, {"Not there, needs a login: ", login}, {"Held until you approve: ", held}} {
+		if len(kind.servers) > 0 {
+			said = append(said, kind.what+strings.Join(kind.servers, ", "))
+		}
+	}
+	return strings.Join(said, ". ")
 }
 
 // gains is the sum of the positive parts of a score.

@@ -42,10 +42,11 @@ var parsed = sync.OnceValue(func() map[string]*template.Template {
 // functions are called by templates. Foreign texts go through seen, or line in attributes; values that a form sends back
 // go through kept.
 var functions = template.FuncMap{
-	"seen":  seen,
-	"line":  printable.Line,
-	"kept":  kept,
-	"hides": func(text string) bool { return strings.ContainsFunc(text, hides) },
+	"seen":   seen,
+	"breaks": breaks,
+	"line":   printable.Line,
+	"kept":   kept,
+	"hides":  func(text string) bool { return strings.ContainsFunc(text, hides) },
 	"count": func(n any) (string, error) {
 		switch n := n.(type) {
 		case int:
@@ -59,6 +60,7 @@ var functions = template.FuncMap{
 	"ago":    ago,
 	"clock":  func(t time.Time) string { return t.Local().Format("2006-01-02 15:04:05") },
 	"iso":    func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
+	"place":  func(i int) int { return i + 1 },
 	"took":   took,
 	"join":   strings.Join,
 	"dict":   dict,
@@ -123,6 +125,19 @@ func seen(text string) template.HTML {
 		}
 	}
 	return template.HTML(b.String())
+}
+
+// breaks returns foreign text as seen does, with places where browsers may break it after _ . - / and :.
+func breaks(text string) template.HTML {
+	var b strings.Builder
+	from := 0
+	for i := range len(text) {
+		if strings.IndexByte("_.-/:", text[i]) >= 0 {
+			b.WriteString(string(seen(text[from:i+1])) + "<wbr>")
+			from = i + 1
+		}
+	}
+	return template.HTML(b.String()) + seen(text[from:]) //nolint:gosec // escaped
 }
 
 // hides reports whether a character is hidden, so that its code point must be shown. Line breaks and tabs are not.
@@ -237,7 +252,9 @@ type frame struct {
 	Screen  *screen
 	Title   string
 	Menu    []*screen
-	Static  string // URL of the static files
+	Badges  map[string]badge // by path of the screen
+	Up      string           // "../" for each folder of the path below Path
+	Static  string           // URL of the static files
 	Script  string
 	Here    string // path and query of the request
 	Version string
@@ -251,6 +268,8 @@ type frame struct {
 
 func (s *Server) render(q *request, v *screen, status int, data any) {
 	f := frame{Screen: v, Title: v.title, Static: s.files.base(), Script: v.script, Version: s.Version, In: q.session != nil, Data: data}
+	f.Up = up(strings.TrimPrefix(q.URL.Path, Path))
+	f.Static = f.Up + f.Static
 	f.Here = strings.TrimPrefix(q.URL.Path, Path) + query(q)
 	if d, ok := data.(door); ok {
 		f.Goes = d.In
@@ -275,6 +294,12 @@ func (s *Server) render(q *request, v *screen, status int, data any) {
 			}
 		}
 		if name == "layout" {
+			f.Badges = map[string]badge{}
+			for _, one := range f.Menu {
+				if one.badge != nil {
+					f.Badges[one.Path] = one.badge(q)
+				}
+			}
 			f.Flashes = s.sessions.said(q.session)
 		}
 	}

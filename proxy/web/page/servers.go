@@ -4,7 +4,10 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"strings"
 	"time"
+
+	"toolfinch/tool"
 )
 
 // StateDisabled is the state of a server that the configuration switches off. All other states are an upstream.State.
@@ -19,6 +22,7 @@ type Upstream struct {
 	Era, Transport    string
 	Tools             int
 	Held              int // definitions that wait for approval
+	MayLogIn          bool
 	LeftOut, Mended   int // numbers of malformed definitions
 	Restarts          int
 	PID               int      // 0 without a process, or unless the owner asks
@@ -37,8 +41,9 @@ type Details struct {
 	Sandbox      string   // what the process may access
 	Changes      string   // what happens to definitions that the server changes
 	Listed       time.Time
-	Login        *Login // nil if the server needs no login
-	CanSwitch    bool   // the server is in the configuration file
+	Login        *Login   // nil if the server needs no login
+	Hidden       []string // names of tools that the configuration hides from all views
+	CanSwitch    bool     // the server is in the configuration file
 }
 
 // Login is the state of the user's login to a server.
@@ -71,7 +76,30 @@ type fleet interface {
 	LogOut(ctx context.Context, name string) error
 }
 
-var serversScreen = &screen{Path: "servers", title: "Servers", Menu: "Servers", file: "servers.html", show: showServers, do: doServers}
+var serversScreen = &screen{Path: "servers", title: "Servers", Menu: "Servers", file: "servers.html", show: showServers, do: doServers, badge: serversBadge}
+
+// serversBadge counts the servers that failed or need a login.
+func serversBadge(q *request) badge { return troubled(q.server.Backend.Servers(q.Context())) }
+
+func troubled(all []Upstream) badge {
+	login, failed := 0, 0
+	for _, s := range all {
+		switch s.State {
+		case "needs_login":
+			login++
+		case "failed":
+			failed++
+		}
+	}
+	var said []string
+	if failed > 0 {
+		said = append(said, count(failed)+" failed")
+	}
+	if login > 0 {
+		said = append(said, plural(login, "login")+" needed")
+	}
+	return badge{failed + login, strings.Join(said, ", ")}
+}
 
 // servers is the data of the template: all servers, or the server One.
 type servers struct {
@@ -112,17 +140,27 @@ func doServers(q *request) (answer, error) {
 	to := answer{to: "servers" + query(q)}
 	var err error
 	done := ""
-	switch do := q.PostForm.Get("do"); do {
-	case "reconnect":
-		err, done = backend.Reconnect(q.Context(), name), "connected to "+name+" anew"
-	case "enable", "disable":
+	do := q.PostForm.Get("do")
+	if do == "reconnect" && q.PostForm.Get("back") == "list" {
+		to.to = "servers"
+	}
+	switch {
+	case q.PostForm.Has("show"):
+		if !q.owner() {
+			return to, errOwner
+		}
+		shown := q.PostForm.Get("show")
+		err, done = backend.Hide(q.Context(), tool.ID{Server: name, Name: shown}, false), shown+" is shown again"
+	case do == "reconnect":
+		err, done = backend.Reconnect(q.Context(), name), name+" is restarted"
+	case do == "enable" || do == "disable":
 		if !q.owner() {
 			return to, errOwner
 		}
 		err, done = backend.Switch(q.Context(), name, do == "enable"), name+" is "+do+"d in the configuration"
-	case "login":
+	case do == "login":
 		err = backend.LogIn(q.Context(), name)
-	case "logout":
+	case do == "logout":
 		err, done = backend.LogOut(q.Context(), name), "logged out of "+name
 	default:
 		return to, refusef(http.StatusBadRequest, "this page does not do %q", do)

@@ -1,0 +1,138 @@
+package configs
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+
+	"toolfinch/internal/rawjson"
+	"toolfinch/view"
+)
+
+// Words that a search finds a tool by end its description, on a line of their own: "{original}\nAlso for: jot, recall".
+const (
+	wordsLine = "Also for: "
+	original  = "{original}"
+
+	maxWords = 40 // of one tool
+	maxWord  = 40 // bytes
+)
+
+// WordsOf returns the words that AddWords has added to a tool's description, as the servers' settings state it.
+func WordsOf(servers []view.UpstreamTools, server, name string) []string {
+	at := slices.IndexFunc(servers, func(s view.UpstreamTools) bool { return s.Name == server })
+	if at < 0 {
+		return nil
+	}
+	for _, o := range servers[at].Tools {
+		if o.Tool == name && o.Description != nil {
+			_, words := splitWords(*o.Description)
+			return words
+		}
+	}
+	return nil
+}
+
+// AddWords adds words to the description of a server's tool, in the tools block under the server, and returns those
+// that it had not. Words are letters and digits: a text of a client must not become a variable or a sentence there. An
+// unknown server is a *NameError; if a pattern changes the tool, the error wraps ErrPattern.
+func AddWords(path, server, name string, words []string) (added []string, err error) {
+	err = editWords(path, server, name, func(had []string) ([]string, error) {
+		for _, word := range words {
+			if word == "" || len(word) > maxWord || strings.ContainsFunc(word, notInWord) {
+				return nil, fmt.Errorf("%q is no word of letters and digits", shorten(word))
+			}
+			if !slices.Contains(had, word) {
+				had, added = append(had, word), append(added, word)
+			}
+		}
+		if len(had) > maxWords {
+			return nil, fmt.Errorf("%s.%s would be found by more than %d added words", server, name, maxWords)
+		}
+		return had, nil
+	})
+	if err != nil {
+		return nil, err
+	}
+	return added, nil
+}
+
+// RemoveWords removes words that AddWords has added. Without any, the description is as it was before.
+func RemoveWords(path, server, name string, words []string) error {
+	return editWords(path, server, name, func(had []string) ([]string, error) {
+		return slices.DeleteFunc(had, func(word string) bool { return slices.Contains(words, word) }), nil
+	})
+}
+
+// editWords writes the words that change returns for those that the tool has.
+func editWords(path, server, name string, change func(had []string) ([]string, error)) error {
+	f, block, err := openServer(path, server)
+	if err != nil {
+		return err
+	}
+	at := []string{block, server, "tools"}
+	overrides, err := f.overrides(at)
+	if err != nil {
+		return err
+	}
+	if isGlob(name) {
+		return fmt.Errorf("%s: the name of tool %q reads as a pattern: write its description under %s yourself", f.name, name, strings.Join(at, "."))
+	}
+	if by := view.ChosenBy(overrides, name); by != nil && by.Tool != name {
+		// An entry of its own would take away what the pattern changes, such as a bound argument.
+		return fmt.Errorf("%w about %s.%s: %q under %s of %s. Write an entry of its own for %s there first", ErrPattern, server, name, by.Tool, strings.Join(at, "."), f.name, name)
+	}
+	own := append(at, name)
+	text := rawjson.Text(f.At(append(own, "description")...))
+	if text == "" {
+		text = original
+	}
+	before, had := splitWords(text)
+	words, err := change(slices.Clone(had))
+	switch {
+	case err != nil:
+		return err
+	case slices.Equal(words, had):
+		return nil
+	case len(words) > 0:
+		return f.save(f.put(before+"\n"+wordsLine+strings.Join(words, ", "), append(own, "description")...))
+	case before != original:
+		return f.save(f.put(before, append(own, "description")...))
+	}
+	return f.save(f.drop(at, name, "description"))
+}
+
+// splitWords splits a description into its text and the added words.
+func splitWords(description string) (text string, words []string) {
+	at := strings.LastIndex(description, "\n"+wordsLine)
+	if at < 0 {
+		return description, nil
+	}
+	words = strings.Split(description[at+1+len(wordsLine):], ", ")
+	if slices.ContainsFunc(words, func(word string) bool { return word == "" || strings.ContainsFunc(word, notInWord) }) {
+		return description, nil // somebody wrote this line
+	}
+	return description[:at], words
+}
+
+func notInWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) }
+
+// drop removes a key of a tool of the tools block, with the blocks that it leaves empty.
+func (f *edit) drop(at []string, name, key string) error {
+	only := func(object []byte, key string) bool {
+		for other := range rawjson.Members(object) {
+			if other != key {
+				return false
+			}
+		}
+		return true
+	}
+	switch {
+	case !only(f.At(append(at, name)...), key):
+		return f.set(nil, append(at, name, key)...)
+	case !only(f.At(at...), name):
+		return f.set(nil, append(at, name)...)
+	}
+	return f.set(nil, at...)
+}

@@ -1,0 +1,31 @@
+package telemetry
+
+// Search is what a search asked, and what it found. It is kept apart from its operation, so that logs, traces and
+// status cannot repeat it.
+type Search struct {
+	Query  string
+	Server string // only tools of this server; "" for all
+	Kind   string // what was searched, as clients name it; "" for tools
+	Limit  int
+	Hits   []SearchHit // best first
+}
+
+// SearchHit is a found definition.
+type SearchHit struct {
+	ID   string // server.name
+	Name string // the client's name of it
+}
+
+// Searches are the searches of one operation.
+type Searches struct {
+	N    int64 // number of the operation
+	View string
+	All  []Search
+}
+
+// Bounds of kept searches.
+const (
+	maxQuery    = 2000 // bytes
+	maxHits     = 50   // of one search
+	maxSearches = 16   // of one operation
+)

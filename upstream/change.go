@@ -38,6 +38,7 @@ type CacheHint struct {
 type Known struct {
 	Era         Era
 	Interactive bool // the server asks clients something
+	Listed      bool // its tools were listed once
 }
 
 // maxFaults is how many faults of a list are described; further faults are counted.

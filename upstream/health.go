@@ -14,8 +14,11 @@ type State string
 // StatePending is the state before the first exchange.
 const (
 	StatePending State = "pending"
-	StateReady   State = "ready"
-	StateFailed  State = "failed"
+	// StateDownloading is the state of a server that was never listed while its command, such as
+	// npx, downloads and starts it.
+	StateDownloading State = "downloading"
+	StateReady       State = "ready"
+	StateFailed      State = "failed"
 	// StateLogin means that somebody must log in first. Err says how.
 	StateLogin State = "needs_login"
 )
@@ -27,7 +30,7 @@ type Health struct {
 	State   State
 	Err     error     // error of the last exchange, with a masked, precomputed text; nil on success
 	Command string    // command that starts the server; "" for a server over HTTP
-	Began   time.Time // when the server was configured
+	Began   time.Time // when the last start of its main connection began; zero before the first
 	Since   time.Time // when State began, or when a connection was replaced without a change of State
 }
 
@@ -64,7 +67,7 @@ func newHealth(s Settings, era Era, m *mask) *health {
 	}
 	now := time.Now()
 	return &health{mask: m, status: Status{
-		Health: Health{Server: s.Name, Command: s.Command, Began: now, State: StatePending, Since: now},
+		Health: Health{Server: s.Name, Command: s.Command, State: StatePending, Since: now},
 		Era:    era, Transport: string(transport),
 	}}
 }
@@ -89,6 +92,17 @@ func (h *health) met() (era Era, connected bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.status.Era, h.connected
+}
+
+// starts notes that the main connection is being made. A server that has failed stays failed
+// until it is connected.
+func (h *health) starts(downloads bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.status.Began = time.Now()
+	if downloads && h.status.State == StatePending {
+		h.status.State, h.status.Since = StateDownloading, h.status.Began
+	}
 }
 
 // dialled notes that the main connection was made.

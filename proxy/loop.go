@@ -334,7 +334,7 @@ func (l *loop) report(problems []view.Problem) {
 	if l.life == nil {
 		return // before Run, the program that opened the proxy reads Problems
 	}
-	pending := slices.ContainsFunc(l.pool.Health(), func(s upstream.Health) bool { return s.State == upstream.StatePending })
+	pending := slices.ContainsFunc(l.pool.Health(), func(s upstream.Health) bool { return s.State.Starts() })
 	for _, problem := range problems {
 		level := slog.LevelError
 		if problem.Warning {

@@ -23,6 +23,9 @@ const (
 	StateLogin State = "needs_login"
 )
 
+// Starts reports whether the server has not come up yet and has not failed.
+func (s State) Starts() bool { return s == StatePending || s == StateDownloading }
+
 // Health is the health of one server. It is cheap to read, because a search reads the
 // health of every server.
 type Health struct {
@@ -100,8 +103,12 @@ func (h *health) starts(downloads bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.status.Began = time.Now()
-	if downloads && h.status.State == StatePending {
-		h.status.State, h.status.Since = StateDownloading, h.status.Began
+	if !h.status.State.Starts() {
+		return
+	}
+	h.status.Since = h.status.Began
+	if h.status.State = StatePending; downloads {
+		h.status.State = StateDownloading
 	}
 }
 

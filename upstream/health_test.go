@@ -60,3 +60,26 @@ func TestAFailedListIsMasked(t *testing.T) {
 		t.Errorf("the health is %s, %v", got.State, got.Err)
 	}
 }
+
+// A server that is downloaded at its first start says so until it is connected or has failed.
+func TestADownloadIsAState(t *testing.T) {
+	h := newHealth(Settings{Name: "s"}, EraUnknown, newMask(nil))
+	want := func(when string, want State) {
+		t.Helper()
+		if got := h.get().State; got != want {
+			t.Errorf("%s the state is %s, want %s", when, got, want)
+		}
+	}
+	if want("before its turn", StatePending); !h.get().Began.IsZero() {
+		t.Error("it began before its turn")
+	}
+	h.starts(true)
+	if want("while it starts", StateDownloading); h.get().Began.IsZero() || h.get().Since != h.get().Began {
+		t.Errorf("it began at %s", h.get().Began)
+	}
+	h.exchanged(errors.New("no"))
+	h.starts(true)
+	want("after a failure", StateFailed)
+	h.dialled(EraLegacy, TransportStdio)
+	want("once connected", StateReady)
+}

@@ -79,7 +79,7 @@ type Sessions interface {
 type Upstream struct {
 	Name        string    `json:"name"`
 	Description string    `json:"description,omitempty"`
-	State       string    `json:"state"` // an upstream.State: pending, ready or failed
+	State       string    `json:"state"` // an upstream.State
 	Since       time.Time `json:"since,omitzero"`
 	Era         string    `json:"era,omitempty"`       // an upstream.Era; "" while unknown
 	Transport   string    `json:"transport,omitempty"` // an upstream.Transport

@@ -109,7 +109,7 @@ func showOverview(q *request) (any, error) {
 			o.Trouble = append(o.Trouble, s)
 		}
 	}
-	order := []string{"failed", "needs_login", "pending", "ready"}
+	order := []string{"failed", "needs_login", "pending", "downloading", "ready"}
 	slices.SortStableFunc(o.Trouble, func(a, b Upstream) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})

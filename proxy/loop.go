@@ -34,12 +34,13 @@ type loop struct {
 	closing  sync.WaitGroup  // goroutines that close removed views
 	reported map[view.Problem]bool
 	waiting  map[string]upstream.Change // by server: changes that are taken again, because the store failed
+	late     map[string]bool            // servers that were noted as late since the configuration was loaded
 	decided  int64                      // result of store.Pins.Decisions when decisions were last read; -1 for never
 }
 
 func newLoop(all *views, db *store.Store, count *counter) *loop {
 	return &loop{
-		views: all, store: db, count: count, decided: -1, reported: map[view.Problem]bool{}, waiting: map[string]upstream.Change{},
+		views: all, store: db, count: count, decided: -1, reported: map[view.Problem]bool{}, waiting: map[string]upstream.Change{}, late: map[string]bool{},
 		asked: make(chan func(context.Context)), notes: make(chan func(context.Context), 256), ended: make(chan struct{}),
 	}
 }
@@ -114,6 +115,7 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	l.wake()
 	var due <-chan time.Time   // when decisions are read; nil while nothing is held
 	var again <-chan time.Time // when waiting changes are taken again; nil while there are none
+	var late <-chan time.Time  // when servers that start for the first time are looked at; nil while there are none
 	for {
 		if again == nil && len(l.waiting) > 0 {
 			again = time.After(l.rest())
@@ -121,9 +123,15 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 		if due == nil && l.known.someHeld() {
 			due = time.After(decisionsEvery)
 		}
+		if late == nil && l.someMayBeLate() {
+			late = time.After(lateAfter)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-late:
+			late = nil
+			l.noteLate(ctx)
 		case <-due:
 			due = nil
 			l.decisions(ctx)
@@ -238,6 +246,11 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			continue
 		}
 		before := l.known.byServer[change.Server]
+		if change.Err != nil {
+			if err := l.known.fail(ctx, change.Server, change.Err); err != nil && ctx.Err() == nil {
+				l.log.Log(ctx, store.Level(err), "not written to the store", "what", "why a server failed", "error", err)
+			}
+		}
 		if change.Err == nil { // after an error the last known tools stay; the pool has logged the error
 			var err error
 			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {

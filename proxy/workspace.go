@@ -98,6 +98,9 @@ func (w *Workspace) Refresh(ctx context.Context, done func(Refreshed), servers .
 	rows := make([]Refreshed, len(servers))
 	each(ctx, servers, w.pool.Refresh, func(i int, took time.Duration, change upstream.Change) {
 		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err, Faults: change.Faults}
+		if change.Err != nil && ctx.Err() == nil {
+			rows[i].Lost = w.known.fail(ctx, change.Server, change.Err)
+		}
 		if change.Err == nil {
 			rows[i].Diff, rows[i].Lost = w.known.learn(ctx, w.first, change)
 			rows[i].Held = w.known.waiting(w.first, change.Server)

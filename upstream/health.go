@@ -40,6 +40,7 @@ type Health struct {
 // Status is the health of one server, with details.
 type Status struct {
 	Health
+	Failure   Failure // in this run or, until the first exchange, in an earlier one
 	Tools     int
 	LeftOut   int // malformed definitions that are not served, see Faults
 	Mended    int // malformed definitions that are served mended
@@ -63,7 +64,7 @@ type health struct {
 	unlisted  error      // why the last list of tools failed, nil on success; masked
 }
 
-func newHealth(s Settings, era Era, m *mask) *health {
+func newHealth(s Settings, known Known, m *mask) *health {
 	transport := s.Transport
 	if s.Command != "" {
 		transport = TransportStdio
@@ -71,7 +72,7 @@ func newHealth(s Settings, era Era, m *mask) *health {
 	now := time.Now()
 	return &health{mask: m, status: Status{
 		Health: Health{Server: s.Name, Command: s.Command, State: StatePending, Since: now},
-		Era:    era, Transport: string(transport),
+		Era:    known.Era, Transport: string(transport), Failure: known.Failure,
 	}}
 }
 
@@ -145,7 +146,10 @@ func (h *health) exchanged(err error) {
 	if h.status.State != state {
 		h.status.State, h.status.Since = state, time.Now()
 	}
-	h.status.Err = err
+	h.status.Err, h.status.Failure = err, Failure{}
+	if err != nil {
+		h.status.Failure = Failure{err.Error(), time.Now()}
+	}
 }
 
 // toolsListed notes the result of the last list of tools.

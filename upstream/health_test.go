@@ -28,7 +28,7 @@ func TestReadingHealthMakesNoTexts(t *testing.T) {
 			cause := &costly{}
 			err := within(cause)
 			want := newMask([]string{"abcdef"}).text(err.Error())
-			h := newHealth(Settings{Name: "s"}, EraLegacy, newMask([]string{"abcdef"}))
+			h := newHealth(Settings{Name: "s"}, Known{Era: EraLegacy}, newMask([]string{"abcdef"}))
 			h.exchanged(err)
 			before := cause.texts
 			for range 3 {
@@ -48,7 +48,7 @@ func TestReadingHealthMakesNoTexts(t *testing.T) {
 
 // A list that fails counts until one goes well, whatever calls do meanwhile, and is masked.
 func TestAFailedListIsMasked(t *testing.T) {
-	h := newHealth(Settings{Name: "s"}, EraLegacy, newMask([]string{"abcdef"}))
+	h := newHealth(Settings{Name: "s"}, Known{Era: EraLegacy}, newMask([]string{"abcdef"}))
 	h.toolsListed(&tool.RPCError{Message: "abcdef may not list"})
 	h.exchanged(nil)
 	if got := h.all(); got.State != StateFailed || got.Err == nil || got.Err.Error() != (&tool.RPCError{Message: "*** may not list"}).Error() {
@@ -63,7 +63,7 @@ func TestAFailedListIsMasked(t *testing.T) {
 
 // A server that is downloaded at its first start says so until it is connected or has failed.
 func TestADownloadIsAState(t *testing.T) {
-	h := newHealth(Settings{Name: "s"}, EraUnknown, newMask(nil))
+	h := newHealth(Settings{Name: "s"}, Known{}, newMask(nil))
 	want := func(when string, want State) {
 		t.Helper()
 		if got := h.get().State; got != want {

@@ -64,7 +64,7 @@ func newServer(env *environment, settings Settings, known Known) *server {
 	hidden := newMask(settings.Secrets)
 	s := &server{
 		env: env, settings: settings, mask: hidden, log: hidden.logger(env.log).With("server", settings.Name),
-		login: LoginTo(env.logins, settings), health: newHealth(settings, known.Era, hidden), lists: newLists(),
+		login: LoginTo(env.logins, settings), health: newHealth(settings, known, hidden), lists: newLists(),
 		subscriptions: subscriptions{uris: map[string]bool{}},
 	}
 	if env.programs != nil {

@@ -216,7 +216,10 @@ func unwell(s web.ServerStatus, now time.Time) (why string, do []string) {
 		why = "failed for " + since + ": " + reason
 		do = append(do, "toolfinch validate (tries each server now)", "toolfinch servers --long (how each is started)")
 	case upstream.StatePending, upstream.StateDownloading:
-		if now.Sub(s.Since) >= slowStart {
+		switch {
+		case reason != "":
+			why = "failed " + lasting(now.Sub(s.Failed)) + " ago, and is tried again: " + reason
+		case now.Sub(s.Since) >= slowStart:
 			why = "has not answered for " + since + "; its first start may download it"
 			do = append(do, "toolfinch servers --long (how each is started)")
 		}

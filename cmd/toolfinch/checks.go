@@ -116,11 +116,11 @@ func hasView(config *configs.Config, name string) bool {
 }
 
 // countMissing warns about a view with failed servers or without tools.
-func (p *subject) countMissing(config *configs.Config, settings view.Settings, rows []proxy.Refreshed) {
+func (p *subject) countMissing(config *configs.Config, settings view.Settings, rows map[string]proxy.Refreshed) {
 	var missing []string
-	for _, row := range rows {
-		if row.Err != nil && usesServer(config, settings, row.Server) {
-			missing = append(missing, row.Server)
+	for _, s := range config.Servers {
+		if rows[s.Name].Err != nil && usesServer(config, settings, s.Name) {
+			missing = append(missing, s.Name)
 		}
 	}
 	switch len(missing) {

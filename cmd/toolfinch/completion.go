@@ -46,6 +46,8 @@ func (s *settings) completions(root *cobra.Command) {
 	arguments := map[string]cobra.CompletionFunc{
 		"tools":           s.completeTool,
 		"call":            s.completeCall,
+		"reindex":         s.completing((*workspace).servers),
+		"validate":        s.completing((*workspace).servers),
 		"servers add":     completeCommand,
 		"servers remove":  onlyOne(s.completing((*workspace).servers)),
 		"servers enable":  onlyOne(s.completing((*workspace).servers)),

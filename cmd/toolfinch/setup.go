@@ -109,7 +109,7 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 	fmt.Fprint(out, "\nto undo it: toolfinch setup --undo\n\n")
 	here := *s
 	here.config = p.config.File.Path
-	if err := here.reindex(cmd, false); err != nil {
+	if err := here.reindex(cmd, nil, false); err != nil {
 		if coded, ok := errors.AsType[*exitError](err); !ok || coded.err != nil {
 			return err
 		}

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	maxFailure   = 1000        // bytes of a stored reason
+	maxFailure   = 997         // bytes of a stored reason, before "..."
 	failureEvery = time.Minute // how often the same reason is stored again: a server is tried again and again
 	// lateAfter is how long a server that was never listed may take to come up before that is stored as a failure. It
 	// is stored while the server starts, because an agent may end the process at any time.

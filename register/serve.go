@@ -44,13 +44,11 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	switch x.Method {
 	case wire.MethodListTools:
 		if served.ListsWait > 0 {
-			waits, cancel := context.WithTimeout(ctx, served.ListsWait)
-			served = served.started(waits)
-			cancel()
+			served = l.startedFor(ctx, served, call.Client, served.ListsWait)
 		}
 		return l.listTools(served, call, s), nil
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
-		return listPage(served.started(ctx), x)
+		return listPage(l.startedFor(ctx, served, call.Client, pagesWait), x)
 	case wire.MethodSubscribe, wire.MethodUnsubscribe:
 		if s == nil {
 			return nil, methodNotFound(x.Method)
@@ -84,6 +82,9 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 func (l *Live) observed(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
 	if call.Kind != tool.KindTool {
 		return l.dispatch(ctx, served, call)
+	}
+	if s := l.session(call.Session); s != nil {
+		s.direct.keep()
 	}
 	answered := l.observer.Calling(call)
 	result, err := l.dispatch(ctx, served, call)

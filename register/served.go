@@ -10,6 +10,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/tool"
 )
 
@@ -54,8 +55,13 @@ type Served struct {
 	// Mode. 2026-07-28 clients count as one session, or each as a new client if Class is set or other
 	// replicas serve them.
 	Direct func(until bool) bool
+	// Unsettled says that servers are starting and Direct may answer otherwise once they are there.
+	Unsettled bool
 	// ListsWait bounds how long lists of tools wait for starting servers (see Started).
 	ListsWait time.Duration
+	// Hurries, if set, names the clients that look at the first moments of a session alone. Their lists
+	// wait for listsHurry at most, and so do those of clients that never list again.
+	Hurries func(client string) bool
 	// Search are the meta-tools for clients that search, Beside the listed meta-tools for clients that
 	// are listed every tool, Meta the meta-tools for all clients.
 	Search, Beside, Meta []*tool.Tool
@@ -86,6 +92,23 @@ type Served struct {
 	IsMeta func(name string) bool
 	// Because, if set, explains an unknown name after the error; "" without a known cause.
 	Because func(name string) string
+}
+
+// listsHurry is how long lists wait for starting servers where the client does not wait for the list or
+// never lists again. Codex looks at what was listed within a second.
+const listsHurry = 300 * time.Millisecond
+
+// pagesWait bounds how long lists of prompts and resources wait: as long as start_wait may say.
+const pagesWait = 5 * time.Minute
+
+// startedFor calls Started for a list of a client. The result may be v itself.
+func (l *Live) startedFor(ctx context.Context, v *Served, client *tool.Client, within time.Duration) *Served {
+	if client != nil && (l.relists.never(client.Name) || v.Hurries != nil && v.Hurries(client.Name)) {
+		within = min(within, leeway.Of(listsHurry))
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return v.started(ctx)
 }
 
 // started calls Started. The result may be v itself.

@@ -10,7 +10,6 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
-	"toolfinch/internal/leeway"
 	"toolfinch/tool"
 )
 
@@ -104,7 +103,7 @@ const pagesWait = 5 * time.Minute
 // startedFor calls Started for a list of a client. The result may be v itself.
 func (l *Live) startedFor(ctx context.Context, v *Served, client *tool.Client, within time.Duration) *Served {
 	if client != nil && (l.relists.never(client.Name) || v.Hurries != nil && v.Hurries(client.Name)) {
-		within = min(within, leeway.Of(listsHurry))
+		within = min(within, listsHurry)
 	}
 	ctx, cancel := context.WithTimeout(ctx, within)
 	defer cancel()

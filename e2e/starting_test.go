@@ -1,0 +1,66 @@
+//go:build unix
+
+package e2e_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"testing"
+
+	"toolfinch/e2e/agents"
+)
+
+// hanging is a server that starts and never says a word.
+func hanging(t testing.TB) server {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "hangs.mjs")
+	if err := os.WriteFile(path, []byte("process.stdin.resume(); setInterval(() => {}, 1000)\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return server{Command: node(t), Args: []string{path}}
+}
+
+// Twelve published servers start while every core is busy and one server hangs: all that can come up do, within the
+// time that a server has by default.
+func TestServersStartOnABusyMachine(t *testing.T) {
+	t.Parallel()
+	servers := upstreams(t, "brave", "context7", "everything", "figma", "files", "github", "gitlab", "maps", "memory", "slack", "tavily", "thinking")
+	n := len(servers)
+	for name, s := range servers {
+		s.ConnectTimeout = ""
+		servers[name] = s
+	}
+	servers["hangs"] = hanging(t)
+	for range 8 {
+		load := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
+		if err := load.Start(); err != nil {
+			t.Fatal(err)
+		}
+		defer load.Wait()
+		defer load.Process.Kill()
+	}
+	life := newHouse(t, servers, map[string]any{"starting": 2}).start(t)
+	waitServers(t, life.url, n)
+	life.stop(t)
+}
+
+// Codex looks at what it was listed within about a second. At the first start of its servers, one of which hangs, its
+// model is offered toolfinch's tools with its first request, over stdio. A busy machine may be too slow for Codex once or
+// twice.
+func TestCodexIsOfferedToolsAtAColdStart(t *testing.T) {
+	t.Parallel()
+	codex := agents.All[3]
+	servers := upstreams(t, "files", "memory", "everything")
+	servers["hangs"] = hanging(t)
+	for range 3 {
+		h := newHouse(t, servers, map[string]any{"direct_below": 12_000})
+		m := &model{path: filepath.Join(h.files, "note.txt"), content: "Written by Codex.\n"}
+		runAgent(t, codex, h, m, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}, false)
+		if len(m.turns) > 0 {
+			m.wrote(t, m.turns[len(m.turns)-1])
+			return
+		}
+	}
+	t.Error("Codex offers its model no tool of toolfinch")
+}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -356,6 +357,39 @@ func (l *loop) report(problems []view.Problem) {
 		if !l.reported[problem] && !(problem.Warning && pending) {
 			l.reported[problem] = true
 			l.log.Log(context.Background(), level, problem.Error(), "line", problem.At.Line)
+		}
+	}
+}
+
+// lateAfter is how long a server that was never listed may take to come up before that is stored as a failure. It
+// is stored while the server starts, because an agent may end the process at any time.
+const lateAfter = 3 * time.Second
+
+// someMayBeLate reports whether a server is starting for the first time.
+func (l *loop) someMayBeLate() bool {
+	for _, s := range l.now.Load().Config.Servers {
+		if l.mayBeLate(s.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *loop) mayBeLate(server string) bool {
+	return l.known.byServer[server] == nil && !l.known.listedThisRun[server] && !l.late[server]
+}
+
+// noteLate stores which servers take long to come up for the first time. Their next list deletes that.
+func (l *loop) noteLate(ctx context.Context) {
+	now := time.Now()
+	for _, s := range l.pool.Health() {
+		if !s.State.Starts() || s.Began.IsZero() || now.Sub(s.Began) < lateAfter || !l.mayBeLate(s.Server) {
+			continue
+		}
+		l.late[s.Server] = true
+		reason := fmt.Sprintf("it had not come up %s after its start, and may not have been given more time", lateAfter)
+		if err := l.store.PutFailure(ctx, store.Failure{Server: s.Server, Reason: reason, At: now}); err != nil && ctx.Err() == nil {
+			l.log.Log(ctx, store.Level(err), "not written to the store", "what", "that a server is late", "error", err)
 		}
 	}
 }

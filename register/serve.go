@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -76,6 +77,23 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 		})
 	}
 	return l.observed(ctx, served, call)
+}
+
+// listsHurry is how long lists wait for starting servers where the client does not wait for the list or
+// never lists again. Codex looks at what was listed within a second.
+const listsHurry = 300 * time.Millisecond
+
+// pagesWait bounds how long lists of prompts and resources wait: as long as start_wait may say.
+const pagesWait = 5 * time.Minute
+
+// startedFor calls Started for a list of a client. The result may be v itself.
+func (l *Live) startedFor(ctx context.Context, v *Served, client *tool.Client, within time.Duration) *Served {
+	if client != nil && (l.relists.never(client.Name) || v.Hurries != nil && v.Hurries(client.Name)) {
+		within = min(within, listsHurry)
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return v.started(ctx)
 }
 
 // observed dispatches a call, and shows tool calls to the observer.

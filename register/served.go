@@ -93,23 +93,6 @@ type Served struct {
 	Because func(name string) string
 }
 
-// listsHurry is how long lists wait for starting servers where the client does not wait for the list or
-// never lists again. Codex looks at what was listed within a second.
-const listsHurry = 300 * time.Millisecond
-
-// pagesWait bounds how long lists of prompts and resources wait: as long as start_wait may say.
-const pagesWait = 5 * time.Minute
-
-// startedFor calls Started for a list of a client. The result may be v itself.
-func (l *Live) startedFor(ctx context.Context, v *Served, client *tool.Client, within time.Duration) *Served {
-	if client != nil && (l.relists.never(client.Name) || v.Hurries != nil && v.Hurries(client.Name)) {
-		within = min(within, listsHurry)
-	}
-	ctx, cancel := context.WithTimeout(ctx, within)
-	defer cancel()
-	return v.started(ctx)
-}
-
 // started calls Started. The result may be v itself.
 func (v *Served) started(ctx context.Context) *Served {
 	if v.Started == nil {

@@ -379,11 +379,16 @@ func (l *loop) mayBeLate(server string) bool {
 	return l.known.byServer[server] == nil && !l.known.listedThisRun[server] && !l.late[server]
 }
 
+// isLate reports whether a server has been starting for long. A server that waits for its turn is not late.
+func isLate(s upstream.Health, now time.Time) bool {
+	return s.State.Starts() && !s.Began.IsZero() && now.Sub(s.Began) >= lateAfter
+}
+
 // noteLate stores which servers take long to come up for the first time. Their next list deletes that.
 func (l *loop) noteLate(ctx context.Context) {
 	now := time.Now()
 	for _, s := range l.pool.Health() {
-		if !s.State.Starts() || s.Began.IsZero() || now.Sub(s.Began) < lateAfter || !l.mayBeLate(s.Server) {
+		if !isLate(s, now) || !l.mayBeLate(s.Server) {
 			continue
 		}
 		l.late[s.Server] = true

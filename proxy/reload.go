@@ -52,7 +52,7 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 		}
 	}()
 	l.known.listedThisRun, l.known.failures = l.known.unchanged(before.Config, config)
-	l.known.began, l.late = map[string]time.Time{}, map[string]bool{}
+	l.known.began = map[string]time.Time{}
 	accept := func(problems []view.Problem) error { return l.refuse(config, problems) }
 	if err := l.build(ctx, next, l.known.of(config, l.upstreamTools), nil, accept); err != nil {
 		return err
@@ -60,6 +60,7 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	if keys := configs.NeedRestart(l.first, config); len(keys) > 0 {
 		l.log.Warn("changed, but only a restart takes it", "keys", strings.Join(keys, ", "))
 	}
+	l.late = map[string]bool{}
 	l.others.compete(config)
 	l.pool.Update(config.Servers, l.known.ofPool())
 	l.known.forget(ctx, config)

@@ -154,11 +154,12 @@ func noServer(config *configs.Config, server string, names []string) error {
 
 // namedServers returns the servers that a command names, each once. All must be configured.
 func namedServers(config *configs.Config, names []string) ([]string, error) {
-	var errs []error
 	for _, name := range names {
-		errs = append(errs, noServer(config, name, serverNames(config)))
+		if err := noServer(config, name, serverNames(config)); err != nil {
+			return nil, err
+		}
 	}
-	return unique(names), errors.Join(errs...)
+	return unique(names), nil
 }
 
 // find finds a tool of the view like View.Find. It first connects to servers that may have the tool and were never

@@ -42,6 +42,8 @@ type Config struct {
 	Embed             embed.Settings       // how texts become vectors
 	QueryEmbedTimeout time.Duration        // how long a query waits for its vector
 	StartWait         time.Duration        // how long requests wait for servers that start for the first time
+	Starting          int                  // how many servers start at once; 0: upstream.DefaultStarting
+	ConnectTimeout    time.Duration        // of servers without their own; 0: the default of upstream
 	Learn             bool                 // rank by what was called after earlier queries
 	ListChangedExec   string               // shell command after a list_changed; "" for none
 	DataDir           string               // absolute folder of the store and of this machine's data

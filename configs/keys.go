@@ -83,6 +83,16 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *time.Duration { return &c.StartWait }).is(duration{time.Millisecond, 5 * time.Minute, "8s"}, DefaultStartWait),
 	},
 	{
+		name: "starting", change: restart, without: "the number of cores, at least 2",
+		doc:   "how many servers with a command start at once; those that a client waits for come first",
+		value: in(func(c *Config) *int { return &c.Starting }).is(number[int]{1, 1000}),
+	},
+	{
+		name: "connect_timeout", change: reconnect, without: "see the server's",
+		doc:   "limit for connecting, of servers without their own",
+		value: in(func(c *Config) *time.Duration { return &c.ConnectTimeout }).is(duration{}),
+	},
+	{
 		name: "learn", env: "MCPPROXY_LEARN", change: restart,
 		doc:   "ranks tools higher that were called after similar queries; kept in the store only",
 		value: in(func(c *Config) *bool { return &c.Learn }).is(boolean{}),

@@ -39,6 +39,7 @@ func Load(opts Options) (*Config, error) {
 	d.load(&c, data)
 	c.Python.Dir = d.dir
 	d.overrides(&c, opts.Flags)
+	c.completeServers()
 	d.completeViews(&c)
 	d.checkOpenAI(&c)
 	d.checkHook(&c)
@@ -114,6 +115,13 @@ func (d *decoder) load(c *Config, data []byte) {
 		d.isJSON = isJSON
 		c.fingerprint = digest(root, make(map[*document.Node]string), "listen", "data_dir") // before decoding changes the tree
 		d.root(root, c)
+	}
+}
+
+// completeServers gives servers the settings of the top level that they do not have.
+func (c *Config) completeServers() {
+	for i := range c.Servers {
+		c.Servers[i].ConnectTimeout = cmp.Or(c.Servers[i].ConnectTimeout, c.ConnectTimeout)
 	}
 }
 

@@ -231,7 +231,7 @@ func TestDefaults(t *testing.T) {
 		Path: filepath.Join(dir, "toolfinch.yaml"), Found: true,
 		Servers: []upstream.Settings{{
 			Name: "a", Command: "a", Cwd: dir, Transport: "auto", Protocol: "auto",
-			ConnectTimeout: 30 * time.Second, CallTimeout: 120 * time.Second, CallTimeoutTotal: time.Hour, Validate: true,
+			CallTimeout: 120 * time.Second, CallTimeoutTotal: time.Hour, Validate: true,
 			AskTimeout: 10 * time.Minute, Isolate: "auto",
 		}},
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond, StartWait: 8 * time.Second,
@@ -285,6 +285,8 @@ openai_api_key: " key "
 openai_dimensions: 512
 query_embed_timeout: 2
 start_wait: 20
+starting: 3
+connect_timeout: 45
 learn: true
 list_changed_exec: echo "$MCPPROXY_CLIENT"
 data_dir: data
@@ -324,7 +326,7 @@ secrets: BLOCK
 			Name: "web @ example.com/x:1", URL: "HTTPS://mcp.example.com/mcp?x=1",
 			Headers:   map[string]string{"Authorization": "Bearer x", "X-Number": "5"},
 			Transport: upstream.TransportSSE, Protocol: upstream.ProtocolAuto,
-			ConnectTimeout: upstream.DefaultConnectTimeout, CallTimeout: 500 * time.Millisecond, CallTimeoutTotal: time.Hour, Validate: true,
+			ConnectTimeout: 45 * time.Second, CallTimeout: 500 * time.Millisecond, CallTimeoutTotal: time.Hour, Validate: true,
 			AskTimeout: time.Second, Isolate: upstream.IsolateAlways, Prefix: new("web-2"), Secrets: []string{"Bearer x"},
 		}},
 		Found:    true,
@@ -333,7 +335,7 @@ secrets: BLOCK
 		Embed: embed.Settings{Kind: embed.KindOpenAI, HFModel: "org/name", HFAdapter: "off", OpenAI: embed.OpenAI{
 			APIKey: "key", BaseURL: "http://localhost:11434/v1", Model: "nomic-embed-text", Dimensions: 512,
 		}},
-		QueryEmbedTimeout: 2 * time.Second, StartWait: 20 * time.Second, Learn: true,
+		QueryEmbedTimeout: 2 * time.Second, StartWait: 20 * time.Second, Starting: 3, ConnectTimeout: 45 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
 		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, HTTP: HTTPLimits{PrincipalSessions: 3, AddressSessions: 4, PrincipalStreams: 5, Body: 1_000_000, Headers: 8192, BodyTime: 10 * time.Second, IdleTime: time.Minute, Drain: 30 * time.Second}, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, Secrets: leaks.Block, DefaultView: RootNone,
 		Transport: TransportHTTP, Shared: true, KeepRunning: 10 * time.Minute, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
@@ -585,10 +587,10 @@ mcp_servers:
 		args    []string
 	}
 	want := []row{
-		{"npx", map[string]string{"A": "1", "B": "2"}, 120 * time.Second, 30 * time.Second, nil},
+		{"npx", map[string]string{"A": "1", "B": "2"}, 120 * time.Second, 0, nil},
 		{"npx", map[string]string{"A": "1", "B": "3"}, 10 * time.Minute, 5 * time.Second, nil},
 		{"uvx", nil, 10 * time.Minute, 9 * time.Second, []string{"x"}},
-		{"uvx", nil, 120 * time.Second, 30 * time.Second, []string{"x"}},
+		{"uvx", nil, 120 * time.Second, 0, []string{"x"}},
 	}
 	for i, s := range c.Servers {
 		if got := (row{s.Command, s.Env, s.CallTimeout, s.ConnectTimeout, s.Args}); !reflect.DeepEqual(got, want[i]) {

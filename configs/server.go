@@ -104,9 +104,9 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 		value: in(all[server]).is(serverEnabled{true}),
 	},
 	{
-		name: "connect_timeout", change: reconnect,
-		doc:   "limit for connecting",
-		value: in(func(s *server) *time.Duration { return &s.ConnectTimeout }).is(duration{}, upstream.DefaultConnectTimeout),
+		name: "connect_timeout", change: reconnect, without: "the top level's, else `30s`",
+		doc:   "limit for connecting, from the start of the server; `2m` until the first list if `npx`, `uvx`, `docker` or the like may download it",
+		value: in(func(s *server) *time.Duration { return &s.ConnectTimeout }).is(duration{}),
 	},
 	{
 		name:  "call_timeout",

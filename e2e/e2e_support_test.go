@@ -82,7 +82,7 @@ type server struct {
 	Command        string            `json:"command"`
 	Args           []string          `json:"args"`
 	Env            map[string]string `json:"env,omitempty"`
-	ConnectTimeout string            `json:"connect_timeout"`
+	ConnectTimeout string            `json:"connect_timeout,omitempty"`
 	Sandbox        any               `json:"sandbox,omitempty"`
 	Changes        string            `json:"changes,omitempty"`
 }

@@ -74,6 +74,7 @@ func (e *endpoint) Started(ctx context.Context) *View {
 		all := e.desk.views.now.Load()
 		v := e.now()
 		left := time.Until(v.StartsUntil)
+		e.desk.views.pool.Ask(v.Starting...)
 		if len(v.Starting) == 0 || left <= 0 || ctx.Err() != nil {
 			return v.Of(ctx)
 		}

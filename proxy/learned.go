@@ -132,6 +132,7 @@ func (k *listings) learn(ctx context.Context, config *configs.Config, change ups
 		faults: change.Faults.Described,
 	}
 	k.byServer[change.Server] = now
+	delete(k.failures, change.Server)
 	mode := config.Changes[change.Server]
 	if k.readOnly {
 		diff := countOf(change.Defs)

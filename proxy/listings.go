@@ -8,6 +8,7 @@ import (
 	"maps"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 
 	"toolfinch/configs"
@@ -31,9 +32,10 @@ type listings struct {
 	log           *slog.Logger
 	record        identity.Record
 	byServer      map[string]*listing
-	listedThisRun map[string]bool      // servers that were listed, or have failed, since Open
-	began         map[string]time.Time // when the wait for a server without any list began
-	wrote         map[string]int64     // by server: version of the list in the store, if this process stored it
+	listedThisRun map[string]bool             // servers that were listed, or have failed, since Open
+	began         map[string]time.Time        // when the wait for a server without any list began
+	failures      map[string]upstream.Failure // by server: why it could not be listed last, in this run or an earlier one
+	wrote         map[string]int64            // by server: version of the list in the store, if this process stored it
 }
 
 // listing is the last list of a server.
@@ -62,7 +64,7 @@ type recalled struct {
 // recall reads the store. Unreadable content is learned again.
 func recall(ctx context.Context, db *store.Store, config *configs.Config, o options) (*listings, recalled) {
 	log := o.log
-	k := &listings{store: db, log: log, record: o.observer.record, byServer: map[string]*listing{}, listedThisRun: map[string]bool{}, began: map[string]time.Time{}, wrote: map[string]int64{}}
+	k := &listings{store: db, log: log, record: o.observer.record, byServer: map[string]*listing{}, listedThisRun: map[string]bool{}, began: map[string]time.Time{}, failures: map[string]upstream.Failure{}, wrote: map[string]int64{}}
 	warn := func(what string, err error) {
 		if err != nil {
 			log.Warn("the store could not be read; starting without it", "what", what, "error", err)
@@ -100,6 +102,13 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 			s.defs = append(s.defs, def)
 		}
 	}
+	failures, err := db.Failures(ctx)
+	warn("why servers failed", err)
+	for _, f := range failures {
+		if slices.Contains(configured, f.Server) {
+			k.failures[f.Server] = upstream.Failure{Reason: f.Reason, At: f.At}
+		}
+	}
 	var r recalled
 	r.tokens, err = db.Tokens(ctx)
 	warn("token counts", err)
@@ -134,6 +143,7 @@ func serversOf(config *configs.Config) []string {
 func (k *listings) forget(ctx context.Context, config *configs.Config) {
 	configured := serversOf(config)
 	maps.DeleteFunc(k.byServer, func(server string, _ *listing) bool { return !slices.Contains(configured, server) })
+	maps.DeleteFunc(k.failures, func(server string, _ upstream.Failure) bool { return !slices.Contains(configured, server) })
 	if k.shared { // other replicas may configure the server and need its approvals; toolfinch reindex forgets
 		return
 	}
@@ -145,8 +155,11 @@ func (k *listings) forget(ctx context.Context, config *configs.Config) {
 // ofPool returns what the pool must know about each server before it connects.
 func (k *listings) ofPool() map[string]upstream.Known {
 	known := map[string]upstream.Known{}
+	for server, failure := range k.failures {
+		known[server] = upstream.Known{Failure: failure}
+	}
 	for server, listed := range k.byServer {
-		known[server] = upstream.Known{Era: listed.era, Interactive: listed.interactive}
+		known[server] = upstream.Known{Era: listed.era, Interactive: listed.interactive, Listed: true, Failure: k.failures[server]}
 	}
 	return known
 }
@@ -164,6 +177,8 @@ func (k *listings) of(config *configs.Config, tools func([]*tool.Def, map[tool.I
 			listing.Listed, listing.Tools, listing.Held = true, listed.tools, held
 			listing.Instructions, listing.Capabilities = k.instructionsOf(config, s.Name), listed.capabilities
 			listing.Era, listing.Cache = listed.era, listed.cache
+		} else if _, failed := k.failures[s.Name]; failed {
+			listing.Failed = true
 		} else if !listing.Answered && !k.readOnly {
 			listing.StartsUntil = k.startOf(s.Name).Add(config.StartWait)
 		}
@@ -180,15 +195,42 @@ func (k *listings) startOf(server string) time.Time {
 	return k.began[server]
 }
 
-// stillListed returns the servers in listedThisRun whose settings are the same in both configurations.
-func (k *listings) stillListed(before, after *configs.Config) map[string]bool {
-	heard := map[string]bool{}
+const (
+	maxFailure   = 997         // bytes of a stored reason, before "..."
+	failureEvery = time.Minute // how often the same reason is stored again: a server is tried again and again
+)
+
+// fail stores why a server could not be listed.
+func (k *listings) fail(ctx context.Context, server string, why error) error {
+	before, now := k.failures[server], upstream.Failure{Reason: reasonOf(server, why), At: time.Now()}
+	if k.readOnly || before.Reason == now.Reason && now.At.Sub(before.At) < failureEvery {
+		return nil
+	}
+	k.failures[server] = now
+	return k.store.PutFailure(ctx, store.Failure{Server: server, Reason: now.Reason, At: now.At})
+}
+
+// reasonOf returns the text of a server's error without its name.
+func reasonOf(server string, why error) string {
+	return rawjson.Clip(printable.Line(strings.TrimPrefix(why.Error(), "upstream "+server+": ")), maxFailure)
+}
+
+// unchanged returns the servers in listedThisRun, and the failures, of the servers whose settings are the same in both
+// configurations.
+func (k *listings) unchanged(before, after *configs.Config) (heard map[string]bool, failures map[string]upstream.Failure) {
+	heard, failures = map[string]bool{}, map[string]upstream.Failure{}
 	for _, s := range before.Servers {
-		if k.listedThisRun[s.Name] && slices.ContainsFunc(after.Servers, func(now upstream.Settings) bool { return reflect.DeepEqual(s, now) }) {
+		if !slices.ContainsFunc(after.Servers, func(now upstream.Settings) bool { return reflect.DeepEqual(s, now) }) {
+			continue
+		}
+		if k.listedThisRun[s.Name] {
 			heard[s.Name] = true
 		}
+		if failure, failed := k.failures[s.Name]; failed {
+			failures[s.Name] = failure
+		}
 	}
-	return heard
+	return heard, failures
 }
 
 // same reports whether two listings of a server are equal in every field that affects what is served.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -34,12 +35,13 @@ type loop struct {
 	closing  sync.WaitGroup  // goroutines that close removed views
 	reported map[view.Problem]bool
 	waiting  map[string]upstream.Change // by server: changes that are taken again, because the store failed
+	late     map[string]bool            // servers that were noted as late since the configuration was loaded
 	decided  int64                      // result of store.Pins.Decisions when decisions were last read; -1 for never
 }
 
 func newLoop(all *views, db *store.Store, count *counter) *loop {
 	return &loop{
-		views: all, store: db, count: count, decided: -1, reported: map[view.Problem]bool{}, waiting: map[string]upstream.Change{},
+		views: all, store: db, count: count, decided: -1, reported: map[view.Problem]bool{}, waiting: map[string]upstream.Change{}, late: map[string]bool{},
 		asked: make(chan func(context.Context)), notes: make(chan func(context.Context), 256), ended: make(chan struct{}),
 	}
 }
@@ -114,6 +116,7 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 	l.wake()
 	var due <-chan time.Time   // when decisions are read; nil while nothing is held
 	var again <-chan time.Time // when waiting changes are taken again; nil while there are none
+	var late <-chan time.Time  // when servers that start for the first time are looked at; nil while there are none
 	for {
 		if again == nil && len(l.waiting) > 0 {
 			again = time.After(l.rest())
@@ -121,9 +124,15 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 		if due == nil && l.known.someHeld() {
 			due = time.After(decisionsEvery)
 		}
+		if late == nil && l.someMayBeLate() {
+			late = time.After(lateAfter)
+		}
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-late:
+			late = nil
+			l.noteLate(ctx)
 		case <-due:
 			due = nil
 			l.decisions(ctx)
@@ -238,6 +247,11 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 			continue
 		}
 		before := l.known.byServer[change.Server]
+		if change.Err != nil {
+			if err := l.known.fail(ctx, change.Server, change.Err); err != nil && ctx.Err() == nil {
+				l.log.Log(ctx, store.Level(err), "not written to the store", "what", "why a server failed", "error", err)
+			}
+		}
 		if change.Err == nil { // after an error the last known tools stay; the pool has logged the error
 			var err error
 			if diffs[i], err = l.known.learn(ctx, config, change); err != nil && ctx.Err() == nil {
@@ -343,7 +357,7 @@ func (l *loop) report(problems []view.Problem) {
 	if l.life == nil {
 		return // before Run, the program that opened the proxy reads Problems
 	}
-	pending := slices.ContainsFunc(l.pool.Health(), func(s upstream.Health) bool { return s.State == upstream.StatePending })
+	pending := slices.ContainsFunc(l.pool.Health(), func(s upstream.Health) bool { return s.State.Starts() })
 	for _, problem := range problems {
 		level := slog.LevelError
 		if problem.Warning {
@@ -352,6 +366,44 @@ func (l *loop) report(problems []view.Problem) {
 		if !l.reported[problem] && !(problem.Warning && pending) {
 			l.reported[problem] = true
 			l.log.Log(context.Background(), level, problem.Error(), "line", problem.At.Line)
+		}
+	}
+}
+
+// lateAfter is how long a server that was never listed may take to come up before that is stored as a failure. It
+// is stored while the server starts, because an agent may end the process at any time.
+const lateAfter = 3 * time.Second
+
+// someMayBeLate reports whether a server is starting for the first time.
+func (l *loop) someMayBeLate() bool {
+	for _, s := range l.now.Load().Config.Servers {
+		if l.mayBeLate(s.Name) {
+			return true
+		}
+	}
+	return false
+}
+
+func (l *loop) mayBeLate(server string) bool {
+	return l.known.byServer[server] == nil && !l.known.listedThisRun[server] && !l.late[server]
+}
+
+// isLate reports whether a server has been starting for long. A server that waits for its turn is not late.
+func isLate(s upstream.Health, now time.Time) bool {
+	return s.State.Starts() && !s.Began.IsZero() && now.Sub(s.Began) >= lateAfter
+}
+
+// noteLate stores which servers take long to come up for the first time. Their next list deletes that.
+func (l *loop) noteLate(ctx context.Context) {
+	now := time.Now()
+	for _, s := range l.pool.Health() {
+		if !isLate(s, now) || !l.mayBeLate(s.Server) {
+			continue
+		}
+		l.late[s.Server] = true
+		reason := fmt.Sprintf("it had not come up %s after its start, and may not have been given more time", lateAfter)
+		if err := l.store.PutFailure(ctx, store.Failure{Server: s.Server, Reason: reason, At: now}); err != nil && ctx.Err() == nil {
+			l.log.Log(ctx, store.Level(err), "not written to the store", "what", "that a server is late", "error", err)
 		}
 	}
 }

@@ -135,9 +135,7 @@ func (h paged) Servers(ctx context.Context) []page.Upstream {
 		one := page.Upstream{
 			Name: s.Server, Description: described(now.Config, s.Server), State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: string(s.Transport),
 			Tools: s.Tools, LeftOut: s.LeftOut, Mended: s.Mended, Restarts: s.Restarts,
-		}
-		if s.Err != nil {
-			one.Error = strings.TrimPrefix(s.Err.Error(), "upstream "+s.Server+": ")
+			Error: strings.TrimPrefix(s.Failure.Reason, "upstream "+s.Server+": "), Failed: s.Failure.At,
 		}
 		if owner {
 			one.PID, one.Stderr = s.PID, s.Stderr

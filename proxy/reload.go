@@ -42,16 +42,17 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	next.modules, next.python = before.modules.Unedited(), before.python.Current(config.Python)
 	next.Limits = rate.New(config.RateLimits, before.Limits)
 	l.others.share(next.Limits)
-	heard, began, unused := l.known.listedThisRun, l.known.began, before.python
+	heard, began, failures, unused := l.known.listedThisRun, l.known.began, l.known.failures, before.python
 	defer func() {
 		if err != nil {
-			l.known.listedThisRun, l.known.began, unused = heard, began, next.python
+			l.known.listedThisRun, l.known.began, l.known.failures, unused = heard, began, failures, next.python
 		}
 		if before.python != next.python {
 			unused.Retire()
 		}
 	}()
-	l.known.listedThisRun, l.known.began = l.known.stillListed(before.Config, config), map[string]time.Time{}
+	l.known.listedThisRun, l.known.failures = l.known.unchanged(before.Config, config)
+	l.known.began = map[string]time.Time{}
 	accept := func(problems []view.Problem) error { return l.refuse(config, problems) }
 	if err := l.build(ctx, next, l.known.of(config, l.upstreamTools), nil, accept); err != nil {
 		return err
@@ -59,6 +60,7 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	if keys := configs.NeedRestart(l.first, config); len(keys) > 0 {
 		l.log.Warn("changed, but only a restart takes it", "keys", strings.Join(keys, ", "))
 	}
+	l.late = map[string]bool{}
 	l.others.compete(config)
 	l.pool.Update(config.Servers, l.known.ofPool())
 	l.known.forget(ctx, config)

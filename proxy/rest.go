@@ -62,9 +62,7 @@ func (h rest) Upstreams(ctx context.Context) []web.Upstream {
 		server := web.Upstream{
 			Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: string(s.Transport),
 			Tools: s.Tools, LeftOut: s.LeftOut, Mended: s.Mended, Restarts: s.Restarts, Dropped: s.Dropped, Description: described(config, s.Server),
-		}
-		if s.Err != nil {
-			server.Error = s.Err.Error()
+			Error: s.Failure.Reason, Failed: s.Failure.At,
 		}
 		all = append(all, server)
 	}

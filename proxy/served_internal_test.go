@@ -7,6 +7,7 @@ import (
 	"reflect"
 	"slices"
 	"testing"
+	"time"
 
 	"toolfinch/configs"
 	"toolfinch/index"
@@ -144,5 +145,34 @@ func TestAReloadThatFailsLeavesNoTrace(t *testing.T) {
 	found, err := before.ByName["one"].Retriever.Search(t.Context(), retrieve.Query{Text: "hat", Limit: 5})
 	if err != nil || len(found.Hits) != 1 {
 		t.Errorf("the view before finds %v, %v", found.Hits, err)
+	}
+}
+
+// A server that takes long to come up for the first time is noted as a failure before it has failed, because an agent
+// may end the process at any time: once, until it is listed.
+func TestAServerThatIsLateIsNoted(t *testing.T) {
+	now := time.Now()
+	for name, test := range map[string]struct {
+		state upstream.State
+		began time.Time
+		want  bool
+	}{
+		"it starts":            {upstream.StatePending, now.Add(-lateAfter), true},
+		"it is downloaded":     {upstream.StateDownloading, now.Add(-time.Hour), true},
+		"it has just begun":    {upstream.StatePending, now.Add(time.Millisecond - lateAfter), false},
+		"it waits for a turn":  {upstream.StatePending, time.Time{}, false},
+		"it has come up":       {upstream.StateReady, now.Add(-time.Hour), false},
+		"it has failed itself": {upstream.StateFailed, now.Add(-time.Hour), false},
+	} {
+		if got := isLate(upstream.Health{Server: "s", State: test.state, Began: test.began}, now); got != test.want {
+			t.Errorf("%s: late: %t", name, got)
+		}
+	}
+	p := openKnown(t, nil, "one")
+	if p.loop.mayBeLate("one") || !p.loop.mayBeLate("new") {
+		t.Error("only a server that was never listed may be late")
+	}
+	if p.loop.late["new"] = true; p.loop.mayBeLate("new") {
+		t.Error("it is noted again")
 	}
 }

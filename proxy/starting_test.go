@@ -1,7 +1,9 @@
 package proxy_test
 
 import (
+	"errors"
 	"fmt"
+	"log/slog"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,7 +11,9 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
+	"toolfinch/store"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -203,4 +207,80 @@ func TestAViewIsRemovedWhileItsServersStart(t *testing.T) {
 	if got := await.Value(t, called.answer).raw; !strings.Contains(got, "unknown tool") {
 		t.Errorf("tools/call: %s", got)
 	}
+}
+
+// A client that does not wait for its first list is answered while servers start, and told when they are there: a
+// small catalogue is then listed whole.
+func TestAClientThatHurriesIsAnsweredAtOnce(t *testing.T) {
+	for view, want := range map[string]string{"auto": `"retrieve_tools"`, "direct": `"tools":[`} {
+		for _, stdio := range []bool{true, false} {
+			t.Run(fmt.Sprintf("%s stdio %t", view, stdio), func(t *testing.T) {
+				t.Parallel()
+				s, listing := slowly(t, "slow")
+				p, url := openCold(t, 2*await.Bound, coldViews[view], s.settings)
+				c := newClient(t, p, url, kind{stdio: stdio, name: "codex-mcp-client"}, `{}`, reply)
+				first := await.Value(t, c.begin("tools/list", `{}`).answer).raw
+				if !strings.Contains(first, want) || strings.Contains(first, "slow_write_file") {
+					t.Errorf("the first list is %s", first)
+				}
+				await.Value(t, c.begin("prompts/list", `{}`).answer)
+				close(listing)
+				c.hears("notifications/tools/list_changed", nil)
+				if got := c.ask("tools/list", `{}`).raw; !strings.Contains(got, "slow_write_file") {
+					t.Errorf("the next list is %s", got)
+				}
+			})
+		}
+	}
+}
+
+// Nobody waits for a server that failed to come up in an earlier run, and it is no reason to search in a small
+// catalogue.
+func TestNobodyWaitsForAServerThatFailedBefore(t *testing.T) {
+	known, listing := slowly(t, "known")
+	close(listing)
+	gone, _ := slowly(t, "gone")
+	gone.on("initialize", func(r *request) { <-r.ended })
+	auto := coldViews["auto"]
+	auto.Name, auto.IncludeAll = view.Default, true
+	config := &configs.Config{DataDir: folder(t), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40, StartWait: 2 * await.Bound,
+		Views: []view.Settings{auto}, Servers: []upstream.Settings{known.settings}}
+	learn(t, config)
+	config.Servers = append(config.Servers, gone.settings)
+	db := must.Get(store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler)))(t)
+	failed := store.Failure{Server: "gone", Reason: "timed out", At: time.UnixMilli(5).UTC()}
+	if err := errors.Join(db.PutFailure(t.Context(), failed), db.Close()); err != nil {
+		t.Fatal(err)
+	}
+	p, url := running(t, config)
+	c := newClient(t, p, url, kind{}, `{}`, reply)
+	if got := await.Value(t, c.begin("tools/list", `{}`).answer).raw; !strings.Contains(got, "known_write_file") {
+		t.Errorf("the first list is %s", got)
+	}
+	for _, s := range p.Status(t.Context()).Servers {
+		if s.Name == "gone" && (s.Error != failed.Reason || !s.Failed.Equal(failed.At)) {
+			t.Errorf("the status is %+v", s)
+		}
+	}
+}
+
+// Why a server failed is stored without its secrets, until the server is listed.
+func TestAFailureIsStored(t *testing.T) {
+	s, listing := slowly(t, "s")
+	close(listing)
+	s.settings.Secrets = []string{"hunter2-hunter2"}
+	s.on("tools/list", func(r *request) {
+		r.fail(`{"code":-32000,"message":"hunter2-hunter2 is wrong\n\u001b[31m` + strings.Repeat("x", 5000) + `"}`)
+	})
+	p, _ := openCold(t, time.Millisecond, coldViews["auto"], s.settings)
+	<-p.Ready()
+	failures := func() []store.Failure {
+		return must.Get(p.Failures(t.Context()))(t)
+	}
+	await.True(t, func() bool { return len(failures()) == 1 })
+	if f := failures()[0]; f.Server != "s" || !strings.Contains(f.Reason, "*** is wrong") || strings.ContainsAny(f.Reason, "\n\x1b") || len(f.Reason) > 1000 || f.At.IsZero() {
+		t.Errorf("stored is %+v", f)
+	}
+	s.on("tools/list", s.usual)
+	await.True(t, func() bool { return len(failures()) == 0 })
 }

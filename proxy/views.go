@@ -246,7 +246,10 @@ func (s *views) absent(u upstream.Health, known *retrieve.Server, listed bool) (
 	case u.State == upstream.StateFailed && u.Err != nil:
 		a.Reason = strings.TrimPrefix(upstream.Reason(u.Err), "connect: ")
 	case u.State != upstream.StateFailed && !listed && s.desk != nil:
-		a.Starting, a.How = max(1, time.Since(u.Began)), "HTTP"
+		a.Starting, a.How = 1, "HTTP"
+		if !u.Began.IsZero() { // else it waits for its turn
+			a.Starting = max(1, time.Since(u.Began))
+		}
 		if u.Command != "" {
 			a.How = strings.TrimSuffix(filepath.Base(u.Command), ".exe")
 		}

@@ -77,9 +77,10 @@ type Refreshed struct {
 	Diff   store.Diff // without Learn only the totals are set
 	Faults upstream.Faults
 	Took   time.Duration
-	Err    error // nothing was learned; the last known tools stay
-	Lost   error // why the new list is not in the store; Diff is zero then
-	Held   int   // definitions that await approval, without rejected ones
+	Err    error            // nothing was learned; the last known tools stay
+	Failed upstream.Failure // its last failure, if it was not listed since
+	Lost   error            // why the new list, or the failure, is not in the store; Diff is zero then
+	Held   int              // definitions that await approval, without rejected ones
 }
 
 // Refresh connects to the servers in parallel, once, and takes in their lists. Without servers it refreshes all
@@ -97,7 +98,10 @@ func (w *Workspace) Refresh(ctx context.Context, done func(Refreshed), servers .
 	}
 	rows := make([]Refreshed, len(servers))
 	each(ctx, servers, w.pool.Refresh, func(i int, took time.Duration, change upstream.Change) {
-		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err, Faults: change.Faults}
+		rows[i] = Refreshed{Server: servers[i], Took: took, Err: change.Err, Faults: change.Faults, Failed: w.known.failures[servers[i]]}
+		if change.Err != nil && ctx.Err() == nil {
+			rows[i].Lost = w.known.fail(ctx, change.Server, change.Err)
+		}
 		if change.Err == nil {
 			rows[i].Diff, rows[i].Lost = w.known.learn(ctx, w.first, change)
 			rows[i].Held = w.known.waiting(w.first, change.Server)

@@ -109,6 +109,9 @@ func (l *Live) follow(s *session, served *Served) {
 		}
 	}
 	switch direct := s.direct.was(served); {
+	case s.direct.turns(served):
+		s.expect()
+		l.Notify(s.id, toolsChanged, nil)
 	case direct && !all, !direct && !base && !differs:
 	case base: // the owner changed the configuration: the hook is not run
 		s.expect()

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
@@ -44,13 +45,11 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	switch x.Method {
 	case wire.MethodListTools:
 		if served.ListsWait > 0 {
-			waits, cancel := context.WithTimeout(ctx, served.ListsWait)
-			served = served.started(waits)
-			cancel()
+			served = l.startedFor(ctx, served, call.Client, served.ListsWait)
 		}
 		return l.listTools(served, call, s), nil
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
-		return listPage(served.started(ctx), x)
+		return listPage(l.startedFor(ctx, served, call.Client, pagesWait), x)
 	case wire.MethodSubscribe, wire.MethodUnsubscribe:
 		if s == nil {
 			return nil, methodNotFound(x.Method)
@@ -80,10 +79,30 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	return l.observed(ctx, served, call)
 }
 
+// listsHurry is how long lists wait for starting servers where the client does not wait for the list or
+// never lists again. Codex looks at what was listed within a second.
+const listsHurry = 300 * time.Millisecond
+
+// pagesWait bounds how long lists of prompts and resources wait: as long as start_wait may say.
+const pagesWait = 5 * time.Minute
+
+// startedFor calls Started for a list of a client. The result may be v itself.
+func (l *Live) startedFor(ctx context.Context, v *Served, client *tool.Client, within time.Duration) *Served {
+	if client != nil && (l.relists.never(client.Name) || v.Hurries != nil && v.Hurries(client.Name)) {
+		within = min(within, listsHurry)
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	return v.started(ctx)
+}
+
 // observed dispatches a call, and shows tool calls to the observer.
 func (l *Live) observed(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
 	if call.Kind != tool.KindTool {
 		return l.dispatch(ctx, served, call)
+	}
+	if s := l.session(call.Session); s != nil {
+		s.direct.keep()
 	}
 	answered := l.observer.Calling(call)
 	result, err := l.dispatch(ctx, served, call)

@@ -54,8 +54,13 @@ type Served struct {
 	// Mode. 2026-07-28 clients count as one session, or each as a new client if Class is set or other
 	// replicas serve them.
 	Direct func(until bool) bool
+	// Unsettled says that servers are starting and Direct may answer otherwise once they are there.
+	Unsettled bool
 	// ListsWait bounds how long lists of tools wait for starting servers (see Started).
 	ListsWait time.Duration
+	// Hurries, if set, names the clients that look at the first moments of a session alone. Their lists
+	// wait for listsHurry at most, and so do those of clients that never list again.
+	Hurries func(client string) bool
 	// Search are the meta-tools for clients that search, Beside the listed meta-tools for clients that
 	// are listed every tool, Meta the meta-tools for all clients.
 	Search, Beside, Meta []*tool.Tool

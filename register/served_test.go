@@ -173,3 +173,40 @@ func TestFingerprintsKeepNothingAlive(t *testing.T) {
 	}
 	runtime.KeepAlive(&known)
 }
+
+// A client that searches because servers were starting is listed every tool once they are there, unless it
+// has called something or was listed every tool before.
+func TestAClientOfAColdStartIsDecidedAgain(t *testing.T) {
+	small, large := func(bool) bool { return true }, func(bool) bool { return false }
+	starting := &Served{Mode: "auto", Direct: large, Unsettled: true}
+	for _, test := range []struct {
+		name  string
+		first *Served
+		calls bool
+		now   *Served
+		turns bool
+	}{
+		{"the catalogue is small", starting, false, &Served{Mode: "auto", Direct: small}, true},
+		{"it has called a tool", starting, true, &Served{Mode: "auto", Direct: small}, false},
+		{"the catalogue is large", starting, false, &Served{Mode: "auto", Direct: large}, false},
+		{"servers are starting still", starting, false, &Served{Mode: "auto", Direct: small, Unsettled: true}, false},
+		{"it was large when all servers were there", &Served{Mode: "auto", Direct: large}, false, &Served{Mode: "auto", Direct: small}, false},
+		{"every tool was listed before", &Served{Mode: "auto", Direct: small}, false, &Served{Mode: "auto", Direct: small}, false},
+		{"tools are granted", starting, false, &Served{Mode: "auto", Direct: small, Granted: func(string) []tool.ID { return nil }}, false},
+	} {
+		var d direct
+		was := d.in(test.first)
+		if test.calls {
+			d.keep()
+		}
+		if got := d.turns(test.now); got != test.turns {
+			t.Errorf("%s: it turns: %t", test.name, got)
+		}
+		if sees := d.sees(test.now, false, false); sees != test.turns {
+			t.Errorf("%s: a 2026-07-28 client is told: %t", test.name, sees)
+		}
+		if test.turns && (was || !d.in(test.now) || d.turns(test.now)) {
+			t.Errorf("%s: it is not listed every tool, or told again", test.name)
+		}
+	}
+}

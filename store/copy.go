@@ -14,7 +14,7 @@ import (
 // stored lists the tables of both databases, referenced tables first. Tables of running replicas are not among
 // them.
 var stored = []string{"servers", "tools", "pins", "baselines", "decisions", "tokens", "clients", "spaces", "vectors", "learned", "called",
-	"outputs", "provisions", "savings", "vault", "keys", "segments"}
+	"failures", "outputs", "provisions", "savings", "vault", "keys", "segments"}
 
 // numbered lists the tables whose column id is generated.
 var numbered = []string{"spaces", "outputs", "provisions"}

@@ -99,6 +99,9 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 	if err != nil {
 		return Diff{}, err
 	}
+	if _, err := tx.ExecContext(ctx, dropFailure, srv.Name); err != nil {
+		return Diff{}, err
+	}
 	old, err := storedDefs(ctx, tx, srv.Name)
 	if err != nil {
 		return Diff{}, err
@@ -323,21 +326,33 @@ func (r toolRow) parse() (*tool.Def, error) {
 	return def, nil
 }
 
-// KeepServers deletes every server that is not in names, with its definitions, and returns the deleted names,
+// KeepServers deletes every server that is not in names, with its definitions and its last failure, and returns the deleted names,
 // sorted. Their approvals are kept: a server that returns has no first list.
 func (s *Store) KeepServers(ctx context.Context, names []string) (removed []string, err error) {
 	err = s.write(ctx, func(ctx context.Context, tx *txn) error {
 		removed = nil
-		err := each(ctx, tx, func(rows *sql.Rows) error {
-			var name string
-			err := rows.Scan(&name)
-			if err == nil && !slices.Contains(names, name) {
-				removed = append(removed, name)
+		var healed []string
+		others := func(of *[]string) func(rows *sql.Rows) error {
+			return func(rows *sql.Rows) error {
+				var name string
+				err := rows.Scan(&name)
+				if err == nil && !slices.Contains(names, name) {
+					*of = append(*of, name)
+				}
+				return err
 			}
-			return err
-		}, `SELECT name FROM servers ORDER BY name`)
+		}
+		err := each(ctx, tx, others(&removed), `SELECT name FROM servers ORDER BY name`)
+		if err == nil {
+			err = each(ctx, tx, others(&healed), `SELECT server FROM failures`)
+		}
 		if err != nil {
 			return err
+		}
+		for _, name := range healed {
+			if _, err := tx.ExecContext(ctx, dropFailure, name); err != nil {
+				return fmt.Errorf("%s: %w", name, err)
+			}
 		}
 		for _, name := range removed {
 			_, err := tx.ExecContext(ctx, keepAllApproved, name)

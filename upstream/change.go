@@ -38,6 +38,15 @@ type CacheHint struct {
 type Known struct {
 	Era         Era
 	Interactive bool // the server asks clients something
+	Listed      bool // its tools were listed once
+	Failure     Failure
+}
+
+// Failure is why a server could not be listed last, and when; zero if nothing has failed since
+// it was listed.
+type Failure struct {
+	Reason string // masked
+	At     time.Time
 }
 
 // maxFaults is how many faults of a list are described; further faults are counted.

@@ -60,8 +60,8 @@ func newConnection(s *server, p purpose, over *conn.Conn) *connection {
 	return c
 }
 
-// dial makes a connection. ctx bounds the dialling alone.
-func dial(ctx context.Context, s *server, p purpose) (*connection, error) {
+// dial makes a connection. ctx bounds the dialling alone; it ends after within.
+func dial(ctx context.Context, s *server, p purpose, within time.Duration) (*connection, error) {
 	o := s.settings
 	era, _ := s.health.met()
 	var around func(http.RoundTripper) http.RoundTripper
@@ -77,7 +77,7 @@ func dial(ctx context.Context, s *server, p purpose) (*connection, error) {
 	_, err := conn.Dial(ctx, conn.Options{
 		Name: o.Name, Traces: s.env.traces,
 		Command: o.Command, Args: o.Args, Env: o.Env, InheritEnv: o.InheritEnv, Cwd: o.Cwd, Sandbox: o.Sandbox.WithOwnPort(s.env.ownPort), Program: s.program, URL: o.URL, Headers: o.Headers, Around: around, Transport: o.Transport,
-		ConnectTimeout: o.ConnectTimeout, Known: era, Legacy: p.legacy || o.Protocol == ProtocolLegacy,
+		ConnectTimeout: within, Known: era, Legacy: p.legacy || o.Protocol == ProtocolLegacy,
 		Capabilities: p.declare, ClientVersion: s.env.version, Log: s.log, Again: s.health.get().Err != nil, Before: before,
 		Started: func(process *conn.Process) { s.started(p.main, process) },
 	}, func(over *conn.Conn) conn.Handler {

@@ -17,11 +17,13 @@ type connector struct {
 	mu      sync.Mutex // guards the fields below; never held over I/O
 	now     *connection
 	dialing *dialing
+	asked   bool // somebody waits for the next attempt
 	closed  bool
 }
 
 // dialing is one attempt to connect. Any number of callers wait for it.
 type dialing struct {
+	start  *start
 	ctx    context.Context // ends when the attempt is given up
 	giveUp context.CancelCauseFunc
 	done   chan struct{}
@@ -29,15 +31,32 @@ type dialing struct {
 	err    error
 }
 
-func newDialing(life context.Context) *dialing {
-	d := &dialing{done: make(chan struct{})}
+func newDialing(life context.Context, asked bool) *dialing {
+	d := &dialing{start: newStart(asked), done: make(chan struct{})}
 	d.ctx, d.giveUp = context.WithCancelCause(life)
 	return d
 }
 
-// connect returns a connection that is not known to be dead. If there is none, it makes one.
-// Callers at the same time share one attempt.
+// connect returns a connection that is not known to be dead. If there is none, it makes one,
+// before the servers that nobody waits for. Callers at the same time share one attempt.
 func (l *connector) connect(ctx context.Context) (*connection, error) {
+	l.ask()
+	return l.connectInTurn(ctx)
+}
+
+// ask puts the running attempt, or else the next one, before the starts that nobody waits for.
+func (l *connector) ask() {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.dialing != nil {
+		l.server.env.starts.ask(l.dialing.start)
+	} else {
+		l.asked = l.now == nil || l.now.Service.Err() != nil
+	}
+}
+
+// connectInTurn is connect for a caller that can wait until other servers have started.
+func (l *connector) connectInTurn(ctx context.Context) (*connection, error) {
 	for {
 		d, c, err := l.begin()
 		if d == nil {
@@ -66,8 +85,8 @@ func (l *connector) begin() (*dialing, *connection, error) {
 		return nil, nil, ErrClosed
 	}
 	if l.dialing == nil {
-		d, old := newDialing(l.server.life), l.now
-		l.now, l.dialing = nil, d
+		d, old := newDialing(l.server.life, l.asked), l.now
+		l.now, l.dialing, l.asked = nil, d, false
 		l.server.work.Go(func() {
 			if old != nil {
 				l.server.work.Go(func() { old.finish(errReplaced) }) // it waits for calls to end
@@ -83,19 +102,8 @@ func (l *connector) ended() bool { return l.closed || l.server.life.Err() != nil
 
 // dial carries out an attempt.
 func (l *connector) dial(d *dialing) {
-	s := l.server
 	defer d.giveUp(nil)
-	ctx, cancel := context.WithTimeoutCause(d.ctx, s.settings.ConnectTimeout,
-		fmt.Errorf("%w: no connection within %s", ErrTimeout, s.settings.ConnectTimeout))
-	defer cancel()
-	var c *connection
-	err := context.Cause(ctx) // the attempt may be given up before it begins
-	if s.settings.Fault != "" {
-		err = fmt.Errorf("the configuration cannot be used: %s", s.settings.Fault)
-	}
-	if err == nil {
-		c, err = dial(ctx, s, l.purpose)
-	}
+	c, err := l.attempt(d)
 	l.mu.Lock()
 	current, gone := l.dialing == d, l.closed
 	if current {
@@ -116,6 +124,29 @@ func (l *connector) dial(d *dialing) {
 		d.err = errReplaced // callers wait for the new attempt instead
 	}
 	close(d.done)
+}
+
+// attempt makes a connection once it is the server's turn to start.
+func (l *connector) attempt(d *dialing) (*connection, error) {
+	s := l.server
+	if s.settings.Fault != "" {
+		return nil, fmt.Errorf("the configuration cannot be used: %s", s.settings.Fault)
+	}
+	done, err := s.turn(d.ctx, d.start)
+	if err != nil {
+		return nil, err
+	}
+	defer done()
+	within := s.connectWithin()
+	if l.main {
+		s.health.starts(s.fetches())
+	}
+	ctx, cancel := context.WithTimeoutCause(d.ctx, within, fmt.Errorf("%w: no connection within %s", ErrTimeout, within))
+	defer cancel()
+	if err := context.Cause(ctx); err != nil { // the attempt was given up before it began
+		return nil, err
+	}
+	return dial(ctx, s, l.purpose, within)
 }
 
 // current returns the present connection; nil if there is none.

@@ -14,11 +14,17 @@ type State string
 // StatePending is the state before the first exchange.
 const (
 	StatePending State = "pending"
-	StateReady   State = "ready"
-	StateFailed  State = "failed"
+	// StateDownloading is the state of a server that was never listed while its command, such as
+	// npx, downloads and starts it.
+	StateDownloading State = "downloading"
+	StateReady       State = "ready"
+	StateFailed      State = "failed"
 	// StateLogin means that somebody must log in first. Err says how.
 	StateLogin State = "needs_login"
 )
+
+// Starts reports whether the server has not come up yet and has not failed.
+func (s State) Starts() bool { return s == StatePending || s == StateDownloading }
 
 // Health is the health of one server. It is cheap to read, because a search reads the
 // health of every server.
@@ -27,13 +33,14 @@ type Health struct {
 	State   State
 	Err     error     // error of the last exchange, with a masked, precomputed text; nil on success
 	Command string    // command that starts the server; "" for a server over HTTP
-	Began   time.Time // when the server was configured
+	Began   time.Time // when the last start of its main connection began; zero before the first
 	Since   time.Time // when State began, or when a connection was replaced without a change of State
 }
 
 // Status is the health of one server, with details.
 type Status struct {
 	Health
+	Failure   Failure // in this run or, until the first exchange, in an earlier one
 	Tools     int
 	LeftOut   int // malformed definitions that are not served, see Faults
 	Mended    int // malformed definitions that are served mended
@@ -57,15 +64,15 @@ type health struct {
 	unlisted  error      // why the last list of tools failed, nil on success; masked
 }
 
-func newHealth(s Settings, era Era, m *mask) *health {
+func newHealth(s Settings, known Known, m *mask) *health {
 	transport := s.Transport
 	if s.Command != "" {
 		transport = TransportStdio
 	}
 	now := time.Now()
 	return &health{mask: m, status: Status{
-		Health: Health{Server: s.Name, Command: s.Command, Began: now, State: StatePending, Since: now},
-		Era:    era, Transport: string(transport),
+		Health: Health{Server: s.Name, Command: s.Command, State: StatePending, Since: now},
+		Era:    known.Era, Transport: string(transport), Failure: known.Failure,
 	}}
 }
 
@@ -89,6 +96,21 @@ func (h *health) met() (era Era, connected bool) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.status.Era, h.connected
+}
+
+// starts notes that the main connection is being made. A server that has failed stays failed
+// until it is connected.
+func (h *health) starts(downloads bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.status.Began = time.Now()
+	if !h.status.State.Starts() {
+		return
+	}
+	h.status.Since = h.status.Began
+	if h.status.State = StatePending; downloads {
+		h.status.State = StateDownloading
+	}
 }
 
 // dialled notes that the main connection was made.
@@ -124,7 +146,10 @@ func (h *health) exchanged(err error) {
 	if h.status.State != state {
 		h.status.State, h.status.Since = state, time.Now()
 	}
-	h.status.Err = err
+	h.status.Err, h.status.Failure = err, Failure{}
+	if err != nil {
+		h.status.Failure = Failure{err.Error(), time.Now()}
+	}
 }
 
 // toolsListed notes the result of the last list of tools.

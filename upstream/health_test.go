@@ -28,7 +28,7 @@ func TestReadingHealthMakesNoTexts(t *testing.T) {
 			cause := &costly{}
 			err := within(cause)
 			want := newMask([]string{"abcdef"}).text(err.Error())
-			h := newHealth(Settings{Name: "s"}, EraLegacy, newMask([]string{"abcdef"}))
+			h := newHealth(Settings{Name: "s"}, Known{Era: EraLegacy}, newMask([]string{"abcdef"}))
 			h.exchanged(err)
 			before := cause.texts
 			for range 3 {
@@ -48,7 +48,7 @@ func TestReadingHealthMakesNoTexts(t *testing.T) {
 
 // A list that fails counts until one goes well, whatever calls do meanwhile, and is masked.
 func TestAFailedListIsMasked(t *testing.T) {
-	h := newHealth(Settings{Name: "s"}, EraLegacy, newMask([]string{"abcdef"}))
+	h := newHealth(Settings{Name: "s"}, Known{Era: EraLegacy}, newMask([]string{"abcdef"}))
 	h.toolsListed(&tool.RPCError{Message: "abcdef may not list"})
 	h.exchanged(nil)
 	if got := h.all(); got.State != StateFailed || got.Err == nil || got.Err.Error() != (&tool.RPCError{Message: "*** may not list"}).Error() {
@@ -59,4 +59,27 @@ func TestAFailedListIsMasked(t *testing.T) {
 	if got := h.get(); got.State != StateReady || got.Err != nil {
 		t.Errorf("the health is %s, %v", got.State, got.Err)
 	}
+}
+
+// A server that is downloaded at its first start says so until it is connected or has failed.
+func TestADownloadIsAState(t *testing.T) {
+	h := newHealth(Settings{Name: "s"}, Known{}, newMask(nil))
+	want := func(when string, want State) {
+		t.Helper()
+		if got := h.get().State; got != want {
+			t.Errorf("%s the state is %s, want %s", when, got, want)
+		}
+	}
+	if want("before its turn", StatePending); !h.get().Began.IsZero() {
+		t.Error("it began before its turn")
+	}
+	h.starts(true)
+	if want("while it starts", StateDownloading); h.get().Began.IsZero() || h.get().Since != h.get().Began {
+		t.Errorf("it began at %s", h.get().Began)
+	}
+	h.exchanged(errors.New("no"))
+	h.starts(true)
+	want("after a failure", StateFailed)
+	h.dialled(EraLegacy, TransportStdio)
+	want("once connected", StateReady)
 }

@@ -7,6 +7,7 @@ import (
 	"context"
 	"crypto/rand"
 	"log/slog"
+	"runtime"
 	"sync"
 	"time"
 
@@ -38,6 +39,7 @@ type Options struct {
 	// Programs returns the program that runs instead of a server's command; nil for the command.
 	// Default: every server runs its command.
 	Programs func(Settings) conn.Program
+	Starting int // how many servers start at once, see DefaultStarting
 	OwnPort  int // the port where this process listens; sandboxed servers cannot connect to it; default: none
 }
 
@@ -53,13 +55,17 @@ func NewPool(settings []Settings, o Options) *Pool {
 		o.Leads = leadsAlways
 	}
 	life, end := context.WithCancel(context.Background())
-	env := &environment{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(o.Key), tasks: newTasks(o.Key), logins: o.Logins, traces: o.Traces, leads: o.Leads, programs: o.Programs, ownPort: o.OwnPort, log: o.Log, life: life}
+	env := &environment{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(o.Key), tasks: newTasks(o.Key), logins: o.Logins, traces: o.Traces, leads: o.Leads, programs: o.Programs, starts: &starts{free: cmp.Or(o.Starting, DefaultStarting())}, ownPort: o.OwnPort, log: o.Log, life: life}
 	p := &Pool{env: env, end: end, membership: membership{env: env}}
 	env.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privateConnections)
 	p.now.Store(&members{})
 	p.Update(settings, o.Known)
 	return p
 }
+
+// DefaultStarting is how many servers start at once: one for each core, and at least two, so
+// that a server that hangs does not stop the others.
+func DefaultStarting() int { return max(2, runtime.NumCPU()) }
 
 // Limits returns the bounds of state that clients can make grow. Each bound applies to each
 // server; the counts are sums over all servers.
@@ -108,6 +114,16 @@ func (p *Pool) Refresh(ctx context.Context, name string) Change {
 	}
 	defer s.uses.exit()
 	return s.mask.change(s.main.refresh(ctx))
+}
+
+// Ask puts servers that are still to start before those that nobody waits for. It does not
+// wait.
+func (p *Pool) Ask(names ...string) {
+	for _, name := range names {
+		if s := p.now.Load().byName[name]; s != nil {
+			s.main.ask()
+		}
+	}
 }
 
 // Follow notes what another process has learned about a server: its number of tools, its

@@ -70,7 +70,7 @@ func (r *reconnects) join() (joined *reconnect, began bool) {
 func (r *reconnects) run(now *reconnect, old *connection) {
 	main := r.sharing.main
 	var closing, listing sync.WaitGroup
-	next := newDialing(r.sharing.server.life)
+	next := newDialing(r.sharing.server.life, true)
 	defer next.giveUp(nil)
 	end, replaced := r.replaceBeside(old)
 	beside := replaced
@@ -112,9 +112,15 @@ func (r *reconnects) replaceBeside(old *connection) (end func(closing *sync.Wait
 		return nil, false
 	}
 	s, main := r.sharing.server, r.sharing.main
-	ctx, cancel := context.WithTimeoutCause(s.life, s.settings.ConnectTimeout, ErrTimeout)
+	done, err := s.turn(s.life, newStart(true))
+	if err != nil {
+		return nil, false
+	}
+	defer done()
+	within := s.connectWithin()
+	ctx, cancel := context.WithTimeoutCause(s.life, within, ErrTimeout)
 	defer cancel()
-	c, err := dial(ctx, s, main.purpose)
+	c, err := dial(ctx, s, main.purpose, within)
 	if err != nil {
 		s.log.Debug("no second connection came up beside the one that is to be replaced", "error", conn.Plain(err))
 		return nil, false

@@ -481,9 +481,9 @@ func TestCloseEndsAReconnect(t *testing.T) {
 	}
 }
 
-// No server waits for another: of these, none says a word before all have been
-// started.
-func TestWatchStartsAllServersAtOnce(t *testing.T) {
+// Servers that may start at once do not wait for each other: of these, none says a word before
+// all have been started.
+func TestWatchStartsServersTogether(t *testing.T) {
 	const n = 24
 	on := &stage{mode: "together"}
 	settings := []Settings{played(t, "s0", on)}
@@ -491,7 +491,7 @@ func TestWatchStartsAllServersAtOnce(t *testing.T) {
 		settings = append(settings, settings[0])
 		settings[i+1].Name = fmt.Sprint("s", i+1)
 	}
-	p := newPool(t, settings...)
+	p := newPoolOf(t, Options{Starting: n}, settings...)
 	changes, _ := watched(t, p)
 	soonStarted(t, settings[0], n)
 	on.put("go", "")

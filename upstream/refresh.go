@@ -79,6 +79,7 @@ func (c *connection) listKinds(ctx context.Context, kinds []tool.Kind) Change {
 	s.health.exchanged(change.Err)
 	change.Interactive = s.questions.any()
 	if change.Err == nil {
+		s.listed.Store(true)
 		s.health.listed(s.lists.keep(got, &change), change.Faults)
 	}
 	return change

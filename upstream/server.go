@@ -6,6 +6,7 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"toolfinch/internal/limit"
 	"toolfinch/internal/telemetry"
@@ -23,8 +24,9 @@ type environment struct {
 	traces   *telemetry.Traces
 	leads    Leads
 	programs func(Settings) conn.Program // nil: each server runs its command
-	ownPort  int                         // the port where this process listens; 0: none
-	private  *limit.Limit                // connections of clients that can be asked
+	starts   *starts
+	ownPort  int          // the port where this process listens; 0: none
+	private  *limit.Limit // connections of clients that can be asked
 	log      *slog.Logger
 	life     context.Context // ends when the pool is closed
 }
@@ -41,6 +43,7 @@ type server struct {
 	process  atomic.Pointer[conn.Process] // the last process of the main connection; nil for none
 	login    *login.Server                // nil if the server has no login
 	dropped  atomic.Int64                 // notifications that did not reach clients
+	listed   atomic.Bool                  // its tools were listed, in this run or an earlier one
 
 	// noHandshake is set if legacy clients gain nothing from a legacy connection beside a main
 	// connection of 2026-07-28.
@@ -62,7 +65,7 @@ func newServer(env *environment, settings Settings, known Known) *server {
 	hidden, lines := newMask(settings.Secrets), &recent{}
 	s := &server{
 		env: env, settings: settings, mask: hidden, lines: lines, log: hidden.logger(slog.New(keeping{env.log.Handler(), lines})).With("server", settings.Name),
-		login: LoginTo(env.logins, settings), health: newHealth(settings, known.Era, hidden), lists: newLists(),
+		login: LoginTo(env.logins, settings), health: newHealth(settings, known, hidden), lists: newLists(),
 		subscriptions: subscriptions{uris: map[string]bool{}},
 	}
 	if env.programs != nil {
@@ -70,9 +73,33 @@ func newServer(env *environment, settings Settings, known Known) *server {
 	}
 	hidden.login = s.login
 	s.limits.Store(settings.limits())
+	s.listed.Store(known.Listed)
 	s.life, s.end = context.WithCancel(env.life)
 	s.questions = newQuestions(env.events, &s.limits, s.lists, known.Interactive)
 	return s
+}
+
+// turn waits until the server may start. done ends the start. Only servers that run here
+// queue: to connect over HTTP costs this machine nothing.
+func (s *server) turn(ctx context.Context, one *start) (done func(), err error) {
+	if s.settings.Command == "" {
+		return func() {}, context.Cause(ctx)
+	}
+	return s.env.starts.wait(ctx, one)
+}
+
+// fetches reports whether the server's command may have to download the server first.
+func (s *server) fetches() bool { return !s.listed.Load() && s.settings.downloads() }
+
+// connectWithin bounds one attempt to connect.
+func (s *server) connectWithin() time.Duration {
+	switch {
+	case s.settings.ConnectTimeout > 0:
+		return s.settings.ConnectTimeout
+	case s.fetches():
+		return DownloadTimeout
+	}
+	return DefaultConnectTimeout
 }
 
 // LoginTo returns the login to the server of settings; nil if the server's headers
@@ -124,7 +151,7 @@ func (s *server) status() Status {
 // known returns the knowledge to remember about the server.
 func (s *server) known() Known {
 	era, _ := s.health.met()
-	return Known{Era: era, Interactive: s.questions.any()}
+	return Known{Era: era, Interactive: s.questions.any(), Listed: s.listed.Load()}
 }
 
 // inherit takes over the wishes of clients from the server's predecessor.

@@ -26,7 +26,7 @@ type Settings struct {
 	Login            login.Settings    // HTTP: how to log in; ignored if Headers have Authorization
 	Transport        Transport         // default TransportAuto
 	Protocol         Protocol          // default ProtocolAuto
-	ConnectTimeout   time.Duration     // default 30s
+	ConnectTimeout   time.Duration     // default 30s; 2m for a command that downloads the server first
 	CallTimeout      time.Duration     // from a request, or its last progress, to the answer; default 120s
 	CallTimeoutTotal time.Duration     // for a whole call, with progress; at least CallTimeout; default 1h
 	Validate         bool              // check arguments against the tool's schema first; default true
@@ -76,6 +76,7 @@ const (
 // Defaults of Settings.
 const (
 	DefaultConnectTimeout   = 30 * time.Second
+	DownloadTimeout         = 2 * time.Minute // until the server was listed once
 	DefaultCallTimeout      = 120 * time.Second
 	DefaultCallTimeoutTotal = time.Hour
 	DefaultAskTimeout       = 10 * time.Minute
@@ -94,9 +95,6 @@ const (
 
 // complete returns a deep copy of s with defaults filled in.
 func (s Settings) complete() Settings {
-	if s.ConnectTimeout <= 0 {
-		s.ConnectTimeout = DefaultConnectTimeout
-	}
 	if s.CallTimeout <= 0 {
 		s.CallTimeout = DefaultCallTimeout
 	}

@@ -31,7 +31,7 @@ func (s *supervisor) watch(ctx context.Context, changes chan<- Change) {
 	again := conn.NewDelays(conn.FirstDelay)
 	for {
 		drainSignal(s.anew) // connect does what the signal asks for
-		c, err := s.main.connect(ctx)
+		c, err := s.main.connectInTurn(ctx)
 		if err == nil {
 			err = s.keepListed(ctx, c, changes, again)
 		} else {

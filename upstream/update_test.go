@@ -117,7 +117,6 @@ func TestWhichSettingsNeedANewConnection(t *testing.T) {
 		"call timeout":     {func(s *Settings) { s.CallTimeout = 1 }, true},
 		"ask timeout":      {func(s *Settings) { s.AskTimeout = 1 }, true},
 		"written defaults": {func(s *Settings) { s.Transport, s.Protocol, s.Isolate = TransportAuto, ProtocolAuto, IsolateAuto }, true},
-		"default timeout":  {func(s *Settings) { s.ConnectTimeout = DefaultConnectTimeout }, true},
 		"empty, not nil":   {func(s *Settings) { s.Headers = map[string]string{} }, true},
 		"command":          {func(s *Settings) { s.Command = "x" }, false},
 		"arguments":        {func(s *Settings) { s.Args = []string{"b", "a"} }, false},

@@ -34,6 +34,23 @@ func checkStore(ctx context.Context, at configs.Places) check {
 	return c
 }
 
+// lastFailures returns a line for each server that failed when it was last started; "" if the store cannot be read.
+func lastFailures(ctx context.Context, at configs.Places) (lines string) {
+	db, err := store.OpenExisting(ctx, at.Store, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return ""
+	}
+	defer db.Close()
+	failures, err := db.Failures(ctx)
+	if err != nil {
+		return ""
+	}
+	for _, f := range failures {
+		lines += fmt.Sprintf("\n%s failed %s: %s", f.Server, f.At.Local().Format("2006-01-02 15:04"), visible(f.Reason))
+	}
+	return lines
+}
+
 // checkModel embeds a text with the configured embedder.
 func (d *workspace) checkModel() check {
 	settings := d.config.Embed
@@ -99,11 +116,11 @@ func hasView(config *configs.Config, name string) bool {
 }
 
 // countMissing warns about a view with failed servers or without tools.
-func (p *subject) countMissing(config *configs.Config, settings view.Settings, rows []proxy.Refreshed) {
+func (p *subject) countMissing(config *configs.Config, settings view.Settings, rows map[string]proxy.Refreshed) {
 	var missing []string
-	for _, row := range rows {
-		if row.Err != nil && usesServer(config, settings, row.Server) {
-			missing = append(missing, row.Server)
+	for _, s := range config.Servers {
+		if rows[s.Name].Err != nil && usesServer(config, settings, s.Name) {
+			missing = append(missing, s.Name)
 		}
 	}
 	switch len(missing) {

@@ -61,6 +61,8 @@ func (s *settings) completions(root *cobra.Command) {
 		"pins":           s.completing((*workspace).pinNames),
 		"pins approve":   s.completing((*workspace).pinNames),
 		"pins reject":    s.completing((*workspace).pinNames),
+		"reindex":        s.completing((*workspace).servers),
+		"validate":       s.completing((*workspace).servers),
 	}
 	var walk func(*cobra.Command)
 	walk = func(cmd *cobra.Command) {

@@ -17,29 +17,32 @@ import (
 func newReindex(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:         "reindex",
+		Use:         "reindex [SERVER...]",
 		Annotations: map[string]string{whenInterrupted: "what was learned before is kept"},
 		Short:       "Connect to every server once and bring the store up to date",
-		Long: `Reindex connects to all configured servers in parallel, stores their present tools,
-and prints a row for each server. OTHER counts prompts, resources and resource
+		Long: `Reindex connects to all configured servers, or to the named ones, stores their present
+tools, and prints a row for each server. OTHER counts prompts, resources and resource
 templates. A server that fails keeps its last known tools.
 
 Exit codes: 0 all servers succeeded, 1 some failed or were not written to the store,
 2 bad configuration.`,
 		Example: `  toolfinch reindex
+  toolfinch reindex github
   toolfinch reindex --json | jq '.servers[] | select(.error)'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return s.reindex(cmd, asJSON)
+		RunE: func(cmd *cobra.Command, names []string) error {
+			return s.reindex(cmd, names, asJSON)
 		},
 	}
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
 	return cmd
 }
 
-// reindex lists every server and brings the store up to date.
-func (s *settings) reindex(cmd *cobra.Command, asJSON bool) error {
+// reindex lists the named servers, by default all, and brings the store up to date.
+func (s *settings) reindex(cmd *cobra.Command, names []string, asJSON bool) error {
 	config, log, err := s.loadStored(cmd)
+	if err == nil {
+		names, err = namedServers(config, names)
+	}
 	if err != nil {
 		return err
 	}
@@ -47,7 +50,7 @@ func (s *settings) reindex(cmd *cobra.Command, asJSON bool) error {
 		if durable, err := d.Learn(cmd.Context()); err != nil || !durable {
 			return cmp.Or(err, fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.Places().StoreName()))
 		}
-		rows, t := refreshed(d.refresh())
+		rows, t := refreshed(d.refresh(names...))
 		interrupted := d.embed()
 		if err := show(cmd, asJSON, map[string]any{"servers": rows}, t, "no server is configured"); err != nil {
 			return err
@@ -57,8 +60,13 @@ func (s *settings) reindex(cmd *cobra.Command, asJSON bool) error {
 				fmt.Fprintf(cmd.ErrOrStderr(), "%s: %s\n", row.Server, heldText(row.Held))
 			}
 		}
-		for _, line := range warningsOf(d.Warnings(), "") {
-			fmt.Fprintln(cmd.ErrOrStderr(), "warning:", line)
+		if len(names) == 0 {
+			names = []string{""} // the warnings of all servers
+		}
+		for _, name := range names {
+			for _, line := range warningsOf(d.Warnings(), name) {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", line)
+			}
 		}
 		failed := slices.ContainsFunc(rows, func(row refreshedRow) bool { return row.Error != "" })
 		if interrupted == nil && failed {

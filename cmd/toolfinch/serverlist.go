@@ -151,10 +151,12 @@ type serverRow struct {
 	Listed      *time.Time `json:"listed"`             // time of the last list; null: never
 	Fault       string     `json:"fault,omitempty"`    // why its settings cannot be used
 	Leader      string     `json:"leader,omitempty"`   // the replica that lists the server
-	// State, Since and Error come from the running toolfinch; empty if none runs.
+	// State and Since come from the running toolfinch; empty if none runs.
 	State upstream.State `json:"state,omitempty"`
 	Since *time.Time     `json:"since,omitempty"`
-	Error string         `json:"error,omitempty"`
+	// Error and Failed are of its last failure, unless it was listed since.
+	Error  string     `json:"error,omitempty"`
+	Failed *time.Time `json:"failed_at,omitempty"`
 
 	*launch
 }
@@ -196,6 +198,15 @@ func serverRows(ctx context.Context, config *configs.Config, db *store.Store) ([
 		if row := at(s.Name); row != nil {
 			row.Protocol, row.Listed = s.Era, &s.UpdatedAt
 			row.LeftOut, row.Mended = s.LeftOut, s.Mended
+		}
+	}
+	failures, err := db.Failures(ctx)
+	if err != nil {
+		return nil, err
+	}
+	for i := range failures {
+		if row := at(failures[i].Server); row != nil && row.Enabled {
+			row.Error, row.Failed = failures[i].Reason, &failures[i].At
 		}
 	}
 	defs, err := db.Tools(ctx)
@@ -247,7 +258,11 @@ func (r serverRow) faults() string {
 	if r.Fault != "" {
 		parts = append(parts, r.Fault)
 	} else if r.Error != "" {
-		parts = append(parts, strings.TrimPrefix(r.Error, "upstream "+r.Name+": "))
+		why := strings.TrimPrefix(r.Error, "upstream "+r.Name+": ")
+		if r.Failed != nil {
+			why = "failed " + r.Failed.Local().Format("2006-01-02 15:04") + ": " + why
+		}
+		parts = append(parts, why)
 	}
 	if r.LeftOut > 0 {
 		parts = append(parts, fmt.Sprintf("%d left out", r.LeftOut))
@@ -319,7 +334,10 @@ func liveStates(rows []serverRow, processes []running) (source string) {
 	for _, server := range newest.Servers {
 		for i := range rows {
 			if rows[i].Name == server.Name {
-				rows[i].State, rows[i].Since, rows[i].Error = upstream.State(server.State), &server.Since, server.Error
+				rows[i].State, rows[i].Since = upstream.State(server.State), &server.Since
+				if rows[i].Error, rows[i].Failed = server.Error, nil; !server.Failed.IsZero() {
+					rows[i].Failed = &server.Failed
+				}
 			}
 		}
 	}

@@ -120,6 +120,9 @@ func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Con
 		for _, one := range mine {
 			all.Running = append(all.Running, one.Status)
 		}
+		if len(mine) == 0 {
+			all.none += lastFailures(ctx, at)
+		}
 		for _, one := range others {
 			note := fmt.Sprintf("what runs with the same store, at %s, does not answer: %v", one.socket, one.silent)
 			if one.silent == nil {

@@ -198,7 +198,7 @@ func unwellTable(s web.Status, words bool) *table {
 // lastWords returns the last lines of standard error of a failed or starting server, without lines that its error
 // repeats.
 func lastWords(s web.ServerStatus) []string {
-	if upstream.State(s.State) != upstream.StateFailed && upstream.State(s.State) != upstream.StatePending {
+	if state := upstream.State(s.State); state != upstream.StateFailed && !state.Starts() {
 		return nil
 	}
 	lines := slices.DeleteFunc(slices.Clone(s.Stderr), func(line string) bool {
@@ -218,8 +218,11 @@ func unwell(s web.ServerStatus, now time.Time) (why string, do []string) {
 	case upstream.StateFailed:
 		why = "failed for " + since + ": " + reason
 		do = append(do, "toolfinch validate (tries each server now)", "toolfinch server show (how each is started)")
-	case upstream.StatePending:
-		if now.Sub(s.Since) >= slowStart {
+	case upstream.StatePending, upstream.StateDownloading:
+		switch {
+		case reason != "":
+			why = "failed " + lasting(now.Sub(s.Failed)) + " ago, and is tried again: " + reason
+		case now.Sub(s.Since) >= slowStart:
 			why = "has not answered for " + since + "; its first start may download it"
 			do = append(do, "toolfinch server show (how each is started)")
 		}
@@ -247,7 +250,7 @@ func stateTable(s web.Status) *table {
 		switch upstream.State(t.rows[row][1]) {
 		case upstream.StateReady:
 			return green
-		case upstream.StatePending:
+		case upstream.StatePending, upstream.StateDownloading:
 			return yellow
 		}
 		return red

@@ -21,27 +21,31 @@ import (
 func newValidate(s *settings) *cobra.Command {
 	var asJSON bool
 	cmd := &cobra.Command{
-		Use:         "validate",
+		Use:         "validate [SERVER...]",
 		Annotations: map[string]string{whenInterrupted: "not everything was checked"},
 		Short:       "Check the configuration, every server, view, hook and tool of your own",
 		Long: `Validate reads the configuration, connects to every enabled server, and compiles
 every view with its hooks, composite and custom tools. It also checks the store, the
 embedding model, and the entries of clients that start toolfinch with this
-configuration. It prints one line for each, with the reason of each fault:
+configuration. With names it checks only these servers. It prints one line for each,
+with the reason of each fault:
 
   ✓ valid    ! warning    ✗ error    - disabled
 
 Exit codes: 0 no errors, 1 errors, 2 the configuration does not load.`,
 		Example: `  toolfinch validate
+  toolfinch validate github
   toolfinch validate --json | jq '.checks[] | select(.status == "error")'`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+		RunE: func(cmd *cobra.Command, names []string) error {
 			config, err := s.read(cmd, nil)
+			if err == nil {
+				names, err = namedServers(config, names)
+			}
 			if err != nil {
 				return err
 			}
 			return s.withWorkspace(cmd, config, s.quietLog(cmd, config), true, func(d *workspace) error {
-				checks, err := d.validate()
+				checks, err := d.validate(names)
 				if err == nil {
 					err = show(cmd, asJSON, map[string]any{"checks": checks}, checkTable(checks), "")
 				}
@@ -81,9 +85,15 @@ type check struct {
 	Millis *int64 `json:"ms,omitempty"`
 }
 
-// validate checks the configuration, the store, the model, the servers, the views with their hooks and tools, and the
-// clients.
-func (d *workspace) validate() (checks []check, err error) {
+// validate checks the named servers, or else the configuration, the store, the model, all servers, the views with their
+// hooks and tools, and the clients.
+func (d *workspace) validate(names []string) (checks []check, err error) {
+	if len(names) > 0 {
+		for _, part := range d.checkServers(names) {
+			checks = append(checks, part.lines()...)
+		}
+		return checks, d.interrupted()
+	}
 	file := filepath.Base(d.config.Path)
 	for _, warning := range d.config.Warnings {
 		text := warning.Message
@@ -103,24 +113,9 @@ func (d *workspace) validate() (checks []check, err error) {
 		checks = append(checks, check{Status: statusOK, Kind: "config", Name: file})
 	}
 	checks = append(checks, checkStore(d.cmd.Context(), d.config.Places()), d.checkModel())
-	rows := d.refresh()
-	if d.cmd.Context().Err() != nil {
-		return nil, context.Cause(d.cmd.Context())
-	}
-
-	parts := d.subjects(rows)
-	sorted := slices.Clone(d.Problems())
-	slices.SortStableFunc(sorted, func(a, b view.Problem) int {
-		return cmp.Or(cmp.Compare(a.At.Line, b.At.Line), cmp.Compare(a.At.Column, b.At.Column))
-	})
-	for _, problem := range sorted {
-		part := subjectOf(parts, problem)
-		problem.View = "" // the check's Name has the view already
-		c := check{Status: statusError, Kind: part.check.Kind, Name: part.check.Name, Line: problem.At.Line, Text: problem.Error()}
-		if problem.Warning {
-			c.Status = statusWarning
-		}
-		part.problems = append(part.problems, c)
+	parts := d.checkServers(nil)
+	if err := d.interrupted(); err != nil {
+		return nil, err
 	}
 	for _, part := range parts {
 		part.countBroken(parts)
@@ -135,6 +130,41 @@ func (d *workspace) validate() (checks []check, err error) {
 		checks = append(checks, root)
 	}
 	return append(checks, checkClients(d.config)...), nil
+}
+
+// interrupted returns the cause if the command was interrupted.
+func (d *workspace) interrupted() error {
+	if d.cmd.Context().Err() == nil {
+		return nil
+	}
+	return context.Cause(d.cmd.Context())
+}
+
+// checkServers connects to the named servers and returns these with their problems; without names to all servers, and
+// the views follow.
+func (d *workspace) checkServers(names []string) []*subject {
+	rows := map[string]proxy.Refreshed{}
+	for _, row := range d.refresh(names...) {
+		rows[row.Server] = row
+	}
+	parts := d.subjects(rows, names == nil)
+	sorted := slices.Clone(d.Problems())
+	slices.SortStableFunc(sorted, func(a, b view.Problem) int {
+		return cmp.Or(cmp.Compare(a.At.Line, b.At.Line), cmp.Compare(a.At.Column, b.At.Column))
+	})
+	for _, problem := range sorted {
+		part := subjectOf(parts, problem)
+		problem.View = "" // the check's Name has the view already
+		c := check{Status: statusError, Kind: part.check.Kind, Name: part.check.Name, Line: problem.At.Line, Text: problem.Error()}
+		if problem.Warning {
+			c.Status = statusWarning
+		}
+		part.problems = append(part.problems, c)
+	}
+	if names == nil {
+		return parts
+	}
+	return slices.DeleteFunc(parts, func(p *subject) bool { return p.check.Kind != "server" || !slices.Contains(names, p.check.Name) })
 }
 
 // subject is a server, a view, a hook or a tool. It has its own lines in the output.
@@ -175,15 +205,16 @@ func (p *subject) countBroken(parts []*subject) {
 	}
 }
 
-// subjects returns the servers, and then each view with its hooks and tools.
-func (d *workspace) subjects(rows []proxy.Refreshed) []*subject {
+// subjects returns the servers, and then each view with its hooks and tools. A server whose settings
+// cannot be used is left out if all is set.
+func (d *workspace) subjects(rows map[string]proxy.Refreshed, all bool) []*subject {
 	var parts []*subject
 	warnings := d.Warnings()
-	for i, s := range d.config.Servers {
-		if s.Fault != "" {
+	for _, s := range d.config.Servers {
+		if s.Fault != "" && all {
 			continue // config has a line for it
 		}
-		parts = append(parts, serverPart(s, d.config.Tools, rows[i], warningsOf(warnings, s.Name)))
+		parts = append(parts, serverPart(s, d.config.Tools, rows[s.Name], warningsOf(warnings, s.Name)))
 	}
 	for _, name := range d.config.Disabled {
 		parts = append(parts, &subject{check: check{Status: statusDisabled, Kind: "server", Name: name, Text: "disabled"}})
@@ -234,6 +265,9 @@ func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refre
 	ms := row.Took.Milliseconds()
 	p := &subject{check: check{Status: statusOK, Kind: "server", Name: s.Name, Tools: &row.Diff.Total, Millis: &ms}}
 	p.check.Text = fmt.Sprintf("%s in %s", plural(row.Diff.Total, "tool"), row.Took.Round(time.Millisecond))
+	if !row.Failed.At.IsZero() && row.Err == nil {
+		p.check.Text += fmt.Sprintf("; failed %s: %s", row.Failed.At.Local().Format("2006-01-02 15:04"), row.Failed.Reason)
+	}
 	if row.Err != nil {
 		p.check.Status, p.check.Tools, p.check.Text = statusError, nil, reasonOf(row.Err)
 	}

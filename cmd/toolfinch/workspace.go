@@ -133,17 +133,32 @@ func (d *workspace) tools(server string) (tools []*tool.Tool, failed bool, err e
 
 // unknownServer returns an error for a server that does not exist.
 func (d *workspace) unknownServer(server string) error {
-	if slices.Contains(d.config.Disabled, server) {
-		return &exitError{exitUsage, fmt.Errorf("server %q is disabled", server)}
-	}
 	names := serverNames(d.config)
 	for _, t := range d.view.Tools() { // the server of a view's own tool is the view
 		names = append(names, t.Def.ID.Server)
 	}
-	if slices.Contains(names, server) {
+	return noServer(d.config, server, names)
+}
+
+// noServer returns an error for a server that is not among names.
+func noServer(config *configs.Config, server string, names []string) error {
+	switch {
+	case slices.Contains(config.Disabled, server):
+		return &exitError{exitUsage, fmt.Errorf("server %q is disabled", server)}
+	case slices.Contains(names, server):
 		return nil
 	}
 	return &exitError{exitUsage, fmt.Errorf("no server %q%s", server, orNearest(server, unique(names)))}
+}
+
+// namedServers returns the servers that a command names, each once. All must be configured.
+func namedServers(config *configs.Config, names []string) ([]string, error) {
+	for _, name := range names {
+		if err := noServer(config, name, serverNames(config)); err != nil {
+			return nil, err
+		}
+	}
+	return unique(names), nil
 }
 
 // find finds a tool of the view like View.Find. It first connects to servers that may have the tool and were never

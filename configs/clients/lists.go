@@ -12,6 +12,8 @@ type Listing struct {
 	// Awaits says that it reads the new list before the answer of the call: in each of 32
 	// retrievals, 24 of them on a busy machine.
 	Awaits bool
+	// Hurries says that it looks only at what was listed within a second of its start.
+	Hurries bool
 }
 
 // Listings are measurements of the versions in docs/clients.md.
@@ -19,7 +21,7 @@ var Listings = []Listing{
 	{ID: "opencode", Announce: "opencode", Relists: true, Awaits: true},
 	{ID: "gemini", Announce: "gemini-cli-mcp-client*", Relists: true},
 	{ID: "claude-code", Announce: "claude-code"}, // with 2026-07-28, like Copilot CLI, it shares its list
-	{ID: "codex", Announce: "codex-mcp-client"},
+	{ID: "codex", Announce: "codex-mcp-client", Hurries: true},
 	{ID: "qwen", Announce: "qwen-cli-mcp-client*"},
 	{ID: "copilot", Announce: "copilot-cli"},
 	{ID: "cline-cli", Announce: "@cline/core"},
@@ -41,6 +43,12 @@ func ListingOf(announced string) *Listing {
 func Awaits(announced string) bool {
 	l := ListingOf(announced)
 	return l != nil && l.Awaits
+}
+
+// Hurries is Listing.Hurries, false for an unmeasured client.
+func Hurries(announced string) bool {
+	l := ListingOf(announced)
+	return l != nil && l.Hurries
 }
 
 // Announces reports whether a user's name for a client matches announced, "name version":

@@ -42,6 +42,7 @@ type Listing struct {
 	Era          upstream.Era
 	Cache        map[tool.Kind]upstream.CacheHint
 	Answered     bool      // it was listed, or has failed, since the start
+	Failed       bool      // it has not come up since it failed: nobody waits for it
 	StartsUntil  time.Time // how long requests wait for its first list; zero: they do not
 }
 

@@ -173,7 +173,7 @@ func (b *builder) planView(v *View, compiled *view.Compiled, before *View) plan 
 			}
 		}
 		v.declared[u.Server] = listing.declaredTo(settings)
-		v.settled = v.settled && (u.Listed || listing.Answered)
+		v.settled = v.settled && (u.Listed || listing.Answered || listing.Failed)
 	}
 	switch settings.Exposure {
 	case view.ExposureDirect:

@@ -53,6 +53,7 @@ func (b *builder) show(next plan) {
 		Meta:          slices.Clone(next.compiled.Meta),
 		Register:      registers(config),
 		Awaits:        clients.Awaits,
+		Hurries:       clients.Hurries,
 		MaxRegistered: config.MaxRegistered,
 		Recall:        config.ResumeTools,
 		Learn:         config.Learn,
@@ -140,6 +141,7 @@ func (v *View) directBelow(tokens int, replicated bool) {
 		}
 		return v.settled && cost() < tokens
 	}
+	v.Shown.Unsettled = !v.settled
 	if !v.lists && len(v.Starting) > 0 && cost() < tokens {
 		v.Shown.ListsWait = leeway.Of(listsMayWait)
 	}

@@ -48,7 +48,7 @@ func (q *request) servers() []Upstream {
 // pending names the view's servers that were never listed.
 func (q *request) pending() (names []string) {
 	for _, s := range q.servers() {
-		if s.State == string(upstream.StatePending) {
+		if upstream.State(s.State).Starts() {
 			names = append(names, s.Name)
 		}
 	}

@@ -79,7 +79,7 @@ type Sessions interface {
 type Upstream struct {
 	Name        string    `json:"name"`
 	Description string    `json:"description,omitempty"`
-	State       string    `json:"state"` // an upstream.State: pending, ready or failed
+	State       string    `json:"state"` // an upstream.State
 	Since       time.Time `json:"since,omitzero"`
 	Era         string    `json:"era,omitempty"`       // an upstream.Era; "" while unknown
 	Transport   string    `json:"transport,omitempty"` // an upstream.Transport
@@ -89,7 +89,9 @@ type Upstream struct {
 	Dropped int64  `json:"dropped_notifications"`
 	LeftOut int    `json:"left_out,omitempty"` // malformed definitions that are not served
 	Mended  int    `json:"mended,omitempty"`   // malformed definitions that are repaired and served
-	Error   string `json:"error,omitempty"`
+	Error   string `json:"error,omitempty"`    // while it starts, why it failed last
+	// Failed is when it failed last; zero once it was listed again.
+	Failed time.Time `json:"failed_at,omitzero"`
 }
 
 // Reindexed is the result of listing one server again. If Error is set, nothing has changed.

@@ -269,6 +269,32 @@ var definitions = []promise{
 			t.Errorf("decisions %d, %v", got, err)
 		}
 	}},
+	{"a failure is kept until its server is listed or removed", func(t *testing.T, p place) {
+		s := p.open(t)
+		fail := func(server, reason string) store.Failure {
+			f := store.Failure{Server: server, Reason: reason, At: noon.UTC()}
+			Must(t, s.PutFailure(t.Context(), f))
+			return f
+		}
+		want := func(when string, want ...store.Failure) {
+			t.Helper()
+			if got, err := s.Failures(t.Context()); err != nil || !slices.Equal(got, want) {
+				t.Errorf("%s: %v, %v, want %v", when, got, err, want)
+			}
+		}
+		fail("a", "no such program")
+		a, b := fail("a", "timed out"), fail("b", "refused")
+		if err := s.PutFailure(t.Context(), store.Failure{Server: "c", Reason: strings.Repeat("x", 1001), At: noon}); err == nil {
+			t.Error("a reason without end was stored")
+		}
+		want("the last one counts", a, b)
+		List(t, s, store.Upstream{Name: "a"}, Strict)
+		want("a was listed", b)
+		keepServers(t, s, "b")
+		want("a is gone", b)
+		keepServers(t, s)
+		want("b is gone")
+	}},
 	{"Examine finds nothing wrong, and counts", func(t *testing.T, p place) {
 		Fill(t, p.open(t))
 		if got, err := store.Examine(t.Context(), p.at); err != nil || !got.Known || len(got.Wrong) > 0 || got.Rows[1] != (store.Rows{Table: "tools", Rows: 3}) {
@@ -307,6 +333,7 @@ func writes(ctx context.Context, s *store.Store, def *tool.Def) map[string]error
 	_, all["PutServer"] = s.PutServer(ctx, store.Upstream{Name: def.ID.Server}, []*tool.Def{def}, nil)
 	_, all["KeepServers"] = s.KeepServers(ctx, []string{def.ID.Server})
 	all["Asks"] = s.Asks(ctx, def.ID.Server)
+	all["PutFailure"] = s.PutFailure(ctx, store.Failure{Server: def.ID.Server, At: noon})
 	all["PutTokens"] = s.PutTokens(ctx, map[string]int{def.Hash: 1})
 	all["PutVectors"] = s.PutVectors(ctx, "m", map[store.Key][]float32{{1}: {1}})
 	all["PutSegment"] = s.PutSegment(ctx, store.Segment{Key: store.Key{1}, Data: []byte{1}})
@@ -331,6 +358,7 @@ func writes(ctx context.Context, s *store.Store, def *tool.Def) map[string]error
 func reads(ctx context.Context, s *store.Store) map[string]error {
 	all := map[string]error{}
 	_, all["Servers"] = s.Servers(ctx)
+	_, all["Failures"] = s.Failures(ctx)
 	_, all["Tools"] = s.Tools(ctx)
 	_, all["Listed"] = s.Listed(ctx, "s")
 	_, all["Tokens"] = s.Tokens(ctx)
@@ -365,6 +393,7 @@ func Fill(t testing.TB, s *store.Store) {
 	provision(t, s, "v", "o", never("o", "a", "y"), never("o", "a", "x"))
 	Must(t,
 		s.PutTokens(ctx, map[string]int{Tools(t, s)[0].Hash: 7}),
+		s.PutFailure(ctx, store.Failure{Server: "c", Reason: "timed out", At: noon}),
 		s.Usage().PutClient(ctx, "agent 1", tool.RelistsAlways),
 		s.PutVectors(ctx, "m", map[store.Key][]float32{{1}: {0.5, -1}, {2}: {}}),
 		s.Usage().PutLearned(ctx, store.LearnedUse{Principal: "p", Query: "q", Tool: tool.ID{Server: "a", Name: "x"}, Count: 0.1, At: noon}),

@@ -53,7 +53,7 @@ func needsOf(all []Upstream, file string, owner bool) (needs []need) {
 		}
 		needs = append(needs, need{s, stepsOf(s, file, owner)})
 	}
-	order := []string{"failed", "needs_login", "pending", "ready"}
+	order := []string{"failed", "needs_login", "pending", "downloading", "ready"}
 	slices.SortStableFunc(needs, func(a, b need) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})
@@ -80,7 +80,7 @@ func loginStep(s Upstream, owner bool) []step {
 	case s.MayLogIn:
 		one := step{Button: "Log in", Do: "login"}
 		if owner {
-			one.Command = "toolfinch login " + s.Name
+			one.Command = "toolfinch server login " + s.Name
 		}
 		return []step{one}
 	case owner:

@@ -18,7 +18,8 @@ type Upstream struct {
 	Name, Description string
 	State             string
 	Since             time.Time
-	Error             string // why the server is not ready
+	Error             string    // why the server is not ready, or, while it starts, why it failed last
+	Failed            time.Time // when that was
 	Era, Transport    string
 	Tools             int
 	Held              int // definitions that wait for approval

@@ -22,7 +22,7 @@ import (
 // declares what it uses. Files are ordered so that few arrows climb; as many as stand here still do. The
 // numbers only ever become smaller.
 var climbs = map[string]int{
-	"cmd/toolfinch":      26,
+	"cmd/toolfinch":      19,
 	"embed/kernel":       2,
 	"index":              1,
 	"internal/demo":      5,

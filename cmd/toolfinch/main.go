@@ -96,9 +96,6 @@ func endAtOnce(ctx context.Context) (stop func()) {
 	}
 }
 
-// whenInterrupted is the key of a command's annotation: the text to print after Ctrl-C.
-const whenInterrupted = "interrupted"
-
 // afterInterrupt returns cmd's text after an interrupt. It adds err unless the interrupt has caused it.
 func afterInterrupt(cmd *cobra.Command, err error) string {
 	said := ""

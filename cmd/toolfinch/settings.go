@@ -24,6 +24,9 @@ const (
 	exitInterrupted = 130 // Ctrl-C; SIGTERM has no code of its own
 )
 
+// whenInterrupted is the key of a command's annotation: the text to print after Ctrl-C.
+const whenInterrupted = "interrupted"
+
 // exitError is an error with an exit code. If err is nil, nothing is printed, because the command has printed its
 // error.
 type exitError struct {

@@ -23,7 +23,7 @@ func TestTheStepThatMendsAServer(t *testing.T) {
 			want: []step{{Text: "It may need longer, for a download at its first start: connect_timeout: 2m under s in t.yaml. Else:", Button: "Restart", Do: "reconnect"}}},
 		{name: "anything else", server: Upstream{State: "failed", Error: "odd"}, want: []step{{Button: "Restart", Do: "reconnect"}}},
 		{name: "seen with a key", server: Upstream{State: "failed", Error: `the command "uvx" is not on the PATH`}, key: true, want: []step{{Button: "Restart", Do: "reconnect"}}},
-		{name: "a login", server: Upstream{State: "needs_login", MayLogIn: true}, want: []step{{Button: "Log in", Do: "login", Command: "toolfinch login s"}}},
+		{name: "a login", server: Upstream{State: "needs_login", MayLogIn: true}, want: []step{{Button: "Log in", Do: "login", Command: "toolfinch server login s"}}},
 		{name: "a login of each user", server: Upstream{State: "needs_login", MayLogIn: true}, key: true, want: []step{{Button: "Log in", Do: "login"}}},
 		{name: "a login of the owner", server: Upstream{State: "needs_login"}, key: true, want: []step{{Text: "The owner has to log in."}}},
 		{name: "held", server: Upstream{State: "ready", Held: 2}, want: []step{{Link: "changes", Label: "Look at 2 changed definitions"}}},

@@ -11,7 +11,7 @@ import (
 	"toolfinch/internal/must"
 )
 
-// Every configuration of views that README.md, docs/views.md, docs/hooks.md,
+// Every configuration of views that docs/views.md, docs/hooks.md,
 // docs/gating.md, docs/deployment.md and the examples show loads, without a warning. One without servers is a part of a
 // file, and gets those of the examples.
 func TestDocumentedConfigurations(t *testing.T) {
@@ -32,10 +32,6 @@ func TestDocumentedConfigurations(t *testing.T) {
 			shown[doc] = append(shown[doc], match[1])
 		}
 	}
-	indented := regexp.MustCompile(`(?m)^    tool_views:\n(?:^    .*\n)+`)
-	for _, block := range indented.FindAllString(lines(t, "../../README.md"), -1) {
-		shown["README.md"] = append(shown["README.md"], strings.ReplaceAll("\n"+block, "\n    ", "\n"))
-	}
 	const examples = "../../view/testdata/examples"
 	files := must.Get(os.ReadDir(examples))(t)
 	dir := t.TempDir()
@@ -50,7 +46,7 @@ func TestDocumentedConfigurations(t *testing.T) {
 			must.Do(t, os.WriteFile(filepath.Join(dir, name), []byte(text), 0o700))
 		}
 	}
-	if len(shown) < 10 || len(shown["README.md"]) == 0 || len(shown["views.md"]) < 5 || len(shown["hooks.md"]) < 2 || len(shown["gating.md"]) < 2 {
+	if len(shown) < 10 || len(shown["views.md"]) < 5 || len(shown["hooks.md"]) < 2 || len(shown["gating.md"]) < 2 {
 		t.Errorf("only %d places have configurations: the test reads past them", len(shown))
 	}
 	for where, blocks := range shown {

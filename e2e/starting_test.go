@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -68,16 +69,101 @@ func readyServers(t testing.TB, url string) int {
 // twice.
 func TestCodexIsOfferedToolsAtAColdStart(t *testing.T) {
 	t.Parallel()
-	codex := agents.All[3]
-	servers := upstreams(t, "files", "memory", "everything")
-	servers["hangs"] = hanging(t)
 	for range 3 {
-		h := newHouse(t, servers, map[string]any{"direct_below": 12_000})
-		m := &model{path: filepath.Join(h.files, "note.txt"), content: "Written by Codex.\n"}
-		runAgent(t, codex, h, m, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}, false)
-		if len(m.turns) > 0 { // of those in which the tools are offered
+		if offered(t, agents.All[3], besideAHangingServer(t, true), nil) {
 			return
 		}
 	}
 	t.Error("Codex offers its model no tool of toolfinch")
+}
+
+// Every agent offers its model toolfinch's tools with its first request, though one of its servers hangs: at the first
+// start and at later ones, over stdio and HTTP.
+func TestAgentsBesideAHangingServer(t *testing.T) {
+	if !long {
+		t.Skip("set TOOLFINCH_LONG=1: this takes half an hour")
+	}
+	for _, a := range agents.All {
+		runs := 5
+		if a.Name == "claude-code" || a.Name == "codex" {
+			runs = 10
+		}
+		for _, over := range []string{"stdio", "HTTP"} {
+			cold, warm := 0, 0
+			for range runs {
+				h := besideAHangingServer(t, over == "stdio")
+				var at *life
+				if over == "HTTP" {
+					at = h.start(t)
+				}
+				if offered(t, a, h, at) {
+					cold++
+				}
+				if offered(t, a, h, at) {
+					warm++
+				}
+				if at != nil {
+					at.stop(t)
+				}
+			}
+			t.Logf("%s over %s: cold %d, warm %d of %d", a.Name, over, cold, warm, runs)
+			if cold < runs || warm < runs {
+				t.Errorf("%s over %s is offered tools %d times cold and %d times warm, want %d", a.Name, over, cold, warm, runs)
+			}
+		}
+	}
+}
+
+// besideAHangingServer is a house of three published servers and one that hangs.
+func besideAHangingServer(t *testing.T, shared bool) house {
+	t.Helper()
+	servers := upstreams(t, "files", "memory", "everything")
+	servers["hangs"] = hanging(t)
+	return newHouse(t, servers, map[string]any{"direct_below": 12_000, "shared": shared, "keep_running": "1ms"})
+}
+
+// offered runs an agent, and reports whether its model was offered toolfinch's tools. at is the toolfinch that serves
+// over HTTP; nil over stdio.
+func offered(t *testing.T, a agents.Agent, h house, at *life) bool {
+	t.Helper()
+	to := agents.Server{Command: []string{program(t), "serve", "--config", h.config}}
+	if at != nil {
+		to = agents.Server{URL: at.url}
+	}
+	m := &model{path: filepath.Join(h.files, "note.txt"), content: "Written by " + a.Name + ".\n"}
+	runAgent(t, a, h, m, to, false)
+	return len(m.turns) > 0
+}
+
+// Eight agents of one user work at once over stdio, through one toolfinch and one copy of each server.
+func TestEightAgentsAtOnce(t *testing.T) {
+	if !long {
+		t.Skip("set TOOLFINCH_LONG=1: this starts eight agents at once")
+	}
+	h := newHouse(t, upstreams(t, "files", "memory", "everything"), map[string]any{"shared": true, "keep_running": "1m", "start_wait": patience.String()})
+	h.env = slices.DeleteFunc(h.env, func(pair string) bool { // Codex and Gemini CLI pass no proxies on
+		name, _, _ := strings.Cut(pair, "=")
+		return strings.HasSuffix(strings.ToUpper(name), "_PROXY")
+	})
+	t.Run("agents", func(t *testing.T) {
+		for _, a := range agents.All {
+			t.Run(a.Name, func(t *testing.T) {
+				t.Parallel()
+				m := &model{path: filepath.Join(h.files, a.Name+".txt"), content: "Written by " + a.Name + ".\n"}
+				talk(t, a, h, m, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}, false)
+				m.wrote(t, m.turns[len(m.turns)-1])
+			})
+		}
+	})
+	all := h.shared(t)
+	servers := 0
+	for _, p := range processes() {
+		if strings.Contains(environmentOf(p.pid), h.home) && slices.ContainsFunc([]string{"server-filesystem", "server-memory", "server-everything"}, func(name string) bool { return strings.Contains(p.command, name) }) {
+			servers++
+		}
+	}
+	if len(all) != 1 || servers != 3 {
+		t.Errorf("%d toolfinches and %d servers run for eight agents: %+v", len(all), servers, all)
+	}
+	h.said(t, "stop")
 }

@@ -234,6 +234,27 @@ func TestAClientThatHurriesIsAnsweredAtOnce(t *testing.T) {
 	}
 }
 
+// A client that has used the search keeps it, whatever comes up later: a model must not lose tools in mid-conversation.
+func TestAClientThatSearchesKeepsItsList(t *testing.T) {
+	for _, how := range []kind{{}, {modern: true}} {
+		t.Run(fmt.Sprintf("%+v", how), func(t *testing.T) {
+			t.Parallel()
+			s, listing := slowly(t, "slow")
+			p, url := openCold(t, time.Millisecond, coldViews["auto"], s.settings)
+			c := newClient(t, p, url, how, `{}`, reply)
+			if got := c.ask("tools/list", `{}`).raw; !strings.Contains(got, `"retrieve_tools"`) {
+				t.Fatalf("the first list is %s", got)
+			}
+			c.ask("tools/call", toolCall("retrieve_tools", `{"query":"write"}`))
+			close(listing)
+			<-p.Ready()
+			if got := c.ask("tools/list", `{}`).raw; strings.Contains(got, "slow_write_file") {
+				t.Errorf("the next list is %s", got)
+			}
+		})
+	}
+}
+
 // Nobody waits for a server that failed to come up in an earlier run, and it is no reason to search in a small
 // catalogue.
 func TestNobodyWaitsForAServerThatFailedBefore(t *testing.T) {

@@ -103,6 +103,8 @@ func (l *Live) observed(ctx context.Context, served *Served, call *tool.Call) (t
 	}
 	if s := l.session(call.Session); s != nil {
 		s.direct.keep()
+	} else if l.countAsOne(served) {
+		l.direct.keep()
 	}
 	answered := l.observer.Calling(call)
 	result, err := l.dispatch(ctx, served, call)

@@ -45,6 +45,7 @@ type scalars struct {
 	env     lookup
 	dir     string            // folder of the file: relative paths of the file start here
 	read    map[string]string // variables and secrets that were used, by name
+	unnoted lookup            // env without a note in read, for what does not change the configuration
 	workDir string            // relative paths of environment and flags start here
 	home    string
 	lenient bool     // in a disabled server: texts with variables are not checked
@@ -275,6 +276,7 @@ func newDecoder(file source, workDir string, env lookup) *decoder {
 			dir:     filepath.Dir(file.path),
 			workDir: workDir,
 			read:    map[string]string{},
+			unnoted: env,
 			home:    homeDir(runtime.GOOS, env),
 			secrets: new(secrets),
 		},

@@ -49,7 +49,7 @@ func (d *decoder) secretsOf(s *upstream.Settings, n *document.Node) []string {
 	}
 	open := []string{"", "true", "false"}
 	for _, name := range openVariables {
-		value, _ := d.env(name)
+		value, _ := d.unnoted(name)
 		open = append(open, value)
 	}
 	found = slices.DeleteFunc(found, func(value string) bool { return len(value) < minSecret || slices.Contains(open, value) })

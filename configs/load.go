@@ -91,9 +91,9 @@ func (opts Options) decoder() (d *decoder, data []byte, err error) {
 		}
 		return opts.Vault(places)
 	})
-	env := d.stored.lookup(opts.Env)
+	d.unnoted = d.stored.lookup(opts.Env)
 	d.env = func(name string) (string, bool) {
-		value, set := env(name)
+		value, set := d.unnoted(name)
 		if set {
 			d.read[name] = value
 		}

@@ -104,7 +104,9 @@ func answerLive(ctx context.Context, listener net.Listener, l live, log *slog.Lo
 		mux.HandleFunc("POST /attach", l.attach)
 	}
 	mux.HandleFunc("POST /stop", func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Length", "3") // so that the answer is complete before the end closes its connection
 		_ = rawjson.Write(w, struct{}{}, "")
+		_ = http.NewResponseController(w).Flush()
 		l.stop()
 	})
 	answerServers(mux, l.servers)
@@ -133,16 +135,24 @@ func socketDir(dataDir string) string {
 	return filepath.Join(temporary, fmt.Sprintf("toolfinch-%d", os.Getuid()), hex.EncodeToString(sum[:8]))
 }
 
+// makeSocketDir makes the data directory and the folder of its sockets, which it returns. It fails unless the folder is
+// this user's alone.
+func makeSocketDir(dataDir string) (dir string, err error) {
+	dir = socketDir(dataDir)
+	if err := errors.Join(os.MkdirAll(dataDir, 0o700), os.MkdirAll(dir, 0o700)); err != nil {
+		return "", err
+	}
+	if filepath.Dir(dir) != dataDir { // first, so that nobody else can replace dir
+		if err := isPrivate(filepath.Dir(dir)); err != nil {
+			return "", err
+		}
+	}
+	return dir, isPrivate(dir)
+}
+
 // listenLive listens at a socket for other commands of this user.
 func listenLive(dataDir string) (net.Listener, error) {
-	dir := socketDir(dataDir)
-	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, err
-	}
-	err := isPrivate(dir)
-	if filepath.Dir(dir) != dataDir {
-		err = errors.Join(err, isPrivate(filepath.Dir(dir)))
-	}
+	dir, err := makeSocketDir(dataDir)
 	if err != nil {
 		return nil, err
 	}
@@ -185,6 +195,12 @@ func dialLive(ctx context.Context, socket string) (*net.UnixConn, error) {
 	return conn.(*net.UnixConn), nil
 }
 
+// refused reports whether nobody listens at a socket.
+func refused(err error) bool {
+	const wsaeconnrefused = syscall.Errno(10061) // Windows has its own number
+	return errors.Is(err, syscall.ECONNREFUSED) || errors.Is(err, wsaeconnrefused)
+}
+
 // sockets returns the sockets of a data directory.
 func sockets(dataDir string) (paths []string) {
 	dir := socketDir(dataDir)
@@ -207,7 +223,7 @@ func askLive(ctx context.Context, dir, configuration string) (mine, others []run
 		one := &all[i]
 		one.socket = paths[i]
 		asking.Go(func() {
-			if one.silent = one.ask(ctx, http.MethodGet, "/", &one.Status); errors.Is(one.silent, syscall.ECONNREFUSED) {
+			if one.silent = one.ask(ctx, http.MethodGet, "/", &one.Status); refused(one.silent) {
 				time.Sleep(liveBegins)
 				one.silent = one.ask(ctx, http.MethodGet, "/", &one.Status)
 			}
@@ -217,7 +233,7 @@ func askLive(ctx context.Context, dir, configuration string) (mine, others []run
 	removed := false
 	for _, one := range all {
 		switch {
-		case errors.Is(one.silent, syscall.ECONNREFUSED):
+		case refused(one.silent):
 			removed = os.Remove(one.socket) == nil || removed
 		case errors.Is(one.silent, fs.ErrNotExist): // the process has just ended
 		case one.silent == nil && one.Configuration == configuration:

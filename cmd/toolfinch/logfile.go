@@ -46,6 +46,11 @@ func (r *rotated) open() error {
 func (r *rotated) Write(p []byte) (int, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.file == nil { // it could not be opened after a rotation
+		if err := r.open(); err != nil {
+			return 0, err
+		}
+	}
 	if r.size > 0 && r.size+int64(len(p)) > maxLog {
 		if err := r.rotate(); err != nil {
 			return 0, err
@@ -62,6 +67,11 @@ func (r *rotated) rotate() error {
 	if err != nil {
 		return err
 	}
+	err = r.file.Close() // before the rename, which Windows refuses for an open file
+	r.file = nil
+	if err != nil {
+		return err
+	}
 	if now, err := os.Stat(r.path); err == nil && os.SameFile(mine, now) {
 		if err := os.Rename(r.path, r.path+".1"); err != nil {
 			return err
@@ -69,8 +79,15 @@ func (r *rotated) rotate() error {
 	} else if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	return errors.Join(r.file.Close(), r.open())
+	return r.open()
 }
 
 // Close closes the file.
-func (r *rotated) Close() error { return r.file.Close() }
+func (r *rotated) Close() error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.file == nil {
+		return nil
+	}
+	return r.file.Close()
+}

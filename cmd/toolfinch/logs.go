@@ -30,7 +30,7 @@ background for this configuration. toolfinch server logs NAME has those of one s
 			if lines < 1 {
 				return &exitError{exitUsage, errors.New("--lines must be at least 1")}
 			}
-			at, err := s.places()
+			_, at, err := s.findLive()
 			if err != nil {
 				return err
 			}
@@ -81,6 +81,9 @@ func showLog(ctx context.Context, out io.Writer, path string, lines int, follow 
 		}
 		mine, err := file.Stat()
 		if now, gone := os.Stat(path); err == nil && gone == nil && !os.SameFile(mine, now) { // rotated
+			if _, err := io.Copy(out, file); err != nil {
+				return err
+			}
 			next, err := os.Open(path)
 			if err != nil {
 				return err

@@ -7,11 +7,14 @@ import (
 	"os"
 	"os/exec"
 	"path"
+	"path/filepath"
 	"slices"
 	"strings"
 
 	"toolfinch/configs"
+	"toolfinch/internal/group"
 	"toolfinch/store/vault"
+	"toolfinch/view"
 )
 
 // sameness is what decides whether two agents can share a toolfinch: texts by the name that people know them by. They
@@ -22,14 +25,19 @@ type sameness map[string]string
 const (
 	partProgram       = "the program"
 	partConfiguration = "the configuration"
+	partSecret        = "the variable secret:" // prefix
 )
 
-// environment are globs of the variables that servers and toolfinch itself act by, in upper case. PATH is left out:
-// agents change it, and what counts is which programs it finds.
-var environment = []string{"HOME", "USERPROFILE", "APPDATA", "XDG_CONFIG_HOME", "XDG_DATA_HOME", "XDG_CACHE_HOME", "*PROXY", "*CERT*", "*CA_BUNDLE", "*INDEX*", "*REGISTRY*", "OTEL_*", chainVar, vault.EnvKey}
+// ofTerminal are globs of variables that agents, terminals and npm set for themselves, in upper case. They are no reason
+// to start servers twice. PATH is one: what counts is which programs it finds.
+var ofTerminal = []string{
+	"PATH", "PWD", "OLDPWD", "SHLVL", "_", "TERM*", "COLORTERM", "COLUMNS", "LINES", "WINDOWID", "TMUX*", "STY", "SSH_TTY", "SSH_CLIENT", "SSH_CONNECTION", "SHELL",
+	"LANG", "LANGUAGE", "LC_*", "TMPDIR", "TEMP", "TMP", "XDG_SESSION_*", "XDG_RUNTIME_DIR",
+	"NPM_CONFIG_LOCAL_PREFIX", "NPM_CONFIG_USER_AGENT", "NPM_CONFIG_NPM_VERSION", "NPM_CONFIG_NODE_GYP", "NPM_CONFIG_INIT_MODULE",
+}
 
-// ofTerminal are globs of variables that differ for each terminal, and are no reason to start servers twice.
-var ofTerminal = []string{"PATH", "PWD", "OLDPWD", "SHLVL", "_", "TERM*", "COLORTERM", "COLUMNS", "LINES", "WINDOWID", "TMUX*", "STY", "SSH_TTY", "SSH_CLIENT", "SSH_CONNECTION", "XDG_SESSION_*", "XDG_RUNTIME_DIR"}
+// ofToolfinch are globs of the variables that toolfinch itself acts by, besides those that servers get.
+var ofToolfinch = []string{"OTEL_*", chainVar}
 
 // ofThisProcess are variables that concern one process only.
 var ofThisProcess = []string{"MCPPROXY_CONFIG", "MCPPROXY_LOG_LEVEL", "MCPPROXY_LOG_FORMAT", "MCPPROXY_SHARED"}
@@ -38,7 +46,7 @@ var ofThisProcess = []string{"MCPPROXY_CONFIG", "MCPPROXY_LOG_LEVEL", "MCPPROXY_
 // folder counts only as a variable: paths of the configuration start at its file.
 func samenessOf(config *configs.Config, vaultKey string) sameness {
 	hash, read := config.Read()
-	s := sameness{partConfiguration: config.Path + " " + hash + " " + config.DataDir, partProgram: thisProgram()}
+	s := sameness{partConfiguration: fmt.Sprintf("%q %q %q %t", config.Path, hash, config.DataDir, config.Found), partProgram: thisProgram()}
 	for name, value := range read {
 		if !slices.Contains(ofThisProcess, name) {
 			s["the variable "+name] = value
@@ -47,23 +55,48 @@ func samenessOf(config *configs.Config, vaultKey string) sameness {
 	if vaultKey != "" {
 		s["the variable "+vault.EnvKey] = vaultKey
 	}
-	inherited := slices.Clone(config.Python.InheritEnv)
+	inherited := slices.Concat(config.Python.InheritEnv, ofToolfinch)
+	if runsCommands(config) { // with the whole environment
+		inherited = append(inherited, "*")
+	}
 	for _, server := range config.Servers {
 		if server.Command == "" {
 			continue
 		}
 		inherited = append(inherited, server.InheritEnv...)
-		if program, err := exec.LookPath(server.Command); err == nil {
-			s["the program "+server.Command] = program
-		}
+		s["the program "+server.Command] = programOf(server.Command)
 	}
-	for _, pair := range os.Environ() {
+	for _, pair := range group.Environment(nil, inherited) {
 		name, value, _ := strings.Cut(pair, "=")
-		if matches(environment, strings.ToUpper(name)) || matches(inherited, name) && !matches(ofTerminal, name) {
+		if !matches(ofTerminal, strings.ToUpper(name)) && !slices.Contains(ofThisProcess, name) {
 			s["the variable "+name] = value
 		}
 	}
 	return s
+}
+
+// runsCommands reports whether the configuration has programs as hooks.
+func runsCommands(config *configs.Config) bool {
+	return config.ListChangedExec != "" || slices.ContainsFunc(config.Views, func(v view.Settings) bool {
+		pre, post := v.Hooks.PreCall, v.Hooks.PostCall
+		return pre != nil && len(pre.Command) > 0 || post != nil && len(post.Command) > 0
+	})
+}
+
+// programOf returns the file of a command. Relative folders of PATH do not count: they differ by working folder.
+func programOf(command string) string {
+	if strings.ContainsRune(command, filepath.Separator) {
+		return command
+	}
+	for _, dir := range filepath.SplitList(os.Getenv("PATH")) {
+		if !filepath.IsAbs(dir) {
+			continue
+		}
+		if program, err := exec.LookPath(filepath.Join(dir, command)); err == nil {
+			return program
+		}
+	}
+	return ""
 }
 
 func matches(globs []string, name string) bool {

@@ -10,6 +10,7 @@ import (
 	"net"
 	"os"
 	"os/signal"
+	"runtime/debug"
 	"slices"
 	"strconv"
 	"sync"
@@ -91,11 +92,15 @@ views continue. A broken edit is refused and logged.`,
 			}
 			to := cmd.ErrOrStderr()
 			if background {
+				if _, err := makeSocketDir(config.DataDir); err != nil {
+					return err
+				}
 				file, err := openRotated(logFile(config.DataDir))
 				if err != nil {
 					return err
 				}
 				defer file.Close()
+				_ = debug.SetCrashOutput(file.file, debug.CrashOptions{}) // fails only where there is no such thing
 				to = file
 			}
 			lines := newBacklog(to, config)
@@ -106,7 +111,7 @@ views continue. A broken edit is refused and logged.`,
 				return err
 			}
 			return serving{
-				config: config, view: view, reload: reload, log: log, vaultKey: s.vaultKey, background: background, beside: beside, alone: alone,
+				config: config, view: view, reload: reload, log: log, vaultKey: s.vaultKey, background: background, beside: beside,
 				options: append(audits, proxy.WithLogLost(lines.lost)),
 			}.run(cmd.Context(), streamsOf(cmd))
 		},
@@ -133,7 +138,6 @@ type serving struct {
 	log        *slog.Logger
 	vaultKey   string
 	background bool     // agents connect through relays
-	alone      bool     // no relay is let in
 	beside     []string // why other processes of the configuration are not shared
 	options    []proxy.Option
 }
@@ -222,7 +226,7 @@ func (s serving) run(ctx context.Context, std streams) (err error) {
 		answers.stop = func() { end(errors.New("toolfinch stop was called")) }
 		port := &pagePort{proxy: p, at: at, life: ctx, serving: &following}
 		answers.page = port.link
-		if !s.alone && s.view == "" && s.reload != nil {
+		if (s.background || listener != nil) && config.Shared && s.view == "" && s.reload != nil {
 			answers.attach = agents.attach
 		}
 		live, err := listenLive(config.DataDir)

@@ -25,8 +25,11 @@ import (
 	"toolfinch/store/vault"
 )
 
-// startWithin bounds the start of a toolfinch in the background, and the wait for another one that starts.
-const startWithin = time.Minute
+// maxStarting is how many starts of other agents an agent waits for, at most.
+const maxStarting = 3
+
+// startsWithin bounds some starts of a toolfinch in the background, one after the other.
+func startsWithin(n int) time.Duration { return time.Duration(n) * time.Minute }
 
 // joining finds or starts the toolfinch that an agent shares with the user's other agents.
 type joining struct {
@@ -66,39 +69,43 @@ func (j joining) join(ctx context.Context) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	same := samenessOf(config, j.vaultKey)
-	conn, _, err := j.attach(ctx, config, same)
-	if conn != nil || err != nil {
-		return conn, err
-	}
-	if err := os.MkdirAll(socketDir(config.DataDir), 0o700); err != nil {
+	dir, err := makeSocketDir(config.DataDir)
+	if err != nil {
 		return nil, fmt.Errorf("there is no place for the socket of a shared toolfinch: %w; toolfinch serve --alone needs none", err)
 	}
-	lock := flock.New(filepath.Join(socketDir(config.DataDir), "start.lock"), flock.SetPermissions(0o600))
-	waiting, cancel := context.WithTimeout(ctx, leeway.Of(startWithin))
-	defer cancel()
-	if _, err := lock.TryLockContext(waiting, 20*time.Millisecond); err != nil {
-		return nil, fmt.Errorf("another agent has been starting toolfinch for %s: %w", startWithin, err)
-	}
-	defer lock.Unlock()
-	conn, others, err := j.attach(ctx, config, same) // another agent may have started it
+	conn, _, err := j.attach(ctx, config)
 	if conn != nil || err != nil {
 		return conn, err
 	}
-	pid, err := j.start(waiting, config, others)
-	if err != nil {
-		return nil, err
+	lock := flock.New(filepath.Join(dir, "start.lock"), flock.SetPermissions(0o600))
+	waiting, cancel := context.WithTimeout(ctx, leeway.Of(startsWithin(maxStarting)))
+	defer cancel()
+	if _, err := lock.TryLockContext(waiting, 20*time.Millisecond); err != nil {
+		return nil, fmt.Errorf("other agents have been starting toolfinch for %s: %w", startsWithin(maxStarting), err)
 	}
-	conn, others, err = j.attach(ctx, config, same)
-	if conn == nil && err == nil {
-		err = fmt.Errorf("toolfinch was started in the background (process %d), but does not let this agent in: %s; toolfinch serve --alone needs no other process", pid, strings.Join(others, "; "))
+	defer lock.Unlock()
+	var others []string
+	for range 2 { // an edit or an upgrade may come between the reading here and there
+		if config, err = j.read(); err != nil {
+			return nil, err
+		}
+		if conn, others, err = j.attach(ctx, config); conn != nil || err != nil { // another agent may have started it
+			return conn, err
+		}
+		if err := j.start(ctx, config, others); err != nil {
+			return nil, err
+		}
+		if conn, others, err = j.attach(ctx, config); conn != nil || err != nil {
+			return conn, err
+		}
 	}
-	return conn, err
+	return nil, fmt.Errorf("toolfinch was started in the background, but does not let this agent in: %s; toolfinch serve --alone needs no other process", strings.Join(others, "; "))
 }
 
 // attach asks each running toolfinch of the configuration to let the agent in. It returns nil if none does, with the
 // reasons.
-func (j joining) attach(ctx context.Context, config *configs.Config, same sameness) (conn net.Conn, reasons []string, err error) {
+func (j joining) attach(ctx context.Context, config *configs.Config) (conn net.Conn, reasons []string, err error) {
+	same := samenessOf(config, j.vaultKey)
 	key := make([]byte, 32)
 	_, _ = rand.Read(key) // never fails
 	a := attachment{Configuration: config.Path, Key: key, Parts: same.digests(key), View: j.view}
@@ -120,12 +127,14 @@ func (j joining) attach(ctx context.Context, config *configs.Config, same samene
 }
 
 // start starts a toolfinch in the background, and returns when it lets agents in.
-func (j joining) start(ctx context.Context, config *configs.Config, others []string) (pid int, err error) {
+func (j joining) start(ctx context.Context, config *configs.Config, others []string) error {
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(startsWithin(1)))
+	defer cancel()
 	program, err := os.Executable()
 	if err != nil {
-		return 0, err
+		return err
 	}
-	args := append([]string{"serve", "--background", "--config", config.Path, "--data-dir", config.DataDir}, j.flags...)
+	args := append([]string{"serve", "--background", "--transport", configs.TransportStdio, "--config", config.Path, "--data-dir", config.DataDir}, j.flags...)
 	if config.Found {
 		args = append(args, "--found")
 	}
@@ -141,12 +150,12 @@ func (j joining) start(ctx context.Context, config *configs.Config, others []str
 	inBackground(cmd)
 	out, err := cmd.StdoutPipe()
 	if err != nil {
-		return 0, err
+		return err
 	}
 	var said limited
 	cmd.Stderr = &said
 	if err := cmd.Start(); err != nil {
-		return 0, fmt.Errorf("toolfinch cannot be started in the background: %w", err)
+		return fmt.Errorf("toolfinch cannot be started in the background: %w", err)
 	}
 	ready := make(chan bool, 1)
 	go func() {
@@ -158,14 +167,14 @@ func (j joining) start(ctx context.Context, config *configs.Config, others []str
 		if is {
 			go func() { _ = cmd.Wait() }() // reaps it, should it end before this process
 			j.log.Info("toolfinch was started in the background", "pid", cmd.Process.Pid, "log", logFile(config.DataDir))
-			return cmd.Process.Pid, nil
+			return nil
 		}
 		err = cmd.Wait()
-		return 0, fmt.Errorf("toolfinch, started in the background, has ended: %s", printable.Line(strings.TrimSpace(said.String()+" ("+err.Error()+")")))
+		return fmt.Errorf("toolfinch, started in the background, has ended: %s", printable.Line(strings.TrimSpace(said.String()+" ("+err.Error()+")")))
 	case <-ctx.Done():
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()
-		return 0, fmt.Errorf("toolfinch, started in the background, was not ready within %s; its log is %s", startWithin, logFile(config.DataDir))
+		return fmt.Errorf("toolfinch, started in the background, was not ready within %s; its log is %s", startsWithin(1), logFile(config.DataDir))
 	}
 }
 

@@ -11,6 +11,8 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -58,12 +60,13 @@ type sharing struct {
 	same    sameness        // what agents must have in common with this process
 	users   int
 	unused  *time.Timer // runs while users is 0
-	old     bool        // replaced by a newer program or configuration: this process ends with its last agent
+	old     bool        // a newer program serves new agents: this process ends with its last agent
+	edited  bool        // an edit needs a restart: likewise
 	leaving bool        // nobody is let in
 }
 
-// startsWithin is how long a background process waits for its first agent, at least.
-const startsWithin = time.Minute
+// comesWithin is how long a background process waits for its first agent, at least.
+const comesWithin = time.Minute
 
 // serves notes the configuration that is served from now on.
 func (h *sharing) serves(config *configs.Config) {
@@ -71,17 +74,17 @@ func (h *sharing) serves(config *configs.Config) {
 	same[partProgram] = startedAs
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	switch {
-	case h.config == nil:
-		h.same, h.first = same, config
-	case len(configs.NeedRestart(h.first, config)) > 0: // agents that come from now on get another process
-		h.old = h.idle != nil
-	default:
+	if h.config == nil {
+		h.first = config
+	}
+	// After an edit that needs a restart, agents that come from now on get another process.
+	restart := slices.DeleteFunc(configs.NeedRestart(h.first, config), func(key string) bool { return key == "listen" }) // listen is no part of a sameness
+	if h.edited = len(restart) > 0; !h.edited {
 		h.same = same
 	}
 	h.config = config
 	if h.unused == nil && h.idle != nil {
-		h.unused = time.AfterFunc(max(config.KeepRunning, leeway.Of(startsWithin)), h.rest)
+		h.unused = time.AfterFunc(max(config.KeepRunning, leeway.Of(comesWithin)), h.rest)
 	}
 }
 
@@ -124,7 +127,7 @@ func (h *sharing) wind() {
 		return
 	}
 	wait := h.config.KeepRunning
-	if h.old {
+	if h.old || h.edited {
 		wait = 0
 	}
 	h.unused.Reset(wait)
@@ -151,7 +154,7 @@ func (h *sharing) attach(w http.ResponseWriter, r *http.Request) {
 		_ = rawjson.Write(w, why, "")
 	}
 	differs := h.differs(a)
-	if len(differs) > 0 { // the file may have changed a moment ago
+	if slices.ContainsFunc(differs, func(part string) bool { return part == partConfiguration || strings.HasPrefix(part, partSecret) }) { // changed a moment ago
 		ctx, cancel := context.WithTimeout(r.Context(), leeway.Of(liveWait)/2)
 		h.reread(ctx)
 		cancel()

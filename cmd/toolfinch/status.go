@@ -97,6 +97,16 @@ type found struct {
 	notes   []string     // further messages
 }
 
+// findLive returns the path of the configuration, and where its processes answer. The configuration is not read, because
+// it may be broken or not trusted.
+func (s *settings) findLive() (path string, at configs.Places, err error) {
+	if path, err = configs.Find(configs.Options{Path: s.config, Untrusted: true}); err != nil {
+		return "", at, err
+	}
+	at, err = configs.FindPlaces(configs.Options{Path: path, Flags: s.given()})
+	return path, at, err
+}
+
 // statusOf returns a function that asks for the status that the flags name.
 func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Context) (found, error), error) {
 	switch {
@@ -105,12 +115,7 @@ func (s *settings) statusOf(cmd *cobra.Command, f statusFlags) (func(context.Con
 	case f.url != "":
 		return remoteStatus(cmd, f)
 	}
-	path, err := configs.Find(configs.Options{Path: s.config, Untrusted: true})
-	if err != nil {
-		return nil, err
-	}
-	// The configuration is not read: the status must work after a broken edit.
-	at, err := configs.FindPlaces(configs.Options{Path: path, Flags: s.given()})
+	path, at, err := s.findLive()
 	if err != nil {
 		return nil, err
 	}

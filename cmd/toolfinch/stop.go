@@ -6,8 +6,6 @@ import (
 	"net/http"
 
 	"github.com/spf13/cobra"
-
-	"toolfinch/configs"
 )
 
 func newStop(s *settings) *cobra.Command {
@@ -21,11 +19,7 @@ starts another one.
 Exit codes: 0 it has ended, 3 none runs.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			path, err := configs.Find(configs.Options{Path: s.config})
-			if err != nil {
-				return err
-			}
-			at, err := s.places()
+			path, at, err := s.findLive()
 			if err != nil {
 				return err
 			}

@@ -13,8 +13,6 @@ import (
 	"slices"
 
 	"github.com/spf13/cobra"
-
-	"toolfinch/configs"
 )
 
 func newUI(s *settings) *cobra.Command {
@@ -33,11 +31,7 @@ Exit codes: 0 there is a link, 3 no toolfinch runs.`,
   toolfinch ui --no-browser`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			path, err := configs.Find(configs.Options{Path: s.config})
-			if err != nil {
-				return err
-			}
-			at, err := s.places()
+			path, at, err := s.findLive()
 			if err != nil {
 				return err
 			}

@@ -104,6 +104,15 @@ func (c *client) sends(all []message) {
 	}
 }
 
+// greets reports whether the client waits for the answer to initialize.
+func (c *client) greets() bool {
+	if c.initialize == nil {
+		return false
+	}
+	_, waits := c.waits[string(messageOf(c.initialize).id)]
+	return waits
+}
+
 // withdraws forgets messages that no toolfinch got. It reports false if the client was told that one of them failed.
 func (c *client) withdraws(all []message) bool {
 	for _, m := range all {
@@ -114,8 +123,21 @@ func (c *client) withdraws(all []message) bool {
 			return false
 		}
 		delete(c.waits, string(m.id))
+		if m.method == string(mcp.MethodInitialize) {
+			c.initialize = nil
+		}
 	}
 	return true
+}
+
+// answered returns the IDs of the answers among messages.
+func answered(all []message) (ids []json.RawMessage) {
+	for _, m := range all {
+		if m.method == "" && m.id != nil {
+			ids = append(ids, bytes.Clone(m.id))
+		}
+	}
+	return ids
 }
 
 // gets notes messages of the toolfinch, and reports whether the client is to get them.
@@ -145,10 +167,15 @@ func (c *client) gets(all []message) (passed bool) {
 }
 
 // loses returns what the client must be told when its toolfinch has gone: requests that fail, and requests of the
-// toolfinch that need no answer. Requests that another toolfinch can answer as well keep waiting.
-func (c *client) loses() (failed, cancelled []json.RawMessage) {
+// toolfinch that need no answer. Requests that another toolfinch can answer as well keep waiting: initialize only if it is
+// there soon, because the client sends nothing more before the answer.
+func (c *client) loses(soon bool) (failed, cancelled []json.RawMessage) {
 	for id, m := range c.waits {
-		if m.method != string(mcp.MethodInitialize) && m.raw == nil {
+		greets := m.method == string(mcp.MethodInitialize)
+		if greets && !soon {
+			c.initialize = nil
+		}
+		if m.raw == nil && !(greets && soon) {
 			failed = append(failed, m.id)
 			delete(c.waits, id)
 		}
@@ -165,12 +192,11 @@ func (c *client) loses() (failed, cancelled []json.RawMessage) {
 // introduction returns what another toolfinch is told of the client: greeting, whose answer is waited for, and then
 // later. Answers that the client has already are not passed on.
 func (c *client) introduction() (greeting []byte, later [][]byte) {
-	if c.initialize != nil {
-		if _, waits := c.waits[string(messageOf(c.initialize).id)]; waits {
-			later = append(later, c.initialize)
-		} else {
-			greeting = c.initialize
-		}
+	switch {
+	case c.greets():
+		later = append(later, c.initialize)
+	case c.initialize != nil:
+		greeting = c.initialize
 	}
 	if c.initialized != nil {
 		later = append(later, c.initialized)

@@ -38,6 +38,7 @@ const (
 	pause       = 100 * time.Millisecond // before the second attempt; doubled before each other
 	greetsIn    = 30 * time.Second       // bounds the answer to a repeated initialize
 	steady      = 10 * time.Second       // a connection that lasts shorter is replaced only for the client's next message
+	unreadFor   = time.Second            // how long a relay that ends waits for a client that does not read
 	maxRequest  = 17 << 20               // bytes that are read of a client's message before it is passed on; a toolfinch refuses longer ones
 	maxAnswered = 1 << 20                // bytes that are read of a toolfinch's message before it is passed on; its ID comes first
 )
@@ -69,7 +70,12 @@ func Run(ctx context.Context, conn net.Conn, o Options) error {
 		_ = r.to.conn.Close()
 	}
 	r.mu.Unlock()
-	r.running.Wait()
+	ended := make(chan struct{})
+	go func() { r.running.Wait(); close(ended) }()
+	select {
+	case <-ended:
+	case <-time.After(leeway.Of(unreadFor)): // a write to a client that does not read cannot be interrupted
+	}
 	if err := context.Cause(ctx); !errors.Is(err, context.Canceled) {
 		return err
 	}
@@ -87,10 +93,12 @@ type relay struct {
 	connecting sync.Mutex // held while a connection is made
 	writing    sync.Mutex // held while a message is written to Out
 
-	mu     sync.Mutex // guards the fields below; never held over I/O
-	to     *link      // nil while there is no connection
-	ended  bool       // In has ended
-	client client
+	mu sync.Mutex // guards the fields below; never held over I/O
+	to *link      // nil while there is no connection
+	// greetedAgain says that an initialize without an answer was once repeated.
+	greetedAgain bool
+	ended        bool // In has ended
+	client       client
 }
 
 // link is a connection to a toolfinch.
@@ -145,11 +153,18 @@ func (r *relay) pass(line []byte, whole bool, rest *lines) error {
 		if err == nil {
 			return nil
 		}
+		if !whole {
+			r.drop(to, false)
+			if failed := rest.copyRest(io.Discard); errors.Is(failed, io.EOF) {
+				return failed
+			}
+			return nil
+		}
 		r.mu.Lock()
 		again := r.client.withdraws(all) // a toolfinch acts on whole lines only
 		r.mu.Unlock()
 		r.drop(to, false)
-		if !again || !whole {
+		if !again {
 			return nil
 		}
 	}
@@ -276,28 +291,44 @@ func (r *relay) serve(to *link) {
 			passed := r.client.gets(all)
 			r.mu.Unlock()
 			stopped = stopped || all[0].method == Stopped
-			if passed && !r.write(line, whole, &to.lines) {
+			if !passed {
+				continue
+			}
+			cut, read := r.write(line, whole, &to.lines)
+			if !read {
 				return
+			}
+			if cut {
+				r.fail(answered(all))
 			}
 		}
 		r.drop(to, !stopped && time.Since(to.since) > steady)
 	})
 }
 
-// write writes a message of a toolfinch to the client, and reports whether the client can still read.
-func (r *relay) write(line []byte, whole bool, rest *lines) bool {
+// write writes a message of a toolfinch to the client. cut reports that its rest is lost, and read whether the client
+// can still read.
+func (r *relay) write(line []byte, whole bool, rest *lines) (cut, read bool) {
 	r.writing.Lock()
 	defer r.writing.Unlock()
 	_, err := r.Out.Write(line)
 	if err == nil && !whole {
-		if lost := rest.copyRest(r.Out); lost != nil {
+		if cut = rest.copyRest(r.Out) != nil; cut {
 			_, err = r.Out.Write([]byte{'\n'}) // ends the cut message, so that the next one can be read
 		}
 	}
 	if err != nil {
 		r.end(nil)
 	}
-	return err == nil
+	return cut, err == nil
+}
+
+// fail tells the client that requests have failed with their toolfinch.
+func (r *relay) fail(ids []json.RawMessage) {
+	for _, id := range ids {
+		refusal := wire.Refusal{ID: id, Code: mcp.INTERNAL_ERROR, Reason: errGone.Error()}
+		r.tell(refusal.Answer())
+	}
 }
 
 // tell sends the client a message of the relay itself.
@@ -312,13 +343,13 @@ func (r *relay) drop(to *link, again bool) {
 		return
 	}
 	r.to = nil
-	failed, cancelled := r.client.loses()
+	if !r.greetedAgain && r.client.greets() { // the client sends nothing before the answer
+		r.greetedAgain, again = true, true
+	}
+	failed, cancelled := r.client.loses(again)
 	ended := r.ended
 	r.mu.Unlock()
-	for _, id := range failed {
-		refusal := wire.Refusal{ID: id, Code: mcp.INTERNAL_ERROR, Reason: errGone.Error()}
-		r.tell(refusal.Answer())
-	}
+	r.fail(failed)
 	for _, id := range cancelled {
 		r.tell(wire.Message(nil, string(mcp.MethodNotificationCancelled), rawjson.Of(map[string]json.RawMessage{"requestId": id})))
 	}

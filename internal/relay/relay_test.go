@@ -24,6 +24,8 @@ type relayed struct {
 	outW  *io.PipeReader
 	done  chan error
 	peers chan *toolfinch // that the relay has connected to, in order
+
+	cancel context.CancelFunc
 }
 
 // toolfinch is the other end of a connection of the relay.
@@ -55,6 +57,7 @@ func start(t *testing.T, connect func() error) *relayed {
 	dial := func(context.Context) (net.Conn, error) { return net.Dial("unix", listener.Addr().String()) }
 	first := must.Get(dial(t.Context()))(t)
 	ctx, cancel := context.WithCancel(t.Context())
+	r.cancel = cancel
 	go func() {
 		r.done <- Run(ctx, first, Options{In: inR, Out: outW, Log: slog.New(slog.DiscardHandler), Connect: func(ctx context.Context) (net.Conn, error) {
 			if connect != nil {
@@ -174,11 +177,47 @@ func TestInitializeIsRepeated(t *testing.T) {
 	r.sends(initialize)
 	p.gets(initialize)
 	p.conn.Close()
-	go r.sends(`{"id":1,"method":"ping"}`)
 	p = r.peer()
-	p.gets(initialize, `{"id":1,"method":"ping"}`)
+	p.gets(initialize)
 	p.sends(greeted)
 	r.gets(greeted)
+}
+
+// It is repeated once: a client that nobody can answer is told.
+func TestInitializeIsRepeatedOnce(t *testing.T) {
+	r := start(t, nil)
+	p := r.peer()
+	r.sends(initialize)
+	p.gets(initialize)
+	p.conn.Close()
+	p = r.peer()
+	p.gets(initialize)
+	p.conn.Close()
+	r.gets(`{"jsonrpc":"2.0","id":0,` + gone)
+	go r.sends(initialize)
+	r.peer().gets(initialize)
+}
+
+// Of an answer that is cut the client has a part, and is told that its request has failed.
+func TestACutAnswer(t *testing.T) {
+	r := start(t, nil)
+	p := r.peer()
+	r.sends(`{"id":1,"method":"tools/call"}`)
+	p.gets(`{"id":1,"method":"tools/call"}`)
+	part := `{"id":1,"result":"` + strings.Repeat("x", 2*maxAnswered)
+	go func() { io.WriteString(p.conn, part); p.conn.Close() }()
+	r.gets(part, `{"jsonrpc":"2.0","id":1,`+gone)
+}
+
+// A relay that is told to end does not wait for a client that does not read.
+func TestAClientThatDoesNotRead(t *testing.T) {
+	r := start(t, nil)
+	p := r.peer()
+	p.sends(`{"id":1,"result":{}}`)
+	r.cancel()
+	if err := r.ends(); err != nil {
+		t.Error(err)
+	}
 }
 
 // A toolfinch that was stopped is not started again before the client needs it.

@@ -105,7 +105,7 @@ func TestAgents(t *testing.T) {
 			servers := upstreams(t, names...)
 			patient := map[string]any{"start_wait": patience.String(), "shared": true, "keep_running": "1ms"}
 			t.Run("first start", func(t *testing.T) {
-				h := newHouse(t, servers, patient)
+				h := newHouse(t, servers, patient).sharing()
 				if offered, changed := finds(t, a, h, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}); offered || changed {
 					t.Errorf("%s is offered from the start: %t, once it is found: %t", surfaced, offered, changed)
 				}
@@ -142,7 +142,7 @@ func TestAgents(t *testing.T) {
 // call_tool; so one turn in three suffices.
 func atOnce(t *testing.T, a agents.Agent, servers map[string]server) {
 	for range 3 {
-		h := newHouse(t, servers, map[string]any{"start_wait": patience.String(), "shared": true, "keep_running": "1ms", "clients": map[string]any{"*": map[string]any{"register": "at_once"}}})
+		h := newHouse(t, servers, map[string]any{"start_wait": patience.String(), "shared": true, "keep_running": "1ms", "clients": map[string]any{"*": map[string]any{"register": "at_once"}}}).sharing()
 		if _, same := finds(t, a, h, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}); same {
 			return
 		}

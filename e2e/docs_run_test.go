@@ -28,16 +28,21 @@ var notRunHere = map[string]string{
 	"docker ":          "needs a container engine",
 	"toolfinch model ": "downloads the model",
 	"toolfinch ui":     "opens a browser",
+	"toolfinch stop":   "needs a toolfinch in the background; the tests of sharing run it",
+	"toolfinch logs":   "likewise",
+	"toolfinch pins N": "needs a server that has changed; the tests of pins run it",
 	"toolfinch health": "needs the address; the tests of the packages run it",
 	"toolfinch pins a": "needs a server that has changed; the tests of pins run it",
 }
 
 // completed are commands that the pages name by their beginning.
 var completed = map[string]string{
-	`toolfinch search "..."`: `toolfinch search "echo a message"`,
-	"toolfinch key create":   "toolfinch key create another",
-	"toolfinch connect":      "toolfinch connect cursor --yes",
-	"toolfinch init":         "toolfinch init --config another.yaml", // there is one already
+	`toolfinch search "..."`:          `toolfinch search "echo a message"`,
+	"toolfinch key create":            "toolfinch key create another",
+	"toolfinch connect":               "toolfinch connect cursor --yes",
+	"toolfinch tool show NAME --json": "toolfinch tool show memory.create_entities --json",
+	"toolfinch server logs":           "toolfinch server logs memory",
+	"toolfinch init":                  "toolfinch init --config another.yaml", // there is one already
 }
 
 // Every command of the pages for who runs toolfinch does what it says beside a toolfinch that

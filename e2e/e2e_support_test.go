@@ -152,8 +152,7 @@ func newHouse(t testing.TB, servers map[string]server, more ...map[string]any) h
 	settings := map[string]any{
 		"data_dir":     filepath.Join(home, "data"),
 		"log_format":   "json",
-		"direct_below": 0,     // tools are looked for, however few they are
-		"shared":       false, // what a test starts is what serves it
+		"direct_below": 0, // tools are looked for, however few they are
 		"mcp_servers":  servers,
 	}
 	for _, more := range more {
@@ -173,7 +172,14 @@ func newHouse(t testing.TB, servers map[string]server, more ...map[string]any) h
 // user's. Names that lead to the network lead nowhere.
 func environment(t testing.TB, home string) []string {
 	t.Helper()
-	return append(agents.Environment(home, node(t)), "GORACE=log_path="+filepath.Join(home, "race")) // standard error may be the agent's
+	return append(agents.Environment(home, node(t)), "GORACE=log_path="+filepath.Join(home, "race"), // standard error may be the agent's
+		"MCPPROXY_SHARED=false") // what a test starts is what serves it
+}
+
+// sharing is the house of agents that share a toolfinch.
+func (h house) sharing() house {
+	h.env = slices.DeleteFunc(slices.Clone(h.env), func(pair string) bool { return strings.HasPrefix(pair, "MCPPROXY_SHARED=") })
+	return h
 }
 
 // command is toolfinch with the configuration.

@@ -106,6 +106,7 @@ func newPlainHouse(t *testing.T, urls map[string]string, env ...string) house {
 		"MCPPROXY_ROUTING_TYPE=CALL_TOOL", // no answer waits for a new listing
 		"MCPPROXY_QUERY_EMBED_TIMEOUT=30s",
 		"GORACE=log_path=" + filepath.Join(home, "race"),
+		"MCPPROXY_SHARED=false", // what a test starts is what serves it
 	}, env...)
 	h.leavesNothing(t)
 	servers := builtIn(t, home)

@@ -121,7 +121,7 @@ func sharing(t *testing.T, more map[string]any) house {
 	return newHouse(t, map[string]server{
 		"everything": script(t, module(t, "@modelcontextprotocol/server-everything/dist/index.js")),
 		"files":      script(t, module(t, "@modelcontextprotocol/server-filesystem/dist/index.js")),
-	}, settings)
+	}, settings).sharing()
 }
 
 // Agents get one copy of each server, the owner sees the calls of all, and what one is asked the other is not.

@@ -13,7 +13,6 @@ import (
 	"testing"
 
 	"toolfinch/e2e/agents"
-	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
 )
 
@@ -46,9 +45,7 @@ func TestServersStartOnABusyMachine(t *testing.T) { // alone, because it makes t
 		defer load.Process.Kill()
 	}
 	life := newHouse(t, servers, map[string]any{"starting": 2}).start(t)
-	for i := range n { // the next one comes, however long all take
-		await.True(t, func() bool { return readyServers(t, life.url) > i })
-	}
+	waitServers(t, life.url, n)
 	life.stop(t)
 }
 
@@ -119,7 +116,7 @@ func besideAHangingServer(t *testing.T, shared bool) house {
 	t.Helper()
 	servers := upstreams(t, "files", "memory", "everything")
 	servers["hangs"] = hanging(t)
-	return newHouse(t, servers, map[string]any{"direct_below": 12_000, "shared": shared, "keep_running": "1ms"})
+	return newHouse(t, servers, map[string]any{"direct_below": 12_000, "shared": shared, "keep_running": "1ms"}).sharing()
 }
 
 // offered runs an agent, and reports whether its model was offered toolfinch's tools. at is the toolfinch that serves
@@ -140,7 +137,7 @@ func TestEightAgentsAtOnce(t *testing.T) {
 	if !long {
 		t.Skip("set TOOLFINCH_LONG=1: this starts eight agents at once")
 	}
-	h := newHouse(t, upstreams(t, "files", "memory", "everything"), map[string]any{"shared": true, "keep_running": "1m", "start_wait": patience.String()})
+	h := newHouse(t, upstreams(t, "files", "memory", "everything"), map[string]any{"shared": true, "keep_running": "1m", "start_wait": patience.String()}).sharing()
 	h.env = slices.DeleteFunc(h.env, func(pair string) bool { // Codex and Gemini CLI pass no proxies on
 		name, _, _ := strings.Cut(pair, "=")
 		return strings.HasSuffix(strings.ToUpper(name), "_PROXY")

@@ -185,7 +185,7 @@ func (s *settings) trusting(cmd *cobra.Command, read func() (*configs.Config, er
 	fmt.Fprintf(stderr, "%s %s. toolfinch would start or connect to:\n", untrusted.Path, what)
 	describeTrust(stderr, untrusted.Path, untrusted.Data)
 	fmt.Fprint(stderr, "Do you trust it? [y/N] ")
-	if !answer(cmd.Context(), in) {
+	if yes, _ := answer(cmd.Context(), in); !yes { // no answer is no trust
 		return nil, refused
 	}
 	list, err := configs.UserTrusted()

@@ -148,28 +148,41 @@ type foundServer struct {
 func findServers(files []clients.File, sys clients.System) ([]foundServer, []error) {
 	var found []foundServer
 	var broken []error
-	seen := map[string]bool{} // paths with an error: files may share a path
+	told := map[string]bool{} // paths with an error: files may share a path
 	for _, f := range files {
-		data, err := f.Read()
-		if err == nil && data == nil {
-			continue
-		}
-		var servers []clients.Server
-		if err == nil {
-			servers, err = configs.ServersIn(f, data)
-		}
+		seen, err := readFile(f)
 		if err != nil {
-			if !seen[f.Path] {
+			if !told[f.Path] {
 				broken = append(broken, fmt.Errorf("%s: %w", f.Client.Name, err))
 			}
-			seen[f.Path] = true
+			told[f.Path] = true
 			continue
 		}
-		for _, server := range servers {
-			found = append(found, foundServer{f, f.Shown(sys), server})
-		}
+		found = append(found, seen.found(sys)...)
 	}
 	return found, broken
+}
+
+// seenFile is a client's file as it was read. Without the file, data is nil.
+type seenFile struct {
+	clients.File
+	data    []byte
+	servers []clients.Server
+}
+
+func readFile(file clients.File) (seen seenFile, err error) {
+	seen.File = file
+	if seen.data, err = file.Read(); err == nil && seen.data != nil {
+		seen.servers, err = configs.ServersIn(file, seen.data)
+	}
+	return seen, err
+}
+
+func (f seenFile) found(sys clients.System) (found []foundServer) {
+	for _, server := range f.servers {
+		found = append(found, foundServer{f.File, f.Shown(sys), server})
+	}
+	return found
 }
 
 type importRow struct {

@@ -101,7 +101,7 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 			return err
 		}
 	}
-	if err := p.plan(cmd, io.Discard); err != nil {
+	if err := p.planAgain(cmd); err != nil {
 		return err
 	}
 	if err := p.write(cmd); err != nil {

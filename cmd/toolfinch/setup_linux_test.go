@@ -38,24 +38,6 @@ func openTerminal(t *testing.T) (inside, outside *os.File) {
 	return inside, outside
 }
 
-// aHome makes a home folder with a file of Cursor, and returns both.
-func aHome(t *testing.T, cursor string) (home, file string) {
-	t.Helper()
-	home = t.TempDir()
-	for name, value := range map[string]string{"HOME": home, "XDG_CONFIG_HOME": filepath.Join(home, "config"), "XDG_DATA_HOME": filepath.Join(home, "data")} {
-		t.Setenv(name, value)
-	}
-	t.Chdir(home)
-	file = filepath.Join(home, ".cursor", "mcp.json")
-	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o700))
-	return home, must.Write(t, file, cursor)
-}
-
-const (
-	works = `"clock": {"command": "toolfinch", "args": ["demo-server", "clock", "../../demo"]}`
-	fails = `"broken": {"command": "false"}`
-)
-
 // An interrupt and the end of input at the second question write nothing: neither is a no, which would write.
 func TestSetupWritesNothingWithoutAnAnswer(t *testing.T) {
 	interrupted := errors.New("interrupted")

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"fmt"
+	"io"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -38,5 +40,74 @@ func TestThePlanNamesWhatIsMissing(t *testing.T) {
 		if got := missingHere(test.server); got != test.want && (test.want == "" || !strings.Contains(got, test.want)) {
 			t.Errorf("%s: %q, want %q", test.name, got, test.want)
 		}
+	}
+}
+
+// aHome makes a home folder with a file of Cursor, and returns both.
+func aHome(t *testing.T, cursor string) (home, file string) {
+	t.Helper()
+	home = t.TempDir()
+	for _, name := range []string{"HOME", "USERPROFILE", "APPDATA", "LOCALAPPDATA"} {
+		t.Setenv(name, home)
+	}
+	t.Setenv("XDG_CONFIG_HOME", filepath.Join(home, "config"))
+	t.Setenv("XDG_DATA_HOME", filepath.Join(home, "data"))
+	t.Chdir(home)
+	file = filepath.Join(home, ".cursor", "mcp.json")
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o700))
+	return home, must.Write(t, file, cursor)
+}
+
+// Two servers of a client.
+const (
+	works = `"clock": {"command": "toolfinch", "args": ["demo-server", "clock", "../../demo"]}`
+	fails = `"broken": {"command": "false"}`
+)
+
+// Between its plan and its writing setup waits for servers and for a person. What changes then was neither agreed to nor
+// checked.
+func TestSetupStopsIfTheServersChangeMeanwhile(t *testing.T) {
+	const ours = "mcp_servers:\n  other: {command: toolfinch}\n"
+	for _, test := range []struct {
+		name, cursor, config string
+		unchecked            bool
+		want                 string // "" for no error
+	}{
+		{"nothing", `{"mcpServers": {` + works + `}}`, ours, false, ""},
+		{"other state in the client's file", `{"windows": 3, "mcpServers": {` + works + `}}`, ours, false, ""},
+		{"a further server", `{"mcpServers": {` + works + `, ` + fails + `}}`, ours, false, "mcp.json has changed meanwhile; nothing was written"},
+		{"another command", `{"mcpServers": {` + strings.Replace(works, "clock\",", "files\",", 1) + `}}`, ours, false, "mcp.json has changed meanwhile; nothing was written"},
+		{"the configuration", `{"mcpServers": {` + works + `}}`, ours + "top_k: 3\n", false, "ours.yaml has changed meanwhile; nothing was written"},
+		{"the configuration is gone", `{"mcpServers": {` + works + `}}`, "", false, "ours.yaml has changed meanwhile; nothing was written"},
+		{"a server that was not to be moved", `{"mcpServers": {` + works + `}}`, ours, true, `server "clock" could not be moved before, and was not checked`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			home, file := aHome(t, `{"mcpServers": {`+works+`}}`)
+			s := &settings{config: must.Write(t, filepath.Join(home, "ours.yaml"), ours)}
+			cmd := newSetup(s)
+			cmd.SetOut(io.Discard)
+			cmd.SetErr(io.Discard)
+			p := must.Get(s.planSetup(cmd, []*clients.Client{clients.Find("cursor")}, setupFlags{}))(t)
+			must.Write(t, file, test.cursor)
+			if test.config == "" {
+				must.Do(t, os.Remove(s.config))
+			} else {
+				must.Write(t, s.config, test.config)
+			}
+			if test.unchecked {
+				p.check = nil
+			}
+			err := p.planAgain(cmd)
+			if got := fmt.Sprint(err); (err != nil) != (test.want != "") || !strings.Contains(got, test.want) && test.want != "" {
+				t.Fatalf("%v, want %q", err, test.want)
+			}
+			if err != nil {
+				return
+			}
+			must.Do(t, p.write(cmd))
+			if got := must.Read(t, file); strings.Contains(got, "clock") || strings.Contains(test.cursor, "windows") != strings.Contains(got, "windows") {
+				t.Errorf("the client's file is\n%s", got)
+			}
+		})
 	}
 }

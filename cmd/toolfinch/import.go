@@ -63,7 +63,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 			}
 			chosen := all || len(names) > 0
 			if chosen && !dryRun {
-				broken = append(broken, importRows(path, ours, rows)...)
+				broken = append(broken, importRows(path, rows)...)
 			}
 			if asJSON {
 				errs := make([]string, len(broken))
@@ -334,18 +334,15 @@ func choose(found []foundServer, names []string) []foundServer {
 	return slices.DeleteFunc(found, func(f foundServer) bool { return !slices.Contains(names, f.server.Name) })
 }
 
-// importRows writes the new servers into the configuration, and marks each as added or failed. A later server may get
-// the name of a failed server.
-func importRows(path string, ours []clients.Server, rows []importRow) []error {
-	known := slices.Clone(ours)
+// importRows writes the new servers into the configuration, and marks each as added or failed. A server keeps its planned
+// name, even if the name of a failed server would be free: setup plans twice, and stores lists by name in between.
+func importRows(path string, rows []importRow) []error {
 	var failed []error
 	for i := range rows {
 		row := &rows[i]
 		if row.Status != "new" {
 			continue
 		}
-		row.As = freeName(row.Server, known)
-		row.server.Name = row.As
 		if err := configs.AddServer(path, row.server); err != nil {
 			if fresh, ok := errors.AsType[configs.Errors](err); ok {
 				err = fresh // drops "nothing was written"
@@ -355,7 +352,6 @@ func importRows(path string, ours []clients.Server, rows []importRow) []error {
 			continue
 		}
 		row.Status = "added"
-		known = append(known, row.server)
 	}
 	return failed
 }

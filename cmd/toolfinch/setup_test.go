@@ -6,9 +6,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 
+	"toolfinch/configs"
 	"toolfinch/configs/clients"
 	"toolfinch/internal/must"
 )
@@ -109,5 +111,33 @@ func TestSetupStopsIfTheServersChangeMeanwhile(t *testing.T) {
 				t.Errorf("the client's file is\n%s", got)
 			}
 		})
+	}
+}
+
+// The check stores a server's lists under its planned name, so the second plan keeps the name: also if the server whose
+// name it could not have stays in its client.
+func TestSetupKeepsTheNamesThatWereChecked(t *testing.T) {
+	home, _ := aHome(t, `{"mcpServers": {"fs": {"command": "false"}}}`)
+	other := filepath.Join(home, ".codeium", "windsurf", "mcp_config.json")
+	must.Do(t, os.MkdirAll(filepath.Dir(other), 0o700))
+	must.Write(t, other, `{"mcpServers": {"fs": {"command": "toolfinch", "args": ["demo-server"]}}}`)
+	s := &settings{config: filepath.Join(home, "ours.yaml")}
+	cmd := newSetup(s)
+	cmd.SetOut(io.Discard)
+	cmd.SetErr(io.Discard)
+	p := must.Get(s.planSetup(cmd, []*clients.Client{clients.Find("cursor"), clients.Find("windsurf")}, setupFlags{}))(t)
+	names := func() (names []string) {
+		for _, server := range must.Get(configs.ServersOf(s.config, p.config.After))(t) {
+			names = append(names, server.Name)
+		}
+		return names
+	}
+	if got, want := names(), []string{"fs", "fs-2"}; !slices.Equal(got, want) || !slices.Equal(p.check, want) {
+		t.Fatalf("planned %q, to check %q", got, p.check)
+	}
+	p.left = append(p.left, leftServer{server: p.rows[0].server, why: "it ended"})
+	must.Do(t, p.planAgain(cmd))
+	if got, want := names(), []string{"fs-2"}; !slices.Equal(got, want) || !slices.Equal(p.check, want) {
+		t.Errorf("after the check %q, moved %q", got, p.check)
 	}
 }

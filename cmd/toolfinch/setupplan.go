@@ -209,7 +209,7 @@ func (p *setupPlan) takeOver(staged string) error {
 	for i := range p.rows {
 		p.leaveOut(&p.rows[i])
 	}
-	if len(importRows(staged, ours, p.rows)) > 0 {
+	if len(importRows(staged, p.rows)) > 0 {
 		p.problem = true
 	}
 	for _, row := range p.rows {

@@ -63,7 +63,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 			}
 			chosen := all || len(names) > 0
 			if chosen && !dryRun {
-				broken = append(broken, importRows(path, rows)...)
+				broken = append(broken, importRows(path, ours, rows)...)
 			}
 			if asJSON {
 				errs := make([]string, len(broken))
@@ -204,6 +204,7 @@ type importRow struct {
 	NotTaken []string `json:"not_taken,omitempty"`
 
 	server  clients.Server
+	keep    string // the name that an earlier plan gave to the server; "" for none
 	differs string // for status "there": how the configured server differs; "" if it does not
 }
 
@@ -334,15 +335,25 @@ func choose(found []foundServer, names []string) []foundServer {
 	return slices.DeleteFunc(found, func(f foundServer) bool { return !slices.Contains(names, f.server.Name) })
 }
 
-// importRows writes the new servers into the configuration, and marks each as added or failed. A server keeps its planned
-// name, even if the name of a failed server would be free: setup plans twice, and stores lists by name in between.
-func importRows(path string, rows []importRow) []error {
+// importRows writes the new servers into the configuration, and marks each as added or failed. A later server may get
+// the name of a failed server, unless a row keeps it.
+func importRows(path string, ours []clients.Server, rows []importRow) []error {
+	known := slices.Clone(ours)
+	for _, row := range rows {
+		if row.keep != "" {
+			known = append(known, clients.Server{Name: row.keep})
+		}
+	}
 	var failed []error
 	for i := range rows {
 		row := &rows[i]
 		if row.Status != "new" {
 			continue
 		}
+		if row.As = row.keep; row.As == "" {
+			row.As = freeName(row.Server, known)
+		}
+		row.server.Name = row.As
 		if err := configs.AddServer(path, row.server); err != nil {
 			if fresh, ok := errors.AsType[configs.Errors](err); ok {
 				err = fresh // drops "nothing was written"
@@ -352,6 +363,7 @@ func importRows(path string, rows []importRow) []error {
 			continue
 		}
 		row.Status = "added"
+		known = append(known, row.server)
 	}
 	return failed
 }

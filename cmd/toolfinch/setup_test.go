@@ -114,30 +114,46 @@ func TestSetupStopsIfTheServersChangeMeanwhile(t *testing.T) {
 	}
 }
 
-// The check stores a server's lists under its planned name, so the second plan keeps the name: also if the server whose
-// name it could not have stays in its client.
+// The check stores a server's lists under its planned name. So the second plan keeps the name, whatever becomes of another
+// server of the same name.
 func TestSetupKeepsTheNamesThatWereChecked(t *testing.T) {
-	home, _ := aHome(t, `{"mcpServers": {"fs": {"command": "false"}}}`)
-	other := filepath.Join(home, ".codeium", "windsurf", "mcp_config.json")
-	must.Do(t, os.MkdirAll(filepath.Dir(other), 0o700))
-	must.Write(t, other, `{"mcpServers": {"fs": {"command": "toolfinch", "args": ["demo-server"]}}}`)
-	s := &settings{config: filepath.Join(home, "ours.yaml")}
-	cmd := newSetup(s)
-	cmd.SetOut(io.Discard)
-	cmd.SetErr(io.Discard)
-	p := must.Get(s.planSetup(cmd, []*clients.Client{clients.Find("cursor"), clients.Find("windsurf")}, setupFlags{}))(t)
-	names := func() (names []string) {
-		for _, server := range must.Get(configs.ServersOf(s.config, p.config.After))(t) {
-			names = append(names, server.Name)
-		}
-		return names
-	}
-	if got, want := names(), []string{"fs", "fs-2"}; !slices.Equal(got, want) || !slices.Equal(p.check, want) {
-		t.Fatalf("planned %q, to check %q", got, p.check)
-	}
-	p.left = append(p.left, leftServer{server: p.rows[0].server, why: "it ended"})
-	must.Do(t, p.planAgain(cmd))
-	if got, want := names(), []string{"fs-2"}; !slices.Equal(got, want) || !slices.Equal(p.check, want) {
-		t.Errorf("after the check %q, moved %q", got, p.check)
+	for _, test := range []struct {
+		name, command          string
+		disableFailed          bool
+		planned, checked, kept []string
+	}{
+		{"the other fails", "false", false, []string{"fs", "fs-2"}, []string{"fs", "fs-2"}, []string{"fs-2"}},
+		{"the other fails, and moves disabled", "false", true, []string{"fs", "fs-2"}, []string{"fs", "fs-2"}, []string{"fs", "fs-2"}},
+		{"the other has no program", "no-such-program", false, []string{"fs"}, []string{"fs"}, []string{"fs"}},
+		{"the other has no program, and moves disabled", "no-such-program", true, []string{"fs"}, []string{"fs"}, []string{"fs-2", "fs"}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			home, _ := aHome(t, `{"mcpServers": {"fs": {"command": "`+test.command+`"}}}`)
+			other := filepath.Join(home, ".codeium", "windsurf", "mcp_config.json")
+			must.Do(t, os.MkdirAll(filepath.Dir(other), 0o700))
+			must.Write(t, other, `{"mcpServers": {"fs": {"command": "toolfinch", "args": ["demo-server"]}}}`)
+			s := &settings{config: filepath.Join(home, "ours.yaml")}
+			cmd := newSetup(s)
+			cmd.SetOut(io.Discard)
+			cmd.SetErr(io.Discard)
+			p := must.Get(s.planSetup(cmd, []*clients.Client{clients.Find("cursor"), clients.Find("windsurf")}, setupFlags{}))(t)
+			names := func() (names []string) {
+				for _, server := range must.Get(configs.ServersOf(s.config, p.config.After))(t) {
+					names = append(names, server.Name)
+				}
+				return names
+			}
+			if got := names(); !slices.Equal(got, test.planned) || !slices.Equal(p.check, test.checked) {
+				t.Fatalf("planned %q, to check %q", got, p.check)
+			}
+			if test.command == "false" {
+				p.left = append(p.left, leftServer{server: p.rows[0].server, why: "it ended"})
+			}
+			p.disableFailed = test.disableFailed
+			must.Do(t, p.planAgain(cmd))
+			if got, works := names(), test.checked[len(test.checked)-1:]; !slices.Equal(got, test.kept) || !slices.Equal(p.check, works) {
+				t.Errorf("after the check %q, moved and enabled %q", got, p.check)
+			}
+		})
 	}
 }

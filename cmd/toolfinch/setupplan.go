@@ -205,11 +205,15 @@ func (p *setupPlan) takeOver(staged string) error {
 	for _, file := range p.files {
 		found = append(found, file.found(system())...)
 	}
+	earlier := p.rows // of the same servers: planAgain has compared them
 	p.rows = planImport(found, ours, filepath.Base(p.config.File.Path))
 	for i := range p.rows {
+		if earlier != nil && earlier[i].Status == "added" { // the check stored its lists under this name
+			p.rows[i].keep = earlier[i].As
+		}
 		p.leaveOut(&p.rows[i])
 	}
-	if len(importRows(staged, p.rows)) > 0 {
+	if len(importRows(staged, ours, p.rows)) > 0 {
 		p.problem = true
 	}
 	for _, row := range p.rows {

@@ -133,34 +133,41 @@ configuration, not the programs, hooks and policies that it names.`,
 	return cmd
 }
 
-// maxTrustLines bounds the programs that a question about trust lists.
-const maxTrustLines = 20
+// maxTrustLines bounds the lines of a question about trust.
+const maxTrustLines = 200
 
-// describeTrust prints what the configuration starts and where it connects, as it is written. Secrets are masked.
+// describeTrust prints what the configuration starts and where it connects, as it is written. Secrets are masked. What
+// it does not show, it says.
 func describeTrust(w io.Writer, path string, data []byte) {
-	servers, err := configs.ServersOf(path, data)
+	starts, err := configs.Starts(path, data)
 	if err != nil {
-		fmt.Fprintln(w, "  it has errors: toolfinch validate shows them")
+		fmt.Fprintln(w, "  it could not be shown what it runs: read the file")
 		return
 	}
-	var lines []string
-	for _, s := range servers {
-		command, url := configs.Shown(s)
-		lines = append(lines, s.Name+": "+strings.Join(command, " ")+url)
+	columns := 100
+	if screen := screenOf(w); screen.columns > 0 {
+		columns = screen.columns
 	}
-	if config, err := configs.Load(configs.Options{Path: path, Data: data}); err == nil {
-		if config.ListChangedExec != "" {
-			lines = append(lines, "list_changed_exec: "+config.ListChangedExec)
-		}
-		for _, file := range config.Modules() {
-			lines = append(lines, "hooks and policies: "+file)
+	var lines []string
+	masked := false
+	for _, text := range starts {
+		masked = masked || strings.Contains(text, "***")
+		for i, line := range wrap(visible(oneLine(text)), columns-4) {
+			indent := "  "
+			if i > 0 {
+				indent = "    "
+			}
+			lines = append(lines, indent+line)
 		}
 	}
 	for _, line := range lines[:min(len(lines), maxTrustLines)] {
-		fmt.Fprintln(w, "  "+cut(oneLine(line), 150))
+		fmt.Fprintln(w, line)
+	}
+	if masked {
+		fmt.Fprintln(w, "  *** hides what looks like a secret: read it in the file")
 	}
 	if more := len(lines) - maxTrustLines; more > 0 {
-		fmt.Fprintf(w, "  and %d more\n", more)
+		fmt.Fprintf(w, "  and %d more lines, which may be commands: read them in the file\n", more)
 	}
 }
 
@@ -185,7 +192,7 @@ func (s *settings) trusting(cmd *cobra.Command, read func() (*configs.Config, er
 	fmt.Fprintf(stderr, "%s %s. toolfinch would start or connect to:\n", untrusted.Path, what)
 	describeTrust(stderr, untrusted.Path, untrusted.Data)
 	fmt.Fprint(stderr, "Do you trust it? [y/N] ")
-	if !answer(cmd.Context(), in) {
+	if yes, _ := answer(cmd.Context(), in); !yes { // no answer is no trust
 		return nil, refused
 	}
 	list, err := configs.UserTrusted()

@@ -409,37 +409,41 @@ func agreed(cmd *cobra.Command, question string) error {
 	return err
 }
 
-// ask asks a question at the terminal. Without a terminal it fails.
+// ask asks a question at the terminal. It fails without a terminal, and without an answer: after an interrupt, or at the
+// end of input.
 func ask(cmd *cobra.Command, question string) (bool, error) {
 	in, ok := cmd.InOrStdin().(*os.File)
 	if !ok || !term.IsTerminal(int(in.Fd())) {
 		return false, &exitError{exitUsage, errors.New("nothing was written: this is no terminal to ask at; --yes agrees")}
 	}
 	fmt.Fprint(cmd.OutOrStdout(), question+" [y/N] ")
-	return answer(cmd.Context(), in), nil
+	return answer(cmd.Context(), in)
 }
 
-// answer reads yes or no. It returns false for an interrupt.
-func answer(ctx context.Context, in io.Reader) bool {
-	text, _ := readLine(ctx, bufio.NewReader(in))
-	text = strings.ToLower(text)
-	return text == "y" || text == "yes"
-}
+// errNoAnswer says that the input ended before an answer.
+var errNoAnswer = &exitError{exitFailed, errors.New("nothing was written: the input ended before an answer")}
 
-// readLine reads a line, and trims spaces; "" at the end of input. The error is the cause of ctx's end.
-func readLine(ctx context.Context, in *bufio.Reader) (string, error) {
+// answer reads yes or no. The error is the cause of ctx's end, or errNoAnswer.
+func answer(ctx context.Context, in io.Reader) (bool, error) {
 	line := make(chan string, 1)
 	// A read from a terminal cannot be stopped: it ends with the program.
 	go func() {
-		text, _ := in.ReadString('\n') // a failed read counts as an empty line
-		line <- strings.TrimSpace(text)
+		text, _ := bufio.NewReader(in).ReadString('\n') // a failed read counts as the end of input
+		line <- text
 	}()
+	var text string
 	select {
-	case text := <-line:
-		return text, nil
+	case text = <-line:
 	case <-ctx.Done():
-		return "", context.Cause(ctx)
 	}
+	if ctx.Err() != nil { // also if a line came at the same time
+		return false, context.Cause(ctx)
+	}
+	if text == "" {
+		return false, errNoAnswer
+	}
+	text = strings.ToLower(strings.TrimSpace(text))
+	return text == "y" || text == "yes", nil
 }
 
 type clientRow struct {

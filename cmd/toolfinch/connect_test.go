@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"io"
 	"slices"
 	"strings"
@@ -35,17 +36,30 @@ func TestPreviewShowsTheLinesThatChange(t *testing.T) {
 }
 
 func TestOnlyYesIsYes(t *testing.T) {
-	for text, want := range map[string]bool{"y\n": true, "YES\n": true, " y \n": true, "y": true, "\n": false, "no\n": false, "": false, "yup\n": false} {
-		if got := answer(t.Context(), strings.NewReader(text)); got != want {
-			t.Errorf("%q: %v", text, got)
+	for text, want := range map[string]bool{"y\n": true, "YES\n": true, " y \n": true, "y": true, "\n": false, "no\n": false, "yup\n": false} {
+		if got, err := answer(t.Context(), strings.NewReader(text)); got != want || err != nil {
+			t.Errorf("%q: %v, %v", text, got, err)
 		}
 	}
-	ctx, cancel := context.WithCancel(t.Context())
-	cancel()
+}
+
+// Neither an interrupt nor the end of input is an answer: a no may write something, too.
+func TestNoAnswerIsNeitherYesNorNo(t *testing.T) {
+	if yes, err := answer(t.Context(), strings.NewReader("")); yes || !errors.Is(err, errNoAnswer) {
+		t.Errorf("the end of input: %v, %v", yes, err)
+	}
+	interrupted := errors.New("interrupted")
+	ctx, cancel := context.WithCancelCause(t.Context())
+	cancel(interrupted)
 	silent, end := io.Pipe()
 	defer end.Close()
-	if answer(ctx, silent) {
-		t.Error("interrupted, and taken for a yes")
+	if yes, err := answer(ctx, silent); yes || !errors.Is(err, interrupted) {
+		t.Errorf("an interrupt: %v, %v", yes, err)
+	}
+	for range 50 { // the line and the interrupt come in any order
+		if yes, err := answer(ctx, strings.NewReader("y\n")); yes || !errors.Is(err, interrupted) {
+			t.Fatalf("an interrupt with a line: %v, %v", yes, err)
+		}
 	}
 }
 

@@ -148,28 +148,41 @@ type foundServer struct {
 func findServers(files []clients.File, sys clients.System) ([]foundServer, []error) {
 	var found []foundServer
 	var broken []error
-	seen := map[string]bool{} // paths with an error: files may share a path
+	told := map[string]bool{} // paths with an error: files may share a path
 	for _, f := range files {
-		data, err := f.Read()
-		if err == nil && data == nil {
-			continue
-		}
-		var servers []clients.Server
-		if err == nil {
-			servers, err = configs.ServersIn(f, data)
-		}
+		seen, err := readFile(f)
 		if err != nil {
-			if !seen[f.Path] {
+			if !told[f.Path] {
 				broken = append(broken, fmt.Errorf("%s: %w", f.Client.Name, err))
 			}
-			seen[f.Path] = true
+			told[f.Path] = true
 			continue
 		}
-		for _, server := range servers {
-			found = append(found, foundServer{f, f.Shown(sys), server})
-		}
+		found = append(found, seen.found(sys)...)
 	}
 	return found, broken
+}
+
+// seenFile is a client's file as it was read. Without the file, data is nil.
+type seenFile struct {
+	clients.File
+	data    []byte
+	servers []clients.Server
+}
+
+func readFile(file clients.File) (seen seenFile, err error) {
+	seen.File = file
+	if seen.data, err = file.Read(); err == nil && seen.data != nil {
+		seen.servers, err = configs.ServersIn(file, seen.data)
+	}
+	return seen, err
+}
+
+func (f seenFile) found(sys clients.System) (found []foundServer) {
+	for _, server := range f.servers {
+		found = append(found, foundServer{f.File, f.Shown(sys), server})
+	}
+	return found
 }
 
 type importRow struct {
@@ -191,6 +204,7 @@ type importRow struct {
 	NotTaken []string `json:"not_taken,omitempty"`
 
 	server  clients.Server
+	keep    string // the name that an earlier plan gave to the server; "" for none
 	differs string // for status "there": how the configured server differs; "" if it does not
 }
 
@@ -322,16 +336,23 @@ func choose(found []foundServer, names []string) []foundServer {
 }
 
 // importRows writes the new servers into the configuration, and marks each as added or failed. A later server may get
-// the name of a failed server.
+// the name of a failed server, unless a row keeps it.
 func importRows(path string, ours []clients.Server, rows []importRow) []error {
 	known := slices.Clone(ours)
+	for _, row := range rows {
+		if row.keep != "" {
+			known = append(known, clients.Server{Name: row.keep})
+		}
+	}
 	var failed []error
 	for i := range rows {
 		row := &rows[i]
 		if row.Status != "new" {
 			continue
 		}
-		row.As = freeName(row.Server, known)
+		if row.As = row.keep; row.As == "" {
+			row.As = freeName(row.Server, known)
+		}
 		row.server.Name = row.As
 		if err := configs.AddServer(path, row.server); err != nil {
 			if fresh, ok := errors.AsType[configs.Errors](err); ok {

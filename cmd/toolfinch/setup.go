@@ -87,9 +87,9 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 			return err
 		}
 	}
+	defer func() { clients.RemoveFolders(p.config.Made) }() // the folders stay if the configuration was written
 	checked, err := s.checkServers(cmd, p)
 	if err != nil {
-		clients.RemoveFolders(p.config.Made)
 		return err
 	}
 	if failed := p.movable(); len(failed) > 0 && !f.yes && !f.disableFailed {
@@ -101,12 +101,10 @@ func (s *settings) setup(cmd *cobra.Command, chosen []*clients.Client, f setupFl
 			return err
 		}
 	}
-	if err := p.plan(cmd, io.Discard); err != nil {
+	if err := p.planAgain(cmd); err != nil {
 		return err
 	}
-	err = p.write(cmd)
-	clients.RemoveFolders(p.config.Made) // fails if the configuration was written
-	if err != nil {
+	if err := p.write(cmd); err != nil {
 		return err
 	}
 	if err := p.summarize(out, checked); err != nil {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"runtime"
 	"slices"
@@ -28,7 +29,7 @@ type setupFlags struct{ yes, dryRun, undo, withSecrets, disableFailed bool }
 type setupPlan struct {
 	setupFlags
 	before  []byte // of the configuration; nil without one
-	files   []clients.File
+	files   []seenFile
 	found   *table
 	alone   []leftRow // clients that cannot be changed
 	left    []leftServer
@@ -112,10 +113,45 @@ func (p *setupPlan) plan(cmd *cobra.Command, notes io.Writer) error {
 	return p.connect(notes, staged)
 }
 
+// planAgain makes the plan again after the check. It fails if a file has other servers than those that the user agreed to
+// and that were checked. Other bytes may differ, because a running client writes its state into the same file.
+func (p *setupPlan) planAgain(cmd *cobra.Command) error {
+	changed := func(file clients.File) error {
+		return fmt.Errorf("%s has changed meanwhile; nothing was written: run toolfinch setup again", file.Shown(system()))
+	}
+	for i, old := range p.files {
+		file, err := readFile(old.File)
+		if err != nil {
+			return err
+		}
+		if !reflect.DeepEqual(file.servers, old.servers) {
+			return changed(old.File)
+		}
+		p.files[i] = file
+	}
+	before, err := p.config.File.Read()
+	if err != nil {
+		return err
+	}
+	if !bytes.Equal(before, p.before) || (before == nil) != (p.before == nil) {
+		return changed(p.config.File)
+	}
+	checked := p.check
+	if err := p.plan(cmd, io.Discard); err != nil {
+		return err
+	}
+	for _, name := range p.check {
+		if !slices.Contains(checked, name) {
+			return fmt.Errorf("server %q could not be moved before, and was not checked; nothing was written: run toolfinch setup again", name)
+		}
+	}
+	return nil
+}
+
 // look reads the clients' user files. It skips a file that cannot be read or replaced, with a message.
-func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]clients.File, error) {
+func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]seenFile, error) {
 	sys := system()
-	var files []clients.File
+	var files []seenFile
 	for _, c := range chosen {
 		if !c.CanEdit() {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s is left alone: it %v; toolfinch import %s shows its servers\n", c.Name, clients.ErrNoEdit, c.ID)
@@ -127,13 +163,9 @@ func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]client
 		}
 		projects := 0
 		for _, file := range c.Files(sys) {
-			data, err := file.Read()
-			var servers []clients.Server
-			if err == nil {
-				servers, err = configs.ServersIn(file, data)
-			}
+			seen, err := readFile(file)
 			if file.Project != "" {
-				projects += len(servers)
+				projects += len(seen.servers)
 				continue
 			}
 			if err == nil {
@@ -144,8 +176,8 @@ func (p *setupPlan) look(cmd *cobra.Command, chosen []*clients.Client) ([]client
 				continue
 			}
 			if file.Exists() || file.Path == main.Path {
-				files = append(files, file)
-				p.found.add(c.Name, file.Shown(sys), strconv.Itoa(len(servers)))
+				files = append(files, seen)
+				p.found.add(c.Name, file.Shown(sys), strconv.Itoa(len(seen.servers)))
 			}
 		}
 		if projects > 0 {
@@ -169,9 +201,16 @@ func (p *setupPlan) takeOver(staged string) error {
 			return editError(err)
 		}
 	}
-	found, _ := findServers(p.files, system()) // errors of unreadable files were printed before
+	var found []foundServer
+	for _, file := range p.files {
+		found = append(found, file.found(system())...)
+	}
+	earlier := p.rows // of the same servers: planAgain has compared them
 	p.rows = planImport(found, ours, filepath.Base(p.config.File.Path))
 	for i := range p.rows {
+		if earlier != nil && earlier[i].Status == "added" { // the check stored its lists under this name
+			p.rows[i].keep = earlier[i].As
+		}
 		p.leaveOut(&p.rows[i])
 	}
 	if len(importRows(staged, ours, p.rows)) > 0 {
@@ -247,16 +286,9 @@ func (p *setupPlan) connect(notes io.Writer, staged string) error {
 		return err
 	}
 	for _, file := range p.files {
-		c := &fileEdit{Edit: clients.Edit{File: file, Setup: true}, path: file.Shown(sys)}
-		if err := c.read(); err != nil {
-			return err
-		}
-		servers, err := configs.ServersIn(file, c.Before)
-		if err != nil {
-			return err
-		}
+		c := &fileEdit{Edit: clients.Edit{File: file.File, Before: file.data, After: file.data, Setup: true}, path: file.Shown(sys), shown: file.data}
 		// An existing entry stays unchanged, because it may name a view.
-		connected := slices.ContainsFunc(servers, func(s clients.Server) bool {
+		connected := slices.ContainsFunc(file.servers, func(s clients.Server) bool {
 			return s.Name == clients.Own && isToolfinch(s) && slices.Contains(s.Args, p.config.File.Path)
 		})
 		if main, err := file.Client.File(sys, false); err == nil && main.Path == file.Path && !connected {
@@ -265,7 +297,7 @@ func (p *setupPlan) connect(notes io.Writer, staged string) error {
 				continue
 			}
 		}
-		for _, server := range servers {
+		for _, server := range file.servers {
 			if !isOurs(server) {
 				p.move(notes, c, server, ours)
 			}

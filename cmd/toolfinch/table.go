@@ -195,6 +195,32 @@ func cut(text string, columns int) string {
 	return text
 }
 
+// wrap breaks a text into lines of at most these columns, at spaces where it can.
+func wrap(text string, columns int) (lines []string) {
+	start, space, n := 0, -1, 0 // of the line: its first byte, its last space, its columns
+	for i, r := range text {
+		n += columnsOfRune(r)
+		if n > columns && i > start {
+			end := i
+			if space > start+columns/2 {
+				end = space
+			}
+			lines = append(lines, text[start:end])
+			if start = end; text[start] == ' ' {
+				start++
+			}
+			n = 0
+			if start <= i {
+				n = columnsOf(text[start:i]) + columnsOfRune(r)
+			}
+		}
+		if r == ' ' {
+			space = i
+		}
+	}
+	return append(lines, text[start:])
+}
+
 // printJSON writes a value as indented JSON. Raw JSON in the value keeps its numbers and its order.
 func printJSON(w io.Writer, value any) error {
 	return rawjson.Write(w, value, "  ")

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 
@@ -45,5 +46,21 @@ func TestTablesAreAlignedAndCutOnTerminalsOnly(t *testing.T) {
 				t.Errorf("got\n%q\nwant\n%q", out.String(), test.want)
 			}
 		})
+	}
+}
+
+func TestALongLineIsWrappedAndKeepsItsText(t *testing.T) {
+	for text, want := range map[string][]string{
+		"":                               {""},
+		"short":                          {"short"},
+		"sh -c touch started":            {"sh -c", "touch", "started"},
+		"aaaaaaaaaaaaaaaaaa":             {"aaaaaaaa", "aaaaaaaa", "aa"},
+		"aaaaaaaa bbb":                   {"aaaaaaaa", "bbb"},
+		"漢漢漢漢漢":                          {"漢漢漢漢", "漢"},
+		"a \xff\xff\xff\xff\xff\xff\xff": {"a \xff\xff\xff\xff\xff\xff", "\xff"},
+	} {
+		if got := wrap(text, 8); !slices.Equal(got, want) {
+			t.Errorf("%q: %q, want %q", text, got, want)
+		}
 	}
 }

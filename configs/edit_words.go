@@ -84,9 +84,9 @@ func editWords(path, server, name string, change func(had []string) ([]string, e
 		return fmt.Errorf("%w about %s.%s: %q under %s of %s. Write an entry of its own for %s there first", ErrPattern, server, name, by.Tool, strings.Join(at, "."), f.name, name)
 	}
 	own := append(at, name)
-	text := rawjson.Text(f.At(append(own, "description")...))
-	if text == "" {
-		text = original
+	text := original
+	if value := f.At(append(own, "description")...); value != nil && string(value) != "null" {
+		text = rawjson.Text(value) // "" blanks the server's text
 	}
 	before, had := splitWords(text)
 	words, err := change(slices.Clone(had))

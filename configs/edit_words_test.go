@@ -17,6 +17,8 @@ func TestWordsForSearchAndBack(t *testing.T) {
 			"mcp_servers:\n  b:\n    command: b # really\n    tools:\n      x:\n        description: \"{original}\\nAlso for: jot, später\"\n\n# how many\ntop_k: 7\n"},
 		{"a described tool", "c.yaml", "mcp_servers:\n  b:\n    command: b\n    tools:\n      x:\n        description: \"Mine. {original}\" # why\n",
 			""},
+		{"a blanked description", "c.yaml", "mcp_servers:\n  b:\n    command: b\n    tools:\n      x:\n        description: \"\" # nothing of the server's\n",
+			"mcp_servers:\n  b:\n    command: b\n    tools:\n      x:\n        description: \"\\nAlso for: jot, später\" # nothing of the server's\n"},
 		{"a changed tool", "c.yaml", "mcp_servers:\n  b:\n    command: b\n    tools:\n      x: {title: X}\n", ""},
 		{"beside others", "c.yaml", "mcp_servers:\n  b:\n    command: b\n    tools:\n      # mine\n      y: {name: why}\n", ""},
 		{"JSON", "c.json", `{"mcp_servers": {"b": {"command": "b"}}}`, `{"mcp_servers": {"b": {"command": "b", "tools": {"x": {"description": "{original}\nAlso for: jot, später"}}}}}`},

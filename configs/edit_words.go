@@ -76,7 +76,7 @@ func editWords(path, server, name string, change func(had []string) ([]string, e
 	if err != nil {
 		return err
 	}
-	if isGlob(name) {
+	if view.IsGlob(name) {
 		return fmt.Errorf("%s: the name of tool %q reads as a pattern: write its description under %s yourself", f.name, name, strings.Join(at, "."))
 	}
 	if by := view.ChosenBy(overrides, name); by != nil && by.Tool != name {

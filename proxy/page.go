@@ -18,7 +18,6 @@ import (
 	"toolfinch/proxy/savings"
 	"toolfinch/proxy/web/page"
 	"toolfinch/store"
-	"toolfinch/tool"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
@@ -242,7 +241,7 @@ func (h paged) describe(d *page.Details) {
 func (h paged) hidden(server string) (names []string) {
 	for _, s := range h.now.Load().Config.Tools {
 		for _, o := range s.Tools {
-			if id := (tool.ID{Server: server, Name: o.Tool}); s.Name == server && o.Disabled && view.HiddenBy([]view.Override{o}, id.Name) != nil {
+			if s.Name == server && o.Disabled && !view.IsGlob(o.Tool) {
 				names = append(names, o.Tool)
 			}
 		}

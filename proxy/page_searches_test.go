@@ -125,6 +125,26 @@ func TestASearchIsLookedAtAndMended(t *testing.T) {
 	}
 }
 
+// A pattern hides tools that the page does not name, so it has no button that shows them all.
+func TestAPatternIsNotShownAgain(t *testing.T) {
+	s := drawers(t)
+	path := must.Write(t, filepath.Join(folder(t), "toolfinch.yaml"), "mcp_servers:\n  home:\n    url: "+s.settings.URL+
+		"\n    tools:\n      \"*\": {enabled: false}\n      paint: {enabled: true}\n      put_away: {enabled: false}\n")
+	before := must.Read(t, path)
+	p, at := written(t, path)
+	me := owner(t, p, at)
+	if got := me.do("/ui/servers?name=home", nil).body; strings.Contains(got, `value="*"`) || !strings.Contains(got, `name="show" value="put_away"`) {
+		t.Errorf("the hidden tools are not put_away alone: %s", got)
+	}
+	me.do("/ui/servers?name=home", url.Values{"show": {"*"}})
+	if got := me.do("/ui/servers?name=home", nil).body; !strings.Contains(got, "a pattern decides about home.*") {
+		t.Errorf("the page does not say why: %s", got)
+	}
+	if got := must.Read(t, path); got != before {
+		t.Errorf("the file is\n%s", got)
+	}
+}
+
 // What clients searched is for the owner alone, and only if the configuration keeps it.
 func TestSearchesAreForTheOwner(t *testing.T) {
 	for _, keep := range []int{0, 10} {

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -58,10 +59,15 @@ func AddWords(path, server, name string, words []string) (added []string, err er
 	return added, nil
 }
 
-// RemoveWords removes words that AddWords has added. Without any, the description is as it was before.
+// RemoveWords removes words that AddWords has added. Without any, the description is as it was before. If the tool has
+// none of the words, or somebody went on writing after them, that is an error.
 func RemoveWords(path, server, name string, words []string) error {
 	return editWords(path, server, name, func(had []string) ([]string, error) {
-		return slices.DeleteFunc(had, func(word string) bool { return slices.Contains(words, word) }), nil
+		n := len(had)
+		if had = slices.DeleteFunc(had, func(word string) bool { return slices.Contains(words, word) }); len(had) == n {
+			return nil, fmt.Errorf("%s: the description of %s.%s does not end with %q and any of these words: edit it there", filepath.Base(path), server, name, strings.TrimSpace(wordsLine))
+		}
+		return had, nil
 	})
 }
 

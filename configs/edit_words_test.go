@@ -83,6 +83,28 @@ func TestWordsThatAreRefused(t *testing.T) {
 	}
 }
 
+// Nobody is told that words are gone which are still there.
+func TestWordsThatAreNotThere(t *testing.T) {
+	for name, block := range map[string]string{
+		"no description":     `{}`,
+		"others":             `{x: {description: "{original}\nAlso for: recall"}}`,
+		"a sentence of mine": `{x: {description: "{original}\nAlso for: jot. Not for lists"}}`,
+		"a line of mine":     `{x: {description: "{original}\nAlso for: jot\nNot for lists"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := "mcp_servers:\n  b: {command: b, tools: " + block + "}\n"
+			path := must.Write(t, filepath.Join(t.TempDir(), "c.yaml"), before)
+			const want = `c.yaml: the description of b.x does not end with "Also for:" and any of these words: edit it there`
+			if err := RemoveWords(path, "b", "x", []string{"jot"}); err == nil || err.Error() != want {
+				t.Errorf("got %v\nwant %s", err, want)
+			}
+			if got := must.Read(t, path); got != before {
+				t.Errorf("written all the same:\n%s", got)
+			}
+		})
+	}
+}
+
 // A line that somebody wrote is not taken apart.
 func TestALineThatIsNoListOfWords(t *testing.T) {
 	for _, text := range []string{"{original}", "a\nAlso for: what you like", "a\nAlso for: ", "a\nAlso for: x,y"} {

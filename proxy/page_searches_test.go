@@ -107,6 +107,10 @@ func TestASearchIsLookedAtAndMended(t *testing.T) {
 	if got := me.do(link, nil).body; !strings.Contains(got, "Undone: ") || strings.Contains(got, ">Undo<") {
 		t.Errorf("after undo the search shows: %s", got)
 	}
+	me.do(link, url.Values{"do": {"undo"}, "tool": {"put_away"}, "words": {"home stash remember keys"}})
+	if got := me.do(link, nil).body; !strings.Contains(got, "the description of home.put_away does not end with") || strings.Contains(got, "removed from the description") {
+		t.Errorf("another undo finds no words: %s", got)
+	}
 
 	me.do(link, form("hide", "home.remember_drawer"))
 	if names := fmt.Sprint(toolsOf(t, p, "default")); strings.Contains(names, "remember_drawer") {

@@ -134,13 +134,14 @@ func (h paged) Servers(ctx context.Context) []page.Upstream {
 		one := page.Upstream{
 			Name: s.Server, Description: described(now.Config, s.Server), State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: string(s.Transport),
 			Tools: s.Tools, LeftOut: s.LeftOut, Mended: s.Mended, Restarts: s.Restarts,
-			Error: strings.TrimPrefix(s.Failure.Reason, "upstream "+s.Server+": "), Failed: s.Failure.At,
+			Error: s.Failure.Brief(), Failed: s.Failure.At,
 		}
 		if owner {
-			one.PID, one.Stderr = s.PID, s.Stderr
+			one.PID, one.Stderr, one.Error = s.PID, s.Stderr, s.Failure.Reason
 		} else {
 			one.Tools, one.LeftOut, one.Mended = toolsOf(views, s.Server), 0, 0
 		}
+		one.Error = strings.TrimPrefix(one.Error, "upstream "+s.Server+": ")
 		if s.State == upstream.StateLogin {
 			_, one.MayLogIn = h.principalOf(ctx, s.Server)
 		}

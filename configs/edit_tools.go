@@ -30,11 +30,11 @@ func SetHidden(path, server, name string, hidden bool) (changed bool, err error)
 	switch {
 	case hidden == (by != nil):
 		return false, nil
-	case hidden && strings.ContainsAny(name, `*?[\`):
+	case hidden && view.IsGlob(name):
 		return false, fmt.Errorf("%s: the name of tool %q reads as a pattern: write it under %s, with \\ before each of * ? [ \\", f.name, name, strings.Join(at, "."))
 	case hidden:
 		return true, f.save(f.put(false, append(at, name, "enabled")...))
-	case by.Tool != name:
+	case by.Tool != name || view.IsGlob(name): // removing a pattern shows all tools that it hides
 		return false, fmt.Errorf("%w about %s.%s: %q under %s of %s hides it; change the pattern there", ErrPattern, server, name, by.Tool, strings.Join(at, "."), f.name)
 	}
 	return true, f.save(f.unhide(at, name, overrides))

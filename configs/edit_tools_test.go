@@ -65,6 +65,8 @@ func TestHidingThatIsRefused(t *testing.T) {
 			`a pattern decides about b.x1: "x*" under mcp_servers.b.tools of c.yaml hides it; change the pattern there`},
 		{"a pattern hides it, too", "mcp_servers:\n  b: {command: b, tools: {\"x*\": {enabled: false}, x1: {enabled: false}}}\n", hide("b", "x1", false),
 			`a pattern decides about b.x1: "x*" under mcp_servers.b.tools of c.yaml hides it, too; change the pattern there`},
+		{"showing a pattern", "mcp_servers:\n  b: {command: b, tools: {\"*\": {enabled: false}, x: {enabled: true}}}\n", hide("b", "*", false),
+			`a pattern decides about b.*: "*" under mcp_servers.b.tools of c.yaml hides it; change the pattern there`},
 		{"a list of another client", "mcp_servers:\n  b: {command: b, disabledTools: [y]}\n", hide("b", "x", true), `c.yaml: mcp_servers.b.disabledTools lists the tools of server "b": change that list`},
 		{"a list called tools", "mcp_servers:\n  b: {command: b, tools: [y]}\n", hide("b", "x", true), `c.yaml: mcp_servers.b.tools lists the tools of server "b": change that list`},
 	}

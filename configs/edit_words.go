@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"path/filepath"
 	"slices"
 	"strings"
 	"unicode"
@@ -58,10 +59,15 @@ func AddWords(path, server, name string, words []string) (added []string, err er
 	return added, nil
 }
 
-// RemoveWords removes words that AddWords has added. Without any, the description is as it was before.
+// RemoveWords removes words that AddWords has added. Without any, the description is as it was before. If the tool has
+// none of the words, or somebody went on writing after them, that is an error.
 func RemoveWords(path, server, name string, words []string) error {
 	return editWords(path, server, name, func(had []string) ([]string, error) {
-		return slices.DeleteFunc(had, func(word string) bool { return slices.Contains(words, word) }), nil
+		n := len(had)
+		if had = slices.DeleteFunc(had, func(word string) bool { return slices.Contains(words, word) }); len(had) == n {
+			return nil, fmt.Errorf("%s: the description of %s.%s does not end with %q and any of these words: edit it there", filepath.Base(path), server, name, strings.TrimSpace(wordsLine))
+		}
+		return had, nil
 	})
 }
 
@@ -76,7 +82,7 @@ func editWords(path, server, name string, change func(had []string) ([]string, e
 	if err != nil {
 		return err
 	}
-	if isGlob(name) {
+	if view.IsGlob(name) {
 		return fmt.Errorf("%s: the name of tool %q reads as a pattern: write its description under %s yourself", f.name, name, strings.Join(at, "."))
 	}
 	if by := view.ChosenBy(overrides, name); by != nil && by.Tool != name {
@@ -84,9 +90,9 @@ func editWords(path, server, name string, change func(had []string) ([]string, e
 		return fmt.Errorf("%w about %s.%s: %q under %s of %s. Write an entry of its own for %s there first", ErrPattern, server, name, by.Tool, strings.Join(at, "."), f.name, name)
 	}
 	own := append(at, name)
-	text := rawjson.Text(f.At(append(own, "description")...))
-	if text == "" {
-		text = original
+	text := original
+	if value := f.At(append(own, "description")...); value != nil && string(value) != "null" {
+		text = rawjson.Text(value) // "" blanks the server's text
 	}
 	before, had := splitWords(text)
 	words, err := change(slices.Clone(had))

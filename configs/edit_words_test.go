@@ -17,6 +17,8 @@ func TestWordsForSearchAndBack(t *testing.T) {
 			"mcp_servers:\n  b:\n    command: b # really\n    tools:\n      x:\n        description: \"{original}\\nAlso for: jot, später\"\n\n# how many\ntop_k: 7\n"},
 		{"a described tool", "c.yaml", "mcp_servers:\n  b:\n    command: b\n    tools:\n      x:\n        description: \"Mine. {original}\" # why\n",
 			""},
+		{"a blanked description", "c.yaml", "mcp_servers:\n  b:\n    command: b\n    tools:\n      x:\n        description: \"\" # nothing of the server's\n",
+			"mcp_servers:\n  b:\n    command: b\n    tools:\n      x:\n        description: \"\\nAlso for: jot, später\" # nothing of the server's\n"},
 		{"a changed tool", "c.yaml", "mcp_servers:\n  b:\n    command: b\n    tools:\n      x: {title: X}\n", ""},
 		{"beside others", "c.yaml", "mcp_servers:\n  b:\n    command: b\n    tools:\n      # mine\n      y: {name: why}\n", ""},
 		{"JSON", "c.json", `{"mcp_servers": {"b": {"command": "b"}}}`, `{"mcp_servers": {"b": {"command": "b", "tools": {"x": {"description": "{original}\nAlso for: jot, später"}}}}}`},
@@ -75,6 +77,28 @@ func TestWordsThatAreRefused(t *testing.T) {
 				t.Errorf("%v is no ErrPattern", err)
 			}
 			if got := must.Read(t, path); got != test.before {
+				t.Errorf("written all the same:\n%s", got)
+			}
+		})
+	}
+}
+
+// Nobody is told that words are gone which are still there.
+func TestWordsThatAreNotThere(t *testing.T) {
+	for name, block := range map[string]string{
+		"no description":     `{}`,
+		"others":             `{x: {description: "{original}\nAlso for: recall"}}`,
+		"a sentence of mine": `{x: {description: "{original}\nAlso for: jot. Not for lists"}}`,
+		"a line of mine":     `{x: {description: "{original}\nAlso for: jot\nNot for lists"}}`,
+	} {
+		t.Run(name, func(t *testing.T) {
+			before := "mcp_servers:\n  b: {command: b, tools: " + block + "}\n"
+			path := must.Write(t, filepath.Join(t.TempDir(), "c.yaml"), before)
+			const want = `c.yaml: the description of b.x does not end with "Also for:" and any of these words: edit it there`
+			if err := RemoveWords(path, "b", "x", []string{"jot"}); err == nil || err.Error() != want {
+				t.Errorf("got %v\nwant %s", err, want)
+			}
+			if got := must.Read(t, path); got != before {
 				t.Errorf("written all the same:\n%s", got)
 			}
 		})

@@ -361,9 +361,6 @@ func glob(d *decoder, n *document.Node, label string, text *string) bool {
 	return true
 }
 
-// isGlob reports whether the name of a tool is a pattern.
-func isGlob(s string) bool { return strings.ContainsAny(s, `*?[\`) }
-
 // hide masks any text.
 func hide(*secrets, string) string { return mask }
 

@@ -91,7 +91,7 @@ func checkOverride(d *decoder, n *document.Node, label string, o *view.Override)
 	name := n.Given("name")
 	switch {
 	case name == nil || name.Kind != document.Text || d.lenient && hasVariables(name):
-	case isGlob(o.Tool):
+	case view.IsGlob(o.Tool):
 		d.fail(name, label+": a pattern of tools cannot have one name", "name a single tool")
 	case o.Disabled: // its name stays free
 		d.checkExposed(name, label+".name", o.Name)

@@ -243,7 +243,7 @@ func checkView(d *decoder, n *document.Node, label string, v *view.Settings) {
 	for _, s := range v.Tools {
 		for _, o := range s.Tools {
 			selects = selects || !o.Disabled
-			globs = globs || isGlob(o.Tool)
+			globs = globs || view.IsGlob(o.Tool)
 		}
 	}
 	if !selects && !v.IncludeAll && len(v.Composites)+len(v.Customs) == 0 {

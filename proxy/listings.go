@@ -212,7 +212,7 @@ func (k *listings) fail(ctx context.Context, server string, why error) error {
 
 // reasonOf returns the text of a server's error without its name.
 func reasonOf(server string, why error) string {
-	return rawjson.Clip(printable.Line(strings.TrimPrefix(why.Error(), "upstream "+server+": ")), maxFailure)
+	return upstream.ClipReason(printable.Line(strings.TrimPrefix(why.Error(), "upstream "+server+": ")), maxFailure)
 }
 
 // unchanged returns the servers in listedThisRun, and the failures, of the servers whose settings are the same in both

@@ -18,7 +18,6 @@ import (
 	"toolfinch/proxy/savings"
 	"toolfinch/proxy/web/page"
 	"toolfinch/store"
-	"toolfinch/tool"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
@@ -135,13 +134,14 @@ func (h paged) Servers(ctx context.Context) []page.Upstream {
 		one := page.Upstream{
 			Name: s.Server, Description: described(now.Config, s.Server), State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: string(s.Transport),
 			Tools: s.Tools, LeftOut: s.LeftOut, Mended: s.Mended, Restarts: s.Restarts,
-			Error: strings.TrimPrefix(s.Failure.Reason, "upstream "+s.Server+": "), Failed: s.Failure.At,
+			Error: s.Failure.Brief(), Failed: s.Failure.At,
 		}
 		if owner {
-			one.PID, one.Stderr = s.PID, s.Stderr
+			one.PID, one.Stderr, one.Error = s.PID, s.Stderr, s.Failure.Reason
 		} else {
 			one.Tools, one.LeftOut, one.Mended = toolsOf(views, s.Server), 0, 0
 		}
+		one.Error = strings.TrimPrefix(one.Error, "upstream "+s.Server+": ")
 		if s.State == upstream.StateLogin {
 			_, one.MayLogIn = h.principalOf(ctx, s.Server)
 		}
@@ -242,7 +242,7 @@ func (h paged) describe(d *page.Details) {
 func (h paged) hidden(server string) (names []string) {
 	for _, s := range h.now.Load().Config.Tools {
 		for _, o := range s.Tools {
-			if id := (tool.ID{Server: server, Name: o.Tool}); s.Name == server && o.Disabled && view.HiddenBy([]view.Override{o}, id.Name) != nil {
+			if s.Name == server && o.Disabled && !view.IsGlob(o.Tool) {
 				names = append(names, o.Tool)
 			}
 		}

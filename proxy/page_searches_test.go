@@ -107,6 +107,10 @@ func TestASearchIsLookedAtAndMended(t *testing.T) {
 	if got := me.do(link, nil).body; !strings.Contains(got, "Undone: ") || strings.Contains(got, ">Undo<") {
 		t.Errorf("after undo the search shows: %s", got)
 	}
+	me.do(link, url.Values{"do": {"undo"}, "tool": {"put_away"}, "words": {"home stash remember keys"}})
+	if got := me.do(link, nil).body; !strings.Contains(got, "the description of home.put_away does not end with") || strings.Contains(got, "removed from the description") {
+		t.Errorf("another undo finds no words: %s", got)
+	}
 
 	me.do(link, form("hide", "home.remember_drawer"))
 	if names := fmt.Sprint(toolsOf(t, p, "default")); strings.Contains(names, "remember_drawer") {
@@ -122,6 +126,26 @@ func TestASearchIsLookedAtAndMended(t *testing.T) {
 	me.do("/ui/catalogue?name=home_paint", url.Values{"do": {"hide"}})
 	if names := fmt.Sprint(toolsOf(t, p, "default")); strings.Contains(names, "paint") || !strings.Contains(names, "remember_drawer") {
 		t.Errorf("after hiding paint there are %s", names)
+	}
+}
+
+// A pattern hides tools that the page does not name, so it has no button that shows them all.
+func TestAPatternIsNotShownAgain(t *testing.T) {
+	s := drawers(t)
+	path := must.Write(t, filepath.Join(folder(t), "toolfinch.yaml"), "mcp_servers:\n  home:\n    url: "+s.settings.URL+
+		"\n    tools:\n      \"*\": {enabled: false}\n      paint: {enabled: true}\n      put_away: {enabled: false}\n")
+	before := must.Read(t, path)
+	p, at := written(t, path)
+	me := owner(t, p, at)
+	if got := me.do("/ui/servers?name=home", nil).body; strings.Contains(got, `value="*"`) || !strings.Contains(got, `name="show" value="put_away"`) {
+		t.Errorf("the hidden tools are not put_away alone: %s", got)
+	}
+	me.do("/ui/servers?name=home", url.Values{"show": {"*"}})
+	if got := me.do("/ui/servers?name=home", nil).body; !strings.Contains(got, "a pattern decides about home.*") {
+		t.Errorf("the page does not say why: %s", got)
+	}
+	if got := must.Read(t, path); got != before {
+		t.Errorf("the file is\n%s", got)
 	}
 }
 

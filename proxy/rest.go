@@ -62,7 +62,7 @@ func (h rest) Upstreams(ctx context.Context) []web.Upstream {
 		server := web.Upstream{
 			Name: s.Server, State: string(s.State), Since: s.Since, Era: string(s.Era), Transport: string(s.Transport),
 			Tools: s.Tools, LeftOut: s.LeftOut, Mended: s.Mended, Restarts: s.Restarts, Dropped: s.Dropped, Description: described(config, s.Server),
-			Error: s.Failure.Reason, Failed: s.Failure.At,
+			Error: s.Failure.Brief(), Failed: s.Failure.At,
 		}
 		all = append(all, server)
 	}
@@ -92,6 +92,9 @@ func (h rest) Reconnect(ctx context.Context, name string) (web.Upstream, error) 
 	case errors.Is(rows[0].Err, upstream.ErrUnknownServer):
 		return web.Upstream{}, fmt.Errorf("%w: %q", web.ErrNoServer, name)
 	case rows[0].Err != nil:
+		if _, ofClient := identity.PartyOf(ctx); ofClient {
+			return web.Upstream{}, upstream.Brief(rows[0].Err)
+		}
 		return web.Upstream{}, rows[0].Err
 	}
 	servers := h.Upstreams(ctx)
@@ -127,7 +130,7 @@ func (h rest) reindex(ctx context.Context) []web.Reindexed {
 		case err != nil:
 			reindexed[i].Error = err.Error()
 		case rows[i].Err != nil:
-			reindexed[i].Error = rows[i].Err.Error()
+			reindexed[i].Error = upstream.Reason(rows[i].Err)
 		default:
 			diff := rows[i].Diff
 			reindexed[i].Differences = &web.Differences{Added: len(diff.Added), Removed: len(diff.Removed), Changed: len(diff.Changed)}

@@ -26,7 +26,21 @@ var (
 
 // Reason is the text of a call's error without the server's words, which may repeat
 // arguments.
-func Reason(err error) string { return conn.WithoutWords(err) }
+func Reason(err error) string { return conn.WithoutWords(err.Error()) }
+
+// Brief returns err with the text of Reason: the server's words are for the owner.
+func Brief(err error) error {
+	if err == nil || Reason(err) == err.Error() {
+		return err
+	}
+	return maskedError{err, Reason(err)}
+}
+
+// Brief is Reason for others than the owner: without the server's words.
+func (f Failure) Brief() string { return conn.WithoutWords(f.Reason) }
+
+// ClipReason cuts a Reason of a Failure to n bytes and "...", so that Brief can tell what is left of the server's words.
+func ClipReason(reason string, n int) string { return conn.ClipWords(reason, n) }
 
 // Error is an error of an upstream. Its text may be shown to clients.
 type Error struct {

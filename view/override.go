@@ -28,7 +28,7 @@ func (o *Override) apply(t *tool.Tool, layer tool.Layer) (*tool.Tool, []Problem)
 		return nil, problems
 	}
 	name := t.Name
-	if o.Name != "" && !isGlob(o.Tool) {
+	if o.Name != "" && !IsGlob(o.Tool) {
 		name = o.Name
 	}
 	raw := def.Raw

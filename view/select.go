@@ -36,7 +36,7 @@ func choices(tools []*tool.Tool, overrides []Override) []choice {
 	for i := range overrides {
 		o := &overrides[i]
 		exact[o.Tool] = o
-		if isGlob(o.Tool) {
+		if IsGlob(o.Tool) {
 			globs = append(globs, o)
 		}
 	}
@@ -116,7 +116,7 @@ func (s *UpstreamTools) unmatched(u Upstream) []Problem {
 	var problems []Problem
 	for i := range s.Tools {
 		o := &s.Tools[i]
-		glob := isGlob(o.Tool)
+		glob := IsGlob(o.Tool)
 		if slices.ContainsFunc(names, func(name string) bool { return name == o.Tool || glob && matches(o.Tool, name) }) {
 			continue
 		}
@@ -170,7 +170,8 @@ func (s *Settings) absent(base []Upstream) []Problem {
 	return problems
 }
 
-func isGlob(name string) bool { return strings.ContainsAny(name, `*?[\`) }
+// IsGlob reports whether the name of a tool under a server is a pattern.
+func IsGlob(name string) bool { return strings.ContainsAny(name, `*?[\`) }
 
 // matches reports whether the glob matches the whole name. An invalid glob matches nothing; the configuration refuses
 // it.

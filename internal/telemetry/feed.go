@@ -29,6 +29,7 @@ type Feed struct {
 	running  int   // running operations, also those missing in inFlight
 	counts   [minutes]Minute
 	searches []Searches // the latest last
+	searched int        // bytes of searches
 	keep     int        // bound on searches
 }
 
@@ -103,12 +104,13 @@ func (f *Feed) count(at time.Time, outcome string) {
 	}
 }
 
-// Keep sets for how many operations the feed keeps searches; 0 for none. Surplus searches are forgotten at once.
+// Keep sets for how many operations at most the feed keeps searches; 0 for none. Surplus searches are forgotten at once.
 func (f *Feed) Keep(n int) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.keep = n
-	f.searches = slices.Clone(f.searches[max(0, len(f.searches)-n):])
+	f.forgetSearches()
+	f.searches = slices.Clone(f.searches)
 }
 
 // Searches returns the kept searches, the latest first.
@@ -138,8 +140,18 @@ func (f *Feed) keepSearches(r *Running) {
 	if len(asked) == 0 || f.keep == 0 {
 		return
 	}
-	f.searches = slices.Delete(f.searches, 0, max(0, len(f.searches)-f.keep+1))
-	f.searches = append(f.searches, Searches{N: r.N, View: r.View, All: asked})
+	one := Searches{N: r.N, View: r.View, All: asked}
+	f.searches, f.searched = append(f.searches, one), f.searched+one.size()
+	f.forgetSearches()
+}
+
+// forgetSearches forgets the oldest searches that are too many or hold too much; the caller holds the lock.
+func (f *Feed) forgetSearches() {
+	n := 0
+	for ; len(f.searches)-n > f.keep || f.searched > maxSearched; n++ {
+		f.searched -= f.searches[n].size()
+	}
+	f.searches = slices.Delete(f.searches, 0, n)
 }
 
 // keeps reports whether the feed keeps searches.

@@ -222,7 +222,7 @@ func Asked(ctx context.Context, search func() Search) {
 	}
 	s := search()
 	s.Query, s.Server = rawjson.Clip(s.Query, maxQuery), rawjson.Clip(s.Server, maxText)
-	s.Hits = s.Hits[:min(len(s.Hits), maxHits)]
+	s.Found, s.Hits = len(s.Hits), slices.Clone(s.Hits[:min(len(s.Hits), maxHits)]) // the others' array is not kept
 	for i := range s.Hits {
 		s.Hits[i].ID, s.Hits[i].Name = rawjson.Clip(s.Hits[i].ID, maxText), rawjson.Clip(s.Hits[i].Name, maxText)
 	}

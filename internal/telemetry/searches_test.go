@@ -3,6 +3,7 @@ package telemetry_test
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -55,30 +56,44 @@ func TestSearchesAreKept(t *testing.T) {
 	}
 }
 
+// Each search, the searches of an operation, and all together have a bound; the oldest go first.
 func TestKeptSearchesAreBounded(t *testing.T) {
 	f := telemetry.NewFeed()
-	f.Keep(1)
-	ctx, running := f.Begin(t.Context(), telemetry.Operation{})
-	for range 100 {
-		telemetry.Asked(ctx, func() telemetry.Search {
-			s := telemetry.Search{Query: strings.Repeat("q", 1<<20), Server: strings.Repeat("s", 1<<20)}
-			for range 1000 {
-				s.Hits = append(s.Hits, telemetry.SearchHit{ID: strings.Repeat("i", 1<<10), Name: strings.Repeat("n", 1<<10)})
-			}
-			return s
-		})
+	const operations = 300
+	f.Keep(operations)
+	long, text := strings.Repeat("q", 1<<20), strings.Repeat("i", 1<<10)
+	var last int64
+	for range operations {
+		ctx, running := f.Begin(t.Context(), telemetry.Operation{})
+		for range 20 {
+			telemetry.Asked(ctx, func() telemetry.Search {
+				return telemetry.Search{Query: long, Server: long, Hits: slices.Repeat([]telemetry.SearchHit{{ID: text, Name: text}}, 50)}
+			})
+		}
+		last = running.End(identity.Success, "", 0).N
 	}
-	running.End(identity.Success, "", 0)
-	kept := f.Searches()[0]
-	size := 0
-	for _, s := range kept.All {
-		size += len(s.Query) + len(s.Server)
-		for _, h := range s.Hits {
-			size += len(h.ID) + len(h.Name)
+	all, size := f.Searches(), 0
+	for _, kept := range all {
+		if len(kept.All) > 16 {
+			t.Fatalf("%d searches of one operation are kept", len(kept.All))
+		}
+		for _, s := range kept.All {
+			if len(s.Hits) != 10 || cap(s.Hits) > 16 || s.Found != 50 {
+				t.Fatalf("%d of %d hits are kept, with room for %d", len(s.Hits), s.Found, cap(s.Hits))
+			}
+			size += len(s.Query) + len(s.Server)
+			for _, h := range s.Hits {
+				size += len(h.ID) + len(h.Name)
+			}
 		}
 	}
-	if len(kept.All) > 16 || size > 500_000 {
-		t.Errorf("%d searches with %d bytes are kept", len(kept.All), size)
+	if size > 16<<20 || size < 8<<20 || all[0].N != last || len(all) == operations {
+		t.Errorf("%d bytes of %d operations are kept, the latest is %d of %d", size, len(all), all[0].N, last)
+	}
+	f.Keep(0)
+	f.Keep(1)
+	if ask(t, f, "again"); len(f.Searches()) != 1 {
+		t.Error("what was forgotten still counts")
 	}
 }
 

@@ -137,19 +137,6 @@ func onlyKinds(next tool.Handler) tool.Handler {
 		if err == nil || call.Local {
 			return result, err
 		}
-		if kind := upstream.Reason(err); kind != err.Error() {
-			err = failure{err, kind}
-		}
-		return result, err
+		return result, upstream.Brief(err)
 	}
 }
-
-// failure is an error whose text is its kind alone.
-type failure struct {
-	error
-	kind string
-}
-
-func (f failure) Error() string { return f.kind }
-
-func (f failure) Unwrap() error { return f.error }

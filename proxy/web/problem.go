@@ -115,9 +115,9 @@ func (s *server) problem(op operation, err error) *problem {
 	case errors.Is(err, upstream.ErrUnknownServer):
 		return answer(http.StatusNotFound, dead)
 	case errors.Is(err, upstream.ErrTimeout), errors.Is(err, context.DeadlineExceeded):
-		return answer(http.StatusGatewayTimeout, dead)
+		return answer(http.StatusGatewayTimeout, upstream.Brief(dead))
 	}
-	return answer(http.StatusBadGateway, dead)
+	return answer(http.StatusBadGateway, upstream.Brief(dead))
 }
 
 // Unavailable marks a temporary error: the client may try again.

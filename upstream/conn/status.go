@@ -2,7 +2,6 @@ package conn
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -59,24 +58,45 @@ func withLastWords(err error, words string) error {
 	return fmt.Errorf("%s%s%s%w", itWrote, words, andThere, err)
 }
 
-// WithoutWords is the text of an error without the server's text, which may repeat arguments.
-func WithoutWords(err error) string {
-	text := err.Error()
-	if _, ok := errors.AsType[*StatusError](err); ok {
-		text, _, _ = strings.Cut(text, itSays)
+// WithoutWords is the text of an error without the words of the server and its process, which may repeat arguments.
+func WithoutWords(text string) string {
+	before, _, after, wrote := written(text)
+	if wrote && after == "" {
+		before = strings.TrimRight(before, ": ")
 	}
-	// The error of an answer may be nothing but text.
-	before, after, wrote := strings.Cut(text, itWrote)
-	if !wrote {
-		return text
+	text, _, _ = strings.Cut(before+after, itSays)
+	return text
+}
+
+// ClipWords cuts the text of an error to n bytes and "...": first what the process wrote, so that WithoutWords still
+// tells it from the rest.
+func ClipWords(text string, n int) string {
+	before, words, after, wrote := written(text)
+	room := n - len(text) + len(words)
+	switch {
+	case len(text) <= n || !wrote:
+		return rawjson.Clip(text, n)
+	case room < 0:
+		return rawjson.Clip(WithoutWords(text), n)
+	case after == "":
+		return before + itWrote + rawjson.Clip(words, room)
 	}
-	last := after[max(0, strings.LastIndex(after, andThere)):]
+	return before + itWrote + rawjson.Clip(words, room) + andThere + after
+}
+
+// written splits the text of an error around what the process wrote. after is "" if the text ends within the words.
+func written(text string) (before, words, after string, wrote bool) {
+	before, words, wrote = strings.Cut(text, itWrote)
+	at := strings.LastIndex(words, andThere)
+	if at < 0 {
+		return before, words, "", wrote
+	}
 	for _, frame := range []string{processEnded, processSilent} {
-		if strings.Contains(last, frame) {
-			return before + strings.TrimPrefix(last, andThere)
+		if after = words[at+len(andThere):]; strings.Contains(after, frame) {
+			return before, words[:at], after, wrote
 		}
 	}
-	return strings.TrimRight(before, ": ") // the text was cut within the words
+	return before, words, "", wrote
 }
 
 func (e *StatusError) Is(target error) bool {

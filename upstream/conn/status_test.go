@@ -64,9 +64,42 @@ func TestLastWordsStandFirst(t *testing.T) {
 			if test.err.Error() != test.want {
 				t.Errorf("got  %v\nwant %s", test.err, test.want)
 			}
-			if got := WithoutWords(test.err); got != test.reason {
+			if got := WithoutWords(test.err.Error()); got != test.reason {
 				t.Errorf("the reason is %q, want %q", got, test.reason)
 			}
 		})
+	}
+}
+
+// Whoever may not see the words of a server and its process does not see a part of them either.
+func TestNoPartOfTheWordsIsLeft(t *testing.T) {
+	const ended = `"; the process ended (exit status 3)`
+	for name, test := range map[string]struct{ text, want string }{
+		"a status":                  {"HTTP status 500; it says: SECRET", "HTTP status 500"},
+		"a status that quotes":      {`HTTP status 500; it says: it wrote "SECRET"; the process ended (SECRET`, "HTTP status 500"},
+		"words that end like ours":  {`connect: it wrote "a` + ended + ` SECRET` + ended, "connect: the process ended (exit status 3)"},
+		"words cut, not quoted":     {`connect: it wrote "the process ended (SECRET`, "connect"},
+		"words that say it says":    {`connect: it wrote "a; it says: SECRET` + ended, "connect: the process ended (exit status 3)"},
+		"long words":                {`connect: it wrote "` + strings.Repeat("SECRET ", 500) + ended, "connect: the process ended (exit status 3)"},
+		"long words that end alike": {`connect: it wrote "a` + ended + strings.Repeat(" SECRET", 500) + ended, "connect: the process ended (exit status 3)"},
+		"a long status":             {"HTTP status 500; it says: " + strings.Repeat("SECRET ", 500), "HTTP status 500"},
+		"much before the words":     {strings.Repeat("x", 90) + `: it wrote "SECRET` + ended, strings.Repeat("x", 90) + ": the proce..."},
+		"nothing of theirs":         {strings.Repeat("x", 300), strings.Repeat("x", 100) + "..."},
+	} {
+		t.Run(name, func(t *testing.T) {
+			clipped := ClipWords(test.text, 100)
+			if len(clipped) > 103 {
+				t.Errorf("%d bytes: %s", len(clipped), clipped)
+			}
+			if got := WithoutWords(clipped); !strings.HasPrefix(test.want, strings.TrimSuffix(got, "...")) || strings.Contains(got, "SECRET") {
+				t.Errorf("of the cut text %q is left, want %q", got, test.want)
+			}
+			if got := WithoutWords(test.text); strings.Contains(got, "SECRET") || !strings.HasSuffix(test.want, "...") && got != test.want {
+				t.Errorf("%q is left, want %q", got, test.want)
+			}
+		})
+	}
+	if got, want := ClipWords(`it wrote "`+strings.Repeat("x", 200)+ended, 60), `it wrote "`+strings.Repeat("x", 14)+"..."+ended; got != want {
+		t.Errorf("cut to %s, want %s", got, want)
 	}
 }

@@ -82,8 +82,13 @@ func TestThePlotOfAnHour(t *testing.T) {
 
 // What screens say of few things, or of none, is true.
 func TestTemplatesCountRight(t *testing.T) {
-	found := func(searches int) live {
+	retrieval := func(searches int) live {
 		return live{One: &operation{Operation: telemetry.Operation{Retrieval: &telemetry.Retrieval{Hits: 1, Searches: searches}}}}
+	}
+	further := func(got int) live {
+		l := retrieval(1)
+		l.Asked = []searched{{Search: telemetry.Search{Found: got}, Then: make([]found, 2), Further: make([]found, 1)}}
+		return l
 	}
 	servers := func(states ...string) overview {
 		o := overview{}
@@ -102,9 +107,11 @@ func TestTemplatesCountRight(t *testing.T) {
 		says    string
 		saysNot string
 	}{
-		{"no search", liveScreen, found(0), "1 hit in 0 searches;", ""},
-		{"a search", liveScreen, found(1), "1 hit in 1 search;", ""},
-		{"several searches", liveScreen, found(2), "1 hit in 2 searches;", ""},
+		{"no search", liveScreen, retrieval(0), "1 hit in 0 searches;", ""},
+		{"a search", liveScreen, retrieval(1), "1 hit in 1 search;", ""},
+		{"several searches", liveScreen, retrieval(2), "1 hit in 2 searches;", ""},
+		{"all hits are kept", liveScreen, further(2), "1 hit that the client did not get", "the first 2"},
+		{"more hits than are kept", liveScreen, further(12), "What the client got, the first 2 of 12 hits", "did not get"},
 		{"a call that is gone", liveScreen, live{Gone: true, Done: []operation{{}}}, "not kept any more", `id="none"><h2>`},
 		{"servers are ready", overviewScreen, servers("ready", StateDisabled), "Every server is ready", "is disabled"},
 		{"servers are disabled", overviewScreen, servers(StateDisabled, StateDisabled), "Every server is disabled", "Every server is ready"},

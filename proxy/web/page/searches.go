@@ -18,7 +18,7 @@ type searched struct {
 	telemetry.Search
 	I       int // its place among the searches of its operation
 	Then    []found
-	Further []found // hits now that the client did not get
+	Further []found // hits now that are not in Then
 	Explain string  // link to the search with its settings
 	Problem string  // why it cannot be searched now
 }

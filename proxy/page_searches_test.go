@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/url"
+	"os"
 	"path/filepath"
 	"regexp"
 	"strings"
@@ -14,6 +15,7 @@ import (
 	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/trust/inbound"
+	"toolfinch/upstream"
 	"toolfinch/view"
 )
 
@@ -146,6 +148,31 @@ func TestAPatternIsNotShownAgain(t *testing.T) {
 	}
 	if got := must.Read(t, path); got != before {
 		t.Errorf("the file is\n%s", got)
+	}
+}
+
+// What a process wrote before it ended may repeat anything, and is for the owner alone.
+func TestTheWordsOfAProcessAreForTheOwner(t *testing.T) {
+	config := configOf(t, nil, everything(view.Default, view.ExposureDirect))
+	config.Servers = append(config.Servers, upstream.Settings{Name: "gone", Command: must.Get(os.Executable())(t), Args: []string{"-no-such-flag"}})
+	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
+	key := keyOfView(t, config, "me", "")
+	p, at := withPage(t, config)
+	if got := owner(t, p, at).do("/ui/servers?name=gone", nil).body; !strings.Contains(got, "it wrote") || !strings.Contains(got, "exit status 2") {
+		t.Errorf("the owner is not told why it failed: %s", got)
+	}
+	me := &visitor{t: t, url: at}
+	me.takes(me.do("/ui/login", url.Values{"key": {key}}))
+	mine := &visitor{t: t, url: at, headers: []string{"Authorization: Bearer " + key}}
+	for name, got := range map[string]string{
+		"the page":  me.do("/ui/servers?name=gone", nil).body,
+		"servers":   mine.do("/api/servers", nil).body,
+		"reconnect": mine.do("/api/servers/gone/reconnect", url.Values{}).body,
+		"reindex":   mine.do("/api/reindex", url.Values{}).body,
+	} {
+		if !strings.Contains(got, "the process ended (exit status 2)") || strings.Contains(got, "it wrote") || strings.Contains(got, "no-such-flag") {
+			t.Errorf("%s tells the bearer of a key: %s", name, got)
+		}
 	}
 }
 

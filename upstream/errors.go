@@ -28,14 +28,6 @@ var (
 // arguments.
 func Reason(err error) string { return conn.WithoutWords(err.Error()) }
 
-// Brief returns err with the text of Reason: the server's words are for the owner.
-func Brief(err error) error {
-	if err == nil || Reason(err) == err.Error() {
-		return err
-	}
-	return maskedError{err, Reason(err)}
-}
-
 // Brief is Reason for others than the owner: without the server's words.
 func (f Failure) Brief() string { return conn.WithoutWords(f.Reason) }
 

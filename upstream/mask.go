@@ -25,6 +25,14 @@ func (s maskedError) Error() string { return s.text }
 
 func (s maskedError) Unwrap() error { return s.error }
 
+// Brief returns err with the text of Reason: the server's words are for the owner.
+func Brief(err error) error {
+	if err == nil || Reason(err) == err.Error() {
+		return err
+	}
+	return maskedError{err, Reason(err)}
+}
+
 const (
 	masked = "***"
 	// minSecret is the least length in bytes of a secret that is masked: shorter secrets

@@ -94,7 +94,6 @@ func TestSetupKeepsWhatWorked(t *testing.T) {
 	c.waitReady(t, 2)
 	c.call(t, "everything_echo", map[string]any{"message": "hi"})
 	c.leave(t)
-	run(0, "stop", "--config", config) // agents share what the entry starts
 
 	run(0, "setup", "--undo", "--yes")
 	if text, err := os.ReadFile(cursor); string(text) != string(before) {

@@ -17,7 +17,7 @@ func TestWhatAgentsMustHaveInCommon(t *testing.T) {
 	path := filepath.Join(dir, "toolfinch.yaml")
 	must.Do(t, os.WriteFile(filepath.Join(dir, "server"), []byte("#!/bin/sh\n"), 0o755))
 	const plain = "data_dir: data\nmcp_servers: {a: {command: server, env: {A: '${VALUE:-}'}, inherit_env: [TOKEN]}}\n"
-	read := func(text string, env map[string]string) sameness {
+	read := func(t *testing.T, text string, env map[string]string) sameness {
 		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 		for name, value := range env {
 			t.Setenv(name, value)
@@ -42,8 +42,8 @@ func TestWhatAgentsMustHaveInCommon(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Setenv("PATH", dir)
-			before := read(plain, nil)
-			after := read(test.text, test.env)
+			before := read(t, plain, nil)
+			after := read(t, test.text, test.env)
 			if got := after.differs([]byte("key"), before.digests([]byte("key"))); !slices.Equal(got, test.want) {
 				t.Errorf("they differ in %q, want %q", got, test.want)
 			}
@@ -51,8 +51,8 @@ func TestWhatAgentsMustHaveInCommon(t *testing.T) {
 	}
 	t.Run("a hook", func(t *testing.T) {
 		const hook = plain + "list_changed_exec: 'true'\n"
-		before := read(hook, nil)
-		if got := read(hook, map[string]string{"ANY": "b"}).differs([]byte("key"), before.digests([]byte("key"))); !slices.Equal(got, []string{"the variable ANY"}) {
+		before := read(t, hook, nil)
+		if got := read(t, hook, map[string]string{"ANY": "b"}).differs([]byte("key"), before.digests([]byte("key"))); !slices.Equal(got, []string{"the variable ANY"}) {
 			t.Errorf("they differ in %q", got)
 		}
 	})

@@ -161,6 +161,11 @@ func TestTheWordsOfAProcessAreForTheOwner(t *testing.T) {
 	if got := owner(t, p, at).do("/ui/servers?name=gone", nil).body; !strings.Contains(got, "it wrote") || !strings.Contains(got, "exit status 2") {
 		t.Errorf("the owner is not told why it failed: %s", got)
 	}
+	for _, s := range p.Status(t.Context()).Servers {
+		if s.Name == "gone" && !strings.Contains(s.Error, "it wrote") {
+			t.Errorf("status does not say why it failed: %s", s.Error)
+		}
+	}
 	me := &visitor{t: t, url: at}
 	me.takes(me.do("/ui/login", url.Values{"key": {key}}))
 	mine := &visitor{t: t, url: at, headers: []string{"Authorization: Bearer " + key}}

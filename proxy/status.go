@@ -40,7 +40,7 @@ func (p *Proxy) Status(ctx context.Context) web.Status {
 	}
 	for _, s := range p.pool.Status() {
 		if i := slices.IndexFunc(status.Servers, func(one web.ServerStatus) bool { return one.Name == s.Server }); i >= 0 {
-			status.Servers[i].PID, status.Servers[i].Stderr = s.PID, s.Stderr
+			status.Servers[i].PID, status.Servers[i].Stderr, status.Servers[i].Error = s.PID, s.Stderr, s.Failure.Reason // with the words of the process
 		}
 	}
 	return status

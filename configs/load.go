@@ -137,7 +137,11 @@ func (d *decoder) checkBeside() {
 
 func (d *decoder) overrides(c *Config, flags map[string]string) {
 	for _, k := range top.keys {
-		if value, ok := d.env(k.env); ok && k.env != "" {
+		env := d.env
+		if strings.HasPrefix(k.name, "openai_") && !strings.EqualFold(c.Embed.Kind, embed.KindOpenAI) { // agents have them, too
+			env = d.unnoted
+		}
+		if value, ok := env(k.env); ok && k.env != "" {
 			d.override(c, k.name, k.env, value)
 		}
 	}

@@ -31,6 +31,8 @@ func TestWhatAgentsMustHaveInCommon(t *testing.T) {
 	}{
 		{name: "nothing", text: plain},
 		{name: "terminals", text: plain, env: map[string]string{"TERM": "other", "PWD": "/other", "LANG": "C", "npm_config_local_prefix": "/other", "CLAUDECODE": "1"}},
+		{name: "what an agent reaches its model by", text: plain, env: map[string]string{"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": "http://127.0.0.1:1"}},
+		{name: "what the embedder is reached by", text: plain + "embedder: OPENAI\n", env: map[string]string{"OPENAI_API_KEY": "k"}, want: []string{partConfiguration, "the variable OPENAI_API_KEY"}},
 		{name: "a variable of the configuration", text: plain, env: map[string]string{"VALUE": "b"}, want: []string{"the variable VALUE"}},
 		{name: "what a server inherits", text: plain, env: map[string]string{"TOKEN": "b"}, want: []string{"the variable TOKEN"}},
 		{name: "what every server inherits", text: plain, env: map[string]string{"NPM_CONFIG_USERCONFIG": "/other", "TZ": "UTC+3"}, want: []string{"the variable NPM_CONFIG_USERCONFIG", "the variable TZ"}},

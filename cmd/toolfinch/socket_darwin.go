@@ -1,29 +1,12 @@
 package main
 
-import (
-	"errors"
-	"net"
-	"os"
+import "golang.org/x/sys/unix"
 
-	"golang.org/x/sys/unix"
-)
-
-// isOwn returns an error unless the process at the other end of a socket belongs to this user.
-func isOwn(conn *net.UnixConn) error {
-	raw, err := conn.SyscallConn()
+// peerOf returns the user of the process at the other end of a socket.
+func peerOf(fd int) (uid uint32, err error) {
+	peer, err := unix.GetsockoptXucred(fd, unix.SOL_LOCAL, unix.LOCAL_PEERCRED)
 	if err != nil {
-		return err
+		return 0, err
 	}
-	var peer *unix.Xucred
-	var failed error
-	if err := raw.Control(func(fd uintptr) { peer, failed = unix.GetsockoptXucred(int(fd), unix.SOL_LOCAL, unix.LOCAL_PEERCRED) }); err != nil {
-		return err
-	}
-	if failed != nil {
-		return failed
-	}
-	if int(peer.Uid) != os.Getuid() {
-		return errors.New("the process at this socket is another user's")
-	}
-	return nil
+	return peer.Uid, nil
 }

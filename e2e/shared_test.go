@@ -37,7 +37,7 @@ type stdioAgent struct {
 }
 
 // agent starts toolfinch as an agent does. extra is for its environment.
-func (h house) agent(t *testing.T, name string, extra ...string) *stdioAgent {
+func (h house) agent(t testing.TB, name string, extra ...string) *stdioAgent {
 	t.Helper()
 	cmd := exec.Command(program(t), "serve", "--config", h.config)
 	cmd.Env, cmd.Stderr = append(slices.Clone(h.env), extra...), newLog(t, name)
@@ -112,7 +112,7 @@ func (h house) shared(t *testing.T) []web.Status {
 }
 
 // sharing is a house whose agents share a toolfinch, until the last one leaves.
-func sharing(t *testing.T, more map[string]any) house {
+func sharing(t testing.TB, more map[string]any) house {
 	t.Helper()
 	settings := map[string]any{"shared": true, "keep_running": "1ms"}
 	for key, value := range more {
@@ -122,6 +122,18 @@ func sharing(t *testing.T, more map[string]any) house {
 		"everything": script(t, module(t, "@modelcontextprotocol/server-everything/dist/index.js")),
 		"files":      script(t, module(t, "@modelcontextprotocol/server-filesystem/dist/index.js")),
 	}, settings).sharing()
+}
+
+// What a relay adds to a message and its answer: compare both, and take the median of some -count.
+func BenchmarkRelay(b *testing.B) {
+	for name, shared := range map[string]string{"alone": "MCPPROXY_SHARED=false", "relay": "MCPPROXY_SHARED=true"} {
+		b.Run(name, func(b *testing.B) {
+			a := sharing(b, nil).agent(b, "ada", shared)
+			for b.Loop() {
+				must.Get(a.ask("ping", "{}")())(b)
+			}
+		})
+	}
 }
 
 // Agents get one copy of each server, the owner sees the calls of all, and what one is asked the other is not.

@@ -81,7 +81,7 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 
 // listsHurry is how long lists wait for starting servers where the client does not wait for the list or
 // never lists again. Codex looks at what was listed within a second.
-const listsHurry = 300 * time.Millisecond
+const listsHurry = 100 * time.Millisecond
 
 // pagesWait bounds how long lists of prompts and resources wait: as long as start_wait may say.
 const pagesWait = 5 * time.Minute

@@ -82,7 +82,7 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 func (p *Proxy) ServePage(ctx context.Context, listener net.Listener) error {
 	mux := http.NewServeMux()
 	for _, pattern := range page.Patterns {
-		mux.Handle(pattern, p.desk.connected.Counted(p.servedPage(), refuse))
+		mux.Handle(pattern, p.desk.connected.Counted(p.servedPage().Alone(), refuse))
 	}
 	server := &http.Server{
 		Handler:  p.desk.connected.Guard(mux, transport.Names{Pages: []string{page.Path}}, refuse),

@@ -4,8 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -16,7 +18,9 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
+	"toolfinch/proxy/web/page"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/trust/inbound"
@@ -471,4 +475,50 @@ func TestChangesShowsWhatWaitsNow(t *testing.T) {
 	_, decide := approver(t, config)
 	decide(true, "hat")
 	shows("Nothing waits for you")
+}
+
+// connectable is a connector with one client.
+type connectable struct{}
+
+func (connectable) Clients() []page.Client { return []page.Client{{ID: "cursor", Name: "Cursor"}} }
+func (connectable) Views() []string        { return nil }
+func (connectable) Entry(how page.Connection) (page.Entry, error) {
+	return page.Entry{Text: fmt.Sprintf("over HTTP: %t", how.HTTP)}, nil
+}
+
+// Where nothing but the page is served, it does not send clients to /mcp of its address.
+func TestThePageAlone(t *testing.T) {
+	config := configOf(t, nil, everything("shop", view.ExposureDirect))
+	config.UI = true
+	p, beside := running(t, config, proxy.WithConnector(connectable{}))
+	alone := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
+	ctx, end := context.WithCancel(t.Context())
+	served := make(chan error, 1)
+	go func() { served <- p.ServePage(ctx, alone) }()
+	t.Cleanup(func() { end(); must.Do(t, <-served) })
+	for at, wants := range map[string]map[string][]string{
+		"http://" + alone.Addr().String(): {
+			"connect":                        {"let it start <code>toolfinch serve</code>", "toolfinch serve --transport http"},
+			"connect?client=cursor&how=http": {"over HTTP: false"},
+			"access":                         {"come in over stdio", "toolfinch serve --transport http", "toolfinch serve --view shop"},
+		},
+		beside: {
+			"connect":                        {"call <code>/mcp</code> of this toolfinch"},
+			"connect?client=cursor&how=http": {"over HTTP: true", `value="http" selected`},
+			"access":                         {"toolfinch listens on this machine alone", "<code>/mcp/shop</code>"},
+		},
+	} {
+		me := owner(t, p, at)
+		for path, texts := range wants {
+			got := me.do("/ui/"+path, nil).body
+			for _, want := range texts {
+				if !strings.Contains(got, want) {
+					t.Errorf("%s of %s does not say %q: %s", path, at, want, got)
+				}
+			}
+			if at != beside && (strings.Contains(got, "streamable HTTP") || strings.Contains(got, "/mcp/shop") || strings.Contains(got, `value="http"`)) {
+				t.Errorf("%s says that /mcp is served: %s", path, got)
+			}
+		}
+	}
 }

@@ -15,10 +15,10 @@ import (
 	"toolfinch/trust/inbound"
 )
 
-// connector shows on the page how to connect clients to a toolfinch that serves HTTP.
+// connector shows on the page how to connect clients.
 type connector struct {
 	*settings
-	url   string // URL for clients
+	url   string // URL for clients; "" without HTTP
 	proof bool   // clients need credentials
 }
 
@@ -127,7 +127,7 @@ func (c connector) notes(said *bytes.Buffer, how page.Connection) (notes []strin
 // forPage replaces an error that names flags by a text for the page.
 func forPage(err error) error {
 	if errors.Is(err, clients.ErrNoURL) {
-		return errors.New("this client takes no URL in its file, only a command: let it start a toolfinch of its own")
+		return errors.New("this client takes no URL in its file, only a command: let it start toolfinch serve")
 	}
 	return err
 }

@@ -69,6 +69,7 @@ var accessScreen = &screen{Path: "access", title: "Access", Menu: "Access", file
 type access struct {
 	Access
 	Owner      bool
+	Alone      bool                // nothing but the page is served over HTTP
 	Me         *identity.Principal // principal of the user; nil for the owner
 	Question   policy.Question
 	Asked      bool
@@ -88,7 +89,7 @@ var askKinds = []string{"tool", "prompt", "resource"}
 
 func (q *request) access() (a access, err error) {
 	a.Access, err = q.server.Backend.Access(q.Context())
-	a.Owner, a.Me, a.Transports, a.Kinds = q.owner(), identity.PrincipalOf(q.Context()), transports, askKinds
+	a.Owner, a.Alone, a.Me, a.Transports, a.Kinds = q.owner(), q.alone, identity.PrincipalOf(q.Context()), transports, askKinds
 	a.Question.Transport = identity.TransportHTTP
 	return a, err
 }

@@ -17,7 +17,7 @@ type Client struct {
 // Connection says how to connect a client.
 type Connection struct {
 	Client string // ID of the client
-	HTTP   bool   // connect to the URL of this toolfinch; else the client starts its own toolfinch
+	HTTP   bool   // call the URL of this toolfinch; else the client starts toolfinch serve
 	View   string // "" for the default
 }
 
@@ -42,6 +42,7 @@ var connectScreen = &screen{Path: "connect", title: "Connect", Menu: "Connect", 
 type connect struct {
 	Connection
 	Entry
+	Alone   bool // nothing but the page is served over HTTP
 	Clients []Client
 	One     *Client
 	Views   []string
@@ -57,15 +58,15 @@ func (c connect) Title() string {
 
 func (q *request) connection() Connection {
 	query := q.URL.Query()
-	return Connection{Client: query.Get("client"), HTTP: query.Get("how") == "http", View: query.Get("view")}
+	return Connection{Client: query.Get("client"), HTTP: query.Get("how") == "http" && !q.alone, View: query.Get("view")}
 }
 
 func showConnect(q *request) (any, error) {
 	by := q.server.Connector
 	if by == nil || !q.owner() {
-		return connect{}, nil
+		return connect{Alone: q.alone}, nil
 	}
-	c := connect{Connection: q.connection(), Clients: by.Clients(), Views: by.Views()}
+	c := connect{Alone: q.alone, Connection: q.connection(), Clients: by.Clients(), Views: by.Views()}
 	if c.Client == "" {
 		return c, nil
 	}

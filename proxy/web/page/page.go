@@ -120,8 +120,15 @@ var headers = map[string]string{
 // maxForm bounds the body of a request, in bytes.
 const maxForm = 4 << 20
 
-// ServeHTTP serves the Patterns.
-func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+// ServeHTTP serves the Patterns, beside MCP clients at /mcp.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) { s.handle(w, r, false) }
+
+// Alone returns a handler of the Patterns for a port where nothing else is served.
+func (s *Server) Alone() http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { s.handle(w, r, true) })
+}
+
+func (s *Server) handle(w http.ResponseWriter, r *http.Request, alone bool) {
 	for name, value := range headers {
 		w.Header().Set(name, value)
 	}
@@ -146,7 +153,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, "this came from another site's page, and was refused", http.StatusForbidden)
 		return
 	}
-	q := &request{Request: r.WithContext(identity.WithSource(r.Context(), s.Entrance.Source(r))), w: w, server: s}
+	q := &request{Request: r.WithContext(identity.WithSource(r.Context(), s.Entrance.Source(r))), w: w, server: s, alone: alone}
 	if r.Method == http.MethodPost {
 		q.Body = http.MaxBytesReader(w, r.Body, maxForm)
 	}
@@ -316,6 +323,7 @@ type request struct {
 	w       http.ResponseWriter
 	server  *Server
 	session *session
+	alone   bool // clients cannot come in over HTTP
 }
 
 // enter finds the session of a request. leave is called at the end of the request.

@@ -49,7 +49,7 @@ func TestSetupKeepsWhatWorked(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	env := environment(t, home)
+	env := house{env: environment(t, home)}.sharing().env
 	run := func(want int, args ...string) string {
 		t.Helper()
 		cmd := exec.CommandContext(await.Context(t), program(t), args...)
@@ -95,6 +95,12 @@ func TestSetupKeepsWhatWorked(t *testing.T) {
 	c.call(t, "everything_echo", map[string]any{"message": "hi"})
 	c.leave(t)
 
+	_, stop, found := strings.Cut(run(0, "setup", "--undo", "--dry-run"), "to end it now, first: toolfinch ")
+	if !found {
+		t.Fatal("the undo does not say how to end what agents share")
+	}
+	run(0, strings.Fields(strings.ReplaceAll(stop, "~", home))[:3]...)
+	await.True(t, func() bool { return !strings.Contains(run(0, "setup", "--undo", "--dry-run"), "toolfinch stop") })
 	run(0, "setup", "--undo", "--yes")
 	if text, err := os.ReadFile(cursor); string(text) != string(before) {
 		t.Errorf("after the undo the client has %v\n%s", err, text)

@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -165,6 +166,9 @@ func undoSetup(cmd *cobra.Command, f setupFlags) error {
 	failed = failed || broken != nil
 	for _, c := range changes {
 		c.print(out)
+		if c.File.Client == nil {
+			noteShared(cmd.Context(), out, c.File.Path, c.path)
+		}
 	}
 	if len(changes) > 0 && !f.dryRun && !f.yes {
 		if err := agreed(cmd, "Write this?"); err != nil {
@@ -190,6 +194,20 @@ func undoSetup(cmd *cobra.Command, f setupFlags) error {
 		return &exitError{exitFailed, nil}
 	}
 	return nil
+}
+
+// noteShared prints how to end the toolfinches in the background of a configuration. toolfinch stop needs its file.
+func noteShared(ctx context.Context, out io.Writer, path, shown string) {
+	at, err := configs.FindPlaces(configs.Options{Path: path})
+	if err != nil {
+		return // a broken file: nothing is known of its processes
+	}
+	mine, _ := askLive(ctx, at.DataDir, path)
+	for _, one := range mine {
+		if one.Shared {
+			fmt.Fprintf(out, "process %d runs with %s until its last agent has left; to end it now, first: toolfinch stop --config %s\n", one.PID, shown, shown)
+		}
+	}
 }
 
 // planUndoSetup plans the undo, the clients' files first. It prints to notes which files cannot be restored.

@@ -108,7 +108,7 @@ func uninstallText() (command, what string) {
 	if data, err := configs.UserDataDir(); err == nil {
 		files += " and " + pretty(data)
 	}
-	return "to uninstall", "toolfinch setup --undo, then delete " + files
+	return "to uninstall", "close the clients, toolfinch stop, toolfinch setup --undo, then delete " + files
 }
 
 // modelToPull returns the model that search by meaning lacks; "" for none.

@@ -111,7 +111,7 @@ func (h rest) serverMetrics(ctx context.Context) []telemetry.Family {
 		add(&reconnects, int64(s.Restarts), s.Name)
 		add(&dropped, s.Dropped, s.Name)
 	}
-	for _, state := range []upstream.State{upstream.StatePending, upstream.StateDownloading, upstream.StateReady, upstream.StateLogin, upstream.StateFailed} {
+	for _, state := range []upstream.State{upstream.StatePending, upstream.StateQueued, upstream.StateDownloading, upstream.StateReady, upstream.StateLogin, upstream.StateFailed} {
 		add(&states, count[string(state)], string(state))
 	}
 	return []telemetry.Family{states, up, reconnects, dropped}

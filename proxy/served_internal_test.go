@@ -160,7 +160,7 @@ func TestAServerThatIsLateIsNoted(t *testing.T) {
 		"it starts":            {upstream.StatePending, now.Add(-lateAfter), true},
 		"it is downloaded":     {upstream.StateDownloading, now.Add(-time.Hour), true},
 		"it has just begun":    {upstream.StatePending, now.Add(time.Millisecond - lateAfter), false},
-		"it waits for a turn":  {upstream.StatePending, time.Time{}, false},
+		"it waits for a turn":  {upstream.StateQueued, time.Time{}, false},
 		"it has come up":       {upstream.StateReady, now.Add(-time.Hour), false},
 		"it has failed itself": {upstream.StateFailed, now.Add(-time.Hour), false},
 	} {

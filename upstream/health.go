@@ -14,6 +14,9 @@ type State string
 // StatePending is the state before the first exchange.
 const (
 	StatePending State = "pending"
+	// StateQueued is the state of a server with a command that waits for its turn to start, see
+	// starts.
+	StateQueued State = "queued"
 	// StateDownloading is the state of a server that was never listed while its command, such as
 	// npx, downloads and starts it.
 	StateDownloading State = "downloading"
@@ -24,7 +27,7 @@ const (
 )
 
 // Starts reports whether the server has not come up yet and has not failed.
-func (s State) Starts() bool { return s == StatePending || s == StateDownloading }
+func (s State) Starts() bool { return s == StatePending || s == StateQueued || s == StateDownloading }
 
 // Health is the health of one server. It is cheap to read, because a search reads the
 // health of every server.
@@ -65,13 +68,13 @@ type health struct {
 }
 
 func newHealth(s Settings, known Known, m *mask) *health {
-	transport := s.Transport
+	transport, state := s.Transport, StatePending
 	if s.Command != "" {
-		transport = TransportStdio
+		transport, state = TransportStdio, StateQueued
 	}
 	now := time.Now()
 	return &health{mask: m, status: Status{
-		Health: Health{Server: s.Name, Command: s.Command, State: StatePending, Since: now},
+		Health: Health{Server: s.Name, Command: s.Command, State: state, Since: now},
 		Era:    known.Era, Transport: string(transport), Failure: known.Failure,
 	}}
 }

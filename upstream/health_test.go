@@ -63,14 +63,14 @@ func TestAFailedListIsMasked(t *testing.T) {
 
 // A server that is downloaded at its first start says so until it is connected or has failed.
 func TestADownloadIsAState(t *testing.T) {
-	h := newHealth(Settings{Name: "s"}, Known{}, newMask(nil))
+	h := newHealth(Settings{Name: "s", Command: "npx"}, Known{}, newMask(nil))
 	want := func(when string, want State) {
 		t.Helper()
 		if got := h.get().State; got != want {
 			t.Errorf("%s the state is %s, want %s", when, got, want)
 		}
 	}
-	if want("before its turn", StatePending); !h.get().Began.IsZero() {
+	if want("before its turn", StateQueued); !h.get().Began.IsZero() {
 		t.Error("it began before its turn")
 	}
 	h.starts(true)

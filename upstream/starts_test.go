@@ -142,6 +142,11 @@ func TestServersStartInTurn(t *testing.T) {
 				later = append(later, s.Name)
 			}
 		}
+		for _, s := range p.Health() {
+			if waits := slices.Contains(later, s.Server); waits != (s.State == StateQueued) {
+				t.Errorf("%s is %s", s.Server, s.State)
+			}
+		}
 		p.Ask(later[3])
 		called := make(chan error, 1)
 		go func() {

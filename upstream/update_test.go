@@ -65,7 +65,7 @@ func TestUpdateAddsRemovesChangesAndKeeps(t *testing.T) {
 	for _, s := range p.Status() {
 		order = append(order, fmt.Sprintf("%s %s %s", s.Server, s.State, s.Transport))
 	}
-	if got, want := strings.Join(order, ", "), "added pending stdio, other pending stdio, kept ready stdio"; got != want {
+	if got, want := strings.Join(order, ", "), "added queued stdio, other queued stdio, kept ready stdio"; got != want {
 		t.Errorf("status = %s, want %s", got, want)
 	}
 	if pid := pidOf(t, p, "kept"); pid != was["kept"] {

@@ -38,6 +38,7 @@ func busy() web.Status {
 			server("github", "needs_login", 3*time.Minute, 40, 0, "upstream github: needs a login: run: toolfinch server login github"),
 			server("gone", "failed", 90*time.Second, 0, 0, "it wrote \"cannot \x1b[31mfind\u202e the\ndatabase\"; the process ended (exit status 1)"),
 			server("slow", "pending", 12*time.Second, 0, 0, ""),
+			server("later", "queued", 12*time.Second, 0, 0, ""),
 			server("fresh", "pending", 2*time.Second, 0, 0, ""),
 		},
 		Sessions: web.SessionsStatus{All: 12},

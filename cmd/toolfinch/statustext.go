@@ -218,10 +218,12 @@ func unwell(s web.ServerStatus, now time.Time) (why string, do []string) {
 	case upstream.StateFailed:
 		why = "failed for " + since + ": " + reason
 		do = append(do, "toolfinch validate (tries each server now)", "toolfinch server show (how each is started)")
-	case upstream.StatePending, upstream.StateDownloading:
+	case upstream.StatePending, upstream.StateQueued, upstream.StateDownloading:
 		switch {
 		case reason != "":
 			why = "failed " + lasting(now.Sub(s.Failed)) + " ago, and is tried again: " + reason
+		case s.State == string(upstream.StateQueued) && now.Sub(s.Since) >= slowStart:
+			why = "has waited " + since + " for its turn: few servers start at once (starting in the configuration)"
 		case now.Sub(s.Since) >= slowStart:
 			why = "has not answered for " + since + "; its first start may download it"
 			do = append(do, "toolfinch server show (how each is started)")
@@ -250,7 +252,7 @@ func stateTable(s web.Status) *table {
 		switch upstream.State(t.rows[row][1]) {
 		case upstream.StateReady:
 			return green
-		case upstream.StatePending, upstream.StateDownloading:
+		case upstream.StatePending, upstream.StateQueued, upstream.StateDownloading:
 			return yellow
 		}
 		return red

@@ -53,7 +53,7 @@ func needsOf(all []Upstream, file string, owner bool) (needs []need) {
 		}
 		needs = append(needs, need{s, stepsOf(s, file, owner)})
 	}
-	order := []string{"failed", "needs_login", "pending", "downloading", "ready"}
+	order := []string{"failed", "needs_login", "pending", "queued", "downloading", "ready"}
 	slices.SortStableFunc(needs, func(a, b need) int {
 		return cmp.Compare(slices.Index(order, a.State), slices.Index(order, b.State))
 	})

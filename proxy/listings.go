@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"log/slog"
 	"maps"
+	"os"
 	"reflect"
 	"slices"
 	"strings"
@@ -35,6 +36,7 @@ type listings struct {
 	listedThisRun map[string]bool             // servers that were listed, or have failed, since Open
 	began         map[string]time.Time        // when the wait for a server without any list began
 	failures      map[string]upstream.Failure // by server: why it could not be listed last, in this run or an earlier one
+	edited        time.Time                   // when the configuration was written last, at Open; zero without a file
 	wrote         map[string]int64            // by server: version of the list in the store, if this process stored it
 }
 
@@ -101,6 +103,9 @@ func recall(ctx context.Context, db *store.Store, config *configs.Config, o opti
 		if s := k.byServer[def.ID.Server]; s != nil && !slices.Contains(config.Disabled, def.ID.Server) {
 			s.defs = append(s.defs, def)
 		}
+	}
+	if info, err := os.Stat(config.Path); err == nil {
+		k.edited = info.ModTime()
 	}
 	failures, err := db.Failures(ctx)
 	warn("why servers failed", err)
@@ -177,7 +182,7 @@ func (k *listings) of(config *configs.Config, tools func([]*tool.Def, map[tool.I
 			listing.Listed, listing.Tools, listing.Held = true, listed.tools, held
 			listing.Instructions, listing.Capabilities = k.instructionsOf(config, s.Name), listed.capabilities
 			listing.Era, listing.Cache = listed.era, listed.cache
-		} else if _, failed := k.failures[s.Name]; failed {
+		} else if failure, failed := k.failures[s.Name]; failed && failure.At.After(k.edited) { // an edit may have mended an older one
 			listing.Failed = true
 		} else if !listing.Answered && !k.readOnly {
 			listing.StartsUntil = k.startOf(s.Name).Add(config.StartWait)

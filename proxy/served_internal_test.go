@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"maps"
+	"os"
+	"path/filepath"
 	"reflect"
 	"slices"
 	"testing"
@@ -11,6 +13,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/index"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -145,6 +148,31 @@ func TestAReloadThatFailsLeavesNoTrace(t *testing.T) {
 	found, err := before.ByName["one"].Retriever.Search(t.Context(), retrieve.Query{Text: "hat", Limit: 5})
 	if err != nil || len(found.Hits) != 1 {
 		t.Errorf("the view before finds %v, %v", found.Hits, err)
+	}
+}
+
+// A server that failed in an earlier run is not waited for, unless the configuration was edited since.
+func TestAnEditGivesAFailedServerItsWait(t *testing.T) {
+	failed := time.UnixMilli(5_000)
+	for name, edited := range map[string]time.Time{"edited before": failed.Add(-time.Second), "edited since": failed.Add(time.Second), "without a file": {}} {
+		t.Run(name, func(t *testing.T) {
+			config := &configs.Config{DataDir: t.TempDir(), StartWait: time.Minute, Servers: []upstream.Settings{{Name: "s", URL: "http://127.0.0.1:1/mcp"}}}
+			if !edited.IsZero() {
+				config.Path = filepath.Join(config.DataDir, "toolfinch.yaml")
+				must.Do(t, errors.Join(os.WriteFile(config.Path, nil, 0o600), os.Chtimes(config.Path, edited, edited)))
+			}
+			db := must.Get(store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler)))(t)
+			must.Do(t, errors.Join(db.PutFailure(t.Context(), store.Failure{Server: "s", Reason: "no", At: failed}), db.Close()))
+			p := must.Get(Open(t.Context(), config))(t)
+			defer p.Close()
+			listing := p.known.of(config, nil)["s"]
+			if waits := edited.After(failed); listing.Failed == waits || listing.StartsUntil.IsZero() == waits {
+				t.Errorf("failed: %t, waited for until %s", listing.Failed, listing.StartsUntil)
+			}
+			if got := p.pool.Status()[0].Failure.Reason; got != "no" {
+				t.Errorf("its last failure is shown as %q", got)
+			}
+		})
 	}
 }
 

@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/upstream/sandbox"
 )
 
@@ -136,6 +137,46 @@ func TestAServerInASandboxDoesNotReachItsToolfinch(t *testing.T) {
 		if string(got) != want {
 			t.Errorf("sandbox %v: %s, want %s", dir == held, got, want)
 		}
+	}
+}
+
+// Nor does it reach the port that toolfinch ui opens for the page, once it starts again.
+func TestAServerInASandboxDoesNotReachThePage(t *testing.T) {
+	t.Parallel()
+	if err := (sandbox.Settings{Landlock: &sandbox.Rules{}}).Check(); err != nil {
+		t.Skip(err)
+	}
+	dir := t.TempDir()
+	h := newHouse(t, map[string]server{}).sharing()
+	defer h.run(t, "", "stop")
+	file := filepath.Join(dir, "server.js")
+	must.Do(t, os.WriteFile(file, []byte(intruder), 0o644))
+	s := script(t, file, dir, filepath.Join(h.home, "data", "live"))
+	s.Sandbox = map[string]any{"write": []string{dir}}
+	h.configure(t, map[string]server{"held": s})
+	h.agent(t, "ada")
+	pid := func() (pid int, err error) {
+		if all := h.shared(t); len(all) == 1 && len(all[0].Servers) == 1 && all[0].Servers[0].PID > 0 {
+			return all[0].Servers[0].PID, nil
+		}
+		return 0, errors.New("it does not run")
+	}
+	var before int
+	await.Nil(t, func() (err error) { before, err = pid(); return err })
+	link, _ := h.said(t, "ui", "--no-browser")
+	at := must.Get(neturl.Parse(strings.TrimSpace(link)))(t)
+	must.Do(t, syscall.Kill(before, syscall.SIGKILL))
+	await.Nil(t, func() error {
+		if now, err := pid(); err != nil || now == before {
+			return fmt.Errorf("it has not started again: %v", err)
+		}
+		return nil
+	})
+	must.Do(t, os.WriteFile(filepath.Join(dir, "port"), []byte(at.Port()), 0o644))
+	var got []byte
+	await.Nil(t, func() (err error) { got, err = os.ReadFile(filepath.Join(dir, "result")); return err })
+	if string(got) != "EACCES EPERM" {
+		t.Errorf("it is told %s", got)
 	}
 }
 

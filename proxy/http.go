@@ -80,6 +80,9 @@ func (p *Proxy) ServeHTTP(ctx context.Context, listener net.Listener) error {
 
 // ServePage serves the page, and nothing else, on listener until ctx ends.
 func (p *Proxy) ServePage(ctx context.Context, listener net.Listener) error {
+	if at, ok := listener.Addr().(*net.TCPAddr); ok {
+		p.pool.SetOwnPort(at.Port)
+	}
 	mux := http.NewServeMux()
 	for _, pattern := range page.Patterns {
 		mux.Handle(pattern, p.desk.connected.Counted(p.servedPage().Alone(), refuse))

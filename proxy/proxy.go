@@ -150,8 +150,9 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		outputs: output.New(db.Outputs(), scripts, store.Level, o.log),
 		scripts: scripts,
 		logins:  logins,
-		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Key: key, Leads: among.leader(), Programs: o.programs, Starting: config.Starting, OwnPort: cmp.Or(o.ownPort, config.Port())}),
+		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Key: key, Leads: among.leader(), Programs: o.programs, Starting: config.Starting}),
 	}
+	all.pool.SetOwnPort(cmp.Or(o.ownPort, config.Port()))
 	all.embedder = &embedder{settings: config.Embed, store: db, log: o.log, catalogs: all.catalogs, complete: func() bool { return all.now.Load().Complete }, idle: o.idle, work: make(chan struct{}, 1)}
 	if config.Learn {
 		all.memory = retrieve.NewMemory(beside.uses, func(retrieve.Use) {})

@@ -40,7 +40,6 @@ type Options struct {
 	// Default: every server runs its command.
 	Programs func(Settings) conn.Program
 	Starting int // how many servers start at once, see DefaultStarting
-	OwnPort  int // the port where this process listens; sandboxed servers cannot connect to it; default: none
 }
 
 // NewPool makes a pool without connecting to any server.
@@ -55,7 +54,7 @@ func NewPool(settings []Settings, o Options) *Pool {
 		o.Leads = leadsAlways
 	}
 	life, end := context.WithCancel(context.Background())
-	env := &environment{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(o.Key), tasks: newTasks(o.Key), logins: o.Logins, traces: o.Traces, leads: o.Leads, programs: o.Programs, starts: &starts{free: cmp.Or(o.Starting, DefaultStarting())}, ownPort: o.OwnPort, log: o.Log, life: life}
+	env := &environment{events: o.Events, version: cmp.Or(o.Version, "dev"), sealer: newSealer(o.Key), tasks: newTasks(o.Key), logins: o.Logins, traces: o.Traces, leads: o.Leads, programs: o.Programs, starts: &starts{free: cmp.Or(o.Starting, DefaultStarting())}, log: o.Log, life: life}
 	p := &Pool{env: env, end: end, membership: membership{env: env}}
 	env.private = limit.Measured("asking_connections", maxPrivate, "clients of the server are asked something", "call again", p.privateConnections)
 	p.now.Store(&members{})
@@ -115,6 +114,10 @@ func (p *Pool) Refresh(ctx context.Context, name string) Change {
 	defer s.uses.exit()
 	return s.mask.change(s.main.refresh(ctx))
 }
+
+// SetOwnPort names the port where this process listens: servers in a sandbox that start from
+// now on cannot connect to it. The first port counts, because a sandbox closes one.
+func (p *Pool) SetOwnPort(port int) { p.env.ownPort.CompareAndSwap(0, int64(port)) }
 
 // Ask puts servers that are still to start before those that nobody waits for. It does not
 // wait.

@@ -25,7 +25,7 @@ type environment struct {
 	leads    Leads
 	programs func(Settings) conn.Program // nil: each server runs its command
 	starts   *starts
-	ownPort  int          // the port where this process listens; 0: none
+	ownPort  atomic.Int64 // the port where this process listens; 0: none
 	private  *limit.Limit // connections of clients that can be asked
 	log      *slog.Logger
 	life     context.Context // ends when the pool is closed

@@ -39,6 +39,12 @@ type stdioAgent struct {
 // agent starts toolfinch as an agent does. extra is for its environment.
 func (h house) agent(t testing.TB, name string, extra ...string) *stdioAgent {
 	t.Helper()
+	return h.agentWith(t, name, "", extra...)
+}
+
+// agentWith is agent, with a root; "" for an agent that cannot be asked for roots.
+func (h house) agentWith(t *testing.T, name, root string, extra ...string) *stdioAgent {
+	t.Helper()
 	cmd := exec.Command(program(t), "serve", "--config", h.config)
 	cmd.Env, cmd.Stderr = append(slices.Clone(h.env), extra...), newLog(t, name)
 	a := &stdioAgent{cmd: cmd, answers: map[int]chan json.RawMessage{}}
@@ -49,6 +55,9 @@ func (h house) agent(t testing.TB, name string, extra ...string) *stdioAgent {
 	go func() {
 		for lines := bufio.NewReader(a.out); ; {
 			line, err := lines.ReadBytes('\n')
+			if rawjson.Text(rawjson.Member(line, "method")) == "roots/list" {
+				_, _ = fmt.Fprintf(a.in, `{"jsonrpc":"2.0","id":%s,"result":{"roots":[{"uri":%q}]}}`+"\n", rawjson.Member(line, "id"), "file://"+root) // fails once the agent has left
+			}
 			a.mu.Lock()
 			if id, ok := rawjson.Int(rawjson.Member(line, "id")); ok && rawjson.Member(line, "method") == nil && a.answers[id] != nil {
 				a.answers[id] <- line
@@ -65,7 +74,11 @@ func (h house) agent(t testing.TB, name string, extra ...string) *stdioAgent {
 			}
 		}
 	}()
-	must.Get(a.ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"`+name+`","version":"1"}}`)())(t)
+	capabilities := `{}`
+	if root != "" {
+		capabilities = `{"roots":{}}`
+	}
+	must.Get(a.ask("initialize", `{"protocolVersion":"2025-06-18","capabilities":`+capabilities+`,"clientInfo":{"name":"`+name+`","version":"1"}}`)())(t)
 	must.Get(io.WriteString(a.in, `{"jsonrpc":"2.0","method":"notifications/initialized"}`+"\n"))(t)
 	return a
 }
@@ -181,6 +194,51 @@ func TestAgentsShareOneToolfinch(t *testing.T) {
 		return len(s.Beside) == 1 && strings.HasSuffix(s.Beside[0], "differs in the variable HTTPS_PROXY")
 	}) {
 		t.Errorf("status says %+v", all)
+	}
+}
+
+// Each agent has its own copy of a server that asks for roots, and sees its own roots there; other servers are shared.
+func TestAgentsKeepTheirRoots(t *testing.T) {
+	t.Parallel()
+	h := newHouse(t, map[string]server{
+		"files":  script(t, module(t, "@modelcontextprotocol/server-filesystem/dist/index.js")),
+		"memory": script(t, module(t, "@modelcontextprotocol/server-memory/dist/index.js")),
+	}, map[string]any{"shared": true, "keep_running": "1ms"}).sharing()
+	roots, agents := map[string]string{"ada": t.TempDir(), "bob": t.TempDir()}, map[string]*stdioAgent{}
+	for name, root := range roots {
+		must.Do(t, os.WriteFile(filepath.Join(root, "note.txt"), []byte("of "+name), 0o600))
+		agents[name] = h.agentWith(t, name, root)
+	}
+	reads := func(name, of string) bool {
+		read := agents[name].call("files_read_text_file", fmt.Sprintf(`{"path":%q}`, filepath.Join(roots[of], "note.txt")))
+		return strings.Contains(string(must.Get(read())(t)), "of "+of)
+	}
+	for name := range agents {
+		await.True(t, func() bool { return reads(name, name) }) // the server asks for roots when its client has begun
+	}
+	for range 3 {
+		for name, a := range agents {
+			must.Get(a.call("memory_read_graph", `{}`)())(t)
+			for of := range roots {
+				if reads(name, of) != (of == name) {
+					t.Errorf("%s reads in the root of %s: %t", name, of, of != name)
+				}
+			}
+		}
+	}
+	if all := h.shared(t); len(all) != 1 || all[0].Sessions.All != 2 {
+		t.Errorf("status says %+v", all)
+	}
+	copies := map[string]int{}
+	for _, p := range processes() {
+		for _, server := range []string{"server-filesystem", "server-memory"} {
+			if strings.Contains(p.command, server) && strings.Contains(environmentOf(p.pid), h.home) {
+				copies[server]++
+			}
+		}
+	}
+	if copies["server-filesystem"] < 2 || copies["server-memory"] != 1 {
+		t.Errorf("processes of servers: %v", copies)
 	}
 }
 

@@ -43,7 +43,7 @@ func (h house) agent(t testing.TB, name string, extra ...string) *stdioAgent {
 }
 
 // agentWith is agent, with a root; "" for an agent that cannot be asked for roots.
-func (h house) agentWith(t *testing.T, name, root string, extra ...string) *stdioAgent {
+func (h house) agentWith(t testing.TB, name, root string, extra ...string) *stdioAgent {
 	t.Helper()
 	cmd := exec.Command(program(t), "serve", "--config", h.config)
 	cmd.Env, cmd.Stderr = append(slices.Clone(h.env), extra...), newLog(t, name)

@@ -50,7 +50,7 @@ func (s *settings) reindex(cmd *cobra.Command, names []string, asJSON bool) erro
 		if durable, err := d.Learn(cmd.Context()); err != nil || !durable {
 			return cmp.Or(err, fmt.Errorf("the store in %s cannot be opened: nothing would be kept", config.Places().StoreName()))
 		}
-		rows, t := refreshed(d.refresh(names...))
+		rows, t := refreshed(d.refresh(cmd.Context(), names...))
 		interrupted := d.embed()
 		if err := show(cmd, asJSON, map[string]any{"servers": rows}, t, "no server is configured"); err != nil {
 			return err

@@ -4,11 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
-	"sync"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -17,7 +14,6 @@ import (
 	"toolfinch/configs/clients"
 	"toolfinch/internal/leeway"
 	"toolfinch/proxy"
-	"toolfinch/upstream"
 	"toolfinch/upstream/login"
 )
 
@@ -61,12 +57,11 @@ func (s *settings) checkServers(cmd *cobra.Command, p *setupPlan) (checked check
 	}
 	var names []string
 	for _, name := range p.check {
-		i := slices.IndexFunc(checked.config.Servers, func(s upstream.Settings) bool { return s.Name == name })
-		switch {
-		case i < 0:
+		switch s := checked.config.Server(name); {
+		case s == nil:
 			fail(name, "it is left out: toolfinch validate says why", false)
-		case checked.config.Servers[i].Fault != "":
-			fail(name, checked.config.Servers[i].Fault, false)
+		case s.Fault != "":
+			fail(name, s.Fault, false)
 		default:
 			names = append(names, name)
 		}
@@ -80,9 +75,8 @@ func (s *settings) checkServers(cmd *cobra.Command, p *setupPlan) (checked check
 		if _, err := d.Learn(ctx); err != nil {
 			fmt.Fprintln(cmd.ErrOrStderr(), "warning: nothing can be stored:", err)
 		}
-		w := startWaiting(cmd.ErrOrStderr(), "checking", names)
-		rows := d.Refresh(ctx, w.finished, names...)
-		w.end()
+		fmt.Fprintf(cmd.ErrOrStderr(), "checking %s\n", strings.Join(names, ", "))
+		rows := d.refresh(ctx, names...)
 		if cmd.Context().Err() != nil {
 			return context.Cause(cmd.Context())
 		}
@@ -100,74 +94,4 @@ func (s *settings) checkServers(cmd *cobra.Command, p *setupPlan) (checked check
 		}
 		return nil
 	})
-}
-
-// waiting shows on a terminal for whom a command waits, and for how long. Elsewhere it prints one line at the start.
-type waiting struct {
-	out   io.Writer // the terminal; nil if there is none
-	verb  string
-	total int
-	start time.Time
-	stop  chan struct{}
-	ticks sync.WaitGroup
-
-	mu    sync.Mutex // guards names; held over writes to out
-	names []string   // for whom it waits
-}
-
-// startWaiting begins to wait. The caller calls end.
-func startWaiting(w io.Writer, verb string, names []string) *waiting {
-	one := &waiting{verb: verb, total: len(names), start: time.Now(), names: slices.Clone(names), stop: make(chan struct{})}
-	if !screenOf(w).terminal {
-		fmt.Fprintf(w, "%s %s\n", verb, strings.Join(names, ", "))
-		return one
-	}
-	one.out = unfiltered(w)
-	one.draw()
-	one.ticks.Go(func() {
-		tick := time.NewTicker(time.Second)
-		defer tick.Stop()
-		for {
-			select {
-			case <-one.stop:
-				return
-			case <-tick.C:
-				one.draw()
-			}
-		}
-	})
-	return one
-}
-
-// finished removes a server from the names.
-func (w *waiting) finished(row proxy.Refreshed) {
-	w.mu.Lock()
-	w.names = slices.DeleteFunc(w.names, func(name string) bool { return name == row.Server })
-	w.mu.Unlock()
-	w.draw()
-}
-
-func (w *waiting) draw() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.out == nil || len(w.names) == 0 {
-		return
-	}
-	text := fmt.Sprintf("%s %d of %d, %d s, waiting for %s", w.verb, w.total-len(w.names), w.total,
-		int(time.Since(w.start).Seconds()), strings.Join(w.names, ", "))
-	columns := 80
-	if f, ok := w.out.(*os.File); ok {
-		if s := screenOf(f); s.columns > 0 {
-			columns = s.columns
-		}
-	}
-	fmt.Fprint(w.out, "\r\x1b[K"+cut(visible(text), columns-1))
-}
-
-func (w *waiting) end() {
-	close(w.stop)
-	w.ticks.Wait()
-	if w.out != nil {
-		fmt.Fprint(w.out, "\r\x1b[K")
-	}
 }

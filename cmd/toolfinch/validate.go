@@ -144,7 +144,7 @@ func (d *workspace) interrupted() error {
 // the views follow.
 func (d *workspace) checkServers(names []string) []*subject {
 	rows := map[string]proxy.Refreshed{}
-	for _, row := range d.refresh(names...) {
+	for _, row := range d.refresh(d.cmd.Context(), names...) {
 		rows[row.Server] = row
 	}
 	parts := d.subjects(rows, names == nil)

@@ -219,7 +219,7 @@ func (d *workspace) meet(servers []string) (silent []string) {
 	if _, err := d.Learn(d.cmd.Context()); err != nil {
 		fmt.Fprintln(stderr, "warning: nothing can be stored:", err)
 	}
-	for _, row := range d.refresh(servers...) {
+	for _, row := range d.refresh(d.cmd.Context(), servers...) {
 		if row.Err != nil {
 			silent = append(silent, row.Server)
 			fmt.Fprintln(stderr, oneLine(row.Err.Error()))
@@ -235,7 +235,7 @@ func (d *workspace) meet(servers []string) (silent []string) {
 }
 
 // refresh lists the named servers, by default all, and shows its progress.
-func (d *workspace) refresh(servers ...string) []proxy.Refreshed {
+func (d *workspace) refresh(ctx context.Context, servers ...string) []proxy.Refreshed {
 	waiting := servers
 	if len(servers) == 0 {
 		waiting = serverNames(d.config)
@@ -243,7 +243,7 @@ func (d *workspace) refresh(servers ...string) []proxy.Refreshed {
 	bar := newBar(d.cmd.ErrOrStderr(), len(waiting))
 	defer bar.clear()
 	bar.waitFor(waiting)
-	return d.Refresh(d.cmd.Context(), bar.step, servers...)
+	return d.Refresh(ctx, bar.step, servers...)
 }
 
 // embed adds vectors to the search if the configuration asks for them. After a failure, search goes by words alone. The

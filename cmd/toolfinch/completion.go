@@ -122,10 +122,7 @@ func completeModels(_ *cobra.Command, _ []string, typed string) ([]string, cobra
 // completeWithin bounds the wait after a key press.
 const completeWithin = 3 * time.Second
 
-// servers returns the names of all configured servers, including disabled servers.
-func (d *workspace) servers() []string {
-	return slices.Concat(serverNames(d.config), d.config.Disabled)
-}
+func (d *workspace) servers() []string { return allServers(d.config) }
 
 func (d *workspace) views() []string {
 	var names []string

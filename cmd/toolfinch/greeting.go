@@ -69,10 +69,7 @@ func (g greeting) print(w io.Writer) {
 	} else {
 		t.add("serves", "standard input and output", g.root)
 	}
-	var names []string
-	for _, s := range g.config.Servers {
-		names = append(names, s.Name)
-	}
+	names := serverNames(g.config)
 	listed := strings.Join(names[:min(len(names), maxGreeted)], ", ")
 	if more := len(names) - maxGreeted; more > 0 {
 		listed += fmt.Sprintf(" and %d more", more)

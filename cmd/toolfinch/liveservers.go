@@ -8,7 +8,6 @@ import (
 	"io"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -72,14 +71,14 @@ func (s *settings) runningWith(cmd *cobra.Command, server string) ([]running, er
 	if err != nil {
 		return nil, err
 	}
-	names, err := configs.Servers(path) // the configuration is not loaded: the command must work after a broken edit
-	if err == nil {
-		var known []string
-		for _, one := range names {
-			known = append(known, one.Name)
-		}
-		if len(known) > 0 && !slices.Contains(known, server) {
-			return nil, &exitError{exitUsage, fmt.Errorf("no server %q%s", server, orNearest(server, known))}
+	var known []string
+	servers, _ := configs.Servers(path) // the configuration is not loaded: the command must work after a broken edit
+	for _, one := range servers {
+		known = append(known, one.Name)
+	}
+	if len(known) > 0 {
+		if err := among(known, nil, server); err != nil {
+			return nil, err
 		}
 	}
 	at, err := s.places()

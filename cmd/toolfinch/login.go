@@ -8,14 +8,12 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
-	"slices"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
-	"toolfinch/internal/nearest"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
 	"toolfinch/upstream/login"
@@ -122,22 +120,10 @@ func (s *settings) withLogins(cmd *cobra.Command, do func(*proxy.Logins, *config
 
 // serverToLogin returns the named server. change, unless nil, edits its login settings.
 func serverToLogin(l *proxy.Logins, config *configs.Config, name string, change func(*login.Settings) error) (*login.Server, error) {
-	at := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == name })
-	if at < 0 {
-		var names []string
-		for _, s := range config.Servers {
-			names = append(names, s.Name)
-		}
-		err := fmt.Errorf("there is no server %q", name)
-		switch near := nearest.Names(name, names, 1, nearest.Loose); {
-		case slices.Contains(config.Disabled, name):
-			err = fmt.Errorf("server %q is disabled", name)
-		case len(near) > 0:
-			err = fmt.Errorf("%w; did you mean %s?", err, near[0])
-		}
-		return nil, &exitError{exitUsage, err}
+	if err := among(serverNames(config), config.Disabled, name); err != nil {
+		return nil, err
 	}
-	settings := config.Servers[at]
+	settings := *config.Server(name)
 	if settings.Fault != "" {
 		return nil, fmt.Errorf("server %q is left out: %s", name, settings.Fault)
 	}

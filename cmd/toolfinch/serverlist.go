@@ -68,8 +68,11 @@ func (s *settings) showServers(cmd *cobra.Command, names []string, long, asJSON 
 		if err != nil {
 			return err
 		}
-		if rows, err = chosenRows(rows, names); err != nil {
-			return err
+		if len(names) > 0 {
+			if err := among(allServers(config), nil, names...); err != nil {
+				return err
+			}
+			rows = slices.DeleteFunc(rows, func(r serverRow) bool { return !slices.Contains(names, r.Name) })
 		}
 		replicas, err := replicasOf(ctx, db)
 		if err != nil {
@@ -111,23 +114,6 @@ func (s *settings) showServers(cmd *cobra.Command, names []string, long, asJSON 
 		}
 		return show(cmd, false, nil, serverTable(rows), "no server is configured: toolfinch server add NAME COMMAND..., or toolfinch setup")
 	})
-}
-
-// chosenRows returns the rows of the named servers; all rows without names.
-func chosenRows(rows []serverRow, names []string) ([]serverRow, error) {
-	if len(names) == 0 {
-		return rows, nil
-	}
-	var known []string
-	for _, row := range rows {
-		known = append(known, row.Name)
-	}
-	for _, name := range names {
-		if !slices.Contains(known, name) {
-			return nil, &exitError{exitUsage, fmt.Errorf("no server %q%s", name, orNearest(name, known))}
-		}
-	}
-	return slices.DeleteFunc(rows, func(r serverRow) bool { return !slices.Contains(names, r.Name) }), nil
 }
 
 // serverRow describes a server in the configuration and the store. Arguments and URLs are only shown with --long;

@@ -89,7 +89,7 @@ func withoutHidden(config *configs.Config) *configs.Config {
 // toolNamed finds a server's tool by its ID, or by its name in a view. It connects to nothing: a tool of a server that
 // was never listed is found by its ID only.
 func (s *settings) toolNamed(cmd *cobra.Command, config *configs.Config, db *store.Store, name string) (id tool.ID, err error) {
-	servers := slices.Concat(serverNames(config), config.Disabled)
+	servers := allServers(config)
 	for _, server := range servers {
 		of, ok := strings.CutPrefix(name, server)
 		if ok && len(of) > 1 && strings.ContainsRune(".:", rune(of[0])) && len(server) > len(id.Server) {
@@ -151,8 +151,10 @@ type hiddenRow struct {
 // listHidden prints the hidden tools: those that the store knows, and hidden names that it does not.
 func (s *settings) listHidden(cmd *cobra.Command, server string, asJSON bool) error {
 	return s.withStore(cmd, false, func(ctx context.Context, config *configs.Config, db *store.Store) error {
-		if names := slices.Concat(serverNames(config), config.Disabled); server != "" && !slices.Contains(names, server) {
-			return &exitError{exitUsage, fmt.Errorf("no server %q%s", server, orNearest(server, names))}
+		if server != "" {
+			if err := among(allServers(config), nil, server); err != nil {
+				return err
+			}
 		}
 		defs, err := db.Tools(ctx)
 		if err != nil {

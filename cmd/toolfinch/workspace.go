@@ -137,28 +137,25 @@ func (d *workspace) unknownServer(server string) error {
 	for _, t := range d.view.Tools() { // the server of a view's own tool is the view
 		names = append(names, t.Def.ID.Server)
 	}
-	return noServer(d.config, server, names)
+	return among(names, d.config.Disabled, server)
 }
 
-// noServer returns an error for a server that is not among names.
-func noServer(config *configs.Config, server string, names []string) error {
-	switch {
-	case slices.Contains(config.Disabled, server):
-		return &exitError{exitUsage, fmt.Errorf("server %q is disabled", server)}
-	case slices.Contains(names, server):
-		return nil
+// among returns an error unless the configured servers include all wanted ones, which are not disabled.
+func among(configured, disabled []string, wanted ...string) error {
+	for _, server := range wanted {
+		switch {
+		case slices.Contains(disabled, server):
+			return &exitError{exitUsage, fmt.Errorf("server %q is disabled", server)}
+		case !slices.Contains(configured, server):
+			return &exitError{exitUsage, fmt.Errorf("no server %q%s", server, orNearest(server, unique(configured)))}
+		}
 	}
-	return &exitError{exitUsage, fmt.Errorf("no server %q%s", server, orNearest(server, unique(names)))}
+	return nil
 }
 
 // namedServers returns the servers that a command names, each once. All must be configured.
 func namedServers(config *configs.Config, names []string) ([]string, error) {
-	for _, name := range names {
-		if err := noServer(config, name, serverNames(config)); err != nil {
-			return nil, err
-		}
-	}
-	return unique(names), nil
+	return unique(names), among(serverNames(config), config.Disabled, names...)
 }
 
 // find finds a tool of the view like View.Find. It first connects to servers that may have the tool and were never
@@ -267,12 +264,16 @@ func (d *workspace) embed() error {
 	return nil
 }
 
-func serverNames(config *configs.Config) []string {
-	var names []string
+func serverNames(config *configs.Config) (names []string) {
 	for _, s := range config.Servers {
 		names = append(names, s.Name)
 	}
 	return names
+}
+
+// allServers returns the names of the configured servers, disabled ones last.
+func allServers(config *configs.Config) []string {
+	return slices.Concat(serverNames(config), config.Disabled)
 }
 
 // orNearest lists the candidates similar to an unknown name, or all candidates if they are few.

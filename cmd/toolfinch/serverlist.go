@@ -74,22 +74,10 @@ func (s *settings) showServers(cmd *cobra.Command, names []string, long, asJSON 
 			}
 			rows = slices.DeleteFunc(rows, func(r serverRow) bool { return !slices.Contains(names, r.Name) })
 		}
-		replicas, err := replicasOf(ctx, db)
-		if err != nil {
-			return err
-		}
 		processes, _ := askLive(ctx, config.DataDir, config.Path)
 		source := "as last indexed: no toolfinch runs with this configuration"
 		if len(processes) > 0 {
 			source = liveStates(rows, processes)
-		}
-		held, err := proxy.ReadPins(ctx, db, config, nil)
-		if err != nil {
-			return err
-		}
-		for i := range rows {
-			rows[i].takeHeld(held)
-			rows[i].takeReplicas(replicas)
 		}
 		if long {
 			warnings, err := proxy.Warnings(ctx, db, config)
@@ -104,7 +92,11 @@ func (s *settings) showServers(cmd *cobra.Command, names []string, long, asJSON 
 			}
 		}
 		if asJSON {
-			return printJSON(cmd.OutOrStdout(), map[string]any{"servers": rows, "source": map[bool]string{true: "live", false: "index"}[len(processes) > 0], "running": briefly(processes)})
+			running := []processRow{}
+			for _, one := range processes {
+				running = append(running, processRow{one.PID, one.Configuration, one.At, one.Started})
+			}
+			return printJSON(cmd.OutOrStdout(), map[string]any{"servers": rows, "source": map[bool]string{true: "live", false: "index"}[len(running) > 0], "running": running})
 		}
 		if len(rows) > 0 {
 			fmt.Fprintln(cmd.ErrOrStderr(), source)
@@ -215,6 +207,28 @@ func serverRows(ctx context.Context, config *configs.Config, db *store.Store) ([
 			row.Templates++
 		}
 	}
+	pins, err := proxy.ReadPins(ctx, db, config, nil)
+	if err != nil {
+		return nil, err
+	}
+	for _, report := range pins.Reports {
+		if row := at(report.ID.Server); row != nil && !report.WasRejected() {
+			row.Held++
+		}
+	}
+	if all := db.Replicas(); all != nil { // nil for a store without replicas
+		replicas, err := all.All(ctx)
+		if err != nil {
+			return nil, err
+		}
+		for _, one := range replicas {
+			for _, server := range one.Leads {
+				if row := at(server); row != nil {
+					row.Leader = one.Name
+				}
+			}
+		}
+	}
 	return rows, nil
 }
 
@@ -227,15 +241,6 @@ func configuredRow(s upstream.Settings) serverRow {
 		row.Host = u.Host // without user and password
 	}
 	return row
-}
-
-// takeHeld counts the server's definitions waiting for approval.
-func (r *serverRow) takeHeld(all proxy.Pins) {
-	for _, report := range all.Reports {
-		if report.ID.Server == r.Name && !report.WasRejected() {
-			r.Held++
-		}
-	}
 }
 
 // faults says why the server is left out, and how many definitions are malformed.
@@ -342,14 +347,6 @@ type processRow struct {
 	Started       time.Time `json:"started"`
 }
 
-func briefly(processes []running) []processRow {
-	rows := make([]processRow, len(processes))
-	for i, one := range processes {
-		rows[i] = processRow{one.PID, one.Configuration, one.At, one.Started}
-	}
-	return rows
-}
-
 func started(rows []serverRow, config *configs.Config) error {
 	written, err := configs.Servers(config.Path)
 	if err != nil {
@@ -363,8 +360,7 @@ func started(rows []serverRow, config *configs.Config) error {
 		raw := written[at]
 		l := &launch{Variables: configs.Named(textsOf(raw)...), Gets: slices.Sorted(maps.Keys(raw.Env)), Headers: slices.Sorted(maps.Keys(raw.Headers))}
 		l.Runs, l.URL = configs.Shown(raw)
-		if read := slices.IndexFunc(config.Servers, func(s upstream.Settings) bool { return s.Name == raw.Name }); read >= 0 && raw.Command != "" {
-			settings := config.Servers[read]
+		if settings := config.Server(raw.Name); settings != nil && raw.Command != "" {
 			l.Cwd, l.Inherits = settings.Cwd, settings.InheritEnv
 			if settings.Sandbox.On() {
 				l.Touches = settings.Sandbox.String()
@@ -426,20 +422,4 @@ func printLong(w io.Writer, rows []serverRow) error {
 		}
 	}
 	return nil
-}
-
-// replicasOf returns the running replicas; none if the store cannot have replicas.
-func replicasOf(ctx context.Context, db *store.Store) ([]store.Replica, error) {
-	if all := db.Replicas(); all != nil {
-		return all.All(ctx)
-	}
-	return nil, nil
-}
-
-func (r *serverRow) takeReplicas(all []store.Replica) {
-	for _, one := range all {
-		if slices.Contains(one.Leads, r.Name) {
-			r.Leader = one.Name
-		}
-	}
 }

@@ -32,8 +32,7 @@ func newAudit(s *settings) *cobra.Command {
 
 type auditFilter struct {
 	audit.Filter
-	since  string
-	asJSON bool
+	since string
 }
 
 func (f *auditFilter) flags(cmd *cobra.Command) {
@@ -43,7 +42,7 @@ func (f *auditFilter) flags(cmd *cobra.Command) {
 	flags.StringVar(&f.Principal, "principal", "", "who caused it, such as 'key|ci'")
 	flags.StringVar(&f.Tool, "tool", "", "the tool, by its ID or by the name in the call")
 	flags.StringVar(&f.since, "since", "", "how long ago, like 90m or 7d, or a `TIME` like 2026-11-01 or 2026-11-01T12:00:00Z")
-	flags.BoolVar(&f.asJSON, "json", false, "print the lines as they are")
+	withJSON(cmd, "print the lines as they are")
 }
 
 // moment reads a time: a duration before now, a day of this time zone, or a time of RFC 3339.
@@ -74,7 +73,7 @@ func (f *auditFilter) open(cmd *cobra.Command, s *settings) (settings *audit.Set
 		return nil, nil, &exitError{exitUsage, fmt.Errorf("--since: %w", err)}
 	}
 	settings, err = s.auditSettings(cmd)
-	return settings, &auditLines{out: cmd.OutOrStdout(), asJSON: f.asJSON}, err
+	return settings, &auditLines{out: cmd.OutOrStdout(), asJSON: asJSON(cmd)}, err
 }
 
 func newAuditRead(s *settings) *cobra.Command {

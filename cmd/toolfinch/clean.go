@@ -17,7 +17,7 @@ import (
 )
 
 func newClean() *cobra.Command {
-	var yes, asJSON bool
+	var yes bool
 	cmd := &cobra.Command{
 		Use:   "clean",
 		Short: "Delete stores of configurations that no longer exist",
@@ -43,17 +43,17 @@ func newClean() *cobra.Command {
 				}
 				t.add(row.State, humanize.Bytes(uint64(row.Bytes)), row.Written.Format(time.DateOnly), configuration, row.Folder)
 			}
-			if err := show(cmd, asJSON, map[string]any{"stores": rows}, t, "nothing to clean: every store belongs to a configuration that is there"); err != nil {
+			if err := show(cmd, map[string]any{"stores": rows}, t, "nothing to clean: every store belongs to a configuration that is there"); err != nil {
 				return err
 			}
-			if left > 0 && !yes && !asJSON {
+			if left > 0 && !yes && !asJSON(cmd) {
 				fmt.Fprintf(cmd.ErrOrStderr(), "toolfinch store --clean --yes removes %s\n", plural(left, "store"))
 			}
 			return failed
 		},
 	}
 	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "remove them")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	withJSON(cmd, "print one JSON object")
 	return cmd
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 func newConfig(s *settings) *cobra.Command {
-	var resolved, asJSON bool
+	var resolved bool
 	cmd := &cobra.Command{
 		Use:   "config",
 		Short: "Print the configuration in effect",
@@ -35,7 +35,7 @@ and values, explain them, and mark mistakes. Name it in the first line of a YAML
 			if err != nil {
 				return err
 			}
-			if asJSON {
+			if asJSON(cmd) {
 				return printJSON(cmd.OutOrStdout(), config.ResolvedJSON())
 			}
 			_, err = fmt.Fprint(cmd.OutOrStdout(), config.Resolved())
@@ -43,7 +43,7 @@ and values, explain them, and mark mistakes. Name it in the first line of a YAML
 		},
 	}
 	cmd.Flags().BoolVar(&resolved, "resolved", false, "print the configuration with defaults and variables filled in, secrets masked")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "as JSON")
+	withJSON(cmd, "as JSON")
 	alsoAs(cmd, "schema", "print the JSON Schema of the configuration, for editors", newConfigSchema())
 	cmd.AddCommand(unlisted(newConfigSchema())...)
 	return cmd

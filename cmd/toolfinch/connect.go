@@ -26,7 +26,7 @@ import (
 type connectFlags struct {
 	view, http                 string
 	dryRun, undo, project, yes bool
-	withSecrets, only, asJSON  bool
+	withSecrets, only          bool
 }
 
 func newConnect(s *settings) *cobra.Command {
@@ -57,7 +57,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			sys := system()
 			if len(args) == 0 {
-				return listClients(cmd, sys, f.asJSON)
+				return listClients(cmd, sys)
 			}
 			chosen, err := clientsByID(args)
 			if err != nil {
@@ -85,7 +85,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 	flags.BoolVar(&f.undo, "undo", false, "remove what connect wrote, and put back what --only moved")
 	flags.BoolVar(&f.dryRun, "dry-run", false, "show the change and write nothing")
 	flags.BoolVarP(&f.yes, "yes", "y", false, "do not ask")
-	flags.BoolVar(&f.asJSON, "json", false, "print the clients as one JSON object")
+	withJSON(cmd, "print the clients as one JSON object")
 	return cmd
 }
 
@@ -478,7 +478,7 @@ func clientRows(sys clients.System) (rows []clientRow, err error) {
 }
 
 // listClients prints the known clients, with their state on this machine.
-func listClients(cmd *cobra.Command, sys clients.System, asJSON bool) error {
+func listClients(cmd *cobra.Command, sys clients.System) error {
 	rows, err := clientRows(sys)
 	if err != nil {
 		return err
@@ -496,5 +496,5 @@ func listClients(cmd *cobra.Command, sys clients.System, asJSON bool) error {
 		}
 		t.add(row.Client, row.Name, row.File, state)
 	}
-	return show(cmd, asJSON, map[string]any{"clients": rows}, t, "")
+	return show(cmd, map[string]any{"clients": rows}, t, "")
 }

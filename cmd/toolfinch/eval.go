@@ -21,7 +21,6 @@ type evalFlags struct {
 	tools, queries, embedder, misses string
 	sets                             []string
 	limit                            int
-	asJSON                           bool
 }
 
 func newEval(s *settings) *cobra.Command {
@@ -62,7 +61,7 @@ JSON null.
 	flags.StringArrayVar(&f.sets, "set", nil, "`NAME=DIR`, a folder with tools.jsonl and queries.jsonl; may be given several times")
 	flags.StringVar(&f.embedder, "embedder", "", "`KIND`: "+strings.Join(eval.Embedders, ", ")+" (default: the configuration's, else AUTO)")
 	flags.IntVarP(&f.limit, "limit", "k", 10, fmt.Sprintf("tools in an answer, 1 to %d", eval.MaxLimit))
-	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object")
+	withJSON(cmd, "print one JSON object")
 	flags.StringVar(&f.misses, "misses", "", "write the queries with a relevant tool missing to this `FILE`, a JSON object a line")
 	return cmd
 }
@@ -145,7 +144,7 @@ func (f *evalFlags) measure(cmd *cobra.Command, s *settings) (err error) {
 	if err != nil {
 		return fmt.Errorf("eval: %w", err)
 	}
-	if f.asJSON {
+	if asJSON(cmd) {
 		return printJSON(cmd.OutOrStdout(), report)
 	}
 	return report.WriteTable(cmd.OutOrStdout())

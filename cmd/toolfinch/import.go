@@ -19,7 +19,7 @@ import (
 )
 
 func newImport(s *settings) *cobra.Command {
-	var all, dryRun, asJSON bool
+	var all, dryRun bool
 	var names []string
 	cmd := &cobra.Command{
 		Use:   "import [CLIENT | FILE]...",
@@ -65,7 +65,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 			if chosen && !dryRun {
 				broken = append(broken, importRows(path, ours, rows)...)
 			}
-			if asJSON {
+			if asJSON(cmd) {
 				errs := make([]string, len(broken))
 				for i, err := range broken {
 					errs[i] = err.Error()
@@ -87,7 +87,7 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 	flags.BoolVar(&all, "all", false, "import every new server")
 	flags.StringArrayVar(&names, "server", nil, "import the server of this `NAME`; may be repeated")
 	flags.BoolVar(&dryRun, "dry-run", false, "write nothing")
-	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	withJSON(cmd, "print one JSON object")
 	return cmd
 }
 

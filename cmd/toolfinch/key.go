@@ -94,8 +94,7 @@ type keyRow struct {
 }
 
 func newKeyList(s *settings) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "list",
 		Short: "List the API keys, and when each was used last",
 		Example: `  toolfinch key list
@@ -124,12 +123,10 @@ func newKeyList(s *settings) *cobra.Command {
 					}
 					t.add(key.Name, orDash(key.View), orDash(strings.Join(key.Scopes, " ")), orDash(strings.Join(key.Groups, " ")), day(key.Used, "never"), ends)
 				}
-				return show(cmd, asJSON, map[string]any{"keys": rows}, t, "there are no API keys: toolfinch key create NAME makes one")
+				return show(cmd, map[string]any{"keys": rows}, t, "there are no API keys: toolfinch key create NAME makes one")
 			})
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	return cmd
+	}, "print one JSON object")
 }
 
 func orDash(text string) string {

@@ -16,7 +16,6 @@ import (
 )
 
 func newLearned(s *settings) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "learned",
 		Short: "Show or forget which tools were called after which queries",
@@ -44,7 +43,7 @@ Nothing leaves the store.`,
 					}
 					t.add(cells...)
 				}
-				err = show(cmd, asJSON, struct {
+				err = show(cmd, struct {
 					Learning bool         `json:"learning"`
 					Learned  []learnedRow `json:"learned"`
 				}{config.Learn, rows}, t, "nothing has been learned")
@@ -55,7 +54,7 @@ Nothing leaves the store.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	withJSON(cmd, "print one JSON object")
 	cmd.AddCommand(newLearnedForget(s))
 	return cmd
 }

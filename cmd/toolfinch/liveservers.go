@@ -5,7 +5,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -135,7 +134,7 @@ server does not come up, 3 no toolfinch runs with this configuration.`,
 }
 
 func newServerLogs(s *settings) *cobra.Command {
-	var follow, asJSON bool
+	var follow bool
 	var n int
 	cmd := &cobra.Command{
 		Use:   "logs NAME",
@@ -159,18 +158,18 @@ toolfinch runs with this configuration.`,
 			if more := len(processes) - 1; more > 0 {
 				fmt.Fprintf(cmd.ErrOrStderr(), "from process %d; %d more run with this configuration\n", from.PID, more)
 			}
-			return from.printLines(cmd, args[0], n, follow, asJSON)
+			return from.printLines(cmd, args[0], n, follow)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until Ctrl-C")
 	cmd.Flags().IntVarP(&n, "lines", "n", 200, "how many of the last lines")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print each line as a JSON object")
+	withJSON(cmd, "print each line as a JSON object")
 	return cmd
 }
 
 // printLines prints the last n lines about a server and, with follow, all that come until the command or the process
 // ends.
-func (r running) printLines(cmd *cobra.Command, server string, n int, follow, asJSON bool) error {
+func (r running) printLines(cmd *cobra.Command, server string, n int, follow bool) error {
 	last := int64(0)
 	for first := true; ; first = false {
 		var lines []upstream.Line
@@ -192,7 +191,7 @@ func (r running) printLines(cmd *cobra.Command, server string, n int, follow, as
 			lines = lines[max(0, len(lines)-n):]
 		}
 		for _, line := range lines {
-			if err := printLine(cmd.OutOrStdout(), line, asJSON); err != nil {
+			if err := printLine(cmd, line); err != nil {
 				return err
 			}
 		}
@@ -207,10 +206,10 @@ func (r running) printLines(cmd *cobra.Command, server string, n int, follow, as
 	}
 }
 
-func printLine(w io.Writer, line upstream.Line, asJSON bool) error {
-	if asJSON {
-		return rawjson.Write(w, line, "")
+func printLine(cmd *cobra.Command, line upstream.Line) error {
+	if asJSON(cmd) {
+		return rawjson.Write(cmd.OutOrStdout(), line, "")
 	}
-	_, err := fmt.Fprintf(w, "%s  %-7s  %s\n", line.At.Local().Format("2006-01-02 15:04:05"), line.Kind, cmp.Or(strings.TrimSpace(line.Text), "-"))
+	_, err := fmt.Fprintf(cmd.OutOrStdout(), "%s  %-7s  %s\n", line.At.Local().Format("2006-01-02 15:04:05"), line.Kind, cmp.Or(strings.TrimSpace(line.Text), "-"))
 	return err
 }

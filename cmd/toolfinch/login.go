@@ -20,7 +20,7 @@ import (
 )
 
 func newLogin(s *settings) *cobra.Command {
-	var device, noBrowser, status, asJSON bool
+	var device, noBrowser, status bool
 	cmd := &cobra.Command{
 		Use:   "login NAME",
 		Short: "Log in to a server that requires it (OAuth)",
@@ -41,7 +41,7 @@ clients, set oauth: {client_id: ...}.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
 			case status:
-				return s.loginStatus(cmd, args, asJSON)
+				return s.loginStatus(cmd, args)
 			case len(args) == 0:
 				return &exitError{exitUsage, errors.New("which server? toolfinch server login NAME, or toolfinch server login --status")}
 			}
@@ -62,7 +62,7 @@ clients, set oauth: {client_id: ...}.`,
 	cmd.Flags().BoolVar(&device, "device", false, "log in with a code, in a browser elsewhere")
 	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the URL and open nothing")
 	cmd.Flags().BoolVar(&status, "status", false, "show the logins that there are")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object, with --status")
+	withJSON(cmd, "print one JSON object, with --status")
 	alsoAs(cmd, "logout", "delete and revoke the login", newLogout(s))
 	return cmd
 }
@@ -212,7 +212,7 @@ type loginRow struct {
 	Renewed   bool       `json:"renewed"`
 }
 
-func (s *settings) loginStatus(cmd *cobra.Command, args []string, asJSON bool) error {
+func (s *settings) loginStatus(cmd *cobra.Command, args []string) error {
 	return s.withLogins(cmd, func(l *proxy.Logins, config *configs.Config) error {
 		rows, t := []loginRow{}, &table{head: []string{"SERVER", "USER", "AT", "SCOPES", "UNTIL"}, whole: true}
 		for _, server := range config.Servers {
@@ -236,7 +236,7 @@ func (s *settings) loginStatus(cmd *cobra.Command, args []string, asJSON bool) e
 				t.add(row.Server, cmp.Or(row.Principal, "-"), row.Issuer, cmp.Or(strings.Join(row.Scopes, " "), "-"), untilOf(status))
 			}
 		}
-		return show(cmd, asJSON, map[string]any{"logins": rows}, t, "nobody is logged in to a server")
+		return show(cmd, map[string]any{"logins": rows}, t, "nobody is logged in to a server")
 	})
 }
 

@@ -112,8 +112,7 @@ func modelError(err error) error {
 }
 
 func newModelList(s *settings) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "list",
 		Short: "List the downloaded embedding models, or remove one",
 		Long: `Model shows the models of the local embedder (embedder: HF) and whether they are complete.
@@ -154,19 +153,17 @@ $MCPPROXY_MODELS_DIR.`,
 			if _, err := models.Locate(configured); err != nil {
 				none = err.Error()
 			}
-			err = show(cmd, asJSON, struct {
+			err = show(cmd, struct {
 				Dir        string     `json:"dir"`
 				Configured string     `json:"configured"`
 				Models     []modelRow `json:"models"`
 			}{dir, configured, rows}, t, none)
-			if err == nil && !asJSON && len(rows) > 0 && none != "" {
+			if err == nil && !asJSON(cmd) && len(rows) > 0 && none != "" {
 				fmt.Fprintln(cmd.ErrOrStderr(), none)
 			}
 			return err
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	return cmd
+	}, "print one JSON object")
 }
 
 type modelRow struct {

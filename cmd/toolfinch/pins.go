@@ -21,7 +21,6 @@ import (
 )
 
 func newPins(s *settings) *cobra.Command {
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "pins [SERVER | SERVER.NAME]...",
 		Short: "Show and approve what servers changed after their first list",
@@ -43,9 +42,9 @@ optional parameters pass, approve_all_first holds the first list, too.`,
 		if len(args) > 0 {
 			return runAs(cmd, changes, args)
 		}
-		return s.listPins(cmd, asJSON)
+		return s.listPins(cmd)
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	withJSON(cmd, "print one JSON object")
 	cmd.AddCommand(newPinsDecide(s, true), newPinsDecide(s, false))
 	cmd.AddCommand(unlisted(changes)...)
 	return cmd
@@ -159,7 +158,7 @@ func (s *settings) withPins(cmd *cobra.Command, writes bool, do func(context.Con
 	})
 }
 
-func (s *settings) listPins(cmd *cobra.Command, asJSON bool) error {
+func (s *settings) listPins(cmd *cobra.Command) error {
 	return s.withPins(cmd, false, func(_ context.Context, _ *configs.Config, _ *store.Pins, all proxy.Pins) error {
 		t := &table{head: []string{"SERVER", "DEFINITION", "WHAT", "WARNINGS"}, whole: true}
 		for _, r := range all.Reports {
@@ -173,7 +172,7 @@ func (s *settings) listPins(cmd *cobra.Command, asJSON bool) error {
 		if rows == nil {
 			rows = []pins.Report{}
 		}
-		if err := show(cmd, asJSON, map[string]any{"held": rows}, t, nothingHeld); err != nil || asJSON || len(rows) == 0 {
+		if err := show(cmd, map[string]any{"held": rows}, t, nothingHeld); err != nil || asJSON(cmd) || len(rows) == 0 {
 			return err
 		}
 		for _, server := range slices.Sorted(maps.Keys(all.Versions)) {

@@ -24,7 +24,6 @@ checks the policies; test evaluates them for one request.`,
 
 func newPolicyTest(s *settings) *cobra.Command {
 	var q policy.Question
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "test (--tool NAME | --prompt NAME | --resource URI)",
 		Short: "Say whether somebody may do something, and which policy decides",
@@ -46,7 +45,7 @@ Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not loa
 				if err != nil {
 					return flagError(err)
 				}
-				if asJSON {
+				if asJSON(cmd) {
 					err = printJSON(cmd.OutOrStdout(), verdict)
 				} else {
 					_, err = fmt.Fprintln(cmd.OutOrStdout(), verdict)
@@ -73,7 +72,7 @@ Exit codes: 0 for allowed, 1 for denied, 2 for a configuration that does not loa
 	flags.StringVar(&q.Arguments, "args", "", "the arguments, a JSON object")
 	flags.StringVar(&q.Action, "action", "", "search, or call, get, read (default: call for tools, get for prompts, read for resources)")
 	flags.StringVar(&q.View, "view", "", "the view")
-	flags.BoolVar(&asJSON, "json", false, "print one JSON object")
+	withJSON(cmd, "print one JSON object")
 	return cmd
 }
 

@@ -32,7 +32,6 @@ type registryFlags struct {
 	at, version, kind, as string
 	set                   []string
 	limit                 int
-	asJSON                bool
 }
 
 func newRegistry() *cobra.Command {
@@ -67,13 +66,13 @@ your rights.`,
 				if err != nil {
 					return err
 				}
-				return printFound(cmd, found, f.asJSON)
+				return printFound(cmd, found)
 			})
 		},
 	}
 	f.asking(cmd)
 	cmd.Flags().IntVar(&f.limit, "limit", 30, "servers to list at most")
-	cmd.Flags().BoolVar(&f.asJSON, "json", false, "print one JSON object")
+	withJSON(cmd, "print one JSON object")
 	return cmd
 }
 
@@ -133,7 +132,7 @@ type foundRow struct {
 	Description string   `json:"description"`
 }
 
-func printFound(cmd *cobra.Command, found registry.Found, asJSON bool) error {
+func printFound(cmd *cobra.Command, found registry.Found) error {
 	rows := []foundRow{}
 	t := &table{head: []string{"NAME", "VERSION", "KINDS", "DESCRIPTION"}}
 	for _, l := range found.Listings {
@@ -152,8 +151,8 @@ func printFound(cmd *cobra.Command, found registry.Found, asJSON bool) error {
 		}
 		fmt.Fprintf(notes, "%s cannot be read and %s left out\n", plural(found.Unreadable, "server"), verb)
 	}
-	err := show(cmd, asJSON, map[string]any{"servers": rows, "more": found.More}, t, "no server has that in its name; registries look at names only: try one word of it")
-	if err == nil && found.More && !asJSON {
+	err := show(cmd, map[string]any{"servers": rows, "more": found.More}, t, "no server has that in its name; registries look at names only: try one word of it")
+	if err == nil && found.More && !asJSON(cmd) {
 		fmt.Fprintf(notes, "there are more: --limit, or a longer text\n")
 	}
 	return err
@@ -298,7 +297,7 @@ func (f *registryFlags) show(cmd *cobra.Command, l registry.Listing) error {
 		return err
 	}
 	takes := best(offers)
-	if f.asJSON {
+	if asJSON(cmd) {
 		taken := ""
 		if takes >= 0 {
 			taken = offers[takes].Package

@@ -15,8 +15,7 @@ import (
 )
 
 func newReindex(s *settings) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:         "reindex [SERVER...]",
 		Annotations: map[string]string{whenInterrupted: "what was learned before is kept"},
 		Short:       "Connect to every server once and bring the store up to date",
@@ -30,15 +29,13 @@ Exit codes: 0 all servers succeeded, 1 some failed or were not written to the st
   toolfinch reindex github
   toolfinch reindex --json | jq '.servers[] | select(.error)'`,
 		RunE: func(cmd *cobra.Command, names []string) error {
-			return s.reindex(cmd, names, asJSON)
+			return s.reindex(cmd, names)
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	return cmd
+	}, "print one JSON object")
 }
 
 // reindex lists the named servers, by default all, and brings the store up to date.
-func (s *settings) reindex(cmd *cobra.Command, names []string, asJSON bool) error {
+func (s *settings) reindex(cmd *cobra.Command, names []string) error {
 	config, log, err := s.loadStored(cmd)
 	if err == nil {
 		names, err = namedServers(config, names)
@@ -52,7 +49,7 @@ func (s *settings) reindex(cmd *cobra.Command, names []string, asJSON bool) erro
 		}
 		rows, t := refreshed(d.refresh(cmd.Context(), names...))
 		interrupted := d.embed()
-		if err := show(cmd, asJSON, map[string]any{"servers": rows}, t, "no server is configured"); err != nil {
+		if err := show(cmd, map[string]any{"servers": rows}, t, "no server is configured"); err != nil {
 			return err
 		}
 		for _, row := range rows {

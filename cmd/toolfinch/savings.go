@@ -22,7 +22,7 @@ import (
 
 func newSavings(s *settings) *cobra.Command {
 	var since string
-	var reset, asJSON bool
+	var reset bool
 	cmd := &cobra.Command{
 		Use:   "savings",
 		Short: "Show how many tokens retrieval saves",
@@ -70,13 +70,13 @@ counts as read for the first time. Clients that never list tools are left out. A
 				if err != nil {
 					return err
 				}
-				return printSavings(cmd, days, from.Format(time.DateOnly), asJSON)
+				return printSavings(cmd, days, from.Format(time.DateOnly))
 			})
 		},
 	}
 	cmd.Flags().StringVar(&since, "since", "30d", "start: a number of days, including today, or a `DAY` like 2026-11-01")
 	cmd.Flags().BoolVar(&reset, "reset", false, "delete all counts")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	withJSON(cmd, "print one JSON object")
 	return cmd
 }
 
@@ -134,7 +134,7 @@ func savingsOf(s store.Savings) savingsRow {
 	return r
 }
 
-func printSavings(cmd *cobra.Command, days []store.Savings, since string, asJSON bool) error {
+func printSavings(cmd *cobra.Command, days []store.Savings, since string) error {
 	byView, total := map[string]store.Savings{}, store.Savings{}
 	for _, day := range days {
 		byView[day.View] = day.Plus(byView[day.View])
@@ -145,7 +145,7 @@ func printSavings(cmd *cobra.Command, days []store.Savings, since string, asJSON
 		rows = append(rows, savingsOf(byView[name]))
 	}
 	switch {
-	case asJSON:
+	case asJSON(cmd):
 		return printJSON(cmd.OutOrStdout(), struct {
 			Since   string       `json:"since"`
 			Savings []savingsRow `json:"savings"`

@@ -18,7 +18,7 @@ import (
 func newSearch(s *settings) *cobra.Command {
 	var limit int
 	var server, kind string
-	var asJSON, explain bool
+	var explain bool
 	cmd := &cobra.Command{
 		Use:   "search QUERY",
 		Short: "Search the stored tools, prompts and resources, as retrieve_tools does",
@@ -60,7 +60,7 @@ gets with detail: full.`,
 				switch {
 				case err != nil:
 					return err
-				case asJSON:
+				case asJSON(cmd):
 					return printJSON(cmd.OutOrStdout(), d.Retriever().Answer(q, found))
 				}
 				if len(found.Hits) > 0 && found.Confidence < retrieve.Confident {
@@ -72,7 +72,7 @@ gets with detail: full.`,
 				case len(q.Kinds) == len(tool.Kinds):
 					kind = "tool, prompt or resource"
 				}
-				return show(cmd, false, nil, hitTable(q, found), "no "+kind+" found")
+				return show(cmd, nil, hitTable(q, found), "no "+kind+" found")
 			})
 		},
 	}
@@ -80,7 +80,7 @@ gets with detail: full.`,
 	cmd.Flags().StringVar(&server, "server", "", "search only this server")
 	cmd.Flags().StringVar(&kind, "kind", defaultKind, "what to find: tool, prompt, resource (templates too), any")
 	cmd.Flags().BoolVar(&explain, "explain", false, "explain each hit's score")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the answer an agent gets with detail: full")
+	withJSON(cmd, "print the answer an agent gets with detail: full")
 	return cmd
 }
 

@@ -72,8 +72,7 @@ the next edit of its configuration, or after SIGHUP.`,
 }
 
 func newSecretList(s *settings) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "list",
 		Short: "List the names of the stored secrets, and where their key is",
 		Example: `  toolfinch secret list
@@ -107,7 +106,7 @@ func newSecretList(s *settings) *cobra.Command {
 				t.add(one.Name, one.Stored.Local().Format("2006-01-02 15:04"))
 			}
 			place, path, noKey := v.KeyPlace(ctx)
-			err = show(cmd, asJSON, struct {
+			err = show(cmd, struct {
 				Secrets []secret `json:"secrets"`
 				Key     string   `json:"key,omitempty"`
 				KeyFile string   `json:"key_file,omitempty"`
@@ -117,9 +116,7 @@ func newSecretList(s *settings) *cobra.Command {
 			}
 			return errors.Join(err, explainKey(noKey))
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	return cmd
+	}, "print one JSON object")
 }
 
 func newSecretRemove(s *settings) *cobra.Command {

@@ -25,7 +25,7 @@ import (
 )
 
 func newServerList(s *settings) *cobra.Command {
-	var asJSON, long bool
+	var long bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the configured servers",
@@ -37,17 +37,16 @@ again, toolfinch validate checks them.`,
 		Example: `  toolfinch server list
   toolfinch server list --json | jq -r '.servers[] | select(.enabled) | .name'`,
 		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error { return s.showServers(cmd, nil, long, asJSON) },
+		RunE: func(cmd *cobra.Command, _ []string) error { return s.showServers(cmd, nil, long) },
 	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	withJSON(cmd, "print one JSON object")
 	cmd.Flags().BoolVarP(&long, "long", "l", false, "show each server as toolfinch server show does")
 	_ = cmd.Flags().MarkHidden("long")
 	return cmd
 }
 
 func newServerShow(s *settings) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "show [NAME]...",
 		Short: "Show a server: its state, its faults, and how it is started",
 		Long: `Show prints the state of servers, by default of all, warnings about their definitions,
@@ -55,14 +54,12 @@ and how each is started: program, absolute paths, folder, and the names of varia
 never their values.`,
 		Example: `  toolfinch server show github
   toolfinch server show --json`,
-		RunE: func(cmd *cobra.Command, args []string) error { return s.showServers(cmd, args, true, asJSON) },
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	return cmd
+		RunE: func(cmd *cobra.Command, args []string) error { return s.showServers(cmd, args, true) },
+	}, "print one JSON object")
 }
 
 // showServers prints the named servers, by default all: a table or, with long, the details of each.
-func (s *settings) showServers(cmd *cobra.Command, names []string, long, asJSON bool) error {
+func (s *settings) showServers(cmd *cobra.Command, names []string, long bool) error {
 	return s.withStore(cmd, false, func(ctx context.Context, config *configs.Config, db *store.Store) error {
 		rows, err := serverRows(ctx, config, db)
 		if err != nil {
@@ -91,7 +88,7 @@ func (s *settings) showServers(cmd *cobra.Command, names []string, long, asJSON 
 				return err
 			}
 		}
-		if asJSON {
+		if asJSON(cmd) {
 			running := []processRow{}
 			for _, one := range processes {
 				running = append(running, processRow{one.PID, one.Configuration, one.At, one.Started})
@@ -104,7 +101,7 @@ func (s *settings) showServers(cmd *cobra.Command, names []string, long, asJSON 
 		if long {
 			return printLong(cmd.OutOrStdout(), rows)
 		}
-		return show(cmd, false, nil, serverTable(rows), "no server is configured: toolfinch server add NAME COMMAND..., or toolfinch setup")
+		return show(cmd, nil, serverTable(rows), "no server is configured: toolfinch server add NAME COMMAND..., or toolfinch setup")
 	})
 }
 

@@ -30,9 +30,9 @@ const (
 
 // statusFlags select the toolfinch to ask, and the form of the answer.
 type statusFlags struct {
-	url, keyEnv   string
-	watch, asJSON bool
-	interval      time.Duration
+	url, keyEnv string
+	watch       bool
+	interval    time.Duration
 }
 
 func newStatus(s *settings) *cobra.Command {
@@ -70,7 +70,7 @@ Exit codes: 0 a toolfinch runs, 3 none runs.`,
 			if err != nil {
 				return err
 			}
-			if f.asJSON {
+			if asJSON(cmd) {
 				err = printJSON(cmd.OutOrStdout(), found)
 			} else {
 				_, err = unfiltered(cmd.OutOrStdout()).Write(found.text(screenOf(cmd.OutOrStdout()), true))
@@ -84,7 +84,7 @@ Exit codes: 0 a toolfinch runs, 3 none runs.`,
 	flags := cmd.Flags()
 	flags.BoolVarP(&f.watch, "watch", "w", false, "repeat until Ctrl-C")
 	flags.DurationVar(&f.interval, "interval", watchEvery, "how often to repeat; implies --watch")
-	flags.BoolVar(&f.asJSON, "json", false, "print one JSON object; one a line with --watch")
+	withJSON(cmd, "print one JSON object; one a line with --watch")
 	flags.StringVar(&f.url, "url", "", "ask the toolfinch at this `URL`")
 	flags.StringVar(&f.keyEnv, "key-env", "", "the `NAME` of a variable with the API key or access token for --url")
 	return cmd
@@ -235,7 +235,7 @@ func readKey(variable string) (string, error) {
 // watchStatus repeats the status until ctx ends. On a terminal each status replaces the last one.
 func watchStatus(cmd *cobra.Command, ask func(context.Context) (found, error), f statusFlags) error {
 	ctx, out := cmd.Context(), unfiltered(cmd.OutOrStdout())
-	inPlace := screenOf(out).terminal && !f.asJSON
+	inPlace := screenOf(out).terminal && !asJSON(cmd)
 	if inPlace {
 		if _, err := io.WriteString(out, "\x1b[?1049h\x1b[?25l"); err != nil { // the terminal's second screen, without a cursor
 			return err
@@ -254,7 +254,7 @@ func watchStatus(cmd *cobra.Command, ask func(context.Context) (found, error), f
 		}
 		on := screenOf(out)
 		switch {
-		case f.asJSON:
+		case asJSON(cmd):
 			err = rawjson.Write(cmd.OutOrStdout(), now, "")
 		case inPlace:
 			_, err = out.Write(inFrame(now.text(on, false), on))

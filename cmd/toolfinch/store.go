@@ -23,8 +23,7 @@ func newStore(s *settings) *cobra.Command {
 }
 
 func newStoreCheck(s *settings) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:   "check [STORE]",
 		Short: "Describe the store, copy it, or delete stores that are no longer used",
 		Long: `The store keeps toolfinch's data: SQLite in a folder, or a PostgreSQL database. Name a
@@ -72,10 +71,10 @@ Exit codes: 0 the store can be used, 1 it cannot.`,
 			for _, one := range found.Rows {
 				t.add(one.Table, strconv.Itoa(one.Rows))
 			}
-			if !asJSON {
+			if !asJSON(cmd) {
 				fmt.Fprintf(cmd.OutOrStdout(), "%s, %s\n", storeName(at), found.Database)
 			}
-			if err := show(cmd, asJSON, found, t, "nothing is in it"); err != nil {
+			if err := show(cmd, found, t, "nothing is in it"); err != nil {
 				return err
 			}
 			var wrong []error
@@ -84,13 +83,11 @@ Exit codes: 0 the store can be used, 1 it cannot.`,
 			}
 			return errors.Join(wrong...)
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	return cmd
+	}, "print one JSON object")
 }
 
 func newStoreCopy() *cobra.Command {
-	var replace, asJSON bool
+	var replace bool
 	cmd := &cobra.Command{
 		Use:   "copy FROM TO",
 		Short: "Copy everything from one store to another",
@@ -130,11 +127,11 @@ func newStoreCopy() *cobra.Command {
 			for _, one := range rows {
 				t.add(one.Table, strconv.Itoa(one.Rows))
 			}
-			return show(cmd, asJSON, map[string]any{"rows": rows}, t, "")
+			return show(cmd, map[string]any{"rows": rows}, t, "")
 		},
 	}
 	cmd.Flags().BoolVar(&replace, "replace", false, "first delete the content of TO")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
+	withJSON(cmd, "print one JSON object")
 	return cmd
 }
 

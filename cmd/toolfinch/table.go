@@ -226,10 +226,22 @@ func printJSON(w io.Writer, value any) error {
 	return rawjson.Write(w, value, "  ")
 }
 
+// withJSON adds the flag --json to a command.
+func withJSON(cmd *cobra.Command, usage string) *cobra.Command {
+	cmd.Flags().Bool("json", false, usage)
+	return cmd
+}
+
+// asJSON reports whether the command has the flag --json, and is given it.
+func asJSON(cmd *cobra.Command) bool {
+	on, _ := cmd.Flags().GetBool("json")
+	return on
+}
+
 // show prints a list as JSON or as a table. It prints none instead of an empty table.
-func show(cmd *cobra.Command, asJSON bool, value any, t *table, none string) error {
+func show(cmd *cobra.Command, value any, t *table, none string) error {
 	switch {
-	case asJSON:
+	case asJSON(cmd):
 		return printJSON(cmd.OutOrStdout(), value)
 	case len(t.rows) == 0:
 		_, err := fmt.Fprintln(cmd.ErrOrStderr(), none)

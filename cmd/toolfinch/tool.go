@@ -24,7 +24,7 @@ func newTool(s *settings) *cobra.Command {
 
 func newToolList(s *settings) *cobra.Command {
 	var server, view string
-	var asJSON, hidden bool
+	var hidden bool
 	cmd := &cobra.Command{
 		Use:   "list",
 		Short: "List the tools that clients can find",
@@ -42,14 +42,14 @@ hides from every view.`,
 				if view != "" {
 					return &exitError{exitUsage, errors.New("a hidden tool is in no view: leave out --view")}
 				}
-				return s.listHidden(cmd, server, asJSON)
+				return s.listHidden(cmd, server)
 			}
 			return s.withView(cmd, view, func(d *workspace) error {
 				tools, failed, err := d.tools(server)
 				if err != nil {
 					return err
 				}
-				err = show(cmd, asJSON, toolRows(tools), toolTable(tools), "there are no tools")
+				err = show(cmd, toolRows(tools), toolTable(tools), "there are no tools")
 				if err == nil && failed {
 					err = &exitError{code: exitFailed}
 				}
@@ -60,13 +60,12 @@ hides from every view.`,
 	cmd.Flags().StringVar(&server, "server", "", "list only the tools of this server")
 	cmd.Flags().StringVar(&view, "view", "", "the view to look in (default: the one at /mcp)")
 	cmd.Flags().BoolVar(&hidden, "hidden", false, "list the tools that toolfinch tool hide, or the configuration, hides")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON array with the whole definitions")
+	withJSON(cmd, "print a JSON array with the whole definitions")
 	return cmd
 }
 
 func newToolShow(s *settings) *cobra.Command {
 	var view string
-	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "show NAME",
 		Short: "Show what a tool does, its arguments and its result",
@@ -77,22 +76,22 @@ result; with --json its definition as clients see it.`,
   toolfinch tool show github_search_code --json`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return s.withView(cmd, view, func(d *workspace) error { return d.showTool(args[0], asJSON) })
+			return s.withView(cmd, view, func(d *workspace) error { return d.showTool(args[0]) })
 		},
 	}
 	cmd.Flags().StringVar(&view, "view", "", "the view to look in (default: the one at /mcp)")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print the definition of the tool")
+	withJSON(cmd, "print the definition of the tool")
 	return cmd
 }
 
 // showTool prints a tool's definition as clients see it.
-func (d *workspace) showTool(name string, asJSON bool) error {
+func (d *workspace) showTool(name string) error {
 	t, err := d.find(name)
 	if err != nil {
 		return err
 	}
 	out := d.cmd.OutOrStdout()
-	if asJSON {
+	if asJSON(d.cmd) {
 		return printJSON(out, t.Listed())
 	}
 	return printTool(out, t)

@@ -149,7 +149,7 @@ type hiddenRow struct {
 }
 
 // listHidden prints the hidden tools: those that the store knows, and hidden names that it does not.
-func (s *settings) listHidden(cmd *cobra.Command, server string, asJSON bool) error {
+func (s *settings) listHidden(cmd *cobra.Command, server string) error {
 	return s.withStore(cmd, false, func(ctx context.Context, config *configs.Config, db *store.Store) error {
 		if server != "" {
 			if err := among(allServers(config), nil, server); err != nil {
@@ -183,7 +183,7 @@ func (s *settings) listHidden(cmd *cobra.Command, server string, asJSON bool) er
 				}
 			}
 		}
-		return show(cmd, asJSON, rows, t, "no tool is hidden")
+		return show(cmd, rows, t, "no tool is hidden")
 	})
 }
 

@@ -19,8 +19,7 @@ import (
 )
 
 func newValidate(s *settings) *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:         "validate [SERVER...]",
 		Annotations: map[string]string{whenInterrupted: "not everything was checked"},
 		Short:       "Check the configuration, every server, view, hook and tool of your own",
@@ -47,7 +46,7 @@ Exit codes: 0 no errors, 1 errors, 2 the configuration does not load.`,
 			return s.withWorkspace(cmd, config, s.quietLog(cmd, config), true, func(d *workspace) error {
 				checks, err := d.validate(names)
 				if err == nil {
-					err = show(cmd, asJSON, map[string]any{"checks": checks}, checkTable(checks), "")
+					err = show(cmd, map[string]any{"checks": checks}, checkTable(checks), "")
 				}
 				if err == nil && slices.ContainsFunc(checks, func(c check) bool { return c.Status == statusError }) {
 					err = &exitError{code: exitFailed}
@@ -55,9 +54,7 @@ Exit codes: 0 no errors, 1 errors, 2 the configuration does not load.`,
 				return err
 			})
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print one JSON object")
-	return cmd
+	}, "print one JSON object")
 }
 
 type status string

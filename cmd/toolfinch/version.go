@@ -70,22 +70,19 @@ func (id build) String() string {
 }
 
 func newVersion() *cobra.Command {
-	var asJSON bool
-	cmd := &cobra.Command{
+	return withJSON(&cobra.Command{
 		Use:     "version",
 		Short:   "Print the version",
 		Example: "  toolfinch version\n  toolfinch version --json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if asJSON {
+			if asJSON(cmd) {
 				return json.NewEncoder(cmd.OutOrStdout()).Encode(built())
 			}
 			printVersion(cmd)
 			return nil
 		},
-	}
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
-	return cmd
+	}, "print JSON")
 }
 
 func printVersion(cmd *cobra.Command) { fmt.Fprintln(cmd.OutOrStdout(), "toolfinch", built()) }

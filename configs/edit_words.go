@@ -73,25 +73,20 @@ func RemoveWords(path, server, name string, words []string) error {
 
 // editWords writes the words that change returns for those that the tool has.
 func editWords(path, server, name string, change func(had []string) ([]string, error)) error {
-	f, block, err := openServer(path, server)
-	if err != nil {
-		return err
-	}
-	at := []string{block, server, "tools"}
-	overrides, err := f.overrides(at)
+	f, err := openTool(path, server, name)
 	if err != nil {
 		return err
 	}
 	if view.IsGlob(name) {
-		return fmt.Errorf("%s: the name of tool %q reads as a pattern: write its description under %s yourself", f.name, name, strings.Join(at, "."))
+		return f.readsAsPattern()
 	}
-	if by := view.ChosenBy(overrides, name); by != nil && by.Tool != name {
+	if by := view.ChosenBy(f.overrides, name); by != nil && by.Tool != name {
 		// An entry of its own would take away what the pattern changes, such as a bound argument.
-		return fmt.Errorf("%w about %s.%s: %q under %s of %s. Write an entry of its own for %s there first", ErrPattern, server, name, by.Tool, strings.Join(at, "."), f.name, name)
+		return f.decidedBy(by.Tool, ". Write an entry of its own for "+name+" there first")
 	}
-	own := append(at, name)
+	description := append(f.entry, "description")
 	text := original
-	if value := f.At(append(own, "description")...); value != nil && string(value) != "null" {
+	if value := f.At(description...); value != nil && string(value) != "null" {
 		text = rawjson.Text(value) // "" blanks the server's text
 	}
 	before, had := splitWords(text)
@@ -102,11 +97,11 @@ func editWords(path, server, name string, change func(had []string) ([]string, e
 	case slices.Equal(words, had):
 		return nil
 	case len(words) > 0:
-		return f.save(f.put(before+"\n"+wordsLine+strings.Join(words, ", "), append(own, "description")...))
+		return f.save(f.put(before+"\n"+wordsLine+strings.Join(words, ", "), description...))
 	case before != original:
-		return f.save(f.put(before, append(own, "description")...))
+		return f.save(f.put(before, description...))
 	}
-	return f.save(f.drop(at, name, "description"))
+	return f.save(f.drop("description"))
 }
 
 // splitWords splits a description into its text and the added words.
@@ -123,22 +118,3 @@ func splitWords(description string) (text string, words []string) {
 }
 
 func notInWord(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.IsMark(r) }
-
-// drop removes a key of a tool of the tools block, with the blocks that it leaves empty.
-func (f *edit) drop(at []string, name, key string) error {
-	only := func(object []byte, key string) bool {
-		for other := range rawjson.Members(object) {
-			if other != key {
-				return false
-			}
-		}
-		return true
-	}
-	switch {
-	case !only(f.At(append(at, name)...), key):
-		return f.set(nil, append(at, name, key)...)
-	case !only(f.At(at...), name):
-		return f.set(nil, append(at, name)...)
-	}
-	return f.set(nil, at...)
-}

@@ -16,6 +16,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // climbs has the packages whose files use each other in circles. An arrow leads from a file to one that
@@ -78,10 +80,7 @@ func TestFilesOfAPackageStandAboveWhatTheyUse(t *testing.T) {
 // exportData finds what the compiler exports for each package that the program and its packages import.
 func exportData(t *testing.T) map[string]string {
 	t.Helper()
-	out, err := exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", "./...").Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(exec.Command("go", "list", "-export", "-deps", "-f", "{{.ImportPath}}={{.Export}}", "./...").Output())(t)
 	files := map[string]string{}
 	for line := range strings.Lines(string(out)) {
 		path, file, _ := strings.Cut(strings.TrimSpace(line), "=")
@@ -99,10 +98,7 @@ func usesBetweenFiles(t *testing.T, dir string, exports map[string]string) map[s
 	}
 	files, parsed := token.NewFileSet(), []*ast.File{}
 	for _, name := range sources.GoFiles {
-		file, err := parser.ParseFile(files, filepath.Join(dir, name), nil, parser.SkipObjectResolution)
-		if err != nil {
-			t.Fatal(err)
-		}
+		file := must.Get(parser.ParseFile(files, filepath.Join(dir, name), nil, parser.SkipObjectResolution))(t)
 		parsed = append(parsed, file)
 	}
 	info := types.Info{Uses: map[*ast.Ident]types.Object{}}

@@ -16,6 +16,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // floors are those of docs/architecture.md, by the folders at the top: imports run down only, or stay within
@@ -117,10 +119,7 @@ func TestImportsRunDownTheHouse(t *testing.T) {
 }
 
 func TestTheFoldersAtTheTopAreTheseAlone(t *testing.T) {
-	entries, err := os.ReadDir(".")
-	if err != nil {
-		t.Fatal(err)
-	}
+	entries := must.Get(os.ReadDir("."))(t)
 	for _, e := range entries {
 		if _, is := floors[e.Name()]; e.IsDir() && !strings.HasPrefix(e.Name(), ".") && !is && !slices.Contains(beside, e.Name()) {
 			t.Errorf("%s/ is no folder of docs/architecture.md", e.Name())
@@ -176,14 +175,9 @@ var update = flag.Bool("update", false, "write linked.txt")
 func TestWhatIsLinkedIsListed(t *testing.T) {
 	now := strings.Join(linkedPackages(t), "\n") + "\n"
 	if *update {
-		if err := os.WriteFile("linked.txt", []byte(now), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile("linked.txt", []byte(now), 0o644))
 	}
-	listed, err := os.ReadFile("linked.txt")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listed := must.Get(os.ReadFile("linked.txt"))(t)
 	if string(listed) != now {
 		t.Errorf("linked.txt is out of date: go test . -run Linked -update, and look at the difference")
 	}
@@ -194,10 +188,7 @@ func linkedPackages(t *testing.T) []string {
 	t.Helper()
 	cmd := exec.Command("go", "list", "-deps", "-f", "{{if not .Standard}}{{if not .Module.Main}}{{.ImportPath}}{{end}}{{end}}", "./cmd/toolfinch")
 	cmd.Env = append(os.Environ(), "GOOS=linux", "GOARCH=amd64", "CGO_ENABLED=0")
-	out, err := cmd.Output()
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.Output())(t)
 	all := strings.Fields(string(out))
 	slices.Sort(all)
 	return all

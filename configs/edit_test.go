@@ -245,12 +245,8 @@ func TestServersReadBackTheSame(t *testing.T) {
 func TestTheExampleCanBeEdited(t *testing.T) {
 	path := must.Write(t, filepath.Join(t.TempDir(), "toolfinch.yaml"), Example())
 	for _, name := range []string{"files", "tickets"} {
-		if _, err := SetEnabled(path, name, false); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := SetEnabled(path, name, true); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(SetEnabled(path, name, false))(t)
+		must.Get(SetEnabled(path, name, true))(t)
 	}
 	if got, want := must.Read(t, path), strings.Replace(Example(), "    enabled: false\n", "    enabled: true\n", 1); got != want {
 		t.Errorf("got\n%s", got)

@@ -830,9 +830,7 @@ func BenchmarkLoad(b *testing.B) {
 	}
 	opts := Options{Trusts: trustsAll, Dir: write(b, "toolfinch.yaml", text.String()), Env: environ()}
 	for b.Loop() {
-		if _, err := loadAll(opts); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(loadAll(opts))(b)
 	}
 }
 

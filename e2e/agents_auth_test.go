@@ -22,6 +22,7 @@ import (
 	"toolfinch/e2e/agents"
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // asGuests runs the test for each agent that can log in, all at once, each in a home of its own.
@@ -58,10 +59,7 @@ type answered struct {
 // watch leads to the URL, and keeps the status codes of the answers.
 func watch(t *testing.T, to string) (at string, codes *answered) {
 	t.Helper()
-	target, err := url.Parse(to)
-	if err != nil {
-		t.Fatal(err)
-	}
+	target := must.Get(url.Parse(to))(t)
 	codes = &answered{}
 	server := httptest.NewServer(&httputil.ReverseProxy{
 		Rewrite: func(r *httputil.ProxyRequest) {
@@ -101,10 +99,7 @@ func TestAgentsWithAKey(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, upstreams(t, "files", "memory"), map[string]any{"auth": "keys", "audit": filepath.Join(t.TempDir(), "audit.jsonl")})
 	url, _ := h.serveHTTP(t)
-	made, err := h.output(t, "key", "create", "team")
-	if err != nil {
-		t.Fatal(err)
-	}
+	made := must.Get(h.output(t, "key", "create", "team"))(t)
 	asGuests(t, "without", h, func(t *testing.T, a agents.Agent, g house) {
 		m := &model{}
 		watched, got := watch(t, url)
@@ -199,9 +194,7 @@ func login(t *testing.T, a agents.Agent, h house, issuer *authserver.Server, pro
 	}
 	out := &agreeing{to: in, logWriter: newLog(t, a.Name)}
 	cmd.Stdout, cmd.Stderr = out, out
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	ended := make(chan error, 1)
 	go func() { ended <- cmd.Wait() }()
 	var page []byte

@@ -17,6 +17,7 @@ import (
 	"toolfinch/e2e/agents"
 	"toolfinch/internal/await"
 	"toolfinch/internal/group"
+	"toolfinch/internal/must"
 )
 
 // Real agents pass on the variables that connect names to them.
@@ -41,9 +42,7 @@ func TestAgentsPassVariablesOn(t *testing.T) {
 			house{home: home}.leavesNothing(t)
 			told := filepath.Join(home, "told")
 			script := filepath.Join(home, "server.sh")
-			if err := os.WriteFile(script, []byte("#!/bin/sh\necho \"$TOKEN\" >\"$1.new\"\nmv \"$1.new\" \"$1\"\n"), 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(script, []byte("#!/bin/sh\necho \"$TOKEN\" >\"$1.new\"\nmv \"$1.new\" \"$1\"\n"), 0o700))
 			// Nobody is at this address: the agents start their servers before they ask a model.
 			command, env := prepare(t, agents.All[tried.agent], agents.Run{Home: home, Base: "http://127.0.0.1:9", Prompt: "Write a note.",
 				Servers: []agents.Server{{Name: "toolfinch", Command: []string{"none", "serve"}}}})
@@ -56,9 +55,7 @@ func TestAgentsPassVariablesOn(t *testing.T) {
 				at := slices.Index(command, path)
 				path = filepath.Join(home, ".mcp.json")
 				command[at] = path
-				if err := os.WriteFile(path, before, 0o600); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(path, before, 0o600))
 			}
 			file, err := configs.ClientFile(path, clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: home})
 			if err != nil || file.Client.ID != tried.name {
@@ -68,9 +65,7 @@ func TestAgentsPassVariablesOn(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if err := clients.Replace(path, before, after); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, clients.Replace(path, before, after))
 
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -82,9 +77,7 @@ func TestAgentsPassVariablesOn(t *testing.T) {
 			for _, name := range []string{"config", "data", "state", "cache"} {
 				cmd.Env = append(cmd.Env, "XDG_"+strings.ToUpper(name)+"_HOME="+filepath.Join(home, "xdg", name))
 			}
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cmd.Start())
 			var got []byte
 			await.Nil(t, func() (err error) {
 				got, err = os.ReadFile(told)

@@ -16,6 +16,7 @@ import (
 
 	"toolfinch/e2e/agents"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // model plays a model that has to write a file: it looks for a tool, uses what
@@ -155,10 +156,7 @@ func atOnce(t *testing.T, a agents.Agent, servers map[string]server) {
 func (h house) guest(t *testing.T) house {
 	t.Helper()
 	home := t.TempDir()
-	files, err := os.MkdirTemp(h.files, "guest-")
-	if err != nil {
-		t.Fatal(err)
-	}
+	files := must.Get(os.MkdirTemp(h.files, "guest-"))(t)
 	g := house{home: home, config: h.config, files: files, env: environment(t, home)}
 	g.leavesNothing(t)
 	return g

@@ -16,6 +16,7 @@ import (
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
+	"toolfinch/internal/must"
 )
 
 // memory is a real server with tools of every kind.
@@ -225,9 +226,7 @@ func TestKeysAndTokensOpenARunningProgram(t *testing.T) {
 		t.Errorf("a token of 100 KB: %d %s", status, answer)
 	}
 
-	if _, err := h.output(t, "key", "revoke", "ci"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(h.output(t, "key", "revoke", "ci"))(t)
 	await.Nil(t, func() error {
 		if status, answer, _ := request(t, "GET", base+"/api/tools?view=reader", "", key); status != 401 || !strings.Contains(answer, "revoked") {
 			return fmt.Errorf("the revoked key: %d %.200s", status, answer)

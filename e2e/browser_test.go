@@ -25,6 +25,7 @@ import (
 	"github.com/chromedp/chromedp"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // What tests of the page have: one Chromium for all, and in it a tab for each subtest, with cookies of
@@ -82,10 +83,7 @@ type tab struct {
 // tab opens a tab on a running toolfinch. at is its URL, of whatever path.
 func (b browser) tab(t *testing.T, at string) *tab {
 	t.Helper()
-	u, err := url.Parse(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	u := must.Get(url.Parse(at))(t)
 	tab := &tab{t: t, at: "http://" + u.Host + "/ui/"}
 	ctx, end := chromedp.NewContext(b, chromedp.WithNewBrowserContext(), chromedp.WithListener(tab.heard))
 	tab.Context = ctx

@@ -12,6 +12,8 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
+
+	"toolfinch/internal/must"
 )
 
 // The suite's scenarios for OAuth are played through toolfinch alone: there is no
@@ -84,9 +86,7 @@ func TestConformanceAuth(t *testing.T) {
 			return nil
 		})
 	}
-	if err := running.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, running.Wait())
 	var table strings.Builder
 	table.WriteString("| 0.1.16 | 0.2.0-alpha.12, 2025-11-25 | 0.2.0-alpha.12, 2026-07-28 | scenarios |\n| --- | --- | --- | --- |\n")
 	var judged []scenarioVerdicts

@@ -19,6 +19,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // The suite runs against servers made with the official SDKs, and with mcp-go as
@@ -145,9 +146,7 @@ func (c *conformance) serveAt(t *testing.T, path string, args ...string) string 
 	address := freeAddress(t)
 	cmd := exec.Command(path, append(args, "-http", address)...)
 	cmd.Env = c.house.env
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() { _, _ = cmd.Process.Kill(), cmd.Wait() })
 	await.Nil(t, func() error {
 		connection, err := net.Dial("tcp", address)
@@ -224,9 +223,7 @@ func (c *conformance) compareAll(t *testing.T, table string, pairs []pair) {
 			return nil
 		})
 	}
-	if err := running.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, running.Wait())
 	var out strings.Builder
 	out.WriteString("| | era | direct | through toolfinch | other verdicts through toolfinch |\n| --- | --- | --- | --- | --- |\n")
 	for _, p := range pairs {

@@ -21,6 +21,8 @@ import (
 	"testing"
 
 	"golang.org/x/sync/errgroup"
+
+	"toolfinch/internal/must"
 )
 
 // The official conformance suite runs against a server directly and through
@@ -222,9 +224,7 @@ func (c *conformance) serveEverything(t *testing.T, path string, args ...string)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		if err := cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Errorf("the everything server ended before it was asked to: %v", err)
@@ -253,13 +253,8 @@ func (h house) proxyFor(t *testing.T, server, exposure map[string]any) {
 	t.Helper()
 	config := only(server, exposure)
 	config["data_dir"], config["log_format"] = filepath.Join(h.home, "data"), "json"
-	text, err := json.Marshal(config)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(h.config, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(config))(t)
+	must.Do(t, os.WriteFile(h.config, text, 0o644))
 }
 
 // only is the part of a configuration that says what one upstream is and how its
@@ -503,9 +498,7 @@ func (c *conformance) compare(t *testing.T, role string, sides []string, run fun
 			return nil
 		})
 	}
-	if err := all.Wait(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, all.Wait())
 
 	// again runs a scenario by itself that fails where it passes on another side. The suite runs
 	// scenarios at once, and a server on mcp-go puts what it notifies on any open stream of the
@@ -571,10 +564,7 @@ func writtenDown(t *testing.T, role, table string) {
 	}
 	writing.Lock()
 	defer writing.Unlock()
-	doc, err := os.ReadFile(conformanceDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile(conformanceDoc))(t)
 	start, end := []byte("<!-- "+role+" scenarios -->\n"), []byte("<!-- end of "+role+" scenarios -->")
 	before, rest, ok := bytes.Cut(doc, start)
 	is, after, ok2 := bytes.Cut(rest, end)
@@ -588,9 +578,7 @@ func writtenDown(t *testing.T, role, table string) {
 		t.Errorf("%s says otherwise; UPDATE_CONFORMANCE=1 writes down:\n%s", conformanceDoc, differences(string(is), table))
 		return
 	}
-	if err := os.WriteFile(conformanceDoc, slices.Concat(before, start, []byte(table), end, after), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(conformanceDoc, slices.Concat(before, start, []byte(table), end, after), 0o644))
 }
 
 // isWrittenDown reports whether the document has a line.
@@ -598,10 +586,7 @@ func isWrittenDown(t *testing.T, line string) bool {
 	t.Helper()
 	writing.Lock()
 	defer writing.Unlock()
-	doc, err := os.ReadFile(conformanceDoc)
-	if err != nil {
-		t.Fatal(err)
-	}
+	doc := must.Get(os.ReadFile(conformanceDoc))(t)
 	return strings.Contains(string(doc), line)
 }
 

@@ -14,6 +14,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // Whatever an upstream lists, the official clients take our lists: a definition
@@ -31,9 +33,7 @@ func TestClientsTakeTheListsOfAnOddServer(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(file, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, text, 0o644))
 	upstream := script(t, odd, file)
 	h := newHouse(t, nil)
 	h.proxyForCommand(t, upstream, false)
@@ -41,10 +41,7 @@ func TestClientsTakeTheListsOfAnOddServer(t *testing.T) {
 		t.Fatalf("reindex: %v\n%s", err, out)
 	}
 	node := func(t *testing.T) []string {
-		path, err := filepath.Abs("../testdata/node/lists.mjs")
-		if err != nil {
-			t.Fatal(err)
-		}
+		path := must.Get(filepath.Abs("../testdata/node/lists.mjs"))(t)
 		return []string{node(t), path}
 	}
 	for _, client := range []struct {

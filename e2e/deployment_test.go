@@ -29,6 +29,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // The reverse proxies of docs/deployment.md, the real ones with the files of the page,
@@ -51,9 +52,7 @@ func TestDeploymentBehindProxies(t *testing.T) {
 		return ""
 	}
 	var settings map[string]any
-	if err := yaml.Unmarshal([]byte(block("yaml", "allowed_hosts")), &settings); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, yaml.Unmarshal([]byte(block("yaml", "allowed_hosts")), &settings))
 	for _, ours := range []string{"transport", "listen", "mcp_servers"} { // flags and the house set them
 		delete(settings, ours)
 	}
@@ -107,16 +106,12 @@ func TestDeploymentBehindProxies(t *testing.T) {
 			address := freeAddress(t)
 			text, words := configure(t, address)
 			file := filepath.Join(t.TempDir(), program+".conf")
-			if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, []byte(text), 0o600))
 			cmd := exec.Command(path, append(words[1:], file)...)
 			cmd.Env = append(os.Environ(), "HOME="+t.TempDir(), "XDG_DATA_HOME="+t.TempDir(), "XDG_CONFIG_HOME="+t.TempDir())
 			log := newLog(t, program)
 			cmd.Stdout, cmd.Stderr = log, log
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cmd.Start())
 			ended := make(chan struct{})
 			go func() { _ = cmd.Wait(); close(ended) }()
 			t.Cleanup(func() {
@@ -162,10 +157,7 @@ func TestDeploymentBehindProxies(t *testing.T) {
 			})
 			const begin = `{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-06-18","capabilities":{},"clientInfo":{"name":"behind","version":"1"}}}`
 			for key, want := range map[string]int{"": http.StatusUnauthorized, key: http.StatusOK} {
-				response, err := ask("POST", "/mcp", key, begin)
-				if err != nil {
-					t.Fatal(err)
-				}
+				response := must.Get(ask("POST", "/mcp", key, begin))(t)
 				body, _ := io.ReadAll(response.Body)
 				response.Body.Close()
 				if response.StatusCode != want || want == http.StatusOK && !bytes.Contains(body, []byte(`"serverInfo"`)) {
@@ -268,9 +260,7 @@ func selfSigned(t *testing.T, dir, name string) *x509.CertPool {
 	pool := x509.NewCertPool()
 	for file, content := range map[string]*pem.Block{"cert.pem": {Type: "CERTIFICATE", Bytes: der}, "key.pem": {Type: "PRIVATE KEY", Bytes: private}} {
 		text := pem.EncodeToMemory(content)
-		if err := os.WriteFile(filepath.Join(dir, file), text, 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, file), text, 0o600))
 		if file == "cert.pem" {
 			pool.AppendCertsFromPEM(text)
 		}

@@ -15,6 +15,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/collector"
+	"toolfinch/internal/must"
 )
 
 // notRunHere are the commands of the pages below that a test cannot run, by how they begin, and
@@ -50,14 +51,9 @@ var completed = map[string]string{
 func TestCommandsOfPagesRun(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, upstreams(t, "everything", "memory"), map[string]any{"auth": "keys"})
-	key, err := h.output(t, "key", "create", "pages")
-	if err != nil {
-		t.Fatal(err)
-	}
+	key := must.Get(h.output(t, "key", "create", "pages"))(t)
 	url, _ := h.serveHTTP(t)
-	if err := os.Mkdir(filepath.Join(h.home, ".cursor"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(h.home, ".cursor"), 0o700))
 	traces := collector.New(t)
 	env := append(h.env, "MCPPROXY_CONFIG="+h.config, "TOOLFINCH_KEY="+strings.TrimSpace(string(key)))
 	elsewhere := strings.NewReplacer("https://tools.example.com", strings.TrimSuffix(url, "/mcp"), "http://localhost:4318", traces.URL)
@@ -68,10 +64,7 @@ func TestCommandsOfPagesRun(t *testing.T) {
 	}
 	done := map[string]bool{}
 	for _, page := range []string{"upgrading.md", "troubleshooting.md", "observability.md", "deployment.md"} {
-		text, err := os.ReadFile("../docs/" + page)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile("../docs/" + page))(t)
 	commands:
 		for _, match := range inside.FindAllStringSubmatch(string(text), -1) {
 			line := strings.TrimSpace(match[1] + match[2] + match[3])

@@ -24,6 +24,7 @@ import (
 
 	"toolfinch/e2e/agents"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // These tests drive the built program from outside, as its users do.
@@ -44,10 +45,7 @@ func missing(t testing.TB, format string, args ...any) {
 // modules is the folder of the npm packages that the tests use.
 func modules(t testing.TB) string {
 	t.Helper()
-	dir, err := filepath.Abs("../testdata/node/node_modules")
-	if err != nil {
-		t.Fatal(err)
-	}
+	dir := must.Get(filepath.Abs("../testdata/node/node_modules"))(t)
 	if _, err := os.Stat(filepath.Join(dir, ".package-lock.json")); err != nil {
 		missing(t, "testdata/node is not installed: run npm ci there")
 	}
@@ -132,9 +130,7 @@ func newHouse(t testing.TB, servers map[string]server, more ...map[string]any) h
 		files:  filepath.Join(home, "files"),
 		env:    environment(t, home),
 	}
-	if err := os.Mkdir(h.files, 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(h.files, 0o755))
 	h.leavesNothing(t)
 	servers = maps.Clone(servers)
 	if s, ok := servers["files"]; ok {
@@ -158,13 +154,8 @@ func newHouse(t testing.TB, servers map[string]server, more ...map[string]any) h
 	for _, more := range more {
 		maps.Copy(settings, more)
 	}
-	text, err := json.MarshalIndent(settings, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(h.config, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.MarshalIndent(settings, "", "  "))(t)
+	must.Do(t, os.WriteFile(h.config, text, 0o644))
 	return h
 }
 
@@ -256,9 +247,7 @@ func (h house) startOf(t testing.TB, path string) *life {
 	l := &life{log: newLog(t, "toolfinch"), ended: make(chan error, 1)}
 	l.cmd = exec.Command(path, "serve", "--config", h.config, "--transport", "http", "--listen", "127.0.0.1:0")
 	l.cmd.Env, l.cmd.Stderr = h.env, l.log
-	if err := l.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.cmd.Start())
 	l.pid = l.cmd.Process.Pid
 	go func() { l.ended <- l.cmd.Wait() }()
 	t.Cleanup(func() { l.stop(t) })
@@ -517,9 +506,7 @@ func newSDKClient(t testing.TB, env []string) *sdkClient {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	c := &sdkClient{pid: cmd.Process.Pid, stdin: stdin, lines: make(chan []byte, 1)}
 	ended := make(chan error, 1)
 	go func() {
@@ -553,10 +540,7 @@ func (c *sdkClient) do(t testing.TB, operation string, parameters map[string]any
 	t.Helper()
 	request := map[string]any{"operation": operation}
 	maps.Copy(request, parameters)
-	line, err := json.Marshal(request)
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(json.Marshal(request))(t)
 	if _, err := c.stdin.Write(append(line, '\n')); err != nil {
 		t.Fatalf("%s: the client is gone: %v", operation, err)
 	}

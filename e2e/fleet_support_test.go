@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // fleet is replicas of toolfinch over one PostgreSQL database, behind haproxy.
@@ -79,9 +80,7 @@ func (r *fleetReplica) start(t *testing.T) {
 	r.cmd = exec.Command(r.process, "serve", "--config", r.house.config)
 	r.cmd.Env = r.house.env
 	r.cmd.Stderr = r.log
-	if err := r.cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.cmd.Start())
 	cmd, ended := r.cmd, make(chan error, 1)
 	r.ended = ended
 	go func() { ended <- cmd.Wait(); close(ended) }()
@@ -101,9 +100,7 @@ func (r *fleetReplica) start(t *testing.T) {
 // end has a process end as it is told to at a deployment, and waits until it has.
 func (r *fleetReplica) end(t *testing.T) {
 	t.Helper()
-	if err := r.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.cmd.Process.Signal(syscall.SIGTERM))
 	if err := await.Value(t, r.ended); err != nil {
 		t.Errorf("a replica ended with %v", err)
 	}
@@ -127,10 +124,7 @@ func (f *fleet) stop(t *testing.T) {
 func (f *fleet) balance(t *testing.T, haproxy string) {
 	t.Helper()
 	port := free(t)
-	shipped, err := os.ReadFile("../packaging/haproxy.cfg")
-	if err != nil {
-		t.Fatal(err)
-	}
+	shipped := must.Get(os.ReadFile("../packaging/haproxy.cfg"))(t)
 	config, servers, _ := strings.Cut(strings.Replace(string(shipped), "bind :8080", "bind 127.0.0.1:"+port, 1), "\tserver r1 ")
 	if want := "replica-1:8080\n\tserver r2 replica-2:8080\n\tserver r3 replica-3:8080\n"; servers != want {
 		t.Fatalf("packaging/haproxy.cfg has the servers\n%swant\n%s", servers, want)
@@ -143,15 +137,11 @@ func (f *fleet) balance(t *testing.T, haproxy string) {
 	}
 	config = strings.Replace(config, "timeout check 1s", "timeout check 1m", 1) // who is busy is not away
 	file := filepath.Join(t.TempDir(), "haproxy.cfg")
-	if err := os.WriteFile(file, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte(config), 0o600))
 	said := newLog(t, "haproxy")
 	cmd := exec.Command(haproxy, "-db", "-f", file)
 	cmd.Stderr, cmd.Stdout = said, said
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill()
 		_ = cmd.Wait()

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // TestTheDiskOfTheAuditLogIsFull fills a disk under a toolfinch that serves: nothing is
@@ -25,9 +26,7 @@ func TestTheDiskOfTheAuditLogIsFull(t *testing.T) {
 	}
 	h := newHouse(t, map[string]server{"sly": {Command: "sly", ConnectTimeout: patience.String()}})
 	disk := filepath.Join(h.home, "disk")
-	if err := os.Mkdir(disk, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(disk, 0o700))
 	env := append(h.env, "MCPPROXY_AUDIT="+filepath.Join(disk, "audit.jsonl"))
 	cmd := exec.CommandContext(t.Context(), "unshare", "-rm", "sh", "-c", `mount -t tmpfs -o size=128k disk "$0" && exec toolfinch serve --config "$1"`, disk, h.config)
 	cmd.Env, cmd.Stderr = env, &await.Log{}
@@ -40,16 +39,11 @@ func TestTheDiskOfTheAuditLogIsFull(t *testing.T) {
 		t.Fatal(got)
 	}
 	within := "/proc/" + strconv.Itoa(cmd.Process.Pid) + "/root" + disk // what it sees there
-	fill, err := os.Create(filepath.Join(within, "fill"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	fill := must.Get(os.Create(filepath.Join(within, "fill")))(t)
 	if _, err := io.Copy(fill, strings.NewReader(strings.Repeat("x", 1<<20))); !errors.Is(err, syscall.ENOSPC) {
 		t.Fatalf("the disk is not full: %v", err)
 	}
-	if err := fill.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, fill.Close())
 	did := 1 // calls that were admitted
 	await.True(t, func() bool {
 		if strings.Contains(call(), refusal) {
@@ -61,9 +55,7 @@ func TestTheDiskOfTheAuditLogIsFull(t *testing.T) {
 	if got := ask("tools/call", `{"name":"call_tool","arguments":{"name":"sly_fail"}}`); !strings.Contains(got, refusal) {
 		t.Errorf("a call on a full disk answers %s", got)
 	}
-	if err := os.Remove(fill.Name()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(fill.Name()))
 	await.True(t, func() bool { return !strings.Contains(call(), refusal) })
 	did++
 	await.Nil(t, func() error {

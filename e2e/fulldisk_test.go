@@ -8,6 +8,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // TestReindexOnAFullDisk mounts disks of a few sizes, so that the store cannot be
@@ -20,9 +22,7 @@ func TestReindexOnAFullDisk(t *testing.T) {
 		t.Run(size, func(t *testing.T) {
 			h := newHouse(t, map[string]server{"sly": {Command: "sly", Args: []string{"many"}, ConnectTimeout: patience.String()}})
 			data := filepath.Join(h.home, "disk")
-			if err := os.Mkdir(data, 0o700); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Mkdir(data, 0o700))
 			cmd := exec.CommandContext(t.Context(), "unshare", "-rm", "sh", "-c", `mount -t tmpfs -o size=`+size+` disk "$0" && exec toolfinch reindex --config "$1" --data-dir "$0"`, data, h.config)
 			cmd.Env = h.env
 			out, err := cmd.CombinedOutput()

@@ -14,16 +14,14 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // What docs/gating.md shows of a session is what a client gets: each block has the
 // arguments of a call and its answer. A member that is not shown may be there.
 func TestTheDocumentedSession(t *testing.T) {
 	t.Parallel()
-	page, err := os.ReadFile("../docs/gating.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../docs/gating.md"))(t)
 	text := strings.ReplaceAll(string(page), "\r\n", "\n")
 	config := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindStringSubmatch(text)
 	calls := regexp.MustCompile("(?ms)^```json ([a-z_]+)\n(.*?)^```$").FindAllStringSubmatch(text, -1)
@@ -32,9 +30,7 @@ func TestTheDocumentedSession(t *testing.T) {
 	}
 	home := t.TempDir()
 	yaml := config[1] + "mcp_servers:\n  clock: {command: toolfinch, args: [demo-server, clock, demo]}\n  math: {command: toolfinch, args: [demo-server, math, demo]}\n"
-	if err := os.WriteFile(filepath.Join(home, "toolfinch.yaml"), []byte(yaml), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(home, "toolfinch.yaml"), []byte(yaml), 0o600))
 	env := append(os.Environ(), "HOME="+home, "MCPPROXY_CONFIG=toolfinch.yaml", "MCPPROXY_DATA_DIR="+filepath.Join(home, "data"), "MCPPROXY_MODELS_DIR="+filepath.Join(home, "models"))
 	run := func(args ...string) *exec.Cmd {
 		cmd := exec.CommandContext(await.Context(t), program(t), args...)

@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // A newcomer who has Cursor, with one server, goes through docs/getting-started.md: every command of the
@@ -27,9 +28,7 @@ func TestGettingStarted(t *testing.T) {
 	home := t.TempDir()
 	dir := filepath.Join(home, "project")
 	for _, folder := range []string{dir, filepath.Join(home, ".cursor")} {
-		if err := os.Mkdir(folder, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Mkdir(folder, 0o755))
 	}
 	if err := os.Symlink(installed, filepath.Join(dir, "node_modules")); err != nil { // npx takes what is there
 		t.Fatal(err)
@@ -40,21 +39,15 @@ func TestGettingStarted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(filepath.Join(home, ".cursor/mcp.json"), cursor, 0o600); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(filepath.Join(dir, "package.json"), []byte("{}"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(home, ".cursor/mcp.json"), cursor, 0o600))
+	must.Do(t, os.WriteFile(filepath.Join(dir, "package.json"), []byte("{}"), 0o600))
 	house{home: home}.leavesNothing(t)
 	env := append(environment(t, home), "npm_config_offline=true")
 	ran := 0
 	for _, block := range regexp.MustCompile(`(?m)(?:^    .*\n)+`).FindAllString(string(page), -1) {
 		block = strings.ReplaceAll("\n"+block, "\n    ", "\n")[1:]
 		if strings.Contains(block, "mcp_servers:") {
-			if err := os.WriteFile(filepath.Join(dir, "toolfinch.yaml"), []byte(block), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(filepath.Join(dir, "toolfinch.yaml"), []byte(block), 0o600))
 			continue
 		}
 		for line := range strings.Lines(block) {

@@ -23,6 +23,7 @@ import (
 	_ "modernc.org/sqlite"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // Search by meaning, through the whole program: with the real model, which these
@@ -138,10 +139,7 @@ func (h house) with(env ...string) house {
 // healthy fails the test unless the program says that it is.
 func (l *life) healthy(t *testing.T) {
 	t.Helper()
-	response, err := http.Get(strings.TrimSuffix(l.url, "/mcp") + "/healthz")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.Get(strings.TrimSuffix(l.url, "/mcp") + "/healthz"))(t)
 	response.Body.Close()
 	if response.StatusCode != http.StatusOK {
 		t.Errorf("/healthz answers %s", response.Status)
@@ -245,9 +243,7 @@ func (a answer) complete(tools int) bool {
 func (c asker) ask(t *testing.T, query string) answer {
 	t.Helper()
 	var a answer
-	if err := json.Unmarshal([]byte(c.call(t, "retrieve_tools", map[string]any{"query": query, "detail": "full"})), &a); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(c.call(t, "retrieve_tools", map[string]any{"query": query, "detail": "full"})), &a))
 	return a
 }
 
@@ -291,15 +287,11 @@ func (h house) vectors(t *testing.T) (spaces map[string]int, written int) {
 	for rows.Next() {
 		var kind string
 		var count, last int
-		if err := rows.Scan(&kind, &count, &last); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, rows.Scan(&kind, &count, &last))
 		spaces[kind] += count
 		written = max(written, last)
 	}
-	if err := rows.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, rows.Err())
 	return spaces, written
 }
 
@@ -320,10 +312,7 @@ func (h house) onlyOnce(t *testing.T, want map[string]int) {
 // db is the store, to be read.
 func (h house) db(t *testing.T) *sql.DB {
 	t.Helper()
-	db, err := sql.Open("sqlite", "file:"+filepath.Join(h.home, "data", "toolfinch.db")+"?mode=ro&_pragma=busy_timeout(10000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(sql.Open("sqlite", "file:"+filepath.Join(h.home, "data", "toolfinch.db")+"?mode=ro&_pragma=busy_timeout(10000)"))(t)
 	db.SetMaxIdleConns(0) // what is not read keeps nothing open
 	t.Cleanup(func() { db.Close() })
 	return db
@@ -465,9 +454,7 @@ func TestCommandsUseVectors(t *testing.T) {
 		fmt.Fprintf(&queries, "{\"query\": %q, \"relevant\": [%q]}\n", query, strings.Replace(want, "_", ":", 1))
 	}
 	mine := filepath.Join(h.home, "mine.jsonl")
-	if err := os.WriteFile(mine, []byte(queries.String()), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(mine, []byte(queries.String()), 0o644))
 	for _, test := range []struct {
 		house house
 		found float64
@@ -510,10 +497,7 @@ func TestLearningFromUse(t *testing.T) {
 	}
 	learned := func(t *testing.T, h house, args ...string) string {
 		t.Helper()
-		out, err := h.output(t, append([]string{"learned"}, args...)...)
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(h.output(t, append([]string{"learned"}, args...)...))(t)
 		return string(out)
 	}
 

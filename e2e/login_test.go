@@ -17,6 +17,7 @@ import (
 
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // protectedHouse is a house with one server, which wants logins.
@@ -43,13 +44,8 @@ func (h house) login(t *testing.T, browse func(page string), args ...string) str
 	cmd.Env = h.env
 	var said bytes.Buffer
 	cmd.Stderr = &said
-	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(cmd.StdoutPipe())(t)
+	must.Do(t, cmd.Start())
 	var printed strings.Builder
 	for lines := bufio.NewScanner(out); lines.Scan(); {
 		printed.WriteString(lines.Text() + "\n")
@@ -149,9 +145,7 @@ func TestLogin(t *testing.T) {
 	t.Run("a browser gets the URL and nothing else", func(t *testing.T) {
 		got := filepath.Join(h.home, "browser.txt")
 		browser := h.file(t, "browser", "#!/bin/sh\nprintf '%s\\n' \"$#\" \"$1\" > "+got+"\n")
-		if err := os.Chmod(browser, 0o700); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(browser, 0o700))
 		h.with("BROWSER="+browser).login(t, browse)
 		await.Nil(t, func() error { // nobody waits for the browser
 			text, err := os.ReadFile(got)
@@ -236,9 +230,7 @@ func (h house) opens(t *testing.T, settings map[string]any, login func(page stri
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	defer func() { _ = cmd.Wait() }()
 	said := json.NewDecoder(out)
 	for {

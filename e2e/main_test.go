@@ -17,6 +17,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/embed/models"
+	"toolfinch/internal/must"
 )
 
 // long has the tests run whole that CI runs in a short form: TOOLFINCH_LONG=1.
@@ -71,10 +72,7 @@ func busy(t testing.TB) string {
 
 func built(t testing.TB, build func() (string, error)) string {
 	t.Helper()
-	path, err := build()
-	if err != nil {
-		t.Fatal(err)
-	}
+	path := must.Get(build())(t)
 	return path
 }
 

@@ -12,6 +12,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
+	"toolfinch/internal/must"
 )
 
 // Views, policies and keys, where API keys let clients in.
@@ -91,10 +92,7 @@ func TestPageAccess(t *testing.T) {
 		await.True(t, func() bool { return asks(key, "/mcp", hello) == http.StatusOK })
 	})
 	t.Run("what its bearer sees", func(t *testing.T) {
-		out, err := h.output(t, "key", "create", "root")
-		if err != nil {
-			t.Fatal(err)
-		}
+		out := must.Get(h.output(t, "key", "create", "root"))(t)
 		root := strings.TrimSpace(string(out))
 		await.True(t, func() bool { return asks(root, "/mcp", hello) == http.StatusOK })
 		for _, body := range []string{`{"tool_id":"everything_echo","arguments":{"message":"hello"}}`, `{"tool_id":"memory_delete_entities","arguments":{"entityNames":[]}}`, `{"tool_id":"<nothing>"}`} {

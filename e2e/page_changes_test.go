@@ -13,6 +13,7 @@ import (
 	"github.com/chromedp/chromedp/kb"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // described are the tools of testdata/node/turncoat.mjs, as it reads them.
@@ -42,10 +43,7 @@ func (d described) write(t *testing.T, version string, tools ...string) {
 func TestPageChanges(t *testing.T) {
 	t.Parallel()
 	browser := newBrowser(t)
-	turncoat, err := filepath.Abs("../testdata/node/turncoat.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	turncoat := must.Get(filepath.Abs("../testdata/node/turncoat.mjs"))(t)
 	tools := described{filepath.Join(t.TempDir(), "tools.json")}
 	const labels = "Lists the labels of a repository, newest first, with their colours"
 	tools.write(t, "1.0.0", "pay", "Pays a bill.", "get_labels", labels, "add", "Adds two numbers.")

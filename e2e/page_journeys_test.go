@@ -9,6 +9,8 @@ import (
 	"testing"
 
 	"github.com/chromedp/chromedp"
+
+	"toolfinch/internal/must"
 )
 
 // Journeys of TestPage through several screens.
@@ -16,12 +18,8 @@ import (
 func connects(t *testing.T, w watched) {
 	file := filepath.Join(w.home, ".cursor", "mcp.json")
 	const before = `{"mcpServers": {"own": {"command": "own", "env": {"API_TOKEN": "hunter2hunter2"}}}}`
-	if err := os.MkdirAll(filepath.Dir(file), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(file, []byte(before), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(file), 0o755))
+	must.Do(t, os.WriteFile(file, []byte(before), 0o600))
 	tab := w.in(t)
 	tab.open("connect")
 	tab.wait("table.list tr", "Cursor")

@@ -21,6 +21,7 @@ import (
 
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // watched is a toolfinch with the page, and Chromium in front.
@@ -38,10 +39,7 @@ type watched struct {
 func startWatched(t *testing.T) watched {
 	t.Helper()
 	servers := upstreams(t, "everything", "files", "memory")
-	hostile, err := filepath.Abs("../testdata/node/hostile.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	hostile := must.Get(filepath.Abs("../testdata/node/hostile.mjs"))(t)
 	servers["hostile"] = script(t, hostile)
 	servers["gone"] = server{Command: "toolfinch-no-such-program", ConnectTimeout: patience.String()}
 	opaque := true
@@ -57,9 +55,7 @@ func startWatched(t *testing.T) watched {
 		w.env = append(w.env, "MCPPROXY_MODELS_DIR="+userModels(t))
 	}
 	w.node = filepath.Join(w.home, "node")
-	if err := os.Symlink(node(t), w.node); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(node(t), w.node))
 	w.edit(t, func(config map[string]any) {
 		all := config["mcp_servers"].(map[string]any)
 		all["memory"].(map[string]any)["command"] = w.node
@@ -101,13 +97,8 @@ func (w watched) edit(t *testing.T, change func(config map[string]any)) {
 	t.Helper()
 	config := w.written(t)
 	change(config)
-	text, err := json.MarshalIndent(config, "", "  ")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(w.config, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.MarshalIndent(config, "", "  "))(t)
+	must.Do(t, os.WriteFile(w.config, text, 0o644))
 }
 
 // written is the configuration as its file has it.
@@ -185,10 +176,7 @@ func aLinkLetsInOnce(t *testing.T, w watched) {
 
 func theOverview(t *testing.T, w watched) {
 	for _, body := range []string{`{"tool_id":"everything_echo","arguments":{"message":"hi"}}`, `{"tool_id":"everything_echo","arguments":{"message":"ho"}}`, `{"tool_id":"files_read_text_file","arguments":{"path":"/nowhere"}}`} {
-		res, err := http.Post(w.base()+"/api/proxy/execute", "application/json", strings.NewReader(body))
-		if err != nil {
-			t.Fatal(err)
-		}
+		res := must.Get(http.Post(w.base()+"/api/proxy/execute", "application/json", strings.NewReader(body)))(t)
 		res.Body.Close()
 	}
 	tab := w.in(t)
@@ -248,9 +236,7 @@ func killedWhileWatched(t *testing.T, w watched) {
 		tab.wait("body", "memory")
 		evaluate[bool](tab, "window.stays = true")
 	}
-	if err := os.Remove(w.node); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(w.node))
 	kill(t, w.pid, "server-memory")
 	row := `tr:has(a[href$="name=memory"])`
 	list.wait(row+" .badge", "failed")
@@ -259,9 +245,7 @@ func killedWhileWatched(t *testing.T, w watched) {
 	one.looks("server-failed")
 	overview := w.in(t)
 	overview.wait("#stderr-memory pre", "running on stdio")
-	if err := os.Symlink(node(t), w.node); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(node(t), w.node))
 	if !evaluate[bool](one, "window.stays") {
 		t.Error("the page was loaded again")
 	}
@@ -338,10 +322,7 @@ func firstSteps(t *testing.T, w watched) {
 
 // behindAPath has the page under a path, by another name and over a proxy that names itself.
 func behindAPath(t *testing.T, w watched) {
-	to, err := url.Parse(w.base())
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(url.Parse(w.base()))(t)
 	proxy := httptest.NewServer(http.StripPrefix("/tools", &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) {
 		r.SetURL(to)
 		r.SetXForwarded()
@@ -453,10 +434,7 @@ func whatLoads(t *testing.T, w watched) {
 func TestPageWithManyTools(t *testing.T) {
 	t.Parallel()
 	browser := newBrowser(t)
-	odd, err := filepath.Abs("../testdata/node/odd.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	odd := must.Get(filepath.Abs("../testdata/node/odd.mjs"))(t)
 	lists := map[string][]string{"prompts": {}, "resources": {}, "resourceTemplates": {}}
 	for i := range 5000 {
 		lists["tools"] = append(lists["tools"], fmt.Sprintf(`{"name":"tool_%d","description":"Does the work of kind %d for the department %d, and says so in some words that are like those of others.","inputSchema":{"type":"object","properties":{"what":{"type":"string","description":"What it is about"},"count":{"type":"integer"}},"required":["what"]}}`, i, i, i%50))

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // A server of the official SDK changes its tools between two runs, and while toolfinch
@@ -19,10 +20,7 @@ func TestAServerThatChangesItsTools(t *testing.T) {
 	t.Parallel()
 	tools := filepath.Join(t.TempDir(), "tools.json")
 	write := func(version string, named ...string) { described{tools}.write(t, version, named...) }
-	turncoat, err := filepath.Abs("../testdata/node/turncoat.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	turncoat := must.Get(filepath.Abs("../testdata/node/turncoat.mjs"))(t)
 	const labels = "Lists the labels of a repository, newest first, with their colours"
 	h := newHouse(t, map[string]server{"turncoat": script(t, turncoat, tools)}, map[string]any{"rest_api": true})
 	wants := func(what, got string, texts ...string) {
@@ -74,10 +72,7 @@ func TestAServerThatChangesItsTools(t *testing.T) {
 
 	url, _ := h.serveHTTP(t)
 	call := func(tool string) (answer string) {
-		response, err := http.Post(strings.TrimSuffix(url, "/mcp")+"/api/proxy/execute", "application/json", strings.NewReader(fmt.Sprintf(`{"tool_id":%q}`, tool)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.Post(strings.TrimSuffix(url, "/mcp")+"/api/proxy/execute", "application/json", strings.NewReader(fmt.Sprintf(`{"tool_id":%q}`, tool))))(t)
 		defer response.Body.Close()
 		text, _ := io.ReadAll(response.Body)
 		return string(text)

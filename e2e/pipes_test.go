@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // Where toolfinch is killed, servers get the end of their standard input, of which some take no
@@ -28,13 +29,9 @@ func TestServersEndWithAToolfinchThatIsKilled(t *testing.T) {
 	h.configure(t, map[string]any{"deaf": map[string]any{"command": "sh", "args": []string{"-c", "touch " + up + "; exec sleep 600"}}})
 	cmd := exec.Command(program(t), "serve", "--config", h.config, "--port", "0")
 	cmd.Env = h.env
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	await.True(t, func() bool { return isThere(up) })
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Process.Kill())
 	_ = cmd.Wait() // the test's end waits for the server
 }
 
@@ -47,16 +44,11 @@ func TestPipesThatNobodyReads(t *testing.T) {
 			h := newPlainHouse(t, nil)
 			cmd := exec.Command(program(t), "serve", "--config", h.config)
 			cmd.Env = h.env
-			errors, err := cmd.StderrPipe()
-			if err != nil {
-				t.Fatal(err)
-			}
+			errors := must.Get(cmd.StderrPipe())(t)
 			c := speakWith(t, cmd)
 			c.ask(t, "initialize", `{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"leaving","version":"1"}}`)
 			if closed == "standard error" {
-				if err := errors.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, errors.Close())
 				for range 3 { // each is logged
 					if got := c.ask(t, "tools/call", `{"name":"call_tool","arguments":{"name":"math_evaluate","arguments":{"expression":"1+2"}}}`); !strings.Contains(string(got), "3") {
 						t.Errorf("math_evaluate answers %s", got)
@@ -64,9 +56,7 @@ func TestPipesThatNobodyReads(t *testing.T) {
 				}
 				c.in.Close()
 			} else {
-				if err := c.out.Close(); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, c.out.Close())
 				c.send(t, "ping", `{}`)
 			}
 			ended := make(chan error, 1)
@@ -97,9 +87,7 @@ func speakWith(t *testing.T, cmd *exec.Cmd) *speaker {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	return &speaker{in: in, out: out, lines: bufio.NewReader(out)}
 }
 
@@ -107,9 +95,7 @@ func speakWith(t *testing.T, cmd *exec.Cmd) *speaker {
 func (s *speaker) send(t *testing.T, method, params string) {
 	t.Helper()
 	s.sent++
-	if _, err := fmt.Fprintf(s.in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", s.sent, method, params); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Fprintf(s.in, `{"jsonrpc":"2.0","id":%d,"method":%q,"params":%s}`+"\n", s.sent, method, params))(t)
 }
 
 // ask makes a request and returns the message that answers it.

@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/fetch"
+	"toolfinch/internal/must"
 )
 
 // realServer is a published server and what is known of it. The keys that some
@@ -75,9 +76,7 @@ func TestRealServersAreIndexed(t *testing.T) {
 			Tools int
 		}
 	}
-	if err := json.Unmarshal([]byte(fetch.Send(t, http.MethodGet, strings.TrimSuffix(life.url, "/mcp")+"/api/servers", "").Body), &listed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(fetch.Send(t, http.MethodGet, strings.TrimSuffix(life.url, "/mcp")+"/api/servers", "").Body), &listed))
 	if len(listed.Servers) != len(realServers) {
 		t.Errorf("%d servers are listed", len(listed.Servers))
 	}

@@ -14,6 +14,7 @@ import (
 
 	"github.com/goccy/go-yaml"
 
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/internal/schema"
 )
@@ -56,10 +57,7 @@ func startRegistry(t *testing.T) string {
 		r.schemas[name] = whole
 	}
 	for _, file := range []string{"servers.json", "more.json"} {
-		data, err := os.ReadFile("../testdata/registry/" + file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(os.ReadFile("../testdata/registry/" + file))(t)
 		for raw := range rawjson.Elements(data) {
 			l := entry{Server: raw, Status: "active"}
 			if inner := rawjson.Member(raw, "server"); inner != nil {

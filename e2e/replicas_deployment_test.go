@@ -17,6 +17,7 @@ import (
 	"github.com/goccy/go-yaml"
 
 	"toolfinch/e2e/postgres"
+	"toolfinch/internal/must"
 )
 
 // The configuration of the replicas in packaging is valid with the environment that the compose
@@ -25,10 +26,7 @@ func TestReplicasOfPackaging(t *testing.T) {
 	t.Parallel()
 	read := func(name string) []byte {
 		t.Helper()
-		text, err := os.ReadFile("../packaging/" + name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile("../packaging/" + name))(t)
 		return text
 	}
 	config := string(read("replicas.yaml"))
@@ -39,9 +37,7 @@ func TestReplicasOfPackaging(t *testing.T) {
 		t.Helper()
 		h := newHouse(t, nil)
 		file := filepath.Join(h.home, "replica.yaml")
-		if err := os.WriteFile(file, []byte(strings.Replace(config, "https://mcp.example.com/mcp", server, 1)), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(strings.Replace(config, "https://mcp.example.com/mcp", server, 1)), 0o600))
 		env := append(h.env, "MCPPROXY_DATA_DIR="+h.home)
 		for name, value := range environment {
 			switch name {
@@ -71,9 +67,7 @@ func TestReplicasOfPackaging(t *testing.T) {
 				Grace       time.Duration `yaml:"stop_grace_period"`
 			}
 		}
-		if err := yaml.Unmarshal(read("compose.replicas.yaml"), &file); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, yaml.Unmarshal(read("compose.replicas.yaml"), &file))
 		for _, name := range []string{"replica-1", "replica-2", "replica-3"} {
 			one := file.Services[name]
 			validates(t, config, one.Environment, one.Grace)

@@ -24,6 +24,7 @@ import (
 	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
+	"toolfinch/internal/must"
 )
 
 // The revisions of the two eras.
@@ -72,9 +73,7 @@ func TestReplicasShareTheStore(t *testing.T) {
 		executes(r, http.StatusOK)
 	}
 	session, stream := listens(t, "http://127.0.0.1:"+f.replicas[0].port+"/mcp", key)
-	if _, err := f.replicas[1].house.output(t, "key", "revoke", "team"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(f.replicas[1].house.output(t, "key", "revoke", "team"))(t)
 	await.Value(t, stream)
 	for _, r := range f.replicas {
 		executes(r, http.StatusUnauthorized)
@@ -271,9 +270,7 @@ func (c *crowd) change(do func(*testing.T), killed bool) {
 // kill ends a replica as a crash does.
 func (r *fleetReplica) kill(t *testing.T) {
 	t.Helper()
-	if err := r.cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, r.cmd.Process.Kill())
 	await.Value(t, r.ended)
 }
 

@@ -17,16 +17,14 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 )
 
 // What the pages on REST and the proxy tool show of a configuration loads.
 func TestConfigurationsOfRESTAndTheProxyTool(t *testing.T) {
 	for _, doc := range []string{"rest.md", "proxy-tool.md"} {
-		page, err := os.ReadFile("../docs/" + doc)
-		if err != nil {
-			t.Fatal(err)
-		}
+		page := must.Get(os.ReadFile("../docs/" + doc))(t)
 		blocks := regexp.MustCompile("(?ms)^```yaml\n(.*?)^```$").FindAllSubmatch(page, -1)
 		if len(blocks) == 0 {
 			t.Errorf("%s has no configuration: the test reads past it", doc)
@@ -37,9 +35,7 @@ func TestConfigurationsOfRESTAndTheProxyTool(t *testing.T) {
 				text += "mcp_servers: {memory: {command: x}}\n"
 			}
 			path := filepath.Join(t.TempDir(), "toolfinch.yaml")
-			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 			config, err := configs.Load(configs.Options{Path: path, Env: func(name string) (string, bool) { return t.TempDir(), name == "HOME" }})
 			if err != nil || len(config.Warnings) > 0 {
 				t.Errorf("%s: %v\n%s", doc, err, text)
@@ -191,9 +187,7 @@ func byPath(t *testing.T, list json.RawMessage) map[string]string {
 	all := map[string]string{}
 	for _, def := range defs {
 		var of struct{ Name, URI, URITemplate string }
-		if err := json.Unmarshal(def, &of); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(def, &of))
 		path := of.Name
 		if of.URI+of.URITemplate != "" {
 			path = of.URI + of.URITemplate
@@ -300,9 +294,7 @@ func (s served) proxyTool(t *testing.T) {
 	own := s.direct(t, "everything", "prompts/list", "resources/list", "resources/templates/list")
 	for i, key := range []string{"prompts", "resources", "resourceTemplates"} {
 		var members map[string]json.RawMessage
-		if err := json.Unmarshal(own[i], &members); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(own[i], &members))
 		typ := "resource"
 		if key == "prompts" {
 			typ = "prompt"
@@ -373,10 +365,7 @@ func (s served) proxyTool(t *testing.T) {
 			t.Errorf("%v answers %+v", wrong, got)
 		}
 	}
-	page, err := os.ReadFile("../docs/proxy-tool.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../docs/proxy-tool.md"))(t)
 	documented := regexp.MustCompile(`(?m)^    (\{"action".*)$`).FindAllSubmatch(page, -1)
 	for _, line := range documented {
 		var arguments map[string]any

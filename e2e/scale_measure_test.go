@@ -22,6 +22,7 @@ import (
 
 	"toolfinch/index"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/store/catalogue"
 )
@@ -38,10 +39,7 @@ func TestCostOfScale(t *testing.T) {
 	embedder := httptest.NewServer(newNumbers())
 	t.Cleanup(embedder.Close)
 	for size := range strings.SplitSeq(sizes, ",") {
-		tools, err := strconv.Atoi(size)
-		if err != nil {
-			t.Fatal(err)
-		}
+		tools := must.Get(strconv.Atoi(size))(t)
 		s := newScale(t, tools)
 		for _, kind := range []struct {
 			name string
@@ -148,9 +146,7 @@ func (s *scale) load(t *testing.T) {
 		Callers, Errors     int
 		P50, P99, PerSecond float64
 	}
-	if err := json.Unmarshal(out, &rows); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(out, &rows))
 	for _, r := range rows {
 		t.Logf("retrieve_tools, callers %d: p50 %.2f ms, p99 %.2f ms, %.0f a second, %d errors", r.Callers, r.P50, r.P99, r.PerSecond, r.Errors)
 	}
@@ -165,9 +161,7 @@ func varied(t *testing.T) (queries []string) {
 	}
 	for line := range strings.Lines(string(text)) {
 		var q struct{ Query string }
-		if err := json.Unmarshal([]byte(line), &q); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &q))
 		queries = append(queries, q.Query)
 	}
 	return queries
@@ -176,30 +170,20 @@ func varied(t *testing.T) (queries []string) {
 // processorTime is what a process has used.
 func processorTime(t *testing.T, pid int) time.Duration {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid)))(t)
 	_, after, _ := strings.Cut(string(text), ") ") // the name may have spaces
 	var user, system int64
-	if _, err := fmt.Sscan(strings.Join(strings.Fields(after)[11:13], " "), &user, &system); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(strings.Join(strings.Fields(after)[11:13], " "), &user, &system))(t)
 	return time.Duration(user+system) * 10 * time.Millisecond // ticks
 }
 
 // statusMB is a line of a process's status, in MB.
 func statusMB(t *testing.T, pid int, name string) int {
 	t.Helper()
-	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(fmt.Sprintf("/proc/%d/status", pid)))(t)
 	_, after, _ := strings.Cut(string(text), name+":")
 	var kB int
-	if _, err := fmt.Sscan(after, &kB); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(fmt.Sscan(after, &kB))(t)
 	return kB / 1000
 }
 

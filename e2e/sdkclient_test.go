@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // The TypeScript SDK's client does everything an agent does, over each
@@ -20,10 +21,7 @@ import (
 func TestSDKClient(t *testing.T) {
 	t.Parallel()
 	servers := upstreams(t, "files", "memory", "everything")
-	probe, err := filepath.Abs("../testdata/node/probe.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	probe := must.Get(filepath.Abs("../testdata/node/probe.mjs"))(t)
 	servers["probe"] = script(t, probe)
 
 	tests := []struct {

@@ -13,6 +13,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // everythingJS is the reference server that offers everything of the legacy era.
@@ -149,9 +151,7 @@ func (h house) proxyForCommand(t *testing.T, s server, named bool) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := os.WriteFile(h.config, text, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(h.config, text, 0o644))
 }
 
 // compareSeen fails the test where a client saw something else through toolfinch,
@@ -176,10 +176,7 @@ func compareSeen(t *testing.T, feature string, want, got seen) {
 
 func text(t *testing.T, s seen) string {
 	t.Helper()
-	out, err := json.Marshal(s.value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(json.Marshal(s.value))(t)
 	return string(out)
 }
 
@@ -190,10 +187,7 @@ func excerpt(text string) string { return text[:min(len(text), 800)] }
 // legacy client does.
 func acrossEras(t *testing.T, legacy features) features {
 	t.Helper()
-	text, err := json.Marshal(legacy)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(legacy))(t)
 	// That revision has no IDs of elicitations and no tasks; the SDK takes out
 	// what it does not have.
 	for _, member := range []string{
@@ -206,9 +200,7 @@ func acrossEras(t *testing.T, legacy features) features {
 		text = bytes.ReplaceAll(text, []byte(member), nil)
 	}
 	var modern features
-	if err := json.Unmarshal(text, &modern); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &modern))
 	// What is no part of the era, or its client cannot see; see sdks.mjs.
 	for _, feature := range []string{"roots", "roots/list_changed", "log levels"} {
 		delete(modern, feature)

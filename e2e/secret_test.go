@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // waitReady waits until toolfinch serves, and takes signals.
@@ -51,9 +52,7 @@ func TestAChangedSecretIsTakenWithSIGHUP(t *testing.T) {
 	at := log.wait(t, 0, "my token is ***")
 	waitReady(t, url)
 	store("battery-staple")
-	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(pid, syscall.SIGHUP))
 	log.wait(t, at, "my token is ***")
 	for _, value := range []string{"correct-horse", "battery-staple"} {
 		seen, err := os.ReadFile(filepath.Join(h.home, "seen."+value))
@@ -89,13 +88,9 @@ func TestAReloadAsksForTheKeyNoMore(t *testing.T) {
 	life := h.start(t)
 	url, pid, log := life.url, life.pid, life.log
 	waitReady(t, url)
-	if err := os.Remove(keys[0]); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(keys[0]))
 	at := len(log.String())
-	if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(pid, syscall.SIGHUP))
 	log.wait(t, at, "configuration reloaded")
 	if strings.Contains(log.String()[at:], "left out") {
 		t.Errorf("the server is lost: %s", log.String()[at:])

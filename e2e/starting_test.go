@@ -14,15 +14,14 @@ import (
 
 	"toolfinch/e2e/agents"
 	"toolfinch/internal/fetch"
+	"toolfinch/internal/must"
 )
 
 // hanging is a server that starts and never says a word.
 func hanging(t testing.TB) server {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "hangs.mjs")
-	if err := os.WriteFile(path, []byte("process.stdin.resume(); setInterval(() => {}, 1000)\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte("process.stdin.resume(); setInterval(() => {}, 1000)\n"), 0o600))
 	return server{Command: node(t), Args: []string{path}}
 }
 
@@ -38,9 +37,7 @@ func TestServersStartOnABusyMachine(t *testing.T) { // alone, because it makes t
 	servers["hangs"] = hanging(t)
 	for range 4 {
 		load := exec.CommandContext(t.Context(), "sh", "-c", "while :; do :; done")
-		if err := load.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, load.Start())
 		defer load.Wait()
 		defer load.Process.Kill()
 	}
@@ -55,9 +52,7 @@ func readyServers(t testing.TB, url string) int {
 	var state struct {
 		Ready int `json:"servers_ready"`
 	}
-	if err := json.Unmarshal([]byte(fetch.Send(t, http.MethodGet, strings.TrimSuffix(url, "/mcp")+"/readyz", "").Body), &state); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(fetch.Send(t, http.MethodGet, strings.TrimSuffix(url, "/mcp")+"/readyz", "").Body), &state))
 	return state.Ready
 }
 

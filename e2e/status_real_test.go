@@ -17,6 +17,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy/web"
 )
 
@@ -25,17 +26,12 @@ import (
 func TestStatusOfRealServers(t *testing.T) {
 	t.Parallel()
 	servers := upstreams(t, "memory")
-	probe, err := filepath.Abs("../testdata/node/probe.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	probe := must.Get(filepath.Abs("../testdata/node/probe.mjs"))(t)
 	servers["probe"] = script(t, probe)
 	h := newHouse(t, servers)
 	s := served{house: h}
 	link := filepath.Join(h.home, "node")
-	if err := os.Symlink(node(t), link); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Symlink(node(t), link))
 	s.reconfigure(t, func(config map[string]any) {
 		all := config["mcp_servers"].(map[string]any)
 		all["memory"].(map[string]any)["command"] = link
@@ -91,9 +87,7 @@ func TestStatusOfRealServers(t *testing.T) {
 	})
 
 	t.Run("a server that is killed", func(t *testing.T) {
-		if err := os.Remove(link); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Remove(link))
 		kill(t, pid, "server-memory")
 		s.execute(t, "memory_search_nodes", `{"query":"Ada"}`).wants(t, "a call of it", 502, "memory")
 		watched.shows(t, `(?m)^!  memory +failed for \S+: .*\n(.*\n)*SERVER .*\n(.*\n)*memory +failed `)
@@ -105,9 +99,7 @@ func TestStatusOfRealServers(t *testing.T) {
 		if hour := failed.Calls.Last[1]; hour.Minutes != 60 || hour.Failed != 1 || hour.Calls < 2 {
 			t.Errorf("the calls of the last hour are %+v", hour)
 		}
-		if err := os.Symlink(node(t), link); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Symlink(node(t), link))
 		s.ask(t, "POST", "/api/servers/memory/reconnect", "").wants(t, "its reconnect, mended", 200)
 		watched.shows(t, `(?m)^memory +ready +\S+ +[1-9]\d* +1 `)
 	})
@@ -144,9 +136,7 @@ func (s served) watch(t *testing.T) frames {
 	w := frames{&await.Log{}}
 	cmd := exec.Command(program(t), "status", "--watch", "--interval", "200ms", "--config", s.config)
 	cmd.Env, cmd.Stdout = s.env, w.text
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		if err := cmd.Process.Signal(syscall.SIGINT); err != nil {
 			t.Error(err)

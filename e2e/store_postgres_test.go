@@ -10,6 +10,7 @@ import (
 
 	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // Commands that read or write the store do so in PostgreSQL, and say in one line what is
@@ -55,10 +56,7 @@ func TestCommandsOverPostgres(t *testing.T) {
 // the configuration are read from it first, and one line.
 func TestCommandsWhereTheDatabaseIsSilent(t *testing.T) {
 	t.Parallel()
-	silent, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	silent := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	defer silent.Close()
 	var came atomic.Int64
 	go func() {

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/web"
 )
@@ -55,9 +56,7 @@ func TestServeOnATerminal(t *testing.T) {
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
 	text := "data_dir: data\nauth: keys\ntool_views:\n  small: {tools: {clock: {current_time: {}}}}\nmcp_servers:\n  clock: {command: toolfinch, args: [demo-server, clock, demo]}\n"
-	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(config, []byte(text), 0o600))
 	for _, test := range []struct {
 		name, args  string
 		typed       bool // standard input is the terminal, too
@@ -89,9 +88,7 @@ func TestServeOnATerminal(t *testing.T) {
 				cmd.Stdin = inside
 			}
 			cmd.WaitDelay = await.Bound
-			if err := cmd.Start(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, cmd.Start())
 			await.Nil(t, func() error {
 				for _, want := range test.wants {
 					if !regexp.MustCompile(want).MatchString(plainly(seen)) {
@@ -118,9 +115,7 @@ func TestTrustIsAskedAtATerminal(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	text := "data_dir: data\nmcp_servers:\n  theirs: {command: sh, args: [-c, touch started], env: {TOKEN: t0ken-secret}}\n"
-	if err := os.WriteFile(filepath.Join(dir, "toolfinch.yaml"), []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "toolfinch.yaml"), []byte(text), 0o600))
 	for _, test := range []struct {
 		typed string
 		code  int
@@ -132,17 +127,13 @@ func TestTrustIsAskedAtATerminal(t *testing.T) {
 		cmd := exec.CommandContext(await.Context(t), program(t), "servers")
 		cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, inside, inside, inside
 		cmd.Env = append(os.Environ(), "HOME="+dir, "XDG_DATA_HOME=", "XDG_CONFIG_HOME=")
-		if err := cmd.Start(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, cmd.Start())
 		if test.asked {
 			await.True(t, func() bool { return strings.Contains(plainly(seen), "Do you trust it? [y/N] ") })
 			if text := plainly(seen); !strings.Contains(text, "theirs: sh -c touch started") || strings.Contains(text, "t0ken") {
 				t.Errorf("it is asked with\n%s", text)
 			}
-			if _, err := outside.WriteString(test.typed); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(outside.WriteString(test.typed))(t)
 		}
 		_ = cmd.Wait()
 		if code := cmd.ProcessState.ExitCode(); code != test.code {
@@ -160,15 +151,11 @@ func TestServeEndsWithItsTerminal(t *testing.T) {
 	inside, outside := openTerminal(t)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
-	if err := os.WriteFile(config, []byte("data_dir: data\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(config, []byte("data_dir: data\n"), 0o600))
 	cmd := exec.CommandContext(await.Context(t), program(t), "serve", "--config", config, "--port", "0")
 	cmd.Dir, cmd.Stdin, cmd.Stdout, cmd.Stderr = dir, inside, inside, inside
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Setctty: true}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	inside.Close()
 	seen := ""
 	shown := func(text string) { // nobody reads it when it is closed: that would keep it open
@@ -213,9 +200,7 @@ func TestStatusIsDrawnInPlace(t *testing.T) {
 	go io.Copy(seen, outside)
 	cmd := exec.CommandContext(await.Context(t), program(t), "status", "--watch", "--interval", "200ms", "--url", server.URL)
 	cmd.Stdout, cmd.Stderr = inside, inside
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	for range 3 {
 		await.Value(t, asked)
 	}

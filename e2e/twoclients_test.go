@@ -20,6 +20,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // Two clients of one toolfinch are asked things at the same time, by servers
@@ -107,10 +108,7 @@ func (h house) askerLog() string { return filepath.Join(h.home, "asker.log") }
 func serveAsker(t *testing.T) (house, string) {
 	t.Helper()
 	h := newHouse(t, nil)
-	file, err := filepath.Abs("../testdata/node/asker.mjs")
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(filepath.Abs("../testdata/node/asker.mjs"))(t)
 	s := script(t, file)
 	h.configure(t, map[string]any{"asker": map[string]any{
 		"command": s.Command, "args": s.Args, "connect_timeout": s.ConnectTimeout, "env": map[string]string{"ASKER_LOG": h.askerLog()},
@@ -203,15 +201,11 @@ func (c *askedClient) connect(t *testing.T, url string, options ...client.Client
 	c.mcp = client.NewClient(way, append(options, client.WithProtocolVersion(legacyVersion))...)
 	t.Cleanup(func() { _ = c.mcp.Close() })
 	ctx := await.Context(t)
-	if err := c.mcp.Start(context.WithoutCancel(ctx)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.mcp.Start(context.WithoutCancel(ctx)))
 	var hello mcp.InitializeRequest
 	hello.Params.ProtocolVersion = legacyVersion
 	hello.Params.ClientInfo = mcp.Implementation{Name: c.name, Version: "1.0.0"}
-	if _, err := c.mcp.Initialize(ctx, hello); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.mcp.Initialize(ctx, hello))(t)
 }
 
 // answer is what the client says when it is asked about its own call.

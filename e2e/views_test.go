@@ -18,6 +18,7 @@ import (
 	"toolfinch/e2e/agents"
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -28,9 +29,7 @@ func newViewsHouse(t *testing.T) house {
 		module(t, realServers[name].file)
 	}
 	h := newHouse(t, nil)
-	if err := os.CopyFS(h.home, os.DirFS("../testdata/views")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(h.home, os.DirFS("../testdata/views")))
 	h.config = filepath.Join(h.home, "toolfinch.yaml")
 	h.env = append(h.env, "NODE="+node(t), "MODULES="+modules(t), "FOLDER="+h.files)
 	return h
@@ -40,12 +39,8 @@ func newViewsHouse(t *testing.T) house {
 func (h house) file(t *testing.T, name, text string) string {
 	t.Helper()
 	path := filepath.Join(h.files, name)
-	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o755))
+	must.Do(t, os.WriteFile(path, []byte(text), 0o644))
 	return path
 }
 
@@ -54,16 +49,11 @@ func (h house) file(t *testing.T, name, text string) string {
 func (h house) edit(t *testing.T, file, from, to string) {
 	t.Helper()
 	path := filepath.Join(h.home, file)
-	text, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile(path))(t)
 	if !bytes.Contains(text, []byte(from)) {
 		t.Fatalf("%s has no %q", file, from)
 	}
-	if err := os.WriteFile(path, bytes.Replace(text, []byte(from), []byte(to), 1), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, bytes.Replace(text, []byte(from), []byte(to), 1), 0o644))
 }
 
 // viewClient is a client of one view.
@@ -124,10 +114,7 @@ func TestViewsOfTheExample(t *testing.T) {
 // postTo posts nothing to speak of and returns the status.
 func postTo(t *testing.T, url string) int {
 	t.Helper()
-	response, err := http.Post(url, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.Post(url, "application/json", strings.NewReader(`{"jsonrpc":"2.0","id":1,"method":"ping"}`)))(t)
 	response.Body.Close()
 	return response.StatusCode
 }
@@ -163,9 +150,7 @@ type definition struct {
 func (l listed) definition(t *testing.T) definition {
 	t.Helper()
 	var d definition
-	if err := json.Unmarshal(l.Rest, &d); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(l.Rest, &d))
 	return d
 }
 
@@ -229,9 +214,7 @@ func (c viewClient) expert(t *testing.T) {
 func sameJSON(t *testing.T, got json.RawMessage, want string) bool {
 	t.Helper()
 	var a, b any
-	if err := json.Unmarshal([]byte(want), &b); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(want), &b))
 	if err := json.Unmarshal(got, &a); err != nil {
 		t.Errorf("%v in %q", err, got)
 	}
@@ -356,18 +339,13 @@ func (c viewClient) composite(t *testing.T) {
 // remember puts an entity into the file of the memory server.
 func (h house) remember(t *testing.T, name string, observations ...string) {
 	t.Helper()
-	line, err := json.Marshal(map[string]any{"type": "entity", "name": name, "entityType": "thing", "observations": append([]string{}, observations...)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	line := must.Get(json.Marshal(map[string]any{"type": "entity", "name": name, "entityType": "thing", "observations": append([]string{}, observations...)}))(t)
 	path := filepath.Join(h.home, "memory.jsonl")
 	before, _ := os.ReadFile(path)
 	if len(before) > 0 {
 		before = append(before, '\n')
 	}
-	if err := os.WriteFile(path, append(before, line...), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, append(before, line...), 0o600))
 }
 
 func (c viewClient) custom(t *testing.T) {
@@ -733,9 +711,7 @@ func TestEditsAreTakenWhileServing(t *testing.T) {
 			}
 		}},
 		{"SIGHUP reads the file again", func(t *testing.T) {
-			if err := syscall.Kill(pid, syscall.SIGHUP); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, syscall.Kill(pid, syscall.SIGHUP))
 			seen = log.wait(t, seen, reloaded)
 			note("after SIGHUP")
 			stay(t, "server-filesystem", "server-everything", "notion")
@@ -884,10 +860,7 @@ type counting struct {
 
 func (c *counting) count(t *testing.T, value any) {
 	t.Helper()
-	text, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(json.Marshal(value))(t)
 	c.tokens += tool.CountTokens(text)
 }
 

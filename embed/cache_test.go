@@ -357,12 +357,8 @@ func TestCacheConcurrently(t *testing.T) {
 func BenchmarkCacheStored(b *testing.B) {
 	store, texts := &memory{}, numbered(5000)
 	cache := NewCache(&counter{dim: 32}, "", store)
-	if _, err := cache.Embed(b.Context(), texts, nil); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(cache.Embed(b.Context(), texts, nil))(b)
 	for b.Loop() {
-		if _, err := cache.Embed(b.Context(), texts, nil); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(cache.Embed(b.Context(), texts, nil))(b)
 	}
 }

@@ -126,9 +126,7 @@ func TestOpenAI(t *testing.T) {
 func TestOpenAIWithoutKeySendsNone(t *testing.T) {
 	e := listen(t, good)
 	r, _ := dial(t, e, OpenAI{}, io.Discard)
-	if _, err := r.Embed(t.Context(), Query, []string{"a"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Embed(t.Context(), Query, []string{"a"}))(t)
 	if got := e.headers[0]["Authorization"]; got != nil {
 		t.Errorf("authorization: %q", got)
 	}
@@ -238,9 +236,7 @@ func TestOpenAIKeepsItsDimension(t *testing.T) {
 		_, _ = fmt.Fprintf(w, `{"data": [{"index": 0, "embedding": [1%s]}]}`, strings.Repeat(",0", n))
 	}
 	r, _ := dial(t, listen(t, grows), OpenAI{}, io.Discard)
-	if _, err := r.Embed(t.Context(), Document, []string{"a"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Embed(t.Context(), Document, []string{"a"}))(t)
 	if _, err := r.Embed(t.Context(), Query, []string{"a"}); err == nil || !strings.Contains(err.Error(), "has 3 dimensions, not 2") {
 		t.Errorf("another dimension than before: %v", err)
 	}
@@ -480,9 +476,7 @@ func TestOpenAIMaxBytes(t *testing.T) {
 	e := listen(t, good)
 	whole, _ := dial(t, e, OpenAI{}, io.Discard)
 	cut, _ := dial(t, e, OpenAI{MaxBytes: 100}, io.Discard)
-	if _, err := cut.Embed(t.Context(), Document, []string{strings.Repeat("x", 500)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(cut.Embed(t.Context(), Document, []string{strings.Repeat("x", 500)}))(t)
 	if n := len(e.requests[0].Input[0]); n != 100 {
 		t.Errorf("%d bytes were sent, want 100", n)
 	}

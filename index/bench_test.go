@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
@@ -76,9 +77,7 @@ func withVectors(b *testing.B, x *Index) {
 		for i := range values {
 			values[i] = randomVector(random)
 		}
-		if err := x.PutVectors(chunk, values); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, x.PutVectors(chunk, values))
 	}
 }
 
@@ -163,9 +162,7 @@ func BenchmarkPutVectors(b *testing.B) {
 		other := docs[n%1000]
 		other.ServerDescription = fmt.Sprint("anew ", n)
 		began := time.Now()
-		if err := x.Apply(ctx, []Document{other}, nil); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, x.Apply(ctx, []Document{other}, nil))
 		update += time.Since(began)
 		<-ended
 	}
@@ -178,13 +175,8 @@ func BenchmarkBuild(b *testing.B) {
 		b.Run(size.name, func(b *testing.B) {
 			docs, _ := benchData(b, size.docs)
 			for b.Loop() {
-				x, err := Build(b.Context(), docs)
-				if err != nil {
-					b.Fatal(err)
-				}
-				if err := x.Close(); err != nil {
-					b.Fatal(err)
-				}
+				x := must.Get(Build(b.Context(), docs))(b)
+				must.Do(b, x.Close())
 			}
 		})
 	}
@@ -199,9 +191,7 @@ func BenchmarkApply(b *testing.B) {
 			took := make([]time.Duration, 0, 1000)
 			for n := 0; b.Loop(); n = (n + 50) % (len(docs) - 50) {
 				start := time.Now()
-				if err := x.Apply(b.Context(), docs[n:n+50], nil); err != nil {
-					b.Fatal(err)
-				}
+				must.Do(b, x.Apply(b.Context(), docs[n:n+50], nil))
 				took = append(took, time.Since(start))
 			}
 			reportPercentiles(b, took)
@@ -230,9 +220,7 @@ func BenchmarkSearch(b *testing.B) {
 			for i := range other {
 				other[i].ServerDescription += " anew"
 			}
-			if err := x.Apply(b.Context(), other, nil); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, x.Apply(b.Context(), other, nil))
 		}
 		run(size.name+"/most-batches", x)
 	}

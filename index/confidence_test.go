@@ -3,15 +3,14 @@ package index
 import (
 	"slices"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 func confidence(t *testing.T, x *Index, q Query) float64 {
 	t.Helper()
 	q.Limit = 5
-	found, err := x.Search(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(x.Search(t.Context(), q))(t)
 	if !(found.Confidence >= 0 && found.Confidence <= 1) {
 		t.Fatalf("%q: confidence %v, which is no probability", q.Text, found.Confidence)
 	}
@@ -157,13 +156,9 @@ func TestQualityOfConfidence(t *testing.T) {
 			}
 		}
 		with = append(with, confidence(t, x, Query{Text: q.Query}))
-		if err := x.Apply(t.Context(), nil, q.Relevant); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.Apply(t.Context(), nil, q.Relevant))
 		without = append(without, confidence(t, x, Query{Text: q.Query}))
-		if err := x.Apply(t.Context(), relevant, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.Apply(t.Context(), relevant, nil))
 	}
 	var meanWith, meanWithout, right float64
 	for i := range with {

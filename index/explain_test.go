@@ -5,6 +5,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // slip is what rounding to six digits, once or twice, leaves unexplained.
@@ -127,10 +129,7 @@ func TestTheExplanationAddsUp(t *testing.T) {
 		} {
 			t.Run(text+"/"+run.name, func(t *testing.T) {
 				run.q.Text, run.q.Limit, run.q.Explain = text, 20, true
-				found, err := run.x.Search(t.Context(), run.q)
-				if err != nil {
-					t.Fatal(err)
-				}
+				found := must.Get(run.x.Search(t.Context(), run.q))(t)
 				plain := run.q
 				plain.Explain = false
 				unexplained := search(t, run.x, plain)

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // synonyms are the words that mean the same to meaning, and nothing to BM25.
@@ -61,10 +63,7 @@ func hybrid(t testing.TB, x *Index, q Query) []Hit {
 	if q.Vectors == nil {
 		q.Vectors = meant(q.Text)
 	}
-	found, err := x.Search(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(x.Search(t.Context(), q))(t)
 	if !found.Vectors {
 		t.Fatalf("%q: words alone answered", q.Text)
 	}
@@ -144,9 +143,7 @@ func TestToolsWithoutVectorsKeepTheirOrder(t *testing.T) {
 	docs = append(docs, doc(t, "first", "embedded", "Nothing of the kind."))
 	x, words := build(t, docs...), build(t, docs...)
 	for _, vector := range [][]float32{meaning("wordaa wordab"), axis(0, 64)} {
-		if err := x.PutVectors(docs[60:], [][]float32{vector}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.PutVectors(docs[60:], [][]float32{vector}))
 		for _, text := range queries {
 			got := names(hybrid(t, x, Query{Text: text, Limit: 40}))
 			got = slices.DeleteFunc(got, func(name string) bool { return name == "first_embedded" })

@@ -14,33 +14,25 @@ import (
 	"weak"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
 func doc(t testing.TB, server, name, description string) Document {
 	t.Helper()
-	raw, err := json.Marshal(map[string]string{"name": name, "description": description})
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(map[string]string{"name": name, "description": description}))(t)
 	return docOf(t, server, string(raw), "")
 }
 
 func docOf(t testing.TB, server, raw, about string) Document {
 	t.Helper()
-	def, err := tool.ParseDef(server, json.RawMessage(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseDef(server, json.RawMessage(raw)))(t)
 	return Document{Name: server + "_" + def.ID.Name, Def: def, ServerDescription: about}
 }
 
 func build(t testing.TB, docs ...Document) *Index {
 	t.Helper()
-	x, err := Build(t.Context(), docs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	x := must.Get(Build(t.Context(), docs))(t)
 	t.Cleanup(func() {
 		if err := x.Close(); err != nil {
 			t.Error(err)
@@ -51,10 +43,7 @@ func build(t testing.TB, docs ...Document) *Index {
 
 func search(t testing.TB, x *Index, q Query) []Hit {
 	t.Helper()
-	found, err := x.Search(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(x.Search(t.Context(), q))(t)
 	return found.Hits
 }
 
@@ -254,9 +243,7 @@ func TestApply(t *testing.T) {
 	all := x.Len()
 	apply := func(changed []Document, removed ...string) {
 		t.Helper()
-		if err := x.Apply(t.Context(), changed, removed); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.Apply(t.Context(), changed, removed))
 	}
 	expect := func(query string, want ...string) {
 		t.Helper()
@@ -326,9 +313,7 @@ func TestAnswersDoNotDependOnHistory(t *testing.T) {
 				delete(now, name)
 			}
 		}
-		if err := x.Apply(t.Context(), changed, removed); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.Apply(t.Context(), changed, removed))
 		if len(x.pieces) > maxPieces {
 			t.Fatalf("%d pieces", len(x.pieces))
 		}
@@ -367,9 +352,7 @@ func TestSearchBesideApplyAndClose(t *testing.T) {
 		})
 	}
 	for i := range 50 {
-		if err := x.Apply(t.Context(), []Document{doc(t, "zoo", fmt.Sprint("feed", i), "Feed them.")}, []string{fmt.Sprint("zoo_feed", i-3)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.Apply(t.Context(), []Document{doc(t, "zoo", fmt.Sprint("feed", i), "Feed them.")}, []string{fmt.Sprint("zoo_feed", i-3)}))
 	}
 	if err := x.Close(); err != nil {
 		t.Error(err)
@@ -400,17 +383,10 @@ func TestCancelledSearch(t *testing.T) {
 
 func TestCloseLeavesNoGoroutine(t *testing.T) {
 	cycle := func() {
-		x, err := Build(t.Context(), small(t))
-		if err != nil {
-			t.Fatal(err)
-		}
+		x := must.Get(Build(t.Context(), small(t)))(t)
 		search(t, x, Query{Text: "issue", Limit: 1})
-		if err := x.Apply(t.Context(), nil, []string{"github_search"}); err != nil {
-			t.Fatal(err)
-		}
-		if err := x.Close(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.Apply(t.Context(), nil, []string{"github_search"}))
+		must.Do(t, x.Close())
 	}
 	cycle() // the library's work queue stays, once
 	await.NoLeak(t, func() {
@@ -445,17 +421,13 @@ func TestOldDefinitionsAreFreed(t *testing.T) {
 		for _, d := range docs {
 			olds = append(olds, weak.Make(d.Def))
 		}
-		if _, err := x.Replace(t.Context(), docs); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(x.Replace(t.Context(), docs))(t)
 	}()
 	changed := numbered(t, minPiece/2) // the rest of their piece stays, and the other pieces
 	for i := range changed {
 		changed[i].ServerDescription = "anew"
 	}
-	if err := x.Apply(t.Context(), changed, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.Apply(t.Context(), changed, nil))
 	search(t, x, Query{Text: "ad", Limit: 1}) // which makes the table of names
 	runtime.GC()
 	kept := 0

@@ -7,16 +7,14 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
 // item is a document of any kind, exposed under its own name behind the server's.
 func item(t testing.TB, kind tool.Kind, server, raw string) Document {
 	t.Helper()
-	def, err := tool.ParseKind(kind, server, json.RawMessage(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseKind(kind, server, json.RawMessage(raw)))(t)
 	exposed := def.ID.Name
 	if kind == tool.KindPrompt {
 		exposed = server + "_" + exposed
@@ -78,9 +76,7 @@ func TestPromptsAndResourcesAreFound(t *testing.T) {
 func TestOnlyTheKindsAskedForAreFound(t *testing.T) {
 	x := build(t, append(small(t), someItems(t)...)...)
 	for _, d := range x.Missing() { // all alike, so that by vectors everything is a hit
-		if err := x.PutVectors([]Document{d}, [][]float32{{1, float32(len(d.Name))}}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.PutVectors([]Document{d}, [][]float32{{1, float32(len(d.Name))}}))
 	}
 	for _, test := range []struct {
 		kinds []tool.Kind
@@ -126,9 +122,7 @@ func TestAPromptWithTheNameOfAToolIsAnotherDocument(t *testing.T) {
 	if x.Len() != 2 {
 		t.Fatalf("%d documents", x.Len())
 	}
-	if err := x.Apply(t.Context(), nil, []string{Key(tool.KindPrompt, "s_a")}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.Apply(t.Context(), nil, []string{Key(tool.KindPrompt, "s_a")}))
 	if got := names(search(t, x, Query{Text: "s_a", Kinds: tool.Kinds, Limit: 5})); !slices.Equal(got, []string{"s_a"}) {
 		t.Errorf("left: %v", got)
 	}

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // annotatedSets is where the annotated catalogues are, beside the repository.
@@ -35,18 +37,14 @@ func load(t testing.TB, set string) *annotated {
 	out := &annotated{}
 	eachLine(t, filepath.Join(annotatedSets, set, "tools.jsonl"), func(line []byte) {
 		var head struct{ Server, Name string }
-		if err := json.Unmarshal(line, &head); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &head))
 		d := docOf(t, head.Server, string(line), "")
 		d.Name = head.Server + ":" + head.Name
 		out.docs = append(out.docs, d)
 	})
 	eachLine(t, filepath.Join(annotatedSets, set, "queries.jsonl"), func(line []byte) {
 		var q labelledQuery
-		if err := json.Unmarshal(line, &q); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &q))
 		out.queries = append(out.queries, q)
 	})
 	return out
@@ -54,19 +52,14 @@ func load(t testing.TB, set string) *annotated {
 
 func eachLine(t testing.TB, name string, do func([]byte)) {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(name))(t)
 	defer f.Close()
 	s := bufio.NewScanner(f)
 	s.Buffer(nil, 16<<20)
 	for s.Scan() {
 		do(s.Bytes())
 	}
-	if err := s.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Err())
 }
 
 // floors are a little under what was reached: nDCG@10 and recall@5.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"runtime"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // numbered are so many more than others have that the library index is built anew.
@@ -36,9 +38,7 @@ func TestASnapshotAnswersFromItsOwnDocuments(t *testing.T) {
 			if err != nil || len(want.Hits) != 2 {
 				t.Fatal(want, err)
 			}
-			if _, err := x.Replace(t.Context(), after); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(x.Replace(t.Context(), after))(t)
 			runtime.GC()   // what the change made superfluous may go, what the snapshot has may not
 			x.write.Lock() // a change that goes on is not waited for
 			got, err := snapshot.Search(t.Context(), query)
@@ -55,13 +55,8 @@ func TestASnapshotAnswersFromItsOwnDocuments(t *testing.T) {
 
 func TestASnapshotOfAClosedIndex(t *testing.T) {
 	x := build(t, small(t)...)
-	snapshot, err := x.Replace(t.Context(), small(t))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := x.Close(); err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must.Get(x.Replace(t.Context(), small(t)))(t)
+	must.Do(t, x.Close())
 	if _, err := snapshot.Search(t.Context(), Query{Text: "issue", Limit: 1}); !errors.Is(err, ErrClosed) {
 		t.Error(err)
 	}
@@ -74,9 +69,7 @@ func TestASnapshotOfAClosedIndex(t *testing.T) {
 func TestASnapshotHasItsOwnNames(t *testing.T) {
 	x := build(t, doc(t, "mail", "send", "Send a letter"), doc(t, "mail", "read", "Read a letter"))
 	before := x.snapshot()
-	if err := x.Apply(t.Context(), nil, []string{"mail_read"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.Apply(t.Context(), nil, []string{"mail_read"}))
 	if hits := search(t, x, Query{Text: "ea", Limit: 9}); len(hits) != 0 {
 		t.Errorf("what is gone is found: %v", hits)
 	}

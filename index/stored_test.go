@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -16,10 +17,7 @@ import (
 func stored(t testing.TB, x *Index) (all [][]byte) {
 	t.Helper()
 	for _, s := range x.Segments() {
-		data, err := s.Bytes()
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := must.Get(s.Bytes())(t)
 		all = append(all, data)
 	}
 	return all
@@ -38,9 +36,7 @@ func recalled(t testing.TB, all [][]byte, docs ...Document) *Index {
 	t.Helper()
 	x := New()
 	x.Recall(read(all), false)
-	if _, err := x.Replace(t.Context(), docs); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(x.Replace(t.Context(), docs))(t)
 	t.Cleanup(func() { x.Close() })
 	return x
 }
@@ -92,9 +88,7 @@ func TestAStoredIndexAnswersLikeOneThatIsBuilt(t *testing.T) {
 			// Changes go on from there.
 			next := append(slices.Clone(letters[:2]), doc(t, "post", "burn", "Burn a parcel"))
 			for _, x := range []*Index{x, want} {
-				if _, err := x.Replace(t.Context(), next); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(x.Replace(t.Context(), next))(t)
 			}
 			query := Query{Text: "burn", Limit: 20}
 			if got, want := search(t, x, query), search(t, want, query); !slices.Equal(got, want) {
@@ -150,9 +144,7 @@ func TestAStoredIndexIsTakenOverInTwoSteps(t *testing.T) {
 			}
 			for _, step := range [][]Document{test.first, docs} {
 				x.Recall(test.stored, len(step) < len(docs))
-				if _, err := x.Replace(t.Context(), step); err != nil {
-					t.Fatal(err)
-				}
+				must.Get(x.Replace(t.Context(), step))(t)
 				same(step)
 			}
 			if got := keys(x); test.stored == known && !slices.Equal(got, keys(build(t, docs...))) {
@@ -182,10 +174,7 @@ func keys(x *Index) (all []SegmentKey) {
 // varied are documents for whom everything that analysis does is done.
 func varied(t testing.TB) []Document {
 	def := func(kind tool.Kind, raw string) Document {
-		def, err := tool.ParseKind(kind, "octo-hub", []byte(raw))
-		if err != nil {
-			t.Fatal(err)
-		}
+		def := must.Get(tool.ParseKind(kind, "octo-hub", []byte(raw)))(t)
 		return Document{Name: Key(kind, "hub_"+def.ID.Name), Def: def, ServerDescription: "Hosts repositories of code"}
 	}
 	schema := `"inputSchema":{"type":"object","description":"left out","properties":{"pullRequestIDs":{"type":"array","description":"The user's pull requests","items":{"properties":{"base64":{"description":"don't"}}}},
@@ -212,14 +201,9 @@ func TestAnalysisVersion(t *testing.T) {
 	const file = "testdata/analysis.txt"
 	got := fmt.Sprintf("%d %x\n", analysisVersion, h.Sum(nil))
 	if os.Getenv("UPDATE_ANALYSIS") != "" {
-		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(file, []byte(got), 0o644))
 	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(file))(t)
 	if got != string(want) {
 		t.Errorf("analysis yields %s, and %s has %s: raise analysisVersion, or stored indexes keep what was; then run this with UPDATE_ANALYSIS=1", got, file, want)
 	}

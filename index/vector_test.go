@@ -10,6 +10,8 @@ import (
 	"slices"
 	"sync"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // axis is a unit vector along one of dim directions.
@@ -52,10 +54,7 @@ func checkVectors(t *testing.T, v *vectors, want map[int][]float32, queries ...[
 	if v.len() != len(want) {
 		t.Fatalf("%d vectors, want %d", v.len(), len(want))
 	}
-	similar, err := v.cosines(t.Context(), slices.Clone(queries))
-	if err != nil {
-		t.Fatal(err)
-	}
+	similar := must.Get(v.cosines(t.Context(), slices.Clone(queries)))(t)
 	defer similar.release()
 	if len(similar.rows) != len(queries) {
 		t.Fatalf("%d rows for %d queries", len(similar.rows), len(queries))
@@ -239,9 +238,7 @@ func TestARefusedVectorLeavesNoTrace(t *testing.T) {
 	if err := v.put(0, []float32{0, 0, 0}); !errors.Is(err, ErrVector) {
 		t.Fatalf("error %v, want ErrVector", err)
 	}
-	if err := v.put(0, []float32{1, 2}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, v.put(0, []float32{1, 2}))
 	checkVectors(t, v, map[int][]float32{0: {1, 2}}, []float32{2, 1})
 }
 
@@ -284,9 +281,7 @@ func TestVectorsAreAMap(t *testing.T) {
 				// More is put than removed at first, and less later.
 				if random.IntN(8*run.slots) > step {
 					want[slot] = randomUnit(random, run.dim)
-					if err := v.put(slot, slices.Clone(want[slot])); err != nil {
-						t.Fatal(err)
-					}
+					must.Do(t, v.put(slot, slices.Clone(want[slot])))
 				} else {
 					delete(want, slot)
 					v.remove(slot)
@@ -311,9 +306,7 @@ func TestTheSwitchLosesNothing(t *testing.T) {
 	v, want := &vectors{}, map[int][]float32{}
 	for slot := 0; len(want) < codedFrom+3; slot += 1 + random.IntN(2) {
 		want[slot] = randomUnit(random, dim)
-		if err := v.put(slot, slices.Clone(want[slot])); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, v.put(slot, slices.Clone(want[slot])))
 		_, isCoded := v.held.(*coded)
 		if isCoded != (len(want) > codedFrom) {
 			t.Fatalf("%d vectors are held by %T", len(want), v.held)
@@ -331,9 +324,7 @@ func TestASharedScanComparesAll(t *testing.T) {
 	v, want := holders[1].open(dim), map[int][]float32{}
 	for slot := range sharedFrom*blockSize + 70 {
 		want[slot] = randomUnit(random, dim)
-		if err := v.put(slot, want[slot]); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, v.put(slot, want[slot]))
 	}
 	checkVectors(t, v, want, randomUnit(random, dim))
 	// What is removed takes no memory: the rest moves together.
@@ -363,9 +354,7 @@ func putVectors(t testing.TB, x *Index, vectors map[string][]float32) {
 	t.Helper()
 	for _, d := range x.Missing() {
 		if v, ok := vectors[d.Name]; ok {
-			if err := x.PutVectors([]Document{d}, [][]float32{v}); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, x.PutVectors([]Document{d}, [][]float32{v}))
 		}
 	}
 }
@@ -442,9 +431,7 @@ func TestVectorsFollowTheirDocuments(t *testing.T) {
 			x := build(t, raw("a", ""), raw("b", ""), raw("c", ""))
 			vectors := map[string][]float32{"s_a": a, "s_b": b, "s_c": c}
 			putVectors(t, x, vectors)
-			if err := errors.Join(test.changes(x)...); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, errors.Join(test.changes(x)...))
 			if got := missing(x); !slices.Equal(got, test.missing) {
 				t.Errorf("missing: %v, want %v", got, test.missing)
 			}
@@ -473,12 +460,8 @@ func TestVectorsFollowTheirDocuments(t *testing.T) {
 func TestVectorsOfWhatWasAnotherDocumentAreLeftOut(t *testing.T) {
 	x := build(t, doc(t, "s", "changed", "Before."), doc(t, "s", "gone", ""), doc(t, "s", "same", "Same."))
 	before := x.Missing() // changed, gone, same
-	if err := x.Apply(t.Context(), []Document{doc(t, "s", "changed", "After."), doc(t, "s", "same", "Same.")}, []string{"s_gone"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := x.PutVectors(before, [][]float32{axis(0, 3), axis(1, 3), axis(2, 3)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.Apply(t.Context(), []Document{doc(t, "s", "changed", "After."), doc(t, "s", "same", "Same.")}, []string{"s_gone"}))
+	must.Do(t, x.PutVectors(before, [][]float32{axis(0, 3), axis(1, 3), axis(2, 3)}))
 	if got := missing(x); !slices.Equal(got, []string{"s_changed"}) || x.Vectors() != 1 {
 		t.Errorf("missing: %v with %d vectors, want s_changed and 1", got, x.Vectors())
 	}
@@ -508,9 +491,7 @@ func TestClosedIndexHasNoVectors(t *testing.T) {
 	docs := small(t)
 	x := build(t, docs...)
 	putVectors(t, x, map[string][]float32{docs[0].Name: axis(0, 3)})
-	if err := x.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.Close())
 	if n, m := x.Vectors(), len(x.Missing()); n != 0 || m != 0 {
 		t.Errorf("%d vectors, %d missing", n, m)
 	}
@@ -620,9 +601,7 @@ func TestHybridAnswersDoNotDependOnHistory(t *testing.T) {
 	shuffled := func() *Index {
 		x := build(t)
 		for _, i := range random.Perm(tools) {
-			if err := x.Apply(t.Context(), docs[i:i+1], nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, x.Apply(t.Context(), docs[i:i+1], nil))
 			if random.IntN(10) == 0 {
 				putVectors(t, x, vectors)
 			}
@@ -633,17 +612,13 @@ func TestHybridAnswersDoNotDependOnHistory(t *testing.T) {
 	once := build(t, docs...)
 	putVectors(t, once, vectors)
 	codedOnce := build(t, others...)
-	if err := codedOnce.Apply(t.Context(), docs, nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, codedOnce.Apply(t.Context(), docs, nil))
 	putVectors(t, codedOnce, vectors)
 	gone := make([]string, len(others))
 	for i, d := range others {
 		gone[i] = d.Name
 	}
-	if err := codedOnce.Apply(t.Context(), nil, gone); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, codedOnce.Apply(t.Context(), nil, gone))
 	for _, test := range []struct {
 		what string
 		x    *Index

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -177,9 +178,7 @@ func TestASearchPassesOverNothing(t *testing.T) {
 					gone = append(gone, name)
 				}
 			}
-			if err := x.Apply(t.Context(), changed, gone); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, x.Apply(t.Context(), changed, gone))
 			for _, name := range gone {
 				delete(docs, name)
 			}

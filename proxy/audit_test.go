@@ -15,6 +15,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/internal/telemetry"
 	"toolfinch/proxy"
 	"toolfinch/trust/audit"
@@ -29,10 +30,7 @@ func audited(t testing.TB, config *configs.Config, change func(*audit.Settings))
 	if change != nil {
 		change(&settings)
 	}
-	log, err := audit.Open(settings, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(audit.Open(settings, nil, slog.New(slog.DiscardHandler)))(t)
 	p, url = ready(t, config, proxy.WithVersion("test"), proxy.WithAudit(log, settings))
 	read := 0
 	return p, url, func(n int) []audit.Line {
@@ -191,9 +189,7 @@ func TestACancelledCallIsWrittenDown(t *testing.T) {
 func TestNothingIsCalledThatCannotBeWrittenDown(t *testing.T) {
 	up := wares(t)
 	dir := filepath.Join(t.TempDir(), "log")
-	if err := os.Mkdir(dir, 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(dir, 0o700))
 	config := configOf(t, []*script{up}, everything(view.Default, view.ExposureRetrieve))
 	config.REST = true
 	p, url, since := audited(t, config, func(s *audit.Settings) { s.File = filepath.Join(dir, "audit.jsonl") })
@@ -232,9 +228,7 @@ func TestNothingIsCalledThatCannotBeWrittenDown(t *testing.T) {
 	if n := calls(); n != before || len(up.got("resources/read")) > 0 {
 		t.Errorf("the server was called %d times", n-before)
 	}
-	if err := os.Rename(dir+".away", dir); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Rename(dir+".away", dir))
 	await.True(t, func() bool { return !failed(c.ask("tools/call", toolCall("shop_look", `{}`))) })
 	if n := len(since(2)); n < 2 {
 		t.Errorf("%d lines", n)
@@ -250,9 +244,7 @@ func TestAReloadIsWrittenDown(t *testing.T) {
 	next := *config
 	next.Servers = append(slices.Clone(config.Servers), other.settings)
 	next.Servers[0].Description = "Wares"
-	if err := p.Reload(t.Context(), &next); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Reload(t.Context(), &next))
 	if l := since(1)[0]; inShort(l) != "config.changed - - success -" || l.Details["file"] == "" {
 		t.Errorf("%+v", l)
 	}

@@ -21,6 +21,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/retrieve"
 	"toolfinch/upstream"
@@ -97,17 +98,10 @@ func serveConfig(t testing.TB, config *configs.Config, tools int, options []prox
 func newBareProxy(t testing.TB, up *httptest.Server) (url string) {
 	t.Helper()
 	many := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 64}}
-	c, err := client.NewStreamableHttpClient(up.URL, transport.WithHTTPBasicClient(many))
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(client.NewStreamableHttpClient(up.URL, transport.WithHTTPBasicClient(many)))(t)
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Initialize(t.Context(), mcp.InitializeRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start(t.Context()))
+	must.Get(c.Initialize(t.Context(), mcp.InitializeRequest{}))(t)
 	s := server.NewMCPServer("bare", "1", server.WithToolCapabilities(true))
 	s.AddTool(mcp.NewTool("up0_echo", mcp.WithString("text")), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		r.Params.Name = "echo"
@@ -301,9 +295,7 @@ func load(b *testing.B, url string, callers int, call func(*session) error) {
 	for range callers {
 		s := newSession(b, url)
 		for range 3 {
-			if err := call(s); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, call(s))
 		}
 		sessions <- s
 	}

@@ -25,6 +25,7 @@ import (
 	"toolfinch/embed"
 	"toolfinch/embed/models"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 	"toolfinch/proxy"
 	"toolfinch/retrieve"
@@ -156,14 +157,9 @@ func index(t *testing.T, p searcher, query string) (state struct {
 }) {
 	t.Helper()
 	q := retrieve.Query{Text: query, Limit: 5, Detail: retrieve.DetailName}
-	found, err := p.Retriever().Search(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(p.Retriever().Search(t.Context(), q))(t)
 	answer := struct{ Index any }{&state}
-	if err := json.Unmarshal(p.Retriever().Answer(q, found), &answer); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(p.Retriever().Answer(q, found), &answer))
 	return state
 }
 
@@ -203,18 +199,12 @@ func TestEmbedTakesAModelThatComesLater(t *testing.T) {
 	refused("without a model")
 
 	to := filepath.Join(dir, models.DefaultModel)
-	if err := os.CopyFS(to, withoutWeights{os.DirFS(from)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.CopyFS(to, withoutWeights{os.DirFS(from)}))
 	const weights = "model.safetensors"
-	if err := os.WriteFile(filepath.Join(to, weights), make([]byte, 100), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(to, weights), make([]byte, 100), 0o600))
 	refused("with half of the weights")
 
-	if err := os.Remove(filepath.Join(to, weights)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Remove(filepath.Join(to, weights)))
 	if err := os.Link(filepath.Join(from, weights), filepath.Join(to, weights)); err != nil {
 		content, err := os.ReadFile(filepath.Join(from, weights)) // another disk
 		if err == nil {
@@ -225,9 +215,7 @@ func TestEmbedTakesAModelThatComesLater(t *testing.T) {
 		}
 	}
 	var last int
-	if err := p.Embed(t.Context(), func(done, total int) { last = done }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Embed(t.Context(), func(done, total int) { last = done }))
 	if !hybrid(t, p, 20) || last != 20 {
 		t.Errorf("with a model the answer says %+v; progress came to %d of 20", index(t, p, "a query"), last)
 	}

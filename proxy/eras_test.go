@@ -11,6 +11,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 )
 
@@ -269,10 +270,7 @@ func compactSorted(t *testing.T, raw []byte) string {
 	if err := json.Unmarshal(raw, &value); err != nil {
 		t.Fatalf("%s: %v", raw, err)
 	}
-	out, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	out := must.Get(json.Marshal(value))(t)
 	return string(out)
 }
 

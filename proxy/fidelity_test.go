@@ -7,14 +7,13 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 func golden(t *testing.T, name string) string {
 	t.Helper()
-	raw, err := os.ReadFile("../testdata/golden/" + name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(os.ReadFile("../testdata/golden/" + name))(t)
 	return compact(t, raw)
 }
 
@@ -163,10 +162,7 @@ func testSpreadAnswer(t *testing.T, m *meeting) {
 	if m.up.settings.URL == "" {
 		return // a line of stdio has no line breaks
 	}
-	spread, err := os.ReadFile("../testdata/golden/result.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	spread := must.Get(os.ReadFile("../testdata/golden/result.json"))(t)
 	m.up.on("tools/call", func(r *request) { r.result(string(spread)) })
 	if got := m.ask("tools/call", `{"name":"odd_every_thing"}`); string(got.Result) != compact(t, spread) {
 		t.Errorf("got %s", got.raw)

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"toolfinch/configs"
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/tool"
 	"toolfinch/trust/pins"
@@ -42,9 +43,7 @@ func TestWhatCannotBeStoredIsHeldAllTheSame(t *testing.T) {
 	}
 	learn := func(change upstream.Change) {
 		t.Helper()
-		if _, err := k.learn(t.Context(), config, change); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(k.learn(t.Context(), config, change))(t)
 	}
 	learn(upstream.Change{Server: "shop", Defs: []*tool.Def{def}, Instructions: "Buy."})
 	held("a first list", "shop", 2)

@@ -215,16 +215,10 @@ func TestWhatIsHeldAtTheRootIsThatOfItsView(t *testing.T) {
 
 // approver is another process that decides.
 func approver(t testing.TB, config *configs.Config) (reports func() []pins.Report, decide func(approve bool, name string)) {
-	db, err := store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() { db.Close() })
 	reports = func() []pins.Report {
-		all, err := proxy.ReadPins(t.Context(), db, config, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		all := must.Get(proxy.ReadPins(t.Context(), db, config, nil))(t)
 		return all.Reports
 	}
 	return reports, func(approve bool, name string) {
@@ -422,10 +416,7 @@ func TestWhatIsHeldBetweenTwoRuns(t *testing.T) {
 					t.Errorf("run %d: %v, want %v", i+1, got, one.want)
 				}
 				// What the store knows is served the same before the server was asked.
-				w, err := proxy.OpenWorkspace(t.Context(), config)
-				if err != nil {
-					t.Fatal(err)
-				}
+				w := must.Get(proxy.OpenWorkspace(t.Context(), config))(t)
 				if got := w.Tools(); got != len(one.want) {
 					t.Errorf("run %d: a workspace has %d tools, want %d", i+1, got, len(one.want))
 				}

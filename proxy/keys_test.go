@@ -24,9 +24,7 @@ func TestWhatKeysLeaveIsSweptAway(t *testing.T) {
 	keysOf(t, config, "present")
 	db := must.Get(store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() { _ = db.Close() })
-	if err := db.Keys().Add(t.Context(), identity.Key{Name: "late", ID: "key|late", Expires: time.Now().Add(-time.Second)}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Keys().Add(t.Context(), identity.Key{Name: "late", ID: "key|late", Expires: time.Now().Add(-time.Second)}))
 	owns := func(id string) bool {
 		all, err := db.Usage().ProvisionsOf(t.Context(), v.Name, tool.PrincipalOwner(id))
 		return err == nil && len(all) > 0

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"toolfinch/configs"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 	"toolfinch/trust/leaks"
 	"toolfinch/view"
@@ -118,9 +119,7 @@ func TestSecretsInAnswers(t *testing.T) {
 	}
 	var next configs.Config = *config
 	next.Secrets = leaks.Off
-	if err := p.Reload(t.Context(), &next); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Reload(t.Context(), &next))
 	for _, ask := range []string{"tool", "unlisted resource"} {
 		if got := viewClient(t, p, url, "unsaid", true).ask(asks[ask][0], asks[ask][1]); !strings.Contains(got.raw, planted) {
 			t.Errorf("%s after it was switched off: %s", ask, got.raw)
@@ -167,9 +166,7 @@ func TestUnlistedResourcesAtTheRootAreThoseOfTheirViews(t *testing.T) {
 	}
 	next := *config
 	next.Policies = policies(t, `permit (principal, action, resource); forbid (principal, action, resource in View::"internal");`)
-	if err := p.Reload(t.Context(), &next); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Reload(t.Context(), &next))
 	reached := len(up.got("resources/read"))
 	for _, uri := range []string{"toolfinch:up/t:///unlisted", "toolfinch:up/file:///listed"} {
 		_ = read(uri) // the other server is asked: for who asks there is no up

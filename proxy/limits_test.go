@@ -14,6 +14,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/internal/must"
 )
 
 // Every limit of what clients can make grow has a metric and a row in the
@@ -23,16 +25,10 @@ func TestEveryLimitIsDocumentedAndMeasured(t *testing.T) {
 	_, url := openREST(t, "", configOf(t, []*script{shop(t, "up", "hat")}))
 	measured := map[string]string{}
 	for _, m := range regexp.MustCompile(`(?m)^toolfinch_limit\{limit="(\w+)"\} (\S+)$`).FindAllStringSubmatch(curl(t, url, "GET", "/metrics", "").body, -1) {
-		n, err := strconv.ParseFloat(m[2], 64)
-		if err != nil {
-			t.Fatal(err)
-		}
+		n := must.Get(strconv.ParseFloat(m[2], 64))(t)
 		measured[m[1]] = strconv.FormatFloat(n, 'f', -1, 64)
 	}
-	page, err := os.ReadFile("../docs/configuration.md")
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile("../docs/configuration.md"))(t)
 	_, section, _ := strings.Cut(string(page), "\n## Limits\n")
 	section, _, _ = strings.Cut(section, "\n## ")
 	documented := map[string]string{}

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/trust/inbound"
 	"toolfinch/view"
@@ -94,9 +95,7 @@ func TestLinesOfSessions(t *testing.T) {
 				if got != nil {
 					t.Errorf("%s: more than one line", message)
 				}
-				if err := json.Unmarshal([]byte(line), &got); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal([]byte(line), &got))
 			}
 		}
 		for _, of := range []string{"time", "level", "msg"} {

@@ -12,6 +12,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/trust/inbound"
 	"toolfinch/upstream"
@@ -45,10 +46,7 @@ func logsIn(t *testing.T, change func(*configs.Config, *authserver.Server)) *log
 // asks is a login that a principal has asked for.
 func (l *loggingIn) asks(t *testing.T, principal string) *login.Pending {
 	t.Helper()
-	pending, err := l.proxy.Login("notes").Begin(t.Context(), principal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pending := must.Get(l.proxy.Login("notes").Begin(t.Context(), principal))(t)
 	return pending
 }
 

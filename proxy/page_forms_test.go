@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 var (
@@ -87,10 +88,7 @@ func TestWhatIsTypedComesBackAsItIs(t *testing.T) {
 	if many := string(part(arguments, "many")); !strings.Contains(many, "\u200c") && !strings.Contains(many, `\u200c`) {
 		t.Errorf("the list is %s", many)
 	}
-	to, err := url.Parse(got.header.Get("Location"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	to := must.Get(url.Parse(got.header.Get("Location")))(t)
 	run := to.Query().Get("run")
 	var download answered
 	await.True(t, func() bool {

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve"
 	"toolfinch/trust/policy"
 	"toolfinch/trust/rate"
@@ -38,9 +39,7 @@ func TestAReloadOfPoliciesIsTold(t *testing.T) {
 	reload := func(text string) {
 		next := *config
 		next.Policies = policies(t, text)
-		if err := p.Reload(t.Context(), &next); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Reload(t.Context(), &next))
 	}
 	reload(`permit (principal, action, resource); forbid (principal, action, resource == Tool::"up.b");`)
 	eventually(t, func() bool { return len(alice.got("notifications/tools/list_changed")) == 1 })

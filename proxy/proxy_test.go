@@ -13,6 +13,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
 )
@@ -36,10 +37,7 @@ func run(t testing.TB, p *proxy.Proxy) (url string) {
 // runUntil is run, with what ends it before the test does.
 func runUntil(t testing.TB, p *proxy.Proxy) (url string, stop func()) {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- p.Run(ctx, func(ctx context.Context) error { return p.ServeHTTP(ctx, listener) }) }()
@@ -63,10 +61,7 @@ func settings(name, url string) upstream.Settings {
 // hanging accepts connections and never answers.
 func hanging(t testing.TB) string {
 	t.Helper()
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	t.Cleanup(func() { listener.Close() })
 	return "http://" + listener.Addr().String() + "/mcp"
 }
@@ -79,9 +74,7 @@ func TestWarmStartSearchesAndCallsBeforeAnythingIsDialled(t *testing.T) {
 	if len(rows) != 1 || rows[0].Err != nil || len(rows[0].Diff.Added) != 50 {
 		t.Fatalf("refresh = %+v", rows)
 	}
-	if err := first.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.Close())
 
 	second := open(t, dir, settings("shop", up.URL), settings("slow", hanging(t)))
 	if got := second.Tools(); got != 50 {
@@ -165,15 +158,10 @@ func TestWebPagesAreKeptOut(t *testing.T) {
 
 func TestReadyWhenThereIsSomethingToFind(t *testing.T) {
 	ready := func(url string) (status int, word string) {
-		response, err := http.Get(url + "/readyz")
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.Get(url + "/readyz"))(t)
 		defer response.Body.Close()
 		var body struct{ Status string }
-		if err := json.NewDecoder(response.Body).Decode(&body); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.NewDecoder(response.Body).Decode(&body))
 		return response.StatusCode, body.Status
 	}
 	becomes := func(url string, status int, word string) {
@@ -197,10 +185,7 @@ func TestShutdownLeavesNothingRunning(t *testing.T) {
 		p := open(t, folder(t), settings("up", up.URL), settings("hangs", hanging(t)))
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan error, 1)
-		listener, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			t.Fatal(err)
-		}
+		listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 		go func() { ended <- p.Run(ctx, func(ctx context.Context) error { return p.ServeHTTP(ctx, listener) }) }()
 		eventually(t, func() bool { return p.Tools() == 20 })
 		s := newSession(t, "http://"+listener.Addr().String()+"/mcp")

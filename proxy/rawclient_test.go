@@ -14,6 +14,7 @@ import (
 	"sync"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 )
 
@@ -135,10 +136,7 @@ func newClientAt(t testing.TB, p *proxy.Proxy, endpoint string, k kind, capabili
 		request.Header.Set("Accept", "text/event-stream")
 		request.Header.Set("Mcp-Session-Id", c.id)
 		c.identify(request)
-		response, err := c.http.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(c.http.Do(request))(t)
 		c.work.Go(func() { c.readBody(response) })
 	}
 	return c

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // realDefinitions are the tools of real servers, a definition a line, packed
@@ -23,10 +25,7 @@ func realDefinitions(t *testing.T) (lists [][]string) {
 	}
 	var taken []map[string]bool
 	for _, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(file))(t)
 		var server struct{ Tools []json.RawMessage }
 		if err := json.Unmarshal(raw, &server); err != nil {
 			t.Fatalf("%s: %v", file, err)
@@ -109,9 +108,7 @@ func TestRealDefinitionsArriveAsTheyWere(t *testing.T) {
 			}
 			p, url := openScripts(t, []string{"s*"}, scripts...)
 			var listed struct{ Tools []json.RawMessage }
-			if err := json.Unmarshal(newClient(t, p, url, client, `{}`, nil).ask("tools/list", `{}`).Result, &listed); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(newClient(t, p, url, client, `{}`, nil).ask("tools/list", `{}`).Result, &listed))
 			var got []string
 			for _, def := range listed.Tools {
 				name, rest := cutName(t, def)

@@ -10,6 +10,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/configs"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
 )
@@ -39,9 +40,7 @@ func TestServersAreMetOnce(t *testing.T) {
 	if p.Tools() != 5 {
 		t.Errorf("%d tools are known, want 5", p.Tools())
 	}
-	if err := p.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close())
 
 	p = openWorkspace(t, configFor(dir, servers...))
 	defer p.Close()
@@ -86,24 +85,16 @@ func TestAWorkspaceWritesNothing(t *testing.T) {
 	dir := t.TempDir()
 	shop, other := settings("shop", newUpstream(t, 5).URL), settings("other", newUpstream(t, 7).URL)
 	learn(t, configFor(dir, shop))
-	w, err := proxy.OpenWorkspace(t.Context(), configFor(dir, other))
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(proxy.OpenWorkspace(t.Context(), configFor(dir, other)))(t)
 	if w.Tools() != 0 {
 		t.Errorf("it has %d tools of a server that it does not name", w.Tools())
 	}
 	if row := w.Refresh(t.Context(), nil)[0]; row.Err != nil || row.Lost != nil || row.Diff.Total != 7 || w.Tools() != 7 {
 		t.Errorf("%d tools, %+v", w.Tools(), row)
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 	for config, want := range map[*configs.Config]int{configFor(dir, shop): 5, configFor(dir, other): 0} {
-		w, err := proxy.OpenWorkspace(t.Context(), config)
-		if err != nil {
-			t.Fatal(err)
-		}
+		w := must.Get(proxy.OpenWorkspace(t.Context(), config))(t)
 		if w.Tools() != want {
 			t.Errorf("afterwards %d tools of %s are known, want %d", w.Tools(), config.Servers[0].Name, want)
 		}

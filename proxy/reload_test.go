@@ -15,6 +15,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/upstream"
 	"toolfinch/view"
@@ -55,9 +56,7 @@ func hurry(t testing.TB, p *proxy.Proxy, config *configs.Config, hurried *script
 // module writes a Starlark module, which changes its size when the text does.
 func module(t testing.TB, path, source string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(source), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(source), 0o644))
 }
 
 // hat is an override that selects the tool which the tests call.

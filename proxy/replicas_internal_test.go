@@ -7,6 +7,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/proxy/replicas"
 	"toolfinch/retrieve"
 	"toolfinch/store"
@@ -31,10 +32,7 @@ func (t told) Next(ctx context.Context) (store.Notice, error) {
 // hearing is a proxy that hears what is told, over an empty store. Nobody runs its loop.
 func hearing(t *testing.T) (*Proxy, told) {
 	log, say := slog.New(slog.DiscardHandler), make(told)
-	db, err := store.Open(t.Context(), t.TempDir(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(store.Open(t.Context(), t.TempDir(), log))(t)
 	t.Cleanup(func() { db.Close() })
 	all := &views{options: options{log: log}, memory: retrieve.NewMemory(nil, nil), embedder: &embedder{work: make(chan struct{}, 1)}}
 	all.others = &others{changes: replicas.NewChanges(func(context.Context) (replicas.Listener, error) { return say, nil }, map[store.Topic]int64{}, log)}
@@ -82,9 +80,7 @@ func TestTheLoopDoesNotWaitForWhatOthersLearned(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p, say := hearing(t)
 		hat := tool.ID{Server: "shop", Name: "hat"}
-		if err := p.store.Usage().PutLearned(t.Context(), store.LearnedUse{Query: "something for my head", Tool: hat, Count: 1, At: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.store.Usage().PutLearned(t.Context(), store.LearnedUse{Query: "something for my head", Tool: hat, Count: 1, At: time.Now()}))
 		say <- store.Topic{Kind: store.TopicLearned}
 		time.Sleep(2 * lazily)
 		if p.memory.Prior("", "something for my head")[hat] == 0 {

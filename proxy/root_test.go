@@ -14,6 +14,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -172,10 +173,7 @@ func TestTheRootCallsEachToolThroughItsView(t *testing.T) {
 	config := market(t, up, &heard)
 	p, url := openViews(t, "", config)
 	learn(t, config)
-	w, err := proxy.OpenWorkspace(t.Context(), config)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(proxy.OpenWorkspace(t.Context(), config))(t)
 	defer w.Close()
 	command := way{"toolfinch call", func(t testing.TB, tool, arguments string) (string, bool) {
 		root, err := w.View("")
@@ -332,10 +330,7 @@ func TestSavingsOfTheRoot(t *testing.T) {
 	r.call(t, c, "retrieve_tools", `{"query":"sells a coat"}`)
 	r.list(t, c)
 	r.call(t, c, "retrieve_tools", `{"query":"sells a coat"}`) // what is listed counts when it was read
-	root, err := p.View("")
-	if err != nil {
-		t.Fatal(err)
-	}
+	root := must.Get(p.View(""))(t)
 	var full int64
 	for _, one := range root.Tools() {
 		full += int64(tool.CountTokens(one.Listed()))

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"toolfinch/configs"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -33,10 +34,7 @@ func openListed(t testing.TB, up *httptest.Server, views ...view.Settings) (p *p
 			t.Errorf("Close: %v", err)
 		}
 	})
-	v, err := p.View(view.Default)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(p.View(view.Default))(t)
 	for _, one := range v.Tools() {
 		full += int64(tool.CountTokens(one.Listed()))
 	}
@@ -54,9 +52,7 @@ type received struct {
 func (r *received) list(t testing.TB, c *rawClient) {
 	t.Helper()
 	var listed struct{ Tools []json.RawMessage }
-	if err := json.Unmarshal(c.ask("tools/list", `{}`).Result, &listed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(c.ask("tools/list", `{}`).Result, &listed))
 	if r.seen == nil {
 		r.seen = map[string]bool{}
 	}
@@ -246,28 +242,18 @@ func TestSavingsOnRealServers(t *testing.T) {
 		t.Fatal(err)
 	}
 	for i, file := range files {
-		raw, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		raw := must.Get(os.ReadFile(file))(t)
 		name := strings.TrimSuffix(filepath.Base(file), ".json")
 		name = fmt.Sprint(name[strings.LastIndex(name, "_")+1:], i)
 		var defs []*tool.Def
 		for _, one := range elements(part(raw, "tools")) {
-			def, err := tool.ParseDef(name, []byte(compact(t, one)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			def := must.Get(tool.ParseDef(name, []byte(compact(t, one))))(t)
 			defs = append(defs, def)
 		}
-		if _, err := db.PutServer(t.Context(), store.Upstream{Name: name}, defs, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.PutServer(t.Context(), store.Upstream{Name: name}, defs, nil))(t)
 		config.Servers = append(config.Servers, upstream.Settings{Name: name, URL: "http://127.0.0.1:1/mcp"})
 	}
-	if err := db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, db.Close())
 	p := opened(t, config)
 	t.Cleanup(func() { _ = p.Close() })
 	c := newClient(t, p, "", kind{stdio: true}, `{}`, nil)

@@ -13,6 +13,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve"
 	"toolfinch/store/catalogue"
 	"toolfinch/tool"
@@ -41,28 +42,18 @@ func benchStore(b testing.TB, tools, servers int) *configs.Config {
 // openBench opens a proxy over the store and waits until all is found.
 func openBench(b testing.TB, config *configs.Config) (p *Proxy, end func()) {
 	b.Helper()
-	p, err := Open(b.Context(), config, WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		b.Fatal(err)
-	}
+	p = must.Get(Open(b.Context(), config, WithLogger(slog.New(slog.DiscardHandler))))(b)
 	last := len(config.Servers) - 1
 	for p.partial || !finds(b, p, catalogue.Word(last)) {
-		if err := p.loop.refresh(b.Context(), nil); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, p.loop.refresh(b.Context(), nil))
 	}
 	return p, func() {
-		if err := p.Close(); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, p.Close())
 	}
 }
 
 func finds(b testing.TB, p *Proxy, word string) bool {
-	found, err := p.Retriever().Search(b.Context(), retrieve.Query{Text: word, Limit: 5})
-	if err != nil {
-		b.Fatal(err)
-	}
+	found := must.Get(p.Retriever().Search(b.Context(), retrieve.Query{Text: word, Limit: 5}))(b)
 	return len(found.Hits) > 0 && strings.Contains(found.Hits[0].Name, "grow_")
 }
 
@@ -80,9 +71,7 @@ func BenchmarkStart(b *testing.B) {
 			}
 		})
 		p, end := openBench(b, config)
-		if err := p.segments.keep(b.Context()); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, p.segments.keep(b.Context()))
 		end()
 		b.Run("index/"+scale.name, func(b *testing.B) {
 			for b.Loop() {
@@ -99,17 +88,11 @@ func BenchmarkStart(b *testing.B) {
 func listed(b *testing.B, p *Proxy, server, text string) upstream.Change {
 	change := upstream.Change{Server: server, Capabilities: json.RawMessage(`{"tools":{}}`)}
 	for _, def := range p.known.byServer[server].defs {
-		again, err := tool.ParseDef(server, def.Raw)
-		if err != nil {
-			b.Fatal(err)
-		}
+		again := must.Get(tool.ParseDef(server, def.Raw))(b)
 		change.Defs = append(change.Defs, again)
 	}
 	if text != "" {
-		def, err := tool.ParseDef(server, fmt.Appendf(nil, `{"name":"grow_x","description":%q,"inputSchema":{"type":"object"}}`, text))
-		if err != nil {
-			b.Fatal(err)
-		}
+		def := must.Get(tool.ParseDef(server, fmt.Appendf(nil, `{"name":"grow_x","description":%q,"inputSchema":{"type":"object"}}`, text)))(b)
 		change.Defs[len(change.Defs)-1] = def
 	}
 	return change
@@ -173,9 +156,7 @@ func BenchmarkSearchBesideChanges(b *testing.B) {
 				for n := 0; b.Loop(); n++ {
 					text := []string{"create an issue in a repository", "send a message to a channel", "what is the weather tomorrow", "read a file"}[n%4]
 					began := time.Now()
-					if _, err := p.Retriever().Search(ctx, retrieve.Query{Text: text, Limit: 5}); err != nil {
-						b.Fatal(err)
-					}
+					must.Get(p.Retriever().Search(ctx, retrieve.Query{Text: text, Limit: 5}))(b)
 					took = append(took, time.Since(began))
 				}
 				stop()
@@ -205,9 +186,7 @@ func BenchmarkAway(b *testing.B) {
 	await.True(b, func() bool { return p.health().Failed == len(config.Servers) })
 	b.Run("search", func(b *testing.B) {
 		for b.Loop() {
-			if _, err := p.Retriever().Search(ctx, retrieve.Query{Text: "create an issue in a repository", Limit: 5}); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(p.Retriever().Search(ctx, retrieve.Query{Text: "create an issue in a repository", Limit: 5}))(b)
 		}
 	})
 	b.Run("health", func(b *testing.B) {

@@ -10,6 +10,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/trust/inbound"
 	"toolfinch/view"
@@ -18,17 +19,12 @@ import (
 // keysOf makes API keys with the scope of their name, before the proxy starts.
 func keysOf(t *testing.T, config *configs.Config, names ...string) map[string]string {
 	t.Helper()
-	db, err := store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() { _ = db.Close() })
 	keys := map[string]string{}
 	for _, name := range names {
 		text, hash := inbound.NewKey()
-		if err := db.Keys().Add(t.Context(), identity.Key{Name: name, ID: "key|" + name, Hash: hash, Scopes: []string{name}, Created: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, db.Keys().Add(t.Context(), identity.Key{Name: name, ID: "key|" + name, Hash: hash, Scopes: []string{name}, Created: time.Now()}))
 		keys[name] = text
 	}
 	return keys
@@ -77,10 +73,7 @@ func TestScopesHoldOnEverySurface(t *testing.T) {
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("Accept", "application/json, text/event-stream")
 		request.Header.Set("Authorization", "Bearer "+keys[key])
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		response.Body.Close()
 		return post("/mcp", key, `{"jsonrpc":"2.0","id":1,"method":"tools/call","params":`+toolCall(name, arguments)+`}`, "Mcp-Session-Id", response.Header.Get("Mcp-Session-Id"))
 	}

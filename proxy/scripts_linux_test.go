@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/view"
 )
 
@@ -34,9 +35,7 @@ func TestAProcessWaitsForScriptsOnlyWhereAViewTakesThem(t *testing.T) {
 		t.Errorf("%d processes, and no view takes scripts", n)
 	}
 	for _, settings := range []view.Settings{with, without, with} {
-		if err := p.Reload(t.Context(), configOf(t, scripts, settings)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Reload(t.Context(), configOf(t, scripts, settings)))
 		want := 0
 		if settings.RunScript != nil {
 			want = 1

@@ -15,6 +15,7 @@ import (
 
 	"toolfinch/index"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 	"toolfinch/store/catalogue"
@@ -32,10 +33,7 @@ type indexes struct {
 
 func newIndexes(t *testing.T) indexes {
 	log := slog.New(slog.DiscardHandler)
-	db, err := store.Open(t.Context(), t.TempDir(), log)
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(store.Open(t.Context(), t.TempDir(), log))(t)
 	t.Cleanup(func() { db.Close() })
 	return indexes{t: t, db: db, log: log}
 }
@@ -131,15 +129,11 @@ func TestADamagedIndexIsMended(t *testing.T) {
 	first, built := x.start(x.contents("calc", "", 0))
 	x.keep(first)
 	var all []store.Segment
-	if err := x.db.Segments(t.Context(), index.StoredPrefix(), func(one store.Segment) { all = append(all, one) }); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.db.Segments(t.Context(), index.StoredPrefix(), func(one store.Segment) { all = append(all, one) }))
 	for _, one := range all {
 		one.Data = slices.Clone(one.Data)
 		one.Data[len(one.Data)/2]++
-		if err := x.db.PutSegment(t.Context(), one); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, x.db.PutSegment(t.Context(), one))
 	}
 	var log bytes.Buffer
 	x.log = slog.New(slog.NewTextHandler(&log, nil))
@@ -188,9 +182,7 @@ func TestAnIndexThatIsNotStoredIsStoredLater(t *testing.T) {
 	x.log = slog.New(slog.NewTextHandler(&log, nil))
 	s, _ := x.start(x.contents("calc", "", 0))
 	tries := func() int { return strings.Count(log.String(), "the index is not written to the store") }
-	if err := x.db.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, x.db.Close())
 	synctest.Test(t, func(t *testing.T) {
 		s.work = make(chan struct{}, 1)
 		ctx, stop := context.WithCancel(t.Context())
@@ -215,9 +207,7 @@ func TestAnIndexThatIsNotStoredIsStoredLater(t *testing.T) {
 func TestAVeryLargeStoreIsFoundInTwoSteps(t *testing.T) {
 	config := benchStore(t, 7*segmentsFrom, 7)
 	first, end := openBench(t, config)
-	if err := first.segments.keep(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, first.segments.keep(t.Context()))
 	want := keysOf(first.now.Load().endpoints[view.Default].root)
 	end()
 	p, err := Open(t.Context(), config, func(o *options) { o.atFirst = 6 * segmentsFrom }) // six servers fit
@@ -232,9 +222,7 @@ func TestAVeryLargeStoreIsFoundInTwoSteps(t *testing.T) {
 	if !p.partial || !last(0) || last(6) {
 		t.Error("the first answer is not of the first servers alone")
 	}
-	if err := p.loop.refresh(t.Context(), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.loop.refresh(t.Context(), nil))
 	if p.partial || p.stored != nil || !last(0) || !last(6) {
 		t.Error("not all is found after that")
 	}

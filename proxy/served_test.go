@@ -9,6 +9,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/retrieve"
 	"toolfinch/view"
@@ -107,9 +108,7 @@ func TestReadyOnceEachServerIsListedOrHasFailed(t *testing.T) {
 	}
 	next := configOf(t, []*script{one, two})
 	next.DataDir = config.DataDir
-	if err := p.Reload(t.Context(), next); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Reload(t.Context(), next))
 	await.Value(t, p.Ready())
 	if got := fmt.Sprint(toolsOf(t, p, view.Default)); got != "[one_hat two_coat]" {
 		t.Errorf("ready after the reload with %s", got)

@@ -270,9 +270,7 @@ func TestNobodyWaitsForAServerThatFailedBefore(t *testing.T) {
 	config.Servers = append(config.Servers, gone.settings)
 	db := must.Get(store.Open(t.Context(), config.Places().Store, slog.New(slog.DiscardHandler)))(t)
 	failed := store.Failure{Server: "gone", Reason: "timed out", At: time.UnixMilli(5).UTC()}
-	if err := errors.Join(db.PutFailure(t.Context(), failed), db.Close()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(db.PutFailure(t.Context(), failed), db.Close()))
 	p, url := running(t, config)
 	c := newClient(t, p, url, kind{}, `{}`, reply)
 	if got := await.Value(t, c.begin("tools/list", `{}`).answer).raw; !strings.Contains(got, "known_write_file") {

@@ -15,6 +15,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/trust/pins"
@@ -60,9 +61,7 @@ func folder(t testing.TB) string {
 			err = os.WriteFile(path, content, 0o600)
 		}
 		info, infoErr := file.Info()
-		if err := errors.Join(err, infoErr); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, errors.Join(err, infoErr))
 		if err := os.Chtimes(path, info.ModTime(), info.ModTime()); err != nil { // as of the note that it was checked
 			t.Fatal(err)
 		}
@@ -73,10 +72,7 @@ func folder(t testing.TB) string {
 // opened opens a proxy. Its end is the caller's.
 func opened(t testing.TB, config *configs.Config, options ...proxy.Option) *proxy.Proxy {
 	t.Helper()
-	p, err := proxy.Open(t.Context(), config, append(options, proxy.WithPrograms(programs))...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(proxy.Open(t.Context(), config, append(options, proxy.WithPrograms(programs))...))(t)
 	return p
 }
 
@@ -109,10 +105,7 @@ func changing(config *configs.Config) *configs.Config {
 // openWorkspace opens a workspace that learns. Its end is the caller's.
 func openWorkspace(t testing.TB, config *configs.Config, options ...proxy.Option) *proxy.Workspace {
 	t.Helper()
-	w, err := proxy.OpenWorkspace(t.Context(), config, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	w := must.Get(proxy.OpenWorkspace(t.Context(), config, options...))(t)
 	if durable, err := w.Learn(t.Context()); !durable || err != nil {
 		t.Fatalf("Learn = %t, %v", durable, err)
 	}
@@ -128,9 +121,7 @@ func learn(t testing.TB, config *configs.Config) {
 			t.Fatal(row)
 		}
 	}
-	if err := w.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, w.Close())
 }
 
 // percentiles runs op b.N times from a number of callers.

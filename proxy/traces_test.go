@@ -18,6 +18,7 @@ import (
 	"toolfinch/internal/await"
 	"toolfinch/internal/collector"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/internal/telemetry"
 	"toolfinch/proxy"
 	"toolfinch/view"
@@ -270,23 +271,14 @@ func TestTraceContextOfHTTP(t *testing.T) {
 		}
 	})
 	t.Run("HTTP+SSE", func(t *testing.T) {
-		c, err := client.NewSSEMCPClient(tr.url+"/sse", client.WithHeaders(map[string]string{"traceparent": inHeader}))
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(client.NewSSEMCPClient(tr.url+"/sse", client.WithHeaders(map[string]string{"traceparent": inHeader})))(t)
 		defer c.Close()
-		if err := c.Start(t.Context()); err != nil {
-			t.Fatal(err)
-		}
-		if _, err := c.Initialize(t.Context(), mcp.InitializeRequest{}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, c.Start(t.Context()))
+		must.Get(c.Initialize(t.Context(), mcp.InitializeRequest{}))(t)
 		tr.Clear()
 		call := mcp.CallToolRequest{}
 		call.Params.Name = "one_params"
-		if _, err := c.CallTool(t.Context(), call); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.CallTool(t.Context(), call))(t)
 		span := tr.only(t, "SERVER", "tools/call one_params")
 		if parentIn(span) != inHeader[:len(inHeader)-3] || span.Attributes["network.transport"] != "tcp" {
 			t.Errorf("it hangs under %s: %v", parentIn(span), span.Attributes)
@@ -298,10 +290,7 @@ func TestTraceContextOfHTTP(t *testing.T) {
 		request, _ := http.NewRequest(http.MethodPost, tr.url+"/api/proxy/execute", strings.NewReader(body))
 		request.Header.Set("Content-Type", "application/json")
 		request.Header.Set("traceparent", inHeader)
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		answer, _ := io.ReadAll(response.Body)
 		response.Body.Close()
 		span, asked := tr.only(t, "SERVER", "POST /api/proxy/execute"), tr.only(t, "CLIENT", "tools/call params")
@@ -318,10 +307,7 @@ func TestTraceContextOfHTTP(t *testing.T) {
 		request, _ := http.NewRequest(http.MethodGet, tr.url+"/api/servers", nil)
 		request.Header.Set("X-Forwarded-For", "192.0.2.7")
 		request.Header.Set("X-Forwarded-Proto", "https")
-		response, err := http.DefaultClient.Do(request)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.DefaultClient.Do(request))(t)
 		response.Body.Close()
 		wantAttributes(t, tr.only(t, "SERVER", "GET /api/servers"), map[string]string{
 			"client.address": "192.0.2.7", "client.port": "", "url.scheme": "https",
@@ -496,9 +482,7 @@ func BenchmarkTraces(b *testing.B) {
 		config := &configs.Config{DataDir: b.TempDir(), TopK: 5, Routing: configs.RoutingAuto, MaxRegistered: 40}
 		sessions[i] = newSession(b, serveConfig(b, config, 1, options, up)+"/mcp")
 		for range 50 {
-			if err := call(i); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, call(i))
 		}
 	}
 	takeTurns(b, ways, call)

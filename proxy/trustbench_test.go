@@ -19,6 +19,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/trust/audit"
@@ -74,10 +75,7 @@ func BenchmarkTrust(b *testing.B) {
 		var options []proxy.Option
 		if way.audit {
 			settings := audit.Settings{File: filepath.Join(b.TempDir(), audit.FileName), MaxSize: audit.DefaultMaxSize, MaxAge: audit.DefaultMaxAge}
-			log, err := audit.Open(settings, nil, slog.New(slog.DiscardHandler))
-			if err != nil {
-				b.Fatal(err)
-			}
+			log := must.Get(audit.Open(settings, nil, slog.New(slog.DiscardHandler)))(b)
 			options = append(options, proxy.WithAudit(log, settings))
 		}
 		if way.log {
@@ -109,9 +107,7 @@ func takeTurns(b *testing.B, ways []string, do func(way int) error) {
 		for i := range ways {
 			i = (i + n) % len(ways)
 			start := time.Now()
-			if err := do(i); err != nil {
-				b.Fatal(err)
-			}
+			must.Do(b, do(i))
 			times[i] = append(times[i], time.Since(start))
 		}
 	}
@@ -132,17 +128,10 @@ func takeTurns(b *testing.B, ways []string, do func(way int) error) {
 
 // benchKey has a configuration ask for API keys, and returns one.
 func benchKey(b *testing.B, config *configs.Config) string {
-	db, err := store.Open(b.Context(), config.DataDir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		b.Fatal(err)
-	}
+	db := must.Get(store.Open(b.Context(), config.DataDir, slog.New(slog.DiscardHandler)))(b)
 	text, hash := inbound.NewKey()
-	if err := db.Keys().Add(b.Context(), identity.Key{Name: "bench", ID: "key|bench", Hash: hash, Created: time.Now()}); err != nil {
-		b.Fatal(err)
-	}
-	if err := db.Close(); err != nil {
-		b.Fatal(err)
-	}
+	must.Do(b, db.Keys().Add(b.Context(), identity.Key{Name: "bench", ID: "key|bench", Hash: hash, Created: time.Now()}))
+	must.Do(b, db.Close())
 	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
 	return text
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"toolfinch/configs"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 	"toolfinch/upstream"
 )
@@ -13,17 +14,11 @@ import (
 func TestAListThatSaysNothingNewChangesNothing(t *testing.T) {
 	config := &configs.Config{DataDir: t.TempDir(), TopK: 5, Routing: configs.RoutingAuto}
 	config.Servers = []upstream.Settings{{Name: "calc", URL: "http://127.0.0.1:9/mcp"}}
-	p, err := Open(t.Context(), config, WithLogger(slog.New(slog.DiscardHandler)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Open(t.Context(), config, WithLogger(slog.New(slog.DiscardHandler))))(t)
 	defer p.Close()
 	list := func(description, instructions string) (*View, []*tool.Def) {
 		t.Helper()
-		def, err := tool.ParseDef("calc", json.RawMessage(`{"name":"add","description":"`+description+`"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		def := must.Get(tool.ParseDef("calc", json.RawMessage(`{"name":"add","description":"`+description+`"}`)))(t)
 		p.loop.take(t.Context(), []upstream.Change{{Server: "calc", Defs: []*tool.Def{def}, Instructions: instructions, Capabilities: json.RawMessage(`{"tools":{}}`)}})
 		return p.main(), p.known.byServer["calc"].defs
 	}

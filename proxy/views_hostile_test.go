@@ -15,6 +15,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/configs"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/tool"
 	"toolfinch/upstream"
@@ -337,10 +338,7 @@ func TestServersOfLikeNamesHaveTheirOwnSearchTools(t *testing.T) {
 			if got := c.ask("tools/call", toolCall(name, toolCall(other.settings.Name+".hat", `{"size":1}`))); !failed(got) {
 				t.Errorf("%s calls what is of %s, too: %s", name, other.settings.Name, got.raw)
 			}
-			found, err := p.View("v")
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(p.View("v"))(t)
 			mine, _ := found.Find(own.settings.Name + ".hat")
 			theirs, _ := found.Find(other.settings.Name + ".hat")
 			if got := c.ask("tools/call", toolCall(prefix+"_search_tools", `{}`)); !strings.Contains(got.raw, mine.Name) || strings.Contains(got.raw, theirs.Name) {

@@ -10,6 +10,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/view"
 )
@@ -51,10 +52,7 @@ func startViews(t testing.TB, only string, config *configs.Config) (*proxy.Proxy
 // toolsOf are the names of the tools that a view has now.
 func toolsOf(t testing.TB, p *proxy.Proxy, name string) (names []string) {
 	t.Helper()
-	v, err := p.View(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	v := must.Get(p.View(name))(t)
 	for _, one := range v.Tools() {
 		names = append(names, one.Name)
 	}

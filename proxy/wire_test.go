@@ -20,6 +20,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"toolfinch/configs"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 )
 
@@ -48,10 +49,7 @@ func TestWire(t *testing.T) {
 	network.install(t)
 	for _, file := range files {
 		t.Run(strings.TrimSuffix(filepath.Base(file), ".txtar"), func(t *testing.T) {
-			archive, err := txtar.ParseFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
+			archive := must.Get(txtar.ParseFile(file))(t)
 			dir := t.TempDir()
 			synctest.Test(t, func(t *testing.T) {
 				w := &wired{dir: dir, network: network, servers: map[string]*wiredServer{}, last: map[string]string{}}
@@ -74,9 +72,7 @@ func TestWire(t *testing.T) {
 				}
 			})
 			if *update {
-				if err := os.WriteFile(file, txtar.Format(archive), 0o644); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, os.WriteFile(file, txtar.Format(archive), 0o644))
 			}
 		})
 	}
@@ -105,9 +101,7 @@ type wiredServer struct {
 func (w *wired) configure(t *testing.T, yaml []byte) {
 	t.Helper()
 	path := filepath.Join(w.dir, "toolfinch.yaml")
-	if err := os.WriteFile(path, yaml, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, yaml, 0o600))
 	config, err := configs.Load(configs.Options{Path: path, Dir: w.dir, UserDir: w.dir, Env: func(string) (string, bool) { return "", false }, Flags: map[string]string{"data_dir": w.dir, "embedder": "BM25"}})
 	if err != nil {
 		t.Fatal(err)
@@ -214,14 +208,9 @@ func (w *wired) session(t *testing.T, text string, pause func(time.Duration)) st
 			for name, is := range w.last {
 				said = strings.ReplaceAll(said, name, is)
 			}
-			if _, err := io.WriteString(toServer, said); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(io.WriteString(toServer, said))(t)
 		case words[0] == "wait":
-			d, err := time.ParseDuration(words[1])
-			if err != nil {
-				t.Fatal(err)
-			}
+			d := must.Get(time.ParseDuration(words[1]))(t)
 			pause(d)
 		case len(words) == 3 && words[1] == "says":
 			s := w.servers[words[0]]

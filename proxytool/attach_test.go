@@ -271,9 +271,7 @@ func connect(t *testing.T, s *server.MCPServer, modern bool, opts ...client.Clie
 	var request mcp.InitializeRequest
 	request.Params.ProtocolVersion = mcp.LATEST_PROTOCOL_VERSION
 	request.Params.ClientInfo = mcp.Implementation{Name: "test", Version: "1"}
-	if _, err := c.Initialize(t.Context(), request); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Initialize(t.Context(), request))(t)
 	return c
 }
 
@@ -356,9 +354,7 @@ func TestAttachServesToolsOfTheSession(t *testing.T) {
 		})
 	})
 	first, second := connect(t, s, false), connect(t, s, false)
-	if _, err := callProxy(t, first, map[string]any{"action": "call", "type": "tool", "path": "learn"}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(callProxy(t, first, map[string]any{"action": "call", "type": "tool", "path": "learn"}))(t)
 	own := map[string]any{"action": "call", "type": "tool", "path": "own"}
 	result, err := callProxy(t, first, own)
 	if err != nil || result.IsError || mcp.GetTextFromContent(result.Content[0]) != "mine" {

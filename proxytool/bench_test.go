@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/proxytool"
 	"toolfinch/tool"
 )
@@ -42,8 +43,6 @@ func run(b *testing.B, source proxytool.Source, arguments string) {
 	call := &tool.Call{Name: "proxy", Arguments: json.RawMessage(arguments)}
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := handler(b.Context(), call); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(handler(b.Context(), call))(b)
 	}
 }

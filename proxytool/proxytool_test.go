@@ -12,6 +12,7 @@ import (
 	"sync/atomic"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/proxytool"
 	"toolfinch/tool"
@@ -410,9 +411,7 @@ func TestCallsOfABatch(t *testing.T) {
 		Params:    json.RawMessage(`{"name":"proxy","_meta":{"progressToken":1,"k":9007199254740993},"requestState":"s"}`),
 		Client:    &tool.Client{Modern: true, Name: "c"},
 	}
-	if _, err := proxytool.New("proxy", source, nil).Handler(t.Context(), call); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(proxytool.New("proxy", source, nil).Handler(t.Context(), call))(t)
 	inner := source.calls[0].call
 	if inner.Depth != 3 {
 		t.Errorf("depth %d, want the batch's own", inner.Depth)
@@ -445,9 +444,7 @@ func TestBatchReportsProgress(t *testing.T) {
 			told = append(told, method+" "+string(params))
 		},
 	}
-	if _, err := proxytool.New("proxy", &shelf{}, nil).Handler(t.Context(), call); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(proxytool.New("proxy", &shelf{}, nil).Handler(t.Context(), call))(t)
 	equal(t, "progress", strings.Join(told, "\n"), `notifications/progress {"progressToken":"p","progress":1,"total":3}
 notifications/progress {"progressToken":"p","progress":2,"total":3}
 notifications/progress {"progressToken":"p","progress":3,"total":3}`)

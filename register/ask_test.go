@@ -17,6 +17,7 @@ import (
 
 	waits "toolfinch/internal/await"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 	"toolfinch/internal/rawjson"
 	"toolfinch/internal/wire"
@@ -181,10 +182,7 @@ func serveSSE(t testing.TB, live *Live) string {
 
 func overSSE(t testing.TB, url, capabilities string) *conversation {
 	t.Helper()
-	response, err := http.Get(url + "/sse")
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(http.Get(url + "/sse"))(t)
 	messages := make(chan string, 10000)
 	go pump(response.Body, true, messages)
 	t.Cleanup(func() { response.Body.Close() })

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 )
@@ -132,10 +133,7 @@ func pick(source *shelf, names ...string) []*tool.Tool {
 // provision must succeed.
 func provision(t testing.TB, live gatedLive, owner string, ttl time.Duration, names ...string) gate.Outcome {
 	t.Helper()
-	done, err := live.gate.Provision(t.Context(), owner, gate.Request{Tools: pick(live.served(identity.Party{}).Source.(*shelf), names...), TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := must.Get(live.gate.Provision(t.Context(), owner, gate.Request{Tools: pick(live.served(identity.Party{}).Source.(*shelf), names...), TTL: ttl}))(t)
 	return done
 }
 
@@ -326,9 +324,7 @@ func TestClientsAreToldWhenTheirToolsGoForOthers(t *testing.T) {
 	defer stop()
 	one := pick(source, "srv_a")
 	for i := range 10_000 { // as many owners as a gate holds, beside the idle one
-		if _, err := live.gate.Provision(t.Context(), fmt.Sprintf("principal %d", i), gate.Request{Tools: one}); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(live.gate.Provision(t.Context(), fmt.Sprintf("principal %d", i), gate.Request{Tools: one}))(t)
 	}
 	await(t, changes, "tools/list_changed")
 	if got := listed(t, p.messages(list)[0]); len(got) != 3 {

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
@@ -19,10 +20,7 @@ import (
 // addItem adds a prompt, resource or template under an exposed name.
 func addItem(t testing.TB, live *Live, kind tool.Kind, name, raw string, handler tool.Handler) {
 	t.Helper()
-	def, err := tool.ParseKind(kind, "srv", []byte(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseKind(kind, "srv", []byte(raw)))(t)
 	live.served(identity.Party{}).Source.(catalog)[name] = &tool.Tool{Name: name, Def: def, Handler: handler}
 }
 
@@ -328,9 +326,7 @@ func TestWhatIsDeclaredIsWhatIsDeclared(t *testing.T) {
 						Instructions string
 					}
 				}
-				if err := json.Unmarshal([]byte(message), &answer); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, json.Unmarshal([]byte(message), &answer))
 				if got, _ := json.Marshal(answer.Result.Capabilities); string(got) != test.want {
 					t.Errorf("%s declares %s, want %s", what, got, test.want)
 				}

@@ -19,6 +19,7 @@ import (
 
 	"toolfinch/internal/identity"
 	"toolfinch/internal/leeway"
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 	"toolfinch/register/transport"
 	"toolfinch/tool"
@@ -604,20 +605,14 @@ func TestCancellationReachesTheHandler(t *testing.T) {
 func TestLegacySSE(t *testing.T) {
 	live := newLive(t, setup{})
 	url := serveSSE(t, live)
-	stream, err := http.Get(url + "/sse")
-	if err != nil {
-		t.Fatal(err)
-	}
+	stream := must.Get(http.Get(url + "/sse"))(t)
 	defer stream.Body.Close()
 	messages := make(chan string, 10)
 	go pump(stream.Body, true, messages)
 	endpoint := url + await(t, messages, "sessionId=")
 	post := func(body string) int {
 		t.Helper()
-		response, err := http.Post(endpoint, "application/json", bytes.NewReader([]byte(body)))
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.Post(endpoint, "application/json", bytes.NewReader([]byte(body))))(t)
 		response.Body.Close()
 		return response.StatusCode
 	}

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
@@ -218,9 +219,7 @@ func TestJoiningWhileTheLastLeaves(t *testing.T) {
 	live := newLive(t, setup{Subscriptions: NewSubscriptions(upstream.subscribe)})
 	id, s := tool.ID{Server: "srv", Name: "x:r", Kind: tool.KindResource}, live.subscriptions
 	for range 300 {
-		if err := s.join(t.Context(), "x:r", id, "first"); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, s.join(t.Context(), "x:r", id, "first"))
 		var both sync.WaitGroup
 		both.Go(func() { s.leave(t.Context(), "first") })
 		both.Go(func() {
@@ -263,9 +262,7 @@ func TestLeavingTakesAsLongAsTheUpstreamAnswers(t *testing.T) {
 		for _, server := range []string{"silent", "gives up", "slow", "refuses"} {
 			for i := range 20 {
 				uri := fmt.Sprint(server, i)
-				if err := s.join(t.Context(), uri, tool.ID{Server: server, Name: uri, Kind: tool.KindResource}, "one"); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, s.join(t.Context(), uri, tool.ID{Server: server, Name: uri, Kind: tool.KindResource}, "one"))
 			}
 		}
 		s.leave(t.Context(), "one")

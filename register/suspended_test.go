@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 	"toolfinch/internal/rawjson"
 	"toolfinch/internal/wire"
@@ -638,9 +639,7 @@ func TestNoMoreCallsAreSuspendedThanAllowed(t *testing.T) {
 	})
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: everything}
 	for i := range maxSuspended {
-		if err := live.suspended.keep(fmt.Sprint(i), &suspendedCall{end: func(error) {}, bytes: live.suspended.limits.bytes, since: time.Now()}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, live.suspended.keep(fmt.Sprint(i), &suspendedCall{end: func(error) {}, bytes: live.suspended.limits.bytes, since: time.Now()}))
 	}
 	if got := n.answer(1, "tools/call", asking("roots/list", `{}`)); !strings.Contains(got, `"isError":true`) || !strings.Contains(got, "too many calls wait for their clients: the limit is 1000") {
 		t.Errorf("tools/call: %s", got)
@@ -656,9 +655,7 @@ func TestNoMoreCallsAreSuspendedThanAllowed(t *testing.T) {
 	old := live.suspended.take("7")
 	live.suspended.mu.Unlock()
 	old.end, old.since = func(error) { close(left) }, time.Now().Add(-2*givesWay)
-	if err := live.suspended.keep("7", old); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, live.suspended.keep("7", old))
 	stateOf(t, n.answer(3, "tools/call", asking("roots/list", `{}`)))
 	receive(t, left, "the end of the call that waited longest")
 	if hits := live.suspended.limits.calls.Hits(); hits != 3 {
@@ -673,12 +670,8 @@ func TestLargeCallsThatWaitedLongGiveWay(t *testing.T) {
 	park := func(state string, size int64, since time.Duration, end func(error)) error {
 		return k.keep(state, &suspendedCall{end: end, bytes: k.limits.bytes, size: size, since: time.Now().Add(-since)})
 	}
-	if err := park("old", maxSuspendedBytes/2, 2*givesWay, func(error) { close(left) }); err != nil {
-		t.Fatal(err)
-	}
-	if err := park("young", maxSuspendedBytes/2, 0, func(error) {}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, park("old", maxSuspendedBytes/2, 2*givesWay, func(error) { close(left) }))
+	must.Do(t, park("young", maxSuspendedBytes/2, 0, func(error) {}))
 	if err := park("new", maxSuspendedBytes/2, 0, func(error) {}); err != nil {
 		t.Errorf("beside one that has waited for long: %v", err)
 	}

@@ -12,6 +12,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 )
@@ -27,9 +28,7 @@ func several(t *testing.T, most Kind, settings Settings, call *tool.Call, f func
 	var blocks []string
 	var said struct{ Content []struct{ Type, Text string } }
 	if err == nil {
-		if err := json.Unmarshal(result, &said); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(result, &said))
 	}
 	for _, block := range said.Content {
 		blocks = append(blocks, strings.TrimPrefix(block.Type+" ", "text ")+block.Text)

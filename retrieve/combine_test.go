@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"toolfinch/index"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -16,10 +17,7 @@ func together(t testing.TB, parts ...ViewCatalog) (*Catalog, []Displaced) {
 	contents, renamed := Combine(parts, Reserved())
 	root := NewCatalog(echo)
 	t.Cleanup(func() { _ = root.Close() })
-	all, err := root.With(t.Context(), contents)
-	if err != nil {
-		t.Fatal(err)
-	}
+	all := must.Get(root.With(t.Context(), contents))(t)
 	return all, renamed
 }
 

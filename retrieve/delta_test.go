@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"toolfinch/index"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -30,10 +31,7 @@ func TestCatalogsFollowChanges(t *testing.T) {
 			case 1:
 				text += `,"_meta":{"ui":{"resourceUri":"ui://app"}}`
 			}
-			def, err := tool.ParseDef(server, []byte(text+"}"))
-			if err != nil {
-				t.Fatal(err)
-			}
+			def := must.Get(tool.ParseDef(server, []byte(text+"}")))(t)
 			one := &tool.Tool{Def: def}
 			if name == "y" && server == "c" {
 				one.Name = "given"
@@ -41,10 +39,7 @@ func TestCatalogsFollowChanges(t *testing.T) {
 			tools = append(tools, one)
 		}
 		if random.IntN(3) == 0 {
-			def, err := tool.ParseKind(tool.KindResource, server, fmt.Appendf(nil, `{"uri":"file:///%d","name":"word%d"}`, random.IntN(3), random.IntN(4)))
-			if err != nil {
-				t.Fatal(err)
-			}
+			def := must.Get(tool.ParseKind(tool.KindResource, server, fmt.Appendf(nil, `{"uri":"file:///%d","name":"word%d"}`, random.IntN(3), random.IntN(4))))(t)
 			tools = append(tools, &tool.Tool{Def: def})
 		}
 		return tools
@@ -96,10 +91,7 @@ func TestCatalogsFollowChanges(t *testing.T) {
 			is(name, found)
 		}
 		for n := range 4 {
-			found, err := c.Search(t.Context(), index.Query{Text: fmt.Sprint("word", n, " sees far"), Limit: 50, Kinds: []tool.Kind{tool.KindTool, tool.KindResource}})
-			if err != nil {
-				t.Fatal(err)
-			}
+			found := must.Get(c.Search(t.Context(), index.Query{Text: fmt.Sprint("word", n, " sees far"), Limit: 50, Kinds: []tool.Kind{tool.KindTool, tool.KindResource}}))(t)
 			for _, hit := range found.Hits {
 				is(hit.Score, hit.Tool)
 			}
@@ -124,21 +116,13 @@ func TestCatalogsFollowChanges(t *testing.T) {
 		if _, ok := followed.latest.deltaTo(contents); ok {
 			few++
 		}
-		next, err := followed.With(t.Context(), contents)
-		if err != nil {
-			t.Fatal(err)
-		}
+		next := must.Get(followed.With(t.Context(), contents))(t)
 		if followed = next; step%3 == 0 { // else its tokens are not counted before the next
-			anew, err := NewCatalog(nil).With(t.Context(), contents)
-			if err != nil {
-				t.Fatal(err)
-			}
+			anew := must.Get(NewCatalog(nil).With(t.Context(), contents))(t)
 			if got, want := says(followed), says(anew); got != want {
 				t.Fatalf("step %d: it is\n%s\nanew it is\n%s", step, got, want)
 			}
-			if err := anew.Close(); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, anew.Close())
 		}
 	}
 	if few < 200 {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"toolfinch/embed"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
 )
@@ -49,17 +50,12 @@ func BenchmarkDiscover(b *testing.B) {
 			`{"query":"create an issue in a repository and list the newest pull requests","tags":["no tool has this"]}`,
 			`{"tags":["read-only","repository"],"limit":50}`,
 		} {
-			q, err := r.ParseDiscover(json.RawMessage(arguments))
-			if err != nil {
-				b.Fatal(err)
-			}
+			q := must.Get(r.ParseDiscover(json.RawMessage(arguments)))(b)
 			b.Run(fmt.Sprintf("%s/%d/%d/%v", mode, len(q.Text), q.Limit, q.Tags), func(b *testing.B) {
 				b.ReportAllocs()
 				call := &tool.Call{Session: "s"}
 				for b.Loop() {
-					if _, err := r.Discover(b.Context(), call, q); err != nil {
-						b.Fatal(err)
-					}
+					must.Get(r.Discover(b.Context(), call, q))(b)
 				}
 			})
 		}
@@ -90,13 +86,9 @@ func tools(servers []Server) (n int) {
 func BenchmarkExecute(b *testing.B) {
 	v := newGated(b, gate.Budget{})
 	call := &tool.Call{Principal: "ann", Arguments: json.RawMessage(`{"tool_id":"github_create_issue","arguments":{"title":"t","labels":["a"]}}`)}
-	if _, err := v.Provision(b.Context(), call, ProvisionRequest{IDs: []string{"github_create_issue"}}); err != nil {
-		b.Fatal(err)
-	}
+	must.Get(v.Provision(b.Context(), call, ProvisionRequest{IDs: []string{"github_create_issue"}}))(b)
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := v.tools[ExecuteTool].Handler(b.Context(), call); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(v.tools[ExecuteTool].Handler(b.Context(), call))(b)
 	}
 }

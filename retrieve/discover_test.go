@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"toolfinch/embed"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -98,10 +99,7 @@ func TestEveryTagShownIsHad(t *testing.T) {
 
 func discovered(t testing.TB, r *Retriever, q DiscoverQuery) string {
 	t.Helper()
-	found, err := r.Discover(t.Context(), &tool.Call{}, q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(r.Discover(t.Context(), &tool.Call{}, q))(t)
 	var names []string
 	for _, one := range found.Tools {
 		names = append(names, one.ToolID)
@@ -158,10 +156,7 @@ func TestWithoutAQueryToolsAreListed(t *testing.T) {
 func TestDiscoverFindsWhatRetrieveToolsFinds(t *testing.T) {
 	r := New(newCatalog(t, manyServers(t, 60)), Settings{})
 	for _, query := range []string{"tool_7", "job 12", "please do something about the holidays of my aunt in the mountains and her job"} {
-		found, err := r.Search(t.Context(), Query{Text: query, Limit: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(r.Search(t.Context(), Query{Text: query, Limit: 10}))(t)
 		if got, want := discovered(t, r, DiscoverQuery{Text: query, Limit: 10}), strings.Join(hitNames(found.Hits), " "); got != want {
 			t.Errorf("%q finds %s, retrieve_tools %s", query, got, want)
 		}
@@ -259,9 +254,7 @@ func TestDiscoveredToolsAreLearnedFrom(t *testing.T) {
 	memory := NewMemory(nil, func(Use) {})
 	r, catalog := newRetriever(t, Settings{Memory: memory})
 	search, _ := catalog.Lookup("github_search_code")
-	if _, err := r.Discover(t.Context(), &tool.Call{Session: "s"}, DiscoverQuery{Text: "search code", Tags: []string{"github"}}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Discover(t.Context(), &tool.Call{Session: "s"}, DiscoverQuery{Text: "search code", Tags: []string{"github"}}))(t)
 	memory.Called("s", search.Def.ID)
 	if memory.Prior("", "search code")[search.Def.ID] == 0 {
 		t.Error("a call of what was discovered is not learned from")

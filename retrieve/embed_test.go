@@ -22,6 +22,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/index"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -150,9 +151,7 @@ func newCatalog(t testing.TB, servers []Server) *Catalog {
 
 func embedAll(t testing.TB, c *Catalog, e embed.Embedder, store embed.Vectors) {
 	t.Helper()
-	if err := c.Embed(t.Context(), embed.NewCache(e, index.TextVersion, store), nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Embed(t.Context(), embed.NewCache(e, index.TextVersion, store), nil))
 	if c.Embedded() != c.Len() {
 		t.Fatalf("%d of %d tools have a vector", c.Embedded(), c.Len())
 	}
@@ -177,9 +176,7 @@ func TestNoToolIsEmbeddedTwice(t *testing.T) {
 		other, elsewhere := newCatalog(t, manyServers(t, n)), &storeInMemory{}
 		mine := &budgetOf{left: map[string]int{"server0": n}}
 		read := func(from *storeInMemory) (embedded, fresh int) {
-			if err := other.EmbedOf(t.Context(), embed.NewCache(fake, index.TextVersion, from), mine, nil); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, other.EmbedOf(t.Context(), embed.NewCache(fake, index.TextVersion, from), mine, nil))
 			return other.Embedded(), len(fake.taken())
 		}
 		if embedded, fresh := read(elsewhere); embedded == 0 || embedded == n || fresh != embedded {
@@ -415,10 +412,7 @@ func (s *script) Embed(ctx context.Context, texts []string) ([][]float32, error)
 // indexOf asks retrieve_tools and returns the index block of the answer.
 func indexOf(t *testing.T, r *Retriever, query string) (block map[string]any, confident bool) {
 	t.Helper()
-	arguments, err := json.Marshal(map[string]any{"query": query, "detail": "full"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	arguments := must.Get(json.Marshal(map[string]any{"query": query, "detail": "full"}))(t)
 	text, isError := ask(t, r.Retrieve, string(arguments))
 	var answer struct {
 		Tools     []struct{ Name string }
@@ -576,9 +570,7 @@ func TestEachClauseOfAQueryIsEmbedded(t *testing.T) {
 	s := &script{dim: 16}
 	r.UseVectors(s, "")
 	const text = "search the code of a repository, then add an event to the calendar"
-	if _, err := r.Search(t.Context(), Query{Text: text, Limit: 5}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(r.Search(t.Context(), Query{Text: text, Limit: 5}))(t)
 	if want := index.QueryTexts(text); len(want) != 3 || len(s.asked) != 1 || !slices.Equal(s.asked[0], want) {
 		t.Errorf("asked for %q, want once for %q", s.asked, want)
 	}
@@ -684,10 +676,7 @@ func TestConfidentIsSaidInTheAnswer(t *testing.T) {
 		"server3.tool_7": true,
 		"please do something about the holidays of my aunt in the mountains and her job": false,
 	} {
-		arguments, err := json.Marshal(map[string]any{"query": query, "detail": "full", "limit": limit})
-		if err != nil {
-			t.Fatal(err)
-		}
+		arguments := must.Get(json.Marshal(map[string]any{"query": query, "detail": "full", "limit": limit}))(t)
 		text, _ := ask(t, r.Retrieve, string(arguments))
 		var answer struct {
 			Tools     []any
@@ -716,10 +705,7 @@ func realServers(t testing.TB) []Server {
 		if !isServer {
 			continue
 		}
-		text, err := os.ReadFile(filepath.Join(realTools, file.Name()))
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := must.Get(os.ReadFile(filepath.Join(realTools, file.Name())))(t)
 		var content struct {
 			ServerInfo struct{ Description string }
 			Tools      []json.RawMessage

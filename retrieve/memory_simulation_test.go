@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"toolfinch/index"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -44,9 +45,7 @@ func newSimulation(t *testing.T, set string) (*simulation, []annotatedQuery) {
 		var head struct {
 			Server string `json:"server"`
 		}
-		if err := json.Unmarshal(line, &head); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &head))
 		d := def(t, head.Server, string(line))
 		name := d.ID.Server + ":" + d.ID.Name
 		s.ids[name] = d.ID
@@ -55,36 +54,26 @@ func newSimulation(t *testing.T, set string) (*simulation, []annotatedQuery) {
 	var queries []annotatedQuery
 	eachLine(t, filepath.Join(annotatedSets, set, "queries.jsonl"), func(line []byte) {
 		var q annotatedQuery
-		if err := json.Unmarshal(line, &q); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal(line, &q))
 		queries = append(queries, q)
 	})
 	x := index.New()
 	t.Cleanup(func() { _ = x.Close() })
-	snapshot, err := x.Replace(t.Context(), docs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	snapshot := must.Get(x.Replace(t.Context(), docs))(t)
 	s.index = snapshot
 	return s, queries
 }
 
 func eachLine(t *testing.T, name string, do func([]byte)) {
 	t.Helper()
-	f, err := os.Open(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(os.Open(name))(t)
 	defer f.Close()
 	lines := bufio.NewScanner(f)
 	lines.Buffer(nil, 16<<20)
 	for lines.Scan() {
 		do(lines.Bytes())
 	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, lines.Err())
 }
 
 // search returns the first ten, with what m knows.
@@ -99,10 +88,7 @@ func (s *simulation) search(t *testing.T, m *Memory, query string) []string {
 	} else if known, ok := s.plain[query]; ok {
 		return known
 	}
-	found, err := s.index.Search(t.Context(), q)
-	if err != nil {
-		t.Fatal(err)
-	}
+	found := must.Get(s.index.Search(t.Context(), q))(t)
 	var names []string
 	for _, hit := range found.Hits {
 		names = append(names, hit.Name)

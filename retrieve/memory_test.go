@@ -12,6 +12,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -99,10 +100,7 @@ func play(t *testing.T, steps string) (uses []string) {
 			case "call":
 				m.Called(session, toolID(rest))
 			case "wait":
-				d, err := time.ParseDuration(rest)
-				if err != nil {
-					t.Fatal(err)
-				}
+				d := must.Get(time.ParseDuration(rest))(t)
 				time.Sleep(d)
 			default:
 				t.Fatalf("step %q", step)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -132,10 +133,7 @@ func TestEveryNameOfATool(t *testing.T) {
 
 func parsed(t *testing.T, server, name string) *tool.Tool {
 	t.Helper()
-	def, err := tool.ParseDef(server, []byte(`{"name":"`+name+`","inputSchema":{"type":"object"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseDef(server, []byte(`{"name":"`+name+`","inputSchema":{"type":"object"}}`)))(t)
 	return &tool.Tool{Def: def}
 }
 

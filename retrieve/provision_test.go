@@ -11,6 +11,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
@@ -77,10 +78,7 @@ func (v *gatedView) as(t testing.TB, principal, name, arguments string) string {
 // have returns what a principal has provisioned.
 func (v *gatedView) have(t testing.TB, principal string) string {
 	t.Helper()
-	list, err := v.Provisions(&tool.Call{Principal: principal})
-	if err != nil {
-		t.Fatal(err)
-	}
+	list := must.Get(v.Provisions(&tool.Call{Principal: principal}))(t)
 	return toolIDsOf(list.Provisioned)
 }
 

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/register"
 	"toolfinch/tool"
 )
@@ -17,10 +18,7 @@ var _ register.Source = (*Catalog)(nil)
 
 func ofKind(t testing.TB, kind tool.Kind, server, raw string) *tool.Def {
 	t.Helper()
-	d, err := tool.ParseKind(kind, server, json.RawMessage(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(tool.ParseKind(kind, server, json.RawMessage(raw)))(t)
 	return d
 }
 
@@ -357,10 +355,7 @@ func TestOnlyToolsAreRegisteredAndLearned(t *testing.T) {
 		return Registration{}
 	}})
 	for _, kind := range []string{"any", "prompt", "resource", "tool"} {
-		_, err := r.Retrieve(t.Context(), &tool.Call{Session: "s", Arguments: json.RawMessage(`{"query":"review a change","limit":10,"kind":"` + kind + `"}`)})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Get(r.Retrieve(t.Context(), &tool.Call{Session: "s", Arguments: json.RawMessage(`{"query":"review a change","limit":10,"kind":"` + kind + `"}`)}))(t)
 	}
 	if !slices.Equal(got, []string{"github_review", "github_review"}) {
 		t.Errorf("registered %q in %d calls", got, calls)
@@ -390,9 +385,7 @@ func TestCallToolGetsPromptsAndReadsResources(t *testing.T) {
 	} {
 		t.Run(test.what, func(t *testing.T) {
 			var params struct{ Arguments json.RawMessage }
-			if err := json.Unmarshal([]byte(test.params), &params); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal([]byte(test.params), &params))
 			for _, most := range []Kind{KindRead, KindDestructive} {
 				if most == KindRead && strings.Contains(test.what, "tool") {
 					continue // whose kind call_tool_read refuses
@@ -413,10 +406,7 @@ func TestCallToolGetsPromptsAndReadsResources(t *testing.T) {
 func TestSwapFollowsPromptsAndResources(t *testing.T) {
 	r, catalog := newMixed(t, Settings{})
 	find := func(kinds []tool.Kind) string {
-		found, err := r.Search(t.Context(), Query{Text: "review", Limit: 10, Kinds: kinds})
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(r.Search(t.Context(), Query{Text: "review", Limit: 10, Kinds: kinds}))(t)
 		names := hitNames(found.Hits)
 		slices.Sort(names)
 		return strings.Join(names, " ")

@@ -8,15 +8,13 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
 func def(t testing.TB, server, raw string) *tool.Def {
 	t.Helper()
-	d, err := tool.ParseDef(server, json.RawMessage(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	d := must.Get(tool.ParseDef(server, json.RawMessage(raw)))(t)
 	return d
 }
 
@@ -55,10 +53,7 @@ func newRetriever(t testing.TB, settings Settings) (*Retriever, *Catalog) {
 // ask calls a handler and returns the text of its result.
 func ask(t testing.TB, handler tool.Handler, arguments string) (text string, isError bool) {
 	t.Helper()
-	result, err := handler(t.Context(), &tool.Call{Arguments: json.RawMessage(arguments)})
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(handler(t.Context(), &tool.Call{Arguments: json.RawMessage(arguments)}))(t)
 	var r struct {
 		Content           []struct{ Text string }
 		StructuredContent json.RawMessage
@@ -87,9 +82,7 @@ func TestRetrieveToolsAnswersWithWhatIsNeededToCall(t *testing.T) {
 		Tokens      int
 		TokensSaved int `json:"tokens_saved"`
 	}
-	if err := json.Unmarshal([]byte(text), &answer); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(text), &answer))
 	if len(answer.Tools) != 1 {
 		t.Fatalf("%d tools, want 1: %s", len(answer.Tools), text)
 	}

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/internal/printable"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
@@ -292,10 +293,7 @@ func TestSignaturesOfRealToolsAreEnoughToCallThem(t *testing.T) {
 				break
 			}
 			r := reader{t, text, all}
-			arguments, err := json.Marshal(r.fields())
-			if err != nil {
-				t.Fatal(err)
-			}
+			arguments := must.Get(json.Marshal(r.fields()))(t)
 			if err := c.checkArguments(context.Background(), found, arguments); err != nil {
 				t.Errorf("%s: %s: %v\nfrom\n%s", found.Name, arguments, err, text)
 			}

@@ -3,6 +3,7 @@ package retrieve
 import (
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -18,9 +19,6 @@ func readBy(t testing.TB, handler func(*tool.Def) tool.Handler, servers []Server
 // with is catalog.With, of what the views of these tests reserve.
 func with(t testing.TB, catalog *Catalog, servers []Server, pins ...string) *Catalog {
 	t.Helper()
-	next, err := catalog.With(t.Context(), Contents{Servers: servers, Reserved: Reserved(), Pins: pins})
-	if err != nil {
-		t.Fatal(err)
-	}
+	next := must.Get(catalog.With(t.Context(), Contents{Servers: servers, Reserved: Reserved(), Pins: pins}))(t)
 	return next
 }

@@ -18,6 +18,7 @@ import (
 
 	_ "toolfinch/internal/await" // other processes are waited for as on a busy machine
 	"toolfinch/internal/leeway"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -25,19 +26,14 @@ import (
 
 func open(t *testing.T, dir string, log *bytes.Buffer) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), dir, slog.New(slog.NewTextHandler(log, nil)))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(Open(t.Context(), dir, slog.New(slog.NewTextHandler(log, nil))))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
 
 func (s *Store) exec(t *testing.T, statement string) {
 	t.Helper()
-	if _, err := s.db.Exec(statement); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(s.db.Exec(statement))(t)
 }
 
 // list stores a server with n tools.
@@ -45,10 +41,7 @@ func list(t *testing.T, s *Store, server string, n int) error {
 	t.Helper()
 	var defs []*tool.Def
 	for i := range n {
-		def, err := tool.ParseDef(server, []byte(`{"name":"`+strings.Repeat("t", i+1)+`"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		def := must.Get(tool.ParseDef(server, []byte(`{"name":"`+strings.Repeat("t", i+1)+`"}`)))(t)
 		defs = append(defs, def)
 	}
 	_, err := s.PutServer(t.Context(), Upstream{Name: server}, defs, nil)
@@ -65,9 +58,7 @@ func stays(t *testing.T, s *Store) {
 
 func TestAFullDiskFailsTheWriteAndNothingElse(t *testing.T) {
 	s := open(t, t.TempDir(), new(bytes.Buffer))
-	if err := list(t, s, "s", 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, list(t, s, "s", 1))
 	s.exec(t, `PRAGMA max_page_count = 1`) // no smaller than it is: no page more
 	if err := list(t, s, "many", 300); err == nil || !strings.HasPrefix(err.Error(), "store: put server many: ") {
 		t.Errorf("got %v", err)
@@ -82,21 +73,14 @@ func TestAFullDiskFailsTheWriteAndNothingElse(t *testing.T) {
 func TestALockedDatabaseFailsTheWriteAndNothingElse(t *testing.T) {
 	dir := t.TempDir()
 	s, other := open(t, dir, new(bytes.Buffer)), open(t, dir, new(bytes.Buffer))
-	if err := list(t, s, "s", 1); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, list(t, s, "s", 1))
 	s.exec(t, `PRAGMA busy_timeout = 1`)
-	tx, err := other.db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(other.db.Begin())(t)
 	if err := list(t, s, "t", 0); !busy(err) {
 		t.Errorf("got %v", err)
 	}
 	stays(t, s)
-	if err := errors.Join(tx.Rollback(), list(t, s, "t", 1)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(tx.Rollback(), list(t, s, "t", 1)))
 }
 
 // What is forgotten while somebody reads may stay in the file, which costs one warning.
@@ -105,13 +89,8 @@ func TestForgettingWhileSomebodyReadsSaysWhatStays(t *testing.T) {
 	var log bytes.Buffer
 	s, reader := open(t, dir, &log), open(t, dir, new(bytes.Buffer))
 	s.exec(t, "PRAGMA busy_timeout = 1")
-	if err := s.Usage().PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "s", Name: "t"}, Count: 1, At: time.UnixMilli(0)}); err != nil {
-		t.Fatal(err)
-	}
-	rows, err := reader.db.Query(selectLearned)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, s.Usage().PutLearned(t.Context(), LearnedUse{Query: "q", Tool: tool.ID{Server: "s", Name: "t"}, Count: 1, At: time.UnixMilli(0)}))
+	rows := must.Get(reader.db.Query(selectLearned))(t)
 	defer rows.Close()
 	if !rows.Next() {
 		t.Fatal("nothing to read")
@@ -143,25 +122,18 @@ func openAgain(t *testing.T, dir string) error {
 func TestASlowMachineOpensItsDatabase(t *testing.T) {
 	dir := t.TempDir()
 	for range 2 { // it is made, and it is there
-		if err := openAgain(t, dir); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, openAgain(t, dir))
 	}
 }
 
 func TestADatabaseInUseIsNeverMoved(t *testing.T) {
 	dir := t.TempDir()
 	user := open(t, dir, new(bytes.Buffer))
-	tx, err := user.db.Begin()
-	if err != nil {
-		t.Fatal(err)
-	}
+	tx := must.Get(user.db.Begin())(t)
 	if err := openAgain(t, dir); err != nil {
 		t.Errorf("while somebody writes: %v", err)
 	}
-	if err := tx.Rollback(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, tx.Rollback())
 	user.exec(t, `PRAGMA user_version = -1`)
 	if err := openAgain(t, dir); !errors.Is(err, errDamaged) || !strings.Contains(err.Error(), "another process is using it") {
 		t.Errorf("damaged: %v", err)

@@ -22,6 +22,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	. "toolfinch/store/storetest"
 	"toolfinch/store/vault"
@@ -51,9 +52,7 @@ func BenchmarkOpen(b *testing.B) {
 		Put(b, s, name, Many(b, name, 100)...)
 	}
 	for b.Loop() {
-		if err := s.Close(); err != nil {
-			b.Fatal(err)
-		}
+		must.Do(b, s.Close())
 		s = Open(b, dir)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -37,10 +38,7 @@ func TestInnerCalls(t *testing.T) {
 		Kind: tool.KindPrompt, Name: "outer", Arguments: json.RawMessage(`{"a":1}`), Params: json.RawMessage(`{"name":"outer","requestState":"x","_meta":{"progressToken":7}}`),
 		Session: "s", Principal: "alice", Client: &tool.Client{Key: "k", Modern: true}, Depth: tool.MaxDepth - 1, Local: true,
 	}
-	inner, err := outer.Inner("inner", json.RawMessage(`{"b":2}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must.Get(outer.Inner("inner", json.RawMessage(`{"b":2}`)))(t)
 	if inner.Kind != tool.KindTool || inner.Name != "inner" || string(inner.Arguments) != `{"b":2}` || string(inner.Params) != `{"_meta":{"progressToken":7}}` ||
 		inner.Session != "s" || inner.Principal != "alice" || inner.Client.Key != "k" || inner.Client.Modern || !outer.Client.Modern || !inner.Local {
 		t.Errorf("%+v of %+v", inner, inner.Client)

@@ -15,6 +15,7 @@ import (
 	mcpserver "github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
@@ -138,9 +139,7 @@ func TestChangesInTheProcessOfLegacyClientsAreHeard(t *testing.T) {
 	updated := make(chan string, 10)
 	p := newPoolWith(t, nil, Events{Updated: func(_, uri string, _ json.RawMessage) { updated <- uri }}, child(t, "s", "eliciting"))
 	for _, uri := range []string{"memo://a", "memo://b"} { // before that process begins, and after
-		if err := p.Subscribe(t.Context(), "s", uri); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Subscribe(t.Context(), "s", uri))
 		await.True(t, func() bool {
 			return strings.Contains(mustCallAs(t, p, confirming("a"), "touch", `{}`), "told of "+uri)
 		})

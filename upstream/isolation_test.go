@@ -20,6 +20,7 @@ import (
 
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
@@ -37,10 +38,7 @@ func TestServerInfoIsKeptAsItWasSent(t *testing.T) {
 func TestTheLastWordOfAChildCounts(t *testing.T) {
 	p := newPool(t, scripted(t, "s", func(p *peer) { p.answer(p.read(), `{"last":true}`) }))
 	for range 10 {
-		c, err := p.now.Load().byName["s"].main.connect(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
+		c := must.Get(p.now.Load().byName["s"].main.connect(t.Context()))(t)
 		mustAsk(t, p, "s", "any", `{"last":true}`)
 		await.Value(t, c.Service.Done()) // after Life, and connect looks at Service
 	}
@@ -61,10 +59,7 @@ func TestAChildThatClosesItsInputOrOutputIsReplaced(t *testing.T) {
 					p.answer(p.read(), `{"second":true}`)
 				})
 				p := newPool(t, s)
-				c, err := p.now.Load().byName["s"].main.connect(t.Context())
-				if err != nil {
-					t.Fatal(err)
-				}
+				c := must.Get(p.now.Load().byName["s"].main.connect(t.Context()))(t)
 				if name == "output" {
 					<-c.Service.Done() // after Life, and a call looks at Service
 				}
@@ -438,9 +433,7 @@ func BenchmarkCall(b *testing.B) {
 			d := def("s", "raw")
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := p.Call(b.Context(), d, call); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(p.Call(b.Context(), d, call))(b)
 			}
 		})
 	}

@@ -12,6 +12,7 @@ import (
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/login"
@@ -52,15 +53,10 @@ func newGuarded(t *testing.T, modern bool, s login.Settings, events Events) *gua
 func (g *guarded) logIn(t *testing.T, principal, user string) {
 	t.Helper()
 	g.as.Set(t, authserver.Now{User: user})
-	pending, err := g.pool.Login("notes").Begin(t.Context(), principal)
-	if err != nil {
-		t.Fatal(err)
-	}
+	pending := must.Get(g.pool.Login("notes").Begin(t.Context(), principal))(t)
 	g.as.Browse(t, pending.URL(), "")
 	await.Value(t, pending.Done())
-	if err := pending.Err(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, pending.Err())
 }
 
 func (g *guarded) whoami(t *testing.T, call *tool.Call) (string, error) {
@@ -201,10 +197,7 @@ func TestAModernClientOpensThePageOfALogin(t *testing.T) {
 		t.Run(map[bool]string{false: "legacy server", true: "modern server"}[modern], func(t *testing.T) {
 			g := newGuarded(t, modern, login.Settings{}, Events{})
 			ask := func() json.RawMessage {
-				result, err := g.whoami(t, &tool.Call{Client: browses("a", true)})
-				if err != nil {
-					t.Fatal(err)
-				}
+				result := must.Get(g.whoami(t, &tool.Call{Client: browses("a", true)}))(t)
 				return json.RawMessage(result)
 			}
 			again := func(asked json.RawMessage, action string) (string, error) {

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 	"toolfinch/tool"
 )
@@ -474,9 +475,7 @@ func TestSubscriptions(t *testing.T) {
 			updates := make(chan update, 10)
 			p := newPoolWith(t, nil, Events{Updated: func(_, uri string, params json.RawMessage) { updates <- update{uri, string(params)} }}, s)
 			for _, uri := range []string{"memo://b", "memo://a", "memo://a"} {
-				if err := p.Subscribe(t.Context(), "s", uri); err != nil {
-					t.Fatal(err)
-				}
+				must.Do(t, p.Subscribe(t.Context(), "s", uri))
 			}
 			if name == "modern" {
 				if got := m.filter(); !strings.HasSuffix(got, `"resourceSubscriptions":["memo://a","memo://b"]}`) {
@@ -502,10 +501,7 @@ func TestSubscriptions(t *testing.T) {
 				}
 			}
 			// They outlive the connection.
-			c, err := p.now.Load().byName["s"].main.connect(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			c := must.Get(p.now.Load().byName["s"].main.connect(t.Context()))(t)
 			c.Fail(ErrClosed)
 			await.True(t, func() bool {
 				_, _ = callAs(t, p, nil, "echo", `{}`)

@@ -16,6 +16,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/leeway"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -80,9 +81,7 @@ func TestReconnectOfAServerThatIsNone(t *testing.T) {
 	wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrUnknownServer)
 
 	p.Update([]Settings{s}, nil)
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	wantError(t, p.Reconnect(t.Context(), "s").Err, "s", ErrClosed)
 	if started(s) != 0 {
 		t.Error("it was started")
@@ -167,14 +166,9 @@ func TestReconnectClosesTheConnectionsOfSingleClients(t *testing.T) {
 		out := map[int]bool{}
 		for _, key := range []string{"a", "b", "c"} {
 			client := &tool.Client{Key: key, Capabilities: json.RawMessage(`{"roots":{}}`)}
-			got, err := p.Call(t.Context(), def("s", "pid"), &tool.Call{Client: client})
-			if err != nil {
-				t.Fatal(err)
-			}
+			got := must.Get(p.Call(t.Context(), def("s", "pid"), &tool.Call{Client: client}))(t)
 			var answer struct{ PID int }
-			if err := json.Unmarshal(got, &answer); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, json.Unmarshal(got, &answer))
 			out[answer.PID] = true
 		}
 		return out
@@ -470,9 +464,7 @@ func TestCloseEndsAReconnect(t *testing.T) {
 	done := make(chan Change, 1)
 	go func() { done <- p.Reconnect(t.Context(), "s") }()
 	soonStarted(t, s, 1)
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	if change := <-done; change.Err == nil {
 		t.Error("it went well")
 	}

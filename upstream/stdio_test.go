@@ -19,6 +19,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -131,14 +132,10 @@ func TestAHangingCallEndsAndIsCancelled(t *testing.T) {
 func TestAKilledChildIsUsableOnTheNextCall(t *testing.T) {
 	p := newPool(t, child(t, "s", "parent"))
 	grandchild := pidOf(t, p, "s")
-	if err := syscall.Kill(p.Status()[0].PID, syscall.SIGKILL); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, syscall.Kill(p.Status()[0].PID, syscall.SIGKILL))
 	await.True(t, func() bool { return !running(grandchild) }) // reaped: no zombie
 	second := pidOf(t, p, "s")
-	if err := p.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.Close(t.Context()))
 	await.True(t, func() bool { return !running(second) })
 }
 
@@ -296,17 +293,13 @@ func running(pid int) bool {
 func TestErrorsOfCommandsHoldNoPaths(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "no-program")
-	if err := os.WriteFile(file, []byte("text"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(file, []byte("text"), 0o600))
 	shell, err := exec.LookPath("sh")
 	if err != nil {
 		t.Skip("no sh here")
 	}
 	script := filepath.Join(dir, "script")
-	if err := os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(script, []byte("#!/no/such/interpreter\n"), 0o700))
 	for _, test := range []struct {
 		name   string
 		s      Settings

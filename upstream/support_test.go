@@ -14,6 +14,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 	"toolfinch/tool"
 )
@@ -172,10 +173,7 @@ func lines(t testing.TB, name, mode string) Settings {
 // child is an upstream that behaves so, in a process of its own.
 func child(t testing.TB, name, mode string) Settings {
 	t.Helper()
-	program, err := os.Executable()
-	if err != nil {
-		t.Fatal(err)
-	}
+	program := must.Get(os.Executable())(t)
 	return Settings{
 		Name: name, Command: program, Env: map[string]string{serverVar: mode, "GORACE": "atexit_sleep_ms=0"},
 		ConnectTimeout: await.Bound, CallTimeout: await.Bound,

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
@@ -176,10 +177,7 @@ func TestNotificationsAboutTasks(t *testing.T) {
 	f := begin(t.Context(), call, &limits{call: s.CallTimeout})
 	one := p.enter(s.Name)
 	defer one.uses.exit()
-	c, err := one.main.connect(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(one.main.connect(t.Context()))(t)
 	id := c.Expect().ID
 	c.calls.add(id, f)
 	for _, said := range []struct {

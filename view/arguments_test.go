@@ -242,9 +242,7 @@ func TestBoundCallsKeepAllButTheirArguments(t *testing.T) {
 	}
 	bound, _ := (&Override{Tool: "a", Parameters: []Parameter{{Name: "path", Value: []byte(`"."`)}}}).apply(a, tool.LayerViewArguments)
 	sent := tool.Call{Name: "x", Session: "s1", Principal: "p", Depth: 2, Params: json.RawMessage(`{"name":"x","_meta":{"k":1}}`)}
-	if _, err := bound.Handler(context.Background(), &sent); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(bound.Handler(context.Background(), &sent))(t)
 	want := sent
 	want.Arguments = json.RawMessage(`{"path":"."}`)
 	if fmt.Sprintf("%+v", *got) != fmt.Sprintf("%+v", want) || sent.Arguments != nil {
@@ -262,9 +260,7 @@ func TestBoundArgumentsAreThereOnce(t *testing.T) {
 	}
 	bound, _ := (&Override{Tool: "a", Parameters: []Parameter{{Name: "path", Rename: "file"}, {Name: "depth", Default: []byte(`1`)}}}).apply(a, tool.LayerViewArguments)
 	sent := &tool.Call{Arguments: json.RawMessage(`{"file":"a","\u0066ile":"b","depth":7,"depth":2,"x":{"y":1,"y":2}}`)}
-	if _, err := bound.Handler(context.Background(), sent); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(bound.Handler(context.Background(), sent))(t)
 	if want := `{"path":"b","depth":2,"x":{"y":2}}`; got != want {
 		t.Errorf("the server gets %s, want %s", got, want)
 	}
@@ -418,9 +414,7 @@ func BenchmarkBoundHandler(b *testing.B) {
 		b.Run(fmt.Sprintf("%s/%dB", test.name, len(arguments)), func(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := bound.Handler(context.Background(), &tool.Call{Arguments: arguments, Params: test.params}); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(bound.Handler(context.Background(), &tool.Call{Arguments: arguments, Params: test.params}))(b)
 			}
 		})
 	}

@@ -30,9 +30,7 @@ func BenchmarkCompletion(b *testing.B) {
 				`{"name":"tool%d","description":"%s","inputSchema":{"type":"object","properties":{"query":{"type":"string"}}}}`, t, strings.Repeat("What it does. ", 50))))(b)
 			defs = append(defs, def)
 		}
-		if _, err := db.PutServer(context.Background(), store.Upstream{Name: name}, defs, nil); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(db.PutServer(context.Background(), store.Upstream{Name: name}, defs, nil))(b)
 	}
 	must.Do(b, db.Close())
 	file := filepath.Join(dir, "toolfinch.yaml")

@@ -11,6 +11,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // A pipe that nobody reads delays no line; what does not fit is counted.
@@ -19,9 +20,7 @@ func TestALogThatNobodyReadsDelaysNobody(t *testing.T) {
 	b := newBacklog(write, &configs.Config{LogLevel: slog.LevelInfo})
 	line := strings.Repeat("x", 1023) + "\n"
 	for range 2000 {
-		if _, err := fmt.Fprint(b, line); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(fmt.Fprint(b, line))(t)
 	}
 	all := make(chan string, 1)
 	go func() {

@@ -14,6 +14,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/embed/models"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve/eval"
 )
 
@@ -72,10 +73,7 @@ func TestHybridQuality(t *testing.T) {
 	floors := map[string]float64{"livemcp": .745, "metatool": .71, "bfcl": .71} // nDCG@10
 	var sets []*eval.Set
 	for name := range floors {
-		set, err := eval.ReadSet(name, filepath.Join(annotated, name))
-		if err != nil {
-			t.Fatal(err)
-		}
+		set := must.Get(eval.ReadSet(name, filepath.Join(annotated, name)))(t)
 		sets = append(sets, set)
 	}
 	words, err := eval.Run(t.Context(), sets, eval.Options{Limit: 10})

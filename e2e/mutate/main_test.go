@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 const sample = `package sample
@@ -34,10 +36,7 @@ func Sum(all []int, most int) (sum int, err error) {
 
 func TestMutantsAreSmallChanges(t *testing.T) {
 	fset := token.NewFileSet()
-	file, err := parser.ParseFile(fset, "sample.go", sample, 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	file := must.Get(parser.ParseFile(fset, "sample.go", sample, 0))(t)
 	var got []string
 	for _, m := range mutantsOf(fset, "sample.go", file, []byte(sample)) {
 		got = append(got, m.kind+" "+strings.Join(strings.Fields(sample[m.from:m.to]), " ")+" -> "+m.text)
@@ -75,12 +74,8 @@ func TestMutateSaysWhatTestsNotice(t *testing.T) {
 		"p/p_test.go": "package p\n\nimport \"testing\"\n\nfunc TestMore(t *testing.T) {\n\tif !More(2, 1) {\n\t\tt.Fail()\n\t}\n}\n",
 	} {
 		path := filepath.Join(dir, name)
-		if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		must.Do(t, os.WriteFile(path, []byte(text), 0o600))
 	}
 	var out strings.Builder
 	killed, tried, err := options{root: dir, seed: 1, parallel: 1}.mutate(&out, "p")

@@ -23,6 +23,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/policy"
@@ -50,10 +51,7 @@ func busy(t *testing.T) (base string, do func()) {
 	}
 	config.Policies = compiled
 	settings := audit.Settings{File: filepath.Join(t.TempDir(), "audit.jsonl"), MaxSize: audit.DefaultMaxSize, MaxAge: audit.DefaultMaxAge}
-	log, err := audit.Open(settings, nil, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	log := must.Get(audit.Open(settings, nil, slog.New(slog.DiscardHandler)))(t)
 	r := open(t, config, proxy.WithAudit(log, settings))
 	return r.url, func() {
 		c := r.connect("", false, "", "")
@@ -140,19 +138,14 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 		fmt.Fprintf(&table, "| `%s%s` | %s | %s |\n", m.name, labels, m.kind, m.help)
 	}
 	const path, begin, end = "../../docs/observability.md", "<!-- metrics: written in e2e by go test ./proxy -run TestEveryMetricIsDocumented -update -->\n", "<!-- end of metrics -->"
-	page, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	page := must.Get(os.ReadFile(path))(t)
 	before, rest, found := strings.Cut(string(page), begin)
 	documented, after, ended := strings.Cut(rest, end)
 	if !found || !ended {
 		t.Fatalf("%s has no place for the table", path)
 	}
 	if *update {
-		if err := os.WriteFile(path, []byte(before+begin+table.String()+end+after), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, []byte(before+begin+table.String()+end+after), 0o644))
 	} else if documented != table.String() {
 		t.Errorf("%s has\n%s\nwant (-update writes it)\n%s", path, documented, table.String())
 	}
@@ -161,19 +154,14 @@ func TestEveryMetricIsDocumented(t *testing.T) {
 // queries are those of docs/grafana.json, by the title of their panel, as Grafana sends them.
 func queries(t *testing.T) map[string][]string {
 	t.Helper()
-	text, err := os.ReadFile("../../docs/grafana.json")
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(os.ReadFile("../../docs/grafana.json"))(t)
 	var dashboard struct {
 		Panels []struct {
 			Title   string
 			Targets []struct{ Expr string }
 		}
 	}
-	if err := json.Unmarshal(text, &dashboard); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(text, &dashboard))
 	all := map[string][]string{}
 	for _, panel := range dashboard.Panels {
 		for _, target := range panel.Targets {
@@ -195,28 +183,19 @@ func TestDashboardHasData(t *testing.T) {
 	settings := filepath.Join(dir, "prometheus.yml")
 	var targets []string
 	for _, at := range []string{base, handingOver(t)} {
-		target, err := url.Parse(at)
-		if err != nil {
-			t.Fatal(err)
-		}
+		target := must.Get(url.Parse(at))(t)
 		targets = append(targets, strconv.Quote(target.Host))
 	}
-	if err := os.WriteFile(settings, fmt.Appendf(nil, "global: {scrape_interval: 250ms}\nscrape_configs: [{job_name: toolfinch, static_configs: [{targets: [%s]}]}]\n", strings.Join(targets, ", ")), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(settings, fmt.Appendf(nil, "global: {scrape_interval: 250ms}\nscrape_configs: [{job_name: toolfinch, static_configs: [{targets: [%s]}]}]\n", strings.Join(targets, ", ")), 0o644))
 	listener, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
 	}
 	address := listener.Addr().String() // Prometheus cannot say which port it chose
-	if err := listener.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, listener.Close())
 	command := exec.CommandContext(t.Context(), program, "--config.file="+settings, "--storage.tsdb.path="+filepath.Join(dir, "data"), "--web.listen-address="+address, "--log.level=error")
 	command.Stdout, command.Stderr = os.Stderr, os.Stderr
-	if err := command.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, command.Start())
 	t.Cleanup(func() {
 		_ = command.Process.Kill()
 		_ = command.Wait()

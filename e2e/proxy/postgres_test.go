@@ -15,6 +15,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/e2e/postgres"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxy"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -115,16 +116,11 @@ func TestNoProvisionIsMissedWhenPostgresIsBack(t *testing.T) {
 // connection is a connection to the database of a configuration.
 func connection(t testing.TB, config *configs.Config) (do func(statement string)) {
 	t.Helper()
-	conn, err := pgx.Connect(t.Context(), config.Store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), config.Store))(t)
 	t.Cleanup(func() { _ = conn.Close(t.Context()) })
 	return func(statement string) {
 		t.Helper()
-		if _, err := conn.Exec(t.Context(), statement); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(conn.Exec(t.Context(), statement))(t)
 	}
 }
 
@@ -174,14 +170,9 @@ func TestCallsMakeNoQuery(t *testing.T) {
 	config := configOf(t, []*shop{newShop(t, "shop", "hat", "coat")}, everything("plain", view.ExposureAuto))
 	config.Store = postgres.Start(t)
 	r := open(t, config)
-	conn, err := pgx.Connect(t.Context(), config.Store)
-	if err != nil {
-		t.Fatal(err)
-	}
+	conn := must.Get(pgx.Connect(t.Context(), config.Store))(t)
 	defer conn.Close(t.Context())
-	if _, err := conn.Exec(t.Context(), `CREATE EXTENSION pg_stat_statements`); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(conn.Exec(t.Context(), `CREATE EXTENSION pg_stat_statements`))(t)
 	legacy, modern := r.connect("plain", false, "", ""), r.connect("plain", true, "", "")
 	calls := func() {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/view"
 	"toolfinch/view/python"
 )
@@ -16,9 +17,7 @@ import (
 // module writes a module of Python.
 func module(t testing.TB, path, source string) {
 	t.Helper()
-	if err := os.WriteFile(path, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(source), 0o600))
 }
 
 // An edit of what Python imported is taken by a reload; one that does not load is
@@ -28,9 +27,7 @@ func TestEditedPythonIsTaken(t *testing.T) {
 		missing(t, "there is no Python")
 	}
 	dir := t.TempDir()
-	if err := os.Mkdir(filepath.Join(dir, "hooks"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.Mkdir(filepath.Join(dir, "hooks"), 0o700))
 	hooks, words := filepath.Join(dir, "hooks", "f.py"), filepath.Join(dir, "hooks", "words.py")
 	module(t, words, "word = 'one'\n")
 	module(t, hooks, `
@@ -57,9 +54,7 @@ def own(ctx):
 	}
 	reload := func() {
 		t.Helper()
-		if err := p.Reload(t.Context(), config); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, p.Reload(t.Context(), config))
 	}
 	says("one")
 	if files := p.Modules(); !slices.Contains(files, words) || !slices.Contains(files, hooks) {

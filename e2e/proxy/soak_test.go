@@ -25,6 +25,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/upstream"
 )
 
@@ -156,10 +157,7 @@ func (u unclosed) Close() error {
 }
 
 func newMortal(t testing.TB, options ...server.StreamableHTTPOption) *mortal {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	m := &mortal{Listener: listener, handler: func() http.Handler {
 		s := server.NewMCPServer("soak", "1", server.WithToolCapabilities(true))
 		s.AddTool(mcp.NewTool("echo"), func(_ context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {

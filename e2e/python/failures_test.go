@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/view/python"
 )
 
@@ -28,9 +29,7 @@ def loops(context, args):
 async def quick(context, args):
     pass
 `)
-	if _, err := before(t, h, "quick"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(before(t, h, "quick"))(t)
 	for _, name := range []string{"waits", "sleeps", "loops"} {
 		late := make(chan error, 1)
 		go func() {

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/view"
@@ -23,10 +24,7 @@ import (
 func upstreamTool(t testing.TB, id string, handler tool.Handler) *tool.Tool {
 	t.Helper()
 	server, name, _ := strings.Cut(id, ".")
-	def, err := tool.ParseDef(server, fmt.Appendf(nil, `{"name":%q,"inputSchema":{"type":"object"}}`, name))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseDef(server, fmt.Appendf(nil, `{"name":%q,"inputSchema":{"type":"object"}}`, name)))(t)
 	return &tool.Tool{Def: def, Handler: handler}
 }
 
@@ -77,10 +75,7 @@ func ask(t testing.TB, handler tool.Handler, call tool.Call) tool.Result {
 	if handler == nil {
 		t.Fatal("the view does not serve it")
 	}
-	result, err := handler(t.Context(), &call)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(handler(t.Context(), &call))(t)
 	return result
 }
 

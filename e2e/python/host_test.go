@@ -22,6 +22,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/leeway"
+	"toolfinch/internal/must"
 	"toolfinch/view/python"
 )
 
@@ -40,12 +41,8 @@ func needPython(t testing.TB) {
 func write(t testing.TB, dir, name, source string) {
 	t.Helper()
 	path := filepath.Join(dir, filepath.FromSlash(name))
-	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(path, []byte(source), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+	must.Do(t, os.WriteFile(path, []byte(source), 0o600))
 }
 
 func TestMain(m *testing.M) {
@@ -363,9 +360,7 @@ def plain(context, args):
 context_loop = asyncio.get_running_loop()
 `, 2*each))
 	for _, name := range []string{"waits", "plain"} {
-		if _, err := h.Load(python.PreCall, "hooks.f."+name); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(h.Load(python.PreCall, "hooks.f."+name))(t)
 	}
 	var calls sync.WaitGroup
 	for i := range each {
@@ -469,9 +464,7 @@ async def waits(context, args):
     finally:
         print("given up")
 `)
-	if _, err := h.Load(python.PreCall, "hooks.f.waits"); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(h.Load(python.PreCall, "hooks.f.waits"))(t)
 	ctx, cancel := context.WithCancel(t.Context())
 	ended := make(chan error, 1)
 	go func() {
@@ -489,9 +482,7 @@ async def waits(context, args):
 func TestCloseLeavesNothing(t *testing.T) {
 	await.NoLeak(t, func() {
 		h := hosted(t, "hooks/f.py", "async def g(context, args): pass")
-		if _, err := before(t, h, "g"); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(before(t, h, "g"))(t)
 		h.Close()
 		if _, err := before(t, h, "g"); err == nil || err.Error() != "Python was closed" {
 			t.Error(err)
@@ -525,9 +516,7 @@ def plain(context, args):
 			var took []time.Duration
 			for b.Loop() {
 				began := time.Now()
-				if _, err := before(b, h, name); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(before(b, h, name))(b)
 				took = append(took, time.Since(began))
 			}
 			slices.Sort(took)
@@ -559,9 +548,7 @@ async def waits(context, args):
     return HookResult(args=args)
 `)
 	for _, name := range []string{"lasts", "blocks", "waits"} {
-		if _, err := h.Load(python.PreCall, "hooks.f."+name); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(h.Load(python.PreCall, "hooks.f."+name))(t)
 	}
 	beside := make(chan error, 2)
 	for _, name := range []string{"lasts", "blocks"} {

@@ -64,9 +64,7 @@ func BenchmarkEmbed(b *testing.B) {
 		}
 		b.Run(run.name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := m.Embed(context.Background(), run.texts); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(m.Embed(context.Background(), run.texts))(b)
 			}
 			b.ReportMetric(float64(len(m.tokens.encode(run.texts[0], 512))), "tokens/text")
 			b.ReportMetric(float64(b.N*len(run.texts))/b.Elapsed().Seconds(), "texts/s")
@@ -86,9 +84,7 @@ func BenchmarkQueryWithClauses(b *testing.B) {
 	for name, m := range map[string]*Model{"plain": m, "adapted": adapted} {
 		b.Run(name, func(b *testing.B) {
 			for b.Loop() {
-				if _, err := m.EmbedQueries(context.Background(), texts); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(m.EmbedQueries(context.Background(), texts))(b)
 			}
 		})
 	}

@@ -38,9 +38,7 @@ func clientOf(t testing.TB, s *server.MCPServer) *client.Client {
 	c := must.Get(client.NewInProcessClient(s))(t)
 	t.Cleanup(func() { c.Close() })
 	must.Do(t, c.Start(t.Context()))
-	if _, err := c.Initialize(t.Context(), mcp.InitializeRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Initialize(t.Context(), mcp.InitializeRequest{}))(t)
 	return c
 }
 

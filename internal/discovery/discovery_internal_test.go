@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/internal/must"
 )
 
 // What is asked for comes by https; by http from this machine alone, for whoever is on it.
@@ -17,10 +19,7 @@ func TestRequestsAreSecure(t *testing.T) {
 		"https://idp.example.com/x": {true, true}, "https://localhost/x": {true, true}, "http://idp.example.com/x": {false, false}, "http://10.0.0.1/": {false, false},
 		"http://localhost:1/x": {false, true}, "http://127.0.0.1/": {false, true}, "http://[::1]/": {false, true}, "ftp://localhost/": {false, false}, "http://localhost.example.com/": {false, false},
 	} {
-		r, err := http.NewRequest(http.MethodGet, text, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		r := must.Get(http.NewRequest(http.MethodGet, text, nil))(t)
 		if got := [2]bool{Rules{}.secure(r), Rules{Local: true}.secure(r)}; got != want {
 			t.Errorf("%s: %v, want %v", text, got, want)
 		}
@@ -44,10 +43,7 @@ func TestWhereAClientMayBeLed(t *testing.T) {
 			t.Errorf("%+v: %v, want %q", rules, err, want)
 		}
 	}
-	r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, there.URL, strings.NewReader("code=secret"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := must.Get(http.NewRequestWithContext(t.Context(), http.MethodPost, there.URL, strings.NewReader("code=secret")))(t)
 	if err := Read(NewClient(Rules{Local: true, Redirects: true, Timeout: time.Minute}), r, &Metadata{}); err == nil || !strings.Contains(err.Error(), "with secrets") {
 		t.Errorf("a redirected POST: %v", err)
 	}

@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"toolfinch/internal/must"
 )
 
 // What a child writes to its standard error goes to the log at a bounded rate.
@@ -22,9 +24,7 @@ func TestAFloodOnStderrIsBounded(t *testing.T) {
 			if i == written/2 {
 				time.Sleep(later * time.Second)
 			}
-			if _, err := fmt.Fprintf(w, "line %d\x1b[31m\n", i); err != nil {
-				t.Fatal(err)
-			}
+			must.Get(fmt.Fprintf(w, "line %d\x1b[31m\n", i))(t)
 		}
 		_ = w.Close()
 		<-e.Done()

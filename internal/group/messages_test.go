@@ -6,6 +6,8 @@ import (
 	"io"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 func TestMessages(t *testing.T) {
@@ -14,9 +16,7 @@ func TestMessages(t *testing.T) {
 	long := `"` + strings.Repeat("<é", 100_000) + `"`
 	to := NewMessages(strings.NewReader(""), &sent)
 	for _, value := range []string{`{"a":12345678901234567890}`, long} {
-		if err := to.Send(message{json.RawMessage(value)}); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, to.Send(message{json.RawMessage(value)}))
 	}
 	from := NewMessages(strings.NewReader(sent.String()), io.Discard)
 	for _, want := range []string{`{"a":12345678901234567890}`, long} {

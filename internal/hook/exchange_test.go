@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // sh is a program that has time enough on any machine.
@@ -35,9 +36,7 @@ func TestAProgramNeedNotReadItsInput(t *testing.T) {
 
 func TestAProgramIsFoundFromItsFolder(t *testing.T) {
 	dir := t.TempDir()
-	if err := os.WriteFile(filepath.Join(dir, "guard"), []byte("#!/bin/sh\nprintf '{\"dir\":\"%s\"}' \"$(basename \"$PWD\")\"\n"), 0o700); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(dir, "guard"), []byte("#!/bin/sh\nprintf '{\"dir\":\"%s\"}' \"$(basename \"$PWD\")\"\n"), 0o700))
 	program := Program{Argv: []string{"./guard"}, Dir: dir, Timeout: await.Bound}
 	if err := program.Check(); err != nil {
 		t.Error(err)

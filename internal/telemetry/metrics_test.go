@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/internal/telemetry"
 )
 
@@ -17,10 +18,7 @@ func TestToolsThatAreToldApartAreBounded(t *testing.T) {
 			m.Operation(&telemetry.Operation{Kind: identity.EventCall, Server: "up", Tool: fmt.Sprintf("up.t%d", i), Outcome: identity.Success})
 		}
 	}
-	text, err := m.Text(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(m.Text(nil, nil))(t)
 	counts := map[string]string{}
 	for _, match := range regexp.MustCompile(`(?m)^toolfinch_calls_total\{.*tool="(\w*)"\} (\d+)$`).FindAllSubmatch(text, -1) {
 		counts[string(match[1])] = string(match[2])
@@ -34,10 +32,7 @@ func TestToolsThatAreToldApartAreBounded(t *testing.T) {
 func TestBucketsBeginBelowTheQuickestCall(t *testing.T) {
 	m := telemetry.NewMetrics()
 	m.Operation(&telemetry.Operation{Kind: identity.EventCall, Server: "up", Tool: "up.t", Outcome: identity.Success})
-	text, err := m.Text(nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	text := must.Get(m.Text(nil, nil))(t)
 	for _, name := range []string{"call_duration", "overhead"} {
 		if match := regexp.MustCompile(`toolfinch_` + name + `_seconds_bucket\{.*le="([^"]+)"\}`).FindSubmatch(text); match == nil || string(match[1]) != "5e-05" {
 			t.Errorf("%s: the lowest bucket is %q", name, match)

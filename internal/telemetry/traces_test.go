@@ -20,6 +20,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/collector"
+	"toolfinch/internal/must"
 	"toolfinch/internal/telemetry"
 )
 
@@ -98,9 +99,7 @@ func TestSpansArriveWithWhatTheEnvironmentSays(t *testing.T) {
 	traces, log := openTraces(t, append(c.Environment(), "OTEL_SERVICE_NAME=front", "OTEL_RESOURCE_ATTRIBUTES=deployment.environment.name=test",
 		"OTEL_EXPORTER_OTLP_HEADERS=x-key=hunter2", "OTEL_EXPORTER_OTLP_COMPRESSION=gzip")...)
 	request(traces, "echo")
-	if err := traces.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, traces.Close(t.Context()))
 	spans := c.Spans()
 	if len(spans) != 1 || spans[0].Name != "tools/call echo" || spans[0].Kind != "SERVER" {
 		t.Fatalf("spans: %+v", spans)
@@ -127,9 +126,7 @@ func TestTheSamplerOfTheEnvironment(t *testing.T) {
 	c := collector.New(t)
 	traces, _ := openTraces(t, append(c.Environment(), "OTEL_TRACES_SAMPLER=always_off")...)
 	request(traces, "echo")
-	if err := traces.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, traces.Close(t.Context()))
 	if spans := c.Spans(); len(spans) != 0 {
 		t.Errorf("spans: %+v", spans)
 	}
@@ -283,9 +280,7 @@ func TestThePropagatorsOfTheEnvironment(t *testing.T) {
 			got := string(asked.Inject(ctx, sent, nil))
 			asked.Result(nil)
 			served.Result(nil)
-			if err := traces.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, traces.Close(t.Context()))
 			if strings.Contains(got, trace) != test.trace || strings.Contains(got, "k=v") != test.baggage || (got != string(sent)) != test.rewrites {
 				t.Errorf("a server gets %s", got)
 			}
@@ -408,14 +403,10 @@ func TestWhatACollectorAnswers(t *testing.T) {
 			}))
 			defer server.Close()
 			file := filepath.Join(t.TempDir(), "ca.pem")
-			if err := os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(file, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: server.Certificate().Raw}), 0o600))
 			traces, log := openTraces(t, "OTEL_EXPORTER_OTLP_ENDPOINT="+server.URL+"/key:hunter2/?token=hunter2", "OTEL_EXPORTER_OTLP_CERTIFICATE="+file)
 			request(traces, "echo")
-			if err := traces.Close(t.Context()); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, traces.Close(t.Context()))
 			if int(asked.Load()) != len(test.answers) || !strings.Contains(log.String(), test.says) || test.says == "" && strings.Contains(log.String(), "WARN") || strings.Contains(log.String(), "hunter2") {
 				t.Errorf("asked %d times; the log has\n%s", asked.Load(), log)
 			}

@@ -21,6 +21,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/replicas"
 	"toolfinch/register"
@@ -239,10 +240,7 @@ func (h having) Restore(id string, state json.RawMessage) {
 
 func newTool(t testing.TB, name string, handler tool.Handler) *tool.Tool {
 	t.Helper()
-	def, err := tool.ParseDef("srv", json.RawMessage(`{"name":"`+name+`","inputSchema":{"type":"object"}}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseDef("srv", json.RawMessage(`{"name":"`+name+`","inputSchema":{"type":"object"}}`)))(t)
 	return &tool.Tool{Name: name, Def: def, Handler: handler}
 }
 

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -24,10 +25,7 @@ func (f fake) ListingCost(context.Context) int { return int(f) }
 func tools(t testing.TB, names ...string) (all []*tool.Tool) {
 	t.Helper()
 	for _, name := range names {
-		def, err := tool.ParseDef("up", []byte(`{"name":"`+name+`","inputSchema":{"type":"object"}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		def := must.Get(tool.ParseDef("up", []byte(`{"name":"`+name+`","inputSchema":{"type":"object"}}`)))(t)
 		all = append(all, &tool.Tool{Name: name, Def: def})
 	}
 	return all

@@ -16,6 +16,7 @@ import (
 
 	"toolfinch/configs"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve"
 	"toolfinch/retrieve/gate"
 	"toolfinch/tool"
@@ -103,10 +104,7 @@ func selling(t *testing.T, server string, things ...string) Listing {
 	t.Helper()
 	var defs []*tool.Def
 	for _, thing := range things {
-		def, err := tool.ParseDef(server, []byte(`{"name":"`+thing+`","inputSchema":{"type":"object"}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		def := must.Get(tool.ParseDef(server, []byte(`{"name":"`+thing+`","inputSchema":{"type":"object"}}`)))(t)
 		defs = append(defs, def)
 	}
 	return Listing{Listed: true, Answered: true, Tools: tools(defs...)}
@@ -310,9 +308,7 @@ func TestAnUnlistedResourceIsDecidedByTheViewThatIsServedNow(t *testing.T) {
 	read := UnlistedResource(r, slog.New(slog.DiscardHandler), view.Default, func(def *tool.Def) *tool.Tool { return tools(def)[0] })(def)
 	call := &tool.Call{Kind: tool.KindResource, Name: "file:///a", Arguments: json.RawMessage(`{}`)}
 	ctx := identity.WithParty(t.Context(), identity.Party{})
-	if _, err := read(ctx, call); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(read(ctx, call))(t)
 	policies, _ := policy.Compile([]policy.Text{{Cedar: `forbid (principal, action, resource);`, File: "a.cedar", Line: 1, Column: 1}})
 	in.Config = configOf(nil, "hats")
 	in.Config.Policies = policies

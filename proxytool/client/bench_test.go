@@ -3,6 +3,7 @@ package client_test
 import (
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/proxytool"
 	proxyclient "toolfinch/proxytool/client"
 )
@@ -17,33 +18,25 @@ func BenchmarkCall(b *testing.B) {
 	b.Run("mcp-go", func(b *testing.B) {
 		c := ordinary(b, site.dial)
 		for b.Loop() {
-			if _, err := c.CallTool(b.Context(), callTool("echo", args)); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(c.CallTool(b.Context(), callTool("echo", args)))(b)
 		}
 	})
 	b.Run("direct", func(b *testing.B) {
 		c := open(b, site.dial)
 		for b.Loop() {
-			if _, err := c.CallTool(b.Context(), callTool("echo", args)); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(c.CallTool(b.Context(), callTool("echo", args)))(b)
 		}
 	})
 	b.Run("transparent", func(b *testing.B) {
 		c := open(b, site.dial, proxyclient.WithTransparent())
 		for b.Loop() {
-			if _, err := c.CallTool(b.Context(), callTool("echo", args)); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(c.CallTool(b.Context(), callTool("echo", args)))(b)
 		}
 	})
 	b.Run("proxy", func(b *testing.B) {
 		c := open(b, site.dial)
 		for b.Loop() {
-			if _, err := c.Proxy(b.Context(), proxytool.TypeTool, proxytool.ActionCall, "echo", args); err != nil {
-				b.Fatal(err)
-			}
+			must.Get(c.Proxy(b.Context(), proxytool.TypeTool, proxytool.ActionCall, "echo", args))(b)
 		}
 	})
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxytool"
 	proxyclient "toolfinch/proxytool/client"
 	"toolfinch/tool/args"
@@ -124,9 +125,7 @@ func TestProgressOfAllCallsAndOfOne(t *testing.T) {
 		h.step("") <- struct{}{}
 	}))
 	for range 2 {
-		if _, err := c.Proxy(t.Context(), proxytool.TypeTool, proxytool.ActionCall, "steps", nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Proxy(t.Context(), proxytool.TypeTool, proxytool.ActionCall, "steps", nil))(t)
 	}
 	ctx := proxyclient.OnProgress(t.Context(), func(float64, float64, string) {
 		one.Add(1)
@@ -136,9 +135,7 @@ func TestProgressOfAllCallsAndOfOne(t *testing.T) {
 		}
 		h.step("") <- struct{}{}
 	})
-	if _, err := c.Proxy(ctx, proxytool.TypeTool, proxytool.ActionCall, "steps", nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Proxy(ctx, proxytool.TypeTool, proxytool.ActionCall, "steps", nil))(t)
 	if all.Load() != 6 || one.Load() != 3 {
 		t.Errorf("%d of all calls, %d of one", all.Load(), one.Load())
 	}

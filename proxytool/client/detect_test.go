@@ -11,6 +11,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/internal/must"
 	"toolfinch/proxytool"
 	proxyclient "toolfinch/proxytool/client"
 )
@@ -79,9 +80,7 @@ func nothingToDo(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, err
 func TestAToolOfAnotherNameIsCalled(t *testing.T) {
 	s := server.NewMCPServer("s", "1", server.WithToolCapabilities(true))
 	s.AddTool(mcp.NewTool("greet"), nothingToDo)
-	if err := proxytool.Attach(s, proxytool.WithName("everything")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proxytool.Attach(s, proxytool.WithName("everything")))
 	for _, options := range [][]proxyclient.Option{nil, {proxyclient.WithToolName("everything")}} {
 		c := open(t, overNothing(t, s), options...)
 		r, err := c.Proxy(t.Context(), proxytool.TypeTool, proxytool.ActionCall, "greet", nil)

@@ -13,6 +13,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 	"github.com/mark3labs/mcp-go/server"
 
+	"toolfinch/internal/must"
 	"toolfinch/proxytool"
 	proxyclient "toolfinch/proxytool/client"
 )
@@ -151,9 +152,7 @@ func TestAServerThatComesBackChanged(t *testing.T) {
 		s := server.NewMCPServer("s", "1", server.WithToolCapabilities(true))
 		s.AddTool(mcp.NewTool("greet"), nothingToDo)
 		if name != "" {
-			if err := proxytool.Attach(s, proxytool.WithName(name)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, proxytool.Attach(s, proxytool.WithName(name)))
 		}
 		return s
 	}
@@ -178,17 +177,10 @@ func TestAServerThatComesBackChanged(t *testing.T) {
 func TestATransportThatIsThereOnceIsLostOnce(t *testing.T) {
 	h := newHouse(t)
 	line := &pipes{server: func() *server.MCPServer { return h.MCPServer }}
-	inner, err := line.dial(t)(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := inner.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	inner := must.Get(line.dial(t)(t.Context()))(t)
+	must.Do(t, inner.Start(t.Context()))
 	c := open(t, proxyclient.Once(inner))
-	if _, err := c.Proxy(t.Context(), proxytool.TypeTool, proxytool.ActionInfo, "echo", nil); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(c.Proxy(t.Context(), proxytool.TypeTool, proxytool.ActionInfo, "echo", nil))(t)
 	line.cutLast(t)
 	if _, err := c.Proxy(t.Context(), proxytool.TypeTool, proxytool.ActionInfo, "echo", nil); !errors.Is(err, proxyclient.ErrDialedOnce) {
 		t.Errorf("error = %v", err)

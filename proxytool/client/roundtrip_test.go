@@ -12,6 +12,7 @@ import (
 	"github.com/mark3labs/mcp-go/client"
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/proxytool"
 	proxyclient "toolfinch/proxytool/client"
@@ -38,18 +39,11 @@ var (
 // ordinary is mcp-go's own client.
 func ordinary(t testing.TB, dial proxyclient.Dial, options ...client.ClientOption) *client.Client {
 	t.Helper()
-	inner, err := dial(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	inner := must.Get(dial(t.Context()))(t)
 	c := client.NewClient(inner, options...)
 	t.Cleanup(func() { _ = c.Close() })
-	if err := c.Start(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if _, err := c.Initialize(t.Context(), mcp.InitializeRequest{}); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.Start(t.Context()))
+	must.Get(c.Initialize(t.Context(), mcp.InitializeRequest{}))(t)
 	return c
 }
 
@@ -353,9 +347,6 @@ func TestWhatTheProxyToolRefusesIsAnError(t *testing.T) {
 
 func asJSON(t *testing.T, value any) string {
 	t.Helper()
-	raw, err := json.Marshal(value)
-	if err != nil {
-		t.Fatal(err)
-	}
+	raw := must.Get(json.Marshal(value))(t)
 	return string(raw)
 }

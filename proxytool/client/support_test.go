@@ -20,6 +20,7 @@ import (
 	"github.com/mark3labs/mcp-go/server"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/proxytool"
 	proxyclient "toolfinch/proxytool/client"
 )
@@ -63,9 +64,7 @@ func newHouse(t testing.TB) *house {
 				mcp.NewPromptMessage(mcp.RoleAssistant, mcp.NewImageContent("aGk=", "image/png")),
 			}), nil
 		})
-	if err := proxytool.Attach(h.MCPServer); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, proxytool.Attach(h.MCPServer))
 	return h
 }
 
@@ -278,10 +277,7 @@ type site struct {
 }
 
 func newSite(t testing.TB) *site {
-	listener, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	listener := must.Get(net.Listen("tcp", "127.0.0.1:0"))(t)
 	_ = listener.Close()
 	s := &site{t: t, address: listener.Addr().String(), stop: func() {},
 		client: &http.Client{Transport: http.DefaultTransport.(*http.Transport).Clone()}}
@@ -321,10 +317,7 @@ func (s *site) dial(context.Context) (transport.Interface, error) {
 // open opens a client that is closed with the test.
 func open(t testing.TB, dial proxyclient.Dial, options ...proxyclient.Option) *proxyclient.Client {
 	t.Helper()
-	c, err := proxyclient.Open(t.Context(), dial, options...)
-	if err != nil {
-		t.Fatal(err)
-	}
+	c := must.Get(proxyclient.Open(t.Context(), dial, options...))(t)
 	t.Cleanup(func() {
 		if err := c.Close(); err != nil {
 			t.Errorf("Close: %v", err)

@@ -18,6 +18,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/internal/await"
 	"toolfinch/internal/demo"
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/proxy"
 	"toolfinch/proxytool"
@@ -50,9 +51,7 @@ func newToolfinch(t testing.TB, h *house) (front *site, tools int, restart func(
 		tools += len(s.ListTools())
 	}
 	path := filepath.Join(t.TempDir(), "toolfinch.yaml")
-	if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(config), 0o600))
 	front = newSite(t)
 	stop := serve(t, path, front, tools)
 	return front, tools, func() {

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 )
 
@@ -29,10 +30,7 @@ func TestAClientThatDoesNotReadIsGivenUp(t *testing.T) {
 			}
 		}))
 		began := time.Now()
-		response, err := http.Get(server.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(http.Get(server.URL))(t)
 		defer response.Body.Close()
 		if err := <-ended; !errors.Is(err, os.ErrDeadlineExceeded) {
 			t.Errorf("the write ended with %v after %s", err, time.Since(began))

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/register"
 )
 
@@ -14,10 +15,7 @@ func TestAnOldTimerEndsNoSession(t *testing.T) {
 	clients := NewClients(Limits{})
 	log := slog.New(slog.DiscardHandler)
 	live := register.New(register.Options{Version: "1"}, func(identity.Party) *register.Served { return &register.Served{} }, log)
-	s, err := clients.open(t.Context(), t.Context(), live, log, "one", false, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(clients.open(t.Context(), t.Context(), live, log, "one", false, nil))(t)
 	clients.rest(s, true)
 	old := s.usage.idle
 	for range 2 {
@@ -38,10 +36,7 @@ func TestTheEndOfASessionIsToldOnce(t *testing.T) {
 	clients, ended := NewClients(Limits{}), 0
 	log := slog.New(slog.DiscardHandler)
 	live := register.New(register.Options{Version: "1"}, func(identity.Party) *register.Served { return &register.Served{} }, log)
-	s, err := clients.open(t.Context(), t.Context(), live, log, "one", false, func() { ended++ })
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(clients.open(t.Context(), t.Context(), live, log, "one", false, func() { ended++ }))(t)
 	for range 2 {
 		if s.close(); ended != 1 || live.Knows("one") {
 			t.Errorf("it ended %d times, want once; is it known: %t", ended, live.Knows("one"))

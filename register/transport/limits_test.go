@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/register/transport"
 )
 
@@ -83,10 +84,7 @@ func TestLimits(t *testing.T) {
 		{"body_seconds", transport.Limits{BodyTime: time.Minute}, func(t *testing.T, h *house) (int, string, func()) {
 			conn := h.dial() // it never sends the body
 			fmt.Fprintf(conn, "POST /mcp HTTP/1.1\r\nHost: localhost\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n")
-			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 			got, _ := io.ReadAll(response.Body)
 			return response.StatusCode, string(got), func() { conn.Close() }
 		}, 408, "did not arrive in time"},
@@ -331,10 +329,7 @@ func TestSessionsAreOfWhoOpenedThem(t *testing.T) {
 		}
 		post := func(path, body string, header ...string) string {
 			t.Helper()
-			response, err := h.do(t.Context(), http.MethodPost, path, body, header...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(h.do(t.Context(), http.MethodPost, path, body, header...))(t)
 			defer response.Body.Close()
 			said, _ := io.ReadAll(response.Body)
 			return response.Status + " " + string(said)
@@ -378,10 +373,7 @@ func TestHosts(t *testing.T) {
 		for _, path := range []string{"/readyz", "/mcp", "/nothing"} {
 			conn := h.dial()
 			fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nConnection: close\r\n\r\n", path, host)
-			response, err := http.ReadResponse(bufio.NewReader(conn), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(http.ReadResponse(bufio.NewReader(conn), nil))(t)
 			if refused := response.StatusCode == http.StatusForbidden; refused == allowed {
 				t.Errorf("Host: %s, %s: %s", host, path, response.Status)
 			}

@@ -12,6 +12,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/register"
 	"toolfinch/register/transport"
 )
@@ -142,9 +143,7 @@ func TestAClientOverStdioThatDoesNotRead(t *testing.T) {
 		go func() { ended <- transport.Stdio(ctx, live, clients, inR, outW, slog.New(slog.DiscardHandler)) }()
 		send := func(message string) { _, _ = io.WriteString(inW, message+"\n") }
 		send(greeting("2025-11-25"))
-		if _, err := bufio.NewReader(outR).ReadString('\n'); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(bufio.NewReader(outR).ReadString('\n'))(t)
 		send(`{"jsonrpc":"2.0","id":2,"method":"tools/list"}`)
 		synctest.Wait() // its answer is being written
 		for _, l := range clients.Limits() {

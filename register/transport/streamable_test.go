@@ -12,6 +12,7 @@ import (
 	"toolfinch/internal/await"
 	"toolfinch/internal/fetch"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/register/transport"
 )
@@ -177,10 +178,7 @@ func TestAnEventStreamBegins(t *testing.T) {
 // Gemini CLI takes a 400 for the end of the session.
 func TestALateAnswerIsTaken(t *testing.T) {
 	h := newHouse(t, transport.Limits{})
-	response, err := h.do(t.Context(), http.MethodPost, "/mcp", strings.Replace(greeting("2025-11-25"), `"capabilities":{}`, `"capabilities":{"roots":{}}`, 1))
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(h.do(t.Context(), http.MethodPost, "/mcp", strings.Replace(greeting("2025-11-25"), `"capabilities":{}`, `"capabilities":{"roots":{}}`, 1)))(t)
 	response.Body.Close()
 	session := []string{"Mcp-Session-Id", response.Header.Get("Mcp-Session-Id")}
 	messages, end := h.listen(session)
@@ -319,10 +317,7 @@ func TestEventStreamsEndWithTheirRequest(t *testing.T) {
 					next.ServeHTTP(w, r.WithContext(identity.WithLasts(ctx, func() { expire <- end })))
 				})
 			})
-			response, err := h.do(t.Context(), test.method, test.path, test.body, test.header...)
-			if err != nil {
-				t.Fatal(err)
-			}
+			response := must.Get(h.do(t.Context(), test.method, test.path, test.body, test.header...))(t)
 			defer response.Body.Close()
 			if test.lasts {
 				await.Value(t, expire)()

@@ -18,6 +18,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 	"toolfinch/register"
 	"toolfinch/register/transport"
@@ -77,10 +78,7 @@ func newHouse(t testing.TB, limits transport.Limits) *house {
 	h := &house{t: t, clients: transport.NewClients(limits), started: make(chan *tool.Call, 100), ended: make(chan error, 100), release: make(chan struct{})}
 	tools := shelf{}
 	add := func(name string, handler tool.Handler) {
-		def, err := tool.ParseDef("srv", json.RawMessage(`{"name":"`+name+`","inputSchema":{"type":"object"}}`))
-		if err != nil {
-			t.Fatal(err)
-		}
+		def := must.Get(tool.ParseDef("srv", json.RawMessage(`{"name":"`+name+`","inputSchema":{"type":"object"}}`)))(t)
 		tools[name] = &tool.Tool{Name: name, Def: def, Handler: handler}
 	}
 	add("echo", func(_ context.Context, call *tool.Call) (tool.Result, error) {

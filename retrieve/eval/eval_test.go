@@ -18,6 +18,7 @@ import (
 	"testing"
 
 	"toolfinch/index"
+	"toolfinch/internal/must"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
 )
@@ -106,9 +107,7 @@ func TestBootstrapIsThatOfTheMean(t *testing.T) {
 func write(t *testing.T, lines ...string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file.jsonl")
-	if err := os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, []byte(strings.Join(lines, "\n")), 0o600))
 	return path
 }
 
@@ -173,13 +172,8 @@ func small(t *testing.T) *Set {
 		`{"server":"mail","name":"send","description":"Send a mail"}`,
 	} {
 		var head struct{ Server string }
-		if err := json.Unmarshal([]byte(line), &head); err != nil {
-			t.Fatal(err)
-		}
-		def, err := tool.ParseDef(head.Server, []byte(line))
-		if err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, json.Unmarshal([]byte(line), &head))
+		def := must.Get(tool.ParseDef(head.Server, []byte(line)))(t)
 		set.Defs = append(set.Defs, def)
 	}
 	return set
@@ -191,10 +185,7 @@ func TestRunAsksEveryQuery(t *testing.T) {
 		t.Errorf("unknown labels: %d, %q", n, first)
 	}
 	var misses bytes.Buffer
-	report, err := Run(context.Background(), []*Set{set}, Options{Limit: 10, Misses: &misses})
-	if err != nil {
-		t.Fatal(err)
-	}
+	report := must.Get(Run(context.Background(), []*Set{set}, Options{Limit: 10, Misses: &misses}))(t)
 	got := report.Sets[0]
 	want := map[string][]int{"1": {1}, "2": {1, 2}, "3": {}}
 	for _, o := range got.Queries {
@@ -219,9 +210,7 @@ func TestMissesSayHowDeep(t *testing.T) {
 	set := small(t)
 	set.Queries = set.Queries[1:2]
 	var misses bytes.Buffer
-	if _, err := Run(context.Background(), []*Set{set}, Options{Limit: 1, Misses: &misses}); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(Run(context.Background(), []*Set{set}, Options{Limit: 1, Misses: &misses}))(t)
 	if !strings.Contains(misses.String(), `"rank":2`) {
 		t.Errorf("misses: %s", &misses)
 	}
@@ -301,9 +290,7 @@ func TestReportAsJSON(t *testing.T) {
 		Macro json.RawMessage            `json:"macro"`
 		Sets  map[string]json.RawMessage `json:"sets"`
 	}
-	if err := json.Unmarshal(many, &parts); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal(many, &parts))
 	numbers("macro", parts.Macro, keys)
 	if names := slices.Sorted(maps.Keys(parts.Sets)); !slices.Equal(names, []string{"first", "second"}) {
 		t.Errorf("sets %v", names)
@@ -316,14 +303,9 @@ func golden(t *testing.T, name string, got []byte) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(path, got, 0o644))
 	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	want := must.Get(os.ReadFile(path))(t)
 	if want = bytes.ReplaceAll(want, []byte("\r\n"), []byte("\n")); !bytes.Equal(got, want) {
 		t.Errorf("%s (run with -update if it should be so):\n%s\nwant:\n%s", name, got, want)
 	}
@@ -335,9 +317,7 @@ func TestTables(t *testing.T) {
 	short.Sets[0].summarize()
 	for name, m := range map[string]*Report{"report.txt": two(), "short.txt": short} {
 		var out bytes.Buffer
-		if err := m.WriteTable(&out); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, m.WriteTable(&out))
 		golden(t, name, out.Bytes())
 	}
 }
@@ -378,10 +358,7 @@ func TestRunAgreesWithTheIndex(t *testing.T) {
 	}
 	var want float64
 	for _, q := range set.Queries {
-		found, err := snapshot.Search(context.Background(), index.Query{Text: q.Text, Limit: 10})
-		if err != nil {
-			t.Fatal(err)
-		}
+		found := must.Get(snapshot.Search(context.Background(), index.Query{Text: q.Text, Limit: 10}))(t)
 		var gain, ideal float64
 		for i, hit := range found.Hits {
 			if float64(i) >= 10*max(0.4, found.Confidence*3/retrieve.Confident) {

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/tool"
 )
 
@@ -135,10 +136,7 @@ const each = 10
 func newTool(t testing.TB, name string) *tool.Tool {
 	t.Helper()
 	server, own, _ := strings.Cut(name, "_")
-	def, err := tool.ParseDef(server, json.RawMessage(`{"name":"`+own+`"}`))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseDef(server, json.RawMessage(`{"name":"`+own+`"}`)))(t)
 	return &tool.Tool{Name: name, Def: def, Handler: func(context.Context, *tool.Call) (tool.Result, error) {
 		return tool.TextResult("called " + name), nil
 	}}
@@ -185,10 +183,7 @@ func ids(source *shelf, names ...string) []tool.ID {
 // provision must succeed.
 func provision(t testing.TB, g *Gate, owner string, ttl time.Duration, names ...string) Outcome {
 	t.Helper()
-	done, err := g.Provision(t.Context(), owner, Request{Tools: pick(g.clients.(*shelf), names...), TTL: ttl})
-	if err != nil {
-		t.Fatal(err)
-	}
+	done := must.Get(g.Provision(t.Context(), owner, Request{Tools: pick(g.clients.(*shelf), names...), TTL: ttl}))(t)
 	return done
 }
 
@@ -770,12 +765,8 @@ func BenchmarkProvision(b *testing.B) {
 	tools := pick(source, "srv_a", "srv_b", "srv_c", "srv_d", "srv_e")
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := g.Provision(context.Background(), tool.Anonymous, Request{Tools: tools}); err != nil {
-			b.Fatal(err)
-		}
-		if _, err := g.Unprovision(context.Background(), tool.Anonymous, nil); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(g.Provision(context.Background(), tool.Anonymous, Request{Tools: tools}))(b)
+		must.Get(g.Unprovision(context.Background(), tool.Anonymous, nil))(b)
 	}
 }
 
@@ -796,9 +787,7 @@ func TestASetIsRecalled(t *testing.T) {
 		told   bool
 	}{{[]string{"srv_a"}, false}, {[]string{"srv_b", "srv_c"}, true}, {nil, true}, {nil, false}, {[]string{"srv_d"}, true}} {
 		source.told = nil
-		if err := g.Recall(t.Context(), "ann", stored(step.stored...)); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, g.Recall(t.Context(), "ann", stored(step.stored...)))
 		if got := has(g, "ann"); got != strings.Join(step.stored, " ") {
 			t.Errorf("ann has %q, want %v", got, step.stored)
 		}

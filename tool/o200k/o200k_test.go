@@ -65,9 +65,7 @@ func encoded(t *testing.T, sorted []string, ranks map[string]uint32) []byte {
 	var out bytes.Buffer
 	to := must.Get(flate.NewWriter(&out, flate.BestCompression))(t)
 	all := slices.Concat(binary.BigEndian.AppendUint32(nil, uint32(len(sorted))), shared, others, high, low, text)
-	if _, err := to.Write(all); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(to.Write(all))(t)
 	must.Do(t, to.Close())
 	return out.Bytes()
 }

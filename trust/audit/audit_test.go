@@ -329,13 +329,9 @@ func TestALineIsOneLineAndBounded(t *testing.T) {
 		t.Errorf("%d lines, the first of %d bytes", len(lines), len(lines[0]))
 	}
 	var line audit.Line
-	if err := json.Unmarshal([]byte(lines[0]), &line); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, json.Unmarshal([]byte(lines[0]), &line))
 	l.Add(audit.Line{Event: identity.EventCall, Outcome: identity.Denied, Decision: &audit.Decision{Policy: long}})
-	if err := l.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, l.Flush())
 	if decided := linesOf(t, s.File)[1]; len(decided) > 4<<10 || strings.ContainsAny(decided, "\x1b\u202e\u2028") {
 		t.Errorf("a decision has %d bytes", len(decided))
 	}

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"toolfinch/internal/must"
 )
 
 var start = time.Date(2026, 11, 23, 12, 0, 0, 0, time.UTC)
@@ -53,10 +55,7 @@ func TestConcurrency(t *testing.T) {
 	limits := New([]Rule{{Name: "b", PerMinute: 3}, {Name: "a", Server: "db", Concurrency: 2}}, nil)
 	var ends []func()
 	for range 2 {
-		end, err := limits.Begin(Call{Server: "db"}, start)
-		if err != nil {
-			t.Fatal(err)
-		}
+		end := must.Get(limits.Begin(Call{Server: "db"}, start))(t)
 		ends = append(ends, end)
 	}
 	if _, err := limits.Begin(Call{Server: "db"}, start); err == nil || err.Error() != "rate limit: 2 calls at once at db; call again when one of them has ended" {
@@ -74,14 +73,9 @@ func TestConcurrency(t *testing.T) {
 // Principals may be many: what is counted is bounded, and those who call stay counted.
 func TestCountsAreBounded(t *testing.T) {
 	limits := New([]Rule{{Name: "a", Principals: true, PerMinute: 1, Concurrency: 1}}, nil)
-	if _, err := limits.Begin(Call{Principal: "runs"}, start); err != nil {
-		t.Fatal(err)
-	}
+	must.Get(limits.Begin(Call{Principal: "runs"}, start))(t)
 	for i := range maxCounted + 100 {
-		end, err := limits.Begin(Call{Principal: fmt.Sprint(i)}, start)
-		if err != nil {
-			t.Fatal(err)
-		}
+		end := must.Get(limits.Begin(Call{Principal: fmt.Sprint(i)}, start))(t)
 		end()
 	}
 	one := limits.rules[0]
@@ -99,10 +93,7 @@ func TestCountsAreBounded(t *testing.T) {
 func BenchmarkBegin(b *testing.B) {
 	limits := New([]Rule{{Name: "a", Principals: true, PerMinute: 1 << 30, Concurrency: 4}}, nil)
 	for b.Loop() {
-		end, err := limits.Begin(Call{"alice", "github", "github.list"}, time.Now())
-		if err != nil {
-			b.Fatal(err)
-		}
+		end := must.Get(limits.Begin(Call{"alice", "github", "github.list"}, time.Now()))(b)
 		end()
 	}
 }

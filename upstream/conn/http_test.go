@@ -16,6 +16,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
@@ -93,9 +94,7 @@ func TestAConnectionIsKeptAfterAStream(t *testing.T) {
 	c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
 	defer c.Close()
 	await.Nil(t, func() error { // the next request may come before the end of the stream
-		if _, err := c.Request(t.Context(), "x", nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Request(t.Context(), "x", nil, nil))(t)
 		answered <- struct{}{}
 		if last := len(from) - 1; last == 0 || from[last] != from[last-1] {
 			return fmt.Errorf("requests came from %s", from)
@@ -125,9 +124,7 @@ func TestAnIdleConnectionIsClosedBeforeItsServerDoes(t *testing.T) {
 		}
 		c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
 		defer c.Close()
-		if _, err := c.Request(t.Context(), "x", nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Request(t.Context(), "x", nil, nil))(t)
 		if began, ended := <-idle, <-closed; ended.Sub(began) != idlePlain {
 			t.Errorf("the connection was closed after %s", ended.Sub(began))
 		}
@@ -258,9 +255,7 @@ func TestAStreamWithoutNewsIsAskedForAfterGrowingPauses(t *testing.T) {
 		}))
 		c, _ := newTestConn(Options{URL: server.URL}, TransportHTTP)
 		defer c.Close()
-		if _, err := c.Request(t.Context(), "x", nil, nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(c.Request(t.Context(), "x", nil, nil))(t)
 		want := 10 * time.Millisecond
 		for i, got := range pauses {
 			if got != want {

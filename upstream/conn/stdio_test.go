@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 func TestLinesDropGarbageAndBoundLength(t *testing.T) {
@@ -69,9 +70,7 @@ func TestQueueKeepsOrder(t *testing.T) {
 	for i := range 1000 {
 		line := fmt.Sprintf("%d\n", i)
 		want.WriteString(line)
-		if err := q.send([]byte(line), nil); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, q.send([]byte(line), nil))
 	}
 	await.True(t, func() bool {
 		q.mu.Lock()
@@ -93,16 +92,12 @@ func TestQueueKnowsWhatWasSent(t *testing.T) {
 	q := newQueue(w, func() { failed <- true })
 	defer q.close()
 	sent, lost := &Reply{}, &Reply{}
-	if err := q.send([]byte("read\n"), sent); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.send([]byte("read\n"), sent))
 	if _, err := r.Read(make([]byte, 5)); err != nil || !sent.sent.Load() {
 		t.Errorf("a message that was read: sent %v, %v", sent.sent.Load(), err)
 	}
 	r.Close()
-	if err := q.send([]byte("never read\n"), lost); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, q.send([]byte("never read\n"), lost))
 	if <-failed; lost.sent.Load() {
 		t.Error("a message that nobody can read counts as sent")
 	}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"toolfinch/internal/authserver"
+	"toolfinch/internal/must"
 )
 
 // sent is where requests end, with the last of which it keeps the token.
@@ -22,10 +23,7 @@ func (s *sent) RoundTrip(r *http.Request) (*http.Response, error) {
 // A server may take a token that is revoked, so it is not left to that.
 func TestALoginThatAnotherProcessEndsIsUsedNoMore(t *testing.T) {
 	const at = "https://notes.example.com/mcp"
-	row, err := json.Marshal(credential{URL: at, AccessToken: "one", Obtained: time.Now()})
-	if err != nil {
-		t.Fatal(err)
-	}
+	row := must.Get(json.Marshal(credential{URL: at, AccessToken: "one", Obtained: time.Now()}))(t)
 	for name, test := range map[string]struct {
 		told         bool
 		later, after func(*Server)
@@ -44,10 +42,7 @@ func TestALoginThatAnotherProcessEndsIsUsedNoMore(t *testing.T) {
 				s := logins.Server("notes", at, Settings{})
 				sends := func(want string) {
 					t.Helper()
-					request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil)
-					if err != nil {
-						t.Fatal(err)
-					}
+					request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, at, nil))(t)
 					if _, err := s.Transport(to, "").RoundTrip(request); err != nil || to.token != want {
 						t.Errorf("a request is sent with %q, %v, want %q", to.token, err, want)
 					}
@@ -92,10 +87,7 @@ func TestARefusedRefreshTokenThatWasReplacedEndsNoLogin(t *testing.T) {
 	store()
 	logins := New(Options{Vault: vault})
 	defer logins.Close()
-	request, err := http.NewRequestWithContext(t.Context(), http.MethodGet, row.URL, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	request := must.Get(http.NewRequestWithContext(t.Context(), http.MethodGet, row.URL, nil))(t)
 	s := logins.Server("notes", row.URL, Settings{})
 	if _, err := s.Transport(to, "").RoundTrip(request); err != nil || to.token != "Bearer two" {
 		t.Errorf("a request is sent with %q, %v", to.token, err)

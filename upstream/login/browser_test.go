@@ -15,16 +15,14 @@ import (
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/must"
 	"toolfinch/upstream/login"
 )
 
 // fetched is the status of what a browser gets.
 func fetched(t *testing.T, browser *http.Client, at string) int {
 	t.Helper()
-	response, err := browser.Get(at)
-	if err != nil {
-		t.Fatal(err)
-	}
+	response := must.Get(browser.Get(at))(t)
 	response.Body.Close()
 	return response.StatusCode
 }
@@ -62,10 +60,7 @@ func TestAnAnswerCountsInTheBrowserThatOpenedTheLogin(t *testing.T) {
 			return fetched(t, other, answer.String())
 		},
 		"a browser that opened another login": func(t *testing.T, h *house, p *process, _ *login.Pending, _ *http.Client, answer *url.URL) int {
-			another, err := p.server.Begin(t.Context(), "idp|bob")
-			if err != nil {
-				t.Fatal(err)
-			}
+			another := must.Get(p.server.Begin(t.Context(), "idp|bob"))(t)
 			other := authserver.NewBrowser()
 			h.opened(t, other, another)
 			return fetched(t, other, answer.String())
@@ -83,10 +78,7 @@ func TestAnAnswerCountsInTheBrowserThatOpenedTheLogin(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, authserver.Settings{})
 			p := h.processOf(t, login.Settings{}, login.Options{Prove: anybody})
-			pending, err := p.server.Begin(t.Context(), "")
-			if err != nil {
-				t.Fatal(err)
-			}
+			pending := must.Get(p.server.Begin(t.Context(), ""))(t)
 			opener := authserver.NewBrowser()
 			answer := h.opened(t, opener, pending)
 			if status := attack(t, h, p, pending, opener, answer); status != http.StatusForbidden {
@@ -127,10 +119,7 @@ func TestWhoGetsPastAStartPage(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, authserver.Settings{})
 			p := h.processOf(t, login.Settings{RedirectURL: test.redirect}, login.Options{Callback: func() string { return here }})
-			pending, err := p.server.Begin(t.Context(), test.principal)
-			if err != nil {
-				t.Fatal(err)
-			}
+			pending := must.Get(p.server.Begin(t.Context(), test.principal))(t)
 			at := pending.URL()
 			if strings.Contains(at, "code_challenge") || !strings.HasPrefix(at, test.redirect+"?login=") {
 				t.Errorf("clients are told %s", at)
@@ -166,10 +155,7 @@ func TestWhoGetsPastAStartPage(t *testing.T) {
 func TestACookieThatAnotherHostSetsIsNotBelieved(t *testing.T) {
 	h := newHouse(t, authserver.Settings{})
 	p := h.process(t, login.Settings{RedirectURL: "https://tools.example.com/oauth/callback"})
-	pending, err := p.server.Begin(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pending := must.Get(p.server.Begin(t.Context(), ""))(t)
 	w := httptest.NewRecorder()
 	p.logins.ServeHTTP(w, httptest.NewRequest(http.MethodGet, pending.OwnerURL(), nil))
 	at, _ := url.Parse(w.Header().Get("Location"))
@@ -192,10 +178,7 @@ func TestThatAnotherBrowserBroughtAnAnswerIsTakenDown(t *testing.T) {
 	h := newHouse(t, authserver.Settings{})
 	var events []identity.Event
 	p := h.processOf(t, login.Settings{}, login.Options{Prove: anybody, Record: func(_ context.Context, e identity.Event) { events = append(events, e) }})
-	pending, err := p.server.Begin(t.Context(), "key|ann")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pending := must.Get(p.server.Begin(t.Context(), "key|ann"))(t)
 	answer := h.opened(t, authserver.NewBrowser(), pending)
 	fetched(t, authserver.NewBrowser(), answer.String())
 	fetched(t, authserver.NewBrowser(), withState(answer, "ABCDEFGHIJKLMNOPQRSTUVWXYZ.x")) // of a login that nobody has begun
@@ -234,10 +217,7 @@ func TestReplicasServeEachOthersLogins(t *testing.T) {
 		return true
 	}})
 	stranger := h.processOf(t, settings, login.Options{Key: [32]byte{2}, Prove: anybody})
-	pending, err := one.server.Begin(t.Context(), "key|ann")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pending := must.Get(one.server.Begin(t.Context(), "key|ann"))(t)
 	if strings.Contains(pending.URL(), "ann") {
 		t.Errorf("the URL tells whose login it is: %s", pending.URL())
 	}
@@ -373,9 +353,7 @@ func TestAnIssuerThatRegistersNobody(t *testing.T) {
 	w := httptest.NewRecorder()
 	at := login.Issuer{URL: h.as.Issuer, Resource: h.rs.URL + "/mcp", ClientID: "browser", AllowPrivate: true}
 	start := login.Start{ID: "ABC", Server: "notes", Principal: "idp|ann", Redirect: "https://tools.example.com/oauth/callback"}
-	if err := p.logins.Identify(w, httptest.NewRequest(http.MethodPost, "/", nil), start, at); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, p.logins.Identify(w, httptest.NewRequest(http.MethodPost, "/", nil), start, at))
 	if to, _ := url.Parse(w.Header().Get("Location")); to.Query().Get("client_id") != "browser" || to.Query().Get("redirect_uri") != start.Redirect {
 		t.Errorf("the browser is sent to %s", to)
 	}

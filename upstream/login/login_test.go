@@ -22,6 +22,7 @@ import (
 
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/internal/pipes"
 	"toolfinch/upstream/login"
 )
@@ -176,10 +177,7 @@ func (h *house) call(t *testing.T, p *process) (int, error) {
 // login logs in as a browser does.
 func (h *house) login(t *testing.T, p *process) *login.Pending {
 	t.Helper()
-	pending, err := p.server.Begin(t.Context(), "")
-	if err != nil {
-		t.Fatal(err)
-	}
+	pending := must.Get(p.server.Begin(t.Context(), ""))(t)
 	h.as.Browse(t, pending.URL(), "")
 	await.Value(t, pending.Done())
 	if err := pending.Err(); err != nil {
@@ -253,10 +251,7 @@ func TestLogin(t *testing.T) {
 	}
 
 	t.Run("another process uses it, and registers nothing", func(t *testing.T) {
-		redirect, err := url.Parse(row["client"].(map[string]any)["redirect"].(string))
-		if err != nil {
-			t.Fatal(err)
-		}
+		redirect := must.Get(url.Parse(row["client"].(map[string]any)["redirect"].(string)))(t)
 		await.Nil(t, func() error { // the first process may still wait there for who reads its last page
 			port, err := net.Listen("tcp", redirect.Host)
 			if err == nil {
@@ -274,10 +269,7 @@ func TestLogin(t *testing.T) {
 	t.Run("the token goes to the server alone", func(t *testing.T) {
 		var got http.Header
 		elsewhere := pipes.NewServer(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = r.Header }))
-		response, err := p.client.Get(elsewhere.URL)
-		if err != nil {
-			t.Fatal(err)
-		}
+		response := must.Get(p.client.Get(elsewhere.URL))(t)
 		response.Body.Close()
 		if _, ok := got["Authorization"]; ok {
 			t.Errorf("another origin got %v", got)
@@ -616,9 +608,7 @@ func TestAnotherProcessLogsIn(t *testing.T) {
 	go func() { noticed <- serving.server.Await(t.Context(), "", needed.Mark(), "") }()
 	h.wants(t, shell)
 	h.login(t, shell)
-	if err := await.Value(t, noticed); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, await.Value(t, noticed))
 	h.works(t, serving)
 	if was, revoked, err := shell.server.Logout(t.Context(), ""); !was || !revoked || err != nil {
 		t.Errorf("logout: %v %v %v", was, revoked, err)
@@ -706,18 +696,13 @@ func TestDevice(t *testing.T) {
 		h := newHouse(t, authserver.Settings{})
 		p := h.process(t, login.Settings{Grant: login.GrantDevice})
 		h.wants(t, p)
-		pending, err := p.server.Begin(t.Context(), "")
-		if err != nil {
-			t.Fatal(err)
-		}
+		pending := must.Get(p.server.Begin(t.Context(), ""))(t)
 		if pending.UserCode() == "" {
 			t.Error("there is no code")
 		}
 		h.as.Browse(t, pending.URL(), "")
 		await.Value(t, pending.Done())
-		if err := pending.Err(); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, pending.Err())
 		h.works(t, p)
 		h.refuse(t)
 		h.works(t, p)
@@ -733,9 +718,7 @@ func TestTokensAreSentToNoPlainEndpoint(t *testing.T) {
 		row := h.row(t)
 		row["revocation_url"] = "http://192.0.2.1/revoke"
 		raw, _ := json.Marshal(row)
-		if err := h.vault.Put(t.Context(), "login/notes", raw); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, h.vault.Put(t.Context(), "login/notes", raw))
 		if _, revoked, err := h.process(t, login.Settings{AllowPrivate: true}).server.Logout(t.Context(), ""); revoked || err == nil || !strings.Contains(err.Error(), "http://192.0.2.1 is not https") {
 			t.Errorf("logging out at a plain endpoint: %v, %v", revoked, err)
 		}
@@ -784,10 +767,7 @@ func TestLoginsOfPrincipalsThatAreGone(t *testing.T) {
 	}
 	for _, principal := range []string{"key|ci|1", "key|ci|2"} {
 		_, _ = call(principal) // which finds out where to log in
-		pending, err := p.server.Begin(t.Context(), principal)
-		if err != nil {
-			t.Fatal(err)
-		}
+		pending := must.Get(p.server.Begin(t.Context(), principal))(t)
 		h.as.Browse(t, pending.URL(), "")
 		await.Value(t, pending.Done())
 		if status, err := call(principal); pending.Err() != nil || status != http.StatusOK || err != nil {
@@ -795,9 +775,7 @@ func TestLoginsOfPrincipalsThatAreGone(t *testing.T) {
 		}
 	}
 	tokens := h.rs.seen()
-	if err := h.vault.Put(t.Context(), "login/was%20here key|ci|1", []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, h.vault.Put(t.Context(), "login/was%20here key|ci|1", []byte("{}")))
 	gone := func(_ context.Context, principals []string) ([]string, error) {
 		return slices.DeleteFunc(principals, func(p string) bool { return p != "key|ci|1" }), nil
 	}

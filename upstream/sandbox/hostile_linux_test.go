@@ -21,6 +21,8 @@ import (
 	"unsafe"
 
 	"golang.org/x/sys/unix"
+
+	"toolfinch/internal/must"
 )
 
 // hostileVariable makes this test binary the hostile program, which tries the attacks that it names on a prey.
@@ -330,26 +332,18 @@ func stage(t *testing.T, as *syscall.Credential) (dir, self string, p prey) {
 	}
 	datagrams, e := net.ListenPacket("unixgram", p.dgram)
 	port, e2 := net.Listen("tcp", "127.0.0.1:0")
-	if err := errors.Join(err, e, e2); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, e, e2))
 	t.Cleanup(func() { _, _ = datagrams.Close(), port.Close() })
 	p.port = port.Addr().(*net.TCPAddr).Port
 	other := exec.Command("sleep", "600")
 	other.SysProcAttr = &syscall.SysProcAttr{Credential: as}
-	if err := other.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, other.Start())
 	t.Cleanup(func() { _, _ = other.Process.Kill(), other.Wait() })
 	p.pid = other.Process.Pid
 	for _, path := range []string{dir, p.file, p.stream, p.dgram} {
-		if err := os.Chmod(path, 0o755); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.Chmod(path, 0o755))
 		if as != nil {
-			if err := os.Chown(path, int(as.Uid), int(as.Gid)); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.Chown(path, int(as.Uid), int(as.Gid)))
 		}
 	}
 	return dir, self, p
@@ -427,9 +421,7 @@ func TestA32BitProgramIsEnded(t *testing.T) {
 		program, _ = binary.Append(program, binary.LittleEndian, n)
 	}
 	path := filepath.Join(t.TempDir(), "program")
-	if err := os.WriteFile(path, append(program, code...), 0o755); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(path, append(program, code...), 0o755))
 	if got := run(t, Settings{}, nil, path, []string{path}, nil); got != "" {
 		t.Skip("the kernel runs no 32-bit programs: ", got)
 	}
@@ -443,10 +435,7 @@ func TestA32BitProgramIsEnded(t *testing.T) {
 func TestModesAndOwnersStay(t *testing.T) {
 	asUsers(t, func(t *testing.T, as *syscall.Credential) {
 		dir, _, p := stage(t, as)
-		before, err := os.Stat(p.file)
-		if err != nil {
-			t.Fatal(err)
-		}
+		before := must.Get(os.Stat(p.file))(t)
 		script := "chmod 777 " + p.file + " && chgrp $(id -g) " + p.file + " && cp -p " + p.file + " " + dir + "/copy && echo copied"
 		if got := run(t, supported(t, &Rules{Write: []string{dir}}), as, "/bin/sh", []string{"sh", "-c", script}, []string{"PATH=" + os.Getenv("PATH")}); got != "copied\n" {
 			t.Errorf("%q, want it copied", got)

@@ -7,6 +7,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // shell runs a script in a sandbox and returns what it printed.
@@ -38,9 +40,7 @@ func supported(t *testing.T, rules *Rules) Settings {
 func TestAProcessTouchesOnlyWhatItMay(t *testing.T) {
 	mine, others := t.TempDir(), t.TempDir()
 	for _, dir := range []string{mine, others} {
-		if err := os.WriteFile(filepath.Join(dir, "note"), []byte("hello\n"), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.WriteFile(filepath.Join(dir, "note"), []byte("hello\n"), 0o600))
 	}
 	note := filepath.Join(others, "note")
 	for _, test := range []struct {
@@ -86,9 +86,7 @@ func TestWhatCannotBeLimitedIsNotStarted(t *testing.T) {
 	}
 	gone := t.TempDir()
 	path, args, env, err := Settings{Landlock: &Rules{Write: []string{gone}}}.Command("/bin/sh", []string{"sh", "-c", "echo started"}, nil)
-	if err := errors.Join(err, os.Remove(gone)); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, errors.Join(err, os.Remove(gone)))
 	out, err := (&exec.Cmd{Path: path, Args: args, Env: env}).CombinedOutput()
 	if err == nil || !strings.HasPrefix(string(out), "sandbox: its limits were refused: ") {
 		t.Errorf("a folder that has gone meanwhile: %q, %v", out, err)

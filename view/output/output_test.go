@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -46,10 +47,7 @@ func TestMain(m *testing.M) {
 func newFixture(t testing.TB) *fixture {
 	t.Helper()
 	dir := t.TempDir()
-	s, err := store.Open(t.Context(), dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.Open(t.Context(), dir, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() { s.Close() })
 	f := &fixture{store: s, dir: dir, clock: noon, log: &bytes.Buffer{}}
 	f.Cache = New(s.Outputs(), patient{sandbox}, store.Level, slog.New(slog.NewTextHandler(f.log, nil)))
@@ -76,10 +74,7 @@ func answering(text string) tool.Handler {
 // call calls a tool that answers with result, through Keep.
 func (f *fixture) call(t testing.TB, s Settings, call tool.Call, result string) string {
 	t.Helper()
-	got, err := f.Keep(s)(answering(result))(context.Background(), &call)
-	if err != nil {
-		t.Fatal(err)
-	}
+	got := must.Get(f.Keep(s)(answering(result))(context.Background(), &call))(t)
 	if !json.Valid(got) {
 		t.Fatalf("no JSON: %s", got)
 	}
@@ -102,10 +97,7 @@ func (f *fixture) token(t testing.TB, result string) string {
 func (f *fixture) read(t testing.TB, call tool.Call, arguments string) (texts []string, failed bool) {
 	t.Helper()
 	call.Name, call.Arguments = Name, json.RawMessage(arguments)
-	result, err := f.Tool().Handler(context.Background(), &call)
-	if err != nil {
-		t.Fatal(err)
-	}
+	result := must.Get(f.Tool().Handler(context.Background(), &call))(t)
 	if !json.Valid(result) {
 		t.Fatalf("no JSON: %s", result)
 	}
@@ -602,9 +594,7 @@ func BenchmarkKeep(b *testing.B) {
 			b.SetBytes(int64(size))
 			b.ReportAllocs()
 			for b.Loop() {
-				if _, err := handler(b.Context(), &alice); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(handler(b.Context(), &alice))(b)
 			}
 		})
 	}

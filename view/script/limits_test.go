@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // hog is a script that would take the process down, or keep it busy for hours, in
@@ -229,9 +230,7 @@ func TestCollidingArgumentsAreRefused(t *testing.T) {
 func TestTheLogIsBounded(t *testing.T) {
 	for _, source := range []string{"for i in range(5000):\n  print(i)", "for i in range(20):\n  print('a' * 300000)", "for i in range(500):\n  log('a' * 3000)"} {
 		var lines []string
-		if _, err := runScript(source, Limits{}, func(line string) { lines = append(lines, line) }); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(runScript(source, Limits{}, func(line string) { lines = append(lines, line) }))(t)
 		size := 0
 		for _, line := range lines {
 			size += len(line)

@@ -13,6 +13,7 @@ import (
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/group"
+	"toolfinch/internal/must"
 )
 
 // processes counts the children of this process that are run by a Sandbox.
@@ -83,10 +84,7 @@ func TestCloseWhileProcessesStart(t *testing.T) {
 func TestAProcessIsUsedOnce(t *testing.T) {
 	seen := map[int]bool{}
 	for range 5 {
-		p, err := shared.take()
-		if err != nil {
-			t.Fatal(err)
-		}
+		p := must.Get(shared.take())(t)
 		if pid := p.cmd.Process.Pid; seen[pid] {
 			t.Errorf("process %d is taken twice", pid)
 		} else {
@@ -146,9 +144,7 @@ func BenchmarkScript(b *testing.B) {
 	took := make([]time.Duration, 0, b.N)
 	for b.Loop() {
 		begun := time.Now()
-		if _, err := runScript("result = call_tool('echo', a = 1)", Limits{Calls: 1}, nil); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(runScript("result = call_tool('echo', a = 1)", Limits{Calls: 1}, nil))(b)
 		took = append(took, time.Since(begun))
 	}
 	slices.Sort(took)

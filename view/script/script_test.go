@@ -12,15 +12,14 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"toolfinch/internal/must"
 )
 
 // load loads a module named hook.star, with others beside it.
 func load(t testing.TB, source string, others ...string) *Program {
 	t.Helper()
-	p, err := Load(write(t, source, others...), nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	p := must.Get(Load(write(t, source, others...), nil, nil))(t)
 	return p
 }
 
@@ -30,22 +29,15 @@ func write(t testing.TB, source string, others ...string) string {
 	folder := t.TempDir()
 	for file := range slices.Chunk(append([]string{"hook.star", source}, others...), 2) {
 		to := filepath.Join(folder, file[0])
-		if err := os.MkdirAll(filepath.Dir(to), 0o700); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(to, []byte(file[1]), 0o600); err != nil {
-			t.Fatal(err)
-		}
+		must.Do(t, os.MkdirAll(filepath.Dir(to), 0o700))
+		must.Do(t, os.WriteFile(to, []byte(file[1]), 0o600))
 	}
 	return filepath.Join(folder, "hook.star")
 }
 
 func function(t testing.TB, source, name string) *Function {
 	t.Helper()
-	f, err := load(t, source).Function(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(load(t, source).Function(name))(t)
 	return f
 }
 
@@ -239,10 +231,7 @@ func TestModulesAreFrozenAndCallsConcurrent(t *testing.T) {
 
 func TestCounterCountsWithinAWindow(t *testing.T) {
 	p := load(t, "def f(ctx, key, seconds):\n  return counter(key, seconds)")
-	f, err := p.Function("f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(p.Function("f"))(t)
 	start := time.Unix(1_700_000_000, 0)
 	for _, step := range []struct {
 		after        time.Duration
@@ -283,10 +272,7 @@ func TestCounterIsBounded(t *testing.T) {
 func TestLoadOfOtherModules(t *testing.T) {
 	p := load(t, "load('lib/a.star', 'twice', half = 'halve')\ndef f(ctx, n):\n  return [twice(n), half(n)]",
 		"lib/a.star", "load('b.star', 'two')\ndef twice(n):\n  return n * two\ndef halve(n):\n  return n // two", "lib/b.star", "two = 2")
-	f, err := p.Function("f")
-	if err != nil {
-		t.Fatal(err)
-	}
+	f := must.Get(p.Function("f"))(t)
 	if got, err := f.Call(context.Background(), nil, nil, Limits{}, nil, json.RawMessage(`8`)); err != nil || string(got) != "[16,4]" {
 		t.Errorf("%s, %v", got, err)
 	}
@@ -327,9 +313,7 @@ func TestLoadRefuses(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			file := write(t, test.source, test.others...)
 			outside := filepath.Join(t.TempDir(), "outside.star")
-			if err := os.WriteFile(outside, []byte("x = 1"), 0o600); err != nil {
-				t.Fatal(err)
-			}
+			must.Do(t, os.WriteFile(outside, []byte("x = 1"), 0o600))
 			if err := os.Symlink(outside, filepath.Join(filepath.Dir(file), "link.star")); err != nil {
 				t.Skip("this system makes no links: ", err)
 			}
@@ -440,15 +424,10 @@ func BenchmarkMatches(b *testing.B) {
 		s := strings.Repeat(text, size)
 		b.Run(fmt.Sprintf("%dkB", size), func(b *testing.B) {
 			f := function(b, "def sub(ctx, s):\n  return len(re.sub(r'\\bsk-[A-Za-z0-9]{20,}', '***', s))", "sub")
-			arguments, err := json.Marshal(s)
-			if err != nil {
-				b.Fatal(err)
-			}
+			arguments := must.Get(json.Marshal(s))(b)
 			b.SetBytes(int64(len(s)))
 			for b.Loop() {
-				if _, err := f.Call(context.Background(), info, nil, Limits{}, nil, arguments); err != nil {
-					b.Fatal(err)
-				}
+				must.Get(f.Call(context.Background(), info, nil, Limits{}, nil, arguments))(b)
 			}
 		})
 	}
@@ -460,8 +439,6 @@ func BenchmarkHookCall(b *testing.B) {
 	b.SetBytes(int64(len(arguments)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if _, err := f.Call(context.Background(), info, nil, Limits{}, nil, arguments); err != nil {
-			b.Fatal(err)
-		}
+		must.Get(f.Call(context.Background(), info, nil, Limits{}, nil, arguments))(b)
 	}
 }

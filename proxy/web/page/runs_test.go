@@ -153,9 +153,7 @@ func TestCallsAreBounded(t *testing.T) {
 		t.Errorf("%d calls are kept", n)
 	}
 	for range maxCalls {
-		if _, err := called(r, s, untilTheEnd); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(called(r, s, untilTheEnd))(t)
 	}
 	if _, err := called(r, s, untilTheEnd); err == nil || !strings.Contains(err.Error(), "cancel it") {
 		t.Errorf("one more: %v", err)
@@ -182,9 +180,7 @@ func TestArgumentsAreBounded(t *testing.T) {
 		t.Error("the calls that are kept are not the last ones")
 	}
 	for range 2 {
-		if _, err := call(untilTheEnd); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(call(untilTheEnd))(t)
 	}
 	if _, err := call(untilTheEnd); err == nil || !strings.Contains(err.Error(), "memory") {
 		t.Errorf("arguments that find no room: %v", err)

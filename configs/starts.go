@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"errors"
 	"maps"
 	"slices"
@@ -70,10 +71,7 @@ func beside(root *document.Node) (starts []string) {
 		}
 	}
 	if n := root.Given("python"); n != nil {
-		text := strings.Join(none.words(append(wordsOf(n), wordsOf(n.Find("command"))...)), " ")
-		if text == "" {
-			text = "python3"
-		}
+		text := cmp.Or(strings.Join(none.words(append(wordsOf(n), wordsOf(n.Find("command"))...)), " "), "python3")
 		starts = append(starts, "python: "+text+afterComma("env", keysOf(n.Find("env")))+afterComma("inherits", wordsOf(n.Find("inherit_env"))))
 	}
 	for _, text := range wordsOf(root.Given("policies")) {

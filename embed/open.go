@@ -1,6 +1,7 @@
 package embed
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -13,9 +14,7 @@ import (
 // no local model, which is logged. The error wraps ErrNoModel if the selected local model cannot be used. It makes
 // no connection before the first text.
 func Open(ctx context.Context, s Settings, log *slog.Logger) (Embedder, error) {
-	if s.HFModel == "" {
-		s.HFModel = models.DefaultModel
-	}
+	s.HFModel = cmp.Or(s.HFModel, models.DefaultModel)
 	switch s.Kind {
 	case KindBM25:
 		return nil, nil

@@ -1,6 +1,7 @@
 package proxytool
 
 import (
+	"cmp"
 	"encoding/json"
 	"slices"
 	"strconv"
@@ -108,9 +109,7 @@ func (l *Label) read(object json.RawMessage) {
 			page.Next = rawjson.Text(value)
 		}
 	}
-	if l.Data == "" {
-		l.Data = python
-	}
+	l.Data = cmp.Or(l.Data, python)
 }
 
 // object returns the members of annotations and _meta that state the label.

@@ -1,6 +1,7 @@
 package retrieve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"strings"
@@ -42,9 +43,7 @@ type Discovery struct {
 // Discover finds tools for the maker of the call by purpose and tags, best first, with the cost of each. The error
 // is an *args.Error for an invalid query.
 func (p *provisioner) Discover(ctx context.Context, call *tool.Call, q DiscoverQuery) (Discovery, error) {
-	if q.Limit == 0 {
-		q.Limit = p.topK
-	}
+	q.Limit = cmp.Or(q.Limit, p.topK)
 	if q.Limit < 1 || q.Limit > MaxLimit {
 		return Discovery{}, args.Refuse("limit must be a whole number from 1 to %d", MaxLimit)
 	}

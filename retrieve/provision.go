@@ -1,6 +1,7 @@
 package retrieve
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -136,9 +137,7 @@ func (p *provisioner) unsure(owner string, answer ProvisionAnswer, found []*tool
 
 func (p *provisioner) checkProvision(q *ProvisionRequest) error {
 	q.Query = strings.TrimSpace(q.Query)
-	if q.Limit == 0 {
-		q.Limit = p.topK
-	}
+	q.Limit = cmp.Or(q.Limit, p.topK)
 	switch {
 	case len(q.IDs) > 0 && q.Query != "":
 		return args.Refuse("send tool_ids or query, not both")

@@ -3,6 +3,7 @@
 package retrieve
 
 import (
+	"cmp"
 	"context"
 	"time"
 
@@ -67,18 +68,12 @@ type Retriever struct {
 
 // New makes a Retriever.
 func New(catalog *Catalog, settings Settings) *Retriever {
-	if settings.TopK == 0 {
-		settings.TopK = DefaultLimit
-	}
-	if settings.QueryTimeout == 0 {
-		settings.QueryTimeout = DefaultQueryTimeout
-	}
+	settings.TopK = cmp.Or(settings.TopK, DefaultLimit)
+	settings.QueryTimeout = cmp.Or(settings.QueryTimeout, DefaultQueryTimeout)
 	if settings.Vectors == nil {
 		settings.Vectors = &QueryVectors{}
 	}
-	if settings.SearchTool == "" {
-		settings.SearchTool = RetrieveTools
-	}
+	settings.SearchTool = cmp.Or(settings.SearchTool, RetrieveTools)
 	if settings.Gate != nil && settings.SearchTool == RetrieveTools {
 		settings.SearchTool = DiscoverTools // a gated view does not list RetrieveTools
 	}

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"maps"
 	"reflect"
 	"slices"
@@ -104,15 +105,9 @@ func (s Settings) complete() Settings {
 	if s.AskTimeout <= 0 {
 		s.AskTimeout = DefaultAskTimeout
 	}
-	if s.Transport == "" {
-		s.Transport = TransportAuto
-	}
-	if s.Protocol == "" {
-		s.Protocol = ProtocolAuto
-	}
-	if s.Isolate == "" {
-		s.Isolate = IsolateAuto
-	}
+	s.Transport = cmp.Or(s.Transport, TransportAuto)
+	s.Protocol = cmp.Or(s.Protocol, ProtocolAuto)
+	s.Isolate = cmp.Or(s.Isolate, IsolateAuto)
 	s.Args, s.Secrets, s.Env, s.Headers = slices.Clone(s.Args), slices.Clone(s.Secrets), maps.Clone(s.Env), maps.Clone(s.Headers)
 	return s
 }

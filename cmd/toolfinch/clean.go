@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,10 +35,7 @@ func newClean() *cobra.Command {
 			t := &table{head: []string{"STATE", "SIZE", "WRITTEN", "CONFIGURATION", "STORE"}, whole: true}
 			left := 0
 			for _, row := range rows {
-				configuration := row.Configuration
-				if configuration == "" {
-					configuration = "-"
-				}
+				configuration := cmp.Or(row.Configuration, "-")
 				if row.State == storeGone || row.State == storeCache {
 					left++
 				}

@@ -1,6 +1,7 @@
 package document
 
 import (
+	"cmp"
 	"encoding/json"
 	"math/big"
 	"regexp"
@@ -137,9 +138,7 @@ func JSONNumber(s string) (string, bool) {
 		return "", false
 	}
 	whole, fraction := strings.TrimLeft(parts[1], "0"), parts[2]
-	if whole == "" {
-		whole = "0"
-	}
+	whole = cmp.Or(whole, "0")
 	if fraction == "" && strings.Contains(s, ".") {
 		fraction = "0"
 	}

@@ -3,6 +3,7 @@
 package registry
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -132,10 +133,7 @@ func (e *UnknownError) Error() string {
 // Show returns a version of a server, "" for the latest. An unknown version is an
 // *UnknownError.
 func (r *Registry) Show(ctx context.Context, name, version string) (Listing, error) {
-	asked := version
-	if asked == "" {
-		asked = "latest"
-	}
+	asked := cmp.Or(version, "latest")
 	var raw json.RawMessage
 	err := error(&StatusError{Code: http.StatusNotFound})
 	if strings.Contains(name, "/") {

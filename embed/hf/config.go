@@ -1,6 +1,7 @@
 package hf
 
 import (
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -98,9 +99,7 @@ func readPooling(dir string) (pooling, error) {
 			return "", fmt.Errorf("%s/config.json: pooling_mode_%s is not supported; mean_tokens and cls_token are", path, mode)
 		}
 	}
-	if found == "" {
-		found = poolMean
-	}
+	found = cmp.Or(found, poolMean)
 	return found, nil
 }
 

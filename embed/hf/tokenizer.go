@@ -3,6 +3,7 @@ package hf
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -131,12 +132,8 @@ func openVocabulary(name string) (*tokenizer, error) {
 
 // finish finds the special tokens.
 func (t *tokenizer) finish(unknown string) (*tokenizer, error) {
-	if unknown == "" {
-		unknown = "[UNK]"
-	}
-	if t.maxWord == 0 {
-		t.maxWord = 100
-	}
+	unknown = cmp.Or(unknown, "[UNK]")
+	t.maxWord = cmp.Or(t.maxWord, 100)
 	for _, special := range []struct {
 		text string
 		id   *int32

@@ -1,6 +1,7 @@
 package authserver
 
 import (
+	"cmp"
 	"crypto/rand"
 	"crypto/sha256"
 	"encoding/base64"
@@ -23,12 +24,8 @@ func New(t testing.TB, settings Settings) *Server {
 	t.Helper()
 	host := pipes.NewHost()
 	p := &plain{Settings: settings, issuer: "http://" + host + ":80", host: host, codes: map[string]*grant{}, devices: map[string]*grant{}, tokens: map[string]*grant{}}
-	if p.User == "" {
-		p.User = "alice"
-	}
-	if p.Lifetime == 0 {
-		p.Lifetime = 3600
-	}
+	p.User = cmp.Or(p.User, "alice")
+	p.Lifetime = cmp.Or(p.Lifetime, 3600)
 	p.up()
 	t.Cleanup(p.down)
 	return &Server{Issuer: p.issuer, do: p.do, plain: true}

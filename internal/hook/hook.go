@@ -3,6 +3,7 @@
 package hook
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -38,9 +39,7 @@ func (c Command) Run(ctx context.Context, env []string) (output []byte, err erro
 // runGroup runs the command of build in a process group of its own, and kills the whole group after its
 // end, after the timeout (0: 5s), or when ctx ends; the error is then the cause of ctx.
 func runGroup(ctx context.Context, timeout time.Duration, build func(context.Context) *exec.Cmd) error {
-	if timeout == 0 {
-		timeout = 5 * time.Second
-	}
+	timeout = cmp.Or(timeout, 5*time.Second)
 	ctx, cancel := context.WithTimeoutCause(ctx, timeout, timeoutError(timeout))
 	defer cancel()
 

@@ -2,6 +2,7 @@ package telemetry
 
 import (
 	"bytes"
+	"cmp"
 	"fmt"
 	"slices"
 	"strconv"
@@ -142,10 +143,7 @@ func (m *Metrics) Started(server string) { m.starts.WithLabelValues(server).Inc(
 
 // Event counts an event other than an operation.
 func (m *Metrics) Event(e identity.Event) {
-	outcome := e.Outcome
-	if outcome == "" {
-		outcome = identity.Success
-	}
+	outcome := cmp.Or(e.Outcome, identity.Success)
 	m.events.WithLabelValues(e.Kind, outcome).Inc()
 }
 

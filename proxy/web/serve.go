@@ -2,6 +2,7 @@ package web
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -240,9 +241,7 @@ func (s *server) run(w http.ResponseWriter, q *request, op operation) (answer do
 
 // send writes an answer. It ignores failed writes: the client has disconnected.
 func send(w http.ResponseWriter, status int, d document) {
-	if d.contentType == "" {
-		d.contentType = "application/json"
-	}
+	d.contentType = cmp.Or(d.contentType, "application/json")
 	w.Header().Set("Content-Type", d.contentType)
 	w.Header().Set("Content-Length", strconv.Itoa(len(d.body)))
 	control := http.NewResponseController(w)

@@ -1,6 +1,7 @@
 package vault
 
 import (
+	"cmp"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -42,9 +43,7 @@ type nameLock struct {
 
 func newLocks(o Options) locks {
 	l := locks{across: o.Locks, wait: o.wait, mu: new(sync.Mutex), names: make(map[string]*nameLock)}
-	if l.wait == 0 {
-		l.wait = maxWait
-	}
+	l.wait = cmp.Or(l.wait, maxWait)
 	return l
 }
 

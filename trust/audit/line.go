@@ -1,6 +1,7 @@
 package audit
 
 import (
+	"cmp"
 	"encoding/json"
 	"strings"
 	"time"
@@ -135,9 +136,7 @@ func lineOf(e identity.Event) Line {
 		Event: e.Kind, Session: identity.Digest(e.Session), View: e.View, Server: e.Server, Tool: e.Tool, DefHash: e.DefHash,
 		Outcome: e.Outcome, Reason: e.Reason, Details: e.Details, Client: ClientOf(e.Client), DurationMS: float64(e.Took.Milliseconds()),
 	}
-	if l.Outcome == "" {
-		l.Outcome = identity.Success
-	}
+	l.Outcome = cmp.Or(l.Outcome, identity.Success)
 	if e.Principal != "" {
 		l.Principal = &Principal{ID: e.Principal}
 	}

@@ -271,9 +271,7 @@ const shortToken = 5
 
 // Server returns a Server for a name and URL.
 func (l *Logins) Server(name, url string, s Settings) *Server {
-	if s.Grant == "" {
-		s.Grant = GrantCode
-	}
+	s.Grant = cmp.Or(s.Grant, GrantCode)
 	return &Server{
 		logins: l, name: name, url: url, settings: s, client: newClient(url, s.AllowPrivate),
 		log: l.log.With("server", name), accounts: map[string]*account{}, renewals: make(chan struct{}, maxRenewals),

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -267,9 +268,7 @@ func (r *reader) byType(schema json.RawMessage, typ string, f *param) {
 		if most, ok := rawjson.Int(member(schema, "maxLength")); f.Input == "" && member(schema, "pattern") == nil && !(ok && most <= 100) && format == "" {
 			f.Input = "textarea"
 		}
-		if f.Input == "" {
-			f.Input = "text"
-		}
+		f.Input = cmp.Or(f.Input, "text")
 		if format != "" {
 			f.Type = "string, " + rawjson.Clip(format, 40)
 		}
@@ -361,9 +360,7 @@ func (r *reader) alternatives(schema json.RawMessage) string {
 	for _, key := range []string{"anyOf", "oneOf"} {
 		for one := range rawjson.Elements(list(member(schema, key))) {
 			typ, _ := typeOf(r.resolve(one))
-			if typ == "" {
-				typ = "any"
-			}
+			typ = cmp.Or(typ, "any")
 			if !slices.Contains(types, typ) {
 				types = append(types, typ)
 			}

@@ -2,6 +2,7 @@ package page
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"html/template"
 	"net/mail"
@@ -464,10 +465,7 @@ func (f *param) blamed(text string) (at *param, what string) {
 			return deeper, what
 		}
 	}
-	where := f.Where
-	if where == "" {
-		where = "/"
-	}
+	where := cmp.Or(f.Where, "/")
 	if rest, ok := strings.CutPrefix(text, where+": "); ok {
 		return f, rest
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // Pooled returns the URL of a database of the cluster behind PgBouncer, which ends with the test.
@@ -40,9 +41,7 @@ func (c *Cluster) Pooled(t testing.TB, database, mode string) string {
 	}
 	settings := filepath.Join(dir, "pgbouncer.ini")
 	text := fmt.Sprintf("[databases]\n* = host=%s user=toolfinch\n[pgbouncer]\nlisten_addr=\nunix_socket_dir=%s\nauth_type=any\npool_mode=%s\n", c.dir, dir, mode)
-	if err := os.WriteFile(settings, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(settings, []byte(text), 0o644))
 	// The shell ends it when its input ends, so also when the test is killed.
 	cmd := exec.Command("/bin/sh", "-c", `"$0" -q "$1" >&2 & read -r _; kill -INT $!; wait $!`, program, settings)
 	cmd.SysProcAttr = as

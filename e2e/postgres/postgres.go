@@ -25,6 +25,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"toolfinch/internal/await"
+	"toolfinch/internal/must"
 )
 
 // Start returns the URL of an empty database. All databases of a test process are in one
@@ -220,17 +221,13 @@ func (c *Cluster) exec(statement string) error {
 // Stop ends the server: connections break, and new ones are refused.
 func (c *Cluster) Stop(t testing.TB) {
 	t.Helper()
-	if err := c.tell("stop"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.tell("stop"))
 }
 
 // Run starts the server after Stop, and returns when it answers.
 func (c *Cluster) Run(t testing.TB) {
 	t.Helper()
-	if err := c.run(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.run())
 }
 
 // Restart is Stop and Run.
@@ -243,29 +240,21 @@ func (c *Cluster) Restart(t testing.TB) {
 // Standby makes the server a standby, which nothing is written to: a copy that others were promoted beside.
 func (c *Cluster) Standby(t testing.TB) {
 	t.Helper()
-	if err := c.exec("ALTER SYSTEM SET wal_level = replica"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.exec("ALTER SYSTEM SET wal_level = replica"))
 	c.Restart(t)
 	c.Stop(t)
-	if err := os.WriteFile(filepath.Join(c.dir, "data", "standby.signal"), nil, 0o644); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, os.WriteFile(filepath.Join(c.dir, "data", "standby.signal"), nil, 0o644))
 	c.Run(t)
 }
 
 // Pause stops every process of the server: connections stay open, and nobody answers.
 func (c *Cluster) Pause(t testing.TB) {
 	t.Helper()
-	if err := c.tell("pause"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.tell("pause"))
 }
 
 // Resume ends Pause.
 func (c *Cluster) Resume(t testing.TB) {
 	t.Helper()
-	if err := c.tell("resume"); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, c.tell("resume"))
 }

@@ -18,6 +18,8 @@ import (
 	"strings"
 	"sync"
 	"testing"
+
+	"toolfinch/internal/must"
 )
 
 // Settings are a server's settings. Empty ones have the defaults of testdata/node/authserver.mjs.
@@ -100,9 +102,7 @@ func Start(t testing.TB, node, modules string, environment []string, settings Se
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must.Do(t, cmd.Start())
 	t.Cleanup(func() {
 		_ = in.Close() // closing standard input ends it
 		_ = cmd.Wait()

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/store"
 	"toolfinch/tool"
@@ -39,10 +40,7 @@ func Annotated(t testing.TB) string {
 // its number.
 func Fill(t testing.TB, dir string, tools, servers int) (names []string) {
 	t.Helper()
-	db, err := store.Open(t.Context(), dir, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	db := must.Get(store.Open(t.Context(), dir, slog.New(slog.DiscardHandler)))(t)
 	defer db.Close()
 	raws := definitions(t)
 	for s := range servers {
@@ -50,27 +48,17 @@ func Fill(t testing.TB, dir string, tools, servers int) (names []string) {
 		var defs []*tool.Def
 		counts := map[string]int{}
 		add := func(raw []byte) {
-			def, err := tool.ParseDef(name, raw)
-			if err != nil {
-				t.Fatal(err)
-			}
+			def := must.Get(tool.ParseDef(name, raw))(t)
 			defs, counts[def.Hash] = append(defs, def), len(def.Raw)/4
 		}
 		for i := 1; i < tools/servers; i++ {
 			n := s*(tools/servers) + i
-			raw, err := rawjson.Set(raws[n%len(raws)], "name", fmt.Appendf(nil, `"tool_%d_%s"`, n, []string{"read", "write", "find"}[n%3]))
-			if err != nil {
-				t.Fatal(err)
-			}
+			raw := must.Get(rawjson.Set(raws[n%len(raws)], "name", fmt.Appendf(nil, `"tool_%d_%s"`, n, []string{"read", "write", "find"}[n%3])))(t)
 			add(raw)
 		}
 		add(fmt.Appendf(nil, `{"name":"grow_%d","description":"Grows xylophones in %s","inputSchema":{"type":"object"}}`, s, Word(s)))
-		if _, err := db.PutServer(t.Context(), store.Upstream{Name: name, Capabilities: json.RawMessage(`{"tools":{}}`)}, defs, nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := db.PutTokens(t.Context(), counts); err != nil {
-			t.Fatal(err)
-		}
+		must.Get(db.PutServer(t.Context(), store.Upstream{Name: name, Capabilities: json.RawMessage(`{"tools":{}}`)}, defs, nil))(t)
+		must.Do(t, db.PutTokens(t.Context(), counts))
 		names = append(names, name)
 	}
 	return names

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/must"
 	"toolfinch/store"
 	"toolfinch/tool"
 )
@@ -82,10 +83,7 @@ type promise struct {
 // Open opens the store at a place until the test ends.
 func Open(t testing.TB, at string) *store.Store {
 	t.Helper()
-	s, err := store.OpenOrReplace(t.Context(), at, slog.New(slog.DiscardHandler))
-	if err != nil {
-		t.Fatal(err)
-	}
+	s := must.Get(store.OpenOrReplace(t.Context(), at, slog.New(slog.DiscardHandler)))(t)
 	t.Cleanup(func() { s.Close() })
 	return s
 }
@@ -107,10 +105,7 @@ func Defs(t testing.TB, server string, raws ...string) (defs []*tool.Def) {
 
 func ofKind(t testing.TB, kind tool.Kind, server, raw string) *tool.Def {
 	t.Helper()
-	def, err := tool.ParseKind(kind, server, json.RawMessage(raw))
-	if err != nil {
-		t.Fatal(err)
-	}
+	def := must.Get(tool.ParseKind(kind, server, json.RawMessage(raw)))(t)
 	return def
 }
 
@@ -162,10 +157,7 @@ func patiently(do func() error) error {
 // Tools are all stored definitions.
 func Tools(t testing.TB, s *store.Store) []*tool.Def {
 	t.Helper()
-	defs, err := s.Tools(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	defs := must.Get(s.Tools(t.Context()))(t)
 	return defs
 }
 

@@ -1,6 +1,11 @@
 package discovery
 
-import "net/netip"
+import (
+	"cmp"
+	"net/netip"
+	"net/url"
+	"strings"
+)
 
 // reserved are ranges that are not on the internet, or that lead into other ranges (NAT64, 6to4). netip does not know
 // them (RFC 6890).
@@ -20,4 +25,10 @@ func public(ip netip.Addr) bool {
 		}
 	}
 	return ip.IsGlobalUnicast() && !ip.IsPrivate()
+}
+
+// Origin returns the scheme, the host and the port of a URL (RFC 6454).
+func Origin(u *url.URL) string {
+	port := cmp.Or(u.Port(), map[string]string{"http": "80", "https": "443"}[u.Scheme])
+	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }

@@ -5,6 +5,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"toolfinch/internal/discovery"
 )
 
 func TestOrigins(t *testing.T) {
@@ -23,7 +25,7 @@ func TestOrigins(t *testing.T) {
 	} {
 		a, errA := url.Parse(test.a)
 		b, errB := url.Parse(test.b)
-		if errA != nil || errB != nil || (origin(a) == origin(b)) != test.same {
+		if errA != nil || errB != nil || (discovery.Origin(a) == discovery.Origin(b)) != test.same {
 			t.Errorf("%s and %s: same origin = %v, want %v", test.a, test.b, !test.same, test.same)
 		}
 	}

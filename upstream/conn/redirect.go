@@ -4,8 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
-	"net/url"
-	"strings"
+
+	"toolfinch/internal/discovery"
 )
 
 // maxRedirects bounds how many redirects of one request are followed.
@@ -19,21 +19,12 @@ var errRedirect = errors.New("the server redirects")
 func checkRedirect(next *http.Request, via []*http.Request) error {
 	first := via[0]
 	switch {
-	case origin(next.URL) != origin(first.URL):
-		return fmt.Errorf("%w to another origin (%s), which is not followed: configure that URL", errRedirect, origin(next.URL))
+	case discovery.Origin(next.URL) != discovery.Origin(first.URL):
+		return fmt.Errorf("%w to another origin (%s), which is not followed: configure that URL", errRedirect, discovery.Origin(next.URL))
 	case next.Method != first.Method:
 		return fmt.Errorf("%w with status %d, by which a request loses its body: configure the URL that it leads to", errRedirect, next.Response.StatusCode)
 	case len(via) > maxRedirects:
 		return fmt.Errorf("%w more than %d times", errRedirect, maxRedirects)
 	}
 	return nil
-}
-
-// origin is the scheme, the host and the port of a URL (RFC 6454).
-func origin(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }

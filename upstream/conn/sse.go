@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"time"
+
+	"toolfinch/internal/discovery"
 )
 
 // sse is the channel of the HTTP+SSE transport (revision 2024-11-05): one stream carries all messages of the server,
@@ -75,8 +77,8 @@ func (s *sse) resolve(named string) (string, error) {
 	switch {
 	case err != nil:
 		return "", errors.New("its event stream names an endpoint that is no URL")
-	case origin(to) != origin(own):
-		return "", fmt.Errorf("%w (%s)", ErrForeign, origin(to))
+	case discovery.Origin(to) != discovery.Origin(own):
+		return "", fmt.Errorf("%w (%s)", ErrForeign, discovery.Origin(to))
 	}
 	return to.String(), nil
 }

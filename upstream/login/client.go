@@ -3,7 +3,6 @@ package login
 import (
 	"net/http"
 	"net/url"
-	"strings"
 	"time"
 
 	"toolfinch/internal/discovery"
@@ -22,18 +21,9 @@ func newClient(server string, allowPrivate bool) *http.Client {
 		rules.Local = discovery.IsLoopback(rules.Host)
 	}
 	rules.Plain = func(r *http.Request) bool {
-		return allowPrivate && discovery.IsLoopback(r.URL.Hostname()) || r.Method == http.MethodGet && origin(r.URL) == originOf(server)
+		return allowPrivate && discovery.IsLoopback(r.URL.Hostname()) || r.Method == http.MethodGet && discovery.Origin(r.URL) == originOf(server)
 	}
 	return discovery.NewClient(rules)
-}
-
-// origin returns scheme, host and port of a URL (RFC 6454).
-func origin(u *url.URL) string {
-	port := u.Port()
-	if port == "" {
-		port = map[string]string{"http": "80", "https": "443"}[u.Scheme]
-	}
-	return u.Scheme + "://" + strings.ToLower(u.Hostname()) + ":" + port
 }
 
 // originOf returns the origin of a URL in text; "" if text is no URL.
@@ -42,5 +32,5 @@ func originOf(text string) string {
 	if err != nil || u.Host == "" {
 		return ""
 	}
-	return origin(u)
+	return discovery.Origin(u)
 }

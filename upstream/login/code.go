@@ -428,7 +428,7 @@ func (p *Pending) listen(ctx context.Context) error {
 			return err
 		}
 		port, _ := strconv.Atoi(u.Port())
-		if own := originOf(a.logins.callback()); port == 0 || own == origin(u) {
+		if own := originOf(a.logins.callback()); port == 0 || own == discovery.Origin(u) {
 			return nil // the proxy serves this URL
 		}
 		p.listener, err = a.logins.listen(port)

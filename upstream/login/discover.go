@@ -164,7 +164,7 @@ func (s *Server) resource(ctx context.Context, named string) (*oauthex.Protected
 // isOf reports whether a resource is the server's URL or a parent of it at the same origin, as many servers say.
 func isOf(resource string, own *url.URL) bool {
 	u, err := url.Parse(resource)
-	if err != nil || origin(u) != origin(own) {
+	if err != nil || discovery.Origin(u) != discovery.Origin(own) {
 		return false
 	}
 	above, path := strings.TrimSuffix(u.Path, "/"), strings.TrimSuffix(own.Path, "/")

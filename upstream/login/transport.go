@@ -48,7 +48,7 @@ func failed(ctx context.Context, err error) error {
 const maxAttempts = 3
 
 func (t *transport) RoundTrip(request *http.Request) (*http.Response, error) {
-	if t.own == nil || origin(request.URL) != origin(t.own) {
+	if t.own == nil || discovery.Origin(request.URL) != discovery.Origin(t.own) {
 		return t.base.RoundTrip(request)
 	}
 	a, ctx := t.server.account(t.principal), request.Context()

@@ -15,6 +15,7 @@ import (
 
 	"toolfinch/embed"
 	"toolfinch/index"
+	"toolfinch/internal/leeway"
 	"toolfinch/proxy/web"
 	"toolfinch/retrieve"
 	"toolfinch/store"
@@ -96,7 +97,7 @@ func (e *embedder) run(ctx context.Context) {
 				rest = min(2*rest, retryMost)
 			}
 			e.log.Log(ctx, level, "tools are not embedded, or their vectors not stored", "error", err, "next_try", pause)
-			if !waited(ctx, pause) {
+			if !leeway.Wait(ctx, pause) {
 				return
 			}
 			wake(e.work)

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"toolfinch/index"
+	"toolfinch/internal/leeway"
 	"toolfinch/retrieve"
 	"toolfinch/store"
 )
@@ -65,10 +66,8 @@ func (s *segments) run(ctx context.Context) {
 		case <-s.work:
 		case <-time.After(rest):
 		}
-		select {
-		case <-ctx.Done():
+		if !leeway.Wait(ctx, segmentsAfter) {
 			return
-		case <-time.After(segmentsAfter):
 		}
 		rest = segmentsSeen
 		if err := s.keep(ctx); err != nil && ctx.Err() == nil {

@@ -3,6 +3,8 @@ package proxy
 import (
 	"context"
 	"time"
+
+	"toolfinch/internal/leeway"
 )
 
 // wake signals on c that there is work. If a signal is pending, it does nothing.
@@ -22,16 +24,6 @@ func isClosed(c <-chan struct{}) bool {
 	}
 }
 
-// waited waits for pause. It reports false if ctx ends first.
-func waited(ctx context.Context, pause time.Duration) bool {
-	select {
-	case <-time.After(pause):
-		return true
-	case <-ctx.Done():
-		return false
-	}
-}
-
 // lazily is how long state that nobody waits for may be out of date.
 const lazily = 2 * time.Second
 
@@ -43,7 +35,7 @@ func lazilyDo(ctx context.Context, after time.Duration, work <-chan struct{}, do
 		case <-ctx.Done():
 			return
 		}
-		if !waited(ctx, after) {
+		if !leeway.Wait(ctx, after) {
 			return
 		}
 		select { // drops the signal that arrived during the wait

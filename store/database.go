@@ -9,6 +9,8 @@ import (
 	"os"
 	"time"
 
+	"toolfinch/internal/leeway"
+
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
@@ -199,10 +201,7 @@ func (d *database) transact(ctx context.Context, do func(context.Context, *txn) 
 		if err == nil || try == maxTries || ctx.Err() != nil || !retriable(err) {
 			return orAway(ctx, d.noteRefusal(err))
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(time.Duration(try*try) * 10 * time.Millisecond):
-		}
+		leeway.Wait(ctx, time.Duration(try*try)*10*time.Millisecond)
 	}
 }
 

@@ -116,10 +116,7 @@ func (p *remote) watch(ctx context.Context, to purpose, log *slog.Logger) {
 		} else {
 			pause = min(max(2*pause, watchEvery/5), maxRetry)
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		leeway.Wait(ctx, pause)
 	}
 	if conn != nil {
 		closeSoon(conn)

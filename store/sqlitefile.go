@@ -11,6 +11,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"toolfinch/internal/leeway"
 )
 
 // openShared opens the database at path and takes the lock shared. With replaces, it first sets a damaged database
@@ -53,12 +55,10 @@ func openShared(ctx context.Context, path string, lock *lock, wait time.Duration
 		}
 		// Several processes may have found the damage or create the database at once, or a process with the
 		// database open has not noticed the damage. Meanwhile other processes may take the lock.
-		select {
-		case <-waiting.Done():
+		if !leeway.Wait(waiting, pause+rand.N(pause)) {
 			return nil, because(waiting.Err())
-		case <-time.After(pause + rand.N(pause)):
-			pause = min(2*pause, time.Second) // each try reads the whole database
 		}
+		pause = min(2*pause, time.Second) // each try reads the whole database
 	}
 }
 

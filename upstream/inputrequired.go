@@ -11,6 +11,7 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/internal/leeway"
 	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
@@ -104,12 +105,10 @@ func inputRequired(result json.RawMessage) bool {
 // object. Without questions it waits a moment and returns nil.
 func (d *delivery) gather(need needed, again *conn.Delays) (json.RawMessage, error) {
 	if len(need.Requests) == 0 {
-		select {
-		case <-time.After(again.Next()):
-			return nil, nil
-		case <-d.call.ctx.Done():
+		if !leeway.Wait(d.call.ctx, again.Next()) {
 			return nil, context.Cause(d.call.ctx)
 		}
+		return nil, nil
 	}
 	if len(need.Requests) > maxNeeded {
 		return nil, fmt.Errorf("it asks for %d things at once", len(need.Requests))

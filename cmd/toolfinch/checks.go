@@ -12,7 +12,6 @@ import (
 	"time"
 
 	"toolfinch/configs"
-	"toolfinch/configs/clients"
 	"toolfinch/embed"
 	"toolfinch/embed/models"
 	"toolfinch/proxy"
@@ -83,7 +82,8 @@ func (d *workspace) checkModel() check {
 // checkClients checks the entries in clients' files that start toolfinch with this configuration. It skips unreadable
 // files.
 func checkClients(config *configs.Config) (checks []check) {
-	found, _ := findServers(filesOfAll(system()), system())
+	files, _ := filesOf(nil, system()) // fails only for names
+	found, _ := findServers(files, system())
 	for _, f := range found {
 		s := f.server
 		if s.Command == "" || !slices.Contains(s.Args, "serve") || !slices.ContainsFunc(s.Args, func(arg string) bool {
@@ -102,13 +102,6 @@ func checkClients(config *configs.Config) (checks []check) {
 		checks = append(checks, c)
 	}
 	return checks
-}
-
-func filesOfAll(sys clients.System) (files []clients.File) {
-	for _, c := range clients.All {
-		files = append(files, c.Files(sys)...)
-	}
-	return files
 }
 
 func hasView(config *configs.Config, name string) bool {

@@ -25,67 +25,54 @@ func greets(config *configs.Config, stdin io.Reader, stderr io.Writer) bool {
 	return config.LogFormat != "json" && onTerminal(unfiltered(stderr)) && (config.Transport == configs.TransportHTTP || onTerminal(stdin))
 }
 
-// greeting describes a proxy to a person at a terminal.
-type greeting struct {
-	config   *configs.Config
-	at, root string   // the HTTP address, or "stdio"; the name of the root view
-	views    []string // views with an endpoint
-	tools    int      // number of tools known so far
-	link     string   // link to the page; "" for none
-}
-
-// greetingOf describes a proxy at an address, or over stdio.
-func greetingOf(p *proxy.Proxy, config *configs.Config, at string) greeting {
-	g := greeting{config: config, at: at, root: p.Root(), tools: p.Tools()}
-	if at == configs.TransportStdio {
-		return g
-	}
-	for _, v := range p.Views() {
-		if v.Settings.Name != view.Default {
-			g.views = append(g.views, v.Settings.Name)
+// greet describes a proxy at an address, or over stdio, to a person at a terminal.
+func greet(w io.Writer, p *proxy.Proxy, config *configs.Config, at string) {
+	over := at != configs.TransportStdio
+	var views []string // with an endpoint of their own
+	link := ""
+	if over {
+		for _, v := range p.Views() {
+			if v.Settings.Name != view.Default {
+				views = append(views, v.Settings.Name)
+			}
+		}
+		if path, err := p.UILink(false); err == nil {
+			link = pageURL(at, path)
 		}
 	}
-	if path, err := p.UILink(false); err == nil {
-		g.link = pageURL(at, path)
-	}
-	return g
-}
-
-func (g greeting) print(w io.Writer) {
-	over := g.at != configs.TransportStdio
 	t := &table{indent: "  ", whole: true}
-	if reached := reachableAt(g.at); over {
+	if reached := reachableAt(at); over {
 		base := "http://" + reached
-		t.add("serves", base+"/mcp", g.root)
-		if reached != g.at {
+		t.add("serves", base+"/mcp", p.Root())
+		if reached != at {
 			t.add("", "and at the other addresses of this machine")
 		}
-		for _, name := range g.views[:min(len(g.views), maxGreeted)] {
+		for _, name := range views[:min(len(views), maxGreeted)] {
 			t.add("", base+"/mcp/"+url.PathEscape(name), "the view "+name)
 		}
-		if more := len(g.views) - maxGreeted; more > 0 {
+		if more := len(views) - maxGreeted; more > 0 {
 			t.add("", fmt.Sprintf("and %d more views", more), "toolfinch config --resolved")
 		}
 	} else {
-		t.add("serves", "standard input and output", g.root)
+		t.add("serves", "standard input and output", p.Root())
 	}
-	names := serverNames(g.config)
+	names := serverNames(config)
 	listed := strings.Join(names[:min(len(names), maxGreeted)], ", ")
 	if more := len(names) - maxGreeted; more > 0 {
 		listed += fmt.Sprintf(" and %d more", more)
 	}
 	t.add("servers", plural(len(names), "server"), listed)
 	tools := "none known yet: the servers are asked now"
-	if g.tools > 0 {
-		tools = plural(g.tools, "tool") + " known"
+	if known := p.Tools(); known > 0 {
+		tools = plural(known, "tool") + " known"
 	}
 	t.add("tools", tools)
-	if left := len(g.config.Broken); left > 0 {
+	if left := len(config.Broken); left > 0 {
 		t.add("left out", plural(left, "thing")+" of the configuration", "toolfinch validate says which, and why")
 	}
 	next := &table{indent: "  ", whole: true}
 	switch {
-	case g.config.Path == "": // the demo's configuration
+	case config.Path == "": // the demo's configuration
 	case over:
 		next.add("toolfinch status --watch", "shows what it does")
 		next.add("toolfinch connect", "gives it to your agent")
@@ -97,14 +84,14 @@ func (g greeting) print(w io.Writer) {
 	next.add("Ctrl-C", "ends it")
 	var text bytes.Buffer
 	on := screenOf(w)
-	text.WriteString(on.paint(bold, strings.TrimSpace("toolfinch "+built().Version+"  "+shown(g.config.Path))) + "\n\n")
+	text.WriteString(on.paint(bold, strings.TrimSpace("toolfinch "+built().Version+"  "+shown(config.Path))) + "\n\n")
 	_ = t.printOn(&text, on) // a Buffer cannot fail
-	if g.link != "" {        // not in the table: the long link would widen its column
+	if link != "" {          // not in the table: the long link would widen its column
 		again := ""
-		if g.config.Path != "" {
+		if config.Path != "" {
 			again = "; toolfinch ui makes another"
 		}
-		fmt.Fprintf(&text, "\n  page     %s\n           lets one browser in, once and within ten minutes%s\n", g.link, again)
+		fmt.Fprintf(&text, "\n  page     %s\n           lets one browser in, once and within ten minutes%s\n", link, again)
 	}
 	text.WriteByte('\n')
 	_ = next.printOn(&text, on)

@@ -198,10 +198,8 @@ func (r running) printLines(cmd *cobra.Command, server string, n int, follow boo
 		if !follow {
 			return nil
 		}
-		select {
-		case <-cmd.Context().Done():
+		if !leeway.Wait(cmd.Context(), followEvery) {
 			return cmd.Context().Err()
-		case <-time.After(followEvery):
 		}
 	}
 }

@@ -8,7 +8,8 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"time"
+
+	"toolfinch/internal/leeway"
 
 	"github.com/spf13/cobra"
 )
@@ -71,10 +72,8 @@ func showLog(ctx context.Context, out io.Writer, path string, lines int, follow 
 		}
 	}
 	for follow {
-		select {
-		case <-ctx.Done():
+		if !leeway.Wait(ctx, followEvery) {
 			return context.Cause(ctx)
-		case <-time.After(followEvery):
 		}
 		if _, err := io.Copy(out, file); err != nil {
 			return err

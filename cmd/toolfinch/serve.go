@@ -188,8 +188,8 @@ func (s serving) run(ctx context.Context, std streams) (err error) {
 	}
 	defer func() { err = errors.Join(err, p.Close()) }()
 	said := log // for messages at the start
-	greet := !s.background && greets(config, std.in, std.err)
-	if greet {
+	greeted := !s.background && greets(config, std.in, std.err)
+	if greeted {
 		said = slog.New(slog.DiscardHandler)
 	}
 	said.Info("serving", "config", config.Path, "transport", config.Transport, "servers", len(config.Servers), "tools_known", p.Tools(), "root", p.Root())
@@ -245,8 +245,8 @@ func (s serving) run(ctx context.Context, std streams) (err error) {
 			}
 			<-ctx.Done()
 			return nil
-		case greet:
-			greetingOf(p, config, at).print(std.err)
+		case greeted:
+			greet(std.err, p, config, at)
 		}
 		if listener == nil {
 			return p.ServeStdio(ctx, std.in, std.out)

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/netip"
 	"net/url"
 	"os"
 	"strings"
@@ -17,6 +16,8 @@ import (
 	"github.com/spf13/cobra"
 
 	"toolfinch/configs"
+	"toolfinch/internal/discovery"
+	"toolfinch/internal/leeway"
 	"toolfinch/internal/printable"
 	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/web"
@@ -161,7 +162,7 @@ func remoteStatus(cmd *cobra.Command, f statusFlags) (func(context.Context) (fou
 	if err != nil {
 		return nil, err
 	}
-	if key != "" && at.Scheme == "http" && !isLoopback(at.Hostname()) {
+	if key != "" && at.Scheme == "http" && !discovery.IsLoopback(at.Hostname()) {
 		fmt.Fprintln(cmd.ErrOrStderr(), "the key is sent unencrypted: --url is not https")
 	}
 	client := &http.Client{Timeout: remoteWait, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
@@ -192,11 +193,6 @@ func remoteStatus(cmd *cobra.Command, f statusFlags) (func(context.Context) (fou
 		status.At = at.Host
 		return found{Running: []web.Status{status}}, nil
 	}, nil
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.Unmap().IsLoopback()
 }
 
 // remoteWait bounds the wait for another machine's answer.
@@ -264,10 +260,8 @@ func watchStatus(cmd *cobra.Command, ask func(context.Context) (found, error), f
 		if err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
+		if !leeway.Wait(ctx, f.interval) {
 			return context.Cause(ctx)
-		case <-time.After(f.interval):
 		}
 	}
 }

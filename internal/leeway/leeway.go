@@ -1,8 +1,9 @@
-// Package leeway is the time for brief operations of others, where no setting bounds it. Tests allow
-// more, because their machine may be busy.
+// Package leeway is the time for brief operations of others, where no setting bounds it, and for
+// pauses. Tests allow more for operations, because their machine may be busy.
 package leeway
 
 import (
+	"context"
 	"sync/atomic"
 	"time"
 )
@@ -22,3 +23,13 @@ func init() {
 
 // Of returns the bound for an operation with a usual time.
 func Of(usual time.Duration) time.Duration { return usual + time.Duration(More.Load()) }
+
+// Wait waits for pause. It reports false if ctx ends first.
+func Wait(ctx context.Context, pause time.Duration) bool {
+	select {
+	case <-time.After(pause):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

@@ -56,10 +56,7 @@ func (c *Changes) Run(ctx context.Context, take func(ctx context.Context, n stor
 		}
 		delay := min(again.Next(), mostDelay)
 		c.log.Log(context.Background(), store.Level(err), "what other replicas change is not heard: the database cannot be reached", "error", err, "retry_in", delay.Round(time.Millisecond))
-		select {
-		case <-ctx.Done():
-		case <-time.After(delay):
-		}
+		leeway.Wait(ctx, delay)
 	}
 }
 

@@ -124,10 +124,7 @@ func (l *Leads) Run(ctx context.Context) {
 		}
 		delay := min(again.Next(), mostDelay)
 		l.log.Log(context.Background(), store.Level(err), "this replica leads no servers: the database cannot be reached or used", "error", err, "retry_in", delay.Round(time.Millisecond))
-		select {
-		case <-time.After(delay):
-		case <-ctx.Done():
-		}
+		leeway.Wait(ctx, delay)
 	}
 }
 

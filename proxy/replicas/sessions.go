@@ -261,9 +261,7 @@ func (s *Sessions) take(ctx context.Context, hash [32]byte, view string) (row st
 		if !store.Transient(err) {
 			return row, found, err
 		}
-		select {
-		case <-time.After(takeAgain):
-		case <-ctx.Done():
+		if !leeway.Wait(ctx, takeAgain) {
 			return row, found, err
 		}
 	}
@@ -336,10 +334,7 @@ func (s *Sessions) Run(ctx context.Context) {
 			pause = againAfter
 			s.signal()
 		}
-		select {
-		case <-ctx.Done():
-		case <-time.After(pause):
-		}
+		leeway.Wait(ctx, pause)
 	}
 }
 

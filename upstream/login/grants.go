@@ -123,10 +123,8 @@ func (p *Pending) deviceOptions() []oauth2.AuthCodeOption {
 func (p *Pending) poll() error {
 	a := p.account
 	for every := p.every; ; {
-		select {
-		case <-p.life.Done():
+		if !leeway.Wait(p.life, every) {
 			return context.Cause(p.life)
-		case <-time.After(every):
 		}
 		form := url.Values{"grant_type": {deviceGrant}, "device_code": {p.verifier}}
 		if p.place.resource != "" {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"toolfinch/index"
+	"toolfinch/internal/leeway"
 	"toolfinch/internal/telemetry"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
@@ -182,12 +183,7 @@ func (q *request) places(c Catalogue, all []telemetry.Search, id tool.ID) (found
 func (q *request) embedded(c Catalogue, before int) bool {
 	end := time.Now().Add(embedWithin)
 	for c.Catalog.Embedded() < before {
-		if time.Now().After(end) {
-			return false
-		}
-		select {
-		case <-time.After(20 * time.Millisecond):
-		case <-q.Context().Done():
+		if time.Now().After(end) || !leeway.Wait(q.Context(), 20*time.Millisecond) {
 			return false
 		}
 	}

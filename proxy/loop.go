@@ -376,12 +376,7 @@ const lateAfter = 3 * time.Second
 
 // someMayBeLate reports whether a server is starting for the first time.
 func (l *loop) someMayBeLate() bool {
-	for _, s := range l.now.Load().Config.Servers {
-		if l.mayBeLate(s.Name) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(l.now.Load().Config.Servers, func(s upstream.Settings) bool { return l.mayBeLate(s.Name) })
 }
 
 func (l *loop) mayBeLate(server string) bool {

@@ -169,12 +169,7 @@ func (l *Label) fit() error {
 // sameData reports whether each type of a union is in want.
 func sameData(said, want string) bool {
 	known := unionOf(want)
-	for _, part := range unionOf(said) {
-		if !slices.Contains(known, part) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(unionOf(said), func(part string) bool { return !slices.Contains(known, part) })
 }
 
 func unionOf(identifier string) []string {

@@ -116,12 +116,7 @@ func handles(terms []string) []unique.Handle[string] {
 }
 
 func subset(of, all []string) bool {
-	for _, x := range of {
-		if !slices.Contains(all, x) {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(of, func(x string) bool { return !slices.Contains(all, x) })
 }
 
 func isHint(word string) bool {

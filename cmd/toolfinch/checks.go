@@ -45,7 +45,7 @@ func lastFailures(ctx context.Context, at configs.Places) (lines string) {
 		return ""
 	}
 	for _, f := range failures {
-		lines += fmt.Sprintf("\n%s failed %s: %s", f.Server, f.At.Local().Format("2006-01-02 15:04"), visible(f.Reason))
+		lines += fmt.Sprintf("\n%s failed %s: %s", f.Server, minute(f.At), visible(f.Reason))
 	}
 	return lines
 }

@@ -63,7 +63,7 @@ belong to this key alone: a new key with the name of a revoked key gets none of 
 				}
 				until := "for good"
 				if !key.Expires.IsZero() {
-					until = "until " + key.Expires.Local().Format("2006-01-02 15:04")
+					until = "until " + minute(key.Expires)
 				}
 				fmt.Fprintf(cmd.ErrOrStderr(), "the key %s, %s: it is not shown again. Clients send: Authorization: Bearer KEY\n", key.Name, until)
 				if config.Auth.Mode != inbound.Proof || !config.Auth.Keys {
@@ -106,22 +106,16 @@ func newKeyList(s *settings) *cobra.Command {
 				if err != nil {
 					return err
 				}
-				day := func(at time.Time, never string) string {
-					if at.IsZero() {
-						return never
-					}
-					return at.Local().Format("2006-01-02 15:04")
-				}
 				rows := []keyRow{}
 				t := &table{head: []string{"NAME", "VIEW", "SCOPES", "GROUPS", "LAST USED", "EXPIRES"}}
 				for _, key := range keys {
 					row := keyRow{key.Name, key.ID, key.View, key.Scopes, key.Groups, key.Created, key.Expires, key.Used, key.Expired(time.Now())}
 					rows = append(rows, row)
-					ends := day(key.Expires, "never")
+					ends := minute(key.Expires)
 					if row.Expired {
 						ends = "expired"
 					}
-					t.add(key.Name, orDash(key.View), orDash(strings.Join(key.Scopes, " ")), orDash(strings.Join(key.Groups, " ")), day(key.Used, "never"), ends)
+					t.add(key.Name, orDash(key.View), orDash(strings.Join(key.Scopes, " ")), orDash(strings.Join(key.Groups, " ")), minute(key.Used), ends)
 				}
 				return show(cmd, map[string]any{"keys": rows}, t, "there are no API keys: toolfinch key create NAME makes one")
 			})

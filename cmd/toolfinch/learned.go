@@ -37,7 +37,7 @@ Nothing leaves the store.`,
 					t.head = append(t.head, "PRINCIPAL")
 				}
 				for _, row := range rows {
-					cells := []string{fmt.Sprintf("%.2f", row.Weight), row.LastUsed.Local().Format("2006-01-02 15:04"), row.id, row.Query}
+					cells := []string{fmt.Sprintf("%.2f", row.Weight), minute(row.LastUsed), row.id, row.Query}
 					if by {
 						cells = append(cells, orDash(row.Principal))
 					}

@@ -193,7 +193,7 @@ func loggedIn(cmd *cobra.Command, l *proxy.Logins, status login.Status) error {
 func untilOf(s login.Status) string {
 	until := "not known"
 	if !s.Expires.IsZero() {
-		until = s.Expires.Local().Format("2006-01-02 15:04")
+		until = minute(s.Expires)
 	}
 	if s.Refreshes {
 		return until + ", renewed before that"

@@ -103,7 +103,7 @@ func newSecretList(s *settings) *cobra.Command {
 			for _, row := range rows {
 				one := secret{strings.TrimPrefix(row.Name, prefix), row.At}
 				secrets = append(secrets, one)
-				t.add(one.Name, one.Stored.Local().Format("2006-01-02 15:04"))
+				t.add(one.Name, minute(one.Stored))
 			}
 			place, path, noKey := v.KeyPlace(ctx)
 			err = show(cmd, struct {

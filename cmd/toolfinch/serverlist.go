@@ -248,7 +248,7 @@ func (r serverRow) faults() string {
 	} else if r.Error != "" {
 		why := strings.TrimPrefix(r.Error, "upstream "+r.Name+": ")
 		if r.Failed != nil {
-			why = "failed " + r.Failed.Local().Format("2006-01-02 15:04") + ": " + why
+			why = "failed " + minute(*r.Failed) + ": " + why
 		}
 		parts = append(parts, why)
 	}
@@ -283,7 +283,7 @@ func serverTable(rows []serverRow) *table {
 		tools, prompts, resources, listed := "-", "-", "-", "never"
 		if row.Listed != nil {
 			tools, prompts, resources = strconv.Itoa(row.Tools), strconv.Itoa(row.Prompts), strconv.Itoa(row.Resources+row.Templates)
-			listed = row.Listed.Local().Format("2006-01-02 15:04")
+			listed = minute(*row.Listed)
 		}
 		enabled := "yes"
 		if !row.Enabled {
@@ -400,7 +400,7 @@ func printLong(w io.Writer, rows []serverRow) error {
 			line("warning", warning)
 		}
 		if row.Listed != nil {
-			line("listed", fmt.Sprintf("%s, %s, %s", row.Listed.Local().Format("2006-01-02 15:04"), plural(row.Tools, "tool"), row.Protocol))
+			line("listed", fmt.Sprintf("%s, %s, %s", minute(*row.Listed), plural(row.Tools, "tool"), row.Protocol))
 		}
 		if l := row.launch; l != nil {
 			line("runs", strings.Join(l.Runs, " "))

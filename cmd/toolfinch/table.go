@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"time"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -224,6 +225,14 @@ func wrap(text string, columns int) (lines []string) {
 // printJSON writes a value as indented JSON. Raw JSON in the value keeps its numbers and its order.
 func printJSON(w io.Writer, value any) error {
 	return rawjson.Write(w, value, "  ")
+}
+
+// minute formats a time for a table; "never" for none.
+func minute(at time.Time) string {
+	if at.IsZero() {
+		return "never"
+	}
+	return at.Local().Format("2006-01-02 15:04")
 }
 
 // withJSON adds the flag --json to a command.

@@ -263,7 +263,7 @@ func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refre
 	p := &subject{check: check{Status: statusOK, Kind: "server", Name: s.Name, Tools: &row.Diff.Total, Millis: &ms}}
 	p.check.Text = fmt.Sprintf("%s in %s", plural(row.Diff.Total, "tool"), row.Took.Round(time.Millisecond))
 	if !row.Failed.At.IsZero() && row.Err == nil {
-		p.check.Text += fmt.Sprintf("; failed %s: %s", row.Failed.At.Local().Format("2006-01-02 15:04"), row.Failed.Reason)
+		p.check.Text += fmt.Sprintf("; failed %s: %s", minute(row.Failed.At), row.Failed.Reason)
 	}
 	if row.Err != nil {
 		p.check.Status, p.check.Tools, p.check.Text = statusError, nil, reasonOf(row.Err)

@@ -59,10 +59,7 @@ func Announces(name, announced string) bool {
 			name = l.Announce
 		}
 	}
-	for _, pattern := range []string{name, name + " *"} {
-		if is, _ := path.Match(pattern, announced); is {
-			return true
-		}
-	}
-	return false
+	is, _ := path.Match(name, announced)
+	versioned, _ := path.Match(name+" *", announced)
+	return is || versioned
 }

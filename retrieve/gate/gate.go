@@ -8,6 +8,7 @@ import (
 	"errors"
 	"hash/maphash"
 	"log/slog"
+	"slices"
 	"time"
 
 	"toolfinch/internal/limit"
@@ -160,12 +161,7 @@ func (g *Gate) Provisions(owner string, has Has) ([]tool.Provisioned, State) {
 func (g *Gate) Drop(session string) { g.ledger.put(tool.SessionOwner(session), nil) }
 
 func (t Terms) isPinned(id tool.ID) bool {
-	for _, pinned := range t.Pinned() {
-		if pinned.Def.ID == id {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(t.Pinned(), func(pinned *tool.Tool) bool { return pinned.Def.ID == id })
 }
 
 // present reports whether a tool can be provisioned.

@@ -16,27 +16,18 @@ import (
 	"toolfinch/internal/must"
 )
 
-// relayed is a running relay, with the client's ends of its streams.
+// relayed is a running relay, at the end of its client.
 type relayed struct {
-	*testing.T
-	in    *io.PipeWriter
-	out   *bufio.Reader
-	outW  *io.PipeReader
-	done  chan error
-	peers chan *toolfinch // that the relay has connected to, in order
-
+	end
+	out    *io.PipeReader // what from reads
+	done   chan error
+	peers  chan end // toolfinches that the relay has connected to, in order
 	cancel context.CancelFunc
 }
 
-// toolfinch is the other end of a connection of the relay.
-type toolfinch struct {
-	*testing.T
-	conn *net.UnixConn
-	in   *bufio.Reader
-}
-
-// start runs a relay. connect, if set, may fail instead of a connection.
-func start(t *testing.T, connect func() error) *relayed {
+// start runs a relay, and returns the toolfinch that it is connected to. connect, if set, fails instead of making
+// another connection.
+func start(t *testing.T, connect func() error) (*relayed, end) {
 	t.Helper()
 	dir := must.Get(os.MkdirTemp("", ""))(t)
 	t.Cleanup(func() { os.RemoveAll(dir) })
@@ -44,14 +35,14 @@ func start(t *testing.T, connect func() error) *relayed {
 	t.Cleanup(func() { listener.Close() })
 	inR, inW := io.Pipe()
 	outR, outW := io.Pipe()
-	r := &relayed{T: t, in: inW, out: bufio.NewReader(outR), outW: outR, done: make(chan error, 1), peers: make(chan *toolfinch, 10)}
+	r := &relayed{end: end{t, "the client", inW, bufio.NewReader(outR)}, out: outR, done: make(chan error, 1), peers: make(chan end, 10)}
 	go func() {
 		for {
 			conn, err := listener.Accept()
 			if err != nil {
 				return
 			}
-			r.peers <- &toolfinch{t, conn.(*net.UnixConn), bufio.NewReader(conn)}
+			r.peers <- end{t, "toolfinch", conn, bufio.NewReader(conn)}
 		}
 	}()
 	dial := func(context.Context) (net.Conn, error) { return net.Dial("unix", listener.Addr().String()) }
@@ -67,26 +58,51 @@ func start(t *testing.T, connect func() error) *relayed {
 		}})
 	}()
 	t.Cleanup(func() { cancel(); outR.Close(); inW.Close(); <-r.done })
-	return r
+	return r, r.peer()
 }
 
-// sends has the client send a message.
-func (r *relayed) sends(line string) {
-	r.Helper()
-	must.Get(io.WriteString(r.in, line+"\n"))(r.T)
+// end is an end of the relay.
+type end struct {
+	*testing.T
+	name string
+	to   io.WriteCloser
+	from *bufio.Reader
 }
 
-// gets reads the next messages of the client.
-func (r *relayed) gets(want ...string) {
-	r.Helper()
+// sends sends a message from this end.
+func (e end) sends(line string) {
+	e.Helper()
+	must.Get(io.WriteString(e.to, line+"\n"))(e.T)
+}
+
+// gets reads the next messages at this end.
+func (e end) gets(want ...string) {
+	e.Helper()
 	for _, line := range want {
-		if got := must.Get(r.out.ReadString('\n'))(r.T); got != line+"\n" {
-			r.Fatalf("the client gets %.300s\nwant %.300s", got, line)
+		if got := must.Get(e.from.ReadString('\n'))(e.T); got != line+"\n" {
+			e.Fatalf("%s gets %.300s\nwant %.300s", e.name, got, line)
 		}
 	}
 }
 
-func (r *relayed) peer() *toolfinch { r.Helper(); return await.Value(r.T, r.peers) }
+// peer returns the next toolfinch that the relay has connected to.
+func (r *relayed) peer() end { r.Helper(); return await.Value(r.T, r.peers) }
+
+// passes has the client send messages, which arrive at p.
+func (r *relayed) passes(p end, lines ...string) {
+	r.Helper()
+	for _, line := range lines {
+		go r.sends(line)
+		p.gets(line)
+	}
+}
+
+// dies ends a toolfinch, and returns the next one.
+func (r *relayed) dies(p end) end {
+	r.Helper()
+	p.to.Close()
+	return r.peer()
+}
 
 // ends waits for the end of the relay.
 func (r *relayed) ends() error {
@@ -94,20 +110,6 @@ func (r *relayed) ends() error {
 	err := await.Value(r.T, r.done)
 	r.done <- err
 	return err
-}
-
-func (p *toolfinch) gets(want ...string) {
-	p.Helper()
-	for _, line := range want {
-		if got := must.Get(p.in.ReadString('\n'))(p.T); got != line+"\n" {
-			p.Fatalf("toolfinch gets %.300s\nwant %.300s", got, line)
-		}
-	}
-}
-
-func (p *toolfinch) sends(line string) {
-	p.Helper()
-	must.Get(io.WriteString(p.conn, line+"\n"))(p.T)
 }
 
 // Messages of the handshake, and their answers.
@@ -121,15 +123,13 @@ const (
 
 // Every byte arrives, of messages of any length.
 func TestMessagesArriveUnchanged(t *testing.T) {
-	r := start(t, nil)
-	p := r.peer()
+	r, p := start(t, nil)
 	long := strings.Repeat("x", 3<<20)
 	for _, line := range []string{
 		initialize, ` { "id" : "a\u0062" , "method":"tools/call"}  `, "", "no JSON", "[" + initialized + "," + initialized + "]", "\xff\xfe",
 		`{"id":1,"method":"tools/call","params":{"a":"` + long + `"}}`, `{"method":"x","params":"` + strings.Repeat("y", maxRequest+1) + `"}`,
 	} {
-		go r.sends(line)
-		p.gets(line)
+		r.passes(p, line)
 		go p.sends(line)
 		r.gets(line)
 	}
@@ -139,22 +139,16 @@ func TestMessagesArriveUnchanged(t *testing.T) {
 // first one knew of the client.
 func TestAnotherToolfinchTakesOver(t *testing.T) {
 	const level, subscribe, listen = `{"id":1,"method":"logging/setLevel","params":{"level":"info"}}`, `{"id":2,"method":"resources/subscribe","params":{"uri":"a:b"}}`, `{"id":3,"method":"subscriptions/listen"}`
-	r := start(t, nil)
-	p := r.peer()
-	for _, line := range []string{
-		initialize, initialized, level, subscribe, listen,
+	r, p := start(t, nil)
+	r.passes(p, initialize, initialized, level, subscribe, listen,
 		`{"id":4,"method":"resources/subscribe","params":{"uri":"c:d"}}`, `{"id":5,"method":"resources/unsubscribe","params":{"uri":"c:d"}}`,
-		`{"id":"six","method":"tools/call"}`, `{"id":7,"method":"tools/call"}`, `{"method":"notifications/cancelled","params":{"requestId":7}}`,
-	} {
-		r.sends(line)
-		p.gets(line)
-	}
+		`{"id":"six","method":"tools/call"}`, `{"id":7,"method":"tools/call"}`, `{"method":"notifications/cancelled","params":{"requestId":7}}`)
 	for _, line := range []string{greeted, `{"id":1,"result":{}}`, `{"id":2,"result":{}}`, `{"id":4,"result":{}}`, `{"id":5,"result":{}}`, `{"id":"ask-1","method":"roots/list"}`} {
 		p.sends(line)
 		r.gets(line)
 	}
-	must.Get(io.WriteString(p.conn, `{"id":"six","res`))(t) // a cut message
-	p.conn.Close()
+	must.Get(io.WriteString(p.to, `{"id":"six","res`))(t) // a cut message
+	p.to.Close()
 	r.gets(`{"jsonrpc":"2.0","id":"six",`+gone, `{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":"ask-1"}}`)
 	go r.sends(`{"id":8,"method":"tools/list"}`)
 	p = r.peer()
@@ -172,12 +166,9 @@ func TestAnotherToolfinchTakesOver(t *testing.T) {
 
 // A toolfinch that dies before it has answered initialize is asked again in its successor.
 func TestInitializeIsRepeated(t *testing.T) {
-	r := start(t, nil)
-	p := r.peer()
-	r.sends(initialize)
-	p.gets(initialize)
-	p.conn.Close()
-	p = r.peer()
+	r, p := start(t, nil)
+	r.passes(p, initialize)
+	p = r.dies(p)
 	p.gets(initialize)
 	p.sends(greeted)
 	r.gets(greeted)
@@ -185,14 +176,11 @@ func TestInitializeIsRepeated(t *testing.T) {
 
 // It is repeated once: a client that nobody can answer is told.
 func TestInitializeIsRepeatedOnce(t *testing.T) {
-	r := start(t, nil)
-	p := r.peer()
-	r.sends(initialize)
+	r, p := start(t, nil)
+	r.passes(p, initialize)
+	p = r.dies(p)
 	p.gets(initialize)
-	p.conn.Close()
-	p = r.peer()
-	p.gets(initialize)
-	p.conn.Close()
+	p.to.Close()
 	r.gets(`{"jsonrpc":"2.0","id":0,` + gone)
 	go r.sends(initialize)
 	r.peer().gets(initialize)
@@ -200,19 +188,16 @@ func TestInitializeIsRepeatedOnce(t *testing.T) {
 
 // Of an answer that is cut the client has a part, and is told that its request has failed.
 func TestACutAnswer(t *testing.T) {
-	r := start(t, nil)
-	p := r.peer()
-	r.sends(`{"id":1,"method":"tools/call"}`)
-	p.gets(`{"id":1,"method":"tools/call"}`)
+	r, p := start(t, nil)
+	r.passes(p, `{"id":1,"method":"tools/call"}`)
 	part := `{"id":1,"result":"` + strings.Repeat("x", 2*maxAnswered)
-	go func() { io.WriteString(p.conn, part); p.conn.Close() }()
+	go func() { io.WriteString(p.to, part); p.to.Close() }()
 	r.gets(part, `{"jsonrpc":"2.0","id":1,`+gone)
 }
 
 // A relay that is told to end does not wait for a client that does not read.
 func TestAClientThatDoesNotRead(t *testing.T) {
-	r := start(t, nil)
-	p := r.peer()
+	r, p := start(t, nil)
 	p.sends(`{"id":1,"result":{}}`)
 	r.cancel()
 	if err := r.ends(); err != nil {
@@ -222,10 +207,9 @@ func TestAClientThatDoesNotRead(t *testing.T) {
 
 // A toolfinch that was stopped is not started again before the client needs it.
 func TestAStoppedToolfinchStaysStopped(t *testing.T) {
-	r := start(t, nil)
-	p := r.peer()
+	r, p := start(t, nil)
 	p.sends(`{"jsonrpc":"2.0","method":"` + Stopped + `"}`)
-	p.conn.Close()
+	p.to.Close()
 	go r.sends(`{"id":1,"method":"ping"}`)
 	r.peer().gets(`{"id":1,"method":"ping"}`)
 	if len(r.peers) > 0 {
@@ -235,17 +219,16 @@ func TestAStoppedToolfinchStaysStopped(t *testing.T) {
 
 // A client that has ended its input still gets its answers.
 func TestTheLastAnswersArrive(t *testing.T) {
-	r := start(t, nil)
-	p := r.peer()
+	r, p := start(t, nil)
 	r.sends(`{"id":1,"method":"tools/call"}`)
-	r.in.Close()
+	r.to.Close()
 	p.gets(`{"id":1,"method":"tools/call"}`)
-	if _, err := p.in.ReadByte(); !errors.Is(err, io.EOF) {
+	if _, err := p.from.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Fatalf("toolfinch does not see the end of the client: %v", err)
 	}
 	p.sends(`{"id":1,"result":{}}`)
 	r.gets(`{"id":1,"result":{}}`)
-	p.conn.Close()
+	p.to.Close()
 	if err := r.ends(); err != nil {
 		t.Error(err)
 	}
@@ -253,15 +236,13 @@ func TestTheLastAnswersArrive(t *testing.T) {
 
 // If its toolfinch dies, too, the client is told, and no other is started.
 func TestTheLastRequestsAreTold(t *testing.T) {
-	r := start(t, nil)
-	p := r.peer()
-	r.sends(`{"id":1,"method":"tools/call"}`)
-	p.gets(`{"id":1,"method":"tools/call"}`)
-	r.in.Close()
-	if _, err := p.in.ReadByte(); !errors.Is(err, io.EOF) {
+	r, p := start(t, nil)
+	r.passes(p, `{"id":1,"method":"tools/call"}`)
+	r.to.Close()
+	if _, err := p.from.ReadByte(); !errors.Is(err, io.EOF) {
 		t.Fatal(err)
 	}
-	p.conn.Close()
+	p.to.Close()
 	r.gets(`{"jsonrpc":"2.0","id":1,` + gone)
 	if err := r.ends(); err != nil || len(r.peers) > 0 {
 		t.Errorf("error %v, %d more connections", err, len(r.peers))
@@ -270,22 +251,21 @@ func TestTheLastRequestsAreTold(t *testing.T) {
 
 // A relay ends with its client.
 func TestAClientThatHasGone(t *testing.T) {
-	r := start(t, nil)
-	p := r.peer()
-	r.outW.Close()
+	r, p := start(t, nil)
+	r.out.Close()
 	p.sends(`{"id":1,"result":{}}`)
 	if err := r.ends(); err != nil {
 		t.Error(err)
 	}
-	if _, err := p.in.ReadByte(); err == nil {
+	if _, err := p.from.ReadByte(); err == nil {
 		t.Error("the connection stays")
 	}
 }
 
 // Where no other toolfinch can be reached, the relay fails with the reason.
 func TestNoOtherToolfinch(t *testing.T) {
-	r := start(t, func() error { return errors.New("the configuration has no servers") })
-	r.peer().conn.Close()
+	r, p := start(t, func() error { return errors.New("the configuration has no servers") })
+	p.to.Close()
 	go r.sends(`{"id":1,"method":"ping"}`)
 	if err := r.ends(); err == nil || !strings.Contains(err.Error(), "the configuration has no servers") {
 		t.Errorf("got %v", err)

@@ -14,40 +14,11 @@ import (
 	"testing"
 	"time"
 
-	"golang.org/x/sys/unix"
-
 	"toolfinch/internal/await"
 	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 	"toolfinch/proxy/web"
 )
-
-// openTerminal returns the two ends of a pseudo-terminal of 100 columns: what a program has,
-// and what a person sees of it.
-func openTerminal(t *testing.T) (inside, outside *os.File) {
-	t.Helper()
-	outside, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Skip("there are no pseudo-terminals:", err)
-	}
-	t.Cleanup(func() { outside.Close() })
-	fd := int(outside.Fd())
-	number, err := unix.IoctlGetInt(fd, unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(fd, unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		err = unix.IoctlSetWinsize(fd, unix.TIOCSWINSZ, &unix.Winsize{Row: 40, Col: 100})
-	}
-	if err == nil {
-		inside, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	}
-	if err != nil {
-		t.Skip("there are no pseudo-terminals:", err)
-	}
-	t.Cleanup(func() { inside.Close() })
-	return inside, outside
-}
 
 // A person at a terminal is told what is served and what to do next; an agent, or what
 // reads the log, is not.
@@ -72,7 +43,7 @@ func TestServeOnATerminal(t *testing.T) {
 		{"for what reads the log", "--port 0 --log-format json", true, []string{`"msg":"listening"`}, []string{"Ctrl-C"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			inside, outside := openTerminal(t)
+			inside, outside := must.Terminal(t)
 			seen := &await.Log{}
 			go io.Copy(seen, outside)
 			cmd := exec.CommandContext(await.Context(t), program(t), append([]string{"serve", "--config", config}, strings.Fields(test.args)...)...)
@@ -121,7 +92,7 @@ func TestTrustIsAskedAtATerminal(t *testing.T) {
 		code  int
 		asked bool
 	}{{"n\n", 2, true}, {"y\n", 0, true}, {"", 0, false}} {
-		inside, outside := openTerminal(t)
+		inside, outside := must.Terminal(t)
 		seen := &await.Log{}
 		go io.Copy(seen, outside)
 		cmd := exec.CommandContext(await.Context(t), program(t), "servers")
@@ -148,7 +119,7 @@ func TestTrustIsAskedAtATerminal(t *testing.T) {
 // Who closes the terminal ends what serves there; SIGHUP alone has the configuration read again.
 func TestServeEndsWithItsTerminal(t *testing.T) {
 	t.Parallel()
-	inside, outside := openTerminal(t)
+	inside, outside := must.Terminal(t)
 	dir := t.TempDir()
 	config := filepath.Join(dir, "toolfinch.yaml")
 	must.Do(t, os.WriteFile(config, []byte("data_dir: data\n"), 0o600))
@@ -195,7 +166,7 @@ func TestStatusIsDrawnInPlace(t *testing.T) {
 		_ = rawjson.Write(w, status, "")
 	}))
 	defer server.Close()
-	inside, outside := openTerminal(t)
+	inside, outside := must.Terminal(t)
 	seen := &await.Log{}
 	go io.Copy(seen, outside)
 	cmd := exec.CommandContext(await.Context(t), program(t), "status", "--watch", "--interval", "200ms", "--url", server.URL)

@@ -7,36 +7,11 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
-
-	"golang.org/x/sys/unix"
 
 	"toolfinch/internal/await"
 	"toolfinch/internal/must"
 )
-
-// openTerminal returns the two ends of a pseudo-terminal: that of the program, and that of the person.
-func openTerminal(t *testing.T) (inside, outside *os.File) {
-	t.Helper()
-	outside, err := os.OpenFile("/dev/ptmx", os.O_RDWR, 0)
-	if err != nil {
-		t.Skip("there are no pseudo-terminals:", err)
-	}
-	t.Cleanup(func() { outside.Close() })
-	number, err := unix.IoctlGetInt(int(outside.Fd()), unix.TIOCGPTN)
-	if err == nil {
-		err = unix.IoctlSetPointerInt(int(outside.Fd()), unix.TIOCSPTLCK, 0)
-	}
-	if err == nil {
-		inside, err = os.OpenFile(fmt.Sprintf("/dev/pts/%d", number), os.O_RDWR|syscall.O_NOCTTY, 0)
-	}
-	if err != nil {
-		t.Skip("there are no pseudo-terminals:", err)
-	}
-	t.Cleanup(func() { inside.Close() })
-	return inside, outside
-}
 
 // An interrupt and the end of input at the second question write nothing: neither is a no, which would write.
 func TestSetupWritesNothingWithoutAnAnswer(t *testing.T) {
@@ -52,7 +27,7 @@ func TestSetupWritesNothingWithoutAnAnswer(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := fmt.Sprintf(`{"mcpServers": {%s, %s}}`, works, fails)
 			home, file := aHome(t, before)
-			inside, outside := openTerminal(t)
+			inside, outside := must.Terminal(t)
 			ctx, cancel := context.WithCancelCause(await.Program(t))
 			defer cancel(nil)
 			out := &await.Log{}

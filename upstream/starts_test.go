@@ -155,9 +155,9 @@ func TestServersStartInTurn(t *testing.T) {
 		}()
 		synctest.Wait()
 		close(goOn)
-		for _, want := range []string{later[3], later[2]} {
-			if got := <-started; got != want {
-				t.Errorf("%s starts next, want %s", got, want)
+		for range 2 { // two turns are free at once
+			if got := <-started; got != later[3] && got != later[2] {
+				t.Errorf("%s starts next, want %s or %s", got, later[3], later[2])
 			}
 		}
 		if err := <-called; err != nil {

@@ -66,6 +66,11 @@ var oauthKeys = section[login.Settings]{check: (*decoder).checkOAuth, keys: keys
 		value: in(func(s *login.Settings) *bool { return &s.AllowPrivate }).is(boolean{only: true}),
 	},
 	{
+		name: "assume_pkce", change: reconnect, without: "`false`",
+		doc:   "the authorization server supports PKCE (S256) but does not advertise it, like Entra ID and Cognito",
+		value: in(func(s *login.Settings) *bool { return &s.AssumePKCE }).is(boolean{only: true}),
+	},
+	{
 		name: "redirect_url", change: reconnect, without: "a port of 127.0.0.1",
 		doc:   "redirect of the browser: as registered, or the public URL of `/oauth/callback`",
 		value: in(func(s *login.Settings) *string { return &s.RedirectURL }).is(webURL),

@@ -93,7 +93,7 @@ func newLogout(s *settings) *cobra.Command {
 				case revoked:
 					fmt.Fprintf(out, "logged out of %s: the token is deleted and revoked\n", args[0])
 				default:
-					fmt.Fprintf(out, "logged out of %s: the token is deleted; its authorization server has no way to revoke it\n", args[0])
+					fmt.Fprintf(out, "logged out of %s: the token is deleted; its authorization server does not revoke it\n", args[0])
 				}
 				return nil
 			})

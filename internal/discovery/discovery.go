@@ -3,6 +3,7 @@
 package discovery
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -21,19 +22,25 @@ const (
 
 // Metadata is the part of an authorization server's metadata that we use.
 type Metadata struct {
-	Issuer                        string   `json:"issuer"`
-	JWKSURI                       string   `json:"jwks_uri"`
-	AuthorizationEndpoint         string   `json:"authorization_endpoint"`
-	TokenEndpoint                 string   `json:"token_endpoint"`
-	DeviceAuthorizationEndpoint   string   `json:"device_authorization_endpoint"`
-	RegistrationEndpoint          string   `json:"registration_endpoint"`
-	RevocationEndpoint            string   `json:"revocation_endpoint"`
-	IntrospectionEndpoint         string   `json:"introspection_endpoint"`
-	ScopesSupported               []string `json:"scopes_supported"`
-	CodeChallengeMethodsSupported []string `json:"code_challenge_methods_supported"`
-	AuthMethodsSupported          []string `json:"token_endpoint_auth_methods_supported"`
-	ClientMetadataSupported       bool     `json:"client_id_metadata_document_supported"`
-	IssSupported                  bool     `json:"authorization_response_iss_parameter_supported"`
+	Issuer                        string `json:"issuer"`
+	JWKSURI                       string `json:"jwks_uri"`
+	AuthorizationEndpoint         string `json:"authorization_endpoint"`
+	TokenEndpoint                 string `json:"token_endpoint"`
+	DeviceAuthorizationEndpoint   string `json:"device_authorization_endpoint"`
+	RegistrationEndpoint          string `json:"registration_endpoint"`
+	RevocationEndpoint            string `json:"revocation_endpoint"`
+	IntrospectionEndpoint         string `json:"introspection_endpoint"`
+	ScopesSupported               Words  `json:"scopes_supported"`
+	CodeChallengeMethodsSupported Words  `json:"code_challenge_methods_supported"`
+	AuthMethodsSupported          Words  `json:"token_endpoint_auth_methods_supported"`
+	ClientMetadataSupported       bool   `json:"client_id_metadata_document_supported"`
+	IssSupported                  bool   `json:"authorization_response_iss_parameter_supported"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler with Lenient.
+func (m *Metadata) UnmarshalJSON(raw []byte) error {
+	type members Metadata
+	return Lenient(raw, (*members)(m))
 }
 
 // ErrNone says that an authorization server has no metadata.
@@ -97,8 +104,8 @@ func Read(client *http.Client, r *http.Request, to any) error {
 		return statusError(response.StatusCode)
 	case err != nil:
 		return withoutURL(err)
-	case json.Unmarshal(body, to) != nil:
-		return errors.New("it answers no JSON of the expected form")
+	case json.Unmarshal(bytes.TrimPrefix(body, []byte("\ufeff")), to) != nil:
+		return ErrForm
 	}
 	return nil
 }

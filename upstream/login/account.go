@@ -284,9 +284,14 @@ func (a *account) renewLocked(ctx context.Context, refused string) (*credential,
 	if c.Resource != "" {
 		form.Set("resource", c.Resource)
 	}
-	t, err := a.ask(ctx, c.TokenURL, a.secretOf(c.Client), form)
 	next := *c
-	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.final() {
+	t, err := a.ask(ctx, c.TokenURL, a.secretOf(c.Client), form)
+	refusal, refusing := errors.AsType[*Refusal](err)
+	if err != nil && (!refusing || refusal.gone()) && a.moved(ctx, &next) {
+		t, err = a.ask(ctx, next.TokenURL, a.secretOf(c.Client), form)
+		refusal, refusing = errors.AsType[*Refusal](err)
+	}
+	if refusing && refusal.final() {
 		// The lock is lost with the database connection: another process may have used the refresh token.
 		if now, err := a.load(ctx, true); err == nil && now != nil && now.RefreshToken != c.RefreshToken {
 			return a.renewLocked(ctx, refused)
@@ -312,6 +317,19 @@ func (a *account) renewLocked(ctx context.Context, refused string) (*credential,
 	a.event(ctx, identity.EventRefresh, a.principal, &next, nil)
 	a.log.Debug("the token was renewed", "principal", a.principal, "expires", next.Expires)
 	return &next, nil
+}
+
+// moved looks whether the authorization server of a login has other endpoints than before, and takes them.
+func (a *account) moved(ctx context.Context, c *credential) bool {
+	a.mu.Lock()
+	asked := a.asked
+	a.mu.Unlock()
+	p, err := a.discover(ctx, asked)
+	if err != nil || p.meta.Issuer != c.Issuer || p.meta.TokenEndpoint == c.TokenURL {
+		return false
+	}
+	c.TokenURL, c.RevocationURL = p.meta.TokenEndpoint, p.meta.RevocationEndpoint
+	return true
 }
 
 // secretOf returns the client r with the secret that is configured now.
@@ -380,13 +398,18 @@ func (a *account) rejected(ctx context.Context, sent *credential, c challenge) (
 		_, err := a.first(ctx)
 		return err == nil, false, err
 	}
-	if !c.bearer && !a.settings.Set {
-		if p, err := a.discover(ctx, c); err != nil || !p.found {
+	if c.metadata == "" && !a.settings.Set {
+		ctx, cancel := context.WithTimeout(ctx, leeway.Of(lookWithin))
+		defer cancel()
+		if p, err := a.discover(ctx, c); errors.Is(err, errNoServer) || !c.bearer && (err != nil || !p.found) {
 			return false, true, nil
 		}
 	}
 	return false, false, a.refuse(nil, "")
 }
+
+// lookWithin bounds how long a refused request waits for the answer whether a login would help.
+const lookWithin = 5 * time.Second
 
 // first gets the first token, for a grant that needs no person.
 func (a *account) first(ctx context.Context) (*credential, error) {

@@ -185,13 +185,6 @@ func (b *binder) startURL(s Start) (string, error) {
 	return u.String(), nil
 }
 
-// sendOn binds a login to a browser, and redirects the browser to the authorization server.
-func (b *binder) sendOn(w http.ResponseWriter, s Start) {
-	secret := rand.Text()
-	http.SetCookie(w, cookie(s.ID, secret, s.secure()))
-	redirect(w, s.At, b.state(s.ID, secret, s.secure()))
-}
-
 // redirect sends a browser to the authorization server's page at, with a state.
 func redirect(w http.ResponseWriter, at, state string) {
 	w.Header().Set("Location", at+"&state="+url.QueryEscape(state))

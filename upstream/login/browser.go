@@ -3,6 +3,7 @@ package login
 import (
 	"context"
 	"crypto/hmac"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"net/http"
@@ -82,7 +83,17 @@ func (l *Logins) serveStart(w http.ResponseWriter, r *http.Request, q url.Values
 	if !byOwner && !l.prove(w, r, s) {
 		return
 	}
-	l.binder.sendOn(w, s)
+	l.sendOn(w, s)
+}
+
+// sendOn binds a login to a browser, and redirects the browser to the authorization server.
+func (l *Logins) sendOn(w http.ResponseWriter, s Start) {
+	if p := l.waiting(s.ID); p != nil {
+		p.opened.Store(true)
+	}
+	secret := rand.Text()
+	http.SetCookie(w, cookie(s.ID, secret, s.secure()))
+	redirect(w, s.At, l.binder.state(s.ID, secret, s.secure()))
 }
 
 // serveAnswer takes the answer that a browser brings, or forwards it to the process that began the login.
@@ -118,7 +129,7 @@ func (l *Logins) serveAnswer(w http.ResponseWriter, r *http.Request, q url.Value
 	http.SetCookie(w, cookie(p.id, "", p.start.secure()))
 	if err := l.take(p, q); err != nil {
 		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprintf(w, "The login to %s has failed: %s\n", p.account.name, printable.Line(err.Error()))
+		fmt.Fprintf(w, "The login to %s has failed: %s\n", p.account.name, printable.Line(WithWords(err)))
 		return
 	}
 	fmt.Fprintf(w, "Logged in to %s. You can close this window.\n", p.account.name)

@@ -11,13 +11,14 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/oauth2"
 
 	"toolfinch/internal/discovery"
 	"toolfinch/internal/identity"
-	"toolfinch/internal/printable"
+	"toolfinch/internal/leeway"
 	"toolfinch/internal/rawjson"
 )
 
@@ -42,11 +43,11 @@ type Pending struct {
 	place    *place
 	client   registered
 	scopes   []string
-	config   oauth2.Config
 	listener *listener
 	every    time.Duration // device grant: interval between requests for the token
 
-	once sync.Once // guards the end
+	opened atomic.Bool // a browser was sent to the authorization server
+	once   sync.Once   // guards the end
 
 	mu     sync.Mutex // guards the fields below; never held over I/O
 	err    error      // why the login has failed; nil after success
@@ -267,6 +268,11 @@ func (p *Pending) prepare() (err error) {
 	if before != nil && before.Issuer == p.place.meta.Issuer {
 		had = union(before.Scopes, before.Wanted)
 	}
+	if before != nil && before.Dead != "" { // an authorization server that refuses the login may have forgotten the client, too
+		if err := a.forget(ctx, before.Issuer, before.Client.ID); err != nil {
+			return err
+		}
+	}
 	p.scopes = a.wanted(p.place, asked, had)
 	if a.settings.Grant == GrantDevice {
 		return p.prepareDevice(ctx, before)
@@ -302,9 +308,6 @@ func (p *Pending) prepare() (err error) {
 func (p *Pending) answered(ctx context.Context, q url.Values) error {
 	t, err := p.account.exchange(ctx, codeRequest{p.place, p.client, p.redirect, p.verifier}, q)
 	if err != nil {
-		if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.Code == "invalid_client" && p.client.Redirect != "" {
-			_ = p.account.keepRegistration(ctx, p.place.meta.Issuer, p.redirect, nil) // the next login registers anew
-		}
 		return err
 	}
 	return p.keep(ctx, t)
@@ -332,7 +335,7 @@ func (c codeRequest) askedAt(scopes []string) string {
 }
 
 // exchange gets the token for the code in an answer (RFC 6749 4.1.2, RFC 9207).
-func (s *Server) exchange(ctx context.Context, asked codeRequest, q url.Values) (*oauth2.Token, error) {
+func (s *Server) exchange(ctx context.Context, asked codeRequest, q url.Values) (*token, error) {
 	meta := asked.place.meta
 	iss := q.Get("iss")
 	switch {
@@ -342,7 +345,7 @@ func (s *Server) exchange(ctx context.Context, asked codeRequest, q url.Values) 
 		return nil, fmt.Errorf("the answer lacks the name of the authorization server %s, which always gives it: it is not used", meta.Issuer)
 	}
 	if code := q.Get("error"); code != "" {
-		return nil, &Refusal{Code: rawjson.Clip(printable.Line(code), 60), Text: rawjson.Clip(printable.Line(q.Get("error_description")), maxWords)}
+		return nil, s.refusal(0, code, q.Get("error_description"))
 	}
 	if q.Get("code") == "" {
 		return nil, errors.New("the answer has no code")
@@ -355,7 +358,7 @@ func (s *Server) exchange(ctx context.Context, asked codeRequest, q url.Values) 
 }
 
 // keep stores the token that the login has brought.
-func (p *Pending) keep(ctx context.Context, t *oauth2.Token) error {
+func (p *Pending) keep(ctx context.Context, t *token) error {
 	a := p.account
 	c := a.credentialOf(p.place, p.client, p.scopes, t)
 	err := a.logins.vault.Locked(ctx, a.row(a.principal), func(ctx context.Context) error {
@@ -389,12 +392,17 @@ func (p *Pending) finish(err error) {
 		if a.pending == p {
 			a.pending = nil
 		}
+		ready := false
 		select {
 		case <-p.ready:
+			ready = true
 		default: // the login could not begin
 			a.unready, a.unreadyAt = err, time.Now()
 		}
 		a.mu.Unlock()
+		if err != nil && ready {
+			p.doubt(err)
+		}
 		p.mu.Lock()
 		p.err = err
 		p.mu.Unlock()
@@ -414,8 +422,22 @@ func (p *Pending) finish(err error) {
 	})
 }
 
-// callbackPath is the path of redirect URLs on loopback.
-const callbackPath = "/oauth/callback"
+// doubt drops the registration of a client with which a login has failed: because the authorization server refuses it,
+// or because it has shown a person an error page instead of coming back.
+func (p *Pending) doubt(err error) {
+	refusal, refused := errors.AsType[*Refusal](err)
+	if !p.opened.Load() && !(refused && refusal.final()) {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(p.life), leeway.Of(doubtWithin))
+	defer cancel()
+	if err := p.account.forget(ctx, p.place.meta.Issuer, p.client.ID); err != nil {
+		p.account.log.Warn("a registration could not be dropped", "error", err)
+	}
+}
+
+// doubtWithin bounds how long the vault may keep the end of a login waiting.
+const doubtWithin = 5 * time.Second
 
 // listen chooses the redirect URL, and listens there if nobody does: the configured URL, the proxy's own, or a loopback
 // port. It prefers a free port that this client is registered with.

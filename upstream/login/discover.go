@@ -1,6 +1,7 @@
 package login
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -61,41 +62,39 @@ type place struct {
 }
 
 // errNoServer is the error for a server that names no authorization server.
-var errNoServer = errors.New("it names no authorization server")
+var errNoServer = errors.New("it names no authorization server: put a token under headers")
 
 // discover finds the authorization server: in the metadata of the resource (RFC 9728), or else at the origin of the
 // server (revision 2025-03-26).
 func (s *Server) discover(ctx context.Context, c challenge) (*place, error) {
-	resource, err := s.resource(ctx, c.metadata)
+	own, err := url.Parse(s.url)
+	if err != nil {
+		return nil, errors.New("the configured URL is none")
+	}
+	resource, err := s.resource(ctx, own, c.metadata)
 	if err != nil {
 		return nil, err
 	}
-	p := &place{found: resource != nil}
-	if resource == nil {
-		own, err := url.Parse(s.url)
-		if err != nil {
-			return nil, errors.New("the configured URL is none")
-		}
-		resource = &oauthex.ProtectedResourceMetadata{Resource: s.url, AuthorizationServers: []string{own.Scheme + "://" + own.Host}}
-	}
-	p.scopes = resource.ScopesSupported
-	switch p.resource = resource.Resource; s.settings.Resource {
+	p := &place{found: len(resource.AuthorizationServers) > 0, scopes: resource.ScopesSupported, resource: cmp.Or(string(resource.Resource), s.url)}
+	switch s.settings.Resource {
 	case "":
 	case ResourceNone:
 		p.resource = ""
 	default:
 		p.resource = s.settings.Resource
 	}
-	issuers := resource.AuthorizationServers
-	if s.settings.Issuer != "" {
-		if p.found && !slices.ContainsFunc(issuers, func(i string) bool { return sameIssuer(i, s.settings.Issuer) }) {
-			return nil, fmt.Errorf("it names the authorization server %s, not the one of oauth.issuer", strings.Join(issuers, ", "))
-		}
-		issuers = []string{s.settings.Issuer}
+	issuers := []string(resource.AuthorizationServers)
+	switch configured := s.settings.Issuer; {
+	case configured != "" && p.found && !slices.ContainsFunc(issuers, func(i string) bool { return sameIssuer(i, configured) }):
+		return nil, fmt.Errorf("it names the authorization server %s, not the one of oauth.issuer", strings.Join(issuers, ", "))
+	case configured != "":
+		issuers = []string{configured}
+	case !p.found:
+		issuers = []string{own.Scheme + "://" + own.Host}
 	}
 	var first error
 	for _, issuer := range issuers {
-		meta, err := discovery.Find(ctx, s.client, issuer, func(m *discovery.Metadata) error { return fits(m, issuer, p.found) })
+		meta, err := discovery.Find(ctx, s.client, issuer, func(m *discovery.Metadata) error { return s.fits(m, issuer, p.found) })
 		if err == nil {
 			p.meta, p.found = meta, true
 			return p, nil
@@ -104,61 +103,93 @@ func (s *Server) discover(ctx context.Context, c challenge) (*place, error) {
 			first = fmt.Errorf("the authorization server %s: %w", issuer, err)
 		}
 	}
-	if p.found || !errors.Is(first, discovery.ErrNone) {
+	page := errors.Is(first, discovery.ErrForm) // there is one at every path
+	if p.found || !page && !errors.Is(first, discovery.ErrNone) {
 		return nil, first
 	}
 	// Revision 2025-03-26 defines endpoints at fixed paths.
 	at := issuers[0]
 	p.meta = &discovery.Metadata{Issuer: at, AuthorizationEndpoint: at + "/authorize", TokenEndpoint: at + "/token", RegistrationEndpoint: at + "/register"}
+	if s.settings.Issuer == "" && (page || !s.has(ctx, p.meta.AuthorizationEndpoint)) {
+		return nil, errNoServer
+	}
 	return p, nil
+}
+
+// has reports whether a page exists, or may exist.
+func (s *Server) has(ctx context.Context, at string) bool {
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at, nil)
+	if err != nil {
+		return false
+	}
+	response, err := s.client.Do(request)
+	if err != nil {
+		return true
+	}
+	_ = response.Body.Close()
+	return !slices.Contains([]int{http.StatusUnauthorized, http.StatusForbidden, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusGone}, response.StatusCode)
 }
 
 // fits returns an error if metadata belongs to another issuer or cannot be used. If no metadata named the issuer
 // (revision 2025-03-26), the true issuer may have a path at the same origin.
-func fits(m *discovery.Metadata, issuer string, named bool) error {
+func (s *Server) fits(m *discovery.Metadata, issuer string, named bool) error {
+	methods := m.CodeChallengeMethodsSupported
 	switch {
 	case named && !sameIssuer(m.Issuer, issuer), !named && originOf(m.Issuer) != originOf(issuer):
 		return fmt.Errorf("it says that the issuer is %q", rawjson.Clip(printable.Line(m.Issuer), maxWords))
-	case !slices.Contains(m.CodeChallengeMethodsSupported, "S256"):
-		return errors.New("it does not support PKCE with S256")
+	case s.settings.Grant != GrantCode, slices.Contains(methods, "S256"), len(methods) == 0 && s.settings.AssumePKCE:
+		return nil
+	case len(methods) == 0:
+		return errors.New("it does not say that it supports PKCE with S256: if it does, set oauth.assume_pkce: true")
 	}
-	return nil
+	return errors.New("it does not support PKCE with S256")
 }
 
 func sameIssuer(a, b string) bool { return strings.TrimSuffix(a, "/") == strings.TrimSuffix(b, "/") }
 
-// resource gets the resource metadata of the server: at the URL in the challenge, or else at the well-known URLs. It
-// is nil for none.
-func (s *Server) resource(ctx context.Context, named string) (*oauthex.ProtectedResourceMetadata, error) {
-	own, err := url.Parse(s.url)
-	if err != nil {
-		return nil, errors.New("the configured URL is none")
-	}
+// resourceMetadata is what matters of a resource's metadata.
+type resourceMetadata struct {
+	Resource             discovery.Text  `json:"resource"`
+	AuthorizationServers discovery.Words `json:"authorization_servers"`
+	ScopesSupported      discovery.Words `json:"scopes_supported"`
+}
+
+// UnmarshalJSON implements json.Unmarshaler with discovery.Lenient.
+func (m *resourceMetadata) UnmarshalJSON(raw []byte) error {
+	type members resourceMetadata
+	return discovery.Lenient(raw, (*members)(m))
+}
+
+// resource gets the metadata of the server: at the URL in the challenge, or else at the well-known URLs. A document that
+// names an authorization server is preferred. It is empty for none.
+func (s *Server) resource(ctx context.Context, own *url.URL, named string) (best resourceMetadata, err error) {
 	const wellKnown = "/.well-known/oauth-protected-resource"
 	var places []string
 	if named != "" {
 		places = append(places, named)
 	}
 	places = append(places, own.Scheme+"://"+own.Host+wellKnown+strings.TrimSuffix("/"+strings.TrimLeft(own.Path, "/"), "/"), own.Scheme+"://"+own.Host+wellKnown)
-	var mismatch error
 	for _, at := range slices.Compact(places) {
-		var found oauthex.ProtectedResourceMetadata
+		var found resourceMetadata
 		if err := discovery.Get(ctx, s.client, at, &found); err != nil {
 			if ctx.Err() != nil {
-				return nil, err
+				return best, err
 			}
 			continue
 		}
-		if !isOf(found.Resource, own) {
-			mismatch = fmt.Errorf("the metadata at %s is of another resource, %q", at, found.Resource)
-			continue
+		switch {
+		case !isOf(string(found.Resource), own):
+			err = fmt.Errorf("the metadata at %s is of another resource, %q", at, rawjson.Clip(printable.Line(string(found.Resource)), maxWords))
+		case len(found.AuthorizationServers) > 0:
+			return found, nil
+		case best.Resource == "":
+			best = found
 		}
-		if len(found.AuthorizationServers) == 0 {
-			return nil, errNoServer
-		}
-		return &found, nil
 	}
-	return nil, mismatch
+	if best.Resource != "" {
+		err = nil
+	}
+	return best, err
 }
 
 // isOf reports whether a resource is the server's URL or a parent of it at the same origin, as many servers say.

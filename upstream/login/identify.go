@@ -41,7 +41,7 @@ func (i Issuer) server(l *Logins, redirect string) *Server {
 
 // place finds the endpoints of the issuer.
 func (i Issuer) place(ctx context.Context, s *Server) (*place, error) {
-	meta, err := discovery.Find(ctx, s.client, i.URL, func(m *discovery.Metadata) error { return fits(m, i.URL, true) })
+	meta, err := discovery.Find(ctx, s.client, i.URL, func(m *discovery.Metadata) error { return s.fits(m, i.URL, true) })
 	if err != nil {
 		return nil, fmt.Errorf("the authorization server %s: %w", i.URL, err)
 	}
@@ -116,22 +116,25 @@ func (l *Logins) identified(w http.ResponseWriter, r *http.Request, i identifica
 	defer cancel()
 	s := i.Issuer.server(l, i.Start.Redirect)
 	p, err := i.Issuer.place(ctx, s)
-	var t *oauth2.Token
+	var t *token
 	if err == nil {
 		t, err = s.exchange(ctx, codeRequest{p, i.Client, i.Start.Redirect, i.Verifier}, q)
 	}
+	if refusal, ok := errors.AsType[*Refusal](err); ok && refusal.final() {
+		err = errors.Join(err, s.forget(ctx, p.meta.Issuer, i.Client.ID))
+	}
 	if err != nil {
 		w.WriteHeader(http.StatusBadRequest)
-		fmt.Fprintf(w, "The login at %s has failed: %s\n", i.Issuer.URL, printable.Line(err.Error()))
+		fmt.Fprintf(w, "The login at %s has failed: %s\n", i.Issuer.URL, printable.Line(WithWords(err)))
 		return
 	}
-	if who := l.whose(r, t.AccessToken); who != i.Start.Principal {
+	if who := l.whose(r, string(t.Access)); who != i.Start.Principal {
 		l.Refused(r, i.Start, who)
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, "The user who asked for the login to %s is not the one who has logged in at %s. Nothing was changed. If somebody sent you here, do not go on.\n", i.Start.Server, i.Issuer.URL)
 		return
 	}
-	l.binder.sendOn(w, i.Start)
+	l.sendOn(w, i.Start)
 }
 
 // Refused records that a user opened the start page of another user's login.

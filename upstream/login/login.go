@@ -3,9 +3,9 @@
 // them to requests. It never waits for a human on behalf of a request: a request that
 // needs a human fails with *Needed.
 //
-// It registers clients with the official Go SDK (oauthex). It does not use the SDK's login flow, which cannot
-// leave the resource out, prefers a metadata document to a pre-registered client, forgets registrations, and
-// refreshes without scope and resource.
+// It does not use the official Go SDK's login flow, which cannot leave the resource out, prefers a metadata document to a
+// pre-registered client, forgets registrations, and refreshes without scope and resource; nor the SDK's and x/oauth2's
+// readers of answers, which refuse a number in quotes and repeat secrets in errors.
 package login
 
 import (
@@ -38,6 +38,12 @@ const (
 	GrantCredentials Grant = "client_credentials"
 )
 
+// deviceGrant is the grant_type of the device grant.
+const deviceGrant = "urn:ietf:params:oauth:grant-type:device_code"
+
+// callbackPath is the path of redirect URLs on loopback.
+const callbackPath = "/oauth/callback"
+
 // ResourceNone omits the parameter resource, which some servers refuse.
 const ResourceNone = "none"
 
@@ -56,6 +62,7 @@ type Settings struct {
 	// AllowPrivate lets the authorization server have a private address. The server's own host may always be
 	// private.
 	AllowPrivate bool
+	AssumePKCE   bool   // the authorization server supports PKCE with S256, but does not say so
 	RedirectURL  string // the browser is sent back to this URL; default: a port of loopback
 	PerUser      bool   // each principal has its own login
 }

@@ -79,6 +79,21 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 		value: in(func(s *server) *map[string]string { return &s.Headers }).is(words{check: checkHeaderName, null: `write "" to send it empty`, headers: true}),
 	},
 	{
+		name: "ca_file", change: reconnect, without: "the machine's authorities alone",
+		doc:   "certificates (PEM) of further authorities, for the server and its authorization server",
+		value: in(func(s *server) *string { return &s.TLS.CAFile }).is(str{check: (*decoder).path}),
+	},
+	{
+		name: "cert_file", change: reconnect,
+		doc:   "toolfinch's certificate (PEM) for this server",
+		value: in(func(s *server) *string { return &s.TLS.CertFile }).is(str{check: (*decoder).path}),
+	},
+	{
+		name: "key_file", change: reconnect, without: "`cert_file`",
+		doc:   "the key (PEM) of that certificate",
+		value: in(func(s *server) *string { return &s.TLS.KeyFile }).is(str{check: (*decoder).path}),
+	},
+	{
 		name: "oauth", change: reconnect, without: "`auto`",
 		doc:   "`auto` (login when the server asks), `off`, or a mapping. See [security.md](security.md#logging-in-to-servers)",
 		value: in(func(s *server) *login.Settings { return &s.Login }).is(oauthKind{}),
@@ -270,6 +285,12 @@ func (d *decoder) checkServer(s *server, n *document.Node, label string) {
 			d.fail(s.name, label+" has neither command nor url", "")
 		}
 	case url != nil:
+		if s.TLS.KeyFile != "" && s.TLS.CertFile == "" {
+			d.fail(n.Given("key_file"), label+": key_file needs cert_file", "")
+		}
+		if strings.HasPrefix(s.URL, "http:") {
+			d.unused(n, label, "an http URL", "ca_file", "cert_file", "key_file")
+		}
 		if s.Login.PerUser && s.Login.Grant != "" && s.Login.Grant != login.GrantCode {
 			d.fail(n.Given("per_user"), label+": per_user and oauth.grant "+string(s.Login.Grant)+" contradict each other", "only a browser proves who logs in; remove per_user, or the grant")
 		}
@@ -284,7 +305,7 @@ func (d *decoder) checkServer(s *server, n *document.Node, label string) {
 		if s.Transport == upstream.TransportHTTP || s.Transport == upstream.TransportSSE {
 			d.fail(transport, fmt.Sprintf("%s: transport %s needs url, not command", label, s.Transport), "remove it, or write "+string(upstream.TransportStdio))
 		}
-		d.unused(n, label, "command", "headers", "oauth", "per_user")
+		d.unused(n, label, "command", "headers", "ca_file", "cert_file", "key_file", "oauth", "per_user")
 	}
 }
 

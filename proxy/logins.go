@@ -50,7 +50,7 @@ func newLogins(config *configs.Config, o options, db *store.Store, among *others
 	l := &logins{rows: rows}
 	l.callback.Store("")
 	l.Logins = login.New(login.Options{
-		Vault: loginVault{v, o.log}, Log: o.log, Record: o.observer.record, Told: among.heard(), Failed: among.loginFailed,
+		Vault: loginVault{v, o.log}, Log: o.log, Agent: o.agent(), Record: o.observer.record, Told: among.heard(), Failed: among.loginFailed,
 		Callback: func() string { return l.callback.Load().(string) }, Key: key, Forward: among.cameBack, Prove: l.prove, Whose: l.whose,
 		Attempt: func(r *http.Request) bool { return l.entrance == nil || l.entrance.Attempt(r) },
 	})

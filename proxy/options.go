@@ -49,6 +49,9 @@ func optionsOf(given []Option) options {
 // WithVersion sets the version that clients and upstreams see. The default is "dev".
 func WithVersion(version string) Option { return func(o *options) { o.version = version } }
 
+// agent is the User-Agent of requests to authorization servers.
+func (o *options) agent() string { return "toolfinch/" + o.version }
+
 // WithLogger sets where the proxy logs. By default it logs nothing.
 func WithLogger(log *slog.Logger) Option { return func(o *options) { o.log = log } }
 

@@ -92,7 +92,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 		relists:   known.clients, later: p.loop.later, sessions: newSessions(config, o, beside, db), keysChanged: make(chan struct{}, 1),
 	}
 	p.desk.entrance = inbound.New(inbound.Options{
-		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db.Keys(), Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().Config) }, Log: o.log,
+		Settings: config.Auth, Header: config.PrincipalHeader, Proxies: config.Proxies, Store: db.Keys(), Heard: beside.heard(), Refuse: refuse, Record: o.observer.record, Root: func() string { return p.rootOf(p.now.Load().Config) }, Log: o.log, Agent: o.agent(),
 	})
 	p.logins.entrance = p.desk.entrance
 	if config.Learn {

@@ -76,7 +76,7 @@ func dial(ctx context.Context, s *server, p purpose, within time.Duration) (*con
 	var c *connection
 	_, err := conn.Dial(ctx, conn.Options{
 		Name: o.Name, Traces: s.env.traces,
-		Command: o.Command, Args: o.Args, Env: o.Env, InheritEnv: o.InheritEnv, Cwd: o.Cwd, Sandbox: o.Sandbox.WithOwnPort(int(s.env.ownPort.Load())), Program: s.program, URL: o.URL, Headers: o.Headers, Around: around, Transport: o.Transport,
+		Command: o.Command, Args: o.Args, Env: o.Env, InheritEnv: o.InheritEnv, Cwd: o.Cwd, Sandbox: o.Sandbox.WithOwnPort(int(s.env.ownPort.Load())), Program: s.program, URL: o.URL, Headers: o.Headers, TLS: o.TLS, Around: around, Transport: o.Transport,
 		ConnectTimeout: within, Known: era, Legacy: p.legacy || o.Protocol == ProtocolLegacy,
 		Capabilities: p.declare, ClientVersion: s.env.version, Log: s.log, Again: s.health.get().Err != nil, Before: before,
 		Started: func(process *conn.Process) { s.started(p.main, process) },

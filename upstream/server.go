@@ -113,6 +113,7 @@ func LoginTo(logins *login.Logins, s Settings) *login.Server {
 			return nil
 		}
 	}
+	s.Login.TLS = s.TLS
 	return logins.Server(s.Name, s.URL, s.Login)
 }
 

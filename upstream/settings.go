@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"toolfinch/internal/discovery"
 	"toolfinch/upstream/conn"
 	"toolfinch/upstream/login"
 	"toolfinch/upstream/sandbox"
@@ -25,6 +26,7 @@ type Settings struct {
 	URL              string            // HTTP: the endpoint
 	Headers          map[string]string // HTTP: sent with every request
 	Login            login.Settings    // HTTP: how to log in; ignored if Headers have Authorization
+	TLS              discovery.TLS     // HTTP: certificates
 	Transport        Transport         // default TransportAuto
 	Protocol         Protocol          // default ProtocolAuto
 	ConnectTimeout   time.Duration     // default 30s; 2m for a command that downloads the server first

@@ -21,17 +21,33 @@ type Rules struct {
 	Plain        func(*http.Request) bool // reports further requests that may use plain http; may be nil
 	Redirects    bool                     // GET requests follow up to five redirects, but not from https to http
 	Timeout      time.Duration            // for one request
+	Agent        string                   // User-Agent
+	TLS          TLS                      // for Host; other hosts share only the authorities
 }
 
 // NewClient returns a client that sends only requests within the rules.
 func NewClient(rules Rules) *http.Client {
-	proxied := http.DefaultTransport.(*http.Transport).Clone()
-	proxied.MaxResponseHeaderBytes = maxHeader
-	direct := proxied.Clone()
-	if !rules.AllowPrivate {
-		direct.DialContext = rules.dial
+	others := rules.TLS
+	others.CertFile = ""
+	t := proxiedTransport{rules: rules, host: rules.transports(rules.TLS), others: rules.transports(others)}
+	return &http.Client{Transport: t, Timeout: rules.Timeout, CheckRedirect: rules.redirect}
+}
+
+// transports are the transports for one kind of hosts.
+type transports struct {
+	direct, proxied *http.Transport
+	fault           error // why there are none; nil if there are
+}
+
+func (r Rules) transports(files TLS) (t transports) {
+	t.proxied = http.DefaultTransport.(*http.Transport).Clone()
+	t.proxied.MaxResponseHeaderBytes = maxHeader
+	t.fault = files.Configure(t.proxied)
+	t.direct = t.proxied.Clone()
+	if !r.AllowPrivate {
+		t.direct.DialContext = r.dial
 	}
-	return &http.Client{Transport: proxiedTransport{rules, direct, proxied}, Timeout: rules.Timeout, CheckRedirect: rules.redirect}
+	return t
 }
 
 // dial checks the IP address of a connection, because a host name may have any address.
@@ -83,26 +99,39 @@ func (r Rules) redirect(next *http.Request, via []*http.Request) error {
 // proxiedTransport sends requests through the environment's HTTP proxy, if it has one for them. The
 // proxy's address is trusted, and the proxy decides where requests go.
 type proxiedTransport struct {
-	rules           Rules
-	direct, proxied *http.Transport
+	rules        Rules
+	host, others transports
 }
 
 func (g proxiedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
+	to := g.others
+	if strings.EqualFold(r.URL.Hostname(), g.rules.Host) {
+		to = g.host
+	}
+	fault := to.fault
 	if !g.rules.secure(r) {
+		fault = fmt.Errorf("%s://%s is not https", r.URL.Scheme, r.URL.Host)
+	}
+	if fault != nil {
 		if r.Body != nil {
 			_ = r.Body.Close()
 		}
-		return nil, fmt.Errorf("%s://%s is not https", r.URL.Scheme, r.URL.Host)
+		return nil, fault
+	}
+	if g.rules.Agent != "" {
+		r = r.Clone(r.Context())
+		r.Header.Set("User-Agent", g.rules.Agent)
 	}
 	if through, err := http.ProxyFromEnvironment(r); err == nil && through != nil {
-		return g.proxied.RoundTrip(r)
+		return to.proxied.RoundTrip(r)
 	}
-	return g.direct.RoundTrip(r)
+	return to.direct.RoundTrip(r)
 }
 
 func (g proxiedTransport) CloseIdleConnections() {
-	g.direct.CloseIdleConnections()
-	g.proxied.CloseIdleConnections()
+	for _, t := range []*http.Transport{g.host.direct, g.host.proxied, g.others.direct, g.others.proxied} {
+		t.CloseIdleConnections()
+	}
 }
 
 // IsLoopback reports whether a host name means this machine.

@@ -125,5 +125,5 @@ func withoutURL(err error) error {
 	if errors.Is(err, context.DeadlineExceeded) {
 		return errors.New("no answer in time")
 	}
-	return err
+	return WithHint(err)
 }

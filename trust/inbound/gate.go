@@ -39,6 +39,7 @@ type Options struct {
 	Root   func() string
 	Record identity.Record // nil: drops events
 	Log    *slog.Logger
+	Agent  string           // User-Agent of requests to issuers
 	Now    func() time.Time // nil: the machine's clock
 }
 
@@ -83,7 +84,7 @@ func New(options Options) *Gate {
 	g.failing = limit.New("failed_credentials", failuresAtOnce, "credentials of this address were refused", "send others later")
 	g.waiting = limit.New("issuer_requests", maxWaiting, "requests wait for an identity provider", "send fewer at once")
 	for _, settings := range options.Issuers {
-		g.issuers = append(g.issuers, newIssuer(settings, options.Log, g.now, g.waiting))
+		g.issuers = append(g.issuers, newIssuer(settings, options.Agent, options.Log, g.now, g.waiting))
 	}
 	return g
 }

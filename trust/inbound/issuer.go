@@ -50,12 +50,12 @@ type issuer struct {
 	tried time.Time // last attempt to fetch them
 }
 
-func newIssuer(settings Issuer, log *slog.Logger, now func() time.Time, waiting *limit.Limit) *issuer {
+func newIssuer(settings Issuer, agent string, log *slog.Logger, now func() time.Time, waiting *limit.Limit) *issuer {
 	own, _ := url.Parse(settings.URL)
 	// The issuer's documents must not lead to private addresses, unless the owner allowed that or configured an
 	// issuer on this machine.
 	client := discovery.NewClient(discovery.Rules{
-		Local: own != nil && discovery.IsLoopback(own.Hostname()), AllowPrivate: settings.AllowPrivate, Timeout: leeway.Of(askFor),
+		Local: own != nil && discovery.IsLoopback(own.Hostname()), AllowPrivate: settings.AllowPrivate, Timeout: leeway.Of(askFor), Agent: agent,
 	})
 	i := &issuer{Issuer: settings, client: client, log: log.With("issuer", settings.URL), now: now, waiting: waiting, asking: make(chan struct{}, 1)}
 	if len(settings.Algorithms) == 0 {

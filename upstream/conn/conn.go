@@ -14,6 +14,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"toolfinch/internal/discovery"
 	"toolfinch/internal/leeway"
 	"toolfinch/internal/rawjson"
 	"toolfinch/internal/telemetry"
@@ -55,6 +56,7 @@ type Options struct {
 	Program    Program           // stdio: runs instead of the command; nil for none
 	URL        string            // HTTP: the endpoint
 	Headers    map[string]string // HTTP: sent with every request
+	TLS        discovery.TLS     // HTTP: certificates
 	// Around, unless nil, returns what sends the HTTP requests in the place of base. What
 	// it adds goes to the origin of URL alone.
 	Around         func(base http.RoundTripper) http.RoundTripper

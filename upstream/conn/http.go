@@ -16,6 +16,7 @@ import (
 
 	"github.com/mark3labs/mcp-go/mcp"
 
+	"toolfinch/internal/discovery"
 	"toolfinch/internal/leeway"
 	"toolfinch/internal/rawjson"
 	"toolfinch/upstream/login"
@@ -25,6 +26,7 @@ import (
 type sender struct {
 	conn    *Conn
 	client  *http.Client
+	fault   error        // why no request can be sent; nil if requests can
 	session atomic.Value // string: the session ID of the server; nil for none
 }
 
@@ -46,11 +48,12 @@ func newSender(c *Conn) *sender {
 	if to, err := url.Parse(c.options.URL); err == nil && to.Scheme == "https" {
 		base.IdleConnTimeout = idleTLS
 	}
-	client := &http.Client{Transport: base, CheckRedirect: checkRedirect}
+	s := &sender{conn: c, client: &http.Client{Transport: base, CheckRedirect: checkRedirect}}
+	s.fault = c.options.TLS.Configure(base)
 	if around := c.options.Around; around != nil {
-		client.Transport = around(base)
+		s.client.Transport = around(base)
 	}
-	return &sender{conn: c, client: client}
+	return s
 }
 
 func (s *sender) sessionID() string {
@@ -86,6 +89,7 @@ func (s *sender) request(ctx context.Context, method, to string, body []byte, he
 	if session := s.sessionID(); session != "" {
 		request.Header.Set(mcp.HeaderSessionID, session)
 	}
+	request.Header.Set("User-Agent", "toolfinch/"+s.conn.options.ClientVersion)
 	for name, value := range s.conn.options.Headers {
 		request.Header.Set(name, value)
 	}
@@ -122,7 +126,7 @@ func (s *sender) do(ctx context.Context, method, to, accept string, body []byte,
 		if u, ok := errors.AsType[*url.Error](err); ok {
 			err = u.Err
 		}
-		return nil, nil, err
+		return nil, nil, discovery.WithHint(err)
 	}
 	rest := &unread{ReadCloser: response.Body, over: response.Body == http.NoBody}
 	response.Body = rest
@@ -169,7 +173,7 @@ func statusOf(response *http.Response) error {
 // streamable is the channel of the streamable HTTP transport.
 type streamable struct{ *sender }
 
-func (s *streamable) open(context.Context) error { return nil }
+func (s *streamable) open(context.Context) error { return s.fault }
 
 func (s *streamable) send(ctx context.Context, message []byte, header http.Header, reply *Reply) error {
 	if s.conn.Dead() {

@@ -23,6 +23,9 @@ type sse struct {
 var ErrForeign = errors.New("its event stream names an endpoint at another origin, which is not followed: configure the URL of that origin")
 
 func (s *sse) open(ctx context.Context) error {
+	if s.fault != nil {
+		return s.fault
+	}
 	c := s.conn
 	// The stream lives as long as the connection, so it cannot have the dialling's
 	// context; that one ends the connection while the stream is being opened.

@@ -1,6 +1,7 @@
 package conn
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -9,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"toolfinch/internal/discovery"
 	"toolfinch/internal/printable"
 	"toolfinch/internal/rawjson"
 )
@@ -20,6 +22,8 @@ type StatusError struct {
 	Words string        // text of the server in one line; "" for none
 	Scope string        // scope that the token lacks, of a 403 (RFC 6750); "" if not told
 	Wait  time.Duration // Retry-After; 0 if not told
+
+	certificate bool // the server wants a certificate, as nginx says it
 }
 
 // maxWords bounds how many bytes of a server's text an error repeats.
@@ -32,6 +36,8 @@ func (e *StatusError) Error() string {
 		text = "needs a login (" + text + "): set a token under headers"
 	case e.Scope != "":
 		text += ": the token lacks the scope " + e.Scope
+	case e.certificate:
+		text += ": " + discovery.HintCertificate
 	case e.Code == http.StatusNotFound:
 		text += ": is the URL right?"
 	case e.Wait > 0:
@@ -112,6 +118,7 @@ func statusError(response *http.Response) error {
 // statusErrorOf is statusError of a response whose body was read.
 func statusErrorOf(response *http.Response, body []byte) *StatusError {
 	e := &StatusError{Code: response.StatusCode, Words: wordsOf(response, body)}
+	e.certificate = e.Code == http.StatusBadRequest && bytes.Contains(body, []byte("SSL certificate"))
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.Wait = min(time.Duration(seconds), 86_400) * time.Second
 	} else if at, err := http.ParseTime(response.Header.Get("Retry-After")); err == nil {

@@ -20,6 +20,7 @@ func TestAStatusIsExplained(t *testing.T) {
 		"401":              {401, "", "application/json", `{"error":"invalid_token","error_description":"The token has expired"}`, "needs a login (HTTP status 401 Unauthorized): set a token under headers; it says: The token has expired"},
 		"403 with a scope": {403, `WWW-Authenticate: Bearer error="insufficient_scope", scope="issues:write"`, "text/plain", "", "HTTP status 403 Forbidden: the token lacks the scope issues:write"},
 		"403":              {403, "", "application/problem+json", `{"detail":"not for you"}`, "HTTP status 403 Forbidden; it says: not for you"},
+		"400 of nginx":     {400, "", "text/html", "<center>No required SSL certificate was sent</center>", "HTTP status 400 Bad Request: if the server wants a certificate of its clients, set cert_file and key_file"},
 		"404":              {404, "", "text/html", "<html>", "HTTP status 404 Not Found: is the URL right?"},
 		"429":              {429, "Retry-After: 30", "text/plain", "slow\ndown\x07", "HTTP status 429 Too Many Requests: try again in 30s; it says: slow down"},
 		"a long text":      {500, "", "text/plain", strings.Repeat("x", 5000), "HTTP status 500 Internal Server Error; it says: " + strings.Repeat("x", 300) + "..."},

@@ -213,7 +213,7 @@ const maxWords = 300
 // plain returns the error of a request without its URL.
 func plain(err error) error {
 	if u, ok := errors.AsType[*url.Error](err); ok {
-		return fmt.Errorf("%s cannot be asked: %w", originOf(u.URL), u.Err)
+		return fmt.Errorf("%s cannot be asked: %w", originOf(u.URL), discovery.WithHint(u.Err))
 	}
 	return err
 }

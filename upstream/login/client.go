@@ -13,15 +13,15 @@ const requestWithin = 20 * time.Second
 
 // newClient returns the client for requests to authorization servers. The upstream server names their addresses, so
 // private addresses are refused, except the server's own host, and loopback for a server on loopback. Requests need
-// https, except for documents at the server's own origin, and on loopback if the server is there or allowPrivate is set.
-func newClient(server string, allowPrivate bool) *http.Client {
-	rules := discovery.Rules{AllowPrivate: allowPrivate, Redirects: true, Timeout: requestWithin}
+// https, except for documents at the server's own origin, and on loopback if the server is there or AllowPrivate is set.
+func newClient(server, agent string, s Settings) *http.Client {
+	rules := discovery.Rules{AllowPrivate: s.AllowPrivate, Redirects: true, Timeout: requestWithin, Agent: agent, TLS: s.TLS}
 	if own, err := url.Parse(server); err == nil {
 		rules.Host = own.Hostname()
 		rules.Local = discovery.IsLoopback(rules.Host)
 	}
 	rules.Plain = func(r *http.Request) bool {
-		return allowPrivate && discovery.IsLoopback(r.URL.Hostname()) || r.Method == http.MethodGet && discovery.Origin(r.URL) == originOf(server)
+		return s.AllowPrivate && discovery.IsLoopback(r.URL.Hostname()) || r.Method == http.MethodGet && discovery.Origin(r.URL) == originOf(server)
 	}
 	return discovery.NewClient(rules)
 }

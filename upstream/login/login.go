@@ -65,6 +65,7 @@ type Settings struct {
 	AssumePKCE   bool   // the authorization server supports PKCE with S256, but does not say so
 	RedirectURL  string // the browser is sent back to this URL; default: a port of loopback
 	PerUser      bool   // each principal has its own login
+	TLS          discovery.TLS
 }
 
 // EndHere makes the browser come back to this process instead of a RedirectURL that another machine serves. It
@@ -131,6 +132,7 @@ func markOf(token string) string {
 type Options struct {
 	Vault Vault
 	Log   *slog.Logger // default: nothing is logged
+	Agent string       // User-Agent of requests
 	// Callback returns the loopback URL that Logins.ServeHTTP is served at. If it is "", the default, each login
 	// opens a port.
 	Callback func() string
@@ -160,6 +162,7 @@ type Options struct {
 type Logins struct {
 	vault    Vault
 	log      *slog.Logger
+	agent    string
 	callback func() string
 	record   identity.Record
 	told     func() bool
@@ -206,7 +209,7 @@ func New(o Options) *Logins {
 	if o.Attempt == nil {
 		o.Attempt = func(*http.Request) bool { return true }
 	}
-	l := &Logins{vault: o.Vault, log: o.Log, callback: o.Callback, record: o.Record, told: o.Told, failed: o.Failed, forward: o.Forward, prove: o.Prove, whose: o.Whose, attempt: o.Attempt, binder: newBinder(o.Key), another: make(chan struct{}), pending: map[string]*Pending{}, listeners: map[int]*listener{}}
+	l := &Logins{vault: o.Vault, log: o.Log, agent: o.Agent, callback: o.Callback, record: o.Record, told: o.Told, failed: o.Failed, forward: o.Forward, prove: o.Prove, whose: o.Whose, attempt: o.Attempt, binder: newBinder(o.Key), another: make(chan struct{}), pending: map[string]*Pending{}, listeners: map[int]*listener{}}
 	l.life, l.end = context.WithCancel(context.Background())
 	l.under = limit.New("pending_logins", maxPending, "logins are under way", "finish one, or try again in ten minutes")
 	return l
@@ -280,7 +283,7 @@ const shortToken = 5
 func (l *Logins) Server(name, url string, s Settings) *Server {
 	s.Grant = cmp.Or(s.Grant, GrantCode)
 	return &Server{
-		logins: l, name: name, url: url, settings: s, client: newClient(url, s.AllowPrivate),
+		logins: l, name: name, url: url, settings: s, client: newClient(url, l.agent, s),
 		log: l.log.With("server", name), accounts: map[string]*account{}, renewals: make(chan struct{}, maxRenewals),
 	}
 }

@@ -7,7 +7,9 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"io"
 	"io/fs"
+	"net/url"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -40,8 +42,14 @@ func opaque(t *testing.T) *authserver.Server {
 // login runs toolfinch server login, whose user goes where its URL leads, and returns what it printed.
 func (h house) login(t *testing.T, browse func(page string), args ...string) string {
 	t.Helper()
+	return h.loginFrom(t, nil, browse, args...)
+}
+
+// loginFrom is login with a standard input.
+func (h house) loginFrom(t *testing.T, stdin io.Reader, browse func(page string), args ...string) string {
+	t.Helper()
 	cmd := exec.CommandContext(await.Context(t), program(t), append([]string{"server", "login", "notes", "--config", h.config}, args...)...)
-	cmd.Env = h.env
+	cmd.Env, cmd.Stdin = h.env, stdin
 	var said bytes.Buffer
 	cmd.Stderr = &said
 	out := must.Get(cmd.StdoutPipe())(t)
@@ -154,6 +162,26 @@ func TestLogin(t *testing.T) {
 			}
 			return nil
 		})
+	})
+
+	t.Run("the browser is on another machine", func(t *testing.T) {
+		terminal, typed, err := os.Pipe()
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer terminal.Close()
+		defer typed.Close()
+		said := h.loginFrom(t, terminal, func(page string) {
+			asked, err := url.Parse(page)
+			if err != nil || !strings.HasPrefix(page, as.Issuer) {
+				t.Errorf("the page is %s, %v", page, err)
+				return
+			}
+			fmt.Fprintf(typed, "what?\n%s\n", as.Browse(t, page, asked.Query().Get("redirect_uri")))
+		}, "--no-browser")
+		if !strings.Contains(said, "paste the address") || !strings.Contains(said, "that is not the address") || !strings.Contains(said, "logged in to notes") {
+			t.Errorf("login says: %s", said)
+		}
 	})
 
 	t.Run("device", func(t *testing.T) {

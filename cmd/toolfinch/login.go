@@ -1,6 +1,7 @@
 package main
 
 import (
+	"bufio"
 	"cmp"
 	"context"
 	"errors"
@@ -27,7 +28,8 @@ func newLogin(s *settings) *cobra.Command {
 		Long: `Login opens a browser in which you log in to a server, and waits for the browser's
 redirect to this machine. The token is stored sealed in the store of the configuration
 and renewed automatically. Every toolfinch with this configuration uses it at once.
---device is for a machine without a browser: you enter a code in a browser elsewhere.
+On a machine without a browser (SSH), open the printed URL elsewhere, and paste the
+address at which that browser ends; or use --device, and enter a code in a browser elsewhere.
 --status shows the logins. --logout deletes the token of a server, and revokes it at the
 authorization server if that supports revocation.
 
@@ -60,7 +62,7 @@ clients, set oauth: {client_id: ...}.`,
 		},
 	}
 	cmd.Flags().BoolVar(&device, "device", false, "log in with a code, in a browser elsewhere")
-	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the URL and open nothing")
+	cmd.Flags().BoolVar(&noBrowser, "no-browser", false, "print the URL, and take a pasted address from standard input")
 	cmd.Flags().BoolVar(&status, "status", false, "show the logins that there are")
 	withJSON(cmd, "print one JSON object, with --status")
 	alsoAs(cmd, "logout", "delete and revoke the login", newLogout(s))
@@ -160,14 +162,23 @@ func logIn(cmd *cobra.Command, l *proxy.Logins, one *login.Server, name string, 
 	if err != nil {
 		return fmt.Errorf("server %s: %w", name, err)
 	}
-	fmt.Fprintf(out, "Log in to %s at\n\n  %s\n\n", name, pending.URL())
-	if code := pending.UserCode(); code != "" {
-		fmt.Fprintf(out, "with the code %s\n\n", code)
-	}
-	if !noBrowser && pending.UserCode() == "" {
-		if err := openBrowser(pending.URL()); err != nil {
+	at, code := pending.URL(), pending.UserCode()
+	if !noBrowser && code == "" {
+		if err := openBrowser(at); err != nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "no browser was opened (%v): open the URL yourself\n", err)
+			noBrowser = true
 		}
+	}
+	if noBrowser {
+		at = pending.DirectURL()
+	}
+	fmt.Fprintf(out, "Log in to %s at\n\n  %s\n\n", name, at)
+	switch {
+	case code != "":
+		fmt.Fprintf(out, "with the code %s\n\n", code)
+	case noBrowser:
+		fmt.Fprint(out, "If the browser is on another machine, it ends at a page that it cannot open: paste the address of that page here.\n\n")
+		takePasted(cmd, pending)
 	}
 	select {
 	case <-pending.Done():
@@ -175,9 +186,24 @@ func logIn(cmd *cobra.Command, l *proxy.Logins, one *login.Server, name string, 
 		return context.Cause(ctx)
 	}
 	if err := pending.Err(); err != nil {
-		return fmt.Errorf("server %s: %w", name, err)
+		return fmt.Errorf("server %s: %s", name, login.WithWords(err))
 	}
 	return loggedIn(cmd, l, pending.Status())
+}
+
+// takePasted takes the address at which a browser elsewhere has ended, from standard input.
+func takePasted(cmd *cobra.Command, pending *login.Pending) {
+	// A read from a terminal cannot be stopped: it ends with the program.
+	go func() {
+		for lines := bufio.NewScanner(cmd.InOrStdin()); lines.Scan(); {
+			if strings.TrimSpace(lines.Text()) == "" {
+				continue
+			}
+			if err := pending.Paste(lines.Text()); err != nil {
+				fmt.Fprintln(cmd.ErrOrStderr(), err)
+			}
+		}
+	}()
 }
 
 func loggedIn(cmd *cobra.Command, l *proxy.Logins, status login.Status) error {

@@ -51,6 +51,11 @@ func (s Start) ByOwner(address string) bool {
 	return s.Principal == "" && s.onLoopback() && err == nil && at.Unmap().IsLoopback()
 }
 
+func (s Start) byOwner(r *http.Request) bool {
+	at, err := netip.ParseAddrPort(r.RemoteAddr)
+	return err == nil && s.ByOwner(at.Addr().String())
+}
+
 // Query parameters of a start page.
 const (
 	paramLogin = "login"
@@ -193,8 +198,7 @@ func redirect(w http.ResponseWriter, at, state string) {
 
 // ProveLocally allows only the owner's logins, in browsers of this machine.
 func ProveLocally(w http.ResponseWriter, r *http.Request, s Start) bool {
-	at, err := netip.ParseAddrPort(r.RemoteAddr)
-	if err != nil || !s.ByOwner(at.Addr().String()) {
+	if !s.byOwner(r) {
 		w.WriteHeader(http.StatusForbidden)
 		fmt.Fprintf(w, "This page cannot tell who you are. Log in to %s on the machine of toolfinch.\n", s.Server)
 		return false

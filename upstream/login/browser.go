@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 	"time"
 
 	"toolfinch/internal/identity"
@@ -39,6 +40,39 @@ func (p *Pending) OwnerURL() string {
 		return p.at
 	}
 	return p.at + "&" + paramOwner + "=" + p.account.logins.binder.mac("owner", p.id, "")
+}
+
+// DirectURL returns the authorization server's own page, for the owner at a terminal, whose browser may be on another
+// machine. Its answer counts in a browser of this machine, or by Paste. It is never shown to clients.
+func (p *Pending) DirectURL() string {
+	if p.userCode != "" {
+		return p.at
+	}
+	p.opened.Store(true)
+	return p.start.At + "&state=" + url.QueryEscape(p.directState())
+}
+
+func (p *Pending) directState() string {
+	return p.id + "." + p.account.logins.binder.mac("direct", p.id, "")
+}
+
+// Paste takes the address at which the owner's browser has ended. An error says why the text is no such address: the
+// login then still waits.
+func (p *Pending) Paste(text string) error {
+	text = strings.Trim(text, " \t\r\n\"'`<>")
+	if _, query, is := strings.Cut(text, "?"); is {
+		text = query
+	}
+	text, _, _ = strings.Cut(text, "#")
+	q, err := url.ParseQuery(text)
+	switch {
+	case err != nil, !q.Has("state"), !q.Has("code") && !q.Has("error"):
+		return fmt.Errorf("that is not the address at which the browser ended after the login: it begins with %s and contains code= and state=", p.redirect)
+	case idOf(q.Get("state")) != p.id:
+		return errors.New("that address belongs to another login")
+	}
+	_ = p.account.logins.take(p, q) // Err has its error
+	return nil
 }
 
 // ServeHTTP serves the start pages of logins, and at the same URL accepts the answers of authorization servers. An
@@ -109,7 +143,8 @@ func (l *Logins) serveAnswer(w http.ResponseWriter, r *http.Request, q url.Value
 		return
 	}
 	p := l.waiting(idOf(state))
-	if !l.binder.opened(r, state) {
+	direct := p != nil && hmac.Equal([]byte(state), []byte(p.directState())) && p.start.byOwner(r)
+	if !direct && !l.binder.opened(r, state) {
 		if p != nil && l.attempt(r) {
 			p.account.log.Warn("the answer to a login was refused: another browser brought it", "principal", p.account.principal)
 			l.record.Event(r.Context(), identity.Event{Kind: identity.EventLogin, Principal: p.account.principal, Server: p.account.name, Outcome: identity.Denied, Reason: "another browser than the one that opened the login brought the answer"})

@@ -556,3 +556,86 @@ func TestAnEndpointThatMovedIsFound(t *testing.T) {
 		})
 	}
 }
+
+// The owner at a terminal logs in with a browser elsewhere, and pastes the address at which it ends.
+func TestAPastedAddress(t *testing.T) {
+	for name, test := range map[string]struct {
+		paste func(at, other string) string // at is the right address, other that of another login
+		fails bool
+	}{
+		"the address":              {paste: func(at, _ string) string { return at }},
+		"in quotes, with blanks":   {paste: func(at, _ string) string { return "  \"" + at + "\" \r\n" }},
+		"in angle brackets":        {paste: func(at, _ string) string { return "<" + at + ">" }},
+		"with a fragment":          {paste: func(at, _ string) string { return at + "#_=_" }},
+		"without its host":         {paste: func(at, _ string) string { _, query, _ := strings.Cut(at, "?"); return query }},
+		"at another host and port": {paste: func(at, _ string) string { return strings.Replace(at, "127.0.0.1:", "localhost:1", 1) }},
+		"the code alone":           {fails: true, paste: func(string, string) string { return "good" }},
+		"the page of the login":    {fails: true, paste: func(at, _ string) string { return strings.Replace(at, "code=", "client_id=", 1) }},
+		"without a state":          {fails: true, paste: func(at, _ string) string { before, _, _ := strings.Cut(at, "&state"); return before }},
+		"of another login":         {fails: true, paste: func(_, other string) string { return other }},
+		"nothing of it":            {fails: true, paste: func(string, string) string { return "%zz?%zz" }},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newStrange(t, nil)
+			end := func(p *process) (*login.Pending, string) {
+				_, _ = s.call(t, p)
+				pending, err := p.server.Begin(t.Context(), "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				if !strings.HasPrefix(pending.DirectURL(), s.URL+"/authorize?") {
+					t.Errorf("the page is %s", pending.DirectURL())
+				}
+				nowhere := &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+				response, err := nowhere.Get(pending.DirectURL())
+				if err != nil {
+					t.Fatal(err)
+				}
+				response.Body.Close()
+				return pending, response.Header.Get("Location")
+			}
+			_, other := end(s.process(t, login.Settings{}))
+			pending, at := end(s.process(t, login.Settings{}))
+			err := pending.Paste(test.paste(at, other))
+			if (err != nil) != test.fails {
+				t.Errorf("pasted: %v", err)
+			}
+			if err != nil { // it still waits
+				select {
+				case <-pending.Done():
+					t.Fatal("the login is over")
+				default:
+				}
+				err = pending.Paste(at)
+			}
+			await.Value(t, pending.Done())
+			if err != nil || pending.Err() != nil {
+				t.Errorf("the login: %v, %v", err, pending.Err())
+			}
+		})
+	}
+}
+
+// The page for the owner's terminal is opened in a browser of this machine, too; its answer counts from nowhere else.
+func TestADirectPageEndsOnThisMachine(t *testing.T) {
+	s := newStrange(t, nil)
+	for from, passes := range map[string]bool{"127.0.0.1:9": true, "[::1]:9": true, "192.0.2.7:9": false} {
+		p := s.process(t, login.Settings{})
+		_, _ = s.call(t, p)
+		pending, err := p.server.Begin(t.Context(), "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		at, err := url.Parse(pending.DirectURL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		w, r := httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/oauth/callback?code=good&state="+url.QueryEscape(at.Query().Get("state")), nil)
+		r.RemoteAddr = from
+		p.logins.ServeHTTP(w, r)
+		if w.Code == http.StatusOK != passes {
+			t.Errorf("%s: %d %s", from, w.Code, w.Body)
+		}
+		p.logins.Close()
+	}
+}

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/modelcontextprotocol/go-sdk/oauthex"
-	"golang.org/x/oauth2"
 
 	"toolfinch/internal/discovery"
 )
@@ -151,16 +150,12 @@ func (s *Server) byHand(redirect string) string {
 // suggestedRedirect is outside the ports that systems choose by themselves.
 const suggestedRedirect = "http://127.0.0.1:8976" + callbackPath
 
-// unknown reports whether an authorization server says that it does not know a registered client, by asking for a token
-// with a code that it never gave: otherwise a person would find out, on a page that leads nowhere.
+// unknown reports whether an authorization server says that it does not know a registered client, by renewing a
+// token that it never gave: otherwise a person would find out, on a page that leads nowhere.
 func (s *Server) unknown(ctx context.Context, p *place, r registered) bool {
-	form := url.Values{"grant_type": {string(GrantCode)}, "code": {rand.Text()}, "redirect_uri": {r.Redirect}, "code_verifier": {oauth2.GenerateVerifier()}}
-	if s.settings.Grant == GrantDevice {
-		form = url.Values{"grant_type": {deviceGrant}, "device_code": {rand.Text()}}
-	}
-	_, err := s.ask(ctx, p.meta.TokenEndpoint, r, form)
+	_, err := s.ask(ctx, p.meta.TokenEndpoint, r, url.Values{"grant_type": {"refresh_token"}, "refresh_token": {rand.Text()}})
 	refusal, refused := errors.AsType[*Refusal](err)
-	return refused && refusal.ofClient()
+	return refused && refusal.ofClient() && refusal.Code != "unauthorized_client" // a client that may not renew is known
 }
 
 // keepRegistration stores a registration.

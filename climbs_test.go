@@ -47,7 +47,7 @@ var climbs = map[string]int{
 	"trust/pins":         1,
 	"trust/policy":       2,
 	"upstream/conn":      8,
-	"upstream/login":     7,
+	"upstream/login":     8,
 	"upstream/sandbox":   1,
 	"view":               8,
 	"view/output":        3,

@@ -62,7 +62,9 @@ func (s *views) upstreamTools(defs []*tool.Def, held map[tool.ID]pins.Held) []*t
 // call returns the handler that calls the tool of an upstream.
 func (s *views) call(def *tool.Def) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		announced := s.pool.Announced(def.ID.Server)
 		result, err := s.pool.Call(ctx, def, call)
+		announced(ctx) // so that a tool that the call has added can be called
 		if s.memory != nil && def.ID.Kind == tool.KindTool && err == nil && string(rawjson.Member(json.RawMessage(result), "isError")) != "true" {
 			s.memory.Called(call.Session, def.ID)
 		}
@@ -160,6 +162,9 @@ func (l liveView) Gate() *gate.Gate { return l.of.gate }
 
 // Started waits for the servers of the view that are starting (see endpoint.Started).
 func (l liveView) Started(ctx context.Context) *View { return l.of.Started(ctx) }
+
+// Renewed asks servers of the view for new lists (see endpoint.Renewed).
+func (l liveView) Renewed(ctx context.Context, name string) *View { return l.of.Renewed(ctx, name) }
 
 // serve gives the endpoint of a new view its live server.
 func (d *desk) serve(e *endpoint) {

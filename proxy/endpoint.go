@@ -88,6 +88,20 @@ func (e *endpoint) Started(ctx context.Context) *View {
 	}
 }
 
+// Renewed has the servers of the view listed again that do not say when their lists change, and those that an unknown
+// name may be of; with "" for a client that lists. It returns the view that the caller then has.
+func (e *endpoint) Renewed(ctx context.Context, name string) *View {
+	v := e.now().Of(ctx)
+	var named []string
+	for _, s := range v.Contents.Servers {
+		if s.MayName(name) {
+			named = append(named, s.Name)
+		}
+	}
+	e.desk.views.pool.Renew(ctx, v.Upstreams, named)
+	return e.now().Of(ctx)
+}
+
 // shown returns the function that tells the live server what a party is served.
 func (e *endpoint) shown() func(identity.Party) *register.Served {
 	nothing := &register.Served{Source: e.root}
@@ -165,4 +179,5 @@ func (l *levels) set(e *endpoint, level string, tell func(level string)) {
 			}
 		}
 	}
+	tell("") // the last client that wanted one has left
 }

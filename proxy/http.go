@@ -122,7 +122,7 @@ const messagePattern = "POST /message"
 func (p *Proxy) sessionPaths() map[string]func(e *endpoint) http.Handler {
 	streamable := func(e *endpoint) http.Handler { return e.http }
 	return map[string]func(e *endpoint) http.Handler{
-		"/mcp": streamable, "/mcp/{view}": streamable, messagePattern: func(e *endpoint) http.Handler { return http.HandlerFunc(e.sse.Messages) },
+		"/mcp": streamable, "/mcp/{$}": streamable, "/mcp/{view}": streamable, "/mcp/{view}/{$}": streamable, messagePattern: func(e *endpoint) http.Handler { return http.HandlerFunc(e.sse.Messages) },
 	}
 }
 
@@ -153,7 +153,9 @@ func (p *Proxy) Handler() http.Handler {
 	inPath := func(r *http.Request) inbound.Target { return inbound.Target{View: r.PathValue("view")} }
 	inQuery := func(r *http.Request) inbound.Target { return inbound.Target{View: r.URL.Query().Get("view")} }
 	bySSE := func(*http.Request) inbound.Target { return inbound.Target{SSE: true} }
-	enter("/sse", bySSE, p.to(func(e *endpoint) http.Handler { return http.HandlerFunc(e.sse.Events) }))
+	for _, pattern := range []string{"/sse", "/sse/{$}"} {
+		enter(pattern, bySSE, p.to(func(e *endpoint) http.Handler { return http.HandlerFunc(e.sse.Events) }))
+	}
 	for pattern, serve := range p.sessionPaths() {
 		target := inPath
 		if pattern == messagePattern {

@@ -221,6 +221,11 @@ func collect(ctx context.Context, changes <-chan upstream.Change, first upstream
 
 // take takes in changes of servers and serves them. It returns the differences, in the order of changes.
 func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff {
+	defer func() {
+		for _, change := range changes {
+			change.Served()
+		}
+	}()
 	diffs := make([]store.Diff, len(changes))
 	changed := map[string]bool{}
 	news := false

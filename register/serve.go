@@ -47,9 +47,9 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 		if served.ListsWait > 0 {
 			served = l.startedFor(ctx, served, call.Client, served.ListsWait)
 		}
-		return l.listTools(served, call, s), nil
+		return l.listTools(l.renewedFor(ctx, served, call.Client), call, s), nil
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
-		return listPage(l.startedFor(ctx, served, call.Client, pagesWait), x)
+		return listPage(l.renewedFor(ctx, l.startedFor(ctx, served, call.Client, pagesWait), call.Client), x)
 	case wire.MethodSubscribe, wire.MethodUnsubscribe:
 		if s == nil {
 			return nil, methodNotFound(x.Method)
@@ -86,12 +86,30 @@ const listsHurry = 100 * time.Millisecond
 // pagesWait bounds how long lists of prompts and resources wait: as long as start_wait may say.
 const pagesWait = 5 * time.Minute
 
+// renewalsWait bounds how long lists wait for new lists of servers that do not say when these change.
+const renewalsWait = 300 * time.Millisecond
+
+// renewedFor calls Renewed for a list of a client. The result may be v itself.
+func (l *Live) renewedFor(ctx context.Context, v *Served, client *tool.Client) *Served {
+	if v.Renewed == nil {
+		return v
+	}
+	ctx, cancel := context.WithTimeout(ctx, l.hurried(v, client, renewalsWait))
+	defer cancel()
+	return v.Renewed(ctx, "")
+}
+
+// hurried returns how long a list for a client waits, where other clients wait for within.
+func (l *Live) hurried(v *Served, client *tool.Client, within time.Duration) time.Duration {
+	if client != nil && (l.relists.never(client.Name) || v.Hurries != nil && v.Hurries(client.Name)) {
+		return min(within, listsHurry)
+	}
+	return within
+}
+
 // startedFor calls Started for a list of a client. The result may be v itself.
 func (l *Live) startedFor(ctx context.Context, v *Served, client *tool.Client, within time.Duration) *Served {
-	if client != nil && (l.relists.never(client.Name) || v.Hurries != nil && v.Hurries(client.Name)) {
-		within = min(within, listsHurry)
-	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, l.hurried(v, client, within))
 	defer cancel()
 	return v.started(ctx)
 }
@@ -228,6 +246,12 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 		if call.Kind != tool.KindTool || served.IsMeta == nil || !served.IsMeta(call.Name) {
 			if now := served.started(ctx); now != served {
 				return l.dispatch(ctx, now, call)
+			}
+			if call.Kind == tool.KindTool && served.Renewed != nil {
+				now := served.Renewed(ctx, call.Name)
+				if _, ok = now.Lookup(call.Name); ok {
+					return l.dispatch(ctx, now, call)
+				}
 			}
 		}
 		l.observer.Unknown(ctx, call)

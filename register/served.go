@@ -86,6 +86,9 @@ type Served struct {
 	// Started, if set, waits until servers have started or took too long, and returns what is served
 	// then. Lists that clients read only once, tools (up to ListsWait) and unknown names wait for it.
 	Started func(ctx context.Context) *Served
+	// Renewed, if set, has servers listed again that do not say when their lists change, for an unknown
+	// name or, with "", for a client that lists. It returns what is served then.
+	Renewed func(ctx context.Context, name string) *Served
 	// IsMeta, if set, reports whether a name is a meta-tool's, served or not: its call does not wait
 	// for Started.
 	IsMeta func(name string) bool

@@ -144,6 +144,15 @@ func namesOf(ids []tool.ID, reserved []string, prefix map[string]string) (names 
 	return names, contested
 }
 
+// MayName reports whether a name may belong to a tool of the server that is not known.
+func (s Server) MayName(name string) bool {
+	prefix := inName(s.Name)
+	if s.Prefix != nil {
+		prefix = *s.Prefix
+	}
+	return Absent{Server: s.Name, Prefix: prefix}.mayHave(name)
+}
+
 // inName replaces characters that names must not have.
 func inName(text string) string {
 	for i := range len(text) {

@@ -261,6 +261,9 @@ var Asks = map[string]string{
 // LogLevels are the levels of log messages (RFC 5424), the least severe first.
 var LogLevels = []string{"debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"}
 
+// ExtensionApps is MCP Apps, as capabilities name it.
+const ExtensionApps = "io.modelcontextprotocol/ui"
+
 // ExtensionTasks is the tasks extension of 2026-07-28, as capabilities name it.
 const ExtensionTasks = "io.modelcontextprotocol/tasks"
 

@@ -23,7 +23,7 @@ func TestKeysThatOnlyLookLikeOthersAreNotSent(t *testing.T) {
 	} {
 		call := &tool.Call{Arguments: json.RawMessage(`{"a":1}`), Params: json.RawMessage(test.sent)}
 		result, err := p.Call(t.Context(), def("s", "params"), call)
-		if got := jsonMember(json.RawMessage(result), "params"); err != nil || string(got) != test.want {
+		if got := jsonMember(json.RawMessage(result), "params"); err != nil || untold(got) != test.want {
 			t.Errorf("%s: the server got %s, %v\nwant %s", name, got, err, test.want)
 		}
 	}

@@ -26,6 +26,16 @@ type Change struct {
 	Outdated bool  // with Followed: the server said that its lists have changed
 	Version  int64 // with Followed: of the stored list; 0 if unknown
 	Err      error
+
+	served func() // see Served; nil if nobody waits
+}
+
+// Served must be called once clients are served what the change says: calls wait for that whose server changed its
+// lists meanwhile.
+func (c *Change) Served() {
+	if c.served != nil {
+		c.served()
+	}
 }
 
 // CacheHint says how long a 2026-07-28 server lets clients keep a list.

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"log/slog"
@@ -94,11 +95,12 @@ func (t *toldLevel) current() string {
 // level is set.
 const levelWithin = 2 * time.Second
 
-// tell tells a legacy server the level that clients want, unless the server knows it. A
-// 2026-07-28 server is told with each request.
+// tell tells a legacy server the level that clients want, unless the server knows it: the
+// usual one when the last client with a level has left. A 2026-07-28 server is told with each
+// request.
 func (t *toldLevel) tell() {
 	c, level := t.conn, t.levels.wanted()
-	if c.Era != EraLegacy || !c.Has("logging") || !slices.Contains(tool.LogLevels, level) {
+	if c.Era != EraLegacy || !c.Has("logging") || level != "" && !slices.Contains(tool.LogLevels, level) {
 		return
 	}
 	t.mu.Lock()
@@ -108,6 +110,7 @@ func (t *toldLevel) tell() {
 	if known {
 		return
 	}
+	level = cmp.Or(level, "info")
 	ctx, cancel := context.WithTimeout(c.Life, leeway.Of(levelWithin))
 	defer cancel()
 	if _, err := c.Request(ctx, "logging/setLevel", rawjson.Of(map[string]string{"level": level}), nil); err != nil {

@@ -97,9 +97,10 @@ func (c link) params(r request, call *tool.Call, id int64) json.RawMessage {
 			out.Add("arguments", call.Arguments)
 		}
 	}
-	token, level := "", requestLevel(call)
-	if call.Notify != nil {
-		token = tokenPrefix + strconv.FormatInt(id, 10)
+	// Progress keeps a call alive, so it is asked for even if the client wants none.
+	token, level := tokenPrefix+strconv.FormatInt(id, 10), requestLevel(call)
+	if r.def == nil && call.Notify == nil {
+		token = ""
 	}
 	abilities := abilitiesOf(call.Client)
 	// The proxy sends requestState and inputResponses itself, unless both sides are legacy.
@@ -121,16 +122,13 @@ func (c link) params(r request, call *tool.Call, id int64) json.RawMessage {
 			out.Add(key, value)
 		}
 	}
-	if c.Era != EraModern {
-		return out.JSON()
-	}
-	if !sent {
+	if !sent && (c.Era == EraModern || token != "") {
 		out.Add("_meta", c.meta(nil, token, level, abilities))
 	}
-	if r.responses != nil {
+	if c.Era == EraModern && r.responses != nil {
 		out.Add("inputResponses", r.responses)
 	}
-	if r.state != nil {
+	if c.Era == EraModern && r.state != nil {
 		out.AddText("requestState", *r.state)
 	}
 	return out.JSON()
@@ -151,14 +149,12 @@ var protocolKeys = map[string]bool{
 func (c link) meta(sent json.RawMessage, token, level string, abilities []byte) json.RawMessage {
 	out := rawjson.NewObject(len(sent) + 256)
 	for key, value := range rawjson.Members(sent) {
-		switch {
-		case key == "progressToken":
-			if token != "" {
-				out.AddText(key, token)
-			}
-		case !protocolKeys[key]:
+		if key != "progressToken" && !protocolKeys[key] {
 			out.Add(key, value)
 		}
+	}
+	if token != "" {
+		out.AddText("progressToken", token)
 	}
 	if c.Era == EraModern {
 		c.Meta(out, abilities)

@@ -46,6 +46,7 @@ type listening struct {
 	covers    int        // newest wish that the open request covers
 	fulfilled int        // newest wish that the server has confirmed
 	confirm   event      // fulfilled has grown
+	acked     bool       // the server has confirmed a subscription
 	silent    bool       // the server does not confirm, so nobody waits for it
 }
 
@@ -112,9 +113,16 @@ func (l *listening) acknowledged(params json.RawMessage) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if id == strconv.FormatInt(l.id, 10) {
-		l.silent = false
+		l.silent, l.acked = false, true
 		l.fulfil(l.covers)
 	}
+}
+
+// isConfirmed reports whether the server has confirmed a subscription.
+func (l *listening) isConfirmed() bool {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.acked
 }
 
 // fulfil wakes the callers that wait for a wish. The lock is held.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -40,6 +41,17 @@ func (c link) lists(kind tool.Kind) bool {
 	return c.Has("resources")
 }
 
+// notifies reports whether the server says when its tools change.
+func (c *connection) notifies() bool {
+	switch {
+	case string(rawjson.Member(rawjson.Member(c.Capabilities, "tools"), "listChanged")) != "true":
+		return false
+	case c.Era == EraModern:
+		return c.listening.isConfirmed()
+	}
+	return c.Streams()
+}
+
 // list asks the server with this name for its definitions of a kind. Definitions that
 // clients do not accept, and repeated names, are left out.
 func (c link) list(ctx context.Context, server string, kind tool.Kind) (all listing, err error) {
@@ -67,6 +79,10 @@ func (c link) list(ctx context.Context, server string, kind tool.Kind) (all list
 		if size += len(raw); size > maxDefBytes || in.count+len(items) > maxDefs {
 			return listing{}, fmt.Errorf("the list of %s is longer than %d MiB or %d", how.called, maxDefBytes>>20, maxDefs)
 		}
+		if page > 0 && in.repeats(items) {
+			in.cut("repeats itself")
+			return all, nil
+		}
 		for _, item := range items {
 			in.take(item)
 		}
@@ -76,12 +92,14 @@ func (c link) list(ctx context.Context, server string, kind tool.Kind) (all list
 		if cursor = rawjson.Text(rawjson.Member(raw, "nextCursor")); cursor == "" {
 			return all, nil
 		}
-		if cursors[cursor] {
-			return listing{}, fmt.Errorf("the list of %s repeats itself", how.called)
+		if cursors[cursor] { // what came before is the list
+			in.cut("repeats itself")
+			return all, nil
 		}
 		cursors[cursor] = true
 	}
-	return listing{}, fmt.Errorf("the list of %s has more than %d pages", how.called, maxPages)
+	in.cut(fmt.Sprintf("has more than %d pages", maxPages))
+	return all, nil
 }
 
 // intake reads the definitions of one list.
@@ -92,6 +110,18 @@ type intake struct {
 	*listing
 	seen  map[string]bool
 	count int // definitions seen
+}
+
+// repeats reports whether a page has nothing that earlier pages had not.
+func (in *intake) repeats(page []json.RawMessage) bool {
+	return len(page) > 0 && !slices.ContainsFunc(page, func(item json.RawMessage) bool {
+		return !in.seen[rawjson.Text(rawjson.Member(item, in.kind.Key()))]
+	})
+}
+
+// cut notes that the list goes on, and why the rest is not read.
+func (in *intake) cut(why string) {
+	in.faults.note(Fault{Kind: in.kind, Name: "nextCursor", Mended: true, Text: "the list " + why + ": its pages so far are served"})
 }
 
 // take adds a definition to the listing, or a fault, or both.

@@ -546,6 +546,15 @@ func TestLogLevels(t *testing.T) {
 		t.Errorf("levels = %s", got)
 	}
 
+	p = newPool(t, newAsker(t, "asker")) // when nobody wants a level any more, the usual one is told
+	mustCallAs(t, p, nil, "echo", `{}`)
+	for _, level := range []string{"debug", "", "", "error"} {
+		p.SetLogLevel(level)
+	}
+	if got := levels(); got != `{"level":"debug"} {"level":"info"} {"level":"error"}` {
+		t.Errorf("levels = %s", got)
+	}
+
 	alone := newAsker(t, "asker")
 	alone.Isolate = IsolateAlways
 	p = newPool(t, alone)

@@ -28,7 +28,7 @@ func (c *connection) Notified(stream int64, method string, params json.RawMessag
 	s := c.server
 	if kinds := listChanged[method]; kinds != nil {
 		if c.main {
-			s.lists.changed(kinds...)
+			s.lists.notified(kinds)
 		}
 		return
 	}

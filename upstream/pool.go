@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"log/slog"
 	"runtime"
+	"slices"
 	"sync"
 	"time"
 
@@ -126,6 +127,53 @@ func (p *Pool) Ask(names ...string) {
 		if s := p.now.Load().byName[name]; s != nil {
 			s.main.ask()
 		}
+	}
+}
+
+// Announced returns a function for the end of a call: if the server has announced new lists
+// since, it waits until they are served, for a second at most.
+func (p *Pool) Announced(server string) (await func(ctx context.Context)) {
+	s := p.now.Load().byName[server]
+	if s == nil {
+		return func(context.Context) {}
+	}
+	announced := s.lists.announced()
+	return func(ctx context.Context) {
+		if announced() {
+			ctx, cancel := context.WithTimeout(ctx, answersWait)
+			defer cancel()
+			s.lists.await(ctx)
+		}
+	}
+}
+
+// Renew lists servers again that do not say when their lists change, and those in named even
+// if they do; of these, it connects at once those that are not connected. It waits for that,
+// and for lists that are being read: for a second at most, ten for new connections.
+func (p *Pool) Renew(ctx context.Context, servers, named []string) {
+	within := answersWait
+	var renewed []*lists
+	for _, name := range servers {
+		s := p.now.Load().byName[name]
+		if s == nil {
+			continue
+		}
+		switch {
+		case !slices.Contains(named, name):
+			s.lists.renew()
+		case s.main.current() == nil:
+			s.lists.changed(tool.Kinds...)
+			wake(s.reconnects.anew)
+			within = 10 * answersWait
+		default:
+			s.lists.renewNamed()
+		}
+		renewed = append(renewed, s.lists)
+	}
+	ctx, cancel := context.WithTimeout(ctx, within)
+	defer cancel()
+	for _, l := range renewed {
+		l.await(ctx)
 	}
 }
 

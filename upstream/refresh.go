@@ -42,6 +42,7 @@ func (c *connection) report(ctx context.Context, kinds []tool.Kind, leads bool) 
 // cannot be listed; if another kind cannot be listed, its last listing stays.
 func (c *connection) listKinds(ctx context.Context, kinds []tool.Kind) Change {
 	s := c.server
+	s.lists.set(func(l *lists) { l.began = time.Now() })
 	all := make([]listing, len(kinds))
 	errs := make([]error, len(kinds))
 	var asking sync.WaitGroup

@@ -24,7 +24,7 @@ import (
 )
 
 func TestListKeepsWhatIsUsable(t *testing.T) {
-	p := newPool(t, lines(t, "raw", "raw"), lines(t, "pages", "pages"), lines(t, "endless", "endless"))
+	p := newPool(t, lines(t, "raw", "raw"), lines(t, "pages", "pages"))
 	change := p.Refresh(t.Context(), "raw")
 	if change.Err != nil || len(change.Defs) != lineTools || change.Instructions != "be kind" || change.Era != EraLegacy {
 		t.Fatalf("change = %+v", change)
@@ -40,9 +40,6 @@ func TestListKeepsWhatIsUsable(t *testing.T) {
 	// Five pages; on each one name again, one definition without and one that is none.
 	if got := strings.Join(names, " "); got != "p0 p1 p2 p3 p4" || change.Faults.LeftOut != 15 {
 		t.Errorf("defs %s, rejected %v (error %v)", got, change.Faults, change.Err)
-	}
-	if change = p.Refresh(t.Context(), "endless"); change.Err == nil {
-		t.Error("a list that repeats its cursor was accepted")
 	}
 	if change = p.Refresh(t.Context(), "none"); !errors.Is(change.Err, ErrUnknownServer) {
 		t.Errorf("error = %v", change.Err)
@@ -64,7 +61,7 @@ func TestCallsAndAnswersKeepTheirBytes(t *testing.T) {
 		Params:    json.RawMessage(`{"_meta":{"k":1.0,"io.modelcontextprotocol/protocolVersion":"2026-07-28"},"name":"s_params","future":[1],"arguments":{"old":1}}`),
 	})
 	want := `{"params":{"name":"params","arguments":{"n":123456789012345678901,"<":">"},"_meta":{"k":1.0},"future":[1]}}`
-	if err != nil || string(got) != want {
+	if err != nil || untold(got) != want {
 		t.Errorf("params = %s, %v\nwant %s", got, err, want)
 	}
 	mustAsk(t, p, "s", "text_id", "ok")

@@ -13,10 +13,11 @@ import (
 )
 
 // debounce is how long no list_changed may come before the server is listed again.
-// debounceMost bounds the total delay.
+// debounceMost bounds the total delay. Both grow up to restMost while the lists always change.
 const (
-	debounce     = 200 * time.Millisecond
+	debounce     = 20 * time.Millisecond
 	debounceMost = 5 * time.Second
+	restMost     = time.Minute
 )
 
 // supervisor keeps a server connected and its definitions known, for Pool.Watch.
@@ -24,18 +25,22 @@ type supervisor struct {
 	server *server
 	main   *connector
 	anew   <-chan struct{} // holds one signal: connect at once, without the delay after failures
+	rest   time.Duration   // the last wait of nextChange after a change; used by watch only
 	down   string          // logged reason why the server is unavailable, without numbers; "" if available; used by watch only
 }
 
 func (s *supervisor) watch(ctx context.Context, changes chan<- Change) {
 	again := conn.NewDelays(conn.FirstDelay)
+	s.server.lists.set(func(l *lists) { l.watched = true })
+	defer s.server.lists.set(func(l *lists) { l.watched = false })
 	for {
 		drainSignal(s.anew) // connect does what the signal asks for
 		c, err := s.main.connectInTurn(ctx)
 		if err == nil {
 			err = s.keepListed(ctx, c, changes, again)
 		} else {
-			s.tell(ctx, changes, Change{Server: s.server.settings.Name, Err: err})
+			_, done := s.server.lists.take()
+			s.tell(ctx, changes, Change{Server: s.server.settings.Name, Err: err, served: done})
 		}
 		if ctx.Err() != nil {
 			return
@@ -94,8 +99,8 @@ func (s *supervisor) pause(ctx context.Context, err error, again *conn.Delays) {
 // another process lists the server, it only reports changes. A failed list is repeated after
 // a delay. The error is why c has ended.
 func (s *supervisor) keepListed(ctx context.Context, c *connection, changes chan<- Change, again *conn.Delays) error {
-	var kinds []tool.Kind // changed, or not listed yet
-	listed := false       // this process has listed the server over c
+	kinds, done := s.server.lists.take() // changed, or not listed yet
+	listed := false                      // this process has listed the server over c
 	for goOn := true; goOn; {
 		leads, turned := s.server.leads()
 		if leads && !listed {
@@ -103,12 +108,13 @@ func (s *supervisor) keepListed(ctx context.Context, c *connection, changes chan
 		}
 		listed = leads
 		change := c.report(ctx, kinds, leads)
+		change.served = done
 		switch {
 		case errors.Is(change.Err, errReplaced) || !s.tell(ctx, changes, change):
 			return change.Err
 		case change.Err == nil:
 			s.available()
-			kinds, goOn = s.nextChange(ctx, c, turned)
+			kinds, done, goOn = s.nextChange(ctx, c, turned)
 		case c.Dead():
 			return change.Err
 		default:
@@ -152,32 +158,50 @@ func (s *supervisor) available() {
 	s.down = ""
 }
 
-// nextChange waits until lists have changed, and returns their kinds. It returns no kinds
-// once turned is closed. again is false if the connection or the watch has ended.
-func (s *supervisor) nextChange(ctx context.Context, c *connection, turned <-chan struct{}) (kinds []tool.Kind, again bool) {
+// nextChange waits until lists have changed or are too old, and returns their kinds. It
+// returns no kinds once turned is closed. again is false if the connection or the watch has
+// ended.
+func (s *supervisor) nextChange(ctx context.Context, c *connection, turned <-chan struct{}) (kinds []tool.Kind, done func(), again bool) {
+	known, began := s.server.lists, time.Now()
+	known.set(func(l *lists) { l.notifies = c.notifies })
+	var old <-chan time.Time
+	if age := known.ages(); age > 0 {
+		old = time.After(age)
+	}
 	select {
 	case <-ctx.Done():
-		return nil, false
+		return nil, nil, false
 	case <-c.Service.Done():
-		return nil, false
+		return nil, nil, false
 	case <-turned:
-		return nil, true
-	case <-s.server.lists.due:
+		return nil, func() {}, true
+	case <-old:
+		known.changed(tool.Kinds...)
+		kinds, done = known.take()
+		return kinds, done, true
+	case <-known.due:
 	}
-	quiet, most := time.NewTimer(debounce), time.After(debounceMost)
+	if s.rest = max(debounce, min(2*s.rest, restMost)); time.Since(began) > 4*s.rest {
+		s.rest = debounce
+	}
+	known.set(func(l *lists) { l.resting = s.rest > answersWait })
+	defer known.set(func(l *lists) { l.resting = false })
+	quiet, most := time.NewTimer(s.rest), time.After(max(debounceMost, s.rest))
 	defer quiet.Stop()
-	for {
+	for waiting := true; waiting; {
 		select {
 		case <-ctx.Done():
-			return nil, false
-		case <-s.server.lists.due:
-			quiet.Reset(debounce)
+			return nil, nil, false
+		case <-known.due:
+			quiet.Reset(s.rest)
 		case <-quiet.C:
-			return s.server.lists.take(), true
+			waiting = false
 		case <-most:
-			return s.server.lists.take(), true
+			waiting = false
 		}
 	}
+	kinds, done = known.take()
+	return kinds, done, true
 }
 
 // tell sends a change to the watch. It reports false if ctx has ended.

@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -78,8 +79,6 @@ func serveLines(ctx context.Context, p *peer) {
 					next = fmt.Sprintf(`,"nextCursor":"%d"`, page+1)
 				}
 				say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[{"name":"p%d"},{"name":"p%d"},{"noname":1},7]%s}}`, m.ID, page, max(page-1, 0), next)
-			case "endless":
-				say(`{"jsonrpc":"2.0","id":%s,"result":{"tools":[],"nextCursor":"same"}}`, m.ID)
 			default:
 				defs := make([]string, len(tools))
 				for i, name := range tools {
@@ -157,6 +156,13 @@ func serveLines(ctx context.Context, p *peer) {
 		}
 	}
 }
+
+// untold returns params as a server got them without the proxy's progress token.
+func untold(params []byte) string {
+	return strings.Replace(ownToken.ReplaceAllString(string(params), ""), `,"_meta":{}`, "", 1)
+}
+
+var ownToken = regexp.MustCompile(`,?"progressToken":"toolfinch-[0-9]+"`)
 
 func jsonMember(object json.RawMessage, name string) json.RawMessage {
 	var fields map[string]json.RawMessage

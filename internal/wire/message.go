@@ -155,6 +155,10 @@ func parseMessage(raw []byte) (*Inbound, *Refusal) {
 	if m.Method = rawjson.Text(method); isNull(m.Params) {
 		m.Params = nil
 	}
+	if string(bytes.Join(bytes.Fields(m.Params), nil)) == "[]" { // some languages do not tell an empty list from an empty object
+		m.Params = json.RawMessage(`{}`)
+		m.Raw, _ = rawjson.Set(raw, "params", m.Params)
+	}
 	switch { // some libraries write both
 	case m.Result != nil && isNull(m.Error):
 		m.Error = nil

@@ -21,6 +21,7 @@ func TestParseMessages(t *testing.T) {
 		{"a request with a string ID", `{"jsonrpc":"2.0","id":"a","method":"ping"}`, "request", ""},
 		{"a fractional ID", `{"jsonrpc":"2.0","id":-1.5,"method":"ping"}`, "request", ""},
 		{"params of null", `{"jsonrpc":"2.0","id":1,"method":"ping","params":null}`, "request", ""},
+		{"params of an empty list", `{"jsonrpc":"2.0","id":1,"method":"ping","params":[ ]}`, "request", ""},
 		{"members of others", `{"jsonrpc":"2.0","id":1,"method":"ping","Foo":1,"trace":{},"trace":1,"params":{"twice":1,"twice":2}}`, "request", ""},
 		{"a notification", `{"jsonrpc":"2.0","method":"notifications/initialized"}`, "notification", ""},
 		{"a reply", `{"jsonrpc":"2.0","id":1,"result":null}`, "reply", ""},

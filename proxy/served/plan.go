@@ -337,7 +337,7 @@ func (l Listing) declaredTo(settings view.Settings) (o register.Declared) {
 	if !unknown {
 		o.Tasks = l.Era == upstream.EraModern && has("extensions", tool.ExtensionTasks) // unknown: a 2026-07-28 client asks again
 		for name, value := range rawjson.Members(rawjson.Member(l.Capabilities, "extensions")) {
-			if name == tool.ExtensionTasks { // which not every client is declared
+			if name != tool.ExtensionApps { // tasks are not declared to every client; methods of others are not passed on
 				continue
 			}
 			if o.Extensions == nil {

@@ -104,6 +104,9 @@ type Live interface {
 	// Started waits for the servers of the view that are starting, and returns the view that is served then to
 	// the maker of the request of ctx.
 	Started(ctx context.Context) *View
+	// Renewed has servers listed again that may have a name, or all with "", and returns the view that is served
+	// then to the maker of the request of ctx.
+	Renewed(ctx context.Context, name string) *View
 }
 
 // Addresses says where clients find views.

@@ -75,6 +75,8 @@ func (client) Register(context.Context, *tool.Call, []*tool.Tool) (map[string]bo
 
 func (client) Used(*tool.Call, *tool.Tool) {}
 
+func (client) Renewed(context.Context, string) *View { return nil }
+
 func (client) Gate() *gate.Gate { return nil }
 
 func (client) Started(context.Context) *View { return nil }

@@ -51,9 +51,10 @@ type request struct {
 	*wire.Inbound
 	refusal []byte // the answer of a refused request, whose fields below are empty
 
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	over   func() // must be called after the answer is written: an unread answer counts
+	ctx       context.Context
+	cancel    context.CancelCauseFunc
+	cancelled atomic.Bool // the client gave it up
+	over      func()      // must be called after the answer is written: an unread answer counts
 }
 
 // requests are the requests of a batch, by index; nil for other messages.
@@ -169,6 +170,7 @@ func (s *session) cancel(id json.RawMessage, reason string) {
 	defer s.asking.Unlock()
 	for r := range s.requests {
 		if sameID(r.ID, id) {
+			r.cancelled.Store(true)
 			r.cancel(why)
 		}
 	}
@@ -209,12 +211,17 @@ func (s *session) address() string {
 func (s *session) isOf(ctx context.Context) bool { return s.principal() == identity.NameOf(ctx) }
 
 // answer answers a request for the party of from. header is from its HTTP request, or nil. send writes
-// messages before the answer. lacks says that the answer is a missing scope.
+// messages before the answer. There is no answer to a cancelled request. lacks says that the answer is
+// a missing scope.
 func (s *session) answer(r *request, from context.Context, header http.Header, send func([]byte) error) (message []byte, lacks *identity.ScopeError) {
 	if r.refusal != nil {
 		return r.refusal, nil
 	}
-	return respond(by(r.ctx, from), s.host, &s.library, r.Inbound, header, send, s.log)
+	message, lacks = respond(by(r.ctx, from), s.host, &s.library, r.Inbound, header, send, s.log)
+	if r.cancelled.Load() {
+		return nil, nil
+	}
+	return message, lacks
 }
 
 // fits checks the size of a request that is kept in part.
@@ -268,10 +275,11 @@ func (s *session) batch(messages []*wire.Inbound, begun requests, refusals []*wi
 			mu.Unlock()
 		default:
 			all.Go(func() {
-				one := answer(begun[i])
-				mu.Lock()
-				defer mu.Unlock()
-				answers = append(answers, one)
+				if one := answer(begun[i]); one != nil {
+					mu.Lock()
+					defer mu.Unlock()
+					answers = append(answers, one)
+				}
 			})
 		}
 	}

@@ -7,6 +7,8 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net/http"
 	"strconv"
@@ -107,6 +109,7 @@ type Conn struct {
 	most    int // most bytes of a message
 	channel channel
 	peer    *telemetry.Peer // nil without traces
+	odd     atomic.Value    // string: what came last that answers nothing; "" for nothing
 	spoken  atomic.Value    // string: the protocol version in the header of HTTP requests; "" for none
 
 	Life    context.Context    // ends with the connection; its cause is the error that ended the connection
@@ -137,6 +140,7 @@ func newConn(options Options, transport Transport, handler func(*Conn) Handler) 
 	c := &Conn{options: options, log: options.Log, most: cmp.Or(options.MaxAnswer, MaxAnswer), Transport: transport, Ready: make(chan struct{})}
 	c.Life, c.stop = context.WithCancelCause(context.Background())
 	c.spoken.Store("")
+	c.odd.Store("")
 	c.Service, c.Retire = context.WithCancel(c.Life)
 	switch transport {
 	case TransportStdio:
@@ -145,11 +149,16 @@ func newConn(options Options, transport Transport, handler func(*Conn) Handler) 
 		c.options.Legacy = true
 		c.channel = &sse{sender: newSender(c)}
 	default:
-		c.channel = &streamable{sender: newSender(c)}
+		c.channel = &streamable{sender: newSender(c), opened: make(chan struct{})}
 	}
 	c.peer = options.peer(transport)
 	c.handler = handler(c)
 	return c
+}
+
+// misunderstood keeps what came, in printable form, for the reason of a connection that does not come up.
+func (c *Conn) misunderstood(why string, came []byte) {
+	c.odd.Store(fmt.Sprintf(": %s%s%.*q", why, itSays, maxWords, came[:min(len(came), maxWords)]))
 }
 
 // Dead reports whether the connection has failed or was closed.
@@ -209,6 +218,12 @@ func (c *Conn) Sessionless() bool {
 	return ok && c.Era == EraLegacy && s.sessionID() == ""
 }
 
+// Streams reports whether a legacy server can send messages outside of requests now.
+func (c *Conn) Streams() bool {
+	s, ok := c.channel.(*streamable)
+	return !ok || s.streams.Load()
+}
+
 // Request sends a request and returns the raw result. An error of the server is a *tool.RPCError; FailureOf explains
 // the other errors.
 func (c *Conn) Request(ctx context.Context, method string, params json.RawMessage, header http.Header) (json.RawMessage, error) {
@@ -239,7 +254,7 @@ func (c *Conn) exchange(ctx context.Context, reply *Reply, method string, params
 	}
 	select {
 	case <-reply.Done:
-		return c.answer(reply)
+		return c.answer(ctx, reply)
 	default:
 	}
 	if ctx.Err() == nil {
@@ -310,32 +325,73 @@ func (c *Conn) Respond(id, result json.RawMessage, err *tool.RPCError) {
 }
 
 // answer is the result or the error that a done reply holds.
-func (c *Conn) answer(reply *Reply) (json.RawMessage, error) {
-	switch {
-	case reply.Err == nil && reply.Error == nil:
-		return reply.Result, nil
-	case c.sessionLost(reply) && reply.Error != nil:
-		return nil, Failure{Err: rpcError(reply.Error), Lost: true}
-	case c.sessionLost(reply):
-		return nil, Failure{Err: errSessionEnded, Lost: true}
-	case reply.Error != nil:
-		return nil, rpcError(reply.Error)
-	case unauthorized(reply.Err):
-		return nil, reply.Err
-	case c.Dead():
-		return nil, Failure{Err: reply.Err, Sent: reply.sent.Load(), Lost: true}
+func (c *Conn) answer(ctx context.Context, reply *Reply) (json.RawMessage, error) {
+	err := reply.Err
+	if reply.Error != nil {
+		err = rpcError(reply.Error)
 	}
-	return nil, reply.Err
+	switch {
+	case err == nil:
+		return reply.Result, nil
+	case unauthorized(err):
+		return nil, err
+	case c.Dead() && reply.Error == nil:
+		return nil, Failure{Err: err, Sent: reply.sent.Load(), Lost: true}
+	case c.sessionLost(ctx, reply):
+		status, _ := errors.AsType[*StatusError](err)
+		if reply.Error == nil && reply.status < http.StatusInternalServerError {
+			err = errSessionEnded
+		}
+		// Behind a gateway a server may have carried out what a bare 5xx answers.
+		return nil, Failure{Err: err, Lost: true, Sent: status != nil && status.Code/100 == 5 && !status.aboutSession()}
+	}
+	return nil, err
 }
 
-// sessionLost reports whether the server no longer knows our session. The specification wants status 404; some
-// servers answer 400 without reading the session's ID.
-func (c *Conn) sessionLost(reply *Reply) bool {
-	if c.Transport == TransportStdio || c.Era != EraLegacy {
+// probeSession bounds the question whether the server still knows our session.
+const probeSession = 3 * time.Second
+
+// sessionLost reports whether the server no longer knows our session. It does not judge by words: a 404 to a request
+// of a session says so; after any other refusal a ping tells, which the server then refuses in the same way.
+func (c *Conn) sessionLost(ctx context.Context, reply *Reply) bool {
+	s, overHTTP := c.channel.(*streamable)
+	refused := refusalOf(reply)
+	switch {
+	case c.Transport == TransportStdio || c.Era != EraLegacy || refused == refusal{}:
+		return false
+	case refused.status == http.StatusNotFound && (!overHTTP || s.sessionID() != ""):
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, leeway.Of(probeSession))
+	defer cancel()
+	ping := c.Expect()
+	defer c.Forget(ping)
+	message := withMethod(strconv.AppendInt([]byte(`{"jsonrpc":"2.0","id":`), ping.ID, 10), "ping", nil)
+	if c.channel.send(ctx, message, nil, ping) != nil {
 		return false
 	}
-	unread := reply.noID || reply.Error == nil
-	return unread && (reply.status == http.StatusNotFound || reply.status == http.StatusBadRequest)
+	select {
+	case <-ping.Done:
+		return refusalOf(ping) == refused
+	case <-ctx.Done():
+		return false
+	}
+}
+
+// refusal is how a server refused a request; zero if it did not, or says that it lacks the method, a scope or time.
+type refusal struct{ status, code int }
+
+func refusalOf(reply *Reply) (r refusal) {
+	if reply.Error != nil {
+		r.code = rpcError(reply.Error).Code
+	} else if status, ok := errors.AsType[*StatusError](reply.Err); !ok || status.Wait > 0 || status.Scope != "" {
+		return r
+	}
+	if r.code == tool.CodeMethodNotFound || reply.status == http.StatusTooManyRequests {
+		return refusal{}
+	}
+	r.status = reply.status
+	return r
 }
 
 func rpcError(raw json.RawMessage) *tool.RPCError {

@@ -4,7 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 )
+
+// opensWithin bounds how long a new connection waits for its stream of notifications: some servers send no headers
+// before the first message.
+const opensWithin = 2 * time.Second
 
 // Dial makes a connection. ctx bounds the dialling alone. handler is called for each attempt, because some servers
 // are tried in several ways; the last handler stays with the connection.
@@ -17,14 +22,19 @@ func Dial(ctx context.Context, options Options, handler func(*Conn) Handler) (*C
 		}
 		if err == nil {
 			if s, ok := c.channel.(*streamable); ok && c.Era == EraLegacy {
-				c.Go(s.listen) // a legacy server sends on this stream what belongs to no request
+				c.Go(s.listen)
+				select { // a server drops what it sends outside of calls while there is no stream
+				case <-s.opened:
+				case <-time.After(opensWithin):
+				case <-ctx.Done():
+				}
 			}
 			return c, nil
 		}
 		if ctx.Err() != nil {
 			err = context.Cause(ctx)
 			if s, ok := c.channel.(*stdio); ok && s.process != nil {
-				err = withLastWords(fmt.Errorf("%w: "+processSilent, err), s.process.stderr.Words())
+				err = withLastWords(fmt.Errorf("%w: "+processSilent+"%s", err, c.odd.Load()), s.process.stderr.Words())
 			}
 		}
 		c.Close()

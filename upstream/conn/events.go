@@ -3,6 +3,7 @@ package conn
 import (
 	"bufio"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"io"
 	"strconv"
@@ -41,7 +42,31 @@ func (e *events) read(body io.Reader) {
 	if e.in == nil {
 		e.in = readers.Get().(*bufio.Reader)
 	}
-	e.in.Reset(body)
+	e.in.Reset(&lineEnds{Reader: body})
+}
+
+// lineEnds makes LF of the line ends CR and CRLF.
+type lineEnds struct {
+	io.Reader
+	cr bool // the last byte was CR
+}
+
+func (l *lineEnds) Read(p []byte) (int, error) {
+	n, err := l.Reader.Read(p)
+	if !l.cr && bytes.IndexByte(p[:n], '\r') < 0 {
+		return n, err
+	}
+	kept := p[:0]
+	for _, b := range p[:n] {
+		was := l.cr
+		if l.cr = b == '\r'; l.cr {
+			b = '\n'
+		} else if was && b == '\n' {
+			continue
+		}
+		kept = append(kept, b)
+	}
+	return len(kept), err
 }
 
 // end must be called when nothing more is read.
@@ -53,7 +78,8 @@ func (e *events) end() {
 }
 
 // next returns the next event that has data. After an error of type tooLong, next goes on with the following event.
-// An unfinished event is dropped.
+// An unfinished event is dropped, but for a whole message at the end of a stream: some servers end it without a blank
+// line.
 func (e *events) next() (kind string, data []byte, err error) {
 	var id string
 	var head []byte // not nil once the event is too long
@@ -64,10 +90,11 @@ func (e *events) next() (kind string, data []byte, err error) {
 			data, head = nil, append([]byte{}, fieldValue(lineHead)...)
 			continue
 		}
-		if err != nil {
+		last := errors.Is(err, io.EOF) && hasData && head == nil && json.Valid(data)
+		if err != nil && !last {
 			return "", nil, err
 		}
-		if len(line) == 0 {
+		if line = bytes.TrimPrefix(line, byteOrderMark); len(line) == 0 {
 			if hasID {
 				e.lastID = id
 			}
@@ -106,6 +133,8 @@ func (e *events) next() (kind string, data []byte, err error) {
 		}
 	}
 }
+
+var byteOrderMark = []byte("\uFEFF")
 
 // headLength is how many bytes of a too long event are kept, to find its request.
 const headLength = 512

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"slices"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -171,7 +172,11 @@ func statusOf(response *http.Response) error {
 }
 
 // streamable is the channel of the streamable HTTP transport.
-type streamable struct{ *sender }
+type streamable struct {
+	*sender
+	opened  chan struct{} // closed when the stream of notifications was first asked for and answered
+	streams atomic.Bool   // the stream of notifications stands
+}
 
 func (s *streamable) open(context.Context) error { return s.fault }
 
@@ -381,12 +386,14 @@ func (s *streamable) listen() {
 	delays := NewDelays(streamDelay)
 	e := &events{most: c.most}
 	defer e.end()
-	told := false
+	told, opened := false, sync.OnceFunc(func() { close(s.opened) })
 	var asked time.Duration // least pause that the server asks for
 	for again := true; again; again = c.Pause(c.Life, max(asked, delays.Next())) {
 		began, before := time.Now(), e.lastID
 		asked = 0
 		response, end, err := s.get(c.Life, e.lastID)
+		s.streams.Store(err == nil && response.StatusCode < 300 && contentType(response) == typeEvents)
+		opened()
 		switch {
 		case err != nil:
 			c.handler.StreamEnded()
@@ -409,6 +416,7 @@ func (s *streamable) listen() {
 		e.read(response.Body)
 		err = s.takeAll(e, nil, nil)
 		end()
+		s.streams.Store(false)
 		c.log.Debug("the stream of notifications has ended", "error", err)
 		c.handler.StreamEnded()
 		if errors.Is(err, io.EOF) {

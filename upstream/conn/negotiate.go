@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"regexp"
 	"slices"
 	"time"
 
@@ -13,6 +14,7 @@ import (
 
 	"toolfinch/internal/leeway"
 	"toolfinch/internal/rawjson"
+	"toolfinch/tool"
 )
 
 const (
@@ -107,14 +109,13 @@ func (o *Options) clientInfo() json.RawMessage {
 	return info.JSON()
 }
 
-// handshake sends initialize and notifications/initialized.
+// handshake sends initialize and notifications/initialized. A server that refuses our version is asked once more, with
+// the newest version that it names.
 func (c *Conn) handshake(ctx context.Context) error {
-	c.spoken.Store("")
-	members := rawjson.NewObject(512)
-	members.AddText("protocolVersion", mcp.LATEST_LEGACY_PROTOCOL_VERSION)
-	members.Add("capabilities", c.options.Capabilities)
-	members.Add("clientInfo", c.options.clientInfo())
-	result, err := c.Request(ctx, methodInitialize, members.JSON(), nil)
+	result, err := c.initialize(ctx, mcp.LATEST_LEGACY_PROTOCOL_VERSION)
+	if named := namedVersion(err); named != "" && !c.Dead() {
+		result, err = c.initialize(ctx, named)
+	}
 	switch status := new(StatusError); {
 	case !FailureOf(err).Sent, unauthorized(err), c.Dead():
 		return Plain(err)
@@ -124,7 +125,7 @@ func (c *Conn) handshake(ctx context.Context) error {
 		return Mark(fmt.Errorf("initialize: %.300s", err), errRefused)
 	}
 	version := rawjson.Text(rawjson.Member(result, "protocolVersion"))
-	if !mcp.IsValidProtocolVersion(version) || mcp.IsModernProtocol(version) {
+	if !legacyVersion(version) {
 		return Mark(fmt.Errorf("initialize: it answers with protocol version %.40q, which this client does not speak", version), errRefused)
 	}
 	c.agreed(EraLegacy, version, result)
@@ -133,6 +134,42 @@ func (c *Conn) handshake(ctx context.Context) error {
 	}
 	return nil
 }
+
+func (c *Conn) initialize(ctx context.Context, version string) (json.RawMessage, error) {
+	c.spoken.Store("")
+	members := rawjson.NewObject(512)
+	members.AddText("protocolVersion", version)
+	members.Add("capabilities", c.options.Capabilities)
+	members.Add("clientInfo", c.options.clientInfo())
+	return c.Request(ctx, methodInitialize, members.JSON(), nil)
+}
+
+// legacyVersion reports whether version is of the legacy era. Its drafts and first revisions have the same handshake.
+func legacyVersion(version string) bool {
+	return dated.FindString(version) == version && version != "" && version <= mcp.LATEST_LEGACY_PROTOCOL_VERSION
+}
+
+var dated = regexp.MustCompile(`\b20[0-9]{2}-[01][0-9]-[0-3][0-9]\b`)
+
+// namedVersion returns the newest version of the legacy era, but ours, that a refusal of initialize names, in its data
+// or its words; "" for none.
+func namedVersion(err error) (newest string) {
+	var words string
+	if rpc, ok := errors.AsType[*tool.RPCError](err); ok {
+		words = string(rpc.Raw)
+	} else if status, ok := errors.AsType[*StatusError](err); ok {
+		words = status.body
+	}
+	for _, named := range dated.FindAllString(words, maxVersions) {
+		if named != mcp.LATEST_LEGACY_PROTOCOL_VERSION && legacyVersion(named) {
+			newest = max(newest, named)
+		}
+	}
+	return newest
+}
+
+// maxVersions bounds how many versions are read of a refusal.
+const maxVersions = 100
 
 // agreed keeps the negotiated version, and the server's description of itself as the bytes that came.
 func (c *Conn) agreed(era Era, version string, result json.RawMessage) {

@@ -23,7 +23,6 @@ type Reply struct {
 	Error  json.RawMessage // the JSON-RPC error object
 	Err    error           // no answer will come
 
-	noID     bool        // Error has no ID: the server refused the request unread
 	status   int         // status of the HTTP response; 0 without
 	proto    string      // HTTP version of the response
 	standing bool        // nobody waits for it
@@ -154,7 +153,8 @@ func (p *Pending) failTooLong(head []byte) {
 
 // answered hands an answer to the request with its ID. An error without an ID is about a request that the server
 // could not read: the request of the stream, else the only request there is.
-func (p *Pending) answered(stream int64, id, result, failure json.RawMessage) {
+// It reports whether there is such a request.
+func (p *Pending) answered(stream int64, id, result, failure json.RawMessage) bool {
 	if isNull(failure) { // some servers send "error":null with a result
 		failure = nil
 	}
@@ -169,22 +169,24 @@ func (p *Pending) answered(stream int64, id, result, failure json.RawMessage) {
 		reply = p.takeOnly()
 	}
 	if reply == nil {
-		return
+		return false
 	}
 	switch {
 	case failure != nil && failure[0] == '{':
-		reply.Error, reply.noID = bytes.Clone(failure), !ok
+		reply.Error = bytes.Clone(failure)
 	case failure == nil && result != nil:
 		reply.Result = bytes.Clone(result)
 	default:
 		reply.Err = ErrNotMessage
 	}
 	close(reply.Done)
+	return true
 }
 
 // receive takes one message or a batch that the server sent on the stream of a request. It reports false for anything
 // else.
 func (c *Conn) receive(stream int64, sent []byte) bool {
+	sent = bytes.TrimPrefix(sent, byteOrderMark)
 	if !json.Valid(sent) { // Valid accepts every byte beyond ASCII
 		return false
 	}
@@ -223,7 +225,9 @@ func (c *Conn) receiveOne(stream int64, message []byte) {
 	}
 	switch {
 	case method == nil:
-		c.answered(stream, id, result, failure)
+		if !c.answered(stream, id, result, failure) {
+			c.misunderstood("it answered with an id that no request has", message)
+		}
 	case isNull(id):
 		c.handler.Notified(stream, rawjson.Text(method), bytes.Clone(params))
 	default:

@@ -1,7 +1,6 @@
 package conn
 
 import (
-	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -23,7 +22,7 @@ type StatusError struct {
 	Scope string        // scope that the token lacks, of a 403 (RFC 6750); "" if not told
 	Wait  time.Duration // Retry-After; 0 if not told
 
-	certificate bool // the server wants a certificate, as nginx says it
+	body string // its first bytes, for what the negotiation reads of it
 }
 
 // maxWords bounds how many bytes of a server's text an error repeats.
@@ -36,7 +35,7 @@ func (e *StatusError) Error() string {
 		text = "needs a login (" + text + "): set a token under headers"
 	case e.Scope != "":
 		text += ": the token lacks the scope " + e.Scope
-	case e.certificate:
+	case e.Code == http.StatusBadRequest && strings.Contains(e.body, "SSL certificate"): // in the words of nginx
 		text += ": " + discovery.HintCertificate
 	case e.Code == http.StatusNotFound:
 		text += ": is the URL right?"
@@ -105,6 +104,11 @@ func written(text string) (before, words, after string, wrote bool) {
 	return before, words, "", wrote
 }
 
+// aboutSession reports whether the server says that it refused a request for its session.
+func (e *StatusError) aboutSession() bool {
+	return strings.Contains(strings.ToLower(e.Words), "session")
+}
+
 func (e *StatusError) Is(target error) bool {
 	return target == ErrUnauthorized && e.Code == http.StatusUnauthorized
 }
@@ -117,8 +121,7 @@ func statusError(response *http.Response) error {
 
 // statusErrorOf is statusError of a response whose body was read.
 func statusErrorOf(response *http.Response, body []byte) *StatusError {
-	e := &StatusError{Code: response.StatusCode, Words: wordsOf(response, body)}
-	e.certificate = e.Code == http.StatusBadRequest && bytes.Contains(body, []byte("SSL certificate"))
+	e := &StatusError{Code: response.StatusCode, Words: wordsOf(response, body), body: string(body)}
 	if seconds, err := strconv.Atoi(response.Header.Get("Retry-After")); err == nil && seconds > 0 {
 		e.Wait = min(time.Duration(seconds), 86_400) * time.Second
 	} else if at, err := http.ParseTime(response.Header.Get("Retry-After")); err == nil {

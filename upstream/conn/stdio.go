@@ -94,10 +94,24 @@ func (c *Conn) readLines(stdout io.Reader) {
 		if line = bytes.TrimSpace(line); len(line) == 0 || c.receive(0, line) {
 			continue
 		}
+		c.misunderstood(notMessage(line), line)
 		if garbage++; garbage <= garbageLogged {
 			c.log.Warn("a line on stdout is no message", "line", string(line[:min(200, len(line))]))
 		}
 	}
+}
+
+// notMessage says why a line is no message.
+func notMessage(line []byte) string {
+	switch {
+	case bytes.IndexByte(line, 0) >= 0:
+		return "its output is UTF-16 and not UTF-8"
+	case bytes.HasPrefix(line, []byte("\x1b")):
+		return "it writes escape codes of a terminal to stdout"
+	case bytes.HasPrefix(line, []byte(`{"`)):
+		return "a line on stdout is not one JSON message"
+	}
+	return "it writes text to stdout"
 }
 
 // maxQueued bounds how many bytes may wait for a server that does not read. A single message may be longer.

@@ -77,6 +77,7 @@ type Config struct {
 	DirectBelow       int                  // RoutingAuto lists all tools below this many tokens; 0: never
 	DefaultExposure   view.Exposure        // of views without exposure_mode
 	SearchStyle       view.SearchStyle     // of views without search_style
+	Schemas           view.Schemas         // of views without schemas
 	DefaultView       string               // RootAll, RootViews, RootNone, the name of a view, or "": see Root
 	Views             []view.Settings      // in file order, with defaults of the top level
 	Python            python.Settings      // interpreter of hooks and custom tools

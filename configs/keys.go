@@ -280,6 +280,12 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *view.SearchStyle { return &c.SearchStyle }).is(searchStyle, view.SearchSummary),
 	},
 	{
+		name: "schemas",
+		doc: "input schemas in lists: `as_is`; `portable` for all [model providers](clients.md#schemas-and-model-providers); " +
+			"`by_client`: portable for clients that pass them on unmended",
+		value: in(func(c *Config) *view.Schemas { return &c.Schemas }).is(schemas, view.SchemasByClient),
+	},
+	{
 		name: "default_view", without: "`default`, else `views`, else `all`",
 		doc:   "what is served where no view is named: `all`, `views` (together), `none` or a view's name; see [The root](views.md#the-root)",
 		value: in(func(c *Config) *string { return &c.DefaultView }).is(str{check: notEmpty, mask: (*secrets).prose}),

@@ -18,6 +18,8 @@ var viewName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,32}$`)
 
 var searchStyle = choice[view.SearchStyle]{words: []view.SearchStyle{view.SearchSummary, view.SearchPlain}}
 
+var schemas = choice[view.Schemas]{words: []view.Schemas{view.SchemasByClient, view.SchemasAsIs, view.SchemasPortable}}
+
 // directBelow is a number of tokens.
 var directBelow = number[int]{0, 10_000_000}
 
@@ -37,6 +39,11 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 		name: "search_style", without: "the top level's",
 		doc:   "`summary` or `plain`",
 		value: in(func(v *view.Settings) *view.SearchStyle { return &v.SearchStyle }).is(searchStyle),
+	},
+	{
+		name: "schemas", without: "the top level's",
+		doc:   "`by_client`, `as_is` or `portable`",
+		value: in(func(v *view.Settings) *view.Schemas { return &v.Schemas }).is(schemas),
 	},
 	{
 		name: "direct_below", without: "the top level's",
@@ -182,6 +189,7 @@ func (d *decoder) completeViews(c *Config) {
 		v, at := &c.Views[i], from.key
 		hasDefault = hasDefault || v.Name == view.Default
 		v.SearchStyle = cmp.Or(v.SearchStyle, c.SearchStyle)
+		v.Schemas = cmp.Or(v.Schemas, c.Schemas)
 		if from.value.Given("direct_below") == nil {
 			v.DirectBelow = c.DirectBelow
 		}

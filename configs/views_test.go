@@ -131,7 +131,7 @@ func TestEveryKeyOfViews(t *testing.T) {
 		Tools: []view.Override{{Tool: "delete", Disabled: true}, {Tool: "search_code", Name: "code_search"}},
 	}}
 	wantViews := []view.Settings{{
-		Name: "everything-1_2", Description: "For me", Exposure: view.ExposureSearch, DirectBelow: 100, Trim: view.TrimOff, SearchStyle: view.SearchSummary,
+		Name: "everything-1_2", Description: "For me", Exposure: view.ExposureSearch, DirectBelow: 100, Trim: view.TrimOff, SearchStyle: view.SearchSummary, Schemas: view.SchemasByClient,
 		Tools: []view.UpstreamTools{{Name: "git.hub", Tools: []view.Override{
 			{
 				Tool: "search_code", Name: "find", Title: new("Find {original}"), Description: new("me: {original} {other}"),
@@ -175,7 +175,7 @@ func TestEveryKeyOfViews(t *testing.T) {
 		Gating:    &view.Gating{MaxTokens: view.DefaultMaxTokens, TTL: time.Minute},
 		ProxyTool: "all",
 	}, {
-		Name: "small", Exposure: view.ExposureAuto, DirectBelow: DefaultDirectBelow, SearchStyle: view.SearchSummary,
+		Name: "small", Exposure: view.ExposureAuto, DirectBelow: DefaultDirectBelow, SearchStyle: view.SearchSummary, Schemas: view.SchemasByClient,
 		Hooks: view.Hooks{
 			PreCall:  &view.Hook{Module: module, Function: "pre_call", Timeout: view.DefaultHookTimeout},
 			PostCall: &view.Hook{Command: []string{"python3", "x.py"}, Dir: dir, Timeout: view.DefaultHookTimeout},
@@ -188,7 +188,7 @@ func TestEveryKeyOfViews(t *testing.T) {
 		Gating:    &view.Gating{MaxTokens: 500, MaxTools: view.DefaultMaxTools},
 		ProxyTool: view.DefaultProxyTool,
 	}, {
-		Name: "quiet", IncludeAll: true, Secrets: leaks.Mark, Exposure: view.ExposureAuto, DirectBelow: DefaultDirectBelow, SearchStyle: view.SearchSummary,
+		Name: "quiet", IncludeAll: true, Secrets: leaks.Mark, Exposure: view.ExposureAuto, DirectBelow: DefaultDirectBelow, SearchStyle: view.SearchSummary, Schemas: view.SchemasByClient,
 	}}
 	if place := c.Views[0].Tools[0].Tools[0].At; place != (view.Place{Line: 14, Column: 9}) {
 		t.Errorf("search_code stands at %v", place)

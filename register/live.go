@@ -92,6 +92,7 @@ type Live struct {
 	observer     Observer
 	served       func(identity.Party) *Served
 	fingerprints fingerprintCache
+	portable     portableSchemas
 	log          *slog.Logger
 	mcp          *server.MCPServer
 

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/mark3labs/mcp-go/mcp"
@@ -15,6 +16,10 @@ import (
 	"toolfinch/internal/wire"
 	"toolfinch/tool"
 )
+
+// maxStdioResult bounds a result over stdio: a longer line ends the connection of clients with the TypeScript SDK, and
+// with it all their servers. Room is left for the message around the result, and what is read of the next one.
+const maxStdioResult = 10<<20 - 128<<10
 
 // serve is mcp-go's handler of the stub; the answer is written raw.
 func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolResult, error) {
@@ -33,6 +38,9 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 	result, err := l.handle(identity.WithParty(ctx, party), served, x, s, call, modern)
 	if modern && err == nil {
 		result = cached(served, result, x, identity.NameOf(ctx))
+	}
+	if n := len(result); n > maxStdioResult && party.Transport == identity.TransportStdio {
+		result, err = nil, fmt.Errorf("the result has %d MB, and clients over stdio read at most 10: ask for a part of it", (n+500_000)/1_000_000)
 	}
 	answer(x, json.RawMessage(result), err, modern)
 	return &mcp.CallToolResult{Content: []mcp.Content{}}, nil
@@ -67,7 +75,7 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	case x.Method == wire.MethodComplete:
 		return complete(ctx, l.upstreams, served, call)
 	case modern && x.Method == wire.MethodCallTool && x.Header != nil:
-		if err := checkParamHeaders(served, x, call.Name); err != nil {
+		if err := checkParamHeaders(ctx, served, x, call.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -221,7 +229,7 @@ func answer(x *wire.Exchange, result json.RawMessage, err error, modern bool) {
 }
 
 // dispatch finds the tool by its exposed name, registered or not, and calls it.
-func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
+func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (result tool.Result, err error) {
 	var t *tool.Tool
 	var ok bool
 	s := l.session(call.Session)
@@ -243,6 +251,7 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 		}
 	}
 	if !ok {
+		t = nil
 		if call.Kind != tool.KindTool || served.IsMeta == nil || !served.IsMeta(call.Name) {
 			if now := served.started(ctx); now != served {
 				return l.dispatch(ctx, now, call)
@@ -254,8 +263,24 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 				}
 			}
 		}
+	}
+	var shown func(tool.Result) tool.Result
+	if call.Kind == tool.KindTool && served.Meant != nil {
+		t, call, shown = served.Meant(ctx, t, call)
+	}
+	if t == nil {
 		l.observer.Unknown(ctx, call)
 		return nil, notFound(call.Kind, call.Name, served.hint(call), call.Client != nil && call.Client.Modern)
+	}
+	if shown != nil {
+		defer func() {
+			if err == nil {
+				result = shown(result)
+			}
+		}()
+	}
+	if served.MetaTool(t.Name) == t {
+		return t.Handler(ctx, call)
 	}
 	if call.Kind == tool.KindTool {
 		s.uses(t.Name)
@@ -266,9 +291,12 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 
 // checkParamHeaders checks the headers that mirror arguments, if the tool requires such headers
 // (SEP-2243).
-func checkParamHeaders(served *Served, x *wire.Exchange, name string) error {
-	t, ok := served.Lookup(name)
-	if !ok || !bytes.Contains(t.Def.InputSchema, []byte("x-mcp-header")) {
+func checkParamHeaders(ctx context.Context, served *Served, x *wire.Exchange, name string) error {
+	t, _ := served.Lookup(name)
+	if t == nil && served.Meant != nil {
+		t, _, _ = served.Meant(ctx, nil, &tool.Call{Name: name})
+	}
+	if t == nil || !bytes.Contains(t.Def.InputSchema, []byte("x-mcp-header")) {
 		return nil
 	}
 	var typed mcp.Tool

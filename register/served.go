@@ -77,6 +77,8 @@ type Served struct {
 	// Awaits, if set, names the clients that read a new list before the answer of the call that changed
 	// it. Other clients get a grace.
 	Awaits func(client string) bool
+	// Portable, if set, names the clients whose lists have portable input schemas (see tool.Portable).
+	Portable func(client string) bool
 	// Recall bounds the recent tools that a new session begins with; 0 for none. Learn includes clients
 	// for which found tools are never registered.
 	Recall int
@@ -92,6 +94,9 @@ type Served struct {
 	// IsMeta, if set, reports whether a name is a meta-tool's, served or not: its call does not wait
 	// for Started.
 	IsMeta func(name string) bool
+	// Meant, if set, returns the call that a tools/call means (see retrieve.Retriever.Meant): t is nil for a name
+	// that no tool has. It must not block.
+	Meant func(ctx context.Context, t *tool.Tool, call *tool.Call) (*tool.Tool, *tool.Call, func(tool.Result) tool.Result)
 	// Because, if set, explains an unknown name after the error; "" without a known cause.
 	Because func(name string) string
 }

@@ -2,14 +2,19 @@ package register
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"log/slog"
 	"runtime"
+	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"weak"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 
@@ -207,6 +212,84 @@ func TestAClientOfAColdStartIsDecidedAgain(t *testing.T) {
 		}
 		if test.turns && (was || !d.in(test.now) || d.turns(test.now)) {
 			t.Errorf("%s: it is not listed every tool, or told again", test.name)
+		}
+	}
+}
+
+// A tools/call that means a tool in another spelling is that tool's, and its answer says so.
+func TestACallIsWhatItMeans(t *testing.T) {
+	var missed []string
+	live := newLive(t, setup{Missed: func(call *tool.Call) { missed = append(missed, call.Name) }})
+	called := newTool(t, "srv_x", func(_ context.Context, call *tool.Call) (tool.Result, error) {
+		return tool.TextResult(call.Name + " " + string(call.Arguments)), nil
+	})
+	offer(live, Served{Meant: func(_ context.Context, t *tool.Tool, call *tool.Call) (*tool.Tool, *tool.Call, func(tool.Result) tool.Result) {
+		if t != nil || call.Name != "srv/x" {
+			return t, call, nil
+		}
+		meant := *call
+		meant.Name, meant.Arguments = "srv_x", json.RawMessage(`{"n":5}`)
+		return called, &meant, func(result tool.Result) tool.Result {
+			return tool.TextResult(rawjson.Text(result.Value()) + " for srv/x")
+		}
+	}})
+	p := connect(t, serveHTTP(t, live), "client")
+	if got := p.messages(call(1, "srv/x", `{"n":"5"}`))[0]; !strings.Contains(got, `srv_x {\"n\":5} for srv/x`) {
+		t.Errorf("%s", got)
+	}
+	if got := p.messages(call(2, "srv/y", `{}`))[0]; !strings.Contains(got, "unknown tool") {
+		t.Errorf("%s", got)
+	}
+	if got := p.messages(call(3, "srv_t001", `{}`))[0]; !strings.Contains(got, `"result":`+strange) {
+		t.Errorf("%s", got)
+	}
+	if !slices.Equal(missed, []string{"srv/y"}) {
+		t.Errorf("unknown: %q", missed)
+	}
+}
+
+// A result that a client's transport cannot take costs that result alone.
+func TestAResultTooLargeForStdioIsAnError(t *testing.T) {
+	live := newLive(t, setup{})
+	big := newTool(t, "big", func(_ context.Context, call *tool.Call) (tool.Result, error) {
+		n, _ := rawjson.Int(rawjson.Member(call.Arguments, "n"))
+		return tool.TextResult(strings.Repeat("x", n)), nil
+	})
+	offer(live, Served{Meta: []*tool.Tool{big}})
+	d := serveStdio(t, t.Context(), live)
+	d.send(initialize)
+	d.until(`"id":"i"`)
+	for i, test := range []struct {
+		n    int
+		want string
+	}{{10 << 20, "the result has 10 MB"}, {9 << 20, "xxx"}, {1, `"text":"x"`}} {
+		d.send(call(i, "big", fmt.Sprintf(`{"n":%d}`, test.n)))
+		if got := d.until(fmt.Sprintf(`"id":%d,`, i)); !strings.Contains(got, test.want) {
+			t.Errorf("%d bytes: %.200s", test.n, got)
+		}
+	}
+	p := connect(t, serveHTTP(t, live), "client")
+	if got := p.messages(call(1, "big", fmt.Sprintf(`{"n":%d}`, 10<<20)))[0]; len(got) < 10<<20 {
+		t.Errorf("over HTTP: %.200s", got)
+	}
+}
+
+// Portable schemas are listed to the clients that need them, and to no others.
+func TestSchemasArePortableForSomeClients(t *testing.T) {
+	live := newLive(t, setup{})
+	odd := newTool(t, "odd", nil)
+	def, err := tool.ParseDef("s", json.RawMessage(`{"name":"odd","inputSchema":{"type":"object","properties":{"a":{"type":"array"}}},"x":1.0}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	odd.Def = def
+	offer(live, Served{Meta: []*tool.Tool{odd}, Portable: func(client string) bool { return strings.HasPrefix(client, "naive") }})
+	url := serveHTTP(t, live)
+	for client, want := range map[string]string{"naive": `{"type":"array","items":{}}`, "other": `{"type":"array"}`} {
+		for range 2 { // the second is remembered
+			if got := connect(t, url, client).messages(list)[0]; !strings.Contains(got, `{"name":"odd","inputSchema":{"type":"object","properties":{"a":`+want+`}},"x":1.0}`) {
+				t.Errorf("%s is listed %s", client, got)
+			}
 		}
 	}
 }

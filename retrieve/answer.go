@@ -23,6 +23,9 @@ type item struct {
 	InputSchema  json.RawMessage `json:"inputSchema,omitempty"`
 	OutputSchema json.RawMessage `json:"outputSchema,omitempty"`
 	Annotations  json.RawMessage `json:"annotations,omitempty"`
+	Execution    json.RawMessage `json:"execution,omitempty"`
+	Icons        json.RawMessage `json:"icons,omitempty"`
+	Meta         json.RawMessage `json:"_meta,omitempty"`
 	Arguments    json.RawMessage `json:"arguments,omitempty"` // of a prompt, as listed
 	MimeType     string          `json:"mimeType,omitempty"`
 	Use          string          `json:"use,omitempty"` // how to use it; only of non-tools
@@ -92,8 +95,10 @@ func (r *Retriever) item(hit Hit, q Query, registered Registration) item {
 	if def.ID.Kind == tool.KindTool || def.Description != "" {
 		it.Description = &def.Full().Description
 	}
+	it.Icons, it.Meta = rawjson.Member(def.Raw, "icons"), rawjson.Member(def.Raw, "_meta")
 	switch def.ID.Kind {
 	case tool.KindTool:
+		it.Execution = rawjson.Member(def.Raw, "execution")
 		is := registered.Names[hit.Name]
 		it.Name, it.Registered = hit.Name, &is
 		it.InputSchema, it.OutputSchema, it.Annotations = def.InputSchema, def.OutputSchema, rawjson.Member(def.Raw, "annotations")

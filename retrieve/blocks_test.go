@@ -26,6 +26,41 @@ func TestWhatIsABlock(t *testing.T) {
 	}
 }
 
+// A malformed result that passes through call_tool gets the protocol's shape, and nothing of it is lost.
+func TestResultsGetTheProtocolsShape(t *testing.T) {
+	for result, want := range map[string]string{
+		`{"content":[{"type":"text","text":"a"}],"x":1}`:                 ``,
+		`{"content":[{"type":"hologram","x":1}],"structuredContent":{}}`: ``,
+		`{"content":[],"isError":false,"_meta":{}}`:                      ``,
+		`{"structuredContent":{"a":1}}`:                                  ``,
+		`{"resultType":"input_required","inputRequests":{}}`:             ``,
+		`{"total":36}`:                           `{"content":[{"type":"text","text":"{\"total\":36}"}]}`,
+		`{"content":{"total":36}}`:               `{"content":[{"type":"text","text":"{\"total\":36}"}]}`,
+		`{"content":"text"}`:                     `{"content":[{"type":"text","text":"text"}]}`,
+		`{"content":{"type":"text","text":"a"}}`: `{"content":[{"type":"text","text":"a"}]}`,
+		`{"content":null}`:                       `{"content":[]}`,
+		`{}`:                                     `{"content":[]}`,
+		`"text"`:                                 `{"content":[{"type":"text","text":"text"}]}`,
+		`[1,2]`:                                  `{"content":[{"type":"text","text":"[1,2]"}]}`,
+		`{"content":["a",7,{"text":"b"}],"isError":"true"}`:                  `{"content":[{"type":"text","text":"a"},{"type":"text","text":"7"},{"type":"text","text":"{\"text\":\"b\"}"}],"isError":true}`,
+		`{"content":[{"type":"text","text":7}]}`:                             `{"content":[{"type":"text","text":"{\"type\":\"text\",\"text\":7}"}]}`,
+		`{"content":[],"structuredContent":[1,2]}`:                           `{"content":[{"type":"text","text":"[1,2]"}]}`,
+		`{"content":[{"type":"text","text":"a"}],"structuredContent":null}`:  `{"content":[{"type":"text","text":"a"}]}`,
+		`{"content":[{"type":"text","text":"a"}],"_meta":[],"isError":null}`: `{"content":[{"type":"text","text":"a"}]}`,
+	} {
+		if want == "" {
+			want = result
+		}
+		if got := string(mended([]byte(result), false)); got != want {
+			t.Errorf("%s becomes %s, want %s", result, got, want)
+		}
+	}
+	const list = `{"content":[],"structuredContent":[1,2]}`
+	if got := string(mended([]byte(list), true)); got != list {
+		t.Errorf("a 2026-07-28 client gets %s", got)
+	}
+}
+
 func TestTextsAreCutBetweenWords(t *testing.T) {
 	for text, want := range map[string]string{
 		"one two": "one two", "one two three": "one two...", "one  two three": "one...", "abcdefghij": "abcdefghij", "abcdefghijk": "abcdefg...", "abcdefg hijk": "abcdefg...", "éééééé": "ééé...", " abcdefghijk": " abcdef...",

@@ -24,7 +24,7 @@ type caller struct {
 	used      func(call *tool.Call, t *tool.Tool)                                                 // nil: nobody hears
 	search    string                                                                              // name of the meta-tool that finds tools
 	absent    func() []Absent                                                                     // servers that cannot be called now
-	offers    func(name string) bool                                                              // reports whether clients have a meta-tool; may be nil
+	meta      func(name string) *tool.Tool                                                        // the meta-tool of a name that clients have; may be nil
 }
 
 // Kind says how much a tool may do, by its annotations. Without annotations a tool counts as destructive, as in the
@@ -145,4 +145,25 @@ func (c *caller) refuse(ctx context.Context, call *tool.Call, name string, t *to
 	if c.refused != nil {
 		c.refused(ctx, call, name, t, reason)
 	}
+}
+
+// metaTool returns the meta-tool of a name that clients have, in any spelling.
+func (c *caller) metaTool(name string) *tool.Tool {
+	if c.meta == nil {
+		return nil
+	}
+	return c.meta(strings.ToLower(bare(name)))
+}
+
+// Misfits returns the violations for which Execute would refuse the arguments, one line each ("/path: what"). The
+// error is ctx's.
+func (c *caller) Misfits(ctx context.Context, t *tool.Tool, arguments json.RawMessage) ([]string, error) {
+	if c.validate != nil && !c.validate(t.Def.ID.Server) {
+		return nil, nil
+	}
+	err := c.checkArguments(ctx, t, arguments)
+	if misfit, ok := errors.AsType[*argumentsError](err); ok {
+		return misfit.violations, nil
+	}
+	return nil, err
 }

@@ -43,6 +43,7 @@ type shared struct {
 	written written
 	words   words
 	schemas schemas
+	forms   shownForms
 }
 
 // at returns the tool, prompt or resource with an index key.
@@ -193,7 +194,7 @@ func (c *Catalog) Servers() []Server { return c.contents.Servers }
 
 // Nearest returns up to n exposed names similar to name.
 func (c *Catalog) Nearest(name string, n int) []string {
-	return nearest.Names(name, c.names, n, nearest.Loose)
+	return nearest.Names(bare(name), c.names, n, nearest.Loose)
 }
 
 // HeldOf returns how many definitions of a server wait for approval. Rejected ones do not count.

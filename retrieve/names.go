@@ -11,8 +11,12 @@ import (
 	"toolfinch/tool"
 )
 
-// maxName is the longest name that all known clients accept.
-const maxName = 64
+// maxName is the longest name that all known providers accept; maxPlain leaves room for the prefix that clients put
+// in front of it.
+const (
+	maxName  = 64
+	maxPlain = maxName - len("mcp__toolfinch__")
+)
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
 
@@ -98,7 +102,7 @@ func Finder(servers []Server) func(name string) (*tool.Tool, bool) {
 	return newTable(servers, Reserved()).find
 }
 
-// namesFor names every tool {server}_{tool}, in the characters ^[a-zA-Z0-9_-]{1,64}$. A prefix replaces the
+// namesFor names every tool {server}_{tool}, in the characters ^[a-zA-Z0-9_-]{1,48}$. A prefix replaces the
 // server's name; "" leaves the tool's own name. A name that is too long, reserved, claimed by several tools, or
 // equal to another tool's hashed name ends in a hash of the ID instead. Each claimant gets a hash, so that the
 // result does not depend on the order. Tools and prompts are named separately.
@@ -129,7 +133,7 @@ func namesOf(ids []tool.ID, reserved []string, prefix map[string]string) (names 
 		hashed[names[i]], contested[plain[i]] = true, true
 	}
 	for i, name := range plain {
-		if len(name) > maxName || claims[name] > 1 {
+		if len(name) > maxPlain || claims[name] > 1 {
 			give(i)
 		}
 	}
@@ -178,7 +182,7 @@ func prefixed(id tool.ID, prefix map[string]string) string {
 func withHash(name string, id tool.ID) string {
 	sum := sha256.Sum256([]byte(id.Server + "\x00" + id.Name))
 	suffix := "_" + hex.EncodeToString(sum[:4])
-	if room := maxName - len(suffix); len(name) > room {
+	if room := maxPlain - len(suffix); len(name) > room {
 		name = strings.TrimRight(name[:room], "_-")
 	}
 	return name + suffix

@@ -27,7 +27,12 @@ func (r *Retriever) parseQueries(arguments json.RawMessage) ([]Query, error) {
 	var kind string
 	var texts []string
 	err := args.Read(RetrieveTools, arguments,
-		args.Text("query", &q.Text),
+		args.Func("query", func(value json.RawMessage) error {
+			if value[0] == '[' {
+				return args.Texts("query", &texts).Read(value)
+			}
+			return args.Text("query", &q.Text).Read(value)
+		}),
 		args.Texts("queries", &texts),
 		args.Int("limit", &q.Limit, 0, MaxLimit),
 		args.Text("server", &q.Server),
@@ -44,6 +49,7 @@ func (r *Retriever) parseQueries(arguments json.RawMessage) ([]Query, error) {
 	case len(texts) == 0:
 		texts = []string{q.Text}
 	}
+	q.Server = r.spelledServer(q.Server)
 	q.Limit = r.limit(q.Limit, len(texts))
 	q.Kinds = queryKinds[kind]
 	queries := make([]Query, len(texts))

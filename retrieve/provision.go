@@ -14,14 +14,6 @@ import (
 	"toolfinch/tool/args"
 )
 
-// provisioner discovers tools and, in a gated view, provisions them.
-type provisioner struct {
-	search  *searcher
-	catalog *Catalog
-	gate    *gate.Gate // nil: every tool can be called
-	topK    int
-}
-
 // ErrNotGated is returned by views without a gate.
 var ErrNotGated = gate.ErrNotGated
 
@@ -232,9 +224,9 @@ func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 	seen := make(map[string]bool, len(ids))
 	var unknown []string
 	for _, id := range ids {
-		t, ok := p.catalog.find(id)
+		t, _ := p.catalog.resolve(id, p.search.absent)
 		key := id
-		if ok {
+		if t != nil {
 			key = t.Name
 		}
 		if seen[key] {
@@ -242,7 +234,7 @@ func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 		}
 		seen[key] = true
 		switch {
-		case ok:
+		case t != nil:
 			tools = append(tools, t)
 		case len(unknown) < maxUnknown:
 			unknown = append(unknown, unknownID(p.catalog, id, p.search.absent())+p.catalog.held.because(id))

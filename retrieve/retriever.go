@@ -41,8 +41,8 @@ type Settings struct {
 	Gate *gate.Gate
 	// Offer selects the meta-tools that MetaTools returns. The zero value offers none.
 	Offer Offer
-	// Offers reports whether clients have the meta-tool of a name, listed or not.
-	Offers func(name string) bool
+	// MetaTool returns the meta-tool of a name that clients have, listed or not; nil for none.
+	MetaTool func(name string) *tool.Tool
 	// PlainSearch makes SearchTools answer a list of name, description and parameters.
 	PlainSearch bool
 	// SearchTool is the meta-tool that errors name for an unknown tool; default RetrieveTools, with a Gate
@@ -83,9 +83,17 @@ func New(catalog *Catalog, settings Settings) *Retriever {
 	}
 	return &Retriever{
 		searcher:    search,
-		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.Refused, settings.Used, settings.SearchTool, search.absent, settings.Offers},
+		caller:      &caller{catalog, settings.Gate, settings.Validate, settings.Unchecked, settings.Refused, settings.Used, settings.SearchTool, search.absent, settings.MetaTool},
 		provisioner: &provisioner{search, catalog, settings.Gate, settings.TopK},
 		catalog:     catalog,
 		settings:    settings,
 	}
+}
+
+// provisioner discovers tools and, in a gated view, provisions them.
+type provisioner struct {
+	search  *searcher
+	catalog *Catalog
+	gate    *gate.Gate // nil: every tool can be called
+	topK    int
 }

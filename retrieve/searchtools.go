@@ -25,13 +25,13 @@ func (r *Retriever) SearchTools(prefix, server, about string) []*tool.Tool {
 		}
 	}
 	return []*tool.Tool{
-		meta(names[0], "Find tools of "+prefix+" by what they do, in plain English; without a query, list them."+about+
+		r.meta(names[0], "Find tools of "+prefix+" by what they do, in plain English; without a query, list them."+about+
 			" Then "+names[1]+" says how to call one, "+names[2]+" calls it.",
 			fmt.Sprintf(`{"type":"object","properties":{`+
 				`"query":{"type":"string","default":"","description":"What the tool should do; empty lists all"},`+
 				`"limit":{"type":"integer","minimum":1,"maximum":%d,"description":"Default %d for a query, %d for a list"}}}`, maxListed, r.settings.TopK, maxListed),
 			`{"readOnlyHint":true,"openWorldHint":false}`, r.search(server)),
-		meta(names[1], "The whole definition of a tool that "+names[0]+" found: description and schemas.",
+		r.meta(names[1], "The whole definition of a tool that "+names[0]+" found: description and schemas.",
 			`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`,
 			`{"readOnlyHint":true,"openWorldHint":false}`, r.describe(server)),
 		r.callTool(KindDestructive, names[2], "Call a tool that "+names[0]+" found. Arguments that do not fit are answered with the tool's schema.", `{}`, server),
@@ -125,8 +125,8 @@ func (r *Retriever) describe(server string) tool.Handler {
 		if err != nil {
 			return tool.ErrorResult(err.Error()), nil
 		}
-		t, err := r.catalog.Find(name)
-		if errors.Is(err, tool.ErrNotFound) || server != "" && t.Def.ID.Server != server {
+		t, _ := r.resolve(name)
+		if t == nil || server != "" && t.Def.ID.Server != server {
 			return tool.ErrorResult(r.unknown(name, server)), nil
 		}
 		return answer(whole(t).Listed()).result(), nil

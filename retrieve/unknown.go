@@ -19,7 +19,14 @@ func (c *caller) noSuch(ctx context.Context, call *tool.Call, name, server strin
 // unknown returns the error text for an unknown name, with similar names and where to search.
 func (c *caller) unknown(name, server string) string {
 	text := fmt.Sprintf("unknown tool %q", rawjson.Clip(name, 128))
-	if near := c.catalog.Nearest(name, 3); len(near) > 0 && server == "" {
+	near := c.catalog.Nearest(name, 3)
+	if meant := c.catalog.spelled(name, c.absent); len(meant) > 1 {
+		near = nil
+		for _, t := range meant[:min(len(meant), 3)] {
+			near = append(near, t.Name)
+		}
+	}
+	if len(near) > 0 && server == "" {
 		text += "; nearest: " + strings.Join(near, ", ")
 	}
 	return text + c.Because(name) + ". Find tools with " + c.searchTool(server) + "."
@@ -31,7 +38,7 @@ func (c *caller) Because(name string) string {
 	if because := c.catalog.held.because(name); because != "" {
 		return because
 	}
-	if c.offers != nil && c.offers(name) {
+	if c.metaTool(name) != nil {
 		return "; it is a tool of toolfinch itself: call it directly, not through another one"
 	}
 	if _, meta := offeredWith[name]; !meta {

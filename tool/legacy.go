@@ -28,7 +28,23 @@ func legacyOutput(output json.RawMessage) bool {
 	decoder := json.NewDecoder(bytes.NewReader(output))
 	decoder.UseNumber()
 	var root any
-	return decoder.Decode(&root) == nil && compilation{root}.schema(root)
+	return decoder.Decode(&root) == nil && !identifies(root) && compilation{root}.schema(root)
+}
+
+// identifies reports whether a part of a schema has an identity, also where no keyword stands: the compiler looks
+// everywhere, and schemas of one list share their identities.
+func identifies(value any) bool {
+	switch value := value.(type) {
+	case map[string]any:
+		for name, part := range value {
+			if name == "$id" || name == "$anchor" || name == "$dynamicAnchor" || identifies(part) {
+				return true
+			}
+		}
+	case []any:
+		return slices.ContainsFunc(value, identifies)
+	}
+	return false
 }
 
 // compilation checks the keywords that a compiler of draft 7 knows.
@@ -46,8 +62,9 @@ func (c compilation) schema(value any) bool {
 		}
 	}
 	_, nullable := object["nullable"]
-	_, typed := object["type"]
-	return typed || !nullable
+	types, typed := object["type"]
+	list, _ := types.([]any)
+	return !nullable || typed && types != "null" && !slices.Contains(list, any("null"))
 }
 
 var keywords = map[string]func(c compilation, value any) bool{}
@@ -78,8 +95,7 @@ func init() { // not in the declaration, because the checks refer to each other
 		{"enum", func(_ compilation, value any) bool { list, ok := value.([]any); return ok && len(list) > 0 }},
 		{"type", func(_ compilation, value any) bool { return isType(compilation{}, value) || all(value, isType) }},
 		{"$ref", compilation.resolves},
-		// Schemas of one list share their names, which may clash.
-		{"$id id $anchor $dynamicAnchor $dynamicRef $recursiveRef dependencies $async", func(compilation, any) bool { return false }},
+		{"id $dynamicRef $recursiveRef dependencies $async formatMinimum formatMaximum formatExclusiveMinimum formatExclusiveMaximum", func(compilation, any) bool { return false }},
 	} {
 		for name := range strings.FieldsSeq(keyword.names) {
 			keywords[name] = keyword.check
@@ -115,16 +131,24 @@ func (c compilation) schemasByName(value any) bool {
 	return ok
 }
 
-// resolves reports whether a reference leads to a schema within the root.
+// resolves reports whether a reference leads to a schema within the root, over other references or at once.
 func (c compilation) resolves(value any) bool {
-	ref, _ := value.(string)
-	path, ok := strings.CutPrefix(ref, "#")
-	if !ok || strings.Contains(path, "%") {
-		return false
+	for range 100 {
+		ref, _ := value.(string)
+		path, ok := strings.CutPrefix(ref, "#")
+		if !ok || strings.Contains(path, "%") {
+			return false
+		}
+		target, _ := schema.At(c.root, path)
+		object, ok := target.(map[string]any)
+		if !ok {
+			return false
+		}
+		if value, ok = object["$ref"]; !ok {
+			return true
+		}
 	}
-	target, _ := schema.At(c.root, path)
-	_, ok = target.(map[string]any)
-	return ok
+	return false // a loop
 }
 
 // plainPattern reports whether a regular expression surely is one in JavaScript with the flag u, too: it uses only

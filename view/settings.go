@@ -23,6 +23,7 @@ type Settings struct {
 	Exposure    Exposure    // default ExposureAuto
 	DirectBelow int         // ExposureAuto lists all definitions if they have fewer tokens; 0: never
 	SearchStyle SearchStyle // default SearchSummary
+	Schemas     Schemas     // default SchemasByClient
 	Trim        int         // most bytes of a description in lists and answers; 0: the server's setting, TrimOff: no limit
 
 	Tools      []UpstreamTools // in file order
@@ -69,6 +70,16 @@ const (
 
 // Exposures are all exposures, default first.
 var Exposures = []Exposure{ExposureAuto, ExposureDirect, ExposureRetrieve, ExposureSearch, ExposureSearchPerServer}
+
+// Schemas says which input schemas clients are listed.
+type Schemas string
+
+// The values of Schemas.
+const (
+	SchemasByClient Schemas = "by_client" // portable for clients known to pass schemas on unmended
+	SchemasAsIs     Schemas = "as_is"
+	SchemasPortable Schemas = "portable" // mended for all model providers (tool.Portable)
+)
 
 // SearchStyle is the form of a search tool's answer.
 type SearchStyle string

@@ -13,7 +13,10 @@ import (
 	"github.com/dustin/go-humanize"
 	"github.com/spf13/cobra"
 
+	"toolfinch/internal/printable"
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxy"
+	"toolfinch/tool"
 	"toolfinch/upstream"
 	"toolfinch/view"
 )
@@ -225,6 +228,9 @@ func (d *workspace) subjects(rows map[string]proxy.Refreshed, all bool) []*subje
 		own := viewOf("view", settings.Name, settings.At)
 		own.check.Tools = &n
 		own.check.Text = fmt.Sprintf("%s, %s", plural(n, "tool"), cmp.Or(settings.Exposure, view.ExposureAuto))
+		if cmp.Or(settings.Schemas, d.config.Schemas) != view.SchemasAsIs {
+			own.check.Text += ported(v.Tools())
+		}
 		own.countMissing(d.config, settings, rows)
 		parts = append(parts, own)
 		for _, hook := range []struct {
@@ -256,6 +262,33 @@ func (d *workspace) subjects(rows map[string]proxy.Refreshed, all bool) []*subje
 		}
 	}
 	return parts
+}
+
+// ported says which input schemas clients are listed otherwise, so that all model providers take them.
+func ported(tools []*tool.Tool) string {
+	const most = 3
+	n := 0
+	var shown []string
+	for _, t := range tools {
+		_, changes := tool.Portable(t.Def.InputSchema)
+		if changes == nil {
+			continue
+		}
+		if n++; n <= most {
+			text := t.Name + " (" + changes[0]
+			if more := len(changes) - 1; more > 0 {
+				text += fmt.Sprintf(" and %d more", more)
+			}
+			shown = append(shown, rawjson.Clip(printable.Line(text), 200)+")")
+		}
+	}
+	switch {
+	case n == 0:
+		return ""
+	case n > most:
+		shown = append(shown, fmt.Sprintf("and %d more", n-most))
+	}
+	return fmt.Sprintf("; %s made portable: %s", plural(n, "input schema"), strings.Join(shown, ", "))
 }
 
 func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refreshed, warnings []string) *subject {

@@ -14,13 +14,15 @@ type Listing struct {
 	Awaits bool
 	// Hurries says that it looks only at what was listed within a second of its start.
 	Hurries bool
+	// Unmended says that it passes input schemas on to the model's provider as they are, by public reports.
+	Unmended bool
 }
 
 // Listings are measurements of the versions in docs/clients.md.
 var Listings = []Listing{
-	{ID: "opencode", Announce: "opencode", Relists: true, Awaits: true},
+	{ID: "opencode", Announce: "opencode", Relists: true, Awaits: true, Unmended: true},
 	{ID: "gemini", Announce: "gemini-cli-mcp-client*", Relists: true},
-	{ID: "claude-code", Announce: "claude-code"}, // with 2026-07-28, like Copilot CLI, it shares its list
+	{ID: "claude-code", Announce: "claude-code", Unmended: true}, // with 2026-07-28, like Copilot CLI, it shares its list
 	{ID: "codex", Announce: "codex-mcp-client", Hurries: true},
 	{ID: "qwen", Announce: "qwen-cli-mcp-client*"},
 	{ID: "copilot", Announce: "copilot-cli"},
@@ -49,6 +51,12 @@ func Awaits(announced string) bool {
 func Hurries(announced string) bool {
 	l := ListingOf(announced)
 	return l != nil && l.Hurries
+}
+
+// Unmended is Listing.Unmended, false for an unmeasured client.
+func Unmended(announced string) bool {
+	l := ListingOf(announced)
+	return l != nil && l.Unmended
 }
 
 // Announces reports whether a user's name for a client matches announced, "name version":

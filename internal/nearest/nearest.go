@@ -6,12 +6,13 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // The share of a name that may differ.
 const (
 	Close = 1.0 / 3 // a typing error
-	Loose = 2.0 / 3 // similar words
+	Loose = 2.0 / 3 // similar words: beyond Close, names must share a word
 )
 
 // maxLength bounds, in bytes, the compared part of a name: the cost of the distance
@@ -19,10 +20,9 @@ const (
 const maxLength = 128
 
 // Names returns up to n names similar to word, the nearest first, with at most share of the letters
-// different. Case, spaces and the separators - _ and . do not count; a name that contains the word is
-// near.
+// different. Case, spaces and separators do not count; a name that contains the word is near.
 func Names(word string, names []string, n int, share float64) []string {
-	want := fold(word)
+	want := Fold(word)
 	if want == "" {
 		return nil
 	}
@@ -32,12 +32,16 @@ func Names(word string, names []string, n int, share float64) []string {
 	}
 	var found []near
 	for _, name := range names {
-		have := fold(name)
+		have := Fold(name)
 		d := distance(want, have)
 		if strings.Contains(have, want) {
 			d = min(d, 2)
 		}
-		if longer := max(len(want), len(have)); d <= max(1, int(float64(longer)*share)) {
+		allowed := share
+		if share > Close && !sharesWord(word, name) {
+			allowed = Close
+		}
+		if longer := max(len(want), len(have)); d <= max(1, int(float64(longer)*allowed)) {
 			found = append(found, near{name, d})
 		}
 	}
@@ -51,10 +55,26 @@ func Names(word string, names []string, n int, share float64) []string {
 	return out
 }
 
-var separators = strings.NewReplacer("_", "", "-", "", ".", "", " ", "")
+const separators = "_-./: "
 
-func fold(name string) string {
-	return strings.ToLower(separators.Replace(name[:min(len(name), maxLength)]))
+// Fold returns a name without what spellings of it differ in: case, and all but letters and digits. Of a long name it
+// folds the beginning.
+func Fold(name string) string {
+	return strings.Map(func(c rune) rune {
+		if !unicode.IsLetter(c) && !unicode.IsDigit(c) {
+			return -1
+		}
+		return unicode.ToLower(c)
+	}, name[:min(len(name), maxLength)])
+}
+
+// sharesWord reports whether two names have a word in common.
+func sharesWord(a, b string) bool {
+	words := func(name string) []string {
+		return strings.FieldsFunc(strings.ToLower(name[:min(len(name), maxLength)]), func(c rune) bool { return strings.ContainsRune(separators, c) })
+	}
+	known := words(b)
+	return slices.ContainsFunc(words(a), func(word string) bool { return len(word) > 1 && slices.Contains(known, word) })
 }
 
 // distance counts the bytes to insert, delete, replace or swap with their

@@ -24,6 +24,9 @@ func TestNames(t *testing.T) {
 		{"clock_onw", 3, Close, []string{"clock_now"}},
 		{"search", 2, Close, []string{"github_search_code", "github_search_issues"}}, // they have it in them
 		{"zzz", 3, Loose, nil},
+		{"clock/now", 3, Close, []string{"clock_now"}},
+		{"gmail_send", 3, Loose, nil}, // none shares a word
+		{"clck_nw", 3, Loose, []string{"clock_now"}},
 		{"", 3, Loose, nil},
 		{"_.-", 3, Loose, nil},
 		{strings.Repeat("x", 1<<20), 3, Close, nil},

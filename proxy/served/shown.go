@@ -29,7 +29,7 @@ func (b *builder) newRetriever(next plan) *retrieve.Retriever {
 		return s == nil || s.Validate
 	}
 	settings.Offer, settings.SearchTool = next.offer, next.find
-	settings.Offers = func(name string) bool { return next.Shown.MetaTool(name) != nil }
+	settings.MetaTool = func(name string) *tool.Tool { return next.Shown.MetaTool(name) }
 	settings.PlainSearch = next.Settings.SearchStyle == view.SearchPlain
 	if next.live != nil {
 		settings.Register = func(ctx context.Context, call *tool.Call, tools []*tool.Tool) retrieve.Registration {
@@ -49,11 +49,13 @@ func (b *builder) show(next plan) {
 	v, settings, config := next.View, next.Settings, b.Config
 	v.Shown = register.Served{
 		Source:        v.Catalog,
+		Meant:         v.Retriever.Meant,
 		Declared:      v.declares(),
 		Meta:          slices.Clone(next.compiled.Meta),
 		Register:      registers(config),
 		Awaits:        clients.Awaits,
 		Hurries:       clients.Hurries,
+		Portable:      portable(cmp.Or(settings.Schemas, config.Schemas)),
 		MaxRegistered: config.MaxRegistered,
 		Recall:        config.ResumeTools,
 		Learn:         config.Learn,
@@ -85,6 +87,17 @@ func (b *builder) show(next plan) {
 		about = nil // clients are listed every tool
 	}
 	v.Shown.Instructions = retrieve.Instructions(intro, about)
+}
+
+// portable returns which clients are listed portable schemas.
+func portable(schemas view.Schemas) func(client string) bool {
+	switch schemas {
+	case view.SchemasAsIs:
+		return nil
+	case view.SchemasPortable:
+		return func(string) bool { return true }
+	}
+	return clients.Unmended
 }
 
 // expose decides how tools reach clients, and returns what clients are told of it.

@@ -1,0 +1,379 @@
+package retrieve
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+
+	"toolfinch/tool"
+)
+
+// shapedServers have tools whose arguments are named like parts of a call.
+func shapedServers(t testing.TB) []Server {
+	t.Helper()
+	return append(fewServers(t, echo),
+		Server{Name: "files", Tools: tool.Of([]*tool.Def{
+			def(t, "files", `{"name":"read_file","inputSchema":{"type":"object","properties":{"path":{"type":"string"},"lines":{"type":"integer"},"tags":{"type":"array","items":{"type":"string"}},"deep":{"type":"object","properties":{"n":{"type":"integer"}}},"follow":{"type":"boolean"}},"required":["path"],"additionalProperties":false}}`),
+			def(t, "files", `{"name":"search","inputSchema":{"type":"object","properties":{"pattern":{"type":"string"}}}}`),
+		}, echo)},
+		Server{Name: "ops", Tools: tool.Of([]*tool.Def{
+			def(t, "ops", `{"name":"run","inputSchema":{"type":"object","properties":{"input":{"type":"object"},"params":{"type":"string"},"name":{"type":"string"},"server":{"type":"string"}}}}`),
+			def(t, "ops", `{"name":"search","inputSchema":{"type":"object"}}`),
+			def(t, "ops", `{"name":"opsRestart","inputSchema":{"type":"object"}}`),
+		}, echo)})
+}
+
+func shapedRetriever(t testing.TB) *Retriever {
+	t.Helper()
+	settings := Settings{}
+	var r *Retriever
+	settings.MetaTool = func(name string) *tool.Tool {
+		for _, m := range append(r.MetaTools(), r.GateTools()...) {
+			if m.Name == name {
+				return m
+			}
+		}
+		return nil
+	}
+	settings.Offer = Offer{Call: true}
+	r = New(readBy(t, echo, shapedServers(t)), settings)
+	return r
+}
+
+const (
+	hello  = `github.search_code {"q":"x"}`
+	create = `github.create_issue {"title":"t"}`
+	empty  = `clock.now {}`
+)
+
+// What models send to call_tool, and the call that they mean. ERROR begins what is not certain.
+var shapes = []struct{ name, arguments, want string }{
+	{"as it should be", `{"name":"github_search_code","arguments":{"q":"x"}}`, hello},
+	// Other names of the members.
+	{"args", `{"name":"github_search_code","args":{"q":"x"}}`, hello},
+	{"params", `{"name":"github_search_code","params":{"q":"x"}}`, hello},
+	{"parameters", `{"name":"github_search_code","parameters":{"q":"x"}}`, hello},
+	{"input", `{"name":"github_search_code","input":{"q":"x"}}`, hello},
+	{"tool_input", `{"tool_name":"github_search_code","tool_input":{"q":"x"}}`, hello},
+	{"tool_args", `{"tool":"github_search_code","tool_args":{"q":"x"}}`, hello},
+	{"toolName, toolArguments", `{"toolName":"github_search_code","toolArguments":{"q":"x"}}`, hello},
+	{"kwargs", `{"name":"github_search_code","kwargs":{"q":"x"}}`, hello},
+	{"Name, Arguments", `{"Name":"github_search_code","Arguments":{"q":"x"}}`, hello},
+	{"tool_name", `{"tool_name":"github_search_code","arguments":{"q":"x"}}`, hello},
+	{"tool", `{"tool":"github_search_code","arguments":{"q":"x"}}`, hello},
+	{"tool_id", `{"tool_id":"github_search_code","arguments":{"q":"x"}}`, hello},
+	{"action, action_input", `{"action":"github_search_code","action_input":{"q":"x"}}`, hello},
+	{"server and tool", `{"server":"github","tool":"search_code","arguments":{"q":"x"}}`, hello},
+	{"server_name and tool_name", `{"server_name":"github","tool_name":"search_code","arguments":"{\"q\":\"x\"}"}`, hello},
+	{"the server beside its tool's whole name", `{"server":"github","name":"github_search_code","arguments":{"q":"x"}}`, hello},
+	{"both names", `{"name":"github_search_code","tool_name":"github_search_code","arguments":{"q":"x"}}`, hello},
+	// Where the arguments stand.
+	{"flat", `{"name":"github_search_code","q":"x"}`, hello},
+	{"flat, empty arguments", `{"name":"github_search_code","arguments":{},"q":"x"}`, hello},
+	{"flat, arguments null", `{"name":"github_search_code","arguments":null,"q":"x"}`, hello},
+	{"some beside", `{"name":"github_create_issue","arguments":{"title":"t"},"state":"open"}`, `github.create_issue {"title":"t","state":"open"}`},
+	{"twice the same", `{"name":"github_search_code","arguments":{"q":"x"},"q":"x"}`, hello},
+	{"the whole call in arguments", `{"arguments":{"name":"github_search_code","arguments":{"q":"x"}}}`, hello},
+	{"the whole call in arguments, and its name", `{"name":"github_search_code","arguments":{"name":"github_search_code","arguments":{"q":"x"}}}`, hello},
+	{"arguments in arguments", `{"name":"github_search_code","arguments":{"arguments":{"q":"x"}}}`, hello},
+	{"params in arguments", `{"name":"github_search_code","arguments":{"params":{"q":"x"}}}`, hello},
+	{"flat in arguments", `{"arguments":{"name":"github_search_code","q":"x"}}`, hello},
+	{"input of everything", `{"input":{"tool":"github_search_code","args":{"q":"x"}}}`, hello},
+	{"OpenAI's form", `{"id":"call_1","type":"function","function":{"name":"github_search_code","arguments":"{\"q\":\"x\"}"}}`, hello},
+	{"Anthropic's form", `{"type":"tool_use","id":"toolu_1","name":"github_search_code","input":{"q":"x"}}`, hello},
+	{"JSON-RPC", `{"jsonrpc":"2.0","id":"1","method":"tools/call","params":{"name":"github_search_code","arguments":{"q":"x"}}}`, hello},
+	{"tool_call", `{"tool_call":{"name":"github_search_code","arguments":{"q":"x"}}}`, hello},
+	{"the name as key", `{"github_search_code":{"q":"x"}}`, hello},
+	{"call_tool through itself", `{"name":"call_tool","arguments":{"name":"github_search_code","arguments":{"q":"x"}}}`, hello},
+	{"call_tool with a prefix through itself", `{"name":"mcp__toolfinch__call_tool","arguments":{"name":"github_search_code","arguments":{"q":"x"}}}`, hello},
+	{"all as text", `"{\"name\":\"github_search_code\",\"arguments\":{\"q\":\"x\"}}"`, hello},
+	{"all in a list", `[{"name":"github_search_code","arguments":{"q":"x"}}]`, hello},
+	{"arguments in a list", `{"name":"github_search_code","arguments":[{"q":"x"}]}`, hello},
+	{"arguments as text", `{"name":"github_search_code","arguments":"{\"q\":\"x\"}"}`, hello},
+	{"arguments as text, twice", `{"name":"github_search_code","arguments":"\"{\\\"q\\\":\\\"x\\\"}\""}`, hello},
+	{"arguments in a fence", "{\"name\":\"github_search_code\",\"arguments\":\"```json\\n{\\\"q\\\":\\\"x\\\"}\\n```\"}", hello},
+	{"arguments as the only argument", `{"name":"github_search_code","arguments":"x"}`, hello},
+	{"a call as text", `{"name":"github_search_code({\"q\":\"x\"})"}`, hello},
+	{"calls of one", `{"calls":{"name":"clock_now"}}`, "[1] clock_now:\n" + empty},
+	{"tool_calls", `{"tool_calls":[{"function":{"name":"clock_now","arguments":"{}"}}]}`, "[1] clock_now:\n" + empty},
+	{"calls with other names", `{"calls":[{"tool":"clock_now","args":{}},{"tool_name":"github/search_code","q":"x"}]}`, "[1] clock_now:\n" + empty},
+	// No arguments.
+	{`""`, `{"name":"clock_now","arguments":""}`, empty},
+	{"null", `{"name":"clock_now","arguments":null}`, empty},
+	{"[]", `{"name":"clock_now","arguments":[]}`, empty},
+	{`"null"`, `{"name":"clock_now","arguments":"null"}`, empty},
+	{`"{}"`, `{"name":"clock_now","arguments":"{}"}`, empty},
+	{"everything filled in", `{"name":"clock_now","arguments":{},"calls":[]}`, empty},
+	// Values.
+	{"a number as text", `{"name":"files_read_file","arguments":{"path":"a","lines":"5"}}`, `files.read_file {"path":"a","lines":5}`},
+	{"a list as text", `{"name":"files_read_file","arguments":{"path":"a","tags":"[\"b\"]"}}`, `files.read_file {"path":"a","tags":["b"]}`},
+	{"a list of one as its element", `{"name":"files_read_file","arguments":{"path":"a","tags":"b"}}`, `files.read_file {"path":"a","tags":["b"]}`},
+	{"an object as text", `{"name":"files_read_file","arguments":{"path":"a","deep":"{\"n\":\"1\"}"}}`, `files.read_file {"path":"a","deep":{"n":1}}`},
+	{"a boolean as text", `{"name":"files_read_file","arguments":{"path":"a","follow":"True"}}`, `files.read_file {"path":"a","follow":true}`},
+	{"null for optional", `{"name":"files_read_file","arguments":{"path":"a","lines":null,"tags":null}}`, `files.read_file {"path":"a"}`},
+	{"empty for optional", `{"name":"files_read_file","arguments":{"path":"a","lines":"","deep":""}}`, `files.read_file {"path":"a"}`},
+	{"text as a number", `{"name":"github_create_issue","arguments":{"title":7}}`, `github.create_issue {"title":"7"}`},
+	{"a choice in capitals", `{"name":"github_create_issue","arguments":{"title":"t","state":"Open"}}`, `github.create_issue {"title":"t","state":"open"}`},
+	{"another case of an argument", `{"name":"files_read_file","arguments":{"Path":"a"}}`, `files.read_file {"path":"a"}`},
+	{"flat, with text for numbers", `{"tool":"files/read_file","path":"a","lines":"5"}`, `files.read_file {"path":"a","lines":5}`},
+	// Names.
+	{"server/tool", `{"name":"github/search_code","arguments":{"q":"x"}}`, hello},
+	{"server:tool", `{"name":"github:search_code","arguments":{"q":"x"}}`, hello},
+	{"server.tool", `{"name":"github.search_code","arguments":{"q":"x"}}`, hello},
+	{"server__tool", `{"name":"github__search_code","arguments":{"q":"x"}}`, hello},
+	{"server::tool", `{"name":"github::search_code","arguments":{"q":"x"}}`, hello},
+	{"mcp__server__tool", `{"name":"mcp__github__search_code","arguments":{"q":"x"}}`, hello},
+	{"mcp_server_tool", `{"name":"mcp_github_search_code","arguments":{"q":"x"}}`, hello},
+	{"mcp__toolfinch__server_tool", `{"name":"mcp__toolfinch__github_search_code","arguments":{"q":"x"}}`, hello},
+	{"mcp__other__server_tool", `{"name":"mcp__proxy__github_search_code","arguments":{"q":"x"}}`, hello},
+	{"toolfinch.server_tool", `{"name":"toolfinch.github_search_code","arguments":{"q":"x"}}`, hello},
+	{"toolfinch_server_tool", `{"name":"toolfinch_github_search_code","arguments":{"q":"x"}}`, hello},
+	{"functions.server_tool", `{"name":"functions.github_search_code","arguments":{"q":"x"}}`, hello},
+	{"bare", `{"name":"search_code","arguments":{"q":"x"}}`, hello},
+	{"bare, behind our prefix", `{"name":"mcp__toolfinch__search_code","arguments":{"q":"x"}}`, hello},
+	{"another case", `{"name":"GitHub_Search_Code","arguments":{"q":"x"}}`, hello},
+	{"camel case", `{"name":"githubSearchCode","arguments":{"q":"x"}}`, hello},
+	{"- for _", `{"name":"github-search-code","arguments":{"q":"x"}}`, hello},
+	{"back-ticks", "{\"name\":\"`github_search_code`\",\"arguments\":{\"q\":\"x\"}}", hello},
+	{"quotes", `{"name":"\"github_search_code\"","arguments":{"q":"x"}}`, hello},
+	{"brackets", `{"name":"github_search_code()","arguments":{"q":"x"}}`, hello},
+	{"spaces around", `{"name":" github_search_code\n","arguments":{"q":"x"}}`, hello},
+	// The meta-tools through call_tool.
+	{"retrieve_tools", `{"name":"retrieve_tools","arguments":{"query":"search code","detail":"name"}}`, "github_search_code"},
+	{"retrieve_tools, flat", `{"name":"retrieve_tools","query":"search code","detail":"name"}`, "github_search_code"},
+	{"retrieve_tools, with a prefix", `{"name":"mcp__toolfinch__retrieve_tools","arguments":{"query":"search code","detail":"name"}}`, "github_search_code"},
+	{"several, of itself", `{"name":"call_tool","arguments":{"calls":[{"name":"clock_now"}]}}`, "[1] clock_now:\n" + empty},
+	// The schema wants the literal.
+	{"a tool's own input", `{"name":"ops_run","arguments":{"input":{"a":1}}}`, `ops.run {"input":{"a":1}}`},
+	{"a tool's own params, flat", `{"name":"ops_run","params":"a=1"}`, `ops.run {"params":"a=1"}`},
+	{"a tool's own name", `{"tool":"ops_run","name":"bob"}`, `ops.run {"name":"bob"}`},
+	{"a tool's own server", `{"name":"ops_run","server":"prod"}`, `ops.run {"server":"prod"}`},
+	{"a name that looks doubled", `{"name":"ops_opsRestart"}`, `ops.opsRestart {}`},
+	// What is not certain.
+	{"a tool's own input, or its arguments", `{"name":"ops_run","input":{"name":"bob"}}`, `ERROR the call has two meanings: send {"name": "ops_run", "arguments": {"name":"bob"}} or {"name": "ops_run", "arguments": {"input":{"name":"bob"}}}`},
+	{"a bare name of two", `{"name":"search"}`, "ERROR unknown tool \"search\"; nearest: files_search, ops_search"},
+	{"another server's", `{"server":"slack","name":"create_issue","arguments":{"title":"t"}}`, `ERROR unknown tool "create_issue"; nearest: github_create_issue`},
+	{"another server's, in one name", `{"name":"slack/create_issue","arguments":{"title":"t"}}`, `ERROR unknown tool "slack/create_issue"`},
+	{"another server's, with a prefix", `{"name":"mcp__slack__create_issue","arguments":{"title":"t"}}`, `ERROR unknown tool "mcp__slack__create_issue"`},
+	{"two tools", `{"name":"github_search_code","tool":"clock_now"}`, `ERROR two tools are named: send {"name": "github_search_code", "arguments": {...}} or {"name": "clock_now", "arguments": {...}}`},
+	{"two values", `{"name":"github_search_code","arguments":{"q":"x"},"q":"y"}`, "ERROR q is given twice"},
+	{"one of no argument", `{"name":"github_search_code","q":"x","reason":"y"}`, `ERROR unknown argument of github_search_code "reason"; there are q`},
+	{"one of no argument beside", `{"name":"github_search_code","arguments":{"q":"x"},"reason":"y"}`, `ERROR unknown argument of github_search_code "reason"; there are q`},
+	{"one or two values", `{"name":"files_read_file","arguments":{"path":"a","tags":"b, c"}}`, "ERROR the arguments do not fit files_read_file:\n- /tags:"},
+	{"arguments that do not fit", `{"name":"files_read_file","args":{"lines":"many"}}`, "ERROR the arguments do not fit files_read_file:"},
+	{"a list of several", `{"name":"files_read_file","arguments":["a","b"]}`, "ERROR"},
+	{"no name", `{"arguments":{"q":"x"}}`, "ERROR name is missing"},
+	{"words", `{"name":"search code"}`, "ERROR unknown tool"},
+}
+
+func TestCallToolUnderstandsWhatModelsSend(t *testing.T) {
+	r := shapedRetriever(t)
+	lost := 0
+	for _, test := range shapes {
+		result, err := r.CallTool(KindDestructive, "")(t.Context(), &tool.Call{Session: "s", Arguments: json.RawMessage(test.arguments)})
+		if err != nil {
+			t.Errorf("%s: %v", test.name, err)
+			continue
+		}
+		var said struct {
+			Content []struct{ Text string }
+			IsError bool
+		}
+		if err := json.Unmarshal(result, &said); err != nil {
+			t.Fatal(err)
+		}
+		var texts []string
+		for _, block := range said.Content {
+			texts = append(texts, block.Text)
+		}
+		text := strings.Join(texts, "\n")
+		if said.IsError {
+			text = "ERROR " + text
+		}
+		refused := strings.HasPrefix(text, "ERROR")
+		if refused != strings.HasPrefix(test.want, "ERROR") {
+			lost++
+		}
+		if !strings.Contains(text, test.want) || refused != strings.HasPrefix(test.want, "ERROR") {
+			t.Errorf("%s: %s\n got %s\nwant %s", test.name, test.arguments, text, test.want)
+		}
+	}
+	t.Logf("%d of %d steps are lost", lost, len(shapes))
+}
+
+// What models send to the other meta-tools.
+func TestMetaToolsUnderstandWhatModelsSend(t *testing.T) {
+	r := shapedRetriever(t)
+	tools := map[string]tool.Handler{}
+	for _, m := range append(append(r.MetaTools(), r.GateTools()...), r.SearchTools("all", "", "")...) {
+		tools[m.Name] = m.Handler
+	}
+	const found = "github_search_code"
+	for _, test := range []struct{ name, arguments, want string }{
+		{RetrieveTools, `{"query":"search code"}`, found},
+		{RetrieveTools, `{"q":"search code"}`, found},
+		{RetrieveTools, `{"search_query":"search code","max_results":"3"}`, found},
+		{RetrieveTools, `{"task":"search code","top_k":3}`, found},
+		{RetrieveTools, `{"Query":"search code"}`, found},
+		{RetrieveTools, `{"input":"search code"}`, found},
+		{RetrieveTools, `{"arguments":{"query":"search code"}}`, found},
+		{RetrieveTools, `{"params":{"q":"search code"}}`, found},
+		{RetrieveTools, `{"name":"retrieve_tools","arguments":"{\"query\":\"search code\"}"}`, found},
+		{RetrieveTools, `"search code"`, found},
+		{RetrieveTools, `"{\"query\":\"search code\"}"`, found},
+		{RetrieveTools, `["search code","tell the time"]`, found},
+		{RetrieveTools, `{"query":["search code","tell the time"]}`, found},
+		{RetrieveTools, `{"query":["search code"]}`, found},
+		{RetrieveTools, `{"queries":"search code"}`, found},
+		{RetrieveTools, `{"queries":"[\"search code\"]","query":""}`, found},
+		{RetrieveTools, `{"query":"search code","server":"GitHub","detail":"FULL","kind":"tools"}`, found},
+		{RetrieveTools, `{"query":"search code","server":"","limit":"","detail":"","kind":""}`, found},
+		{RetrieveTools, `{"query":"search code","server":null,"limit":null,"queries":[]}`, found},
+		{RetrieveTools, `{"query":"search code","reason":"why"}`, `ERROR unknown argument "reason"; retrieve_tools takes`},
+		{RetrieveTools, `{"q":"search code","search":"time"}`, `ERROR`},
+		{RetrieveTools, `{"query":"search code","queries":["time"]}`, `ERROR send either query or queries`},
+		{DiscoverTools, `{"args":{"search":"search code"}}`, found},
+		{"all_search_tools", `{"text":"search code"}`, found},
+		{"all_describe_tool", `{"tool_name":"github/search_code"}`, found},
+		{"all_describe_tool", `"github_search_code"`, found},
+		{"all_call_tool", `{"tool":"github/search_code","q":"x"}`, "github.search_code"},
+		{ExecuteTool, `{"tool_id":"github_search_code","arguments":{"q":"x"}}`, "github.search_code"},
+		{ExecuteTool, `{"name":"github_search_code","args":{"q":"x"}}`, "github.search_code"},
+		{ExecuteTool, `{"tool_id":"mcp__toolfinch__search_code","q":"x"}`, "github.search_code"},
+		{ExecuteTool, `{"name":"execute_tool","arguments":{"tool_id":"github_search_code","q":"x"}}`, "github.search_code"},
+		{ExecuteTool, `{"tool_id":"retrieve_tools","arguments":{"query":"search code"}}`, found},
+	} {
+		text, isError := ask(t, tools[test.name], test.arguments)
+		if isError {
+			text = "ERROR " + text
+		}
+		if !strings.Contains(text, test.want) || isError != strings.HasPrefix(test.want, "ERROR") {
+			t.Errorf("%s %s: %s, want %s", test.name, test.arguments, text, test.want)
+		}
+	}
+}
+
+// What a client's tools/call means.
+func TestMeantIsTheCallThatIsCertain(t *testing.T) {
+	r := shapedRetriever(t)
+	for _, test := range []struct{ name, arguments, want, with string }{
+		{"github_search_code", `{"q":"x","other":1}`, "github_search_code", ``},
+		{"files_read_file", `{"path":"a","lines":5}`, "files_read_file", ``},
+		{"files_read_file", `{"path":"a","lines":"5","tags":"[\"b\"]","deep":null}`, "files_read_file", `{"path":"a","lines":5,"tags":["b"]}`},
+		{"files_read_file", `{"lines":"5"}`, "files_read_file", ``}, // mended, it would not fit either
+		{"files_read_file", `"{\"path\":\"a\"}"`, "files_read_file", `{"path":"a"}`},
+		{"clock_now", `""`, "clock_now", `{}`},
+		{"clock_now", `[]`, "clock_now", `{}`},
+		{"calendar_add_event", `{"a":"5"}`, "calendar_add_event", ``},
+		{"mcp__toolfinch__github_search_code", `{}`, "github_search_code", ``},
+		{"github.search_code", `{}`, "github_search_code", ``},
+		{"search_code", `{}`, "github_search_code", ``},
+		{"GITHUB-SEARCH-CODE", `{}`, "github_search_code", ``},
+		{"mcp__toolfinch__retrieve_tools", `{"query":"x"}`, "retrieve_tools", ``},
+		{"search", `{}`, "", ``},
+		{"github_serch_code", `{}`, "", ``},
+		{"slack/create_issue", `{}`, "", ``},
+	} {
+		call := &tool.Call{Name: test.name, Arguments: json.RawMessage(test.arguments)}
+		listed, _ := r.catalog.Lookup(test.name)
+		meant, inner, shown := r.Meant(t.Context(), listed, call)
+		name, with := "", test.with
+		if meant != nil {
+			name = meant.Name
+		}
+		if with == "" {
+			with = test.arguments
+		}
+		if name != test.want || string(inner.Arguments) != with || meant != nil && inner.Name != name || (shown == nil) != (inner == call) {
+			t.Errorf("%s %s: %s %s, want %s %s", test.name, test.arguments, name, inner.Arguments, test.want, with)
+		}
+	}
+}
+
+func BenchmarkMeant(b *testing.B) {
+	r := shapedRetriever(b)
+	t, _ := r.catalog.Lookup("files_read_file")
+	call := &tool.Call{Name: t.Name, Arguments: json.RawMessage(`{"path":"a","lines":5,"tags":["a","b"],"deep":{"n":1},"follow":true}`)}
+	for b.Loop() {
+		r.Meant(b.Context(), t, call)
+	}
+}
+
+func TestAMendedCallShowsTheRightFormOnceASession(t *testing.T) {
+	r := shapedRetriever(t)
+	const form = `the right form is {"name": "github_search_code", "arguments": {"q":"x"}}`
+	for i, test := range []struct {
+		session, arguments string
+		shown              bool
+	}{
+		{"a", `{"name":"github_search_code","arguments":{"q":"x"}}`, false},
+		{"a", `{"name":"github_search_code","arguments":{"q":"x","other":1}}`, false},
+		{"a", `{"tool":"github/search_code","q":"x"}`, true},
+		{"a", `{"tool":"github/search_code","q":"x"}`, false},
+		{"b", `{"name":"github_search_code","q":"x"}`, true},
+		{"", `{"name":"github_search_code","q":"x"}`, true},
+		{"", `{"name":"github_search_code","q":"x"}`, true}, // no session: each time
+	} {
+		result, err := r.CallTool(KindDestructive, "")(t.Context(), &tool.Call{Session: test.session, Arguments: json.RawMessage(test.arguments)})
+		var text string
+		for _, block := range blocksOf(result) {
+			var b struct{ Text string }
+			if err := json.Unmarshal(block, &b); err != nil {
+				t.Fatal(err)
+			}
+			text += b.Text + "\n"
+		}
+		if shown := strings.Contains(text, form); err != nil || shown != test.shown {
+			t.Errorf("%d: %s, error %v", i, text, err)
+		}
+	}
+	asks := tool.Result(`{"resultType":"input_required","inputRequests":{}}`)
+	if got := r.hinted(&tool.Call{}, asks, form); string(got) != string(asks) {
+		t.Errorf("a question is changed: %s", got)
+	}
+	for i := range maxHinted + 1 {
+		r.catalog.forms.first(fmt.Sprint(i))
+	}
+	if n := len(r.catalog.forms.seen); n > maxHinted {
+		t.Errorf("%d sessions are remembered", n)
+	}
+}
+
+// A name that may be of a server that is not there, or of a held definition, means no other tool.
+func TestSpellingsMeanNoOtherServersTool(t *testing.T) {
+	servers := append(fewServers(t, echo), Server{Name: "evil", Tools: tool.Of([]*tool.Def{
+		def(t, "evil", `{"name":"bank_pay"}`), def(t, "evil", `{"name":"call_tool"}`), def(t, "evil", `{"name":"wipe"}`), def(t, "evil", `{"name":"stay"}`),
+	}, echo)})
+	servers[0].Held = []Held{{Tool: &tool.Tool{Def: def(t, "github", `{"name":"wipe"}`)}, Why: "is new"}}
+	catalog := readBy(t, echo, servers)
+	for _, test := range []struct {
+		name   string
+		absent []Absent
+		want   string
+	}{
+		{"bank_pay", nil, "evil_bank_pay"},
+		{"bank_pay", []Absent{{Server: "bank", Prefix: "bank"}}, ""},
+		{"Bank-Pay", []Absent{{Server: "bank", Prefix: "bank"}}, ""},
+		{"mcp__bank__pay", []Absent{{Server: "bank"}}, ""},
+		{"stay", []Absent{{Server: "bank", Starting: 1}}, ""}, // it may have it
+		{"evil/stay", []Absent{{Server: "bank", Starting: 1}}, "evil_stay"},
+		{"evil/stay", []Absent{{Server: "evil", Listed: true}}, "evil_stay"},
+		{"wipe", nil, ""},
+		{"github-wipe", nil, ""},
+		{"evil/wipe", nil, "evil_wipe"},
+		{"call_tool", nil, ""},
+		{"CALL_TOOL", nil, ""},
+		{strings.Repeat("x", 10_000), nil, ""},
+		{"``", nil, ""},
+	} {
+		r := New(catalog, Settings{Health: func() Health { return Health{Absent: test.absent} }})
+		got := ""
+		if found, _ := r.resolve(test.name); found != nil {
+			got = found.Name
+		}
+		if got != test.want {
+			t.Errorf("%.40q with %v: %q, want %q", test.name, test.absent, got, test.want)
+		}
+	}
+}

@@ -140,11 +140,13 @@ func TestStrayTopLevelKeys(t *testing.T) {
 	}{
 		{"client's JSON", "a.json", `{"mcpServers": {}, "theme": "dark"}`, false},
 		{"client's server", "a.json", `{"mcpServers": {"a": {"command": "a", "headersHelper": "x"}}}`, false},
-		{"misspelt there", "a.json", `{"mcpServers": {"a": {"command": "a", "arg": ["x"]}}}`, true},
-		{"our server", "a.json", `{"mcp_servers": {"a": {"command": "a", "headersHelper": "x"}}}`, true},
+		{"misspelt there", "a.json", `{"mcpServers": {"a": {"command": "a", "arg": ["x"]}}}`, false},
+		{"our server", "a.json", `{"mcp_servers": {"a": {"command": "a", "alwaysLoad": "x"}}}`, true},
 		{"VS Code's JSON", "a.json", `{"servers": {}, "theme": "dark"}`, false},
 		{"our JSON", "a.json", `{"mcp_servers": {}, "theme": "dark"}`, true},
-		{"YAML", "a.yaml", "mcpServers: {}\ntheme: dark\n", true},
+		{"client's YAML", "a.yaml", "mcpServers: {}\ntheme: dark\n", false},
+		{"YAML with a key of ours", "a.yaml", "mcpServers: {}\ntop_k: 3\ntheme: dark\n", true},
+		{"YAML with our name", "toolfinch.yaml", "mcpServers: {}\ntheme: dark\n", true},
 		{"schema of an editor", "a.json", `{"$schema": "https://example.com/s.json", "mcp_servers": {}}`, false},
 	}
 	for _, tt := range tests {

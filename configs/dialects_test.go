@@ -144,6 +144,9 @@ mcpServers:
 	}
 	for _, test := range tests {
 		got, err := ServersIn(fileOf(test.client), []byte(test.file))
+		for i := range got {
+			got[i].Lost = nil
+		}
 		if err != nil || !reflect.DeepEqual(got, test.want) {
 			t.Errorf("%s:\n got %+v, %v\nwant %+v", test.client, got, err, test.want)
 		}
@@ -174,9 +177,15 @@ func fileOf(client string) clients.File {
 func TestBrokenFilesAreSaidToBeSo(t *testing.T) {
 	tests := []struct{ client, data, want string }{
 		{"cursor", `{"mcpServers": {"secret": `, "f: line 1, column 27: not valid JSON: "},
+		{"cursor", `{"mcpServers": {"a": {"headers": {"Authorization": Bearer secret}}}}`, "f: line 1, column 52: not valid JSON: "},
+		{"cursor", `{"mcpServers": {"a": {"env": {"K": secret}}}}`, "f: line 1, column 36: not valid JSON: "},
+		{"cursor", `{"mcpServers": {"a": {"env": {"K": 'secret'}}}}`, "f: line 1, column 36: not valid JSON: "},
+		{"cursor", `{"mcpServers": {"a": {"env": {"K": "\secret"}}}}`, "f: line 1, column 36: not valid JSON: "},
+		{"goose", "extensions:\n  a: {env: {K: \"secret}}\n", "f.yaml: line "},
+		{"codex", "[mcp_servers.a]\nenv = { K = secret }\n", "f: line 2, column "},
 		{"cursor", `[]`, "f: it must be a mapping"},
 		{"cursor", `{"mcpServers": 5}`, "f: line 1: mcpServers must be a mapping of servers, not a number"},
-		{"codex", "x = [", "f: is not valid TOML"},
+		{"codex", "x = [", "f: line 1, column 5: not valid TOML"},
 		{"goose", "extensions: []\n  x", "f.yaml: line "},
 	}
 	for _, test := range tests {
@@ -185,8 +194,8 @@ func TestBrokenFilesAreSaidToBeSo(t *testing.T) {
 		if err == nil || !strings.HasPrefix(err.Error(), test.want) || strings.Contains(err.Error(), "secret") {
 			t.Errorf("%s: %v, want %s", test.data, err, test.want)
 		}
-		if _, err := f.Set([]byte(test.data), "x", clients.Entry{Command: "x"}); err == nil {
-			t.Errorf("%s: was edited", test.data)
+		if _, err := f.Set([]byte(test.data), "x", clients.Entry{Command: "x"}); err == nil || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: was edited, or %v", test.data, err)
 		}
 	}
 }
@@ -195,9 +204,18 @@ func TestBrokenFilesAreSaidToBeSo(t *testing.T) {
 // lost without a word.
 func TestServersThatAreRefused(t *testing.T) {
 	tests := []struct{ client, server, want string }{
-		{"cursor", `{"command": "a", "args": "secret"}`, "line 1: args has a value of another kind than is known: text"},
-		{"cursor", `{"command": "a", "env": ["secret"]}`, "line 1: env has a value of another kind than is known: a list"},
-		{"cursor", `{"command": "a", "disabled": "maybe"}`, "line 1: disabled is neither true nor false"},
+		{"cursor", `{"command": "a", "args": "open \"secret"}`, "line 1: args is text with an open quote"},
+		{"cursor", `{"command": "a", "args": true}`, "line 1: args must be a list, not true or false"},
+		{"cursor", `{"command": "a", "args": {"secret": 1}}`, "line 1: args must be a list, not a mapping"},
+		{"cursor", `{"command": "a", "args": [["secret"]]}`, "line 1: args[0] must be text, not a list"},
+		{"cursor", `{"command": "a", "env": ["secret"]}`, "line 1: env[0] has no name and value"},
+		{"cursor", `{"command": "a", "env": "secret"}`, "line 1: env[0] has no name and value"},
+		{"cursor", `{"command": "a", "env": true}`, "line 1: env must be a mapping of names to text, not true or false"},
+		{"cursor", `{"command": "a", "env": {"A": null}}`, "line 1: env A has no value"},
+		{"cursor", `{"url": "https://a", "headers": {"A": ["secret"]}}`, "line 1: headers A must be text, not a list"},
+		{"cursor", `{"command": "a", "disabled": "maybe"}`, `line 1: disabled must be true or false, not "maybe"`},
+		{"cursor", `{"command": "a", "disabled": true, "enabled": true}`, "line 1: disabled and enabled contradict each other"},
+		{"cursor", `{"url": "wss://a", "type": "websocket"}`, `its transport is "websocket", which toolfinch does not speak`},
 		{"cursor", `{"url": "https://a", "serverUrl": "https://b"}`, "line 1: url and serverUrl contradict each other"},
 		{"cursor", `{"command": "a", "disabledTools": "secret"}`, "line 1: disabledTools must be a list of tools, not text"},
 		{"cursor", `{"command": "a", "url": "https://a"}`, "it has both a command and a URL"},
@@ -209,8 +227,8 @@ func TestServersThatAreRefused(t *testing.T) {
 			t.Errorf("%s: %+v, %v, want %s", test.server, got, err, test.want)
 		}
 	}
-	got, err := ServersIn(fileOf("codex"), []byte("[mcp_servers.a]\ncommand = \"a\"\nargs = \"secret\"\n"))
-	if err != nil || len(got) != 1 || !strings.HasPrefix(got[0].Problem, "args has") {
+	got, err := ServersIn(fileOf("codex"), []byte("[mcp_servers.a]\ncommand = \"a\"\nargs = true\n"))
+	if err != nil || len(got) != 1 || !strings.HasPrefix(got[0].Problem, "line 3: args must be") {
 		t.Errorf("TOML: %+v, %v", got, err)
 	}
 }

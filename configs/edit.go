@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -46,21 +48,44 @@ func Servers(path string) ([]clients.Server, error) {
 
 // ServersOf is Servers for the bytes of a file.
 func ServersOf(path string, data []byte) ([]clients.Server, error) {
-	f, err := editOf(path, data)
-	if err != nil || document.IsBlank(f.Data) {
-		return nil, err
+	if document.IsBlank(data) {
+		return nil, nil
 	}
-	root, _, _ := document.Parse(path, f.Data)
+	d := newDecoder(source{path: path, shown: filepath.Base(path)}, filepath.Dir(path), os.LookupEnv)
 	var servers []clients.Server
-	for _, name := range serverBlocks {
-		if block := root.Find(name); block != nil {
-			pairs, _ := serversOf(block)
-			for _, p := range pairs {
-				servers = append(servers, dialect{}.read(p.Value).server(p.Key.Text))
-			}
-		}
+	for _, t := range d.written(data) {
+		s := t.server(t.name)
+		s.Configured = true
+		servers = append(servers, s)
+	}
+	if len(d.errors) > 0 {
+		return nil, Errors(d.errors)
 	}
 	return servers, nil
+}
+
+// written returns the servers of the file as they are written.
+func (d *decoder) written(data []byte) (servers []*taken) {
+	root := d.parse(data)
+	switch {
+	case root == nil:
+		return nil
+	case root.Kind != document.Mapping:
+		d.fail(root, "the file must be a mapping of keys to values, not "+string(root.Kind), emptyHint)
+		return nil
+	}
+	seen := map[string]*document.Node{}
+	for _, b := range d.blocks(root) {
+		pairs, ok := serversOf(b.at)
+		if !ok {
+			d.isMapping(b.at, b.label, "names to servers", "")
+		}
+		for _, p := range d.legalNames(pairs, seen) {
+			seen[p.Key.Text] = p.Key
+			servers = append(servers, b.dialect.read(p.Key.Text, p.Value))
+		}
+	}
+	return servers
 }
 
 // Shown returns the command line and the URL of a server with secrets masked, as in
@@ -100,15 +125,21 @@ func addServer(path string, s clients.Server, unset bool) error {
 			block = other
 		}
 	}
-	value := struct {
-		clients.Server
-		Enabled *bool `json:"enabled,omitempty"`
-	}{Server: s}
+	if err := f.isText(s, []string{block, s.Name}); err != nil {
+		return err
+	}
+	var value rawjson.Object
+	for name, member := range rawjson.Members(rawjson.Of(s)) {
+		value.Add(name, member)
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.Others)) {
+		value.Add(name, s.Others[name])
+	}
 	if s.Disabled {
-		value.Enabled = new(bool)
+		value.Add("enabled", json.RawMessage("false"))
 	}
 	f.private = s.Secret || holdsSecrets(s)
-	return f.save(f.put(value, block, s.Name))
+	return f.save(f.put(value.JSON(), block, s.Name))
 }
 
 // RemoveServer removes a server with the comments directly above it. An unknown name is a
@@ -128,20 +159,27 @@ func SetEnabled(path, name string, on bool) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	wanted := map[string]string{}
-	for _, key := range []string{"enabled", "disabled"} {
-		if f.At(block, name, key) != nil {
-			wanted[key] = fmt.Sprint(on == (key == "enabled"))
+	wanted := map[string]json.RawMessage{}
+	for key, value := range rawjson.Members(f.At(block, name)) {
+		r, _ := rowOf(key)
+		switch fold := foldKey(key); {
+		case fold == "status" || fold == "state":
+			if off, known := truths[strings.ToLower(rawjson.Text(value))]; on && known && !off {
+				wanted[key] = nil
+			}
+		case fold == "enabled" || fold == "disabled" || r.like == "enabled":
+			wanted[key] = rawjson.Of(on == slices.Contains([]string{"enabled", "enable", "isenabled", "active", "isactive"}, fold))
 		}
 	}
 	if len(wanted) == 0 && !on {
-		wanted["enabled"] = "false"
+		wanted["enabled"] = json.RawMessage("false")
 	}
-	for key, want := range wanted {
-		if string(f.At(block, name, key)) == want {
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
+		want := wanted[key]
+		if string(f.At(block, name, key)) == string(want) {
 			continue
 		}
-		if err := f.set(json.RawMessage(want), block, name, key); err != nil {
+		if err := f.set(want, block, name, key); err != nil {
 			return false, err
 		}
 		changed = true
@@ -188,6 +226,16 @@ func openEdit(path string) (*edit, error) {
 	data, err := clients.ReadFile(path)
 	if err != nil {
 		return nil, err
+	}
+	d := newDecoder(source{path: path}, filepath.Dir(path), os.LookupEnv)
+	foreign := clients.IsTOML(path)
+	if root := d.parse(data); root != nil {
+		for _, b := range d.blocks(root) {
+			foreign = foreign || !slices.Contains(serverBlocks, b.label) || b.at.Line == root.Line && b.at.Column == root.Column
+		}
+	}
+	if foreign {
+		return nil, fmt.Errorf("%s is the file of another program, which toolfinch reads and does not edit: toolfinch import takes its servers over", filepath.Base(path))
 	}
 	return editOf(path, data)
 }
@@ -238,10 +286,17 @@ func (f *edit) serverNames() []string { return f.names(serverBlocks...) }
 
 // put sets the value at path to v as JSON.
 func (f *edit) put(v any, path ...string) error {
+	if err := f.isText(v, path); err != nil {
+		return err
+	}
+	return f.set(rawjson.Of(v), path...)
+}
+
+func (f *edit) isText(v any, path []string) error {
 	if !utf8.ValidString(fmt.Sprint(v, path)) {
 		return fmt.Errorf("%s: %s: the text is not UTF-8", f.name, strings.ToValidUTF8(strings.Join(path, "."), "?"))
 	}
-	return f.set(rawjson.Of(v), path...)
+	return nil
 }
 
 // set changes the value at path, or removes it if value is nil.
@@ -295,6 +350,11 @@ func holdsSecrets(s clients.Server) bool {
 		}
 	}
 	none := new(secrets)
+	for name, value := range rawjson.Members(s.Others["oauth"]) {
+		if isSecretName(name) && literal(string(value)) {
+			return true
+		}
+	}
 	for _, texts := range []map[string]string{s.Env, s.Headers} {
 		for name, text := range texts {
 			if text != "" && literal(text) && (isSecretName(name) || none.word(text) != text) {

@@ -91,6 +91,9 @@ top_k: 7
 		{"line ends, more", "c.yaml", "mcp_servers:\r\n  b:\r\n    command: b\r\n", disable, "mcp_servers:\r\n  b:\r\n    command: b\r\n    enabled: false\r\n"},
 		{"names in quotes", "c.yaml", "mcp_servers:\n  'a': {command: a}\n  \"b\":\n    command: b\n", removeB, "mcp_servers:\n  'a': {command: a}\n"},
 
+		{"another key that switches off", "c.json", `{"mcpServers": {"b": {"command": "b", "isActive": false, "status": "disabled"}}}`, enable, `{"mcpServers": {"b": {"command": "b", "isActive": true}}}`},
+		{"text that switches off", "c.json", `{"mcpServers": {"b": {"command": "b", "disabled": "true"}}}`, enable, `{"mcpServers": {"b": {"command": "b", "disabled": false}}}`},
+		{"switched on, and quarantined", "c.json", `{"mcpServers": {"b": {"command": "b", "enabled": true, "quarantined": false}}}`, disable, `{"mcpServers": {"b": {"command": "b", "enabled": false, "quarantined": true}}}`},
 		{"JSON", "c.json", "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"a\"}\n  }\n}\n", addNew, "{\n  \"mcpServers\": {\n    \"a\": {\"command\": \"a\"},\n    \"new\": {\n      \"command\": \"npx\",\n      \"args\": [\"-y\", \"x\"]\n    }\n  }\n}\n"},
 		{"JSON with comments", "c.jsonc", "{\n  // all\n  \"mcp_servers\": {\n    // of a\n    \"a\": {\"command\": \"a\"}, // a\n    // of b\n    \"b\": {\"command\": \"b\"}, // b\n  },\n}\n", removeB, "{\n  // all\n  \"mcp_servers\": {\n    // of a\n    \"a\": {\"command\": \"a\"}, // a\n  },\n}\n"},
 		{"JSON under the name of YAML", "c.yaml", "{\"mcp_servers\": {\"b\": {\"command\": \"b\"}}}", disable, "{\"mcp_servers\": {\"b\": {\"command\": \"b\", \"enabled\": false}}}"},
@@ -134,6 +137,9 @@ func TestEditsThatAreRefused(t *testing.T) {
 	}{
 		{"taken", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "b", Command: "x"}) }, `c.yaml has a server "b" already`},
 		{"unknown", "c.yaml", file, func(p string) error { return RemoveServer(p, "git.hb") }, `c.yaml has no server "git.hb" (did you mean "git.hub"?)`},
+		{"the file of opencode", "opencode.json", `{"mcp": {"b": {"type": "local", "command": ["b"]}}}`, addNew, "opencode.json is the file of another program, which toolfinch reads and does not edit: toolfinch import takes its servers over"},
+		{"the file of Codex", "config.toml", "[mcp_servers.b]\ncommand = 'b'\n", disable, "config.toml is the file of another program, which toolfinch reads and does not edit: toolfinch import takes its servers over"},
+		{"bare servers", "x.json", `{"b": {"command": "b"}}`, addNew, "x.json is the file of another program, which toolfinch reads and does not edit: toolfinch import takes its servers over"},
 		{"unknown to switch", "c.yaml", file, func(p string) error { _, err := SetEnabled(p, "zzz", true); return err }, `c.yaml has no server "zzz"`},
 		{"nothing to start", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x"}) }, "nothing was written: "},
 		{"both", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x", Command: "x", URL: "http://x"}) }, `nothing was written: server "x" has both command and url (keep one)`},
@@ -218,7 +224,7 @@ func TestServersReadBackTheSame(t *testing.T) {
 				want.Args = append(want.Args, piece(6))
 			}
 			server := fmt.Sprint("s", i, strings.Repeat("@.:- ", random.IntN(3)))
-			want.Name = server
+			want.Name, want.Configured = server, true
 			if err := AddServer(path, want); err != nil {
 				t.Fatalf("%s: %q %#v: %v", name, server, want, err)
 			}
@@ -265,8 +271,8 @@ func TestServersAsWritten(t *testing.T) {
 	path := must.Write(t, filepath.Join(t.TempDir(), "c.yaml"), "mcp_servers:\n  a:\n    command: ~/a\n    args: [\"${X}\", 5]\n    env: {T: \"${T}\"}\n    enabled: false\nmcpServers:\n  b: {serverUrl: \"https://b.example.com\", type: sse, headers: {H: v}}\n")
 	got, err := Servers(path)
 	want := []clients.Server{
-		{Name: "a", Command: "~/a", Args: []string{"${X}", "5"}, Env: map[string]string{"T": "${T}"}, Disabled: true},
-		{Name: "b", URL: "https://b.example.com", Transport: "sse", Headers: map[string]string{"H": "v"}},
+		{Name: "a", Command: "~/a", Args: []string{"${X}", "5"}, Env: map[string]string{"T": "${T}"}, Disabled: true, Configured: true},
+		{Name: "b", URL: "https://b.example.com", Transport: "sse", Headers: map[string]string{"H": "v"}, Configured: true},
 	}
 	if err != nil || !reflect.DeepEqual(got, want) {
 		t.Errorf("got %+v, %v\nwant %+v", got, err, want)

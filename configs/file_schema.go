@@ -35,13 +35,16 @@ func definitions() schema {
 	server := serverKeys.schema()
 	properties := server["properties"].(schema)
 	properties["tools"] = anyOf(properties["tools"].(schema), schema{"type": "array"})
-	properties["disabled"] = anyOf(schema{"description": "of other clients"}, serverEnabled{}.schema(), null)
+	pairs := schema{"type": "array", "items": schema{"type": []string{"string", "object"}}}
+	for name, forms := range map[string][]schema{"args": {anyWord}, "env": {anyText, pairs}, "headers": {anyText, pairs}, "enabled": {schema{"enum": slices.Sorted(maps.Keys(truths))}, schema{"enum": []int{0, 1}}}} {
+		properties[name] = anyOf(append(forms, properties[name].(schema))...)
+	}
 	for name, row := range rows {
-		switch like, _ := properties[row.like].(schema); {
-		case like != nil:
-			properties[name] = anyOf(schema{"description": "of other clients"}, like, null)
+		switch {
 		case row.take == nil:
 			properties[name] = schema{"description": strings.TrimSuffix("not used; "+row.hint, "; ")}
+		case properties[name] == nil && row.like != "":
+			properties[name] = schema{"description": row.like + ", of other clients"}
 		case properties[name] == nil:
 			properties[name] = schema{"description": "of other clients"}
 		}

@@ -228,9 +228,6 @@ func read(from source) ([]byte, *Error) {
 	if err != nil {
 		return nil, bad(reason(err), "")
 	}
-	if strings.EqualFold(filepath.Ext(from.path), ".toml") {
-		return nil, bad("is a TOML file", "toolfinch import FILE takes over the servers in it")
-	}
 	if len(data) > maxSize {
 		return nil, bad(fmt.Sprintf("is larger than %d MiB", maxSize>>20), "is it a configuration?")
 	}

@@ -103,20 +103,30 @@ func (opts Options) decoder() (d *decoder, data []byte, err error) {
 }
 
 func (d *decoder) load(c *Config, data []byte) {
-	root, isJSON, problems := document.Parse(c.Path, data)
-	d.tree = root
+	if root := d.parse(data); root != nil {
+		c.fingerprint = digest(root, make(map[*document.Node]string), "listen", "data_dir") // before decoding changes the tree
+		d.root(root, c)
+	}
+}
+
+// parse returns the tree of the file, nil if it is none, and notes why.
+func (d *decoder) parse(data []byte) *document.Node {
+	root, isJSON, problems := parse(d.from.path, data)
 	for _, p := range problems {
 		if p.Message == document.Empty {
 			p.Hint = emptyHint
 		}
 		d.fail(&document.Node{Line: p.Line, Column: p.Column}, p.Message, p.Hint)
 	}
-	if root != nil {
-		d.isJSON = isJSON
-		c.fingerprint = digest(root, make(map[*document.Node]string), "listen", "data_dir") // before decoding changes the tree
-		d.root(root, c)
+	d.isJSON = isJSON
+	if root != nil && (isJSON || clients.IsTOML(d.from.path)) && !slices.ContainsFunc(root.Pairs, isTopKey) {
+		root = bare(d.from.path, root)
 	}
+	d.tree = root
+	return root
 }
+
+func isTopKey(p document.Pair) bool { return top.find(p.Key.Text) != nil }
 
 // completeServers gives servers the settings of the top level that they do not have.
 func (c *Config) completeServers() {
@@ -168,21 +178,23 @@ func (d *decoder) root(root *document.Node, c *Config) {
 		d.fail(root, "the file must be a mapping of keys to values, not "+string(root.Kind), emptyHint)
 		return
 	}
-	d.foreign = d.isJSON && (root.Find("mcpServers") != nil || root.Find("servers") != nil)
+	blocks := d.blocks(root)
 	servers := make(map[string]*document.Node)
 	var views *document.Node // read last, because views name servers
 	for _, p := range d.unique(root, "key") {
 		name := p.Key.Text
 		switch {
-		case slices.Contains(serverBlocks, name):
-			d.servers(p.Value, name, c, servers)
+		case slices.ContainsFunc(blocks, func(b block) bool { return b.key == name }):
+			for _, b := range blocks {
+				if b.key == name {
+					d.servers(b, c, servers)
+				}
+			}
 		case top.find(name) != nil && p.Value.Kind == document.Null: // left at its default
 		case name == viewBlock:
 			views = p.Value
 		case top.find(name) != nil:
 			d.setting(c, name, p.Value, name)
-		case name == "mcp" && p.Value.Kind == document.Mapping:
-			d.fail(p.Key, "this is the file of opencode", "toolfinch import FILE takes over the servers in it")
 		case name == "$schema", name == "inputs", strings.HasPrefix(name, "x-"): // for editors, and for anchors
 		case d.foreign:
 			d.warn(p.Key, fmt.Sprintf("key %q is not used", shorten(name)), nearHint(name, topKeys()))
@@ -199,6 +211,30 @@ func (d *decoder) root(root *document.Node, c *Config) {
 	if len(servers) == 0 && len(d.errors) == 0 {
 		d.warn(root, "no servers are configured", emptyHint)
 	}
+}
+
+// blocks returns the blocks of servers, and notes whether the file is another program's. A
+// file with a block of ours or, unless it is JSON, with our name or one of our keys, is ours.
+func (d *decoder) blocks(root *document.Node) (blocks []block) {
+	toml := clients.IsTOML(d.from.path)
+	isOurs := root.Find(serverBlocks[0]) != nil && !toml ||
+		!d.isJSON && !toml && (slices.Contains(fileNames, filepath.Base(d.from.path)) || slices.ContainsFunc(root.Pairs, isTopKey))
+	if isOurs {
+		for _, name := range serverBlocks {
+			if at := root.Find(name); at != nil {
+				blocks = append(blocks, block{key: name, label: name, at: at})
+			}
+		}
+		return blocks
+	}
+	named := clients.FileNamed(d.from.path, d.home)
+	for _, f := range blocksIn(named, root) {
+		blocks = append(blocks, block{f.Block[0], strings.Join(f.Block, "."), root.Find(f.Block...), dialectOf(f, root)})
+	}
+	if d.foreign = len(blocks) > 0; d.foreign && !named.Guessed {
+		d.dir = named.Project
+	}
+	return blocks
 }
 
 // setting reads the value of a key of the top level.
@@ -252,7 +288,7 @@ func FindPlaces(opts Options) (Places, error) {
 	if err != nil {
 		return Places{}, err
 	}
-	d.tree, _, _ = document.Parse(d.from.path, data)
+	d.parse(data)
 	return d.places(opts.Flags, d.env)
 }
 

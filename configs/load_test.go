@@ -919,8 +919,8 @@ toolfinch.yaml:7:64: server "remote": headers Authorization: $TOKEN is not repla
 	if c, err := Load(Options{Trusts: trustsAll, Dir: dir, Env: environ()}); err != nil || len(c.Warnings) != 1 || c.Warnings[0].Message != "toolfinch.json beside it is not read" {
 		t.Errorf("beside: %v, %v", c, err)
 	}
-	for file, text := range map[string]string{"config.toml": "[mcp_servers.a]", "opencode.json": `{"mcp": {"a": {"type": "local"}}}`} {
-		if _, err := Load(Options{Dir: write(t, file, text), Path: file, Env: environ()}); err == nil || !strings.Contains(err.Error(), "toolfinch import FILE takes over") {
+	for file, text := range map[string]string{"config.toml": "[mcp_servers.a]\ncommand = 'a'", "opencode.json": `{"mcp": {"a": {"type": "local", "command": ["a"]}}}`} {
+		if c, err := Load(Options{Dir: write(t, file, text), Path: file, Env: environ()}); err != nil || len(c.Servers) != 1 || c.Servers[0].Command != "a" {
 			t.Errorf("%s: %v", file, err)
 		}
 	}

@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -127,6 +128,16 @@ func legalInName(r rune, first bool) bool {
 
 // nameHint suggests a legal name for an illegal name.
 func nameHint(name string) string {
+	if legal := legalOf(name); legal != "" {
+		return fmt.Sprintf("for example %q", legal)
+	}
+	return ""
+}
+
+// LegalName returns the name under which a server of another program's file is taken.
+func LegalName(name string) string { return cmp.Or(legalOf(name), "server") }
+
+func legalOf(name string) string {
 	legal := strings.Map(func(r rune) rune {
 		if legalInName(r, false) {
 			return r
@@ -137,8 +148,38 @@ func nameHint(name string) string {
 	if r := []rune(legal); len(r) > maxName {
 		legal = string(r[:maxName])
 	}
-	if legal == "" {
-		return ""
+	if legal != name {
+		legal = strings.TrimRight(legal, "_-./@: ")
 	}
-	return fmt.Sprintf("for example %q", legal)
+	return legal
+}
+
+// legalNames gives the servers of another program's file legal names. Two that become one
+// are told apart; seen has the names of other blocks.
+func (d *decoder) legalNames(pairs []document.Pair, seen map[string]*document.Node) []document.Pair {
+	if !d.foreign {
+		return pairs
+	}
+	taken := map[string]bool{}
+	for name := range seen {
+		taken[name] = true
+	}
+	for _, p := range pairs {
+		taken[p.Key.Text] = true
+	}
+	pairs = slices.Clone(pairs)
+	for i, p := range pairs {
+		name := LegalName(p.Key.Text)
+		if name == p.Key.Text {
+			continue
+		}
+		legal := name
+		for n := 2; taken[legal]; n++ {
+			legal = fmt.Sprintf("%s-%d", name, n)
+		}
+		taken[legal] = true
+		d.warn(p.Key, fmt.Sprintf("server %q is called %q here", shorten(p.Key.Text), legal), "")
+		pairs[i].Key = made(p.Key, document.Text, legal)
+	}
+	return pairs
 }

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -158,6 +159,14 @@ var callbackPort = number[int]{1, 65535}
 
 // foundOAuthKeys are keys of other clients for addresses that toolfinch discovers.
 var foundOAuthKeys = []string{"authorizationUrl", "tokenUrl", "authServerMetadataUrl", "registrationUrl", "tokenParamName"}
+
+func init() {
+	for _, name := range slices.Concat(oauthKeys.names(), slices.Collect(maps.Keys(foreignOAuthKeys)), foundOAuthKeys, []string{"callbackPort", "enabled"}) {
+		if fold := foldKey(name); oauthNames[fold] == "" {
+			oauthNames[fold] = name
+		}
+	}
+}
 
 func (d *decoder) foreignOAuth(p document.Pair, label string, to *login.Settings) bool {
 	key := p.Key.Text

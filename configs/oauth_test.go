@@ -1,11 +1,16 @@
 package configs
 
 import (
+	"os"
+	"path/filepath"
 	"reflect"
+	"runtime"
 	"strings"
 	"testing"
 
+	"toolfinch/configs/clients"
 	"toolfinch/internal/discovery"
+	"toolfinch/internal/must"
 	"toolfinch/upstream/login"
 )
 
@@ -109,6 +114,21 @@ func TestCertificateFiles(t *testing.T) {
 		}
 		if len(c.Warnings) > 0 != (test.warning != "") || test.warning != "" && !strings.Contains(Errors(c.Warnings).Error(), test.warning) {
 			t.Errorf("%s: warnings %v", text, c.Warnings)
+		}
+	}
+}
+
+// A vendor's callbackPort means the address that the vendor's client uses, also after an import.
+func TestCallbackPortIsTheVendors(t *testing.T) {
+	path := must.Write(t, filepath.Join(t.TempDir(), "mcp.json"), `{"mcpServers": {"a": {"url": "https://a", "oauth": {"clientId": "c", "callbackPort": 3118}}}}`)
+	own := filepath.Join(t.TempDir(), "toolfinch.yaml")
+	files := must.Get(ClientFiles(path, clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: "/"}))(t)
+	found := must.Get(ServersIn(files[0], []byte(must.Read(t, path))))(t)
+	must.Do(t, AddServer(own, found[0]))
+	for _, file := range []string{path, own} {
+		c := must.Get(loadAll(Options{Path: file, Env: os.LookupEnv}))(t)
+		if l := c.Servers[0].Login; l.ClientID != "c" || l.RedirectURL != "http://localhost:3118/callback" {
+			t.Errorf("%s: %+v", filepath.Base(file), l)
 		}
 	}
 }

@@ -141,7 +141,7 @@ func TestWrongTypesAreRefusedByBoth(t *testing.T) {
 			_, err := load(t, text)
 			refused := err != nil && strings.Contains(err.Error(), k.key)
 			// Words take numbers, and other programs have a list under tools.
-			exempt := value != "[[]]" && (k.key == "prefix") || value == "[[]]" && strings.Contains(k.file, "command: a, tools")
+			exempt := value != "[[]]" && (k.key == "prefix" || k.key == "args") || value == "[[]]" && strings.Contains(k.file, "command: a, tools")
 			if exempt {
 				continue
 			}

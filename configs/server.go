@@ -187,13 +187,20 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	},
 }}
 
-// servers reads a block of servers. seen has the names of all blocks.
-func (d *decoder) servers(block *document.Node, label string, c *Config, seen map[string]*document.Node) {
-	pairs, ok := serversOf(block)
-	if !ok {
-		d.isMapping(block, label, "names to servers", "")
+func init() {
+	for _, name := range serverKeys.names() {
+		isOurs[name] = true
 	}
-	for _, p := range pairs {
+}
+
+// servers reads a block of servers. seen has the names of all blocks.
+func (d *decoder) servers(b block, c *Config, seen map[string]*document.Node) {
+	d.dialect = b.dialect
+	pairs, ok := serversOf(b.at)
+	if !ok {
+		d.isMapping(b.at, b.label, "names to servers", "")
+	}
+	for _, p := range d.legalNames(pairs, seen) {
 		name := p.Key.Text
 		first := seen[name]
 		if first != nil {
@@ -242,7 +249,7 @@ func (d *decoder) server(p document.Pair) server {
 		d.fail(n, label+" must be a mapping with command or url, not "+string(n.Kind), "")
 		return s
 	}
-	n = d.ours(n, label)
+	n = d.ours(s.Name, n, label)
 	if d.lenient = d.isOff(n); d.lenient {
 		taken := d.taken
 		d.taken = make(claims)
@@ -392,11 +399,13 @@ func (k serverEnabled) read(d *decoder, n *document.Node, label string, s *serve
 func (serverEnabled) show(*secrets, server) *document.Node { return nil } // only enabled servers are printed
 
 // ours returns a server in our keys, and reports keys without effect.
-func (d *decoder) ours(n *document.Node, label string) *document.Node {
-	n.Pairs = d.unique(n, "key")
-	t := dialect{}.read(n)
+func (d *decoder) ours(name string, n *document.Node, label string) *document.Node {
+	t := d.dialect.read(name, n)
 	for _, note := range t.unused {
 		d.warn(note.key, fmt.Sprintf("%s: %s is not used", label, note.text), note.hint)
+	}
+	for _, note := range t.mended {
+		d.warn(note.key, label+": "+note.text, note.hint)
 	}
 	for _, note := range t.refused {
 		d.fail(note.key, label+": "+note.text, note.hint)
@@ -416,19 +425,16 @@ var transports = choice[upstream.Transport]{
 func (d *decoder) foreignPair(p document.Pair, label string, s *server) bool {
 	key := p.Key.Text
 	switch {
-	case key == "disabled": // of Windsurf and Cline
-		if p.Value.Kind != document.Null {
-			serverEnabled{on: false}.read(d, p.Value, label+": "+key, s)
-		}
+	case key == "disabled": // a variable; dialect.read takes other values
+		serverEnabled{on: false}.read(d, p.Value, label+": "+cmp.Or(p.Key.WrittenAs, key), s)
+	case d.foreign:
+		d.warn(p.Key, fmt.Sprintf("%s: key %q is not used", label, shorten(key)), nearHint(key, serverKeys.names()))
 	case slices.Contains(topKeys(), key):
 		d.fail(p.Key, fmt.Sprintf("%s: unknown key %q", label, shorten(key)), "it belongs to the top level of the file")
 	default:
 		near, _ := closest(key, serverKeys.names())
 		s.misspelt = s.misspelt || near == "command" || near == "url"
-		if !d.foreign || near != "" {
-			return false
-		}
-		d.warn(p.Key, fmt.Sprintf("%s: key %q is not used", label, shorten(key)), "")
+		return false
 	}
 	return true
 }

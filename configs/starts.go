@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"maps"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -16,24 +17,15 @@ import (
 // env and headers are left out, and other secrets are masked. It reads no variable and no
 // other file.
 func Starts(path string, data []byte) ([]string, error) {
-	root, _, problems := document.Parse(path, data)
-	if root == nil || root.Kind != document.Mapping || len(problems) > 0 {
+	d := newDecoder(source{path: path}, filepath.Dir(path), func(string) (string, bool) { return "", false })
+	servers := d.written(data)
+	if d.tree == nil || len(d.errors) > 0 {
 		return nil, errors.New("it has errors")
 	}
+	root := d.tree
 	starts := beside(root)
-	for _, name := range serverBlocks {
-		block := root.Find(name)
-		if block == nil {
-			continue
-		}
-		pairs, ok := serversOf(block)
-		if !ok {
-			return nil, errors.New("it has errors")
-		}
-		for _, p := range pairs {
-			t := dialect{}.read(p.Value)
-			starts = append(starts, p.Key.Text+": "+startOf(t.server(p.Key.Text), t.node()))
-		}
+	for _, t := range servers {
+		starts = append(starts, t.name+": "+startOf(t.server(t.name), t.node()))
 	}
 	none := new(secrets)
 	for _, name := range []string{"openai_base_url", "store", "data_dir"} {
@@ -103,20 +95,6 @@ func afterComma(what string, names []string) string {
 		return ""
 	}
 	return ", " + what + " " + strings.Join(names, " ")
-}
-
-// wordsOf returns a value and the values of a list as they are written.
-func wordsOf(n *document.Node) (words []string) {
-	if n == nil {
-		return nil
-	}
-	if n.Text != "" {
-		words = append(words, n.Text)
-	}
-	for _, item := range n.Items {
-		words = append(words, wordsOf(item)...)
-	}
-	return words
 }
 
 func keysOf(n *document.Node) (names []string) {

@@ -57,11 +57,11 @@ func TestAgentsPassVariablesOn(t *testing.T) {
 				command[at] = path
 				must.Do(t, os.WriteFile(path, before, 0o600))
 			}
-			file, err := configs.ClientFile(path, clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: home})
-			if err != nil || file.Client.ID != tried.name {
-				t.Fatalf("%s is read as that of %+v, %v", path, file.Client, err)
+			files, err := configs.ClientFiles(path, clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: home})
+			if err != nil || files[0].Client.ID != tried.name {
+				t.Fatalf("%s is read as that of %+v, %v", path, files, err)
 			}
-			after, err := file.Set(before, "toolfinch", clients.Entry{Command: script, Args: []string{told}, Pass: []string{"TOKEN"}})
+			after, err := files[0].Set(before, "toolfinch", clients.Entry{Command: script, Args: []string{told}, Pass: []string{"TOKEN"}})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -18,7 +18,7 @@ func Base(upstreams []Upstream, servers []UpstreamTools) ([]Upstream, []Problem)
 		if server == nil {
 			continue
 		}
-		problems = append(problems, server.unmatched(out[i])...)
+		problems = append(problems, server.unmatched(out[i], true)...)
 		problems = append(problems, out[i].configure(server)...)
 	}
 	return out, problems
@@ -66,7 +66,7 @@ func Compile(s Settings, base []Upstream, env Env) (*Compiled, []Problem) {
 	for _, u := range base {
 		server := entryOf(s.Tools, u.Server)
 		if server != nil {
-			problems = append(problems, server.unmatched(u)...)
+			problems = append(problems, server.unmatched(u, false)...)
 		}
 		if !s.wants(server) {
 			continue

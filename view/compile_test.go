@@ -118,6 +118,13 @@ func TestProblems(t *testing.T) {
 			}
 		}
 	})
+	t.Run("a list of another client names a tool that is gone", func(t *testing.T) {
+		for _, tools := range [][]Override{{{Tool: "gone", Disabled: true}}, {{Tool: "a"}, {Tool: "gone"}, {Tool: "*", Disabled: true}}} {
+			if _, problems := Base([]Upstream{github}, []UpstreamTools{{Name: "github", Tools: tools}}); len(problems) != 1 || !problems[0].Warning {
+				t.Errorf("%+v: %v", tools, problems)
+			}
+		}
+	})
 	t.Run("under a server", func(t *testing.T) {
 		base, problems := Base([]Upstream{github}, []UpstreamTools{{Name: "github", Tools: []Override{
 			{Tool: "issue_gt", At: here}, {Tool: "a", Name: "x"}, {Tool: "b", Name: "x", At: there}, {Tool: "zz*", At: view},

@@ -95,8 +95,8 @@ func entryOf(servers []UpstreamTools, name string) *UpstreamTools {
 // tools, with every change of the server.
 const maxHints = 5
 
-// unmatched returns problems for the overrides that match no tool of u.
-func (s *UpstreamTools) unmatched(u Upstream) []Problem {
+// unmatched returns problems for the overrides that match no tool of u. base says that they are under the server.
+func (s *UpstreamTools) unmatched(u Upstream, base bool) []Problem {
 	if len(s.Tools) == 0 {
 		return nil
 	}
@@ -120,7 +120,10 @@ func (s *UpstreamTools) unmatched(u Upstream) []Problem {
 		if slices.ContainsFunc(names, func(name string) bool { return name == o.Tool || glob && matches(o.Tool, name) }) {
 			continue
 		}
-		p := Problem{At: o.At, Warning: !u.Listed}
+		// Other clients' lists name tools that are gone, which hides no other tool and shows none. A near name is a slip.
+		listed := o.Disabled || slices.ContainsFunc(s.Tools, func(all Override) bool { return all.Tool == "*" && all.Disabled })
+		gone := base && listed && len(nearest.Names(o.Tool, names, 1, nearest.Close)) == 0
+		p := Problem{At: o.At, Warning: !u.Listed || gone}
 		switch {
 		case slices.Contains(u.hidden, o.Tool):
 			p.Message, p.Warning = fmt.Sprintf("the tool %q is left out: it is hidden under server %q", o.Tool, s.Name), true

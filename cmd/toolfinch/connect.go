@@ -373,6 +373,7 @@ func passOn(notes io.Writer, c *clients.Client, config string, entry *clients.En
 	for _, name := range used {
 		value := os.Getenv(name)
 		switch {
+		case slices.Contains(clients.Given, strings.ToUpper(name)):
 		case values && c.CanHold(value):
 			if entry.Values == nil {
 				entry.Values = map[string]string{}

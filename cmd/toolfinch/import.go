@@ -64,6 +64,14 @@ Clients: ` + strings.Join(clients.IDs(), ", "),
 			chosen := all || len(names) > 0
 			if chosen && !dryRun {
 				broken = append(broken, importRows(path, ours, rows)...)
+			} else {
+				failed, err := tryImport(path, ours, rows)
+				if err != nil {
+					return err
+				}
+				if chosen {
+					broken = append(broken, failed...)
+				}
 			}
 			if asJSON(cmd) {
 				errs := make([]string, len(broken))
@@ -121,11 +129,11 @@ func filesOf(args []string, sys clients.System) ([]clients.File, error) {
 			ids = append(ids, arg)
 			continue
 		}
-		file, err := configs.ClientFile(arg, sys)
+		found, err := configs.ClientFiles(arg, sys)
 		if err != nil {
 			return nil, &exitError{exitUsage, err}
 		}
-		files = append(files, file)
+		files = append(files, found...)
 	}
 	if len(files) > 0 && len(ids) == 0 {
 		return files, nil
@@ -141,6 +149,7 @@ type foundServer struct {
 	file   clients.File
 	shown  string // the file's path
 	server clients.Server
+	twin   bool // its file has an equal server with another name
 }
 
 // findServers reads clients' files. An unreadable file adds an error to the second result; the other files are still
@@ -180,9 +189,15 @@ func readFile(file clients.File) (seen seenFile, err error) {
 
 func (f seenFile) found(sys clients.System) (found []foundServer) {
 	for _, server := range f.servers {
-		found = append(found, foundServer{f.File, f.Shown(sys), server})
+		found = append(found, foundServer{f.File, f.Shown(sys), server, f.hasTwin(server)})
 	}
 	return found
+}
+
+// hasTwin reports whether the file has an equal server with another name. They are two servers: one may have another
+// login or state.
+func (f seenFile) hasTwin(server clients.Server) bool {
+	return slices.ContainsFunc(f.servers, func(s clients.Server) bool { return s.Name != server.Name && s.Same(server) })
 }
 
 type importRow struct {
@@ -200,8 +215,10 @@ type importRow struct {
 	Status string `json:"status"`
 	As     string `json:"as,omitempty"` // name in the configuration
 	Reason string `json:"reason,omitempty"`
-	// NotTaken are the server's keys that are not imported.
+	// NotTaken are the server's keys that are not imported. Mended says how values of other
+	// forms are read.
 	NotTaken []string `json:"not_taken,omitempty"`
+	Mended   []string `json:"mended,omitempty"`
 
 	server  clients.Server
 	keep    string // the name that an earlier plan gave to the server; "" for none
@@ -209,25 +226,29 @@ type importRow struct {
 }
 
 func planImport(found []foundServer, ours []clients.Server, config string) []importRow {
-	known := slices.Clone(ours)
+	known, named := slices.Clone(ours), slices.Clone(ours) // named has them under the names of the configuration
+	others := make([]string, len(found))
+	for i, f := range found {
+		others[i] = f.server.Name
+	}
 	rows := make([]importRow, 0, len(found))
 	for _, f := range enabledFirst(found) {
 		s := f.server
 		row := importRow{
 			Client: f.file.Client.ID, File: f.shown, Project: f.file.Project, Server: s.Name, Enabled: !s.Disabled,
-			Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)), NotTaken: s.NotTaken, server: s,
+			Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)), NotTaken: s.NotTaken, Mended: s.Mended, server: s,
 		}
 		row.Command, row.URL = configs.Shown(s)
-		at, differs := findSame(known, s)
+		at, differs := findSame(known, s, f.twin)
 		switch {
 		case s.Problem != "":
 			row.Status, row.Reason = "unusable", s.Problem
 		case isToolfinch(s):
 			row.Status, row.Reason = "self", "it is toolfinch"
 		case at >= 0:
-			row.Status, row.As, row.Reason, row.differs = "there", known[at].Name, "in "+config, differs
-			if known[at].Name != s.Name {
-				row.Reason += " as " + known[at].Name
+			row.Status, row.As, row.Reason, row.differs = "there", named[at].Name, "in "+config, differs
+			if named[at].Name != s.Name {
+				row.Reason += " as " + named[at].Name
 			}
 			if at >= len(ours) {
 				row.Reason = "same as above"
@@ -236,9 +257,9 @@ func planImport(found []foundServer, ours []clients.Server, config string) []imp
 				row.Reason += ", which has " + differs
 			}
 		default:
-			row.Status, row.As = "new", freeName(s.Name, known)
+			row.Status, row.As = "new", freeName(s.Name, named, others)
 			row.server.Name = row.As
-			known = append(known, row.server)
+			known, named = append(known, s), append(named, row.server)
 		}
 		rows = append(rows, row)
 	}
@@ -262,16 +283,29 @@ func enabledFirst(found []foundServer) []foundServer {
 }
 
 // findSame returns the index of the equal server in known; -1 for none. differs says how the known server differs in
-// state or choice of tools; "" if it does not.
-func findSame(known []clients.Server, s clients.Server) (at int, differs string) {
+// what it does not depend on which server it is; "" if it does not.
+func findSame(known []clients.Server, s clients.Server, twin bool) (at int, differs string) {
 	at = -1
-	for i, k := range known {
-		if !sameServer(k, s) {
+	order := make([]int, len(known))
+	for i := range known {
+		order[i] = i
+	}
+	slices.SortStableFunc(order, func(i, j int) int { // the one of its name first
+		return cmp.Compare(map[bool]int{false: 1}[sameName(known[i], s)], map[bool]int{false: 1}[sameName(known[j], s)])
+	})
+	for _, i := range order {
+		k := known[i]
+		if !sameServer(k, s) || twin && !sameName(k, s) {
 			continue
 		}
 		why := ""
 		if has, wants := clients.ChoiceInWords(k.Tools), clients.ChoiceInWords(s.Tools); has != wants {
 			why = fmt.Sprintf("another choice of tools: %s there, %s here", has, wants)
+		}
+		for name, has := range map[string][2]string{"transport": {k.Transport, s.Transport}, "connect_timeout": {k.ConnectTimeout, s.ConnectTimeout}, "call_timeout": {k.CallTimeout, s.CallTimeout}} {
+			if has[0] != has[1] && has[1] != "" {
+				why = fmt.Sprintf("another %s: %s there, %s here", name, cmp.Or(has[0], "none"), has[1])
+			}
 		}
 		if k.Disabled && !s.Disabled {
 			why = "it disabled"
@@ -286,9 +320,18 @@ func findSame(known []clients.Server, s clients.Server) (at int, differs string)
 	return at, differs
 }
 
-func sameServer(a, b clients.Server) bool {
-	return a.Command == b.Command && slices.Equal(a.Args, b.Args) && maps.Equal(a.Env, b.Env) && a.Cwd == b.Cwd &&
-		a.URL == b.URL && maps.Equal(a.Headers, b.Headers)
+// sameServer reports whether two entries of different files are one server. One program is, under any name; a URL is not,
+// because each server has a login of its own.
+func sameServer(a, b clients.Server) bool { return a.Same(b) && (a.URL == "" || sameName(a, b)) }
+
+// sameName reports whether two servers have one name, to which an import may have added a number.
+func sameName(a, b clients.Server) bool {
+	x, y := strings.ToLower(configs.LegalName(a.Name)), strings.ToLower(configs.LegalName(b.Name))
+	numbered := func(s clients.Server, a, b string) bool {
+		rest, is := strings.CutPrefix(a, b+"-")
+		return s.Configured && is && rest != "" && strings.Trim(rest, "0123456789") == ""
+	}
+	return x == y || numbered(a, x, y) || numbered(b, y, x)
 }
 
 // isToolfinch reports whether a server is this program.
@@ -300,11 +343,13 @@ func isToolfinch(s clients.Server) bool {
 	return base == "toolfinch" && slices.Contains(s.Args, "serve")
 }
 
-// freeName returns the name. If the name is taken, it adds the first free number.
-func freeName(name string, taken []clients.Server) string {
-	free := name
-	for n := 2; slices.ContainsFunc(taken, func(s clients.Server) bool { return s.Name == free }); n++ {
-		free = fmt.Sprintf("%s-%d", name, n)
+// freeName returns the name, made legal. If it is taken, it adds the first free number. A name that was made legal also
+// leaves the others theirs.
+func freeName(name string, taken []clients.Server, others []string) string {
+	legal := configs.LegalName(name)
+	free := legal
+	for n := 2; legal != name && slices.Contains(others, free) || slices.ContainsFunc(taken, func(s clients.Server) bool { return s.Name == free }); n++ {
+		free = fmt.Sprintf("%s-%d", legal, n)
 	}
 	return free
 }
@@ -335,11 +380,37 @@ func choose(found []foundServer, names []string) []foundServer {
 	return slices.DeleteFunc(found, func(f foundServer) bool { return !slices.Contains(names, f.server.Name) })
 }
 
+// tryImport marks the new servers that importRows would fail to write. It writes them into a copy of the configuration.
+func tryImport(path string, ours []clients.Server, rows []importRow) ([]error, error) {
+	stage, err := os.MkdirTemp("", "toolfinch-import-")
+	if err != nil {
+		return nil, fmt.Errorf("a folder to work in: %w", err)
+	}
+	defer os.RemoveAll(stage)
+	staged := filepath.Join(stage, filepath.Base(path))
+	data, err := os.ReadFile(path)
+	if err == nil {
+		err = os.WriteFile(staged, data, 0o600)
+	}
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("copy the configuration: %w", err)
+	}
+	failed := importRows(staged, ours, rows)
+	for i := range rows {
+		if rows[i].Status == "added" {
+			rows[i].Status = "new"
+		}
+	}
+	return failed, nil
+}
+
 // importRows writes the new servers into the configuration, and marks each as added or failed. A later server may get
 // the name of a failed server, unless a row keeps it.
 func importRows(path string, ours []clients.Server, rows []importRow) []error {
 	known := slices.Clone(ours)
+	var others []string
 	for _, row := range rows {
+		others = append(others, row.Server)
 		if row.keep != "" {
 			known = append(known, clients.Server{Name: row.keep})
 		}
@@ -351,7 +422,7 @@ func importRows(path string, ours []clients.Server, rows []importRow) []error {
 			continue
 		}
 		if row.As = row.keep; row.As == "" {
-			row.As = freeName(row.Server, known)
+			row.As = freeName(row.Server, known, others)
 		}
 		row.server.Name = row.As
 		if err := configs.AddServer(path, row.server); err != nil {
@@ -377,7 +448,7 @@ func printImport(cmd *cobra.Command, rows []importRow, path string, chosen, dryR
 	if !chosen {
 		t := table{head: []string{"CLIENT", "FILE", "SERVER", "STATUS", "COMMAND OR URL"}}
 		for _, row := range rows {
-			t.add(row.Client, row.File, row.Server, cmp.Or(row.Reason, row.Status), strings.Join(row.Command, " ")+row.URL)
+			t.add(row.Client, row.File, row.Server, cmp.Or(strings.ReplaceAll(row.Reason, "\n", "; "), row.Status), strings.Join(row.Command, " ")+row.URL)
 		}
 		err := t.print(out)
 		if err == nil && slices.ContainsFunc(rows, func(r importRow) bool { return r.Status == "new" }) {
@@ -401,11 +472,14 @@ func printImport(cmd *cobra.Command, rows []importRow, path string, chosen, dryR
 			if len(row.NotTaken) > 0 {
 				fmt.Fprintf(out, "  without what means nothing to toolfinch: %s\n", strings.Join(row.NotTaken, ", "))
 			}
+			for _, text := range row.Mended {
+				fmt.Fprintf(out, "  %s\n", text)
+			}
 			secrets = secrets || len(row.Env)+len(row.Headers) > 0
 		case "failed":
 			fmt.Fprintf(notes, "server %q of %s was not added: %s\n", row.Server, row.Client, strings.ReplaceAll(row.Reason, "\n", "; "))
 		default:
-			fmt.Fprintf(out, "left out server %q of %s: %s\n", row.Server, row.Client, row.Reason)
+			fmt.Fprintf(out, "left out server %q of %s: %s\n", row.Server, row.Client, strings.ReplaceAll(row.Reason, "\n", "; "))
 		}
 	}
 	if secrets {

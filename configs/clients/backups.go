@@ -342,7 +342,7 @@ func union(a, b []string) []string {
 func (f File) missing(data []byte, names []string) ([]string, error) {
 	var servers map[string]any
 	if f.Client.TOML {
-		file, err := PlainTOML(data)
+		file, _, err := PlainTOML(data)
 		if err != nil {
 			return nil, f.wrap(err)
 		}

@@ -1,7 +1,9 @@
 package clients
 
 import (
+	"bytes"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -81,8 +83,22 @@ type Server struct {
 	Disabled bool            `json:"-"`
 	Secret   bool            `json:"-"` // it has a secret, even if no text looks like one
 	Problem  string          `json:"-"` // why the server cannot be used; "" if it can
-	// NotTaken are the file's unknown keys, sorted.
-	NotTaken []string `json:"-"`
+	// Others are the values of toolfinch's other keys, such as oauth.
+	Others map[string]json.RawMessage `json:"-"`
+	// NotTaken are the file's unknown keys, sorted. Lost has them with their values.
+	NotTaken []string        `json:"-"`
+	Lost     json.RawMessage `json:"-"`
+	// Configured says that it is in toolfinch's own file, where Lost does not matter.
+	Configured bool `json:"-"`
+	// Mended says of each value in another form than the known one what it was taken for.
+	Mended []string `json:"-"`
+}
+
+// Same reports whether servers are equal in all that decides which server answers, and as whom.
+func (s Server) Same(other Server) bool {
+	lost := s.Configured || other.Configured || bytes.Equal(s.Lost, other.Lost)
+	return lost && s.Command == other.Command && slices.Equal(s.Args, other.Args) && maps.Equal(s.Env, other.Env) && s.Cwd == other.Cwd &&
+		s.URL == other.URL && maps.Equal(s.Headers, other.Headers) && maps.EqualFunc(s.Others, other.Others, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
 }
 
 // Client is a program that uses MCP servers.
@@ -116,6 +132,7 @@ type File struct {
 	Client  *Client
 	Path    string   // absolute
 	Project string   // folder of its project, "" for a file of the user
+	Guessed bool     // Project is only where relative paths start
 	Block   []string // keys that lead to the servers
 }
 
@@ -135,6 +152,12 @@ type Entry struct {
 
 // Passing says which variables a client can pass on to a command.
 type Passing int
+
+// Given are variables that every client gives the servers that it starts, as the SDKs do.
+var Given = []string{
+	"HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER",
+	"APPDATA", "HOMEDRIVE", "HOMEPATH", "LOCALAPPDATA", "PROCESSOR_ARCHITECTURE", "PROGRAMFILES", "SYSTEMDRIVE", "SYSTEMROOT", "TEMP", "USERNAME", "USERPROFILE",
+}
 
 // The kinds of Passing.
 const (

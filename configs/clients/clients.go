@@ -214,16 +214,18 @@ func (f File) wrap(err error) error {
 	return fmt.Errorf("%s: %w", filepath.Base(f.Path), err)
 }
 
-// SeenFrom makes paths absolute that start at a project's folder, because the server moves
-// to another file. A server with a relative path among its arguments runs in the folder.
-func (s *Server) SeenFrom(project string) {
+// SeenFrom makes paths absolute that start at the folder of a project, because the server
+// moves to another file. A server runs in that folder; if it is guessed, only a server with
+// a relative path among its arguments does.
+func (s *Server) SeenFrom(f File) {
+	project := f.Project
 	if project == "" {
 		return
 	}
 	if of := filepath.ToSlash(s.Command); IsRelativeCommand(s.Command) && (s.Cwd == "" || strings.HasPrefix(of, "./") || strings.HasPrefix(of, "../")) {
 		s.Command = filepath.Join(project, s.Command)
 	}
-	if s.Cwd == "" && s.Command != "" && slices.ContainsFunc(s.Args, func(arg string) bool { return isRelative(arg, project) }) {
+	if s.Cwd == "" && s.Command != "" && (!f.Guessed || slices.ContainsFunc(s.Args, func(arg string) bool { return isRelative(arg, project) })) {
 		s.Cwd = project
 	}
 	if s.Cwd != "" && !filepath.IsAbs(s.Cwd) && !strings.HasPrefix(s.Cwd, "~") && !strings.Contains(s.Cwd, "${") {

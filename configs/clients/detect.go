@@ -2,16 +2,23 @@ package clients
 
 import (
 	"path/filepath"
+	"slices"
 	"strings"
 )
 
 // AnyFile reads a file of any program.
-var AnyFile = &Client{ID: "file", Name: "the file", Block: mcpServers, Notation: ours}
+var AnyFile = &Client{ID: "file", Name: "the file", Block: mcpServers, Notation: anyNotation}
 
 // byName are names of files that only one client has.
 var byName = map[string]string{
 	"claude_desktop_config.json": "claude-desktop", ".claude.json": "claude-code", ".mcp.json": "claude-code", "mcp_config.json": "windsurf",
 	"cline_mcp_settings.json": "cline", "mcp_settings.json": "roo", "mcp-config.json": "copilot",
+}
+
+// projectFiles are the ends of paths of files that clients have in projects.
+var projectFiles = []string{
+	"/.mcp.json", "/.vscode/mcp.json", "/.cursor/mcp.json", "/.roo/mcp.json", "/.github/mcp.json", "/.amp/settings.json", "/.zed/settings.json",
+	"/.gemini/settings.json", "/.qwen/settings.json", "/.codex/config.toml", "/.kiro/settings/mcp.json", "/.junie/mcp/mcp.json",
 }
 
 // FileAt returns the file at a path with its client. known is true if the place tells the
@@ -28,6 +35,12 @@ func FileAt(path string, sys System) (f File, known bool) {
 			}
 		}
 	}
+	home, _ := sys.home()
+	return FileNamed(path, home), false
+}
+
+// FileNamed returns the file at an absolute path with the client that its name suggests.
+func FileNamed(path, home string) File {
 	name, _, _ := strings.Cut(filepath.Base(path), backupMark)
 	id := byName[name]
 	switch folder := filepath.Base(filepath.Dir(path)); {
@@ -36,12 +49,20 @@ func FileAt(path string, sys System) (f File, known bool) {
 	case folder == ".gemini" || folder == ".qwen":
 		id = folder[1:]
 	}
-	f = File{Client: AnyFile, Path: path, Project: projectOf(path)}
+	f := File{Client: AnyFile, Path: path, Project: projectOf(path), Guessed: true}
+	for _, end := range projectFiles {
+		if project, is := strings.CutSuffix(filepath.ToSlash(path), end); is {
+			f.Project, f.Guessed = filepath.FromSlash(project), false
+		}
+	}
+	if f.Project == filepath.Clean(home) { // the user's file
+		f.Guessed = true
+	}
 	if id != "" {
 		f.Client = Find(id)
 	}
-	f.Block = f.Client.Block
-	return f, false
+	f.Block = slices.Clone(f.Client.Block)
+	return f
 }
 
 // projectOf returns the folder at which relative paths of a file start: its own, or the

@@ -143,6 +143,35 @@ func claudeProjects(own string) []string {
 	return folders
 }
 
+// SwitchedOff returns the servers of the file that other files of its client switch off.
+// Claude Code notes what its user refused of a project's .mcp.json.
+func (f File) SwitchedOff(home string) (names []string) {
+	if f.Client.ID != "claude-code" || filepath.Base(f.Path) != ".mcp.json" {
+		return nil
+	}
+	for path, block := range map[string][]string{
+		filepath.Join(home, ".claude.json"):                        {"projects", filepath.ToSlash(f.Project)},
+		filepath.Join(f.Project, ".claude", "settings.json"):       nil,
+		filepath.Join(f.Project, ".claude", "settings.local.json"): nil,
+	} {
+		data, err := ReadFile(path)
+		if err != nil {
+			continue // without it nothing is switched off
+		}
+		all, err := document.PlainJSON(data)
+		if err != nil {
+			continue
+		}
+		for _, key := range append(block, "disabledMcpjsonServers") {
+			all = rawjson.Member(all, key)
+		}
+		for name := range rawjson.Elements(all) {
+			names = append(names, rawjson.Text(name))
+		}
+	}
+	return names
+}
+
 func vsCode(s System) []File {
 	return append(user(s.appData("Code", "User", "mcp.json")), s.project(".vscode/mcp.json")...)
 }
@@ -266,10 +295,13 @@ func dollar(text string) string { return bareName.ReplaceAllString(text, "$${${1
 // braces is the notation {env:NAME}; ${ is text.
 func braces(text string) string { return bracedName.ReplaceAllString(literal(text), "$${${1}}") }
 
-var mustacheName = regexp.MustCompile(`\$\$\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
+var mustacheName = regexp.MustCompile(`\$\$?\{\{\s*(?:secrets|inputs)\.([A-Za-z_][A-Za-z0-9_]*)\s*\}\}`)
 
 // mustache is the notation ${{ secrets.NAME }}; ${ is text.
-func mustache(text string) string { return mustacheName.ReplaceAllString(literal(text), "$${${1}}") }
+func mustache(text string) string { return anyNotation(literal(text)) }
+
+// anyNotation is ours with ${{ secrets.NAME }} besides.
+func anyNotation(text string) string { return mustacheName.ReplaceAllString(text, "$${${1}}") }
 
 func set(texts *map[string]string, name, text string) {
 	if *texts == nil {

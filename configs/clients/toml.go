@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -21,23 +22,54 @@ const tomlBlock = "mcp_servers"
 
 var bom = []byte("\ufeff")
 
-// PlainTOML returns the tables of a file.
-func PlainTOML(data []byte) (map[string]any, error) {
-	var tables map[string]any
-	if err := toml.Unmarshal(bytes.TrimPrefix(data, bom), &tables); err != nil {
-		return nil, tomlError(err)
-	}
-	return tables, nil
+// TOMLError is a place and a reason, without the library's quotes of the file, which may be
+// secrets.
+type TOMLError struct {
+	Line, Column int // 1 if unknown
+	Message      string
 }
 
-// tomlError returns place and reason without the library's quotes of the file, which may be
-// secrets.
-func tomlError(err error) error {
-	if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
-		line, column := decode.Position()
-		return fmt.Errorf("is not valid TOML: line %d, column %d", line, column)
+func (e *TOMLError) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
+}
+
+// IsTOML reports whether a path is that of a TOML file.
+func IsTOML(path string) bool { return strings.EqualFold(filepath.Ext(path), ".toml") }
+
+// PlainTOML returns the tables of a file, and the lines of its keys: a path has a NUL before
+// each key.
+func PlainTOML(data []byte) (tables map[string]any, lines map[string]int, bad *TOMLError) {
+	body := bytes.TrimPrefix(data, bom)
+	if err := toml.Unmarshal(body, &tables); err != nil {
+		bad = &TOMLError{1, 1, "not valid TOML"}
+		if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
+			bad.Line, bad.Column = decode.Position()
+		}
+		return nil, nil, bad
 	}
-	return errors.New("is not valid TOML")
+	lines = map[string]int{}
+	table := ""
+	var p unstable.Parser
+	for p.Reset(body); p.NextExpression(); {
+		e := p.Expression()
+		if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable && e.Kind != unstable.KeyValue {
+			continue
+		}
+		at := table
+		if e.Kind != unstable.KeyValue {
+			at = ""
+		}
+		for it := e.Key(); it.Next(); {
+			at += "\x00" + string(it.Node().Data)
+			if lines[at] == 0 {
+				lines[at] = 1 + bytes.Count(body[:it.Node().Raw.Offset], []byte("\n"))
+			}
+		}
+		if e.Kind != unstable.KeyValue {
+			table = at
+		}
+	}
+	return tables, lines, nil
 }
 
 // tomlSet writes the server's table in place of its old table, or at the end.
@@ -155,13 +187,13 @@ func tomlTables(data []byte, name string) (lines []string, tables []lineSpan) {
 // its presence is has.
 func tomlChecked(before []byte, lines []string, name string, has bool) ([]byte, error) {
 	after := []byte(strings.Join(lines, ""))
-	a, err := PlainTOML(before)
-	if err != nil {
-		return nil, err
+	a, _, bad := PlainTOML(before)
+	if bad != nil {
+		return nil, bad
 	}
-	b, err := PlainTOML(after)
+	b, _, bad := PlainTOML(after)
 	servers, _ := b[tomlBlock].(map[string]any)
-	if _, got := servers[name]; err != nil || got != has || !document.SameBut(a, b, []string{tomlBlock, name}) {
+	if _, got := servers[name]; bad != nil || got != has || !document.SameBut(a, b, []string{tomlBlock, name}) {
 		return nil, document.ErrByHand
 	}
 	return after, nil

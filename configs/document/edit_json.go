@@ -45,7 +45,8 @@ func newJSONText(data []byte) (*jsonText, error) {
 	}
 	var err error
 	if d.root, err = hujson.Parse(data); err != nil {
-		return nil, fmt.Errorf("is not valid JSON: %s", strings.TrimPrefix(err.Error(), "hujson: "))
+		bad := jsonProblem(data, err)
+		return nil, fmt.Errorf("line %d, column %d: %s", bad.Line, bad.Column, bad.Message)
 	}
 	object, ok := d.root.Value.(*hujson.Object)
 	if !ok {

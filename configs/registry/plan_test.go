@@ -219,7 +219,7 @@ func TestGivenValuesAreChecked(t *testing.T) {
 	way := wayOf(t, "packages", `{"registryType": "npm", "identifier": "x", "environmentVariables": [
 		{"name": "MODE", "choices": ["a", "b"]}, {"name": "PORT", "format": "number"}, {"name": "ON", "format": "boolean"}, {"name": "KEY", "isSecret": true}]}`)
 	for given, want := range map[string]string{
-		"MODE=c": "MODE is one of a, b", "PORT=x": "PORT is a number", "ON=yes": "ON is true or false", "MOD=a": `it takes no "MOD"; nearest: MODE, ON`,
+		"MODE=c": "MODE is one of a, b", "PORT=x": "PORT is a number", "ON=yes": "ON is true or false", "MOD=a": `it takes no "MOD"; nearest: MODE`,
 		"MODE=a": "", "MODE=${M}": "", "PORT=80": "", "ON=true": "",
 	} {
 		name, value, _ := strings.Cut(given, "=")

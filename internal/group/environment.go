@@ -1,10 +1,12 @@
 package group
 
 import (
+	"cmp"
 	"os"
 	"path"
 	"slices"
 	"strings"
+	"unicode"
 )
 
 // kept are globs of the variables that every child inherits, in upper case. A child needs them to run, and to reach
@@ -33,6 +35,37 @@ func Environment(own map[string]string, inherit []string) []string {
 		env = append(env, name+"="+value)
 	}
 	return env
+}
+
+// needed are globs of variables by which programs find other programs, accounts and services.
+var needed = []string{
+	"DOCKER_*", "CONTAINER_HOST", "KUBECONFIG", "SSH_AUTH_SOCK", "AWS_*", "AZURE_*", "GOOGLE_*", "CLOUDSDK_*", "JAVA_HOME", "ANDROID_HOME", "ANDROID_SDK_ROOT",
+	"CARGO_HOME", "RUSTUP_HOME", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "NODE_PATH", "NVM_DIR", "PNPM_HOME", "DISPLAY",
+	"WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "DATABASE_URL", "PGHOST", "PGUSER", "PGPASSWORD", "PGSERVICE",
+}
+
+// Withheld returns up to five names of variables that are set here, that Environment does not give, and that a child may
+// miss: it names them in words, or they are of the usual ones.
+func Withheld(own map[string]string, inherit []string, words string) (names []string) {
+	given := map[string]bool{}
+	for _, pair := range Environment(own, inherit) {
+		name, _, _ := strings.Cut(pair, "=")
+		given[name] = true
+	}
+	named := map[string]bool{}
+	for _, word := range strings.FieldsFunc(words, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
+		named[word] = true
+	}
+	for _, pair := range os.Environ() {
+		name, value, _ := strings.Cut(pair, "=")
+		if value != "" && !given[name] && (named[name] && len(name) > 3 || matchesAny(needed, name)) {
+			names = append(names, name)
+		}
+	}
+	slices.SortFunc(names, func(a, b string) int { // the named first
+		return cmp.Or(cmp.Compare(map[bool]int{false: 1}[named[a]], map[bool]int{false: 1}[named[b]]), cmp.Compare(a, b))
+	})
+	return names[:min(len(names), 5)]
 }
 
 func matchesAny(globs []string, name string) bool {

@@ -33,6 +33,8 @@ type process struct {
 	exited    chan struct{} // closed once the child was reaped and its group killed
 	state     string        // exit of the child; read after exited
 	stderr    *group.Stderr
+	env       map[string]string // of the settings
+	inherit   []string
 }
 
 // Program is a server that runs inside this process instead of a command, for tests. It ends with its input or with
@@ -109,7 +111,7 @@ func spawn(o Options) (p *process, pid int, err error) {
 	}
 	inR, inW, outR, outW, errR, errW := ends[0], ends[1], ends[2], ends[3], ends[4], ends[5]
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = inR, outW, errW
-	p = &process{stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: group.NewStderr(o.Log)}
+	p = &process{stdin: inW, stdout: outR, errors: errR, exited: make(chan struct{}), stderr: group.NewStderr(o.Log), env: o.Env, inherit: o.InheritEnv}
 	p.terminate, p.destroy = func() { _ = group.Terminate(cmd) }, func() { _ = group.Kill(cmd) }
 	started := make(chan error)
 	go p.live(cmd, started)
@@ -211,7 +213,11 @@ func (p *process) ended() error {
 	case <-p.stderr.Done():
 	case <-time.After(grace): // another process holds the child's stderr
 	}
-	return withLastWords(Mark(errors.New(processEnded+p.state+")"), ErrClosed), p.stderr.Words())
+	text := processEnded + p.state + ")"
+	if names := group.Withheld(p.env, p.inherit, p.stderr.Words()); len(names) > 0 {
+		text += fmt.Sprintf("%s%s (inherit_env: [%[2]s] does)", notPassedOn, strings.Join(names, ", "))
+	}
+	return withLastWords(Mark(errors.New(text), ErrClosed), p.stderr.Words())
 }
 
 // kill kills the child; live then reaps it as ever.

@@ -52,6 +52,7 @@ const (
 	itSays            = "; it says: "
 	itWrote, andThere = `it wrote "`, `"; ` // around the last words of a process
 
+	notPassedOn                 = "; set here and not passed on: " // names of the owner's variables
 	processEnded, processSilent = "the process ended (", "the process runs and has not answered"
 )
 
@@ -70,6 +71,7 @@ func WithoutWords(text string) string {
 		before = strings.TrimRight(before, ": ")
 	}
 	text, _, _ = strings.Cut(before+after, itSays)
+	text, _, _ = strings.Cut(text, notPassedOn)
 	return text
 }
 

@@ -55,6 +55,7 @@ func TestLastWordsStandFirst(t *testing.T) {
 		want, reason string
 	}{
 		"words":       {withLastWords(ended, "no such\ndatabase"), `it wrote "no such database"; the process ended (exit status 3)`, "the process ended (exit status 3)"},
+		"withheld":    {withLastWords(errors.New("the process ended (exit status 3)"+notPassedOn+"KUBECONFIG (inherit_env: [KUBECONFIG] does)"), "x"), `it wrote "x"; the process ended (exit status 3); set here and not passed on: KUBECONFIG (inherit_env: [KUBECONFIG] does)`, "the process ended (exit status 3)"},
 		"none":        {withLastWords(ended, ""), "the process ended (exit status 3)", "the process ended (exit status 3)"},
 		"quotes":      {withLastWords(ended, `no "x"; y`), `it wrote "no "x"; y"; the process ended (exit status 3)`, "the process ended (exit status 3)"},
 		"in a text":   {errors.New("upstream s: connect: " + withLastWords(ended, "x").Error()), `upstream s: connect: it wrote "x"; the process ended (exit status 3)`, "upstream s: connect: the process ended (exit status 3)"},

@@ -1,0 +1,233 @@
+package configs
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"strings"
+	"testing"
+
+	"toolfinch/configs/clients"
+	"toolfinch/internal/must"
+)
+
+// corpus are shapes of files that programs write, and that people write for them. want has a
+// line for each server: what it is, or why it is none. In it PROJECT is the folder of the file's
+// project, and "off" a disabled server.
+var corpus = []struct {
+	name, file, text, want string
+	warns                  string // parts of warnings of --config, one a line
+}{
+	{"args as text", "mcp.json", `{"mcpServers": {"a": {"command": "npx", "args": "-y 'a b' C:\\x"}}}`, `a: npx [-y] [a b] [C:\x]`, "args is no list"},
+	{"args as JSON in text", "mcp.json", `{"mcpServers": {"a": {"command": "npx", "args": "[\"-y\", \"a b\"]"}}}`, `a: npx [-y] [a b]`, ""},
+	{"args as a number", "mcp.json", `{"mcpServers": {"a": {"command": "a", "args": 8080}}}`, `a: a [8080]`, "args is no list"},
+	{"args as true", "mcp.json", `{"mcpServers": {"a": {"command": "a", "args": true}, "b": {"command": "b"}}}`, "a: refused: args must be a list\nb: b", ""},
+	{"empty args", "mcp.json", `{"mcpServers": {"a": {"command": "a", "args": "", "env": [], "headers": ""}}}`, `a: a`, ""},
+	{"env as a list of pairs", "mcp.json", `{"mcpServers": {"a": {"command": "a", "env": ["K=v=w", "L=", "HOME"]}}}`, `a: a K=v=w L= HOME=/home/me`, "env is no mapping"},
+	{"env as names with values", "mcp.json", `{"mcpServers": {"a": {"command": "a", "env": [{"name": "K", "value": 5}, {"key": "L", "value": "x"}, {"M": "y"}]}}}`, `a: a K=5 L=x M=y`, "env is no mapping"},
+	{"env as text", "mcp.json", `{"mcpServers": {"a": {"command": "a", "env": "K=v L='x y'"}}}`, `a: a K=v L=x y`, "env is no mapping"},
+	{"headers as a list", "mcp.json", `{"mcpServers": {"a": {"url": "https://a", "headers": ["Authorization: Bearer t:u", {"name": "X", "value": "1"}]}}}`, `a: https://a Authorization=Bearer t:u X=1`, "headers is no mapping"},
+	{"headers as text", "mcp.json", `{"mcpServers": {"a": {"url": "https://a", "headers": "Authorization: Bearer t"}}}`, `a: https://a Authorization=Bearer t`, "headers is no mapping"},
+	{"headers as JSON in text", "mcp.json", `{"mcpServers": {"a": {"url": "https://a", "headers": "{\"X\": \"1\"}"}}}`, `a: https://a X=1`, ""},
+
+	{"disabled as text", "mcp.json", `{"mcpServers": {"a": {"command": "a", "disabled": "true"}, "b": {"command": "b", "enabled": "false"}, "c": {"command": "c", "enabled": "no"}, "d": {"command": "d", "disabled": 1}}}`,
+		"a: off\nb: off\nc: off\nd: off", "disabled is text, and is taken as true"},
+	{"disabled by other keys", "mcp.json", `{"mcpServers": {"a": {"command": "a", "isActive": false}, "b": {"command": "b", "active": false}, "c": {"command": "c", "enable": false},
+		"d": {"command": "d", "disable": true}, "e": {"command": "e", "is_enabled": false}, "f": {"command": "f", "quarantined": true}, "g": {"command": "g", "status": "disabled"}, "h": {"command": "h", "isActive": true}}}`,
+		"a: off\nb: off\nc: off\nd: off\ne: off\nf: off\ng: off\nh: h", ""},
+	{"contradiction", "mcp.json", `{"mcpServers": {"a": {"command": "a", "enabled": true, "disabled": true}}}`, "a: refused: enabled and disabled contradict", ""},
+	{"unreadable switch", "mcp.json", `{"mcpServers": {"a": {"command": "a", "enabled": "perhaps"}}}`, "a: refused: enabled must be true or false", ""},
+	{"Gemini's switches", ".gemini/settings.json", `{"mcp": {"excluded": ["b"]}, "mcpServers": {"a": {"command": "a", "env": {"K": "$HOME"}}, "b": {"command": "b"}}}`, "a: a in PROJECT K=/home/me\nb: off", ""},
+	{"Gemini's allowed", ".gemini/settings.json", `{"mcp": {"allowed": ["a"]}, "mcpServers": {"a": {"command": "a"}, "b": {"command": "b"}}}`, "a: a in PROJECT\nb: off", ""},
+
+	{"unknown keys", "mcp.json", `{"mcpServers": {"a": {"command": "a", "alwaysLoad": true, "note": "x", "iconPath": "y", "chatMenu": false, "arg": 1}}}`, "a: a", "key \"alwaysLoad\" is not used\nkey \"arg\" is not used (did you mean \"args\"?)"},
+	{"known keys without effect", "mcp.json", `{"mcpServers": {"a": {"url": "https://a", "headersHelper": "x", "autoApprove": []}}}`, "a: https://a", "headersHelper is not used (write the headers under headers)"},
+	{"empty beside the other", "mcp.json", `{"mcpServers": {"a": {"command": "a", "url": "", "type": ""}, "b": {"command": "", "url": "https://b"}, "c": {"command": "c", "url": null}}}`, "a: a\nb: https://b\nc: c", ""},
+	{"other names of keys", "mcp.json", `{"mcpServers": {"a": {"cmd": "a", "arguments": ["1"], "envVars": {"K": "v"}, "working_dir": "/d"}, "b": {"server_url": "https://b", "transportType": "streamableHttp"}}}`, "a: a [1] in /d K=v\nb: https://b streamable-http", ""},
+	{"transports", "mcp.json", `{"mcpServers": {"a": {"url": "https://a", "type": "HTTP"}, "b": {"url": "https://b", "transport": "http-stream"}, "c": {"url": "https://c", "type": "SSE"}, "d": {"url": "https://d", "type": "remote"}, "e": {"command": "e", "type": "local"}, "f": {"url": "https://f", "protocol": "http"}}}`,
+		"a: https://a streamable-http\nb: https://b streamable-http\nc: https://c sse\nd: https://d\ne: e\nf: https://f streamable-http", ""},
+	{"transport of the other kind", "mcp.json", `{"mcpServers": {"a": {"command": "a", "type": "http"}, "b": {"url": "https://b", "type": "stdio"}, "c": {"command": "c", "url": "https://c", "type": "sse"}, "d": {"command": "d", "url": "https://d", "type": "stdio"}}}`,
+		"a: a\nb: https://b\nc: https://c sse\nd: d", "transport is not used with command\ntransport is not used with url\ncommand is not used with url\nurl is not used with command"},
+	{"transport not spoken", "mcp.json", `{"mcpServers": {"a": {"url": "https://a", "type": "websocket"}}}`, "a: refused: websocket", ""},
+	{"nested", "mcp.json", `{"mcpServers": {"a": {"transport": {"type": "stdio", "command": "a", "args": ["1"]}}, "b": {"transport": {"type": "http", "url": "https://b"}, "disabled": false}, "c": {"stdio": {"command": "c"}}, "d": {"sse": {"url": "https://d"}}, "e": {"connection": {"command": "e"}}}}`,
+		"a: a [1]\nb: https://b streamable-http\nc: c\nd: https://d sse\ne: e", ""},
+
+	{"names", "mcp.json", `{"mcpServers": {"@a/b": {"command": "a"}, "🚀 rocket": {"command": "b"}, "me & you": {"command": "c"}, "🚀": {"command": "d"}}}`, "a/b: a\nrocket: b\nme - you: c\nserver: d", `server "@a/b" is called "a/b" here`},
+	{"names that become one", "mcp.json", `{"mcpServers": {"a&b": {"command": "x"}, "a-b": {"command": "y"}}}`, "a-b-2: x\na-b: y", ""},
+	{"the block in another case", "mcp.json", `{"MCPServers": {"a": {"command": "a"}}}`, "a: a", ""},
+	{"a transport beside the URL", "mcp.json", `{"mcpServers": {"a": {"url": "https://a", "transport": {"type": "sse"}}}}`, "a: https://a sse", ""},
+	{"not started by itself", "mcp.json", `{"mcpServers": {"a": {"command": "a", "anythingllm": {"autoStart": false}}, "b": {"command": "b", "autoStart": true}}}`, "a: off\nb: b", ""},
+	{"keys of oauth", "mcp.json", `{"mcpServers": {"a": {"url": "https://a", "oauth": {"client_id": "c", "authorization_url": "https://x", "flow": "pkce"}}}}`, "a: https://a", "oauth.flow is not used"},
+	{"all tools", "mcp.json", `{"mcpServers": {"a": {"command": "a", "tools": "*"}}}`, "a: a", ""},
+	{"a list", "mcp.json", `{"mcpServers": [{"name": "a", "command": "a"}, {"id": "b", "url": "https://b"}, {"command": "c"}, {"name": "a", "command": "d"}]}`, "a: a\nb: https://b\nserver-3: c\na-2: d", ""},
+	{"a bare list", "servers.json", `[{"name": "a", "command": "a"}, {"name": "b", "url": "https://b"}]`, "a: a\nb: https://b", ""},
+	{"bare servers", "servers.json", `{"a": {"command": "a"}, "b": {"url": "https://b"}}`, "a: a\nb: https://b", ""},
+	{"one bare server", "alone.json", `{"command": "a", "args": ["1"]}`, "alone: a [1]", ""},
+	{"two blocks", "mcp.json", `{"mcpServers": {"a": {"command": "a"}}, "servers": {"b": {"command": "b"}}}`, "a: a\nb: b", ""},
+	{"a block within", "settings.json", `{"augment.advanced": {"mcpServers": [{"name": "a", "command": "a"}]}}`, "a: a", ""},
+	{"Zencoder", "settings.json", `{"zencoder.mcpServers": {"a": {"command": "a"}}}`, "a: a", ""},
+	{"older Continue", "config.json", `{"experimental": {"modelContextProtocolServers": [{"transport": {"type": "stdio", "command": "a", "args": ["1"]}}]}}`, "server-1: a [1]", ""},
+
+	{"Claude Desktop", "claude_desktop_config.json", `{"globalShortcut": "x", "mcpServers": {"a": {"command": "a", "args": ["${HOME}"]}}}`, "a: a [${HOME}]", `key "globalShortcut" is not used`},
+	{"Claude Code", ".mcp.json", `{"mcpServers": {"a": {"type": "stdio", "command": "./bin/a", "args": ["${CLAUDE_PROJECT_DIR}/x", "${CLAUDE_PROJECT_DIR:-.}"], "env": {"H": "${HOME}"}}, "b": {"type": "http", "url": "https://b"}}}`,
+		"a: PROJECT/bin/a [PROJECT/x] [PROJECT] in PROJECT H=/home/me\nb: https://b streamable-http", ""},
+	{"Cursor", ".cursor/mcp.json", `{"mcpServers": {"a": {"command": "a", "args": ["${workspaceFolder}/x", "${userHome}/y", "${workspaceFolderBasename}"], "envFile": ".env"}}}`, "a: a [PROJECT/x] [/home/me/y] [BASE] in PROJECT", "envFile is not used"},
+	{"VS Code", ".vscode/mcp.json", "{\n// mine\n\"inputs\": [], \"servers\": {\"a\": {\"type\": \"stdio\", \"command\": \"${workspaceFolder}/a\", \"cwd\": \"${workspaceFolder}/d\"},},}", "a: PROJECT/a in PROJECT/d", ""},
+	{"VS Code's settings", "settings.json", `{"mcp": {"inputs": [], "servers": {"a": {"command": "a"}}}, "editor.fontSize": 12}`, "a: a", `key "editor.fontSize" is not used`},
+	{"an input", "mcp.json", `{"servers": {"a": {"command": "a", "env": {"K": "${input:key}"}}}}`, "a: refused: asks a person", ""},
+	{"a folder that nobody knows", "mcp.json", `{"servers": {"a": {"command": "a", "args": ["${workspaceFolder}"]}}}`, "a: refused: known to editors only", ""},
+	{"Windsurf", "mcp_config.json", `{"mcpServers": {"a": {"serverUrl": "https://a", "disabled": false}, "b": {"command": "b", "disabledTools": ["x"]}}}`, "a: https://a\nb: b tools", ""},
+	{"Cline", "cline_mcp_settings.json", `{"mcpServers": {"a": {"command": "a", "autoApprove": [], "disabled": true, "timeout": 60}}}`, "a: off", ""},
+	{"Roo", ".roo/mcp.json", `{"mcpServers": {"a": {"type": "streamable-http", "url": "https://a", "alwaysAllow": ["x"], "watchPaths": []}}}`, "a: https://a streamable-http", ""},
+	{"Zed", "settings.json", `{"context_servers": {"a": {"source": "custom", "command": "a", "args": ["$HOME"], "env": {}}, "b": {"command": {"path": "b", "args": ["1"]}}}, "theme": "x"}`, "a: a [$HOME]\nb: b [1]", ""},
+	{"JetBrains", "mcp.json", `{"mcpServers": {"a": {"command": "a", "args": [], "enabled": false}, "b": {"url": "https://b"}}}`, "a: off\nb: https://b", ""},
+	{"opencode", "opencode.json", `{"$schema": "x", "mcp": {"a": {"type": "local", "command": ["a", "1"], "environment": {"K": "{env:HOME}"}, "enabled": true}, "b": {"type": "remote", "url": "https://b", "enabled": false}}}`, "a: a [1] K=/home/me\nb: off", ""},
+	{"Codex", "config.toml", "model = 'x'\n[mcp_servers.a]\ncommand = 'a'\nargs = ['1', '${HOME}']\nenv_vars = ['HOME']\n[mcp_servers.a.env]\nK = 'v'\n[mcp_servers.b]\nurl = 'https://b'\nbearer_token_env_var = 'HOME'\nenabled = false\n", "a: a [1] [${HOME}] HOME=/home/me K=v\nb: off", `config.toml:1:1: key "model" is not used`},
+	{"Codex, refused", "config.toml", "[mcp_servers.a]\ncommand = 'a'\nargs = true\n", "a: refused: args must be a list", ""},
+	{"Continue", "assistant.yaml", "name: x\nversion: 1.0.0\nschema: v1\nmcpServers:\n  - name: a\n    command: a\n    env: {K: \"${{ secrets.HOME }}\", L: \"${x}\"}\n", "a: a K=/home/me L=${x}", ""},
+	{"Goose", "goose.yaml", "GOOSE_MODEL: x\nextensions:\n  a: {enabled: true, type: stdio, cmd: a, args: [1], envs: {K: v}, env_keys: [HOME]}\n  b: {enabled: false, type: sse, uri: \"https://b\"}\n", "a: a [1] K=v HOME=/home/me\nb: off", ""},
+	{"LibreChat", "librechat.yaml", "version: 1.2.1\ncache: true\nmcpServers:\n  a:\n    type: stdio\n    command: a\n    args: [-y]\n    env: {K: \"${HOME}\"}\n    timeout: 30000\n    serverInstructions: true\n  b: {type: streamable-http, url: \"https://b\", iconPath: x}\n", "a: a [-y] K=/home/me\nb: https://b streamable-http", "key \"cache\" is not used\ntimeout is not used"},
+	{"mcpproxy-go", "mcp_config.json", `{"mcpServers": [{"name": "a", "protocol": "stdio", "command": "a", "enabled": true}, {"name": "b", "protocol": "http", "url": "https://b", "quarantined": true}, {"name": "c", "protocol": "stdio", "command": "c", "working_dir": "/d", "enabled": true}]}`, "a: a\nb: off\nc: c in /d", ""},
+	{"docker", "mcp.json", `{"mcpServers": {"a": {"command": "docker", "args": ["run", "-i", "--rm", "-e", "K", "mcp/a"], "env": {"K": "v"}}}}`, "a: docker [run] [-i] [--rm] [-e] [K] [mcp/a] K=v", ""},
+	{"ours", "toolfinch.yaml", "mcp_servers:\n  a: {command: a, inherit_env: [X], call_timeout: 5s, oauth: off}\n", "a: a", ""},
+}
+
+// Each file has the same servers through import and setup (ServersIn, then AddServer), through
+// --config (Load), and where it is edited or asked for names (ServersOf).
+func TestCorpusThroughEveryDoor(t *testing.T) {
+	if runtime.GOOS == "windows" {
+		t.Skip("paths are those of Unix")
+	}
+	t.Setenv("HOME", "/home/me")
+	for _, tt := range corpus {
+		t.Run(tt.name, func(t *testing.T) {
+			project := must.Get(filepath.EvalSymlinks(t.TempDir()))(t)
+			path := filepath.Join(project, filepath.FromSlash(tt.file))
+			must.Do(t, os.MkdirAll(filepath.Dir(path), 0o700))
+			must.Write(t, path, tt.text)
+			want := strings.NewReplacer("PROJECT", project, "BASE", filepath.Base(project)).Replace(tt.want)
+
+			direct, err := Load(Options{Path: path, Dir: project, Env: os.LookupEnv})
+			usual := project
+			if !clients.FileNamed(path, "").Guessed {
+				usual = "" // the project's folder is meant
+			}
+			compare(t, "--config", servedBy(direct, err, usual), want)
+			if direct != nil {
+				for part := range strings.Lines(tt.warns) {
+					if all := Errors(direct.Warnings).Error(); !strings.Contains(all, strings.TrimSpace(part)) {
+						t.Errorf("warnings have no %q:\n%s", part, all)
+					}
+				}
+			}
+
+			own := filepath.Join(project, "own", "toolfinch.yaml")
+			var failed []string
+			for _, f := range must.Get(ClientFiles(path, clients.System{GOOS: runtime.GOOS, Env: os.LookupEnv, Dir: "/elsewhere"}))(t) {
+				all := must.Get(ServersIn(f, []byte(tt.text)))(t)
+				for _, s := range all {
+					legal := LegalName(s.Name)
+					if legal != s.Name && slices.ContainsFunc(all, func(other clients.Server) bool { return other.Name == legal }) {
+						legal += "-2"
+					}
+					if s.Name = legal; s.Problem != "" {
+						failed = append(failed, s.Name+": refused: "+s.Problem)
+					} else if err := AddServer(own, s); err != nil {
+						failed = append(failed, s.Name+": refused: "+err.Error())
+					}
+				}
+			}
+			var got []string
+			if _, err := os.Stat(own); err == nil {
+				c, err := Load(Options{Path: own, Dir: project, Env: os.LookupEnv})
+				got = servedBy(c, err, filepath.Dir(own))
+			}
+			compare(t, "import", append(got, failed...), want)
+
+			written, err := ServersOf(path, []byte(tt.text))
+			names := map[string]bool{}
+			for _, s := range written {
+				names[s.Name] = s.Disabled
+			}
+			for line := range strings.Lines(want) {
+				name, what, _ := strings.Cut(strings.TrimSpace(line), ": ")
+				if off, has := names[name]; err != nil || !has || !strings.HasPrefix(what, "refused") && off != (what == "off") {
+					t.Errorf("edited: %q is %t, %v", name, off, err)
+				}
+			}
+		})
+	}
+}
+
+// servedBy has a line for each server, without the working folder that it has by default.
+func servedBy(c *Config, err error, dir string) (lines []string) {
+	if err != nil {
+		for _, e := range strings.Split(err.Error(), "\n") {
+			lines = append(lines, "error: "+e)
+		}
+		return lines
+	}
+	for _, s := range c.Servers {
+		if s.Fault != "" {
+			lines = append(lines, s.Name+": refused: "+s.Fault)
+			continue
+		}
+		line := s.Name + ": " + s.Command + s.URL
+		for _, arg := range s.Args {
+			line += " [" + arg + "]"
+		}
+		if s.Cwd != "" && s.Cwd != dir {
+			line += " in " + s.Cwd
+		}
+		for _, texts := range []map[string]string{s.Env, s.Headers} {
+			for _, name := range slices.Sorted(maps.Keys(texts)) {
+				line += " " + name + "=" + texts[name]
+			}
+		}
+		if s.URL != "" && s.Transport != "auto" {
+			line += " " + string(s.Transport)
+		}
+		for _, u := range c.Tools {
+			if u.Name == s.Name {
+				line += " tools"
+			}
+		}
+		lines = append(lines, line)
+	}
+	for _, name := range c.Disabled {
+		lines = append(lines, name+": off")
+	}
+	return lines
+}
+
+// compare compares servers in any order of the lines and of their variables. A refusal is
+// wanted by a part of its reason.
+func compare(t *testing.T, door string, got []string, want string) {
+	t.Helper()
+	sorted := func(line string) string {
+		words := strings.Split(line, " ")
+		slices.Sort(words)
+		return strings.Join(words, " ")
+	}
+	for line := range strings.Lines(want) {
+		line = strings.TrimSuffix(line, "\n")
+		name, reason, refused := strings.Cut(line, ": refused: ")
+		at := slices.IndexFunc(got, func(g string) bool {
+			if refused {
+				return strings.Contains(g, name) && strings.Contains(g, reason)
+			}
+			return sorted(g) == sorted(line)
+		})
+		if at < 0 {
+			t.Errorf("%s: no %q in\n%s", door, line, strings.Join(got, "\n"))
+			continue
+		}
+		got = slices.Delete(got, at, at+1)
+	}
+	if len(got) > 0 {
+		t.Errorf("%s: more than wanted: %s", door, fmt.Sprint(strings.Join(got, "\n")))
+	}
+}

@@ -15,11 +15,12 @@ import (
 
 // Bounds of an evaluation.
 const (
-	maxData       = 5 << 20   // bytes of JSON
-	maxExpression = 10_000    // bytes
-	maxMemory     = 256 << 20 // bytes, of the process that evaluates
-	maxTime       = 5 * time.Second
-	maxValue      = 5 << 20 // bytes of the values as JSON
+	maxData        = 5 << 20   // bytes of JSON
+	maxExpression  = 10_000    // bytes
+	maxMemory      = 256 << 20 // bytes, of the process that evaluates
+	maxExpressions = 2         // at a time, one of an owner: each takes maxMemory
+	maxTime        = 5 * time.Second
+	maxValue       = 5 << 20 // bytes of the values as JSON
 )
 
 // Evaluator evaluates models' jq expressions within its own limits; script.Sandbox is one. The result
@@ -33,7 +34,7 @@ type value struct{ text, kind string }
 
 // evaluate evaluates a jq expression over the structured content of result, else
 // over its text.
-func (c *Cache) evaluate(ctx context.Context, expression string, result tool.Result) (value, error) {
+func (c *Cache) evaluate(ctx context.Context, owner, expression string, result tool.Result) (value, error) {
 	raw := []byte(structured(result))
 	if raw == nil {
 		raw = []byte(textOf(result))
@@ -48,12 +49,11 @@ func (c *Cache) evaluate(ctx context.Context, expression string, result tool.Res
 	}
 	within, cancel := context.WithTimeout(ctx, c.patience)
 	defer cancel()
-	select {
-	case c.evaluating <- struct{}{}:
-		defer func() { <-c.evaluating }()
-	case <-within.Done():
+	end, err := c.evaluating.Take(within, owner)
+	if err != nil {
 		return value{}, errors.New("too many expressions are evaluated at once: try again")
 	}
+	defer end()
 	found, err := c.evaluator.Query(ctx, expression, raw, script.Limits{Memory: maxMemory, Time: leeway.Of(maxTime), Output: maxValue})
 	if failed, ok := errors.AsType[*script.Error](err); ok {
 		return value{}, errors.New("jq: " + failed.Message)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"toolfinch/internal/leeway"
+	"toolfinch/internal/limit"
 	"toolfinch/tool"
 )
 
@@ -48,15 +49,14 @@ type Cache struct {
 	// keepWithin bounds a call's wait for the store, patience any other wait for it, and an
 	// expression's wait for its turn.
 	keepWithin, patience time.Duration
-	// evaluating admits one expression at a time, so that their memory has one bound.
-	evaluating chan struct{}
+	evaluating           *limit.Turns // of owners' expressions
 }
 
 // New returns a cache that keeps results in store. evaluator evaluates the jq expressions of
 // read_output. level is the log level of a store's error.
 func New(store Store, evaluator Evaluator, level func(error) slog.Level, log *slog.Logger) *Cache {
 	return &Cache{store: store, evaluator: evaluator, level: level, log: log, now: time.Now,
-		keepWithin: leeway.Of(2 * time.Second), patience: leeway.Of(10 * time.Second), evaluating: make(chan struct{}, 1)}
+		keepWithin: leeway.Of(2 * time.Second), patience: leeway.Of(10 * time.Second), evaluating: limit.NewTurns(maxExpressions)}
 }
 
 // Keep returns the middleware for large results. It stores a complete result of at least MinSize bytes,

@@ -75,7 +75,7 @@ func (c *Cache) read(ctx context.Context, call *tool.Call) (tool.Result, error) 
 	if content == nil {
 		return tool.ErrorResult(unknown), nil
 	}
-	answer, err := c.answer(ctx, r, content)
+	answer, err := c.answer(ctx, call.Owner(), r, content)
 	if err != nil {
 		return tool.ErrorResult(err.Error()), nil
 	}
@@ -129,7 +129,7 @@ func parseLines(lines string) (from, to int, err error) {
 	return from, to, nil
 }
 
-func (c *Cache) answer(ctx context.Context, r request, result tool.Result) (tool.Result, error) {
+func (c *Cache) answer(ctx context.Context, owner string, r request, result tool.Result) (tool.Result, error) {
 	if r.block != nil {
 		return readBlock(result, *r.block)
 	}
@@ -137,7 +137,7 @@ func (c *Cache) answer(ctx context.Context, r request, result tool.Result) (tool
 	if r.jq == "" {
 		text = textOf(result)
 	} else {
-		value, err := c.evaluate(ctx, r.jq, result)
+		value, err := c.evaluate(ctx, owner, r.jq, result)
 		if err != nil {
 			return nil, err
 		}

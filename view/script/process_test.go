@@ -150,3 +150,25 @@ func BenchmarkScript(b *testing.B) {
 	slices.Sort(took)
 	b.ReportMetric(float64(took[len(took)/2].Microseconds())/1000, "p50-ms")
 }
+
+func TestOneCallersScriptsHoldUpNoOthers(t *testing.T) {
+	s := NewSandbox(slog.New(slog.DiscardHandler))
+	defer s.Close()
+	ctx, cancel := context.WithCancel(t.Context())
+	var host fakeHost
+	var all sync.WaitGroup
+	for range 2 * maxProcesses {
+		all.Go(func() {
+			_, _ = s.Run(ctx, "call_tool('wait')", &Info{Session: "a"}, &host, Limits{Calls: 1, Time: time.Hour}, nil)
+		})
+	}
+	await.True(t, func() bool { return host.running.Load() == maxProcesses/2 })
+	if got, err := s.Run(t.Context(), "result = 1", &Info{Session: "b"}, nil, Limits{Time: await.Bound}, nil); err != nil || string(got) != "1" {
+		t.Errorf("another caller's script: %s, %v", got, err)
+	}
+	cancel()
+	all.Wait()
+	if host.most.Load() > maxProcesses/2 {
+		t.Errorf("one caller had %d at a time", host.most.Load())
+	}
+}

@@ -1,6 +1,7 @@
 package script
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,11 +9,12 @@ import (
 	"sync"
 	"time"
 
+	"toolfinch/internal/limit"
 	"toolfinch/internal/rawjson"
 )
 
-// maxProcesses bounds the concurrent scripts of models. More wait.
-const maxProcesses = 8
+// maxProcesses bounds the concurrent scripts of models. One caller has at most half of them. More wait.
+const maxProcesses = 16
 
 // grace is the time past its limit in which a script's process must report that the time is over. After
 // it, the process is stuck in one operation.
@@ -22,7 +24,7 @@ const grace = 500 * time.Millisecond
 // concurrent use.
 type Sandbox struct {
 	log   *slog.Logger
-	slots chan struct{} // one for each running script
+	turns *limit.Turns // of callers' scripts
 
 	mu     sync.Mutex // guards the rest; never held while a process starts or is waited for
 	ready  bool       // a spare process is kept
@@ -35,7 +37,7 @@ type Sandbox struct {
 
 // NewSandbox returns a Sandbox without a process. Its owner closes it.
 func NewSandbox(log *slog.Logger) *Sandbox {
-	return &Sandbox{log: log, slots: make(chan struct{}, maxProcesses), all: map[*process]bool{}}
+	return &Sandbox{log: log, turns: limit.NewTurns(maxProcesses), all: map[*process]bool{}}
 }
 
 // Ready says whether a spare process is kept, so that the next script starts at once.
@@ -160,11 +162,21 @@ func (s *Sandbox) Run(ctx context.Context, source string, info *Info, host Host,
 	if info == nil {
 		info = &Info{}
 	}
+	waiting, done := context.WithTimeout(ctx, x.limits.Time)
+	defer done()
+	end, err := s.turns.Take(waiting, cmp.Or(info.Principal, info.Session))
+	switch {
+	case ctx.Err() != nil:
+		return fail(ctx.Err())
+	case err != nil:
+		return fail(limitError("%d scripts at a time, %d of one caller: try again later", maxProcesses, maxProcesses/2))
+	}
+	defer end()
 	return s.run(ctx, x, order{Source: source, Info: *info, Limits: x.limits, Tools: host != nil})
 }
 
 // Query evaluates a model's jq expression over JSON. The result is the JSON array of all values. The
-// limits Steps and Calls do not apply. The error is an *Error.
+// limits Steps and Calls do not apply, and the caller bounds how many run at a time. The error is an *Error.
 func (s *Sandbox) Query(ctx context.Context, expression string, data []byte, limits Limits) (json.RawMessage, error) {
 	limits = limits.orDefaults()
 	return s.run(ctx, &exchange{limits: limits}, order{Query: expression, Data: data, Limits: limits})
@@ -180,17 +192,6 @@ func (s *Sandbox) run(ctx context.Context, x *exchange, o order) (json.RawMessag
 		return fail(err)
 	}
 	limits := x.limits
-	waiting, done := context.WithTimeout(ctx, limits.Time)
-	defer done()
-	select {
-	case s.slots <- struct{}{}:
-		defer func() { <-s.slots }()
-	case <-waiting.Done():
-		if err := ctx.Err(); err != nil {
-			return fail(err)
-		}
-		return fail(limitError("%d scripts at a time: try again later", maxProcesses))
-	}
 	p, err := s.take()
 	if err != nil {
 		s.log.Error("a script's process cannot be started", "error", err)

@@ -221,8 +221,8 @@ func (c *connections) metrics() []telemetry.Family {
 	defer c.mu.Unlock()
 	open := telemetry.Family{Name: "toolfinch_connections", Help: "Open connections of clients over HTTP: idle while nothing is asked over them.", Labels: []string{"state"}}
 	count := map[http.ConnState]int64{}
-	for _, state := range c.states {
-		count[state]++
+	for _, one := range c.open {
+		count[one.state]++
 	}
 	for _, state := range []http.ConnState{http.StateNew, http.StateActive, http.StateIdle} {
 		add(&open, count[state], state.String())

@@ -8,8 +8,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
-	"net/http"
 	"os"
 	"sync"
 	"sync/atomic"
@@ -44,8 +42,8 @@ type Proxy struct {
 	loop  *loop
 	store *store.Store
 
-	connections connections // of clients over HTTP
-	draining    atomic.Bool // the proxy was told to stop, and waits until load balancers know
+	connections *connections // of clients over HTTP
+	draining    atomic.Bool  // the proxy was told to stop, and waits until load balancers know
 	started     time.Time
 	close       sync.Once
 	reindexing  singleflight.Group
@@ -76,7 +74,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	if err := db.MadeFor(config.Path); err != nil {
 		o.log.Warn("toolfinch store --clean will not know whose store this is", "error", err)
 	}
-	p := &Proxy{store: db, started: time.Now(), connections: connections{states: map[net.Conn]http.ConnState{}}}
+	p := &Proxy{store: db, started: time.Now(), connections: newConnections()}
 	beside := join(ctx, config, o, db) // before anything is read, so that no later change is missed
 	all, known, err := newViews(ctx, config, o, db, eventsOf(func() *current { return p.now.Load() }, o.observer), beside)
 	if err != nil {
@@ -88,7 +86,7 @@ func Open(ctx context.Context, config *configs.Config, options ...Option) (*Prox
 	p.desk = &desk{
 		views: all, store: db, meter: savings.New(o.log), counter: count,
 		subscriptions: register.NewSubscriptions(p.subscribe), limits: register.NewLimits(), provisioned: gate.NewLimit(),
-		connected: transport.NewClients(limitsOf(config)),
+		connected: transport.NewClients(limitsOf(config, p.connections.bound.Max())),
 		relists:   known.clients, later: p.loop.later, sessions: newSessions(config, o, beside, db), keysChanged: make(chan struct{}, 1),
 	}
 	p.desk.entrance = inbound.New(inbound.Options{

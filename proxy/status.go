@@ -212,5 +212,5 @@ func (p *Proxy) Savings(ctx context.Context) []store.Savings { return p.desk.met
 
 // bounds returns the limits of everything that clients can make grow.
 func (p *Proxy) bounds() []*limit.Limit {
-	return slices.Concat(p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().Limits.Limits())
+	return slices.Concat([]*limit.Limit{p.connections.bound}, p.desk.connected.Limits(), p.desk.limits.All(), []*limit.Limit{p.desk.provisioned}, p.desk.subscriptions.Limits(), p.desk.entrance.Limits(), p.pool.Limits(), p.logins.Limits(), p.now.Load().Limits.Limits())
 }

@@ -35,6 +35,9 @@ type Limits struct {
 // MaxMessage is the default of Limits.MessageBytes.
 const MaxMessage = 16 << 20
 
+// DefaultEventStreams is the default of Limits.EventStreams.
+const DefaultEventStreams = 4096
+
 // DefaultHeaderBytes is the default of Limits.HeaderBytes.
 const DefaultHeaderBytes = 64 << 10
 
@@ -47,7 +50,7 @@ func (l Limits) withDefaults() Limits {
 		Requests:        cmp.Or(l.Requests, 16_384),
 		Calls:           cmp.Or(l.Calls, 1_024),
 		Sessions:        cmp.Or(l.Sessions, 10_000),
-		EventStreams:    cmp.Or(l.EventStreams, 4_096),
+		EventStreams:    cmp.Or(l.EventStreams, DefaultEventStreams),
 		WaitingBytes:    cmp.Or(l.WaitingBytes, 64<<20),
 		HeaderBytes:     cmp.Or(l.HeaderBytes, DefaultHeaderBytes),
 

@@ -639,7 +639,7 @@ func TestNoMoreCallsAreSuspendedThanAllowed(t *testing.T) {
 	})
 	n := &newcomer{t: t, url: serveHTTP(t, live), capabilities: everything}
 	for i := range maxSuspended {
-		must.Do(t, live.suspended.keep(fmt.Sprint(i), &suspendedCall{end: func(error) {}, bytes: live.suspended.limits.bytes, since: time.Now()}))
+		must.Do(t, live.suspended.keep(fmt.Sprint(i), &suspendedCall{owner: fmt.Sprint(i), end: func(error) {}, bytes: live.suspended.limits.bytes, since: time.Now()}))
 	}
 	if got := n.answer(1, "tools/call", asking("roots/list", `{}`)); !strings.Contains(got, `"isError":true`) || !strings.Contains(got, "too many calls wait for their clients: the limit is 1000") {
 		t.Errorf("tools/call: %s", got)
@@ -663,12 +663,30 @@ func TestNoMoreCallsAreSuspendedThanAllowed(t *testing.T) {
 	}
 }
 
+func TestAnOwnersSuspendedCallsLeaveRoomToOthers(t *testing.T) {
+	k := newLive(t, setup{}).suspended
+	park := func(owner string, i int) error {
+		return k.keep(fmt.Sprint(owner, i), &suspendedCall{owner: owner, end: func(error) {}, bytes: k.limits.bytes, since: time.Now()})
+	}
+	for _, of := range []struct {
+		owner string
+		room  int
+	}{{"a", maxSuspended / 2}, {"b", maxSuspended / 4}} {
+		for i := range maxSuspended {
+			if err := park(of.owner, i); (err == nil) != (i < of.room) {
+				t.Fatalf("call %d of %s: %v", i, of.owner, err)
+			}
+		}
+	}
+	must.Do(t, park("c", 0))
+}
+
 // So do large ones, of which fewer find room.
 func TestLargeCallsThatWaitedLongGiveWay(t *testing.T) {
 	k := newLive(t, setup{}).suspended
 	left := make(chan struct{})
 	park := func(state string, size int64, since time.Duration, end func(error)) error {
-		return k.keep(state, &suspendedCall{end: end, bytes: k.limits.bytes, size: size, since: time.Now().Add(-since)})
+		return k.keep(state, &suspendedCall{owner: state, end: end, bytes: k.limits.bytes, size: size, since: time.Now().Add(-since)})
 	}
 	must.Do(t, park("old", maxSuspendedBytes/2, 2*givesWay, func(error) { close(left) }))
 	must.Do(t, park("young", maxSuspendedBytes/2, 0, func(error) {}))

@@ -227,41 +227,54 @@ func (k *suspendedCalls) suspend(p *suspendedCall) (tool.Result, error) {
 // inputRequired is the resultType of a result with requests to the client.
 const inputRequired = "input_required"
 
-// keep takes a call in. Past the limits it ends the longest suspended calls, if their time exceeds
-// givesWay.
+// keep takes a call in. An owner with suspended calls must find as much room free as they take, so that others always
+// find some. Without room, the owner's longest suspended call ends, or, if it has none, the longest of all, if it has
+// waited for longer than givesWay.
 func (k *suspendedCalls) keep(state string, p *suspendedCall) error {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	if k.stopped {
 		return errStopping
 	}
-	err := k.limits.calls.Take(1)
-	if err != nil && k.makeRoom() {
-		err = k.limits.calls.Take(1)
+	for {
+		own, err := k.admit(p)
+		if err == nil {
+			k.byState[state] = p
+			return nil
+		}
+		if !k.makeRoom(func(other *suspendedCall) bool { return own == 0 || other.owner == p.owner }) {
+			return err
+		}
 	}
-	if err != nil {
-		return err
-	}
-	err = k.limits.bytes.Take(p.size)
-	for err != nil && k.makeRoom() {
-		err = k.limits.bytes.Take(p.size)
-	}
-	if err != nil {
-		k.limits.calls.Release(1)
-		return err
-	}
-	k.byState[state] = p
-	return nil
 }
 
-// makeRoom ends the longest suspended call, if its time exceeds givesWay, and reports whether it did.
-// The caller holds the lock.
-func (k *suspendedCalls) makeRoom() bool {
+// admit takes a call's part of the limits, and returns how many calls its owner has. The caller holds the lock.
+func (k *suspendedCalls) admit(p *suspendedCall) (own int64, err error) {
+	var size int64
+	for _, other := range k.byState {
+		if other.owner == p.owner {
+			own++
+			size += other.size
+		}
+	}
+	if err := k.limits.calls.TakeBelow(1, maxSuspended-own); err != nil {
+		return own, err
+	}
+	if err := k.limits.bytes.TakeBelow(p.size, maxSuspendedBytes-size); err != nil {
+		k.limits.calls.Release(1)
+		return own, err
+	}
+	return own, nil
+}
+
+// makeRoom ends the longest suspended call of some, if its time exceeds givesWay, and reports whether it did. The caller
+// holds the lock.
+func (k *suspendedCalls) makeRoom(among func(*suspendedCall) bool) bool {
 	var oldest string
 	since := time.Now().Add(-givesWay)
 	for state, p := range k.byState {
 		p.mu.Lock()
-		if p.since.Before(since) {
+		if among(p) && p.since.Before(since) {
 			oldest, since = state, p.since
 		}
 		p.mu.Unlock()

@@ -71,7 +71,7 @@ func TestWhatIsRefusedOverStdioIsAnswered(t *testing.T) {
 	h := newHouse(t, transport.Limits{MessageBytes: most})
 	l := h.stdio(t)
 	l.ask(greeting("2025-11-25"))
-	deep := strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000)
+	deep := strings.Repeat("[", 513) + strings.Repeat("]", 513)
 	for _, test := range []struct{ name, message, id, says string }{
 		{"nested too deeply", `{"jsonrpc":"2.0","id":5,"method":"tools/call","params":{"name":"echo","arguments":{"x":` + deep + `}}}`, `"id":5`, "nested too deeply"},
 		{"no JSON", `{"jsonrpc"`, `"id":null`, "not valid JSON"},

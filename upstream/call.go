@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"toolfinch/internal/rawjson"
@@ -26,6 +27,7 @@ type call struct {
 	clock    *clock
 	notices  notificationQueue
 	roots    callRoots
+	asked    atomic.Int32 // requests of the server in the course of the call
 
 	mu     sync.Mutex     // guards over; never held over a question
 	over   bool           // no question may start any more: end waits for running questions

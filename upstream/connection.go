@@ -48,7 +48,7 @@ func newConnection(s *server, p purpose, over *conn.Conn) *connection {
 	c.roots.conn, c.roots.calls, c.roots.questions, c.roots.log = over, &c.calls, s.questions, s.log
 	r := &c.requests
 	r.conn, r.calls, r.users, r.roots, r.questions, r.log = over, &c.calls, &c.users, &c.roots, s.questions, s.log
-	r.cancel = map[string]context.CancelCauseFunc{}
+	r.cancel, r.asked = map[string]context.CancelCauseFunc{}, make(chan struct{}, maxAsked)
 	c.level.conn, c.level.levels, c.level.log = over, &s.levels, s.log
 	c.relisting.conn = over
 	if p.main {

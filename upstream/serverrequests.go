@@ -18,6 +18,8 @@ import (
 const (
 	maxAsks     = 1024     // open requests of a server over one connection
 	maxAskBytes = 64 << 20 // bytes of the params of these requests
+	maxAsked    = 32       // requests that a client is asked at a time; others wait
+	maxCallAsks = 256      // requests in the course of one call
 	// clearWithin bounds the wait until a request can belong to one client only.
 	// clearNextWithin is the bound if another request waits too, because two requests may
 	// wait for each other.
@@ -38,6 +40,7 @@ type serverRequests struct {
 	roots     *roots
 	questions *questions
 	log       *slog.Logger
+	asked     chan struct{} // one for each request that the client is asked
 
 	mu      sync.Mutex                         // guards the fields below; never held over I/O
 	cancel  map[string]context.CancelCauseFunc // by the ID of the request
@@ -166,6 +169,15 @@ func (a *serverRequests) answer(ctx context.Context, first suspects, came time.T
 
 // ask asks the client of calls. Without calls it asks the only user of the connection.
 func (a *serverRequests) ask(ctx context.Context, of []*call, method string, params json.RawMessage) (result json.RawMessage, err error) {
+	if len(of) > 0 && of[0].asked.Add(1) > maxCallAsks {
+		return nil, &tool.RPCError{Code: tool.CodeInternal, Message: "too many requests in one call"}
+	}
+	select {
+	case a.asked <- struct{}{}:
+		defer func() { <-a.asked }()
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
+	}
 	if len(of) == 0 {
 		return a.askUser(ctx, method, params)
 	}

@@ -146,8 +146,14 @@ func splice(b []byte, from, to int, with []byte) []byte {
 	return append(out, b[to:]...)
 }
 
-// MaxDepth is the deepest JSON that encoding/json reads.
-const MaxDepth = 10_000
+// MaxDepth bounds the nesting of messages: many servers and clients read no deeper ones, and end over them (Python at
+// about 1,000).
+const MaxDepth = 512
+
+// TooDeep reports whether JSON nests deeper than MaxDepth.
+func TooDeep(value []byte) bool {
+	return bytes.Count(value, []byte("["))+bytes.Count(value, []byte("{")) > MaxDepth && Depth(value) > MaxDepth
+}
 
 // Depth is the depth of JSON: 0 for a number, 1 for a list of numbers.
 func Depth(value []byte) (most int) {

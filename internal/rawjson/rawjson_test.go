@@ -72,16 +72,20 @@ func TestInt(t *testing.T) {
 	}
 }
 
+func nested(levels int) string { return strings.Repeat("[", levels) + strings.Repeat("]", levels) }
+
 func TestDepth(t *testing.T) {
 	for value, want := range map[string]int{`7`: 0, `"[{"`: 0, `["[","["]`: 1, `[]`: 1, `{"a":[{"b":"}"}],"c":[[[1]]]}`: 4, ``: 0} {
 		if got := Depth([]byte(value)); got != want {
 			t.Errorf("Depth(%s) = %d, want %d", value, got, want)
 		}
 	}
-	for depth, valid := range map[int]bool{MaxDepth: true, MaxDepth + 1: false} {
-		value := []byte(strings.Repeat("[", depth) + strings.Repeat("]", depth))
-		if Depth(value) != depth || json.Valid(value) != valid {
-			t.Errorf("%d levels: Depth is %d, valid %t", depth, Depth(value), json.Valid(value))
+	text := `"` + strings.Repeat("[{", MaxDepth) + `"`
+	for value, deep := range map[string]bool{
+		nested(MaxDepth): false, nested(MaxDepth + 1): true, text: false, "[" + strings.Repeat("[],", MaxDepth) + "1]": false,
+	} {
+		if TooDeep([]byte(value)) != deep {
+			t.Errorf("%.20s of %d levels: too deep %t", value, Depth([]byte(value)), !deep)
 		}
 	}
 }

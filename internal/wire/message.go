@@ -90,8 +90,8 @@ func ParseMessages(sent []byte) (messages []*Inbound, refused []*Refusal, batch 
 			messages = append(messages, m)
 		}
 	}
-	if !json.Valid(sent) {
-		// JSON that is only too deep for encoding/json has an ID.
+	if !json.Valid(sent) || rawjson.TooDeep(sent) {
+		// JSON that is only too deep has an ID.
 		_, id := idOf(sent)
 		return nil, []*Refusal{{id, mcp.PARSE_ERROR, "the message is not valid JSON, or nested too deeply"}}, false
 	}

@@ -340,7 +340,7 @@ func (q *request) readBody(w http.ResponseWriter, rule bodyRule) error {
 	switch {
 	case len(q.sent) == 0 && rule == bodyOptional:
 		return nil
-	case rawjson.Depth(q.sent) > rawjson.MaxDepth:
+	case rawjson.TooDeep(q.sent):
 		return badRequest("the body nests deeper than %d", rawjson.MaxDepth)
 	case len(q.sent) == 0 || q.sent[0] != '{' || !json.Valid(q.sent):
 		return badRequest("the body must be one JSON object")

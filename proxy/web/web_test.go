@@ -58,7 +58,7 @@ var requests = []struct {
 	{"POST", "/api/proxy/execute", `{"Tool_ID":"clock_now"}`, nil, 400, `unknown field \"Tool_ID\"; did you mean \"tool_id\"?`},
 	{"POST", "/api/proxy/execute", `{"tool_id":"clock_now"} {}`, nil, 400, `one JSON object`},
 	{"POST", "/api/proxy/execute", `[]`, nil, 400, `one JSON object`},
-	{"POST", "/api/proxy/execute", `{"a":` + strings.Repeat("[", 20_000) + strings.Repeat("]", 20_000) + `}`, nil, 400, `the body nests deeper than 10000`},
+	{"POST", "/api/proxy/execute", `{"a":` + strings.Repeat("[", 513) + strings.Repeat("]", 513) + `}`, nil, 400, `the body nests deeper than 512`},
 	{"POST", "/api/proxy/execute", ``, []string{"Content-Type: application/json"}, 400, `one JSON object`},
 	{"POST", "/api/proxy/execute?veiw=default", `{"tool_id":"clock_now"}`, nil, 400, `unknown query parameter \"veiw\"; did you mean \"view\"?`},
 	{"POST", "/api/proxy/execute?view=default&view=gated", `{"tool_id":"clock_now"}`, nil, 400, `is given twice`},

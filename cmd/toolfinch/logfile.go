@@ -6,11 +6,16 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"regexp"
 	"sync"
+	"time"
 )
 
-// maxLog is the size at which a log file becomes the older one, in bytes.
-const maxLog = 10 << 20
+// A log file becomes the older one at this size, or when its first line is this old.
+const (
+	maxLog    = 10 << 20 // bytes
+	maxLogAge = 30 * 24 * time.Hour
+)
 
 // logFile returns the log of a toolfinch in the background. The older part has the suffix .1.
 func logFile(dataDir string) string { return filepath.Join(dataDir, "toolfinch.log") }
@@ -22,7 +27,11 @@ type rotated struct {
 	mu   sync.Mutex // guards the fields below; held over writes
 	file *os.File
 	size int64
+	ends time.Time // when it is too old
 }
+
+// lineTime matches the time of a line, in text and JSON.
+var lineTime = regexp.MustCompile(`\d{4}-\d\d-\d\dT[0-9:.]+(Z|[+-]\d\d:\d\d)`)
 
 func openRotated(path string) (*rotated, error) {
 	r := &rotated{path: path}
@@ -30,7 +39,7 @@ func openRotated(path string) (*rotated, error) {
 }
 
 func (r *rotated) open() error {
-	file, err := os.OpenFile(r.path, os.O_WRONLY|os.O_APPEND|os.O_CREATE, 0o600)
+	file, err := os.OpenFile(r.path, os.O_RDWR|os.O_APPEND|os.O_CREATE, 0o600)
 	if err != nil {
 		return fmt.Errorf("log: %w", err)
 	}
@@ -38,7 +47,13 @@ func (r *rotated) open() error {
 	if err != nil {
 		return errors.Join(err, file.Close())
 	}
-	r.file, r.size = file, info.Size()
+	first := make([]byte, 100)
+	n, _ := file.ReadAt(first, 0) // a line without a time is new
+	begun, err := time.Parse(time.RFC3339, lineTime.FindString(string(first[:n])))
+	if err != nil {
+		begun = time.Now()
+	}
+	r.file, r.size, r.ends = file, info.Size(), begun.Add(maxLogAge)
 	return nil
 }
 
@@ -51,7 +66,7 @@ func (r *rotated) Write(p []byte) (int, error) {
 			return 0, err
 		}
 	}
-	if r.size > 0 && r.size+int64(len(p)) > maxLog {
+	if r.size > 0 && (r.size+int64(len(p)) > maxLog || time.Now().After(r.ends)) {
 		if err := r.rotate(); err != nil {
 			return 0, err
 		}

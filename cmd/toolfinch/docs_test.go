@@ -171,3 +171,30 @@ func TestTroubleshootingQuotesTheProgram(t *testing.T) {
 		t.Errorf("only %d quotations were found: the test reads past them", found)
 	}
 }
+
+// Every test that the documentation names exists.
+func TestDocumentedTestsExist(t *testing.T) {
+	tests := map[string]bool{}
+	must.Do(t, filepath.WalkDir("../..", func(path string, entry fs.DirEntry, err error) error {
+		switch {
+		case err != nil:
+			return err
+		case entry.IsDir() && entry.Name() == "node_modules":
+			return filepath.SkipDir
+		case !strings.HasSuffix(path, "_test.go"):
+			return nil
+		}
+		text, err := os.ReadFile(path)
+		for _, is := range regexp.MustCompile(`(?m)^func (Test\w+)\(`).FindAllSubmatch(text, -1) {
+			tests[string(is[1])] = true
+		}
+		return err
+	}))
+	for _, page := range pages(t) {
+		for _, named := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(must.Get(os.ReadFile(page))(t)), -1) {
+			if !tests[named[1]] {
+				t.Errorf("%s names %s, which does not exist", filepath.Base(page), named[1])
+			}
+		}
+	}
+}

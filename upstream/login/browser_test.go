@@ -15,6 +15,7 @@ import (
 	"toolfinch/internal/authserver"
 	"toolfinch/internal/await"
 	"toolfinch/internal/identity"
+	"toolfinch/internal/limit"
 	"toolfinch/internal/must"
 	"toolfinch/upstream/login"
 )
@@ -363,5 +364,19 @@ func TestAnIssuerThatRegistersNobody(t *testing.T) {
 	h.as.Down(t)
 	if err := p.logins.Identify(w, httptest.NewRequest(http.MethodPost, "/", nil), start, at); err == nil || errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("an issuer that is away: %v", err)
+	}
+}
+
+func TestLoginsUnderWayAreBounded(t *testing.T) {
+	const here = "http://127.0.0.1:8080/oauth/callback"
+	h := newHouse(t, authserver.Settings{})
+	p := h.processOf(t, login.Settings{RedirectURL: here}, login.Options{Callback: func() string { return here }})
+	for i := range 200 {
+		for range 2 { // each user has one
+			must.Get(p.server.Begin(t.Context(), fmt.Sprint("key|", i)))(t)
+		}
+	}
+	if _, err := p.server.Begin(t.Context(), "key|one more"); !errors.As(err, new(*limit.Error)) {
+		t.Errorf("one more login begins: %v", err)
 	}
 }

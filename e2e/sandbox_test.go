@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"syscall"
@@ -248,4 +249,32 @@ func answerOf(t *testing.T, cmd *exec.Cmd, tool, arguments string) string {
 		}
 	}
 	return "no answer: " + said.String()
+}
+
+// TestWhatLeavesItsServersGroupEndsWithTheServer: in a sandbox nothing leaves the server's session either.
+func TestWhatLeavesItsServersGroupEndsWithTheServer(t *testing.T) {
+	t.Parallel()
+	if err := (sandbox.Settings{Landlock: &sandbox.Rules{}}).Check(); err != nil {
+		t.Skip(err)
+	}
+	for name, test := range map[string]struct {
+		start   string
+		sandbox any
+	}{
+		"a group of its own":                 {start: "set -m; sleep 71981 &"},
+		"twice a session of its own, in one": {start: "(setsid sh -c 'setsid sleep 71981 &' &);", sandbox: "landlock"},
+	} {
+		own := script(t, module(t, "@modelcontextprotocol/server-everything/dist/index.js"), "stdio")
+		own.Args = append([]string{"-c", test.start + ` exec "$0" "$@"`, own.Command}, own.Args...)
+		own.Command, own.Sandbox = "bash", test.sandbox
+		run := newHouse(t, map[string]server{"s": own}).start(t)
+		left := func() bool {
+			return slices.ContainsFunc(processes(), func(p process) bool { return strings.HasSuffix(p.command, "sleep 71981") })
+		}
+		await.True(t, left)
+		run.stop(t)
+		if left() {
+			t.Errorf("%s: it is left", name)
+		}
+	}
 }

@@ -138,7 +138,7 @@ func (p *process) live(cmd *exec.Cmd, started chan<- error) {
 	}
 	_ = cmd.Wait()
 	p.state = cmd.ProcessState.String()
-	_ = group.Kill(cmd) // processes that the child started end, too
+	group.KillSession(cmd) // processes that the child started end, too
 	close(p.exited)
 }
 

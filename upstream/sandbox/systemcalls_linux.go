@@ -38,6 +38,8 @@ func systemCalls(r Rules) []seccomp.Rule {
 		// they cannot set modes, so the calls for modes succeed and do nothing.
 		on(seccomp.Fail(0), slices.Concat(modeCalls, modeCallsHere)),
 		on(seccomp.Fail(unix.EOPNOTSUPP), attributeCalls),
+		// What has its own session would outlive its server. Programs that start others fail if they cannot make one.
+		on(seccomp.Fail(0), one(unix.SYS_SETSID)),
 
 		// Landlock does not see connections that are opened by sending data (TCP Fast Open).
 		on(refuse, []uint32{unix.SYS_SENDTO, unix.SYS_SENDMMSG}, seccomp.Has(3, unix.MSG_FASTOPEN)),

@@ -62,9 +62,7 @@ func (s *views) upstreamTools(defs []*tool.Def, held map[tool.ID]pins.Held) []*t
 // call returns the handler that calls the tool of an upstream.
 func (s *views) call(def *tool.Def) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		announced := s.pool.Announced(def.ID.Server)
 		result, err := s.pool.Call(ctx, def, call)
-		announced(ctx) // so that a tool that the call has added can be called
 		if s.memory != nil && def.ID.Kind == tool.KindTool && err == nil && string(rawjson.Member(json.RawMessage(result), "isError")) != "true" {
 			s.memory.Called(call.Session, def.ID)
 		}

@@ -40,12 +40,28 @@ func works(t *testing.T, c *rawClient) {
 		"prompts/get":              `{"name":"good_hello"}`,
 		"resources/read":           `{"uri":"good://rows/1"}`,
 		"completion/complete":      `{"ref":{"type":"ref/prompt","name":"good_hello"},"argument":{"name":"x","value":""}}`,
-		"prompts/list":             `{}`,
 		"resources/templates/list": `{}`,
 	} {
 		if got := c.ask(method, params); got.Error != nil || !strings.Contains(got.raw, `good`) {
 			t.Errorf("%s: %.300s", method, got.raw)
 		}
+	}
+	if got := allPages(c, "prompts/list", "prompts"); !strings.Contains(got, "good_hello") {
+		t.Errorf("prompts/list: %.300s", got)
+	}
+}
+
+// allPages returns the members of all pages of a list.
+func allPages(c *rawClient, method, member string) string {
+	all, cursor := "", `{}`
+	for {
+		got := c.ask(method, cursor)
+		all += string(part(got.Result, member))
+		next := part(got.Result, "nextCursor")
+		if next == nil {
+			return all
+		}
+		cursor = `{"cursor":` + string(next) + `}`
 	}
 }
 
@@ -111,21 +127,9 @@ func TestHostileDefinitionsHarmNobody(t *testing.T) {
 
 	p, url := openScripts(t, nil, many, endless, huge, odd, mistyped, talks, notList, goodScript(t))
 	c := newClient(t, p, url, kind{modern: true, stdio: true}, `{}`, reply)
-	uris := func() string {
-		all, cursor := "", `{}`
-		for {
-			got := c.ask("resources/list", cursor)
-			all += string(part(got.Result, "resources"))
-			next := part(got.Result, "nextCursor")
-			if next == nil {
-				return all
-			}
-			cursor = `{"cursor":` + string(next) + `}`
-		}
-	}
 	var got string
 	eventually(t, func() bool {
-		got = uris()
+		got = allPages(c, "resources/list", "resources")
 		for _, one := range []string{`"many://4999"`, `"endless://one"`, `"huge://short"`, `"talks://one"`, `"toolfinch:good/good://one"`} {
 			if !strings.Contains(got, one) {
 				return false
@@ -148,6 +152,7 @@ func TestHostileDefinitionsHarmNobody(t *testing.T) {
 	if got := c.ask("tools/call", `{"name":"retrieve_tools","arguments":{"query":"echo","kind":"any"}}`); got.Error != nil || !strings.Contains(got.raw, "good_echo") {
 		t.Errorf("retrieve_tools: %.300s", got.raw)
 	}
+	eventually(t, func() bool { return strings.Contains(allPages(c, "prompts/list", "prompts"), `"endless_p1000"`) }) // its first 1,000 pages
 	works(t, c)
 }
 

@@ -89,6 +89,23 @@ func TestAClientThatListsHasListsReadAgain(t *testing.T) {
 	}
 }
 
+// A prompt and a resource that a server has added without a word are found by their names.
+func TestWhatIsNewIsFoundByItsName(t *testing.T) {
+	s := growing(t, false, true, "never")
+	s.capabilities = `{"tools":{},"prompts":{},"resources":{}}`
+	s.on("prompts/get new", func(r *request) { r.result(`{"messages":[],"description":"it is new"}`) })
+	s.on("resources/read new://1", func(r *request) { r.result(`{"contents":[{"uri":"new://1","text":"it is new"}]}`) })
+	c := openOpen(t, s, view.ExposureRetrieve)(kind{})
+	if got := c.ask("prompts/get", `{"name":"s_new"}`); got.Error == nil {
+		t.Errorf("before: %s", got.raw)
+	}
+	s.list("prompts", `{"name":"new"}`)
+	s.list("resources", `{"uri":"new://1","name":"new"}`)
+	for method, params := range map[string]string{"prompts/get": `{"name":"s_new"}`, "resources/read": `{"uri":"new://1"}`} {
+		eventually(t, func() bool { return strings.Contains(c.ask(method, params).raw, "it is new") })
+	}
+}
+
 // A server that has failed so far is tried at once when one of its tools is called by name.
 func TestAServerThatIsLateIsTriedByName(t *testing.T) {
 	s := newScript(t, "s", false, true)

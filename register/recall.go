@@ -27,6 +27,7 @@ func (l *Live) Recalled(known map[tool.Caller][]tool.Called) {
 		}
 	}
 	r.called = now
+	maps.DeleteFunc(r.last, func(by tool.Caller, _ int64) bool { return now[by] == nil })
 }
 
 // Used notes that a client called a tool, by its name or through call_tool.

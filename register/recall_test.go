@@ -228,6 +228,32 @@ func TestTheMostUsualToolsAreRecalled(t *testing.T) {
 	}
 }
 
+// Callers and clients choose their names: whoever makes up many does not cost the others what is known of them.
+func TestMadeUpNamesDisplaceEachOther(t *testing.T) {
+	usual, called := tool.Caller{Client: "usual 1"}, []tool.Called{{Name: "a", Sessions: 0b11}}
+	r := newRecentCalls(map[tool.Caller][]tool.Called{usual: called}, func(tool.Caller, []tool.Called) {})
+	c := newRelists(nil, func(string, tool.Relists) {})
+	for i := range maxClients + 10 {
+		by := tool.Caller{Client: fmt.Sprint("made up ", i)}
+		if i < 2*maxCallers+2 {
+			r.note(by, "b", true)
+			if got := r.of(by, 1); !slices.Equal(got, []string{"b"}) {
+				t.Fatalf("caller %d is recalled %v", i, got)
+			}
+		}
+		if c.missed(by.Client); !c.never(by.Client) {
+			t.Fatalf("client %d is waited for again", i)
+		}
+	}
+	if got := r.of(usual, 1); !slices.Equal(got, []string{"a"}) {
+		t.Errorf("the usual caller is recalled %v", got)
+	}
+	newest := tool.Caller{Client: fmt.Sprint("made up ", 2*maxCallers+1)}
+	if _, kept := r.called[newest]; !kept || len(r.called) > maxCallers || len(r.last) > maxCallers || len(c.relists) > maxClients {
+		t.Errorf("of the newest it is known: %t; %d and %d callers, %d clients", kept, len(r.called), len(r.last), len(c.relists))
+	}
+}
+
 // A session is named in a request by whoever opened it, and only where requests come one by one.
 func TestASessionIsNamedByWhoOpenedIt(t *testing.T) {
 	all := &sessions{byID: map[string]*session{}}

@@ -105,14 +105,14 @@ func (c *relists) learn(client string, next func(before tool.Relists, known bool
 	c.mu.Lock()
 	before, known := c.relists[client]
 	now := next(before, known)
-	full := !known && len(c.relists) >= maxClients
-	if !full {
-		c.relists[client] = now
+	if !known && len(c.relists) >= maxClients {
+		for other := range c.relists { // its next hold teaches it again
+			delete(c.relists, other)
+			break
+		}
 	}
+	c.relists[client] = now
 	c.mu.Unlock()
-	if full {
-		return // treated as a new client every time
-	}
 	if client != "" && (!known || before != now) {
 		c.remember(client, now)
 	}

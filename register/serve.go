@@ -228,41 +228,47 @@ func answer(x *wire.Exchange, result json.RawMessage, err error, modern bool) {
 	x.Result(result)
 }
 
-// dispatch finds the tool by its exposed name, registered or not, and calls it.
-func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (result tool.Result, err error) {
+// find finds what a call is about by its exposed name, registered or not; nil if there is none.
+func (v *Served) find(call *tool.Call, s *session) *tool.Tool {
 	var t *tool.Tool
 	var ok bool
-	s := l.session(call.Session)
 	switch call.Kind {
 	case tool.KindPrompt:
-		t, ok = served.Prompt(call.Name)
+		t, ok = v.Prompt(call.Name)
 	case tool.KindResource:
-		if t, ok = served.Resource(call.Name); ok {
-			if s.reads(t.Def.ID) {
-				l.observer.Changed(s.id)
-			}
-		}
+		t, ok = v.Resource(call.Name)
 	default:
-		if meta := served.MetaTool(call.Name); meta != nil {
-			return meta.Handler(ctx, call)
-		}
-		if t, ok = served.Lookup(call.Name); !ok {
-			t, ok = served.OfApp(call.Name, s.appsOpen())
+		if t, ok = v.Lookup(call.Name); !ok {
+			t, ok = v.OfApp(call.Name, s.appsOpen())
 		}
 	}
 	if !ok {
-		t = nil
-		if call.Kind != tool.KindTool || served.IsMeta == nil || !served.IsMeta(call.Name) {
-			if now := served.started(ctx); now != served {
+		return nil
+	}
+	return t
+}
+
+// dispatch finds the tool of a call, and calls it.
+func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (result tool.Result, err error) {
+	s := l.session(call.Session)
+	if call.Kind == tool.KindTool {
+		if meta := served.MetaTool(call.Name); meta != nil {
+			return meta.Handler(ctx, call)
+		}
+	}
+	t := served.find(call, s)
+	if t == nil && (call.Kind != tool.KindTool || served.IsMeta == nil || !served.IsMeta(call.Name)) {
+		if now := served.started(ctx); now != served {
+			return l.dispatch(ctx, now, call)
+		}
+		if served.Renewed != nil {
+			if now := served.Renewed(ctx, call.Name); now.find(call, s) != nil {
 				return l.dispatch(ctx, now, call)
 			}
-			if call.Kind == tool.KindTool && served.Renewed != nil {
-				now := served.Renewed(ctx, call.Name)
-				if _, ok = now.Lookup(call.Name); ok {
-					return l.dispatch(ctx, now, call)
-				}
-			}
 		}
+	}
+	if t != nil && call.Kind == tool.KindResource && s.reads(t.Def.ID) {
+		l.observer.Changed(s.id)
 	}
 	var shown func(tool.Result) tool.Result
 	if call.Kind == tool.KindTool && served.Meant != nil {

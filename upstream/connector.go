@@ -260,8 +260,9 @@ func (l *connector) dialled(c *connection, err error) {
 	if c.hasLogin && !s.hasLogin(s.life, l.principal) { // the login ended while the connection was made
 		c.Retire()
 	}
-	if s.levels.wanted() != "" {
-		c.level.tell() // before the first call over the connection
+	c.level.tell() // before the first call over the connection
+	if l.common {
+		s.lists.also(&c.link)
 	}
 	if l.main || l.common && c.Transport == TransportStdio {
 		c.listening.begin()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -146,6 +147,36 @@ func TestChangesInTheProcessOfLegacyClientsAreHeard(t *testing.T) {
 		if got := await.Value(t, updated); got != uri {
 			t.Errorf("what was heard of is %s, want %s", got, uri)
 		}
+	}
+}
+
+// A tool that a call adds over the connection of legacy clients is listed as long as that connection lasts.
+func TestToolsThatLegacyClientsHaveAddedAreListed(t *testing.T) {
+	for name, s := range eliciting(t) {
+		if name == "sessionless" {
+			continue
+		}
+		t.Run(name, func(t *testing.T) {
+			p := newPool(t, s)
+			changes, _ := watched(t, p)
+			lists := func(grown bool) {
+				await.True(t, func() bool {
+					change := await.Value(t, changes)
+					change.Served()
+					return grown == slices.ContainsFunc(change.Defs, func(def *tool.Def) bool { return def.ID.Name == "grown" })
+				})
+			}
+			lists(false)
+			mustCallAs(t, p, confirming("a"), "grow", `{}`)
+			lists(true)
+			if got := mustCallAs(t, p, confirming("a"), "grown", `{}`); !strings.Contains(got, "it is new") {
+				t.Error(got)
+			}
+			if name == "stdio" { // over HTTP the sessions share their tools
+				p.now.Load().byName["s"].sharing.drop(func(*slot) bool { return true })
+				lists(false)
+			}
+		})
 	}
 }
 

@@ -46,6 +46,12 @@ func newEliciting() *mcpserver.MCPServer {
 		}
 		return mcp.NewToolResultText("nobody is told"), nil
 	})
+	real.AddTool(mcp.NewTool("grow"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+		real.AddTool(mcp.NewTool("grown"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			return mcp.NewToolResultText("it is new"), nil
+		})
+		return mcp.NewToolResultText("it has grown"), nil
+	})
 	real.AddTool(mcp.NewTool("elicit"), func(ctx context.Context, r mcp.CallToolRequest) (*mcp.CallToolResult, error) {
 		result, err := real.RequestElicitation(ctx, mcp.ElicitationRequest{Params: mcp.ElicitationParams{
 			Message: r.GetString("who", ""), RequestedSchema: map[string]any{"type": "object", "properties": map[string]any{}},

@@ -37,17 +37,19 @@ func requestLevel(call *tool.Call) string {
 type levels struct {
 	mu     sync.Mutex // guards the fields below; never held over I/O
 	legacy string     // set by legacy clients
-	raised string     // the most verbose level of 2026-07-28 clients so far
+	raised string     // the most verbose level of calls of 2026-07-28 clients
+	until  time.Time  // when raised is over, without another such call
 }
 
-// wanted returns the most verbose level that any client wants; "" for none.
-func (l *levels) wanted() string {
+// wanted returns the most verbose level that any client wants, "" for none, and how long it
+// lasts without another call; 0 for as long as legacy clients want it.
+func (l *levels) wanted() (level string, left time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if moreVerbose(l.raised, l.legacy) {
-		return l.raised
+	if left = time.Until(l.until); left > 0 && moreVerbose(l.raised, l.legacy) {
+		return l.raised, left
 	}
-	return l.legacy
+	return l.legacy, 0
 }
 
 // set sets the level that legacy clients want.
@@ -57,13 +59,15 @@ func (l *levels) set(level string) {
 	l.legacy = level
 }
 
-// raise notes the level that a 2026-07-28 client wants. It is never lowered: messages are
-// filtered for each client.
+// raisedFor is how long the level of a call lasts: 2026-07-28 clients do not say when they leave.
+const raisedFor = time.Minute
+
+// raise notes the level that a 2026-07-28 client wants for a call.
 func (l *levels) raise(level string) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if moreVerbose(level, l.raised) {
-		l.raised = level
+	if now := time.Now(); now.After(l.until) || !moreVerbose(l.raised, level) {
+		l.raised, l.until = level, now.Add(raisedFor)
 	}
 }
 
@@ -71,7 +75,7 @@ func (l *levels) raise(level string) {
 func (l *levels) inherit(from *levels) {
 	from.mu.Lock()
 	defer from.mu.Unlock()
-	l.raised = from.raised
+	l.raised, l.until = from.raised, from.until
 }
 
 // toldLevel is the log level that a legacy server was told over one connection.
@@ -99,7 +103,8 @@ const levelWithin = 2 * time.Second
 // usual one when the last client with a level has left. A 2026-07-28 server is told with each
 // request.
 func (t *toldLevel) tell() {
-	c, level := t.conn, t.levels.wanted()
+	c := t.conn
+	level, left := t.levels.wanted()
 	if c.Era != EraLegacy || !c.Has("logging") || level != "" && !slices.Contains(tool.LogLevels, level) {
 		return
 	}
@@ -110,11 +115,28 @@ func (t *toldLevel) tell() {
 	if known {
 		return
 	}
+	if left > 0 {
+		c.Go(t.lower)
+	}
 	level = cmp.Or(level, "info")
 	ctx, cancel := context.WithTimeout(c.Life, leeway.Of(levelWithin))
 	defer cancel()
 	if _, err := c.Request(ctx, "logging/setLevel", rawjson.Of(map[string]string{"level": level}), nil); err != nil {
 		t.log.Debug("the log level was not set", "error", err)
+	}
+}
+
+// lower tells the server another level when the last call with the present one is long ago.
+func (t *toldLevel) lower() {
+	for {
+		level, left := t.levels.wanted()
+		if left == 0 || level != t.current() {
+			t.tell()
+			return
+		}
+		if !t.conn.Pause(t.conn.Life, left) {
+			return
+		}
 	}
 }
 
@@ -124,7 +146,7 @@ func (t *toldLevel) raise(client *tool.Client) {
 		return
 	}
 	t.levels.raise(client.LogLevel)
-	if moreVerbose(t.levels.wanted(), t.current()) {
+	if level, _ := t.levels.wanted(); moreVerbose(level, t.current()) {
 		t.tell()
 	}
 }

@@ -77,7 +77,8 @@ func (c link) list(ctx context.Context, server string, kind tool.Kind) (all list
 			return listing{}, fmt.Errorf("%s was answered without an array %q: %.100q", how.method, how.member, raw)
 		}
 		if size += len(raw); size > maxDefBytes || in.count+len(items) > maxDefs {
-			return listing{}, fmt.Errorf("the list of %s is longer than %d MiB or %d", how.called, maxDefBytes>>20, maxDefs)
+			in.cut(fmt.Sprintf("is longer than %d MiB or %d", maxDefBytes>>20, maxDefs))
+			return all, nil
 		}
 		if page > 0 && in.repeats(items) {
 			in.cut("repeats itself")

@@ -4,6 +4,7 @@ import (
 	"context"
 	"math/rand/v2"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"toolfinch/tool"
@@ -16,30 +17,51 @@ type listing struct {
 	hint   *CacheHint // nil if the server sent none
 }
 
+// add adds the definitions whose names are only in other.
+func (l *listing) add(other listing) {
+	has := map[string]bool{}
+	for _, def := range l.defs {
+		has[def.ID.Name] = true
+	}
+	for _, def := range other.defs {
+		if !has[def.ID.Name] {
+			l.defs = append(l.defs, def)
+		}
+	}
+}
+
 const (
 	// answersWait bounds how long answers and lists wait for lists of servers.
 	answersWait = time.Second
-	// askedAgain and namedAgain are how often a client that lists, and an unknown name, can have
-	// the lists of a server read again.
+	// askedAgain is how often clients that list can have the lists of a server read again.
 	askedAgain = time.Second
-	namedAgain = 100 * time.Millisecond
+)
+
+// watching says whether a server is listed again soon.
+type watching int
+
+const (
+	unwatched watching = iota
+	pausing            // until the next attempt to connect
+	resting            // the lists change all the time
+	active
 )
 
 // lists are the listings of a server, and the kinds that must be listed again. Each wish to
 // list again has a number; a list fulfils all wishes before it.
 type lists struct {
-	due chan struct{} // holds one signal: pending is not empty, or there is other news to report
+	due    chan struct{}        // holds one signal: pending is not empty, or there is other news to report
+	beside atomic.Pointer[link] // the common connection; nil for none
 
 	mu       sync.Mutex // guards the fields below; never held over I/O
 	pending  map[tool.Kind]bool
 	known    map[tool.Kind]listing
-	wishes   int         // number of the newest wish
-	told     int         // number of the newest wish that the server itself caused
-	served   int         // newest wish whose lists are served, or could not be had
-	serving  event       // served has grown
-	began    time.Time   // when the last list began; zero before the first
-	watched  bool        // somebody lists again
-	resting  bool        // lists always change, so the next one is put off
+	wishes   int   // number of the newest wish
+	told     int   // number of the newest wish that the server itself caused
+	served   int   // newest wish whose lists are served, or could not be had
+	change   event // of served or state
+	state    watching
+	began    time.Time   // when the last report on the lists began; zero before the first
 	notifies func() bool // whether the server says when its lists change; nil before the first lists
 }
 
@@ -47,20 +69,30 @@ func newLists() *lists {
 	return &lists{due: make(chan struct{}, 1), pending: map[tool.Kind]bool{}, known: map[tool.Kind]listing{}}
 }
 
+// set changes fields.
+func (l *lists) set(f func(l *lists)) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	f(l)
+	l.change.happen()
+}
+
+func (l *lists) enter(state watching) { l.set(func(l *lists) { l.state = state }) }
+
 // changed notes that the server's lists of these kinds have changed. Without kinds it
 // only causes a new report about the server.
 func (l *lists) changed(kinds ...tool.Kind) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.wish(kinds)
-	l.mu.Unlock()
 }
 
 // notified is changed for a notification of the server.
 func (l *lists) notified(kinds []tool.Kind) {
 	l.mu.Lock()
+	defer l.mu.Unlock()
 	l.wish(kinds)
 	l.told = l.wishes
-	l.mu.Unlock()
 }
 
 // wish is changed with the lock held.
@@ -70,6 +102,18 @@ func (l *lists) wish(kinds []tool.Kind) {
 		l.pending[kind] = true
 	}
 	wake(l.due)
+}
+
+// also has a common connection listed, too, until it ends: the server may have tools for its
+// session alone.
+func (l *lists) also(c *link) {
+	l.beside.Store(c)
+	c.Go(func() {
+		<-c.Service.Done()
+		if l.beside.CompareAndSwap(c, nil) {
+			l.changed(tool.Kinds...)
+		}
+	})
 }
 
 // take returns the kinds whose lists have changed, and forgets the changes. done notes that
@@ -85,64 +129,53 @@ func (l *lists) take() (kinds []tool.Kind, done func()) {
 	clear(l.pending)
 	drainSignal(l.due)
 	wishes := l.wishes
-	return kinds, func() {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		if wishes > l.served {
-			l.served = wishes
-			l.serving.happen()
-		}
-	}
+	return kinds, func() { l.set(func(l *lists) { l.served = max(l.served, wishes) }) }
 }
 
-// announced returns a function that reports whether the server has announced a change since.
-func (l *lists) announced() (since func() bool) {
+// announced returns the number of the newest change that the server has announced.
+func (l *lists) announced() int {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	before := l.told
-	return func() bool {
-		l.mu.Lock()
-		defer l.mu.Unlock()
-		return l.told > before
-	}
+	return l.told
 }
 
 // await waits until all wishes are served, until nobody would serve them soon, or until ctx ends.
 func (l *lists) await(ctx context.Context) {
 	l.mu.Lock()
 	wishes := l.wishes
-	l.mu.Unlock()
-	for {
-		l.mu.Lock()
-		over, serving := l.served >= wishes || !l.watched || l.resting, l.serving.next()
+	for l.served < wishes && l.state == active && ctx.Err() == nil {
+		change := l.change.next()
 		l.mu.Unlock()
-		if over {
-			return
-		}
 		select {
-		case <-serving:
+		case <-change:
 		case <-ctx.Done():
-			return
 		}
+		l.mu.Lock()
 	}
+	l.mu.Unlock()
 }
 
-// renew asks for new lists of a server that does not say when they change, unless they are fresh.
-func (l *lists) renew() {
+// renew asks for new lists if named: somebody has named what is not in them. Otherwise it asks
+// if the server does not say when they change and they are not fresh.
+func (l *lists) renew(named bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.watched && l.notifies != nil && !l.notifies() && time.Since(l.began) >= max(askedAgain, l.ttl()) {
+	if l.state == active && (named || l.notifies != nil && !l.notifies() && time.Since(l.began) >= max(askedAgain, l.ttl())) {
 		l.wish(tool.Kinds)
 	}
 }
 
-// renewNamed asks for new lists because somebody names what is not in them.
-func (l *lists) renewNamed() {
+// hurry asks for new lists of a server that is not connected. anew ends the pause between
+// attempts.
+func (l *lists) hurry(anew chan<- struct{}) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if l.watched && time.Since(l.began) >= namedAgain {
-		l.wish(tool.Kinds)
+	if l.state == unwatched {
+		return
 	}
+	l.wish(tool.Kinds)
+	l.state = active
+	wake(anew)
 }
 
 const (
@@ -153,17 +186,18 @@ const (
 	leastAge = 5 * time.Second
 )
 
-// ages returns when the lists must be read again without a notification; 0 for never.
-func (l *lists) ages() time.Duration {
+// old returns a channel that tells when the lists must be read again without a notification;
+// nil for never.
+func (l *lists) old() <-chan time.Time {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	age := listsAge
 	if ttl := l.ttl(); ttl > 0 {
 		age = max(ttl, leastAge)
 	} else if l.notifies() {
-		return 0
+		return nil
 	}
-	return age + rand.N(age/5)
+	return time.After(age + rand.N(age/5))
 }
 
 // ttl returns how long the server lets its lists be kept; 0 if it does not say. The lock is held.
@@ -174,14 +208,6 @@ func (l *lists) ttl() (least time.Duration) {
 		}
 	}
 	return least
-}
-
-// set changes what is known of the connection and the watch.
-func (l *lists) set(f func(l *lists)) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	f(l)
-	l.serving.happen()
 }
 
 // keep stores the new listings of some kinds, and adds the listings of all kinds to a

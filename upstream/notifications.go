@@ -27,7 +27,7 @@ var listChanged = map[string][]tool.Kind{
 func (c *connection) Notified(stream int64, method string, params json.RawMessage) {
 	s := c.server
 	if kinds := listChanged[method]; kinds != nil {
-		if c.main {
+		if c.main || c.common {
 			s.lists.notified(kinds)
 		}
 		return

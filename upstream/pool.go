@@ -130,47 +130,26 @@ func (p *Pool) Ask(names ...string) {
 	}
 }
 
-// Announced returns a function for the end of a call: if the server has announced new lists
-// since, it waits until they are served, for a second at most.
-func (p *Pool) Announced(server string) (await func(ctx context.Context)) {
-	s := p.now.Load().byName[server]
-	if s == nil {
-		return func(context.Context) {}
-	}
-	announced := s.lists.announced()
-	return func(ctx context.Context) {
-		if announced() {
-			ctx, cancel := context.WithTimeout(ctx, answersWait)
-			defer cancel()
-			s.lists.await(ctx)
-		}
-	}
-}
-
 // Renew lists servers again that do not say when their lists change, and those in named even
 // if they do; of these, it connects at once those that are not connected. It waits for that,
 // and for lists that are being read: for a second at most, ten for new connections.
 func (p *Pool) Renew(ctx context.Context, servers, named []string) {
-	within := answersWait
+	longest := answersWait
 	var renewed []*lists
 	for _, name := range servers {
 		s := p.now.Load().byName[name]
 		if s == nil {
 			continue
 		}
-		switch {
-		case !slices.Contains(named, name):
-			s.lists.renew()
-		case s.main.current() == nil:
-			s.lists.changed(tool.Kinds...)
-			wake(s.reconnects.anew)
-			within = 10 * answersWait
-		default:
-			s.lists.renewNamed()
+		if named := slices.Contains(named, name); named && s.main.current() == nil {
+			s.lists.hurry(s.reconnects.anew)
+			longest = 10 * answersWait
+		} else {
+			s.lists.renew(named)
 		}
 		renewed = append(renewed, s.lists)
 	}
-	ctx, cancel := context.WithTimeout(ctx, within)
+	ctx, cancel := context.WithTimeout(ctx, longest)
 	defer cancel()
 	for _, l := range renewed {
 		l.await(ctx)
@@ -232,6 +211,9 @@ func (p *Pool) Reconnect(ctx context.Context, name string) Change {
 // ErrClosed if the connection was lost, ErrTimeout if CallTimeout or ctx's deadline has
 // passed, context.Canceled if the caller gave up.
 //
+// If the server announces new lists during the call, the answer waits for Change.Served, a
+// second at most.
+//
 // The call's client answers the questions that the upstream asks during the call. A
 // 2026-07-28 client may get an input_required result instead.
 func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
@@ -241,9 +223,15 @@ func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.R
 	}
 	defer s.uses.exit()
 	ctx, called := telemetry.Start(ctx, telemetry.StageUpstream, def.ID.Shown())
+	announced := s.lists.announced()
 	result, err := s.call(ctx, def, call)
 	err = s.mask.error(err)
 	called(err)
+	if s.lists.announced() > announced { // so that a tool that the call has added can be called
+		ctx, cancel := context.WithTimeout(ctx, answersWait)
+		defer cancel()
+		s.lists.await(ctx)
+	}
 	return result, err
 }
 

@@ -31,6 +31,7 @@ func (l *connector) refresh(ctx context.Context) Change {
 // report only says whether the lists of any kinds have changed.
 func (c *connection) report(ctx context.Context, kinds []tool.Kind, leads bool) Change {
 	s := c.server
+	s.lists.set(func(l *lists) { l.began = time.Now() })
 	if leads {
 		return c.listKinds(ctx, kinds)
 	}
@@ -42,7 +43,6 @@ func (c *connection) report(ctx context.Context, kinds []tool.Kind, leads bool) 
 // cannot be listed; if another kind cannot be listed, its last listing stays.
 func (c *connection) listKinds(ctx context.Context, kinds []tool.Kind) Change {
 	s := c.server
-	s.lists.set(func(l *lists) { l.began = time.Now() })
 	all := make([]listing, len(kinds))
 	errs := make([]error, len(kinds))
 	var asking sync.WaitGroup
@@ -55,6 +55,11 @@ func (c *connection) listKinds(ctx context.Context, kinds []tool.Kind) Change {
 			ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("%w: no list of %s within %s", ErrTimeout, listMethods[kind].called, within))
 			defer cancel()
 			all[i], errs[i] = c.list(ctx, s.settings.Name, kind)
+			if beside := s.lists.beside.Load(); beside != nil && errs[i] == nil {
+				if more, err := beside.list(ctx, s.settings.Name, kind); err == nil {
+					all[i].add(more)
+				}
+			}
 		})
 	}
 	asking.Wait()

@@ -218,8 +218,10 @@ func TestListChangedListsAgain(t *testing.T) {
 			t.Fatalf("change = %+v", change)
 		}
 		began := time.Now()
+		var calls sync.WaitGroup // each waits for Change.Served
+		defer calls.Wait()
 		for range 10 { // together they are one change
-			mustAsk(t, p, "s", "change", "ok")
+			calls.Go(func() { mustAsk(t, p, "s", "change", "ok") })
 			time.Sleep(debounce * 3 / 4)
 		}
 		if change := <-changes; len(change.Defs) != lineTools+1 || time.Since(began) != 9*debounce*3/4+debounce {
@@ -227,7 +229,7 @@ func TestListChangedListsAgain(t *testing.T) {
 		}
 		began = time.Now()
 		for len(changes) == 0 { // but they do not put it off for ever
-			mustAsk(t, p, "s", "change", "ok")
+			calls.Go(func() { mustAsk(t, p, "s", "change", "ok") })
 			time.Sleep(debounce * 3 / 4)
 			synctest.Wait()
 		}

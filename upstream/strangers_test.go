@@ -5,7 +5,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -127,6 +129,7 @@ func TestALostSessionIsRenewedHoweverItIsRefused(t *testing.T) {
 		"no such method":              {404, "", `{"jsonrpc":"2.0","id":%s,"error":{"code":-32601,"message":"unknown method"}}`, "all", false},
 		"the call is refused":         {400, "", `{"jsonrpc":"2.0","id":%s,"error":{"code":-32602,"message":"Invalid session argument"}}`, "calls", false},
 		"the call fails":              {200, "", `{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"out of tea"}}`, "calls", false},
+		"pings are unknown, too":      {200, "", `{"jsonrpc":"2.0","id":%s,"error":{"code":-32603,"message":"cannot METHOD"}}`, "all", false},
 		"the call fails with 500":     {500, "text/plain", "out of tea", "calls", false},
 		"the server is busy":          {503, "text/plain", "Retry-After: session limit", "all", false},
 		"the client is too fast":      {429, "text/plain", "slow down", "all", false},
@@ -157,7 +160,7 @@ func TestALostSessionIsRenewedHoweverItIsRefused(t *testing.T) {
 							w.Header().Set("Retry-After", "30")
 						}
 						w.WriteHeader(test.status)
-						_, _ = io.WriteString(w, strings.Replace(test.body, "%s", string(m.ID), 1))
+						_, _ = io.WriteString(w, strings.NewReplacer("%s", string(m.ID), "METHOD", m.Method).Replace(test.body))
 					}
 					return refuses
 				}
@@ -467,5 +470,127 @@ func TestAListThatDoesNotEndIsServed(t *testing.T) {
 		if faults := change.Faults.Described; (len(faults) > 0 && faults[len(faults)-1].Name == "nextCursor") == (strings.HasPrefix(name, "it ends") || name == "an empty cursor") {
 			t.Errorf("%s: faults %v", name, faults)
 		}
+	}
+}
+
+// A level that only a 2026-07-28 client wanted is lowered when its last call is a minute ago: such a client does not say
+// that it leaves.
+func TestALevelThatNobodyWantsIsLowered(t *testing.T) {
+	for name, test := range map[string]struct {
+		legacy string
+		calls  map[time.Duration]string // levels of calls, by when they are made
+		want   string                   // levels that the server is told, and when
+	}{
+		"one call":                   {"", map[time.Duration]string{0: "debug"}, "0s debug, 1m0s info"},
+		"calls go on":                {"", map[time.Duration]string{0: "debug", 40 * time.Second: "debug"}, "0s debug, 1m40s info"},
+		"less verbose calls go on":   {"", map[time.Duration]string{0: "debug", 40 * time.Second: "error"}, "0s debug, 1m0s info"},
+		"another minute":             {"", map[time.Duration]string{0: "debug", 5 * time.Minute: "notice"}, "0s debug, 1m0s info, 5m0s notice, 6m0s info"},
+		"more verbose":               {"", map[time.Duration]string{0: "error", 40 * time.Second: "debug"}, "0s error, 40s debug, 1m40s info"},
+		"a legacy client wants less": {"warning", map[time.Duration]string{time.Second: "debug"}, "0s warning, 1s debug, 1m1s warning"},
+		"a legacy client wants more": {"debug", map[time.Duration]string{time.Second: "info"}, "0s debug"},
+		"an unknown level":           {"", map[time.Duration]string{0: "loud"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var told []string
+				began := time.Now()
+				p := newPool(t, newStranger(t, &stranger{answer: func(_ *stranger, w http.ResponseWriter, _ *http.Request, m strangerMessage) bool {
+					switch m.Method {
+					case "initialize":
+						say(w, m, "result", `{"protocolVersion":"2025-06-18","capabilities":{"logging":{},"tools":{}}}`)
+					case "logging/setLevel":
+						told = append(told, time.Since(began).String()+" "+rawjson.Text(rawjson.Member(m.Params, "level")))
+						fallthrough
+					default:
+						return false
+					}
+					return true
+				}}))
+				mustAsk(t, p, "s", "a", "content")
+				p.SetLogLevel(test.legacy)
+				for _, at := range slices.Sorted(maps.Keys(test.calls)) {
+					time.Sleep(time.Until(began.Add(at)))
+					mustCallAs(t, p, &tool.Client{Modern: true, LogLevel: test.calls[at]}, "a", `{}`)
+				}
+				time.Sleep(time.Hour)
+				if got := strings.Join(told, ", "); got != test.want {
+					t.Errorf("the server was told %s; want %s", got, test.want)
+				}
+			})
+		})
+	}
+}
+
+// Lists are read again for a name that is not in them, and for clients that list a server that announces no changes;
+// nobody waits where nothing would come.
+func TestListsAreRenewed(t *testing.T) {
+	for name, test := range map[string]struct {
+		tells       bool
+		named       bool
+		times       int
+		pause       time.Duration // before each
+		least, most int           // further lists
+		took        time.Duration // at most, without the pauses
+	}{
+		"a client lists":                         {false, false, 1, time.Minute, 1, 1, 2 * debounce},
+		"a client lists at once":                 {false, false, 1, 0, 0, 0, 0},
+		"clients list all the time":              {false, false, 100, 100 * time.Millisecond, 8, 11, time.Second},
+		"a client lists, but the server tells":   {true, false, 1, time.Minute, 0, 0, 0},
+		"an unknown name":                        {true, true, 1, time.Minute, 1, 1, 2 * debounce},
+		"an unknown name at once":                {true, true, 1, 0, 1, 1, 2 * debounce},
+		"unknown names all the time":             {true, true, 1000, 0, 5, 10, 3 * time.Second},
+		"an unknown name of a server that fails": {true, true, 1, 0, 1, 1, time.Second},
+		"an unknown name of a faulty server":     {true, true, 1, time.Minute, 0, 0, 0},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				s := &stranger{stream: func(w http.ResponseWriter, r *http.Request) {
+					w.Header().Set("Content-Type", "text/event-stream")
+					_ = http.NewResponseController(w).Flush()
+					<-r.Context().Done()
+				}}
+				method := "tools/list"
+				s.answer = func(_ *stranger, w http.ResponseWriter, _ *http.Request, m strangerMessage) bool {
+					if m.Method == "initialize" && strings.HasSuffix(name, "fails") {
+						say(w, m, "error", `{"code":-32000,"message":"the database is being migrated"}`)
+						return true
+					}
+					if m.Method == "initialize" {
+						say(w, m, "result", fmt.Sprintf(`{"protocolVersion":"2025-06-18","capabilities":{"tools":{"listChanged":%t}}}`, test.tells))
+					}
+					return m.Method == "initialize"
+				}
+				settings := newStranger(t, s)
+				switch {
+				case strings.HasSuffix(name, "fails"):
+					method = "initialize"
+				case strings.HasSuffix(name, "faulty server"):
+					settings.Fault = "it has no URL"
+				}
+				p := newPool(t, settings)
+				changes, _ := watched(t, p)
+				go func() {
+					for {
+						select {
+						case change := <-changes:
+							change.Served()
+						case <-t.Context().Done():
+							return
+						}
+					}
+				}()
+				synctest.Wait()
+				before, took := s.count(method), time.Duration(0)
+				for range test.times {
+					time.Sleep(test.pause)
+					began := time.Now()
+					p.Renew(t.Context(), []string{"s"}, map[bool][]string{true: {"s"}}[test.named])
+					took += time.Since(began)
+				}
+				if n := s.count(method) - before; n < test.least || n > test.most || took > test.took {
+					t.Errorf("%d lists in %s, want %d to %d in %s", n, took, test.least, test.most, test.took)
+				}
+			})
+		})
 	}
 }

@@ -31,16 +31,19 @@ type supervisor struct {
 
 func (s *supervisor) watch(ctx context.Context, changes chan<- Change) {
 	again := conn.NewDelays(conn.FirstDelay)
-	s.server.lists.set(func(l *lists) { l.watched = true })
-	defer s.server.lists.set(func(l *lists) { l.watched = false })
+	s.server.lists.enter(active)
+	defer s.server.lists.enter(unwatched)
 	for {
 		drainSignal(s.anew) // connect does what the signal asks for
 		c, err := s.main.connectInTurn(ctx)
 		if err == nil {
 			err = s.keepListed(ctx, c, changes, again)
 		} else {
-			_, done := s.server.lists.take()
+			kinds, done := s.server.lists.take()
 			s.tell(ctx, changes, Change{Server: s.server.settings.Name, Err: err, served: done})
+			if len(kinds) > 0 { // they are still to be read
+				s.server.lists.changed(kinds...)
+			}
 		}
 		if ctx.Err() != nil {
 			return
@@ -54,6 +57,7 @@ func (s *supervisor) watch(ctx context.Context, changes chan<- Change) {
 			continue // a call has connected already, or the connection was retired
 		}
 		if s.server.settings.Fault != "" {
+			s.server.lists.enter(unwatched)
 			<-ctx.Done()
 			return
 		}
@@ -68,6 +72,8 @@ const withoutLogin = 10 * time.Minute
 // pause waits before the next attempt after err: for a delay, or until somebody has logged in
 // if the server wants a login.
 func (s *supervisor) pause(ctx context.Context, err error, again *conn.Delays) {
+	s.server.lists.enter(pausing)
+	defer s.server.lists.enter(active)
 	var after <-chan time.Time
 	loggedIn := make(chan struct{})
 	if needed, ok := errors.AsType[*login.Needed](err); ok {
@@ -114,7 +120,7 @@ func (s *supervisor) keepListed(ctx context.Context, c *connection, changes chan
 			return change.Err
 		case change.Err == nil:
 			s.available()
-			kinds, done, goOn = s.nextChange(ctx, c, turned)
+			kinds, done, goOn = s.nextChange(ctx, c, leads, turned)
 		case c.Dead():
 			return change.Err
 		default:
@@ -158,15 +164,15 @@ func (s *supervisor) available() {
 	s.down = ""
 }
 
-// nextChange waits until lists have changed or are too old, and returns their kinds. It
-// returns no kinds once turned is closed. again is false if the connection or the watch has
-// ended.
-func (s *supervisor) nextChange(ctx context.Context, c *connection, turned <-chan struct{}) (kinds []tool.Kind, done func(), again bool) {
+// nextChange waits until lists have changed or, if this process lists the server, are too old,
+// and returns their kinds. It returns no kinds once turned is closed. again is false if the
+// connection or the watch has ended.
+func (s *supervisor) nextChange(ctx context.Context, c *connection, leads bool, turned <-chan struct{}) (kinds []tool.Kind, done func(), again bool) {
 	known, began := s.server.lists, time.Now()
 	known.set(func(l *lists) { l.notifies = c.notifies })
 	var old <-chan time.Time
-	if age := known.ages(); age > 0 {
-		old = time.After(age)
+	if leads {
+		old = known.old()
 	}
 	select {
 	case <-ctx.Done():
@@ -174,18 +180,18 @@ func (s *supervisor) nextChange(ctx context.Context, c *connection, turned <-cha
 	case <-c.Service.Done():
 		return nil, nil, false
 	case <-turned:
-		return nil, func() {}, true
+		return nil, nil, true
 	case <-old:
 		known.changed(tool.Kinds...)
-		kinds, done = known.take()
-		return kinds, done, true
 	case <-known.due:
 	}
 	if s.rest = max(debounce, min(2*s.rest, restMost)); time.Since(began) > 4*s.rest {
 		s.rest = debounce
 	}
-	known.set(func(l *lists) { l.resting = s.rest > answersWait })
-	defer known.set(func(l *lists) { l.resting = false })
+	if s.rest > answersWait {
+		known.enter(resting)
+		defer known.enter(active)
+	}
 	quiet, most := time.NewTimer(s.rest), time.After(max(debounceMost, s.rest))
 	defer quiet.Stop()
 	for waiting := true; waiting; {

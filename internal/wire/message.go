@@ -155,7 +155,8 @@ func parseMessage(raw []byte) (*Inbound, *Refusal) {
 	if m.Method = rawjson.Text(method); isNull(m.Params) {
 		m.Params = nil
 	}
-	if string(bytes.Join(bytes.Fields(m.Params), nil)) == "[]" { // some languages do not tell an empty list from an empty object
+	// Some languages do not tell an empty list from an empty object.
+	if len(m.Params) > 1 && m.Params[0] == '[' && string(bytes.TrimSpace(m.Params[1:])) == "]" {
 		m.Params = json.RawMessage(`{}`)
 		m.Raw, _ = rawjson.Set(raw, "params", m.Params)
 	}

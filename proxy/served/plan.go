@@ -336,14 +336,9 @@ func (l Listing) declaredTo(settings view.Settings) (o register.Declared) {
 	o.Logging = has("logging")
 	if !unknown {
 		o.Tasks = l.Era == upstream.EraModern && has("extensions", tool.ExtensionTasks) // unknown: a 2026-07-28 client asks again
-		for name, value := range rawjson.Members(rawjson.Member(l.Capabilities, "extensions")) {
-			if name != tool.ExtensionApps { // tasks are not declared to every client; methods of others are not passed on
-				continue
-			}
-			if o.Extensions == nil {
-				o.Extensions = map[string]json.RawMessage{}
-			}
-			o.Extensions[name] = value
+		// Tasks are not declared to every client, and methods of other extensions are not passed on.
+		if apps := rawjson.Member(rawjson.Member(l.Capabilities, "extensions"), tool.ExtensionApps); apps != nil {
+			o.Extensions = map[string]json.RawMessage{tool.ExtensionApps: apps}
 		}
 	}
 	if settings.IncludeAll {

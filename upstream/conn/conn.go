@@ -379,11 +379,17 @@ func (c *Conn) sessionLost(ctx context.Context, reply *Reply) bool {
 }
 
 // refusal is how a server refused a request; zero if it did not, or says that it lacks the method, a scope or time.
-type refusal struct{ status, code int }
+type refusal struct {
+	status, code int
+	words        string // of an answer with status 200: a tool may fail with the code that the server refuses pings with
+}
 
 func refusalOf(reply *Reply) (r refusal) {
 	if reply.Error != nil {
-		r.code = rpcError(reply.Error).Code
+		rpc := rpcError(reply.Error)
+		if r.code = rpc.Code; reply.status < http.StatusBadRequest {
+			r.words = rpc.Message
+		}
 	} else if status, ok := errors.AsType[*StatusError](reply.Err); !ok || status.Wait > 0 || status.Scope != "" {
 		return r
 	}

@@ -392,7 +392,8 @@ func (s *streamable) listen() {
 		began, before := time.Now(), e.lastID
 		asked = 0
 		response, end, err := s.get(c.Life, e.lastID)
-		s.streams.Store(err == nil && response.StatusCode < 300 && contentType(response) == typeEvents)
+		standing := err == nil && response.StatusCode < 300 && contentType(response) == typeEvents
+		s.streams.Store(standing)
 		opened()
 		switch {
 		case err != nil:
@@ -401,7 +402,7 @@ func (s *streamable) listen() {
 		case response.StatusCode == http.StatusMethodNotAllowed:
 			end() // the server has no such stream
 			return
-		case response.StatusCode >= 300 || contentType(response) != typeEvents:
+		case !standing:
 			end()
 			e.lastID = ""
 			if !told && s.sessionID() != "" { // the server may have lost the session: the next request will tell

@@ -96,15 +96,9 @@ func (o Operation) Check() error {
 func read(arguments json.RawMessage) (op Operation) {
 	var filter Filter
 	var filtered bool
-	arguments = args.Shape(json.RawMessage(inputSchema), arguments, otherNames)
 	op.invalid = args.Read("this tool", arguments,
 		args.Text("action", &op.Action),
-		args.Func("type", func(value json.RawMessage) error {
-			if args.OneOf("type", &op.Type, types...).Read(value) == nil { // also tools, TOOL
-				return nil
-			}
-			return args.Text("type", &op.Type).Read(value)
-		}),
+		args.Text("type", &op.Type),
 		args.Text("path", &op.Path),
 		args.Object("args", &op.Args),
 		args.Members("filter", &filtered,
@@ -125,26 +119,6 @@ func read(arguments json.RawMessage) (op Operation) {
 		op.Filter = &filter
 	}
 	return op
-}
-
-const inputSchema = `{"type":"object","properties":{` +
-	`"action":{"type":"string","enum":["list","info","call","batch"]},` +
-	`"type":{"type":"string","enum":["tool","resource","prompt"],"description":"Required, except for batch"},` +
-	`"path":{"type":"string","description":"For info and call: name of the tool or prompt, URI of the resource"},` +
-	`"args":{"type":"object","description":"For call: arguments of the tool or prompt"},` +
-	`"filter":{"type":"object","description":"For list","properties":{"prefix":{"type":"string"},"server":{"type":"string"},` +
-	`"tags":{"type":"array","items":{"type":"string"}},"query":{"type":"string","description":"What it should do"}}},` +
-	`"limit":{"type":"integer","minimum":1,"maximum":1000,"description":"For list; default about 32 kB"},` +
-	`"offset":{"type":"integer","minimum":0,"description":"For list"},` +
-	`"cursor":{"type":"string","description":"For list: nextCursor of the page before"},` +
-	`"operations":{"type":"array","maxItems":50,"items":{"type":"object"},"description":"For batch: each with action, type, path, ..."}` +
-	`},"required":["action"]}`
-
-// otherNames are names that models give the arguments, folded.
-var otherNames = map[string]string{
-	"path":       "name tool toolname uri id",
-	"args":       "arguments params parameters input toolinput toolargs",
-	"operations": "calls batch ops",
 }
 
 func readOperations(value json.RawMessage) ([]Operation, error) {

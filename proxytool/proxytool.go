@@ -89,6 +89,19 @@ func (i Item) Callable() error {
 const description = "Proxy to the tools, resources and prompts of this server through one tool: " +
 	"list what there is, get info about one, call it (call a tool, read a resource, get a prompt), or run several operations as a batch."
 
+const inputSchema = `{"type":"object","properties":{` +
+	`"action":{"type":"string","enum":["list","info","call","batch"]},` +
+	`"type":{"type":"string","enum":["tool","resource","prompt"],"description":"Required, except for batch"},` +
+	`"path":{"type":"string","description":"For info and call: name of the tool or prompt, URI of the resource"},` +
+	`"args":{"type":"object","description":"For call: arguments of the tool or prompt"},` +
+	`"filter":{"type":"object","description":"For list","properties":{"prefix":{"type":"string"},"server":{"type":"string"},` +
+	`"tags":{"type":"array","items":{"type":"string"}},"query":{"type":"string","description":"What it should do"}}},` +
+	`"limit":{"type":"integer","minimum":1,"maximum":1000,"description":"For list; default about 32 kB"},` +
+	`"offset":{"type":"integer","minimum":0,"description":"For list"},` +
+	`"cursor":{"type":"string","description":"For list: nextCursor of the page before"},` +
+	`"operations":{"type":"array","maxItems":50,"items":{"type":"object"},"description":"For batch: each with action, type, path, ..."}` +
+	`},"required":["action"]}`
+
 // New returns the proxy tool of that name over a source. It logs its uses, without
 // arguments and results: calls, batches and refusals as Info, the rest as Debug. A nil
 // log logs nothing. The name must not be empty.

@@ -28,11 +28,21 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 		client = call.Client.Name
 	}
 	l.observer.Listed(call.Session, client, tools)
-	var schema func(*tool.Tool) json.RawMessage
-	if served.Portable != nil && served.Portable(client) {
-		schema = l.portable.of
-	}
-	return listing("tools", tools, "", s == nil, schema)
+	portable := served.Portable != nil && served.Portable(client)
+	return listing("tools", tools, "", func(t *tool.Tool) json.RawMessage {
+		def := t.ListedTo(s == nil)
+		if portable {
+			if ported := l.portable.of(t); ported != nil {
+				def, _ = rawjson.Set(def, "inputSchema", ported.Schema)
+			}
+		}
+		if served.Named != nil {
+			if name := served.Named(client, t); name != t.Name {
+				def, _ = rawjson.Set(def, "name", rawjson.Quote(name))
+			}
+		}
+		return def
+	})
 }
 
 // toolsFor returns a client's list: the meta-tools, then all tools, or the pinned, provisioned and
@@ -89,22 +99,14 @@ func listPage(served *Served, x *wire.Exchange) (tool.Result, error) {
 		items = items[:pageSize]
 		next = base64.RawURLEncoding.EncodeToString([]byte(items[pageSize-1].Name))
 	}
-	return listing(list.key, items, next, true, nil), nil
+	return listing(list.key, items, next, func(t *tool.Tool) json.RawMessage { return t.ListedTo(true) }), nil
 }
 
-// listing is the result of a list. Only tools differ between the eras, and have an input schema.
-func listing(key string, items []*tool.Tool, next string, modern bool, schema func(*tool.Tool) json.RawMessage) tool.Result {
+// listing is the result of a list.
+func listing(key string, items []*tool.Tool, next string, as func(*tool.Tool) json.RawMessage) tool.Result {
 	listed := make([]json.RawMessage, len(items))
 	for i, t := range items {
-		listed[i] = t.ListedTo(modern)
-		if schema == nil {
-			continue
-		}
-		if as := schema(t); as != nil {
-			if with, err := rawjson.Set(listed[i], "inputSchema", as); err == nil {
-				listed[i] = with
-			}
-		}
+		listed[i] = as(t)
 	}
 	var out rawjson.Object
 	out.Add(key, rawjson.Array(listed))

@@ -17,8 +17,8 @@ import (
 	"toolfinch/tool"
 )
 
-// maxStdioResult bounds a result over stdio: a longer line ends the connection of clients with the TypeScript SDK, and
-// with it all their servers. Room is left for the message around the result, and what is read of the next one.
+// maxStdioResult bounds a result over stdio: clients with the TypeScript SDK end the connection, and with it all their
+// servers, once they hold more than 10 MiB.
 const maxStdioResult = 10<<20 - 128<<10
 
 // serve is mcp-go's handler of the stub; the answer is written raw.
@@ -75,7 +75,7 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	case x.Method == wire.MethodComplete:
 		return complete(ctx, l.upstreams, served, call)
 	case modern && x.Method == wire.MethodCallTool && x.Header != nil:
-		if err := checkParamHeaders(ctx, served, x, call.Name); err != nil {
+		if err := checkParamHeaders(served, x, call.Name); err != nil {
 			return nil, err
 		}
 	}
@@ -238,6 +238,9 @@ func (v *Served) find(call *tool.Call, s *session) *tool.Tool {
 	case tool.KindResource:
 		t, ok = v.Resource(call.Name)
 	default:
+		if meta := v.MetaTool(call.Name); meta != nil {
+			return meta
+		}
 		if t, ok = v.Lookup(call.Name); !ok {
 			t, ok = v.OfApp(call.Name, s.appsOpen())
 		}
@@ -249,13 +252,8 @@ func (v *Served) find(call *tool.Call, s *session) *tool.Tool {
 }
 
 // dispatch finds the tool of a call, and calls it.
-func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (result tool.Result, err error) {
+func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
 	s := l.session(call.Session)
-	if call.Kind == tool.KindTool {
-		if meta := served.MetaTool(call.Name); meta != nil {
-			return meta.Handler(ctx, call)
-		}
-	}
 	t := served.find(call, s)
 	if t == nil && (call.Kind != tool.KindTool || served.IsMeta == nil || !served.IsMeta(call.Name)) {
 		if now := served.started(ctx); now != served {
@@ -270,37 +268,34 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (r
 	if t != nil && call.Kind == tool.KindResource && s.reads(t.Def.ID) {
 		l.observer.Changed(s.id)
 	}
-	var shown func(tool.Result) tool.Result
+	var hint func(tool.Result) tool.Result
 	if call.Kind == tool.KindTool && served.Meant != nil {
-		t, call, shown = served.Meant(ctx, t, call)
+		t, call, hint = served.Meant(t, call)
 	}
-	if t == nil {
+	switch {
+	case t == nil:
 		l.observer.Unknown(ctx, call)
 		return nil, notFound(call.Kind, call.Name, served.hint(call), call.Client != nil && call.Client.Modern)
-	}
-	if shown != nil {
-		defer func() {
-			if err == nil {
-				result = shown(result)
-			}
-		}()
-	}
-	if served.MetaTool(t.Name) == t {
-		return t.Handler(ctx, call)
-	}
-	if call.Kind == tool.KindTool {
+	case call.Kind == tool.KindTool && served.MetaTool(t.Name) != t:
 		s.uses(t.Name)
 		l.Used(call, t)
+		if call.Client != nil && served.Portable != nil && served.Portable(call.Client.Name) {
+			call = l.portable.unported(t, call)
+		}
 	}
-	return t.Handler(ctx, call)
+	result, err := t.Handler(ctx, call)
+	if hint != nil && err == nil {
+		result = hint(result)
+	}
+	return result, err
 }
 
 // checkParamHeaders checks the headers that mirror arguments, if the tool requires such headers
 // (SEP-2243).
-func checkParamHeaders(ctx context.Context, served *Served, x *wire.Exchange, name string) error {
-	t, _ := served.Lookup(name)
-	if t == nil && served.Meant != nil {
-		t, _, _ = served.Meant(ctx, nil, &tool.Call{Name: name})
+func checkParamHeaders(served *Served, x *wire.Exchange, name string) error {
+	t, ok := served.Lookup(name)
+	if !ok && served.Meant != nil {
+		t, _, _ = served.Meant(nil, &tool.Call{Name: name})
 	}
 	if t == nil || !bytes.Contains(t.Def.InputSchema, []byte("x-mcp-header")) {
 		return nil

@@ -79,6 +79,8 @@ type Served struct {
 	Awaits func(client string) bool
 	// Portable, if set, names the clients whose lists have portable input schemas (see tool.Portable).
 	Portable func(client string) bool
+	// Named, if set, returns the name under which a client is listed a tool. Lookup finds it, too.
+	Named func(client string, t *tool.Tool) string
 	// Recall bounds the recent tools that a new session begins with; 0 for none. Learn includes clients
 	// for which found tools are never registered.
 	Recall int
@@ -96,7 +98,7 @@ type Served struct {
 	IsMeta func(name string) bool
 	// Meant, if set, returns the call that a tools/call means (see retrieve.Retriever.Meant): t is nil for a name
 	// that no tool has. It must not block.
-	Meant func(ctx context.Context, t *tool.Tool, call *tool.Call) (*tool.Tool, *tool.Call, func(tool.Result) tool.Result)
+	Meant func(t *tool.Tool, call *tool.Call) (*tool.Tool, *tool.Call, func(tool.Result) tool.Result)
 	// Because, if set, explains an unknown name after the error; "" without a known cause.
 	Because func(name string) string
 }

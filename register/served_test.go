@@ -223,7 +223,7 @@ func TestACallIsWhatItMeans(t *testing.T) {
 	called := newTool(t, "srv_x", func(_ context.Context, call *tool.Call) (tool.Result, error) {
 		return tool.TextResult(call.Name + " " + string(call.Arguments)), nil
 	})
-	offer(live, Served{Meant: func(_ context.Context, t *tool.Tool, call *tool.Call) (*tool.Tool, *tool.Call, func(tool.Result) tool.Result) {
+	offer(live, Served{Meant: func(t *tool.Tool, call *tool.Call) (*tool.Tool, *tool.Call, func(tool.Result) tool.Result) {
 		if t != nil || call.Name != "srv/x" {
 			return t, call, nil
 		}

@@ -23,7 +23,7 @@ type Allowed struct {
 // no similar name. It shares the index and all caches with c: a word is as rare there as in c.
 func (c *Catalog) Only(allowed Allowed) *Catalog {
 	contents := c.contents
-	contents.Servers, contents.hidden, contents.plain = nil, map[tool.ID]bool{}, nil
+	contents.Servers, contents.hidden, contents.plain = nil, map[tool.ID]bool{}, map[string]bool{}
 	for _, s := range c.contents.Servers {
 		tools, had := s.Tools, s.Tools != nil
 		s.Tools = nil
@@ -34,7 +34,9 @@ func (c *Catalog) Only(allowed Allowed) *Catalog {
 			if !allowed.Find(t.Def, t.View) {
 				contents.hidden[t.Def.ID] = true
 			}
-			s.Tools = append(s.Tools, c.named(t))
+			t = c.named(t)
+			contents.plain[t.Name] = !c.given[t.Name]
+			s.Tools = append(s.Tools, t)
 		}
 		s.Held = slices.DeleteFunc(slices.Clone(s.Held), func(h Held) bool { return !allowed.Use(h.Def, h.View) })
 		if len(s.Tools)+len(s.Held) == 0 && !allowed.Server(s.Name) {

@@ -42,7 +42,7 @@ func TestResultsGetTheProtocolsShape(t *testing.T) {
 		`{}`:                                     `{"content":[]}`,
 		`"text"`:                                 `{"content":[{"type":"text","text":"text"}]}`,
 		`[1,2]`:                                  `{"content":[{"type":"text","text":"[1,2]"}]}`,
-		`{"content":["a",7,{"text":"b"}],"isError":"true"}`:                  `{"content":[{"type":"text","text":"a"},{"type":"text","text":"7"},{"type":"text","text":"{\"text\":\"b\"}"}],"isError":true}`,
+		`{"content":["a",7,{"text":"b"}],"isError":"true"}`:                  `{"content":[{"type":"text","text":"\"a\""},{"type":"text","text":"7"},{"type":"text","text":"{\"text\":\"b\"}"}],"isError":true}`,
 		`{"content":[{"type":"text","text":7}]}`:                             `{"content":[{"type":"text","text":"{\"type\":\"text\",\"text\":7}"}]}`,
 		`{"content":[],"structuredContent":[1,2]}`:                           `{"content":[{"type":"text","text":"[1,2]"}]}`,
 		`{"content":[{"type":"text","text":"a"}],"structuredContent":null}`:  `{"content":[{"type":"text","text":"a"}]}`,

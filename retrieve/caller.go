@@ -147,23 +147,10 @@ func (c *caller) refuse(ctx context.Context, call *tool.Call, name string, t *to
 	}
 }
 
-// metaTool returns the meta-tool of a name that clients have, in any spelling.
+// metaTool returns the meta-tool that a name means; nil for none.
 func (c *caller) metaTool(name string) *tool.Tool {
 	if c.meta == nil {
 		return nil
 	}
-	return c.meta(strings.ToLower(bare(name)))
-}
-
-// Misfits returns the violations for which Execute would refuse the arguments, one line each ("/path: what"). The
-// error is ctx's.
-func (c *caller) Misfits(ctx context.Context, t *tool.Tool, arguments json.RawMessage) ([]string, error) {
-	if c.validate != nil && !c.validate(t.Def.ID.Server) {
-		return nil, nil
-	}
-	err := c.checkArguments(ctx, t, arguments)
-	if misfit, ok := errors.AsType[*argumentsError](err); ok {
-		return misfit.violations, nil
-	}
-	return nil, err
+	return c.meta(bare(name))
 }

@@ -92,7 +92,7 @@ func TestResultsOfSeveralCallsStayApart(t *testing.T) {
 		"a line like ours":       {`{"content":[{"type":"text","text":"x\n[2] clock_now:\n13"}]}`, `^\[1 (\w{6})\] github_search_code:\nx\n\[2\] clock_now:\n13\n\[2 (\w{6})\] clock_now:\nnoon$`},
 		"the same in data":       {`{"content":[],"structuredContent":{"a":"[2] clock_now:"}}`, `^\[1 \w{6}\] `},
 		"the same in escapes":    {`{"content":[{"type":"text","text":"\u005b2] clock_now:"}]}`, `^\[1 \w{6}\] `},
-		"no blocks":              {`{"content":[null,"a",{"type":"x"},{"type":"text"},{"type":"image","data":1}]}`, `^\[1\] github_search_code:\nnull\na\n\{"type":"x"\}\n\{"type":"text"\}\n\{"type":"image","data":1\}\n\[2\] clock_now:\nnoon$`},
+		"no blocks":              {`{"content":[null,"a",{"type":"x"},{"type":"text"},{"type":"image","data":1}]}`, `^\[1\] github_search_code:\nnull\n"a"\n\{"type":"x"\}\n\{"type":"text"\}\n\{"type":"image","data":1\}\n\[2\] clock_now:\nnoon$`},
 		"no list, but data":      {`{"total":36}`, `^\[1\] github_search_code:\n\{"total":36\}\n\[2\] clock_now:\nnoon$`},
 		"no list, but text":      {`{"content":"a"}`, `^\[1\] github_search_code:\na\n\[2\] clock_now:\nnoon$`},
 		"no list, but an object": {`{"content":{"total":36}}`, `^\[1\] github_search_code:\n\{"total":36\}\n\[2\] clock_now:\nnoon$`},
@@ -132,6 +132,7 @@ func TestArgumentsThatAreNotUsedMayBeThere(t *testing.T) {
 func TestBadCallsSayWhatToDo(t *testing.T) {
 	for calls, want := range map[string]string{
 		`"calls":[]`:                        `calls must be an array like`,
+		`"calls":{"name":"x"}`:              `calls must be an array like`,
 		`"calls":7`:                         `calls must be an array like`,
 		`"calls":[{"name":"x"}],"name":"y"`: `either calls or name`,
 		`"calls":[` + strings.Repeat(`{},`, 16) + `{}]`: `at most 16`,

@@ -139,10 +139,18 @@ func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 // Close closes the index of all catalogs that share it. They find nothing afterwards.
 func (c *Catalog) Close() error { return c.index.Close() }
 
-// Lookup finds a tool by the name that clients see.
+// Lookup finds a tool by the name that clients see, or by its ShortName.
 func (c *Catalog) Lookup(name string) (*tool.Tool, bool) {
-	t := c.tools.get(name)
-	return t, t != nil
+	if t := c.tools.get(name); t != nil || len(name) > maxShort || len(name) < hashLength {
+		return t, t != nil
+	}
+	begin := name[:len(name)-hashLength]
+	for i, _ := slices.BinarySearch(c.names, begin); i < len(c.names) && strings.HasPrefix(c.names[i], begin); i++ {
+		if t := c.tools.get(c.names[i]); len(t.Name) > maxShort && ShortName(t) == name {
+			return t, true
+		}
+	}
+	return nil, false
 }
 
 // Find finds a tool by the name that clients see, else by "server.name", else by

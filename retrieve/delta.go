@@ -68,7 +68,7 @@ func (ch *delta) add(c *Catalog, before, now *Server, prefix map[string]string) 
 			delete(was, id)
 		case old == nil && name == "":
 			name = inName(prefixed(id, prefix))
-			if len(name) > maxPlain || c.contested[name] || ch.newNames[name] || c.tools.get(name) != nil || slices.Contains(c.contents.Reserved, name) {
+			if len(name) > maxName || c.contested[name] || ch.newNames[name] || c.tools.get(name) != nil || slices.Contains(c.contents.Reserved, name) {
 				return false
 			}
 			ch.newNames[name] = true

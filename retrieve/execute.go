@@ -68,8 +68,8 @@ func (e *ExecuteError) Unwrap() error { return e.Err }
 // progress, and its answers to the tool's questions. arguments are an object, the JSON text of an object, or
 // absent. A result with isError is a result. The error is an *ExecuteError.
 func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, arguments json.RawMessage) (tool.Result, error) {
-	t, _ := c.resolve(id)
-	if t == nil {
+	t, ok := c.catalog.find(id)
+	if !ok {
 		c.refuse(ctx, call, id, nil, tool.ErrNotFound)
 		for _, a := range c.absent() {
 			if a.mayHave(id) && !a.Listed {
@@ -79,12 +79,7 @@ func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, argume
 		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: &args.Error{Problem: unknownID(c.catalog, id, nil) + c.Because(id)}}
 	}
 	object := json.RawMessage(`{}`)
-	err := args.Object("arguments", &object).Read(arguments)
-	if err == nil {
-		if fitting, misfit := c.fit(ctx, t, object); misfit == nil {
-			object = fitting
-		}
-	} else {
+	if err := args.Object("arguments", &object).Read(arguments); err != nil {
 		c.refuse(ctx, call, id, t, err)
 		return nil, &ExecuteError{Failure: FailureBadRequest, ID: id, Err: err}
 	}
@@ -95,6 +90,19 @@ func (c *caller) Execute(ctx context.Context, call *tool.Call, id string, argume
 	return result, nil
 }
 
+// Misfits returns the violations for which Execute would refuse the arguments, one line each ("/path: what"). The
+// error is ctx's.
+func (c *caller) Misfits(ctx context.Context, t *tool.Tool, arguments json.RawMessage) ([]string, error) {
+	if c.validate != nil && !c.validate(t.Def.ID.Server) {
+		return nil, nil
+	}
+	err := c.checkArguments(ctx, t, arguments)
+	if misfit, ok := errors.AsType[*argumentsError](err); ok {
+		return misfit.violations, nil
+	}
+	return nil, err
+}
+
 // failureOf returns the *ExecuteError for the error of a call.
 func failureOf(t *tool.Tool, err error) *ExecuteError {
 	e := &ExecuteError{Failure: FailureExecution, ID: t.Name, Server: t.Def.ID.Server, Err: err}
@@ -103,7 +111,7 @@ func failureOf(t *tool.Tool, err error) *ExecuteError {
 		e.Server = of.Server
 	}
 	switch {
-	case errors.As(err, new(*argumentsError)), errors.As(err, new(*args.Error)), errors.Is(err, gate.ErrNotProvisioned):
+	case errors.As(err, new(*argumentsError)), errors.Is(err, gate.ErrNotProvisioned):
 		e.Failure, e.Server = FailureBadRequest, ""
 	case errors.As(err, new(*policy.DeniedError)):
 		e.Failure, e.Server = FailureDenied, ""
@@ -119,19 +127,11 @@ func failureOf(t *tool.Tool, err error) *ExecuteError {
 
 // execute is the handler of execute_tool. Like call_tool it passes an upstream's own error on unchanged.
 func (c *caller) execute(ctx context.Context, call *tool.Call) (tool.Result, error) {
-	asked, err := c.understand(ctx, "tool_id", call.Arguments)
-	var result tool.Result
-	switch meta := c.metaTool(asked.name); {
-	case asked.tool != nil:
-		if result, err = c.made(ctx, call, asked, err); err != nil {
-			err = failureOf(asked.tool, err)
-		}
-	case asked.name == "":
-	case meta != nil:
-		return c.callMeta(ctx, call, meta, asked.arguments, KindDestructive)
-	default:
-		result, err = c.Execute(ctx, call, asked.name, asked.arguments)
+	id, arguments, err := parseCall("tool_id", call.Arguments)
+	if err != nil {
+		return tool.ErrorResult(err.Error()), nil
 	}
+	result, err := c.Execute(ctx, call, id, arguments)
 	var rpc *tool.RPCError
 	switch {
 	case errors.As(err, &rpc):

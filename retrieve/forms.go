@@ -10,13 +10,13 @@ import (
 // maxForm bounds the arguments that an answer repeats, in bytes.
 const maxForm = 200
 
-// formOf returns the arguments of a meta-tool for a call; key is the member with the name.
-func formOf(key, name string, arguments json.RawMessage) string {
+// formOf returns how a call should be written.
+func formOf(name string, arguments json.RawMessage) string {
 	shown := string(compact(arguments))
 	if shown == "" || len(shown) > maxForm {
 		shown = "{...}"
 	}
-	return fmt.Sprintf(`{%q: %q, "arguments": %s}`, key, name, shown)
+	return fmt.Sprintf(`{"name": %q, "arguments": %s}`, name, shown)
 }
 
 // shownForms remembers the sessions that were shown the right form of a call.
@@ -25,20 +25,20 @@ type shownForms struct {
 	seen map[string]bool
 }
 
-// maxHinted bounds the remembered sessions: beyond it all are forgotten, and shown the form once more.
-const maxHinted = 10_000
+// maxShown bounds the remembered sessions: beyond it all are forgotten, and shown the form once more.
+const maxShown = 10_000
 
 // first reports whether this is the first time for a session. A client without sessions is told each time.
-func (h *shownForms) first(session string) bool {
-	h.mu.Lock()
-	defer h.mu.Unlock()
-	if h.seen[session] {
+func (s *shownForms) first(session string) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.seen[session] {
 		return false
 	}
-	if h.seen == nil || len(h.seen) >= maxHinted {
-		h.seen = map[string]bool{}
+	if s.seen == nil || len(s.seen) >= maxShown {
+		s.seen = map[string]bool{}
 	}
-	h.seen[session] = session != ""
+	s.seen[session] = session != ""
 	return true
 }
 

@@ -26,7 +26,7 @@ func (r *Retriever) GateTools() []*tool.Tool {
 		ids     = `"tool_ids":{"type":"array","items":{"type":"string"}}`
 	)
 	return []*tool.Tool{
-		r.meta(DiscoverTools, "Step 1: find tools by what they do, in plain English. Answers tool_id, summary and token cost; without a query lists all.",
+		meta(DiscoverTools, "Step 1: find tools by what they do, in plain English. Answers tool_id, summary and token cost; without a query lists all.",
 			fmt.Sprintf(`{"type":"object","properties":{"query":{"type":"string","description":"What the tool should do"},`+
 				`"tags":{"type":"array","items":{"type":"string"},"description":"Only tools with all: server, read-only, destructive or a word"},`+
 				`"limit":{"type":"integer","minimum":1,"maximum":%d,"default":%d}}}`, MaxLimit, r.settings.TopK), reads,
@@ -37,7 +37,7 @@ func (r *Retriever) GateTools() []*tool.Tool {
 				}
 				return answered(r.Discover(ctx, call, q))
 			}),
-		r.meta(ProvisionTools, "Step 2: make tools callable, within the token budget: tool_ids (all or none), or the best for a query that fit. "+
+		meta(ProvisionTools, "Step 2: make tools callable, within the token budget: tool_ids (all or none), or the best for a query that fit. "+
 			"Answers their definitions. Then call them by name or with execute_tool.",
 			`{"type":"object","properties":{`+ids+`,"query":{"type":"string"},`+
 				`"max_tokens":{"type":"integer","minimum":1,"description":"Spend no more on this"},`+
@@ -49,7 +49,7 @@ func (r *Retriever) GateTools() []*tool.Tool {
 				}
 				return answered(r.Provision(ctx, call, q))
 			}),
-		r.meta(UnprovisionTools, "Give back provisioned tools, to make room in the budget.",
+		meta(UnprovisionTools, "Give back provisioned tools, to make room in the budget.",
 			`{"type":"object","properties":{`+ids+`,"all":{"type":"boolean"}}}`, changes,
 			func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 				ids, err := parseUnprovision(call.Arguments)
@@ -58,9 +58,9 @@ func (r *Retriever) GateTools() []*tool.Tool {
 				}
 				return answered(r.Unprovision(ctx, call, ids))
 			}),
-		r.meta(ExecuteTool, "Step 3: call a provisioned tool that is not in your list. Arguments that do not fit are answered with its schema.",
+		meta(ExecuteTool, "Step 3: call a provisioned tool that is not in your list. Arguments that do not fit are answered with its schema.",
 			`{"type":"object","properties":{"tool_id":{"type":"string"},"arguments":{"type":"object"}},"required":["tool_id"]}`, `{}`, r.execute),
-		r.meta(ListProvisioned, "What is provisioned, how long, and how much of the budget it takes.",
+		meta(ListProvisioned, "What is provisioned, how long, and how much of the budget it takes.",
 			`{"type":"object","properties":{}}`, reads,
 			func(_ context.Context, call *tool.Call) (tool.Result, error) {
 				if err := args.Read(ListProvisioned, call.Arguments); err != nil {

@@ -45,19 +45,6 @@ func newHeldDefs(servers []Server) *heldDefs {
 	return w
 }
 
-// spells reports whether a spelling may mean a held tool that is not among the served ones.
-func (w *heldDefs) spells(s spelling, served layered[tool.ID]) bool {
-	if w == nil {
-		return false
-	}
-	for id := range w.why {
-		if whole, alone := s.means(id, ""); (whole || alone) && served.get(id) == nil {
-			return true
-		}
-	}
-	return false
-}
-
 // find finds a held definition by any name or URI that could call or read it.
 func (w *heldDefs) find(name string) *tool.Tool {
 	if w == nil {

@@ -38,7 +38,7 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 	if names := serverNames(offer.About); names != "" {
 		description += " Servers: " + names
 	}
-	return r.meta(RetrieveTools, description, `{"type":"object","properties":{`+
+	return meta(RetrieveTools, description, `{"type":"object","properties":{`+
 		`"query":{"type":"string"},"queries":{"type":"array","items":{"type":"string"}},`+
 		`"limit":{"type":"integer"},"server":{"type":"string"},`+
 		`"detail":{"type":"string","enum":["name","full"]},`+
@@ -49,7 +49,7 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 // Beside is retrieve_tools with a definition of 65 tokens, for lists that also have all tools, or other tools for
 // searching.
 func (r *Retriever) Beside() *tool.Tool {
-	return r.meta(RetrieveTools, "Find tools by what they do, in plain English.",
+	return meta(RetrieveTools, "Find tools by what they do, in plain English.",
 		`{"type":"object","properties":{"query":{"type":"string"}},"required":["query"]}`,
 		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
 }

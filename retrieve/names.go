@@ -11,11 +11,11 @@ import (
 	"toolfinch/tool"
 )
 
-// maxName is the longest name that all known providers accept; maxPlain leaves room for the prefix that clients put
-// in front of it.
+// maxName is the longest name that all known model providers accept; maxShort leaves room for the prefix that clients
+// put in front of it.
 const (
 	maxName  = 64
-	maxPlain = maxName - len("mcp__toolfinch__")
+	maxShort = maxName - len("mcp__toolfinch__")
 )
 
 var notInName = regexp.MustCompile(`[^a-zA-Z0-9_-]`)
@@ -102,7 +102,7 @@ func Finder(servers []Server) func(name string) (*tool.Tool, bool) {
 	return newTable(servers, Reserved()).find
 }
 
-// namesFor names every tool {server}_{tool}, in the characters ^[a-zA-Z0-9_-]{1,48}$. A prefix replaces the
+// namesFor names every tool {server}_{tool}, in the characters ^[a-zA-Z0-9_-]{1,64}$. A prefix replaces the
 // server's name; "" leaves the tool's own name. A name that is too long, reserved, claimed by several tools, or
 // equal to another tool's hashed name ends in a hash of the ID instead. Each claimant gets a hash, so that the
 // result does not depend on the order. Tools and prompts are named separately.
@@ -129,11 +129,11 @@ func namesOf(ids []tool.ID, reserved []string, prefix map[string]string) (names 
 	names, contested = slices.Clone(plain), map[string]bool{}
 	hashed := map[string]bool{}
 	give := func(i int) {
-		names[i] = withHash(plain[i], ids[i])
+		names[i] = withHash(plain[i], ids[i], maxName)
 		hashed[names[i]], contested[plain[i]] = true, true
 	}
 	for i, name := range plain {
-		if len(name) > maxPlain || claims[name] > 1 {
+		if len(name) > maxName || claims[name] > 1 {
 			give(i)
 		}
 	}
@@ -178,14 +178,25 @@ func prefixed(id tool.ID, prefix map[string]string) string {
 	return before + "_" + id.Name
 }
 
-// withHash ends name in 8 hex digits (32 bits) of the SHA-256 of the ID.
-func withHash(name string, id tool.ID) string {
+// hashLength is the length of what withHash adds.
+const hashLength = 9
+
+// withHash ends name in 8 hex digits (32 bits) of the SHA-256 of the ID, within most bytes.
+func withHash(name string, id tool.ID, most int) string {
 	sum := sha256.Sum256([]byte(id.Server + "\x00" + id.Name))
 	suffix := "_" + hex.EncodeToString(sum[:4])
-	if room := maxPlain - len(suffix); len(name) > room {
+	if room := most - len(suffix); len(name) > room {
 		name = strings.TrimRight(name[:room], "_-")
 	}
 	return name + suffix
+}
+
+// ShortName returns the name of a tool for clients that put a prefix in front of it.
+func ShortName(t *tool.Tool) string {
+	if len(t.Name) <= maxShort {
+		return t.Name
+	}
+	return withHash(t.Name, t.Def.ID, maxShort)
 }
 
 // Clash is a configured name that displaces another tool's default name, and the ID of that tool.

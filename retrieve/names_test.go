@@ -12,7 +12,7 @@ import (
 )
 
 func TestNames(t *testing.T) {
-	valid := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,48}$`)
+	valid := regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 	long := strings.Repeat("very_long_", 12)
 	ids := []tool.ID{
 		{Server: "github", Name: "search_code"},

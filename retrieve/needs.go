@@ -26,13 +26,8 @@ func (r *Retriever) parseQueries(arguments json.RawMessage) ([]Query, error) {
 	q := Query{Detail: DetailSummary}
 	var kind string
 	var texts []string
-	err := args.Read(RetrieveTools, arguments,
-		args.Func("query", func(value json.RawMessage) error {
-			if value[0] == '[' {
-				return args.Texts("query", &texts).Read(value)
-			}
-			return args.Text("query", &q.Text).Read(value)
-		}),
+	err := args.Read(RetrieveTools, shaped(arguments, "query", "queries", "limit"),
+		args.Text("query", &q.Text),
 		args.Texts("queries", &texts),
 		args.Int("limit", &q.Limit, 0, MaxLimit),
 		args.Text("server", &q.Server),
@@ -49,7 +44,6 @@ func (r *Retriever) parseQueries(arguments json.RawMessage) ([]Query, error) {
 	case len(texts) == 0:
 		texts = []string{q.Text}
 	}
-	q.Server = r.spelledServer(q.Server)
 	q.Limit = r.limit(q.Limit, len(texts))
 	q.Kinds = queryKinds[kind]
 	queries := make([]Query, len(texts))

@@ -224,9 +224,9 @@ func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 	seen := make(map[string]bool, len(ids))
 	var unknown []string
 	for _, id := range ids {
-		t, _ := p.catalog.resolve(id, p.search.absent)
+		t, ok := p.catalog.find(id)
 		key := id
-		if t != nil {
+		if ok {
 			key = t.Name
 		}
 		if seen[key] {
@@ -234,7 +234,7 @@ func (p *provisioner) toolsOf(ids []string) ([]*tool.Tool, error) {
 		}
 		seen[key] = true
 		switch {
-		case t != nil:
+		case ok:
 			tools = append(tools, t)
 		case len(unknown) < maxUnknown:
 			unknown = append(unknown, unknownID(p.catalog, id, p.search.absent())+p.catalog.held.because(id))

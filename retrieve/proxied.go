@@ -97,8 +97,7 @@ func (p proxied) Info(_ context.Context, _ *tool.Call, t proxytool.Type, path st
 func (p proxied) listed(t proxytool.Type, path string) (*tool.Tool, bool) {
 	switch t {
 	case proxytool.TypeTool:
-		t, _ := p.resolve(path)
-		return t, t != nil
+		return p.catalog.find(path)
 	case proxytool.TypePrompt:
 		return p.catalog.Prompt(path)
 	}
@@ -131,11 +130,7 @@ func (p proxied) Call(ctx context.Context, call *tool.Call, t proxytool.Type, pa
 		p.refuse(ctx, call, path, nil, tool.ErrNotFound)
 		return nil, p.unknown(t, path)
 	}
-	inner := CallOf(call, target, path, args)
-	if t == proxytool.TypeTool {
-		target, inner, _ = p.Meant(ctx, target, inner)
-	}
-	result, err := target.Handler(ctx, inner)
+	result, err := target.Handler(ctx, CallOf(call, target, path, args))
 	return json.RawMessage(result), err
 }
 

@@ -4,59 +4,58 @@ import (
 	"slices"
 	"strings"
 
+	"toolfinch/internal/nearest"
 	"toolfinch/tool"
 )
 
-// spelled returns the tools that a name may mean in another spelling: another case, other separators, the prefix of
-// a client, without the server. A tool's name alone counts if no tool has it together with its server's. A name that
-// may be a held definition's or an absent server's means no other tool.
-func (c *Catalog) spelled(name string, absent func() []Absent) (meant []*tool.Tool) {
+// spelled returns the tools that a name means in another spelling, among those that models are offered. A name that a
+// view gave hides the tool's own. A name without its server's counts if no tool has it with its server's. A name that
+// may be a meta-tool's, a held definition's or an absent server's means no other tool.
+func (c *Catalog) spelled(name string, absent []Absent) (meant []*tool.Tool) {
 	plain := bare(name)
-	if len(name) > maxSpelled || plain == "" {
+	if len(name) > maxSpelled || strings.ContainsFunc(plain, func(c rune) bool { return c <= ' ' }) || c.held.because(plain) != "" ||
+		slices.ContainsFunc(Reserved(), func(meta string) bool { return nearest.Fold(meta) == nearest.Fold(plain) }) {
 		return nil
 	}
-	if found, ok := c.find(plain); ok {
-		return []*tool.Tool{found}
-	}
-	if isReserved(plain) || strings.ContainsAny(plain, " \t\n") || c.held.because(plain) != "" {
-		return nil
+	if t, ok := c.Lookup(plain); ok && c.offers(t) {
+		return []*tool.Tool{t}
 	}
 	s := spellingOf(plain)
-	var alone []*tool.Tool
+	var short []*tool.Tool
 	for _, one := range c.names {
 		t := c.tools.get(one)
-		switch whole, short := s.means(t.Def.ID, t.Name); {
-		case whole:
+		whole, alone := s.means(t.Def.ID)
+		switch own := !c.given[one]; {
+		case own && whole, slices.Contains(s.whole, nearest.Fold(one)):
 			meant = append(meant, t)
-		case short:
-			alone = append(alone, t)
+		case own && alone:
+			short = append(short, t)
 		}
 	}
-	starting := slices.ContainsFunc(absent(), func(a Absent) bool { return a.Starting > 0 && !a.Listed })
-	if meant == nil && !starting {
-		meant = alone
+	if meant == nil && !slices.ContainsFunc(absent, func(a Absent) bool { return a.Starting > 0 && !a.Listed }) {
+		meant = short
 	}
-	if c.held.spells(s, c.exact) {
-		return nil
+	if c.held != nil {
+		for id := range c.held.why {
+			if whole, alone := s.means(id); (whole || alone) && c.exact.get(id) == nil {
+				return nil
+			}
+		}
 	}
 	return slices.DeleteFunc(meant, func(t *tool.Tool) bool {
-		return slices.ContainsFunc(absent(), func(a Absent) bool {
+		return slices.ContainsFunc(absent, func(a Absent) bool {
 			return a.Held == 0 && a.Server != t.Def.ID.Server && (s.begins(a.Server) || s.begins(a.Prefix))
 		})
 	})
 }
 
-// resolve finds the tool that a name means, in its own or another spelling. exact is false for another spelling.
-func (c *Catalog) resolve(name string, absent func() []Absent) (t *tool.Tool, exact bool) {
-	if t, ok := c.find(name); ok {
+// resolve finds the tool that a name means, by find, else in another spelling; nil for none.
+func (c *caller) resolve(name string) (t *tool.Tool, exact bool) {
+	if t, ok := c.catalog.find(name); ok {
 		return t, true
 	}
-	if meant := c.spelled(name, absent); len(meant) == 1 {
+	if meant := c.catalog.spelled(name, c.absent()); len(meant) == 1 {
 		return meant[0], false
 	}
 	return nil, false
-}
-
-func (c *caller) resolve(name string) (t *tool.Tool, exact bool) {
-	return c.catalog.resolve(name, c.absent)
 }

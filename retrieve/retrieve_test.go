@@ -174,7 +174,7 @@ func TestCallTool(t *testing.T) {
 		{"arguments sent as text", `{"name":"github_search_code","arguments":"{\"q\":\"x\"}"}`, `github.search_code {"q":"x"}`, r, KindDestructive, false},
 		{"unknown", `{"name":"github_serch_code"}`, `nearest: github_search_code`, r, KindDestructive, true},
 		{"violation with the schema", `{"name":"github_create_issue","arguments":{"labels":"bug"}}`, `"required":["title"]`, r, KindDestructive, true},
-		{"violation by place", `{"name":"github_create_issue","arguments":{"title":"t","labels":{"a":1}}}`, `/labels:`, r, KindDestructive, true},
+		{"violation by place", `{"name":"github_create_issue","arguments":{"title":"t","labels":"bug"}}`, `/labels:`, r, KindDestructive, true},
 		{"no validation", `{"name":"github_create_issue","arguments":{"labels":"bug"}}`, `github.create_issue {"labels":"bug"}`, unchecked, KindDestructive, false},
 		{"a schema that is no schema", `{"name":"calendar_add_event","arguments":{"x":1}}`, `calendar.add_event {"x":1}`, r, KindDestructive, false},
 		{"a schema that names a file", `{"name":"github_delete_repository","arguments":{}}`, `github.delete_repository {}`, r, KindDestructive, false},
@@ -182,7 +182,7 @@ func TestCallTool(t *testing.T) {
 		{"read refuses write", `{"name":"github_create_issue","arguments":{"title":"t"}}`, `call_tool_write`, r, KindRead, true},
 		{"write refuses what says nothing of itself", `{"name":"clock_now"}`, `call_tool_destructive`, r, KindWrite, true},
 		{"no name", `{"arguments":{}}`, `name is missing`, r, KindDestructive, true},
-		{"arguments beside", `{"name":"github_search_code","city":"Oslo"}`, `go into "arguments"`, r, KindDestructive, true},
+		{"arguments beside", `{"name":"clock_now","city":"Oslo"}`, `go into "arguments"`, r, KindDestructive, true},
 		{"arguments no object", `{"name":"clock_now","arguments":[1]}`, `must be an object`, r, KindDestructive, true},
 	} {
 		t.Run(test.name, func(t *testing.T) {

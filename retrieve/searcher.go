@@ -9,7 +9,6 @@ import (
 
 	"toolfinch/index"
 	"toolfinch/internal/identity"
-	"toolfinch/internal/nearest"
 	"toolfinch/tool"
 	"toolfinch/tool/args"
 )
@@ -36,23 +35,6 @@ func (s *searcher) CheckServer(name string) error {
 		return nil
 	}
 	return args.Unknown("server", name, names)
-}
-
-// spelledServer returns the one server whose name differs from name in case and separators alone, else name.
-func (s *searcher) spelledServer(name string) string {
-	var meant []string
-	for _, one := range s.catalog.Servers() {
-		if one.Name == name {
-			return name
-		}
-		if nearest.Fold(one.Name) == nearest.Fold(name) {
-			meant = append(meant, one.Name)
-		}
-	}
-	if len(meant) != 1 {
-		return name
-	}
-	return meant[0]
 }
 
 // Search searches like retrieve_tools, and registers nothing.

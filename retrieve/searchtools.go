@@ -25,13 +25,13 @@ func (r *Retriever) SearchTools(prefix, server, about string) []*tool.Tool {
 		}
 	}
 	return []*tool.Tool{
-		r.meta(names[0], "Find tools of "+prefix+" by what they do, in plain English; without a query, list them."+about+
+		meta(names[0], "Find tools of "+prefix+" by what they do, in plain English; without a query, list them."+about+
 			" Then "+names[1]+" says how to call one, "+names[2]+" calls it.",
 			fmt.Sprintf(`{"type":"object","properties":{`+
 				`"query":{"type":"string","default":"","description":"What the tool should do; empty lists all"},`+
 				`"limit":{"type":"integer","minimum":1,"maximum":%d,"description":"Default %d for a query, %d for a list"}}}`, maxListed, r.settings.TopK, maxListed),
 			`{"readOnlyHint":true,"openWorldHint":false}`, r.search(server)),
-		r.meta(names[1], "The whole definition of a tool that "+names[0]+" found: description and schemas.",
+		meta(names[1], "The whole definition of a tool that "+names[0]+" found: description and schemas.",
 			`{"type":"object","properties":{"name":{"type":"string"}},"required":["name"]}`,
 			`{"readOnlyHint":true,"openWorldHint":false}`, r.describe(server)),
 		r.callTool(KindDestructive, names[2], "Call a tool that "+names[0]+" found. Arguments that do not fit are answered with the tool's schema.", `{}`, server),
@@ -69,7 +69,7 @@ func (r *Retriever) search(server string) tool.Handler {
 	return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 		var query string
 		var limit int
-		err := args.Read(r.searchTool(server), call.Arguments, args.Text("query", &query), args.Int("limit", &limit, 1, maxListed))
+		err := args.Read(r.searchTool(server), shaped(call.Arguments, "query", "limit"), args.Text("query", &query), args.Int("limit", &limit, 1, maxListed))
 		if err != nil {
 			return tool.ErrorResult(err.Error()), nil
 		}
@@ -118,7 +118,7 @@ func plain(hits []Hit, missing []string) tool.Result {
 func (r *Retriever) describe(server string) tool.Handler {
 	return func(_ context.Context, call *tool.Call) (tool.Result, error) {
 		var name string
-		err := args.Read("this tool", call.Arguments, args.Text("name", &name))
+		err := args.Read("this tool", shaped(call.Arguments, "name"), args.Text("name", &name))
 		if err == nil && name == "" {
 			err = args.Refuse(`send {"name": "..."}, a name that %s found`, r.searchTool(server))
 		}

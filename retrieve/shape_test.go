@@ -94,8 +94,6 @@ var shapes = []struct{ name, arguments, want string }{
 	{"arguments as text, twice", `{"name":"github_search_code","arguments":"\"{\\\"q\\\":\\\"x\\\"}\""}`, hello},
 	{"arguments in a fence", "{\"name\":\"github_search_code\",\"arguments\":\"```json\\n{\\\"q\\\":\\\"x\\\"}\\n```\"}", hello},
 	{"arguments as the only argument", `{"name":"github_search_code","arguments":"x"}`, hello},
-	{"a call as text", `{"name":"github_search_code({\"q\":\"x\"})"}`, hello},
-	{"calls of one", `{"calls":{"name":"clock_now"}}`, "[1] clock_now:\n" + empty},
 	{"tool_calls", `{"tool_calls":[{"function":{"name":"clock_now","arguments":"{}"}}]}`, "[1] clock_now:\n" + empty},
 	{"calls with other names", `{"calls":[{"tool":"clock_now","args":{}},{"tool_name":"github/search_code","q":"x"}]}`, "[1] clock_now:\n" + empty},
 	// No arguments.
@@ -108,7 +106,6 @@ var shapes = []struct{ name, arguments, want string }{
 	// Values.
 	{"a number as text", `{"name":"files_read_file","arguments":{"path":"a","lines":"5"}}`, `files.read_file {"path":"a","lines":5}`},
 	{"a list as text", `{"name":"files_read_file","arguments":{"path":"a","tags":"[\"b\"]"}}`, `files.read_file {"path":"a","tags":["b"]}`},
-	{"a list of one as its element", `{"name":"files_read_file","arguments":{"path":"a","tags":"b"}}`, `files.read_file {"path":"a","tags":["b"]}`},
 	{"an object as text", `{"name":"files_read_file","arguments":{"path":"a","deep":"{\"n\":\"1\"}"}}`, `files.read_file {"path":"a","deep":{"n":1}}`},
 	{"a boolean as text", `{"name":"files_read_file","arguments":{"path":"a","follow":"True"}}`, `files.read_file {"path":"a","follow":true}`},
 	{"null for optional", `{"name":"files_read_file","arguments":{"path":"a","lines":null,"tags":null}}`, `files.read_file {"path":"a"}`},
@@ -117,6 +114,13 @@ var shapes = []struct{ name, arguments, want string }{
 	{"a choice in capitals", `{"name":"github_create_issue","arguments":{"title":"t","state":"Open"}}`, `github.create_issue {"title":"t","state":"open"}`},
 	{"another case of an argument", `{"name":"files_read_file","arguments":{"Path":"a"}}`, `files.read_file {"path":"a"}`},
 	{"flat, with text for numbers", `{"tool":"files/read_file","path":"a","lines":"5"}`, `files.read_file {"path":"a","lines":5}`},
+	{"numbers in a list as text", `{"name":"files_read_file","arguments":{"path":"a","tags":[1,2]}}`, `files.read_file {"path":"a","tags":["1","2"]}`},
+	{`"None" for optional`, `{"name":"files_read_file","arguments":{"path":"a","lines":"None"}}`, `files.read_file {"path":"a"}`},
+	{"a number with spaces", `{"name":"files_read_file","arguments":{"path":"a","lines":" 5 "}}`, `files.read_file {"path":"a","lines":5}`},
+	{"an argument in camel case", `{"name":"files_read_file","arguments":{"PATH":"a","Lines":5}}`, `files.read_file {"path":"a","lines":5}`},
+	{"an argument of a list in a fence", "{\"name\":\"files_read_file\",\"arguments\":{\"path\":\"a\",\"tags\":\"```json\\n[\\\"b\\\"]\\n```\"}}", `files.read_file {"path":"a","tags":["b"]}`},
+	{"too large a number for an integer", `{"name":"files_read_file","arguments":{"path":"a","lines":"1.5"}}`, "ERROR the arguments do not fit"},
+	{"a list without brackets", `{"name":"files_read_file","arguments":{"path":"a","tags":"b"}}`, "ERROR the arguments do not fit"},
 	// Names.
 	{"server/tool", `{"name":"github/search_code","arguments":{"q":"x"}}`, hello},
 	{"server:tool", `{"name":"github:search_code","arguments":{"q":"x"}}`, hello},
@@ -135,14 +139,21 @@ var shapes = []struct{ name, arguments, want string }{
 	{"another case", `{"name":"GitHub_Search_Code","arguments":{"q":"x"}}`, hello},
 	{"camel case", `{"name":"githubSearchCode","arguments":{"q":"x"}}`, hello},
 	{"- for _", `{"name":"github-search-code","arguments":{"q":"x"}}`, hello},
+	{"functions/server_tool", `{"name":"functions/github_search_code","arguments":{"q":"x"}}`, hello},
+	{"tools.server.tool", `{"name":"tools.github.search_code","arguments":{"q":"x"}}`, hello},
+	{"default_api.server_tool", `{"name":"default_api.github_search_code","arguments":{"q":"x"}}`, hello},
+	{"functions.mcp__toolfinch__server_tool", `{"name":"functions.mcp__toolfinch__github_search_code","arguments":{"q":"x"}}`, hello},
+	{"mcp__toolfinch__server__tool", `{"name":"mcp__toolfinch__github__search_code","arguments":{"q":"x"}}`, hello},
+	{"mcp.server.tool", `{"name":"mcp.github.search_code","arguments":{"q":"x"}}`, hello},
+	{"server-tool in capitals", `{"name":"GITHUB-SEARCH-CODE","arguments":{"q":"x"}}`, hello},
+	{"server tool, with a space", `{"name":"github search_code","arguments":{"q":"x"}}`, `ERROR unknown tool`},
+	{"bare, another case", `{"name":"Search_Code","arguments":{"q":"x"}}`, hello},
+	{"bare, in back-ticks", "{\"name\":\"`search_code`\",\"arguments\":{\"q\":\"x\"}}", hello},
 	{"back-ticks", "{\"name\":\"`github_search_code`\",\"arguments\":{\"q\":\"x\"}}", hello},
 	{"quotes", `{"name":"\"github_search_code\"","arguments":{"q":"x"}}`, hello},
 	{"brackets", `{"name":"github_search_code()","arguments":{"q":"x"}}`, hello},
 	{"spaces around", `{"name":" github_search_code\n","arguments":{"q":"x"}}`, hello},
-	// The meta-tools through call_tool.
-	{"retrieve_tools", `{"name":"retrieve_tools","arguments":{"query":"search code","detail":"name"}}`, "github_search_code"},
-	{"retrieve_tools, flat", `{"name":"retrieve_tools","query":"search code","detail":"name"}`, "github_search_code"},
-	{"retrieve_tools, with a prefix", `{"name":"mcp__toolfinch__retrieve_tools","arguments":{"query":"search code","detail":"name"}}`, "github_search_code"},
+	{"another meta-tool", `{"name":"retrieve_tools"}`, `ERROR unknown tool "retrieve_tools"; it is a tool of toolfinch itself: call it directly`},
 	{"several, of itself", `{"name":"call_tool","arguments":{"calls":[{"name":"clock_now"}]}}`, "[1] clock_now:\n" + empty},
 	// The schema wants the literal.
 	{"a tool's own input", `{"name":"ops_run","arguments":{"input":{"a":1}}}`, `ops.run {"input":{"a":1}}`},
@@ -156,7 +167,7 @@ var shapes = []struct{ name, arguments, want string }{
 	{"another server's", `{"server":"slack","name":"create_issue","arguments":{"title":"t"}}`, `ERROR unknown tool "create_issue"; nearest: github_create_issue`},
 	{"another server's, in one name", `{"name":"slack/create_issue","arguments":{"title":"t"}}`, `ERROR unknown tool "slack/create_issue"`},
 	{"another server's, with a prefix", `{"name":"mcp__slack__create_issue","arguments":{"title":"t"}}`, `ERROR unknown tool "mcp__slack__create_issue"`},
-	{"two tools", `{"name":"github_search_code","tool":"clock_now"}`, `ERROR two tools are named: send {"name": "github_search_code", "arguments": {...}} or {"name": "clock_now", "arguments": {...}}`},
+	{"two tools", `{"name":"github_search_code","tool":"clock_now"}`, `ERROR unknown argument of github_search_code "tool"`},
 	{"two values", `{"name":"github_search_code","arguments":{"q":"x"},"q":"y"}`, "ERROR q is given twice"},
 	{"one of no argument", `{"name":"github_search_code","q":"x","reason":"y"}`, `ERROR unknown argument of github_search_code "reason"; there are q`},
 	{"one of no argument beside", `{"name":"github_search_code","arguments":{"q":"x"},"reason":"y"}`, `ERROR unknown argument of github_search_code "reason"; there are q`},
@@ -164,7 +175,20 @@ var shapes = []struct{ name, arguments, want string }{
 	{"arguments that do not fit", `{"name":"files_read_file","args":{"lines":"many"}}`, "ERROR the arguments do not fit files_read_file:"},
 	{"a list of several", `{"name":"files_read_file","arguments":["a","b"]}`, "ERROR"},
 	{"no name", `{"arguments":{"q":"x"}}`, "ERROR name is missing"},
+	{"the exact name of one server, and another server", `{"server":"slack","name":"github_search_code","arguments":{"q":"x"}}`, `ERROR unknown argument of github_search_code "server"`},
+	{"a call of another tool inside", `{"name":"github_search_code","arguments":{"name":"clock_now","arguments":{"q":"x"}}}`, `github.search_code {"name":"clock_now","arguments":{"q":"x"}}`},
+	{"too many members", `{"tool":"github_search_code","q":"x"` + manyMembers() + `}`, "ERROR"},
+	{"a prompt's or nobody's name", `{"tool":"nobody","args":{}}`, `ERROR unknown tool "nobody"`},
 	{"words", `{"name":"search code"}`, "ERROR unknown tool"},
+}
+
+// manyMembers returns more members than a call has.
+func manyMembers() string {
+	var all strings.Builder
+	for i := range maxMembers {
+		fmt.Fprintf(&all, `,"a%d":1`, i)
+	}
+	return all.String()
 }
 
 func TestCallToolUnderstandsWhatModelsSend(t *testing.T) {
@@ -202,11 +226,11 @@ func TestCallToolUnderstandsWhatModelsSend(t *testing.T) {
 	t.Logf("%d of %d steps are lost", lost, len(shapes))
 }
 
-// What models send to the other meta-tools.
-func TestMetaToolsUnderstandWhatModelsSend(t *testing.T) {
+// What models send to the meta-tools that search.
+func TestSearchesUnderstandWhatModelsSend(t *testing.T) {
 	r := shapedRetriever(t)
 	tools := map[string]tool.Handler{}
-	for _, m := range append(append(r.MetaTools(), r.GateTools()...), r.SearchTools("all", "", "")...) {
+	for _, m := range append(r.MetaTools(), r.SearchTools("all", "", "")...) {
 		tools[m.Name] = m.Handler
 	}
 	const found = "github_search_code"
@@ -219,30 +243,17 @@ func TestMetaToolsUnderstandWhatModelsSend(t *testing.T) {
 		{RetrieveTools, `{"input":"search code"}`, found},
 		{RetrieveTools, `{"arguments":{"query":"search code"}}`, found},
 		{RetrieveTools, `{"params":{"q":"search code"}}`, found},
-		{RetrieveTools, `{"name":"retrieve_tools","arguments":"{\"query\":\"search code\"}"}`, found},
-		{RetrieveTools, `"search code"`, found},
 		{RetrieveTools, `"{\"query\":\"search code\"}"`, found},
-		{RetrieveTools, `["search code","tell the time"]`, found},
-		{RetrieveTools, `{"query":["search code","tell the time"]}`, found},
-		{RetrieveTools, `{"query":["search code"]}`, found},
 		{RetrieveTools, `{"queries":"search code"}`, found},
 		{RetrieveTools, `{"queries":"[\"search code\"]","query":""}`, found},
-		{RetrieveTools, `{"query":"search code","server":"GitHub","detail":"FULL","kind":"tools"}`, found},
-		{RetrieveTools, `{"query":"search code","server":"","limit":"","detail":"","kind":""}`, found},
 		{RetrieveTools, `{"query":"search code","server":null,"limit":null,"queries":[]}`, found},
 		{RetrieveTools, `{"query":"search code","reason":"why"}`, `ERROR unknown argument "reason"; retrieve_tools takes`},
 		{RetrieveTools, `{"q":"search code","search":"time"}`, `ERROR`},
 		{RetrieveTools, `{"query":"search code","queries":["time"]}`, `ERROR send either query or queries`},
-		{DiscoverTools, `{"args":{"search":"search code"}}`, found},
 		{"all_search_tools", `{"text":"search code"}`, found},
 		{"all_describe_tool", `{"tool_name":"github/search_code"}`, found},
-		{"all_describe_tool", `"github_search_code"`, found},
+		{"all_describe_tool", `{"name":"search"}`, `ERROR unknown tool`},
 		{"all_call_tool", `{"tool":"github/search_code","q":"x"}`, "github.search_code"},
-		{ExecuteTool, `{"tool_id":"github_search_code","arguments":{"q":"x"}}`, "github.search_code"},
-		{ExecuteTool, `{"name":"github_search_code","args":{"q":"x"}}`, "github.search_code"},
-		{ExecuteTool, `{"tool_id":"mcp__toolfinch__search_code","q":"x"}`, "github.search_code"},
-		{ExecuteTool, `{"name":"execute_tool","arguments":{"tool_id":"github_search_code","q":"x"}}`, "github.search_code"},
-		{ExecuteTool, `{"tool_id":"retrieve_tools","arguments":{"query":"search code"}}`, found},
 	} {
 		text, isError := ask(t, tools[test.name], test.arguments)
 		if isError {
@@ -260,8 +271,7 @@ func TestMeantIsTheCallThatIsCertain(t *testing.T) {
 	for _, test := range []struct{ name, arguments, want, with string }{
 		{"github_search_code", `{"q":"x","other":1}`, "github_search_code", ``},
 		{"files_read_file", `{"path":"a","lines":5}`, "files_read_file", ``},
-		{"files_read_file", `{"path":"a","lines":"5","tags":"[\"b\"]","deep":null}`, "files_read_file", `{"path":"a","lines":5,"tags":["b"]}`},
-		{"files_read_file", `{"lines":"5"}`, "files_read_file", ``}, // mended, it would not fit either
+		{"files_read_file", `{"path":"a","lines":"5"}`, "files_read_file", ``}, // the server's own matter
 		{"files_read_file", `"{\"path\":\"a\"}"`, "files_read_file", `{"path":"a"}`},
 		{"clock_now", `""`, "clock_now", `{}`},
 		{"clock_now", `[]`, "clock_now", `{}`},
@@ -271,13 +281,23 @@ func TestMeantIsTheCallThatIsCertain(t *testing.T) {
 		{"search_code", `{}`, "github_search_code", ``},
 		{"GITHUB-SEARCH-CODE", `{}`, "github_search_code", ``},
 		{"mcp__toolfinch__retrieve_tools", `{"query":"x"}`, "retrieve_tools", ``},
+		{"call_tool", `{"name":"retrieve_tools","arguments":{"query":"x"}}`, "retrieve_tools", `{"query":"x"}`},
+		{"call_tool", `{"name":"mcp__toolfinch__retrieve_tools","arguments":"{\"query\":\"x\"}"}`, "retrieve_tools", `{"query":"x"}`},
+		{"call_tool", `{"name":"retrieve_tools","query":"x"}`, "retrieve_tools", `{"query":"x"}`},
+		{"call_tool", `{"name":"retrieve_tools"}`, "call_tool", ``},
+		{"call_tool", `{"name":"provision_tools","arguments":{"query":"x"}}`, "call_tool", ``}, // it changes something
+		{"call_tool", `{"name":"github_search_code","arguments":{"q":"x"}}`, "call_tool", ``},
+		{"execute_tool", `{"name":"retrieve_tools","arguments":{"query":"x"}}`, "execute_tool", ``},
 		{"search", `{}`, "", ``},
 		{"github_serch_code", `{}`, "", ``},
 		{"slack/create_issue", `{}`, "", ``},
 	} {
 		call := &tool.Call{Name: test.name, Arguments: json.RawMessage(test.arguments)}
 		listed, _ := r.catalog.Lookup(test.name)
-		meant, inner, shown := r.Meant(t.Context(), listed, call)
+		if listed == nil {
+			listed = r.settings.MetaTool(test.name)
+		}
+		meant, inner, hint := r.Meant(listed, call)
 		name, with := "", test.with
 		if meant != nil {
 			name = meant.Name
@@ -285,7 +305,7 @@ func TestMeantIsTheCallThatIsCertain(t *testing.T) {
 		if with == "" {
 			with = test.arguments
 		}
-		if name != test.want || string(inner.Arguments) != with || meant != nil && inner.Name != name || (shown == nil) != (inner == call) {
+		if name != test.want || string(inner.Arguments) != with || meant != nil && inner.Name != name || (hint == nil) != (inner == call) {
 			t.Errorf("%s %s: %s %s, want %s %s", test.name, test.arguments, name, inner.Arguments, test.want, with)
 		}
 	}
@@ -296,7 +316,7 @@ func BenchmarkMeant(b *testing.B) {
 	t, _ := r.catalog.Lookup("files_read_file")
 	call := &tool.Call{Name: t.Name, Arguments: json.RawMessage(`{"path":"a","lines":5,"tags":["a","b"],"deep":{"n":1},"follow":true}`)}
 	for b.Loop() {
-		r.Meant(b.Context(), t, call)
+		r.Meant(t, call)
 	}
 }
 
@@ -332,10 +352,10 @@ func TestAMendedCallShowsTheRightFormOnceASession(t *testing.T) {
 	if got := r.hinted(&tool.Call{}, asks, form); string(got) != string(asks) {
 		t.Errorf("a question is changed: %s", got)
 	}
-	for i := range maxHinted + 1 {
+	for i := range maxShown + 1 {
 		r.catalog.forms.first(fmt.Sprint(i))
 	}
-	if n := len(r.catalog.forms.seen); n > maxHinted {
+	if n := len(r.catalog.forms.seen); n > maxShown {
 		t.Errorf("%d sessions are remembered", n)
 	}
 }
@@ -375,5 +395,60 @@ func TestSpellingsMeanNoOtherServersTool(t *testing.T) {
 		if got != test.want {
 			t.Errorf("%.40q with %v: %q, want %q", test.name, test.absent, got, test.want)
 		}
+	}
+}
+
+// A view's names hide the tools' own, and what a caller may not use is as unknown as what there is not, in every
+// spelling.
+func TestSpellingsKeepBoundaries(t *testing.T) {
+	servers := fewServers(t, echo)
+	hat := def(t, "shop", `{"name":"hat"}`)
+	servers = append(servers, Server{Name: "shop", Tools: []*tool.Tool{{Name: "headgear", Def: hat, Handler: echo(hat)}}})
+	whole := readBy(t, echo, servers)
+	part := whole.Only(Allowed{
+		Use:    func(def *tool.Def, _ string) bool { return def.ID.String() != "github.search_code" },
+		Find:   func(*tool.Def, string) bool { return true },
+		Server: func(string) bool { return true },
+	})
+	for _, catalog := range []*Catalog{whole, part} {
+		r := New(catalog, Settings{})
+		for _, name := range []string{"hat", "shop_hat", "shop/hat", "SHOP__HAT", "mcp__shop__hat", "mcp__toolfinch__shop_hat", "`hat`", "github_search_code", "github/search_code", "search_code", "mcp__github__search_code", "Search-Code"} {
+			hidden := strings.Contains(strings.ToLower(name), "search") && catalog == part
+			if !hidden && !strings.Contains(strings.ToLower(name), "hat") {
+				continue
+			}
+			meant, _, _ := r.Meant(nil, &tool.Call{Name: name})
+			said, isError := ask(t, r.CallTool(KindDestructive, ""), string(objectOf([]member{{"name", []byte(fmt.Sprintf("%q", name))}})))
+			if meant != nil || !isError || !strings.HasPrefix(said, "unknown tool") || hidden && strings.Contains(said, "github_search_code\"") != strings.Contains(name, "github_search_code") {
+				t.Errorf("%s means %v: %s", name, meant, said)
+			}
+		}
+		for _, name := range []string{"HEADGEAR", "`headgear`", "mcp__toolfinch__headgear"} {
+			if meant, _, _ := r.Meant(nil, &tool.Call{Name: name}); meant == nil || meant.Name != "headgear" {
+				t.Errorf("%s means %v", name, meant)
+			}
+		}
+		if meant, _, _ := r.Meant(nil, &tool.Call{Name: "create_issue"}); meant == nil || meant.Name != "github_create_issue" {
+			t.Errorf("a bare name means %v", meant)
+		}
+	}
+}
+
+func TestShortNamesLeaveRoomForAPrefix(t *testing.T) {
+	long := strings.Repeat("very_", 8) + "long_name"
+	catalog := readBy(t, echo, []Server{{Name: "server", Tools: tool.Of([]*tool.Def{
+		def(t, "server", `{"name":"`+long+`"}`), def(t, "server", `{"name":"`+long+`r"}`), def(t, "server", `{"name":"short"}`),
+	}, echo)}})
+	seen := map[string]bool{}
+	for _, one := range catalog.Tools() {
+		name := ShortName(one)
+		found, ok := catalog.Lookup(name)
+		if len("mcp__toolfinch__"+name) > 64 || seen[name] || !ok || found != one || len(one.Name) <= 48 && name != one.Name {
+			t.Errorf("%s is listed as %s, which finds %v", one.Name, name, found)
+		}
+		seen[name] = true
+	}
+	if _, ok := catalog.Lookup("server_very_very_very_very_very_very_ve_00000000"); ok {
+		t.Error("a hash that nobody has finds a tool")
 	}
 }

@@ -12,59 +12,42 @@ import (
 // maxSpelled bounds the names that are compared in another spelling, in bytes.
 const maxSpelled = 128
 
-var (
-	// wrapping matches what models put in front of a name: namespaces of clients and of toolfinch itself.
-	wrapping = regexp.MustCompile(`(?i)^(?:(?:functions|tools?)[.:/]+|default_api[_.:/]+|(?:mcp_+)?toolfinch[_.:/-]+)`)
-	// client matches the prefix of clients, mcp__SERVER__, where the server may be any name.
-	client = regexp.MustCompile(`(?i)^mcp(?:__([a-z0-9-]+(?:_[a-z0-9-]+)*?)__|[_.:/-]+)(.+)$`)
-)
+// wrapping matches what clients and models put in front of a name: a namespace, or toolfinch's own name.
+var wrapping = regexp.MustCompile(`(?i)^(?:(?:functions|tools?)[.:/]+|default_api[_.:/]+|(?:mcp[_.:/-]+)?toolfinch[_.:/-]+)`)
 
-// bare returns a name without quotes, brackets and namespaces of clients.
+// bare returns a name without quotes, brackets and namespaces.
 func bare(name string) string {
-	name = strings.TrimSuffix(strings.TrimSpace(strings.Trim(strings.TrimSpace(name), "`'\"")), "()")
-	for range 3 {
-		name = wrapping.ReplaceAllString(name, "")
+	name = strings.TrimSuffix(strings.Trim(name, "`'\" \t\n"), "()")
+	for before := ""; name != before; {
+		before, name = name, wrapping.ReplaceAllString(name, "")
 	}
 	return name
 }
 
-// spelling is a name that nothing has exactly, as it is compared.
+// spelling is a name as it is compared: without case and separators.
 type spelling struct {
 	whole []string // the name with its server's
-	alone string   // the name without it; "" if a client's prefix says which server is meant
+	alone string   // the name without its server's; "" behind a prefix of another server
 }
 
-func spellingOf(name string) spelling {
-	m := client.FindStringSubmatch(name)
-	if m == nil {
-		return spelling{[]string{nearest.Fold(name)}, nearest.Fold(name)}
+func spellingOf(plain string) spelling {
+	s := spelling{[]string{nearest.Fold(plain)}, nearest.Fold(plain)}
+	if rest, prefixed := strings.CutPrefix(strings.ToLower(plain), "mcp"); prefixed && strings.TrimLeft(rest, "_./:-") != rest {
+		rest = strings.TrimLeft(rest, "_./:-")
+		_, tail, _ := strings.Cut(rest, "__") // behind the name that a client gave to toolfinch
+		s = spelling{append(s.whole, nearest.Fold(rest), nearest.Fold(tail)), ""}
 	}
-	// What follows mcp__SERVER__ may be a tool of that server, or have its own server's name in it.
-	return spelling{[]string{nearest.Fold(name), nearest.Fold(m[1] + m[2]), nearest.Fold(m[2])}, ""}
+	s.whole = slices.DeleteFunc(s.whole, func(name string) bool { return name == "" })
+	return s
 }
 
-// means reports whether the spelling means a tool, with its server's name or without.
-func (s spelling) means(id tool.ID, name string) (whole, alone bool) {
-	if id.Kind != tool.KindTool || len(id.Server)+len(id.Name) > maxSpelled {
-		return false, false
-	}
+// means reports whether a default name fits, with its server's name or without.
+func (s spelling) means(id tool.ID) (whole, alone bool) {
 	own := nearest.Fold(id.Name)
-	whole = slices.Contains(s.whole, nearest.Fold(id.Server)+own) || name != "" && slices.Contains(s.whole, nearest.Fold(name))
-	return whole, s.alone != "" && s.alone == own
+	return slices.Contains(s.whole, nearest.Fold(id.Server)+own), own != "" && s.alone == own
 }
 
-// begins reports whether the spelling begins with a server's name.
-func (s spelling) begins(server string) bool {
-	server = nearest.Fold(server)
-	return server != "" && slices.ContainsFunc(s.whole, func(name string) bool { return strings.HasPrefix(name, server) })
-}
-
-// isReserved reports whether a name is a meta-tool's in any spelling.
-func isReserved(name string) bool {
-	for meta := range offeredWith {
-		if nearest.Fold(meta) == nearest.Fold(name) {
-			return true
-		}
-	}
-	return false
+func (s spelling) begins(with string) bool {
+	with = nearest.Fold(with)
+	return with != "" && slices.ContainsFunc(s.whole, func(name string) bool { return strings.HasPrefix(name, with) })
 }

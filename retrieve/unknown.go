@@ -20,7 +20,7 @@ func (c *caller) noSuch(ctx context.Context, call *tool.Call, name, server strin
 func (c *caller) unknown(name, server string) string {
 	text := fmt.Sprintf("unknown tool %q", rawjson.Clip(name, 128))
 	near := c.catalog.Nearest(name, 3)
-	if meant := c.catalog.spelled(name, c.absent); len(meant) > 1 {
+	if meant := c.catalog.spelled(name, c.absent()); len(meant) > 1 {
 		near = nil
 		for _, t := range meant[:min(len(meant), 3)] {
 			near = append(near, t.Name)

@@ -8,41 +8,44 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/internal/nearest"
 	"toolfinch/internal/rawjson"
+	"toolfinch/internal/schema"
 )
 
-// Portable returns an input schema that Anthropic, OpenAI and Gemini take, and a text for each change; the schema
-// itself if they take it. docs/clients.md has their rules. A change keeps what the schema allows, or allows more: the
-// server checks. Arguments under renamed keys are passed on under their own (see args.Mend).
-func Portable(schema json.RawMessage) (portable json.RawMessage, changes []string) {
-	if !rawjson.IsObject(schema) || rawjson.Depth(schema) > maxDefDepth {
-		return schema, nil
-	}
-	p := &porting{root: schema}
-	portable = p.schema("", schema, true)
-	if len(p.changes) == 0 {
-		return schema, nil
-	}
-	return portable, p.changes
+// PortableSchema is an input schema that Anthropic, OpenAI and Gemini take; docs/clients.md has their rules. Each change
+// keeps what the schema allows, or allows more: the server checks.
+type PortableSchema struct {
+	Schema  json.RawMessage
+	Changes []string
+	Keys    map[string]string // served name -> own name of arguments with another name
 }
 
-// porting makes one schema portable.
-type porting struct {
-	root    json.RawMessage
-	changes []string
+// Portable returns the portable form of an input schema; nil for one that is portable.
+func Portable(input json.RawMessage) *PortableSchema {
+	p := &PortableSchema{}
+	decoder := json.NewDecoder(bytes.NewReader(input))
+	decoder.UseNumber()
+	var root any
+	if !rawjson.IsObject(input) || rawjson.Depth(input) > maxDefDepth || decoder.Decode(&root) != nil {
+		return nil
+	}
+	p.Schema = p.part("", p.withoutChoices(input, root), root)
+	if p.Changes == nil {
+		return nil
+	}
+	return p
 }
 
-func (p *porting) changed(at, format string, args ...any) {
-	if len(p.changes) < maxMended {
-		p.changes = append(p.changes, strings.TrimPrefix(at+": ", ": ")+fmt.Sprintf(format, args...))
+func (p *PortableSchema) changed(at, format string, args ...any) {
+	if len(p.Changes) < maxMended {
+		p.Changes = append(p.Changes, strings.TrimPrefix(at+": ", ": ")+fmt.Sprintf(format, args...))
 	}
 }
 
-// portableKey matches the names of arguments that providers take.
-var portableKey = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
+// notInKey matches what names of arguments must not have; they are 1 to maxKey long.
+var notInKey = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
 
-var unportable = regexp.MustCompile(`[^a-zA-Z0-9_.-]`)
+const maxKey = 64
 
 // typesOfLanguages are types of programming languages that servers write for those of JSON Schema.
 var typesOfLanguages = map[string]string{"int": "integer", "float": "number", "double": "number", "bool": "boolean", "str": "string", "text": "string", "dict": "object", "map": "object", "list": "array"}
@@ -50,33 +53,33 @@ var typesOfLanguages = map[string]string{"int": "integer", "float": "number", "d
 // rootChoices are the keywords that providers refuse at the root.
 var rootChoices = []string{"oneOf", "anyOf", "allOf", "not", "enum"}
 
-func (p *porting) schema(at string, schema json.RawMessage, root bool) json.RawMessage {
-	if !rawjson.IsObject(schema) {
-		return schema
+// part returns a part of the schema, which stands at a place. The root stands at "".
+func (p *PortableSchema) part(at string, part json.RawMessage, root any) json.RawMessage {
+	if !rawjson.IsObject(part) {
+		return part
 	}
-	if root {
-		schema = p.withoutChoices(schema)
-	}
-	schema = p.properties(at, schema)
-	out := rawjson.NewObject(len(schema))
-	array, items := false, false
-	for keyword, value := range rawjson.Members(schema) {
+	part = p.properties(at, part)
+	out := rawjson.NewObject(len(part))
+	array := false
+	for keyword, value := range rawjson.Members(part) {
 		below := at + "/" + keyword
 		switch keyword {
 		case "properties", "$defs", "definitions", "patternProperties", "dependentSchemas":
-			value = p.each(below, value)
-		case "items":
-			items = true
-			if value[0] == '[' {
-				value = p.tuple(below, value)
+			all := rawjson.NewObject(len(value))
+			for name, one := range rawjson.Members(value) {
+				all.Add(name, p.part(below+"/"+rawjson.Clip(name, 60), one, root))
 			}
-			value = p.schema(below, value, false)
-		case "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else":
-			value = p.schema(below, value, false)
+			value = all.JSON()
+		case "items", "additionalProperties", "not", "contains", "propertyNames", "if", "then", "else":
+			if value[0] == '[' {
+				p.changed(below, "a list of schemas is served as one for all elements")
+				value = choiceOf(slices.Collect(rawjson.Elements(value)))
+			}
+			value = p.part(below, value, root)
 		case "anyOf", "oneOf", "allOf", "prefixItems":
 			var all []json.RawMessage
 			for one := range rawjson.Elements(value) {
-				all = append(all, p.schema(below, one, false))
+				all = append(all, p.part(below, one, root))
 			}
 			value = rawjson.Array(all)
 		case "required":
@@ -84,188 +87,52 @@ func (p *porting) schema(at string, schema json.RawMessage, root bool) json.RawM
 				p.changed(at, "required is %.20s: it is left out", value)
 				continue
 			}
-		case "exclusiveMinimum", "exclusiveMaximum", "minimum", "maximum":
-			if value = p.bound(at, schema, keyword, value); value == nil {
+		case "exclusiveMinimum", "exclusiveMaximum": // of draft 4: true beside the bound
+			if value[0] == 't' || value[0] == 'f' {
+				p.changed(at, "%s is %s, as in draft 4: it is served as a number", keyword, value)
+				bound := rawjson.Member(part, strings.ToLower(keyword[len("exclusive"):]))
+				if value[0] == 'f' || bound == nil {
+					continue
+				}
+				value = bound
+			}
+		case "minimum", "maximum":
+			if string(rawjson.Member(part, "exclusive"+strings.ToUpper(keyword[:1])+keyword[1:])) == "true" {
 				continue
 			}
 		case "type":
-			if text := rawjson.Text(value); text == "any" {
+			name := rawjson.Text(value)
+			if name == "any" {
 				p.changed(at, "type any is left out")
 				continue
-			} else if known := typesOfLanguages[text]; known != "" {
-				p.changed(at, "type %s is served as %s", text, known)
+			}
+			if known := typesOfLanguages[name]; known != "" {
+				p.changed(at, "type %s is served as %s", name, known)
 				value = rawjson.Quote(known)
 			}
-			array = rawjson.Text(value) == "array" || slices.ContainsFunc(slices.Collect(rawjson.Elements(value)), func(t json.RawMessage) bool { return rawjson.Text(t) == "array" })
+			array = bytes.Contains(value, []byte(`"array"`))
 		case "$ref":
-			if !p.resolves(rawjson.Text(value)) {
+			ref := rawjson.Text(value)
+			if _, ok := schema.At(root, strings.TrimPrefix(ref, "#")); !ok || !strings.HasPrefix(ref, "#") {
 				p.changed(at, "the reference %.60s leads nowhere: it is left out", value)
 				continue
 			}
 		}
 		out.Add(keyword, value)
 	}
-	if array && !items {
-		p.changed(at, "items is missing: it is served as {}")
-		out.Add("items", []byte("{}"))
+	missing := func(keyword string, is bool) {
+		if is && rawjson.Member(part, keyword) == nil {
+			p.changed(at, "%s is missing: it is served as {}", keyword)
+			out.Add(keyword, []byte("{}"))
+		}
 	}
-	if root && rawjson.Member(schema, "properties") == nil {
-		p.changed(at, "properties is missing: it is served as {}")
-		out.Add("properties", []byte("{}"))
-	}
+	missing("items", array)
+	missing("properties", at == "")
 	return out.JSON()
 }
 
-// each makes every schema of an object portable.
-func (p *porting) each(at string, schemas json.RawMessage) json.RawMessage {
-	if !rawjson.IsObject(schemas) {
-		return schemas
-	}
-	out := rawjson.NewObject(len(schemas))
-	for name, one := range rawjson.Members(schemas) {
-		out.Add(name, p.schema(at+"/"+rawjson.Clip(name, 60), one, false))
-	}
-	return out.JSON()
-}
-
-// properties renames keys that providers refuse, and lists in required the properties that say so themselves, as in
-// draft 3.
-func (p *porting) properties(at string, schema json.RawMessage) json.RawMessage {
-	before := rawjson.Member(schema, "properties")
-	if !rawjson.IsObject(before) {
-		return schema
-	}
-	var required []string
-	for name := range rawjson.Elements(rawjson.Member(schema, "required")) {
-		required = append(required, rawjson.Text(name))
-	}
-	was := slices.Clone(required)
-	out := rawjson.NewObject(len(before))
-	for name, one := range rawjson.Members(before) {
-		if string(rawjson.Member(one, "required")) == "true" && !slices.Contains(required, name) {
-			required = append(required, name)
-		}
-		if portableKey.MatchString(name) {
-			out.Add(name, one)
-			continue
-		}
-		as := p.keyFor(name, before)
-		i := slices.Index(required, name)
-		switch {
-		case as != "":
-			p.changed(at, "%.60q is served as %s", name, as)
-			out.Add(as, one)
-			if i >= 0 {
-				required[i] = as
-			}
-		case i >= 0: // without it no call fits
-			out.Add(name, one)
-		default:
-			p.changed(at, "%.60q is left out", name)
-		}
-	}
-	if bytes.Equal(out.JSON(), before) && slices.Equal(was, required) {
-		return schema
-	}
-	schema, _ = rawjson.Set(schema, "properties", out.JSON())
-	if !slices.Equal(was, required) {
-		schema, _ = rawjson.Set(schema, "required", rawjson.Of(required))
-	}
-	return schema
-}
-
-// keyFor returns a key that means one property alone, "" if there is none.
-func (p *porting) keyFor(name string, properties json.RawMessage) string {
-	as := rawjson.Head(unportable.ReplaceAllString(name, "_"), 64)
-	alike := 0
-	for one := range rawjson.Members(properties) {
-		if nearest.Fold(one) == nearest.Fold(as) {
-			alike++
-		}
-	}
-	if alike != 1 || nearest.Fold(as) != nearest.Fold(name) {
-		return ""
-	}
-	return as
-}
-
-// withoutChoices moves the properties of the root's alternatives into the root. The properties that all of them
-// require stay required.
-func (p *porting) withoutChoices(schema json.RawMessage) json.RawMessage {
-	var names, required []string
-	properties := map[string][]json.RawMessage{}
-	add := func(of json.RawMessage) {
-		for name, one := range rawjson.Members(rawjson.Member(of, "properties")) {
-			if properties[name] == nil {
-				names = append(names, name)
-			}
-			if !slices.ContainsFunc(properties[name], func(other json.RawMessage) bool { return bytes.Equal(other, one) }) {
-				properties[name] = append(properties[name], one)
-			}
-		}
-	}
-	requires := func(of json.RawMessage) (names []string) {
-		for name := range rawjson.Elements(rawjson.Member(of, "required")) {
-			names = append(names, rawjson.Text(name))
-		}
-		return names
-	}
-	add(schema)
-	required = requires(schema)
-	found := false
-	for _, keyword := range rootChoices {
-		choices := rawjson.Member(schema, keyword)
-		if choices == nil {
-			continue
-		}
-		found = true
-		p.changed("", "%s at the root is left out", keyword)
-		var common []string
-		for i, branch := range slices.Collect(rawjson.Elements(choices)) {
-			if ref, inside := strings.CutPrefix(rawjson.Text(rawjson.Member(branch, "$ref")), "#/"); inside {
-				branch = p.at(ref)
-			}
-			if keyword == "not" || keyword == "enum" {
-				break
-			}
-			add(branch)
-			if own := requires(branch); i == 0 || keyword == "allOf" {
-				common = append(common, own...)
-			} else {
-				common = slices.DeleteFunc(common, func(name string) bool { return !slices.Contains(own, name) })
-			}
-		}
-		for _, name := range common {
-			if !slices.Contains(required, name) {
-				required = append(required, name)
-			}
-		}
-	}
-	if !found {
-		return schema
-	}
-	var all rawjson.Object
-	for _, name := range names {
-		if one := properties[name]; len(one) == 1 {
-			all.Add(name, one[0])
-		} else {
-			var either rawjson.Object
-			either.Add("anyOf", rawjson.Array(one))
-			all.Add(name, either.JSON())
-		}
-	}
-	schema = rawjson.Without(schema, rootChoices...)
-	schema, _ = rawjson.Set(schema, "properties", all.JSON())
-	if required != nil {
-		schema, _ = rawjson.Set(schema, "required", rawjson.Of(required))
-	}
-	return schema
-}
-
-// tuple returns the schema of all elements of a list whose places have schemas.
-func (p *porting) tuple(at string, list json.RawMessage) json.RawMessage {
-	p.changed(at, "a list of schemas is served as one for all elements")
-	all := slices.Collect(rawjson.Elements(list))
+// choiceOf returns a schema that allows what one of several allows.
+func choiceOf(all []json.RawMessage) json.RawMessage {
 	if len(all) == 1 {
 		return all[0]
 	}
@@ -276,48 +143,108 @@ func (p *porting) tuple(at string, list json.RawMessage) json.RawMessage {
 	return out.JSON()
 }
 
-// bound returns a bound as later drafts than 4 write it; nil to leave it out.
-func (p *porting) bound(at string, schema json.RawMessage, keyword string, value json.RawMessage) json.RawMessage {
-	exclusive, is := strings.CutPrefix(keyword, "exclusive")
-	if !is {
-		if string(rawjson.Member(schema, "exclusive"+strings.ToUpper(keyword[:1])+keyword[1:])) == "true" {
-			return nil
+func textsOf(list json.RawMessage) (texts []string) {
+	for one := range rawjson.Elements(list) {
+		texts = append(texts, rawjson.Text(one))
+	}
+	return texts
+}
+
+// properties lists in required the properties that say so themselves, as in draft 3, and renames those of the root
+// whose names providers refuse. Inside, such a property is left out, unless no value fits without it.
+func (p *PortableSchema) properties(at string, part json.RawMessage) json.RawMessage {
+	before := rawjson.Member(part, "properties")
+	required := textsOf(rawjson.Member(part, "required"))
+	was := slices.Clone(required)
+	out := rawjson.NewObject(len(before))
+	for name, one := range rawjson.Members(before) {
+		as := rawjson.Head(notInKey.ReplaceAllString(name, "_"), maxKey)
+		if string(rawjson.Member(one, "required")) == "true" && !slices.Contains(required, name) {
+			required = append(required, name)
 		}
-		return value
-	}
-	if value[0] != 't' && value[0] != 'f' {
-		return value
-	}
-	p.changed(at, "%s is %s, as in draft 4: it is served as a number", keyword, value)
-	if value[0] == 't' {
-		return rawjson.Member(schema, strings.ToLower(exclusive))
-	}
-	return nil
-}
-
-// resolves reports whether a reference leads to a part of the schema.
-func (p *porting) resolves(ref string) bool {
-	path, inside := strings.CutPrefix(ref, "#")
-	return inside && (path == "" || p.at(strings.TrimPrefix(path, "/")) != nil)
-}
-
-// at returns the part of the root at a JSON pointer without its first slash; nil for none.
-func (p *porting) at(path string) json.RawMessage {
-	value := p.root
-	for token := range strings.SplitSeq(path, "/") {
-		token = strings.NewReplacer("~1", "/", "~0", "~").Replace(token)
-		if value[0] == '[' {
-			elements := slices.Collect(rawjson.Elements(value))
-			n, ok := rawjson.Int([]byte(token))
-			if !ok || n < 0 || n >= len(elements) {
-				return nil
+		i := slices.Index(required, name)
+		switch {
+		case as == name && name != "":
+		case at == "" && as != "" && rawjson.Member(before, as) == nil && p.Keys[as] == "":
+			p.changed(at, "%.60q is served as %s", name, as)
+			if p.Keys == nil {
+				p.Keys = map[string]string{}
 			}
-			value = elements[n]
+			p.Keys[as] = name
+			if name = as; i >= 0 {
+				required[i] = as
+			}
+		case i < 0:
+			p.changed(at, "%.60q is left out", name)
 			continue
 		}
-		if value = rawjson.Member(value, token); value == nil {
-			return nil
+		out.Add(name, one)
+	}
+	if before != nil && !bytes.Equal(out.JSON(), before) {
+		part, _ = rawjson.Set(part, "properties", out.JSON())
+	}
+	if !slices.Equal(was, required) {
+		part, _ = rawjson.Set(part, "required", rawjson.Of(required))
+	}
+	return part
+}
+
+// withoutChoices moves the properties of the root's alternatives into the root. Those that all alternatives require
+// stay required.
+func (p *PortableSchema) withoutChoices(input json.RawMessage, root any) json.RawMessage {
+	var names []string
+	properties := map[string][]json.RawMessage{}
+	add := func(of json.RawMessage) []string {
+		for name, one := range rawjson.Members(rawjson.Member(of, "properties")) {
+			if properties[name] == nil {
+				names = append(names, name)
+			}
+			if !slices.ContainsFunc(properties[name], func(other json.RawMessage) bool { return bytes.Equal(other, one) }) {
+				properties[name] = append(properties[name], one)
+			}
+		}
+		return textsOf(rawjson.Member(of, "required"))
+	}
+	required := add(input)
+	found := false
+	for _, keyword := range rootChoices {
+		choices := rawjson.Member(input, keyword)
+		if choices == nil {
+			continue
+		}
+		found = true
+		p.changed("", "%s at the root is left out", keyword)
+		if keyword == "not" || keyword == "enum" {
+			continue
+		}
+		var common []string
+		for i, branch := range slices.Collect(rawjson.Elements(choices)) {
+			if target, ok := schema.At(root, strings.TrimPrefix(rawjson.Text(rawjson.Member(branch, "$ref")), "#")); ok && rawjson.Member(branch, "$ref") != nil {
+				branch = rawjson.Of(target)
+			}
+			own := add(branch)
+			if i > 0 && keyword != "allOf" {
+				common = slices.DeleteFunc(common, func(name string) bool { return !slices.Contains(own, name) })
+				continue
+			}
+			common = append(common, own...)
+		}
+		for _, name := range common {
+			if !slices.Contains(required, name) {
+				required = append(required, name)
+			}
 		}
 	}
-	return value
+	if !found {
+		return input
+	}
+	var all rawjson.Object
+	for _, name := range names {
+		all.Add(name, choiceOf(properties[name]))
+	}
+	input, _ = rawjson.Set(rawjson.Without(input, rootChoices...), "properties", all.JSON())
+	if required != nil {
+		input, _ = rawjson.Set(input, "required", rawjson.Of(required))
+	}
+	return input
 }

@@ -267,28 +267,24 @@ func (d *workspace) subjects(rows map[string]proxy.Refreshed, all bool) []*subje
 // ported says which input schemas clients are listed otherwise, so that all model providers take them.
 func ported(tools []*tool.Tool) string {
 	const most = 3
-	n := 0
 	var shown []string
 	for _, t := range tools {
-		_, changes := tool.Portable(t.Def.InputSchema)
-		if changes == nil {
-			continue
-		}
-		if n++; n <= most {
-			text := t.Name + " (" + changes[0]
-			if more := len(changes) - 1; more > 0 {
+		if p := tool.Portable(t.Def.InputSchema); p != nil {
+			text := t.Name + ": " + p.Changes[0]
+			if more := len(p.Changes) - 1; more > 0 {
 				text += fmt.Sprintf(" and %d more", more)
 			}
-			shown = append(shown, rawjson.Clip(printable.Line(text), 200)+")")
+			shown = append(shown, rawjson.Clip(printable.Line(text), 200))
 		}
 	}
+	n := len(shown)
 	switch {
 	case n == 0:
 		return ""
 	case n > most:
-		shown = append(shown, fmt.Sprintf("and %d more", n-most))
+		shown = append(shown[:most], fmt.Sprintf("and %d more", n-most))
 	}
-	return fmt.Sprintf("; %s made portable: %s", plural(n, "input schema"), strings.Join(shown, ", "))
+	return fmt.Sprintf("; %s made portable (%s)", plural(n, "input schema"), strings.Join(shown, "; "))
 }
 
 func serverPart(s upstream.Settings, tools []view.UpstreamTools, row proxy.Refreshed, warnings []string) *subject {

@@ -59,6 +59,9 @@ func Unmended(announced string) bool {
 	return l != nil && l.Unmended
 }
 
+// Prefixes reports whether a client puts a prefix like mcp__toolfinch__ in front of names: all measured agents do.
+func Prefixes(announced string) bool { return ListingOf(announced) != nil }
+
 // Announces reports whether a user's name for a client matches announced, "name version":
 // the name is an ID, the client's own name, or a pattern over that.
 func Announces(name, announced string) bool {

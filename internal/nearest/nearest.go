@@ -12,7 +12,7 @@ import (
 // The share of a name that may differ.
 const (
 	Close = 1.0 / 3 // a typing error
-	Loose = 2.0 / 3 // similar words: beyond Close, names must share a word
+	Loose = 2.0 / 3 // similar names: beyond Close, they must begin alike or share a word
 )
 
 // maxLength bounds, in bytes, the compared part of a name: the cost of the distance
@@ -38,7 +38,7 @@ func Names(word string, names []string, n int, share float64) []string {
 			d = min(d, 2)
 		}
 		allowed := share
-		if share > Close && !sharesWord(word, name) {
+		if share > Close && !alike(word, name) {
 			allowed = Close
 		}
 		if longer := max(len(want), len(have)); d <= max(1, int(float64(longer)*allowed)) {
@@ -55,8 +55,6 @@ func Names(word string, names []string, n int, share float64) []string {
 	return out
 }
 
-const separators = "_-./: "
-
 // Fold returns a name without what spellings of it differ in: case, and all but letters and digits. Of a long name it
 // folds the beginning.
 func Fold(name string) string {
@@ -68,13 +66,14 @@ func Fold(name string) string {
 	}, name[:min(len(name), maxLength)])
 }
 
-// sharesWord reports whether two names have a word in common.
-func sharesWord(a, b string) bool {
+// alike reports whether two names begin alike or have a word in common.
+func alike(a, b string) bool {
 	words := func(name string) []string {
-		return strings.FieldsFunc(strings.ToLower(name[:min(len(name), maxLength)]), func(c rune) bool { return strings.ContainsRune(separators, c) })
+		return strings.FieldsFunc(strings.ToLower(name[:min(len(name), maxLength)]), func(c rune) bool { return !unicode.IsLetter(c) && !unicode.IsDigit(c) })
 	}
-	known := words(b)
-	return slices.ContainsFunc(words(a), func(word string) bool { return len(word) > 1 && slices.Contains(known, word) })
+	begin, known := Fold(a), words(b)
+	return strings.HasPrefix(Fold(b), begin[:min(len(begin), 2)]) ||
+		slices.ContainsFunc(words(a), func(word string) bool { return len(word) > 1 && slices.Contains(known, word) })
 }
 
 // distance counts the bytes to insert, delete, replace or swap with their

@@ -138,9 +138,25 @@ func (s *Schema) Check(ctx context.Context, raw json.RawMessage) (violations []s
 
 // check is Check, with a slot for an expensive check unless slots is nil.
 func (s *Schema) check(ctx context.Context, raw json.RawMessage, slots chan struct{}) (violations []string, err error) {
+	invalid, err := s.validate(ctx, raw, slots)
+	var malformed notJSON
+	switch {
+	case errors.As(err, &malformed):
+		return []string{malformed.Error()}, nil
+	case invalid == nil || err != nil:
+		return nil, err
+	}
+	return leaves(invalid, message.NewPrinter(language.English), nil), nil
+}
+
+// notJSON says why a value is no JSON, which is a violation.
+type notJSON struct{ error }
+
+// validate is check for the violations as they are found.
+func (s *Schema) validate(ctx context.Context, raw json.RawMessage, slots chan struct{}) (invalid *jsonschema.ValidationError, err error) {
 	defer func() {
 		if cause := recover(); cause != nil {
-			violations, err = nil, unusable("checking against it failed: %v", cause)
+			invalid, err = nil, unusable("checking against it failed: %v", cause)
 		}
 	}()
 	e := extentOf(raw)
@@ -154,7 +170,7 @@ func (s *Schema) check(ctx context.Context, raw json.RawMessage, slots chan stru
 	}
 	value, err := jsonschema.UnmarshalJSON(bytes.NewReader(raw))
 	if err != nil {
-		return []string{err.Error()}, nil
+		return nil, notJSON{err}
 	}
 	work, affordable := s.work(ctx, value, e.values, len(raw))
 	switch {
@@ -171,11 +187,8 @@ func (s *Schema) check(ctx context.Context, raw json.RawMessage, slots chan stru
 			return nil, context.Cause(ctx)
 		}
 	}
-	var invalid *jsonschema.ValidationError
-	if !errors.As(s.compiled.Validate(value), &invalid) {
-		return nil, nil
-	}
-	return leaves(invalid, message.NewPrinter(language.English), nil), nil
+	errors.As(s.compiled.Validate(value), &invalid)
+	return invalid, nil
 }
 
 // Bounds of the violations of a value.

@@ -6,7 +6,7 @@
 // Models write some values in other ways than a schema says. These are accepted
 // everywhere: null for an absent argument, a number in a string, one text or the
 // JSON text of a list where a list of texts is wanted, the JSON text of an
-// object where an object is wanted, and an empty text for no object or choice.
+// object where an object is wanted, and an empty text for a choice not made.
 package args
 
 import (
@@ -178,12 +178,6 @@ func OneOf[T ~string](name string, to *T, choices ...string) Arg {
 		if string(value) == `""` {
 			return nil
 		}
-		if i := slices.IndexFunc(choices, func(one string) bool {
-			folded := nearest.Fold(text)
-			return folded != "" && (folded == nearest.Fold(one) || folded == nearest.Fold(one)+"s")
-		}); i >= 0 && !slices.Contains(choices, text) {
-			text = choices[i]
-		}
 		if !slices.Contains(choices, text) {
 			return mustBe(name, "one of "+strings.Join(choices, ", "), value)
 		}
@@ -272,9 +266,6 @@ func Trimmed(texts []string) []string {
 // Object is an argument that is an object, kept as its bytes.
 func Object(name string, to *json.RawMessage) Arg {
 	return Arg{name: name, read: func(name string, value json.RawMessage) error {
-		if string(value) == `""` {
-			return nil
-		}
 		object, ok := asObject(value)
 		if !ok {
 			return mustBe(name, "an object", value)

@@ -2,6 +2,7 @@ package configs
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -29,73 +30,172 @@ func ServersIn(f clients.File, data []byte) ([]clients.Server, error) {
 	if !ok {
 		return nil, inClient(f, "line %d: %s must be a mapping of servers, not %s", block.Line, f.Block[len(f.Block)-1], block.Kind)
 	}
-	l := dialectOf(f, root)
+	home, _ := os.UserHomeDir() // without one the name of its folder stays, and is refused
+	l := dialectOf(f, root, home)
 	var servers []clients.Server
-	first := map[string]int{} // lines of names
-	for _, p := range pairs {
-		s := l.read(p.Key.Text, p.Value).server(p.Key.Text)
+	lines := map[string]int{}
+	for i, legal := range legalNames(pairs, nil) {
+		p := pairs[i]
+		s := l.read(p.Key.Text, p.Value).server()
 		s.SeenFrom(f)
-		if line, again := first[s.Name]; again {
+		if legal != s.Name {
+			s.Legal = legal
+		}
+		if line := lines[s.Name]; line > 0 {
 			s.Problem = fmt.Sprintf("line %d: duplicate server name, first on line %d", p.Key.Line, line)
 		}
-		first[s.Name] = p.Key.Line
+		lines[s.Name] = p.Key.Line
 		servers = append(servers, s)
+	}
+	for i, s := range servers {
+		servers[i].Twin = slices.ContainsFunc(servers, func(other clients.Server) bool { return other.Name != s.Name && other.Same(s) })
 	}
 	return servers, nil
 }
 
-// dialectOf returns how the servers of a file's block are written.
-func dialectOf(f clients.File, root *document.Node) dialect {
-	folder := f.Project
-	if f.Guessed {
-		folder = ""
+// ofServer are our keys of a clients.Server.
+var ofServer = []string{"command", "args", "env", "cwd", "url", "headers", "transport", "description", "connect_timeout", "call_timeout", "tools"}
+
+// server returns the server with variables as they are written.
+func (t *taken) server() clients.Server {
+	s := clients.Server{Name: t.name}
+	keep := func(key string, value *document.Node) {
+		if s.Others == nil {
+			s.Others = map[string]json.RawMessage{}
+		}
+		s.Others[key] = value.JSON()
 	}
-	home, _ := os.UserHomeDir() // without one the name of its folder stays, and is refused
-	return dialect{f.Client.Notation, f.Client.Timeouts, foldersOf(folder, home), switchedOff(root.Find(f.Block[:max(0, len(f.Block)-1)]...), f.SwitchedOff(home))}
+	refuse := func(key *document.Node, why string) {
+		s.Problem = cmp.Or(s.Problem, fmt.Sprintf("line %d: %s", key.Line, why))
+	}
+	for _, n := range t.refused {
+		refuse(n.key, n.text)
+	}
+	for _, p := range t.pairs {
+		switch key, value := p.Key.Text, p.Value; {
+		case key == "enabled" || key == "disabled":
+			if !isBool(value.Text) {
+				refuse(p.Key, cmp.Or(p.Key.WrittenAs, key)+" is neither true nor false")
+			}
+			s.Disabled = s.Disabled || value.Text == strconv.FormatBool(key == "disabled")
+		case slices.Contains(ofServer, key):
+			if value.Kind == document.Number || value.Kind == document.Bool {
+				value = made(value, document.Text, value.Text)
+			}
+			member := made(value, document.Mapping, "")
+			member.Pairs = []document.Pair{{Key: p.Key, Value: value}}
+			if json.Unmarshal(member.JSON(), &s) != nil {
+				refuse(p.Key, fmt.Sprintf("%s has a value of another kind than is known: %s", cmp.Or(p.Key.WrittenAs, key), value.Kind))
+			}
+		case key == "oauth":
+			known := *value
+			known.Pairs = nil
+			for _, inner := range value.Pairs {
+				if oauthKeys.find(inner.Key.Text) != nil {
+					known.Pairs = append(known.Pairs, inner)
+				} else {
+					s.NotTaken = append(s.NotTaken, key+"."+inner.Key.Text)
+				}
+			}
+			keep(key, &known)
+		case serverKeys.find(key) != nil:
+			keep(key, value)
+		default:
+			s.NotTaken = append(s.NotTaken, key)
+			t.lost = append(t.lost, p)
+		}
+	}
+	for _, n := range t.unused {
+		s.NotTaken = append(s.NotTaken, n.text)
+	}
+	slices.Sort(s.NotTaken)
+	for _, n := range t.mended {
+		s.Mended = append(s.Mended, n.text)
+	}
+	if lost := made(t.in, document.Mapping, ""); len(t.lost) > 0 {
+		lost.Pairs = t.lost
+		s.Lost = lost.JSON()
+	}
+	switch {
+	case s.Problem != "":
+	case s.Command == "" && s.URL == "" && slices.Contains([]string{"builtin", "platform", "frontend", "inline_python"}, s.Transport): // of Goose
+		s.Problem = "it is a part of the program, not a server"
+	case s.Command == "" && s.URL == "":
+		s.Problem = "it has neither a command nor a URL"
+	case s.Command != "" && s.URL != "":
+		s.Problem = "it has both a command and a URL"
+	case s.Transport != "" && transportNames[foldKey(s.Transport)] == "" && !strings.Contains(s.Transport, "${"):
+		s.Problem = fmt.Sprintf("its transport is %q, which toolfinch does not speak", shorten(s.Transport))
+	}
+	if s.Command != "" || s.Problem != "" || s.Transport == "auto" {
+		s.Transport = ""
+	}
+	return s
+}
+
+// dialectOf returns how the servers of a file's block are written.
+func dialectOf(f clients.File, root *document.Node, home string) dialect {
+	project := f.Project
+	if f.Guessed {
+		project = ""
+	}
+	notation := func(text string) string { return withFolders(f.Client.Notation(text), project, home) }
+	return dialect{notation, f.Client.Timeouts, switchedOff(f, root, home)}
 }
 
 // folderName is an editor's name of a folder, which may have a default.
 var folderName = regexp.MustCompile(`\$?\$\{(workspaceFolder|workspaceRoot|workspaceFolderBasename|CLAUDE_PROJECT_DIR|userHome|pathSeparator|/)(?::-?[^{}]*)?\}`)
 
-// foldersOf returns what replaces editors' names of the folder of the project and of the
-// home directory, where these are known.
-func foldersOf(project, home string) func(string) string {
-	return func(text string) string {
-		return folderName.ReplaceAllStringFunc(text, func(found string) string {
-			if strings.HasPrefix(found, "$$") {
-				return found
-			}
-			value := map[string]string{
-				"workspaceFolder": project, "workspaceRoot": project, "CLAUDE_PROJECT_DIR": project, "userHome": home,
-				"pathSeparator": string(filepath.Separator), "/": string(filepath.Separator),
-			}[folderName.FindStringSubmatch(found)[1]]
-			if strings.Contains(found, "Basename") && project != "" {
-				value = filepath.Base(project)
-			}
-			return cmp.Or(strings.ReplaceAll(value, "${", "$${"), found)
-		})
+// withFolders replaces editors' names of the folder of the project and of the home
+// directory, where these are known.
+func withFolders(text, project, home string) string {
+	base := ""
+	if project != "" {
+		base = filepath.Base(project)
 	}
+	folders := map[string]string{
+		"workspaceFolder": project, "workspaceRoot": project, "CLAUDE_PROJECT_DIR": project, "workspaceFolderBasename": base,
+		"userHome": home, "pathSeparator": string(filepath.Separator), "/": string(filepath.Separator),
+	}
+	return folderName.ReplaceAllStringFunc(text, func(found string) string {
+		folder := folders[folderName.FindStringSubmatch(found)[1]]
+		if folder == "" || strings.HasPrefix(found, "$$") {
+			return found
+		}
+		return strings.ReplaceAll(folder, "${", "$${")
+	})
 }
 
-// switchedOff reports which servers a file switches off beside their block, as Claude Code
-// and Gemini CLI write it, or another file.
-func switchedOff(beside *document.Node, elsewhere []string) func(name string) bool {
-	names := func(path ...string) (names []string, given bool) {
-		n := beside.Find(path...)
-		if n == nil || n.Kind != document.List {
-			return nil, false
+// switchedOff reports which servers a file switches off beside their block, as Gemini CLI
+// writes it. Claude Code notes in further files what its user refused of a project's.
+func switchedOff(f clients.File, root *document.Node, home string) func(name string) bool {
+	places := []*document.Node{root.Find(f.Block[:max(0, len(f.Block)-1)]...)}
+	if home != "" && f.Client.ID == "claude-code" && filepath.Base(f.Path) == ".mcp.json" {
+		for path, block := range map[string][]string{
+			filepath.Join(home, ".claude.json"):                        {"projects", filepath.ToSlash(f.Project)},
+			filepath.Join(f.Project, ".claude", "settings.json"):       nil,
+			filepath.Join(f.Project, ".claude", "settings.local.json"): nil,
+		} {
+			data, _ := clients.ReadFile(path) // without it nothing is switched off
+			if tree, bad := document.ParseJSON(data); bad == nil {
+				places = append(places, tree.Find(block...))
+			}
 		}
-		return wordsOf(n), true
 	}
-	var off []string
-	for _, path := range [][]string{{"disabledMcpServers"}, {"disabledMcpjsonServers"}, {"disabledServers"}, {"disabled_servers"}, {"disabled_mcp_servers"}, {"mcp", "excluded"}} {
-		more, _ := names(path...)
-		off = append(off, more...)
+	off, allowed := map[string]bool{}, (*document.Node)(nil)
+	for _, at := range places {
+		for _, path := range [][]string{{"disabledMcpServers"}, {"disabledMcpjsonServers"}, {"disabledServers"}, {"disabled_servers"}, {"disabled_mcp_servers"}, {"mcp", "excluded"}} {
+			if names := at.Find(path...); names != nil {
+				for _, name := range names.Items {
+					off[name.Text] = true
+				}
+			}
+		}
+		allowed = cmp.Or(allowed, at.Find("mcp", "allowed"))
 	}
-	off = append(off, elsewhere...)
-	allowed, some := names("mcp", "allowed")
 	return func(name string) bool {
-		return slices.Contains(off, name) || some && !slices.Contains(allowed, name)
+		isIt := func(n *document.Node) bool { return n.Text == name }
+		return off[name] || allowed != nil && allowed.Kind == document.List && !slices.ContainsFunc(allowed.Items, isIt)
 	}
 }
 
@@ -120,12 +220,15 @@ func clientTree(f clients.File, data []byte) (*document.Node, error) {
 	}
 	root, _, problems := parse(name, data)
 	if len(problems) > 0 {
-		return nil, inClient(f, "line %d, column %d: %s", problems[0].Line, problems[0].Column, problems[0].Message)
+		return nil, inClient(f, "%w", &problems[0])
 	}
 	if left := maxPlain; f.IsYAML() && !root.Fits(&left) {
 		return nil, inClient(f, "it has more than %d values", maxPlain)
 	}
-	if root = bare(f.Path, root); root.Kind != document.Mapping {
+	if f.Guessed { // a client does not find such servers in its own file
+		root = bare(f.Path, root)
+	}
+	if root.Kind != document.Mapping {
 		return nil, inClient(f, "it must be a mapping, not %s", root.Kind)
 	}
 	return root, nil
@@ -134,12 +237,11 @@ func clientTree(f clients.File, data []byte) (*document.Node, error) {
 // parse reads a file of YAML, JSON or TOML.
 func parse(path string, data []byte) (root *document.Node, isJSON bool, problems []document.Problem) {
 	if !clients.IsTOML(path) {
-		root, isJSON, problems = document.Parse(path, data)
-		return root, isJSON, problems
+		return document.Parse(path, data)
 	}
-	tables, lines, err := clients.PlainTOML(data)
-	if err != nil {
-		return nil, false, []document.Problem{{Line: err.Line, Column: err.Column, Message: err.Message}}
+	tables, lines, bad := clients.PlainTOML(data)
+	if bad != nil {
+		return nil, false, []document.Problem{*bad}
 	}
 	return treeOfGo(tables, lines, "", 1), false, nil
 }
@@ -179,17 +281,10 @@ var ErrNoServers = errors.New("has none of the keys that clients keep servers un
 func bare(path string, root *document.Node) *document.Node {
 	block := root
 	switch {
-	case root.Kind == document.List && likeBlock(root):
-	case root.Kind != document.Mapping:
-		return root
 	case hasOwn(root):
-		name := nameIn(root, 0)
-		if name.Line == root.Line && strings.HasPrefix(name.Text, "server-") {
-			base := filepath.Base(path)
-			name = made(root, document.Text, strings.TrimSuffix(base, filepath.Ext(base)))
-		}
+		base := filepath.Base(path)
 		block = made(root, document.Mapping, "")
-		block.Pairs = []document.Pair{{Key: name, Value: root}}
+		block.Pairs = []document.Pair{{Key: nameIn(root, strings.TrimSuffix(base, filepath.Ext(base))), Value: root}}
 	case !likeBlock(root):
 		return root
 	}
@@ -213,45 +308,50 @@ func likeBlock(n *document.Node) bool {
 	return len(n.Items)+len(n.Pairs) > 0
 }
 
+// clientOf names the client that keeps servers under a key, "" for a common key; ok is false
+// for other keys.
+func clientOf(f clients.File, root *document.Node, p document.Pair) (id string, ok bool) {
+	switch fold := foldKey(p.Key.Text); {
+	case p.Value.Kind != document.Mapping && p.Value.Kind != document.List:
+		return "", false
+	case p.Key.Text == "amp.mcpServers":
+		return "amp", true
+	case fold == "mcpservers" && p.Value.Kind == document.List && f.IsYAML() && root.Find("schema") != nil:
+		return "continue", true
+	case strings.HasSuffix(fold, "mcpservers"), fold == "modelcontextprotocolservers": // the latter of older versions of Continue
+		return "", true
+	case fold == "contextservers":
+		return "zed", true
+	case p.Key.Text == "servers":
+		return "vscode", true
+	case p.Key.Text == "extensions":
+		return "goose", f.IsYAML()
+	}
+	return "opencode", p.Key.Text == "mcp" && p.Value.Find("allowed") == nil && p.Value.Find("excluded") == nil // these are of Gemini CLI
+}
+
 // blocksIn returns a file for each block of servers in its tree, as its client writes it.
 func blocksIn(f clients.File, root *document.Node) (found []clients.File) {
-	add := func(client string, path ...string) {
-		g := f
-		g.Block = path
-		if c := clients.Find(client); c != nil {
-			g.Client = c
+	add := func(p document.Pair, path ...string) bool {
+		id, ok := clientOf(f, root, p)
+		if ok {
+			g := f
+			if g.Block = append(path, p.Key.Text); id != "" {
+				g.Client = clients.Find(id)
+			}
+			found = append(found, g)
 		}
-		found = append(found, g)
+		return ok
 	}
 	for _, p := range root.Pairs {
-		key, v := p.Key.Text, p.Value
-		fold := foldKey(key)
-		inner := func(name string) bool {
-			n := v.Find(name)
-			return n != nil && (n.Kind == document.Mapping || n.Kind == document.List)
+		within := false // as in the settings of VS Code
+		for _, inner := range p.Value.Pairs {
+			if fold := foldKey(inner.Key.Text); strings.HasSuffix(fold, "servers") && (fold != "servers" || p.Key.Text == "mcp") {
+				within = add(inner, p.Key.Text) || within
+			}
 		}
-		switch {
-		case v.Kind != document.Mapping && v.Kind != document.List:
-		case fold == "mcpservers" && v.Kind == document.List && f.IsYAML() && root.Find("schema") != nil:
-			add("continue", key)
-		case key == "amp.mcpServers":
-			add("amp", key)
-		case fold == "contextservers":
-			add("zed", key)
-		case strings.HasSuffix(fold, "mcpservers"), fold == "modelcontextprotocolservers":
-			add("", key)
-		case key == "servers":
-			add("vscode", key)
-		case key == "extensions" && f.IsYAML():
-			add("goose", key)
-		case inner("mcpServers"):
-			add("", key, "mcpServers")
-		case inner("modelContextProtocolServers"): // of older versions of Continue
-			add("", key, "modelContextProtocolServers")
-		case key == "mcp" && inner("servers"): // in the settings of VS Code
-			add("vscode", key, "servers")
-		case key == "mcp" && v.Find("allowed") == nil && v.Find("excluded") == nil:
-			add("opencode", key)
+		if !within {
+			add(p)
 		}
 	}
 	return found

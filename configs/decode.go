@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"path/filepath"
 	"runtime"
+	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"toolfinch/configs/document"
 	"toolfinch/internal/rawjson"
@@ -22,7 +24,6 @@ type decoder struct {
 	tree    *document.Node // the whole file; nil before parsing
 	isJSON  bool
 	foreign bool              // another program's file: unknown keys are warnings
-	dialect dialect           // of the current block of servers
 	origins map[string]origin // by key of the top level
 	views   []viewOrigin      // in the order of Config.Views
 	taken   claims            // names of tools under servers, or in the current view
@@ -88,6 +89,27 @@ func (r *report) warn(n *document.Node, message, hint string) {
 
 func (r *report) mustBe(n *document.Node, label, want, hint string) {
 	r.fail(n, label+" must be "+want+", not "+asWritten(n), hint)
+}
+
+// asWritten is a value for messages, with variables as they are: a value of a variable may
+// be a secret.
+func asWritten(n *document.Node) string {
+	switch n.Kind {
+	case document.Text:
+		const most = 40
+		s := n.Text
+		if utf8.RuneCountInString(s) > most {
+			s = string([]rune(s)[:most]) + "..."
+		}
+		if hasVariables(n) {
+			return "the value of " + s
+		}
+		return strconv.Quote(s)
+	case document.Number, document.Bool:
+		return n.Text
+	default:
+		return string(n.Kind)
+	}
 }
 
 // require reports ok, and adds an error if it is false.
@@ -243,14 +265,6 @@ type viewOrigin struct {
 	label      string
 	taken      claims
 	absent     []*Error // why the view is left out; nil when it is not
-}
-
-// block is a mapping or list of servers in the file.
-type block struct {
-	key     string // of the top level
-	label   string
-	at      *document.Node
-	dialect dialect
 }
 
 // newDecoder returns the decoder of a file. Relative paths in flags start at workDir.

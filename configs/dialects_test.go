@@ -139,7 +139,7 @@ mcpServers:
     requestOptions: {headers: {Authorization: "Bearer ${{secrets.T}}"}, verifySsl: false}
 `, []clients.Server{
 			{Name: "SQLite", Command: "npx", Args: []string{"-y", "mcp-sqlite", "$${x}"}, Env: map[string]string{"KEY": "${KEY}"}, Cwd: "/d", ConnectTimeout: "5s", NotTaken: []string{"faviconUrl"}},
-			{Name: "far", URL: "https://a", Headers: map[string]string{"Authorization": "Bearer ${T}"}, Transport: "sse", NotTaken: []string{"requestOptions.verifySsl"}},
+			{Name: "far", URL: "https://a", Headers: map[string]string{"Authorization": "Bearer ${T}"}, Transport: "sse", NotTaken: []string{"verifySsl"}},
 		}},
 	}
 	for _, test := range tests {
@@ -181,7 +181,15 @@ func TestBrokenFilesAreSaidToBeSo(t *testing.T) {
 		{"cursor", `{"mcpServers": {"a": {"env": {"K": secret}}}}`, "f: line 1, column 36: not valid JSON: "},
 		{"cursor", `{"mcpServers": {"a": {"env": {"K": 'secret'}}}}`, "f: line 1, column 36: not valid JSON: "},
 		{"cursor", `{"mcpServers": {"a": {"env": {"K": "\secret"}}}}`, "f: line 1, column 36: not valid JSON: "},
+		{"cursor", "{\n// mine\n\"mcpServers\": {\"a\": {\"env\": {\"K\": \"x\" secret}}}}", "f: line 3, column "},
+		{"cursor", `{"mcpServers": {"a": {"env": {"K": "secret`, "f: line 1, column "},
+		{"cursor", `{"mcpServers": "secret"}`, "f: line 1: mcpServers must be a mapping of servers, not text"},
+		{"cursor", `secret`, "f: line 1, column 1: "},
 		{"goose", "extensions:\n  a: {env: {K: \"secret}}\n", "f.yaml: line "},
+		{"goose", "extensions:\n  a:\n    env:\n\tK: secret\n", "f.yaml: line "},
+		{"goose", "extensions:\n  a: {env: {K: *secret}}\n", "f.yaml: line "},
+		{"codex", "[mcp_servers.a]\nbearer_token_env_var = 'secret\n", "f: line 2, column "},
+		{"codex", "[mcp_servers.a]\nenv = { K = 'x' }\nenv = { K = 'secret' }\n", "f: "},
 		{"codex", "[mcp_servers.a]\nenv = { K = secret }\n", "f: line 2, column "},
 		{"cursor", `[]`, "f: it must be a mapping"},
 		{"cursor", `{"mcpServers": 5}`, "f: line 1: mcpServers must be a mapping of servers, not a number"},
@@ -213,7 +221,7 @@ func TestServersThatAreRefused(t *testing.T) {
 		{"cursor", `{"command": "a", "env": true}`, "line 1: env must be a mapping of names to text, not true or false"},
 		{"cursor", `{"command": "a", "env": {"A": null}}`, "line 1: env A has no value"},
 		{"cursor", `{"url": "https://a", "headers": {"A": ["secret"]}}`, "line 1: headers A must be text, not a list"},
-		{"cursor", `{"command": "a", "disabled": "maybe"}`, `line 1: disabled must be true or false, not "maybe"`},
+		{"cursor", `{"command": "a", "disabled": "maybe"}`, "line 1: disabled must be true or false, not text"},
 		{"cursor", `{"command": "a", "disabled": true, "enabled": true}`, "line 1: disabled and enabled contradict each other"},
 		{"cursor", `{"url": "wss://a", "type": "websocket"}`, `its transport is "websocket", which toolfinch does not speak`},
 		{"cursor", `{"url": "https://a", "serverUrl": "https://b"}`, "line 1: url and serverUrl contradict each other"},

@@ -54,7 +54,7 @@ func ServersOf(path string, data []byte) ([]clients.Server, error) {
 	d := newDecoder(source{path: path, shown: filepath.Base(path)}, filepath.Dir(path), os.LookupEnv)
 	var servers []clients.Server
 	for _, t := range d.written(data) {
-		s := t.server(t.name)
+		s := t.server()
 		s.Configured = true
 		servers = append(servers, s)
 	}
@@ -67,20 +67,12 @@ func ServersOf(path string, data []byte) ([]clients.Server, error) {
 // written returns the servers of the file as they are written.
 func (d *decoder) written(data []byte) (servers []*taken) {
 	root := d.parse(data)
-	switch {
-	case root == nil:
-		return nil
-	case root.Kind != document.Mapping:
-		d.fail(root, "the file must be a mapping of keys to values, not "+string(root.Kind), emptyHint)
+	if root == nil {
 		return nil
 	}
 	seen := map[string]*document.Node{}
 	for _, b := range d.blocks(root) {
-		pairs, ok := serversOf(b.at)
-		if !ok {
-			d.isMapping(b.at, b.label, "names to servers", "")
-		}
-		for _, p := range d.legalNames(pairs, seen) {
+		for _, p := range d.serversOf(b, seen) {
 			seen[p.Key.Text] = p.Key
 			servers = append(servers, b.dialect.read(p.Key.Text, p.Value))
 		}
@@ -125,21 +117,21 @@ func addServer(path string, s clients.Server, unset bool) error {
 			block = other
 		}
 	}
-	if err := f.isText(s, []string{block, s.Name}); err != nil {
-		return err
-	}
-	var value rawjson.Object
-	for name, member := range rawjson.Members(rawjson.Of(s)) {
-		value.Add(name, member)
-	}
-	for _, name := range slices.Sorted(maps.Keys(s.Others)) {
-		value.Add(name, s.Others[name])
-	}
+	value := struct {
+		clients.Server
+		Enabled *bool `json:"enabled,omitempty"`
+	}{Server: s}
 	if s.Disabled {
-		value.Add("enabled", json.RawMessage("false"))
+		value.Enabled = new(bool)
+	}
+	err = f.put(value, block, s.Name)
+	for _, name := range slices.Sorted(maps.Keys(s.Others)) {
+		if err == nil {
+			err = f.put(s.Others[name], block, s.Name, name)
+		}
 	}
 	f.private = s.Secret || holdsSecrets(s)
-	return f.save(f.put(value.JSON(), block, s.Name))
+	return f.save(err)
 }
 
 // RemoveServer removes a server with the comments directly above it. An unknown name is a
@@ -159,33 +151,28 @@ func SetEnabled(path, name string, on bool) (changed bool, err error) {
 	if err != nil {
 		return false, err
 	}
-	wanted := map[string]json.RawMessage{}
+	set := func(key string, value json.RawMessage) {
+		if string(f.At(block, name, key)) != string(value) && err == nil {
+			changed, err = true, f.set(value, block, name, key)
+		}
+	}
+	found := false
 	for key, value := range rawjson.Members(f.At(block, name)) {
-		r, _ := rowOf(key)
-		switch fold := foldKey(key); {
-		case fold == "status" || fold == "state":
-			if off, known := truths[strings.ToLower(rawjson.Text(value))]; on && known && !off {
-				wanted[key] = nil
+		switch ours := folded[foldKey(key)]; {
+		case ours == "enabled" || ours == "disabled":
+			found = true
+			set(key, rawjson.Of(on == (ours == "enabled")))
+		case ours == "status" && on:
+			if is, known := truths[strings.ToLower(strings.Trim(string(value), `"`))]; known && !is {
+				set(key, nil)
 			}
-		case fold == "enabled" || fold == "disabled" || r.like == "enabled":
-			wanted[key] = rawjson.Of(on == slices.Contains([]string{"enabled", "enable", "isenabled", "active", "isactive"}, fold))
 		}
 	}
-	if len(wanted) == 0 && !on {
-		wanted["enabled"] = json.RawMessage("false")
+	if !found && !on {
+		set("enabled", json.RawMessage("false"))
 	}
-	for _, key := range slices.Sorted(maps.Keys(wanted)) {
-		want := wanted[key]
-		if string(f.At(block, name, key)) == string(want) {
-			continue
-		}
-		if err := f.set(want, block, name, key); err != nil {
-			return false, err
-		}
-		changed = true
-	}
-	if !changed {
-		return false, nil
+	if !changed || err != nil {
+		return false, err
 	}
 	return true, f.save(nil)
 }
@@ -227,17 +214,12 @@ func openEdit(path string) (*edit, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := newDecoder(source{path: path}, filepath.Dir(path), os.LookupEnv)
-	foreign := clients.IsTOML(path)
-	if root := d.parse(data); root != nil {
-		for _, b := range d.blocks(root) {
-			foreign = foreign || !slices.Contains(serverBlocks, b.label) || b.at.Line == root.Line && b.at.Column == root.Column
-		}
+	servers, broken := ServersOf(path, data)
+	f, err := editOf(path, data)
+	if broken == nil && (err != nil || len(f.serverNames()) != len(servers)) {
+		return nil, fmt.Errorf("%s has its servers as another program writes them, which toolfinch reads and does not edit: toolfinch import takes them over", filepath.Base(path))
 	}
-	if foreign {
-		return nil, fmt.Errorf("%s is the file of another program, which toolfinch reads and does not edit: toolfinch import takes its servers over", filepath.Base(path))
-	}
-	return editOf(path, data)
+	return f, err
 }
 
 func editOf(path string, data []byte) (*edit, error) {
@@ -286,17 +268,10 @@ func (f *edit) serverNames() []string { return f.names(serverBlocks...) }
 
 // put sets the value at path to v as JSON.
 func (f *edit) put(v any, path ...string) error {
-	if err := f.isText(v, path); err != nil {
-		return err
-	}
-	return f.set(rawjson.Of(v), path...)
-}
-
-func (f *edit) isText(v any, path []string) error {
 	if !utf8.ValidString(fmt.Sprint(v, path)) {
 		return fmt.Errorf("%s: %s: the text is not UTF-8", f.name, strings.ToValidUTF8(strings.Join(path, "."), "?"))
 	}
-	return nil
+	return f.set(rawjson.Of(v), path...)
 }
 
 // set changes the value at path, or removes it if value is nil.

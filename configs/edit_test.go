@@ -137,9 +137,9 @@ func TestEditsThatAreRefused(t *testing.T) {
 	}{
 		{"taken", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "b", Command: "x"}) }, `c.yaml has a server "b" already`},
 		{"unknown", "c.yaml", file, func(p string) error { return RemoveServer(p, "git.hb") }, `c.yaml has no server "git.hb" (did you mean "git.hub"?)`},
-		{"the file of opencode", "opencode.json", `{"mcp": {"b": {"type": "local", "command": ["b"]}}}`, addNew, "opencode.json is the file of another program, which toolfinch reads and does not edit: toolfinch import takes its servers over"},
-		{"the file of Codex", "config.toml", "[mcp_servers.b]\ncommand = 'b'\n", disable, "config.toml is the file of another program, which toolfinch reads and does not edit: toolfinch import takes its servers over"},
-		{"bare servers", "x.json", `{"b": {"command": "b"}}`, addNew, "x.json is the file of another program, which toolfinch reads and does not edit: toolfinch import takes its servers over"},
+		{"the file of opencode", "opencode.json", `{"mcp": {"b": {"type": "local", "command": ["b"]}}}`, addNew, "opencode.json has its servers as another program writes them, which toolfinch reads and does not edit: toolfinch import takes them over"},
+		{"the file of Codex", "config.toml", "[mcp_servers.b]\ncommand = 'b'\n", disable, "config.toml has its servers as another program writes them, which toolfinch reads and does not edit: toolfinch import takes them over"},
+		{"bare servers", "x.json", `{"b": {"command": "b"}}`, addNew, "x.json has its servers as another program writes them, which toolfinch reads and does not edit: toolfinch import takes them over"},
 		{"unknown to switch", "c.yaml", file, func(p string) error { _, err := SetEnabled(p, "zzz", true); return err }, `c.yaml has no server "zzz"`},
 		{"nothing to start", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x"}) }, "nothing was written: "},
 		{"both", "c.yaml", file, func(p string) error { return AddServer(p, clients.Server{Name: "x", Command: "x", URL: "http://x"}) }, `nothing was written: server "x" has both command and url (keep one)`},

@@ -29,7 +29,7 @@ func openTool(path, server, name string) (*toolEdit, error) {
 		return nil, err
 	}
 	for key, value := range rawjson.Members(f.At(servers, server)) {
-		if slices.Contains(toolLists, folded[foldKey(key)]) && strings.HasPrefix(string(value), "[") {
+		if slices.Contains([]string{"tools", "includeTools", "excludeTools"}, folded[foldKey(key)]) && strings.HasPrefix(string(value), "[") {
 			return nil, fmt.Errorf("%s: %s.%s.%s lists the tools of server %q: change that list", f.name, servers, server, key, server)
 		}
 	}

@@ -39,14 +39,15 @@ func definitions() schema {
 	for name, forms := range map[string][]schema{"args": {anyWord}, "env": {anyText, pairs}, "headers": {anyText, pairs}, "enabled": {schema{"enum": slices.Sorted(maps.Keys(truths))}, schema{"enum": []int{0, 1}}}} {
 		properties[name] = anyOf(append(forms, properties[name].(schema))...)
 	}
-	for name, row := range rows {
-		switch {
-		case row.take == nil:
-			properties[name] = schema{"description": strings.TrimSuffix("not used; "+row.hint, "; ")}
-		case properties[name] == nil && row.like != "":
-			properties[name] = schema{"description": row.like + ", of other clients"}
-		case properties[name] == nil:
-			properties[name] = schema{"description": "of other clients"}
+	for key, row := range rows {
+		what := "of other clients"
+		if row.take == nil {
+			what = strings.TrimSuffix("not used; "+row.hint, "; ")
+		}
+		for _, name := range append(strings.Fields(row.also), key) {
+			if properties[name] == nil {
+				properties[name] = schema{"description": what}
+			}
 		}
 	}
 	server["anyOf"] = []schema{{"required": []string{"command"}}, {"required": []string{"url"}}, {"required": []string{"serverUrl"}}, {"required": []string{"httpUrl"}}}

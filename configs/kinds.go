@@ -146,6 +146,9 @@ func (k boolean) show(_ *secrets, v bool) *document.Node {
 
 func (boolean) schema() schema { return anyOf(schema{"type": "boolean"}, oneVariable) }
 
+// maxDuration bounds every wait.
+const maxDuration = 24 * time.Hour
+
 // duration is a duration such as 30s, or a number of seconds.
 type duration struct {
 	low, high time.Duration // default: above 0, up to maxDuration
@@ -202,6 +205,18 @@ func parseSeconds(s string) (time.Duration, error) {
 		return 0, err
 	}
 	return time.Duration(seconds * float64(time.Second)), nil
+}
+
+// shortDuration writes 2m0s as 2m.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // size is a number of bytes, 1 to maxResult: 20000, "20kB", "1.5 MiB".

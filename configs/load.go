@@ -123,6 +123,10 @@ func (d *decoder) parse(data []byte) *document.Node {
 		root = bare(d.from.path, root)
 	}
 	d.tree = root
+	if root != nil && root.Kind != document.Mapping {
+		d.fail(root, "the file must be a mapping of keys to values, not "+string(root.Kind), emptyHint)
+		return nil
+	}
 	return root
 }
 
@@ -174,22 +178,13 @@ func (d *decoder) defaultDataDir(c *Config) {
 
 // root reads the whole file into c.
 func (d *decoder) root(root *document.Node, c *Config) {
-	if root.Kind != document.Mapping {
-		d.fail(root, "the file must be a mapping of keys to values, not "+string(root.Kind), emptyHint)
-		return
-	}
 	blocks := d.blocks(root)
 	servers := make(map[string]*document.Node)
 	var views *document.Node // read last, because views name servers
 	for _, p := range d.unique(root, "key") {
 		name := p.Key.Text
 		switch {
-		case slices.ContainsFunc(blocks, func(b block) bool { return b.key == name }):
-			for _, b := range blocks {
-				if b.key == name {
-					d.servers(b, c, servers)
-				}
-			}
+		case slices.ContainsFunc(blocks, func(b block) bool { return b.key == name }): // read below
 		case top.find(name) != nil && p.Value.Kind == document.Null: // left at its default
 		case name == viewBlock:
 			views = p.Value
@@ -204,6 +199,9 @@ func (d *decoder) root(root *document.Node, c *Config) {
 			d.fail(p.Key, fmt.Sprintf("unknown key %q", shorten(name)), didYouMean(name, topKeys()))
 		}
 	}
+	for _, b := range blocks {
+		d.servers(b, c, servers)
+	}
 	if views != nil {
 		d.expose = c.DefaultExposure
 		d.setting(c, viewBlock, views, viewBlock)
@@ -214,12 +212,10 @@ func (d *decoder) root(root *document.Node, c *Config) {
 }
 
 // blocks returns the blocks of servers, and notes whether the file is another program's. A
-// file with a block of ours or, unless it is JSON, with our name or one of our keys, is ours.
+// file with mcp_servers or, unless it is JSON, with our name or one of our keys, is ours.
 func (d *decoder) blocks(root *document.Node) (blocks []block) {
-	toml := clients.IsTOML(d.from.path)
-	isOurs := root.Find(serverBlocks[0]) != nil && !toml ||
-		!d.isJSON && !toml && (slices.Contains(fileNames, filepath.Base(d.from.path)) || slices.ContainsFunc(root.Pairs, isTopKey))
-	if isOurs {
+	isOurs := root.Find(serverBlocks[0]) != nil || !d.isJSON && (slices.Contains(fileNames, filepath.Base(d.from.path)) || slices.ContainsFunc(root.Pairs, isTopKey))
+	if isOurs && !clients.IsTOML(d.from.path) {
 		for _, name := range serverBlocks {
 			if at := root.Find(name); at != nil {
 				blocks = append(blocks, block{key: name, label: name, at: at})
@@ -227,12 +223,12 @@ func (d *decoder) blocks(root *document.Node) (blocks []block) {
 		}
 		return blocks
 	}
-	named := clients.FileNamed(d.from.path, d.home)
-	for _, f := range blocksIn(named, root) {
-		blocks = append(blocks, block{f.Block[0], strings.Join(f.Block, "."), root.Find(f.Block...), dialectOf(f, root)})
+	f, _ := clients.FileAt(d.from.path, clients.System{GOOS: runtime.GOOS, Env: d.unnoted, Dir: d.dir})
+	for _, f := range blocksIn(f, root) {
+		blocks = append(blocks, block{f.Block[0], strings.Join(f.Block, "."), root.Find(f.Block...), dialectOf(f, root, d.home)})
 	}
-	if d.foreign = len(blocks) > 0; d.foreign && !named.Guessed {
-		d.dir = named.Project
+	if d.foreign = len(blocks) > 0; d.foreign && f.Project != "" && !f.Guessed {
+		d.dir = f.Project
 	}
 	return blocks
 }

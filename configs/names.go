@@ -128,16 +128,14 @@ func legalInName(r rune, first bool) bool {
 
 // nameHint suggests a legal name for an illegal name.
 func nameHint(name string) string {
-	if legal := legalOf(name); legal != "" {
+	if legal := legalName(name); legal != "" {
 		return fmt.Sprintf("for example %q", legal)
 	}
 	return ""
 }
 
-// LegalName returns the name under which a server of another program's file is taken.
-func LegalName(name string) string { return cmp.Or(legalOf(name), "server") }
-
-func legalOf(name string) string {
+// legalName returns a legal name that looks like name, "" without a letter or digit.
+func legalName(name string) string {
 	legal := strings.Map(func(r rune) rune {
 		if legalInName(r, false) {
 			return r
@@ -154,12 +152,9 @@ func legalOf(name string) string {
 	return legal
 }
 
-// legalNames gives the servers of another program's file legal names. Two that become one
+// legalNames returns legal names for servers of another program's file. Two that become one
 // are told apart; seen has the names of other blocks.
-func (d *decoder) legalNames(pairs []document.Pair, seen map[string]*document.Node) []document.Pair {
-	if !d.foreign {
-		return pairs
-	}
+func legalNames(pairs []document.Pair, seen map[string]*document.Node) (names []string) {
 	taken := map[string]bool{}
 	for name := range seen {
 		taken[name] = true
@@ -167,19 +162,14 @@ func (d *decoder) legalNames(pairs []document.Pair, seen map[string]*document.No
 	for _, p := range pairs {
 		taken[p.Key.Text] = true
 	}
-	pairs = slices.Clone(pairs)
-	for i, p := range pairs {
-		name := LegalName(p.Key.Text)
-		if name == p.Key.Text {
-			continue
-		}
+	for _, p := range pairs {
+		name := cmp.Or(legalName(p.Key.Text), "server")
 		legal := name
-		for n := 2; taken[legal]; n++ {
+		for n := 2; legal != p.Key.Text && taken[legal]; n++ {
 			legal = fmt.Sprintf("%s-%d", name, n)
 		}
 		taken[legal] = true
-		d.warn(p.Key, fmt.Sprintf("server %q is called %q here", shorten(p.Key.Text), legal), "")
-		pairs[i].Key = made(p.Key, document.Text, legal)
+		names = append(names, legal)
 	}
-	return pairs
+	return names
 }

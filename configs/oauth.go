@@ -1,9 +1,7 @@
 package configs
 
 import (
-	"fmt"
-	"maps"
-	"slices"
+	"cmp"
 	"strings"
 
 	"toolfinch/configs/document"
@@ -138,57 +136,20 @@ func (oauthKind) show(s *secrets, v login.Settings) *document.Node {
 func (oauthKind) schema() schema {
 	all := oauthKeys.schema()
 	properties := all["properties"].(schema)
-	for name, ours := range foreignOAuthKeys {
-		properties[name] = anyOf(schema{"description": "of other clients"}, oauthKeys.find(ours).value.schema(), null)
-	}
-	properties["callbackPort"] = anyOf(schema{"description": "of other clients"}, callbackPort.schema(), null)
-	properties["enabled"] = schema{"description": "of other clients", "type": "boolean"}
-	for _, name := range foundOAuthKeys {
-		properties[name] = schema{"description": "not used"}
+	for name, ours := range oauthRows {
+		if properties[name] == nil {
+			properties[name] = schema{"description": cmp.Or(ours, "not used") + ", of other clients"}
+		}
 	}
 	return anyOf(oauthWords.schema(), schema{"type": "boolean"}, all)
 }
 
-// foreignOAuthKeys are other clients' names for keys of oauth.
-var foreignOAuthKeys = map[string]string{
-	"clientId": "client_id", "clientSecret": "client_secret", "redirectUri": "redirect_url", "scope": "scopes",
-}
-
-// callbackPort is Claude Code's key for the port of the redirect.
-var callbackPort = number[int]{1, 65535}
-
-// foundOAuthKeys are keys of other clients for addresses that toolfinch discovers.
-var foundOAuthKeys = []string{"authorizationUrl", "tokenUrl", "authServerMetadataUrl", "registrationUrl", "tokenParamName"}
-
-func init() {
-	for _, name := range slices.Concat(oauthKeys.names(), slices.Collect(maps.Keys(foreignOAuthKeys)), foundOAuthKeys, []string{"callbackPort", "enabled"}) {
-		if fold := foldKey(name); oauthNames[fold] == "" {
-			oauthNames[fold] = name
-		}
+// foreignOAuth deals with a key that dialect.read has left.
+func (d *decoder) foreignOAuth(p document.Pair, label string, _ *login.Settings) bool {
+	if d.foreign {
+		d.warn(p.Key, label+"."+p.Key.Text+" is not used", "")
 	}
-}
-
-func (d *decoder) foreignOAuth(p document.Pair, label string, to *login.Settings) bool {
-	key := p.Key.Text
-	switch ours := foreignOAuthKeys[key]; {
-	case ours != "":
-		oauthKeys.find(ours).value.read(d, p.Value, label+"."+key, to)
-	case key == "enabled": // Gemini CLI's
-		var on bool
-		if (boolean{}).read(d, p.Value, label+"."+key, &on) {
-			to.Off = !on
-		}
-	case key == "callbackPort": // Claude Code's
-		var port int
-		if callbackPort.read(d, p.Value, label+"."+key, &port) {
-			to.RedirectURL = fmt.Sprintf("http://localhost:%d/callback", port)
-		}
-	case slices.Contains(foundOAuthKeys, key):
-		d.warn(p.Key, label+"."+key+" is not used: the server says so itself", "")
-	default:
-		return false
-	}
-	return true
+	return d.foreign
 }
 
 // checkOAuth looks for contradictions between the keys.

@@ -187,20 +187,9 @@ var serverKeys = section[server]{sep: ": ", keys: keys{
 	},
 }}
 
-func init() {
-	for _, name := range serverKeys.names() {
-		isOurs[name] = true
-	}
-}
-
 // servers reads a block of servers. seen has the names of all blocks.
 func (d *decoder) servers(b block, c *Config, seen map[string]*document.Node) {
-	d.dialect = b.dialect
-	pairs, ok := serversOf(b.at)
-	if !ok {
-		d.isMapping(b.at, b.label, "names to servers", "")
-	}
-	for _, p := range d.legalNames(pairs, seen) {
+	for _, p := range d.serversOf(b, seen) {
 		name := p.Key.Text
 		first := seen[name]
 		if first != nil {
@@ -212,7 +201,7 @@ func (d *decoder) servers(b block, c *Config, seen map[string]*document.Node) {
 		good := len(d.errors)
 		d.checkName(p.Key)
 		named := len(d.errors) == good && first == nil
-		s := d.server(p)
+		s := d.server(p, b.dialect)
 		broken := slices.Clone(d.errors[good:])
 		d.errors = d.errors[:good]
 		c.Broken = append(c.Broken, broken...)
@@ -239,8 +228,27 @@ func (d *decoder) servers(b block, c *Config, seen map[string]*document.Node) {
 	}
 }
 
+// serversOf returns the servers of a block, those of another program under legal names.
+func (d *decoder) serversOf(b block, seen map[string]*document.Node) []document.Pair {
+	pairs, ok := serversOf(b.at)
+	if !ok {
+		d.isMapping(b.at, b.label, "names to servers", "")
+	}
+	if !d.foreign {
+		return pairs
+	}
+	pairs = slices.Clone(pairs)
+	for i, legal := range legalNames(pairs, seen) {
+		if key := pairs[i].Key; legal != key.Text {
+			d.warn(key, fmt.Sprintf("server %q is called %q here", shorten(key.Text), legal), "")
+			pairs[i].Key = made(key, document.Text, legal)
+		}
+	}
+	return pairs
+}
+
 // server reads one server.
-func (d *decoder) server(p document.Pair) server {
+func (d *decoder) server(p document.Pair, l dialect) server {
 	label, n := fmt.Sprintf("server %q", shorten(p.Key.Text)), p.Value
 	s := serverKeys.fresh()
 	s.Name, s.name = p.Key.Text, p.Key
@@ -249,7 +257,7 @@ func (d *decoder) server(p document.Pair) server {
 		d.fail(n, label+" must be a mapping with command or url, not "+string(n.Kind), "")
 		return s
 	}
-	n = d.ours(s.Name, n, label)
+	n = d.ours(l.read(s.Name, n), label)
 	if d.lenient = d.isOff(n); d.lenient {
 		taken := d.taken
 		d.taken = make(claims)
@@ -399,8 +407,7 @@ func (k serverEnabled) read(d *decoder, n *document.Node, label string, s *serve
 func (serverEnabled) show(*secrets, server) *document.Node { return nil } // only enabled servers are printed
 
 // ours returns a server in our keys, and reports keys without effect.
-func (d *decoder) ours(name string, n *document.Node, label string) *document.Node {
-	t := d.dialect.read(name, n)
+func (d *decoder) ours(t *taken, label string) *document.Node {
 	for _, note := range t.unused {
 		d.warn(note.key, fmt.Sprintf("%s: %s is not used", label, note.text), note.hint)
 	}

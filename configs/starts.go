@@ -25,7 +25,7 @@ func Starts(path string, data []byte) ([]string, error) {
 	root := d.tree
 	starts := beside(root)
 	for _, t := range servers {
-		starts = append(starts, t.name+": "+startOf(t.server(t.name), t.node()))
+		starts = append(starts, t.name+": "+startOf(t.server(), t.node()))
 	}
 	none := new(secrets)
 	for _, name := range []string{"openai_base_url", "store", "data_dir"} {
@@ -95,6 +95,20 @@ func afterComma(what string, names []string) string {
 		return ""
 	}
 	return ", " + what + " " + strings.Join(names, " ")
+}
+
+// wordsOf returns a value and the values of a list as they are written.
+func wordsOf(n *document.Node) (words []string) {
+	if n == nil {
+		return nil
+	}
+	if n.Text != "" {
+		words = append(words, n.Text)
+	}
+	for _, item := range n.Items {
+		words = append(words, wordsOf(item)...)
+	}
+	return words
 }
 
 func keysOf(n *document.Node) (names []string) {

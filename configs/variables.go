@@ -7,9 +7,7 @@ import (
 	"os"
 	"regexp"
 	"slices"
-	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"toolfinch/configs/document"
 )
@@ -200,24 +198,3 @@ const secretNameHint = "letters, digits, _, - and . make the name of a secret"
 func isDigits(s string) bool { return s != "" && strings.Trim(s, "0123456789") == "" }
 
 func isBool(s string) bool { return s == "true" || s == "false" }
-
-// asWritten is a value for messages, with variables as they are: a value of a variable may
-// be a secret.
-func asWritten(n *document.Node) string {
-	switch n.Kind {
-	case document.Text:
-		const most = 40
-		s := n.Text
-		if utf8.RuneCountInString(s) > most {
-			s = string([]rune(s)[:most]) + "..."
-		}
-		if hasVariables(n) {
-			return "the value of " + s
-		}
-		return strconv.Quote(s)
-	case document.Number, document.Bool:
-		return n.Text
-	default:
-		return string(n.Kind)
-	}
-}

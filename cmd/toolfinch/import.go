@@ -149,7 +149,6 @@ type foundServer struct {
 	file   clients.File
 	shown  string // the file's path
 	server clients.Server
-	twin   bool // its file has an equal server with another name
 }
 
 // findServers reads clients' files. An unreadable file adds an error to the second result; the other files are still
@@ -189,15 +188,9 @@ func readFile(file clients.File) (seen seenFile, err error) {
 
 func (f seenFile) found(sys clients.System) (found []foundServer) {
 	for _, server := range f.servers {
-		found = append(found, foundServer{f.File, f.Shown(sys), server, f.hasTwin(server)})
+		found = append(found, foundServer{f.File, f.Shown(sys), server})
 	}
 	return found
-}
-
-// hasTwin reports whether the file has an equal server with another name. They are two servers: one may have another
-// login or state.
-func (f seenFile) hasTwin(server clients.Server) bool {
-	return slices.ContainsFunc(f.servers, func(s clients.Server) bool { return s.Name != server.Name && s.Same(server) })
 }
 
 type importRow struct {
@@ -226,11 +219,7 @@ type importRow struct {
 }
 
 func planImport(found []foundServer, ours []clients.Server, config string) []importRow {
-	known, named := slices.Clone(ours), slices.Clone(ours) // named has them under the names of the configuration
-	others := make([]string, len(found))
-	for i, f := range found {
-		others[i] = f.server.Name
-	}
+	known := slices.Clone(ours)
 	rows := make([]importRow, 0, len(found))
 	for _, f := range enabledFirst(found) {
 		s := f.server
@@ -239,16 +228,16 @@ func planImport(found []foundServer, ours []clients.Server, config string) []imp
 			Env: slices.Sorted(maps.Keys(s.Env)), Headers: slices.Sorted(maps.Keys(s.Headers)), NotTaken: s.NotTaken, Mended: s.Mended, server: s,
 		}
 		row.Command, row.URL = configs.Shown(s)
-		at, differs := findSame(known, s, f.twin)
+		at, differs := findSame(known, s)
 		switch {
 		case s.Problem != "":
 			row.Status, row.Reason = "unusable", s.Problem
 		case isToolfinch(s):
 			row.Status, row.Reason = "self", "it is toolfinch"
 		case at >= 0:
-			row.Status, row.As, row.Reason, row.differs = "there", named[at].Name, "in "+config, differs
-			if named[at].Name != s.Name {
-				row.Reason += " as " + named[at].Name
+			row.Status, row.As, row.Reason, row.differs = "there", known[at].Name, "in "+config, differs
+			if known[at].Name != s.Name {
+				row.Reason += " as " + known[at].Name
 			}
 			if at >= len(ours) {
 				row.Reason = "same as above"
@@ -257,9 +246,9 @@ func planImport(found []foundServer, ours []clients.Server, config string) []imp
 				row.Reason += ", which has " + differs
 			}
 		default:
-			row.Status, row.As = "new", freeName(s.Name, named, others)
-			row.server.Name = row.As
-			known, named = append(known, s), append(named, row.server)
+			row.Status, row.As = "new", freeName(s, known)
+			row.server.Name, row.server.Legal = row.As, cmp.Or(s.Legal, s.Name)
+			known = append(known, row.server)
 		}
 		rows = append(rows, row)
 	}
@@ -282,56 +271,57 @@ func enabledFirst(found []foundServer) []foundServer {
 	return append(first, last...)
 }
 
-// findSame returns the index of the equal server in known; -1 for none. differs says how the known server differs in
-// what it does not depend on which server it is; "" if it does not.
-func findSame(known []clients.Server, s clients.Server, twin bool) (at int, differs string) {
+// findSame returns the index of the equal server in known, the one of its name first; -1 for none. differs says how the
+// known server differs in what does not make another server of it; "" if it does not.
+func findSame(known []clients.Server, s clients.Server) (at int, differs string) {
 	at = -1
-	order := make([]int, len(known))
-	for i := range known {
-		order[i] = i
-	}
-	slices.SortStableFunc(order, func(i, j int) int { // the one of its name first
-		return cmp.Compare(map[bool]int{false: 1}[sameName(known[i], s)], map[bool]int{false: 1}[sameName(known[j], s)])
-	})
-	for _, i := range order {
-		k := known[i]
-		if !sameServer(k, s) || twin && !sameName(k, s) {
-			continue
-		}
-		why := ""
-		if has, wants := clients.ChoiceInWords(k.Tools), clients.ChoiceInWords(s.Tools); has != wants {
-			why = fmt.Sprintf("another choice of tools: %s there, %s here", has, wants)
-		}
-		for name, has := range map[string][2]string{"transport": {k.Transport, s.Transport}, "connect_timeout": {k.ConnectTimeout, s.ConnectTimeout}, "call_timeout": {k.CallTimeout, s.CallTimeout}} {
-			if has[0] != has[1] && has[1] != "" {
-				why = fmt.Sprintf("another %s: %s there, %s here", name, cmp.Or(has[0], "none"), has[1])
+	for _, named := range []bool{true, false} {
+		for i, k := range known {
+			if sameName(k, s) != named || !sameServer(k, s) {
+				continue
 			}
-		}
-		if k.Disabled && !s.Disabled {
-			why = "it disabled"
-		}
-		if why == "" {
-			return i, ""
-		}
-		if at < 0 {
-			at, differs = i, why
+			why := differing(k, s)
+			if why == "" {
+				return i, ""
+			}
+			if at < 0 {
+				at, differs = i, why
+			}
 		}
 	}
 	return at, differs
 }
 
-// sameServer reports whether two entries of different files are one server. One program is, under any name; a URL is not,
-// because each server has a login of its own.
-func sameServer(a, b clients.Server) bool { return a.Same(b) && (a.URL == "" || sameName(a, b)) }
+// differing says how the known server k differs from an equal server.
+func differing(k, s clients.Server) string {
+	if k.Disabled && !s.Disabled {
+		return "it disabled"
+	}
+	if has, wants := clients.ChoiceInWords(k.Tools), clients.ChoiceInWords(s.Tools); has != wants {
+		return fmt.Sprintf("another choice of tools: %s there, %s here", has, wants)
+	}
+	for _, key := range [][3]string{{"transport", k.Transport, s.Transport}, {"connect_timeout", k.ConnectTimeout, s.ConnectTimeout}, {"call_timeout", k.CallTimeout, s.CallTimeout}} {
+		if key[1] != key[2] && key[2] != "" {
+			return fmt.Sprintf("another %s: %s there, %s here", key[0], cmp.Or(key[1], "none"), key[2])
+		}
+	}
+	return ""
+}
+
+// sameServer reports whether two entries of different files are one server. A program is one under any name, unless its
+// file has it under two; a URL is not, because each server has a login of its own.
+func sameServer(a, b clients.Server) bool {
+	return a.Same(b) && (sameName(a, b) || a.URL == "" && !a.Twin && !b.Twin)
+}
 
 // sameName reports whether two servers have one name, to which an import may have added a number.
 func sameName(a, b clients.Server) bool {
-	x, y := strings.ToLower(configs.LegalName(a.Name)), strings.ToLower(configs.LegalName(b.Name))
-	numbered := func(s clients.Server, a, b string) bool {
-		rest, is := strings.CutPrefix(a, b+"-")
-		return s.Configured && is && rest != "" && strings.Trim(rest, "0123456789") == ""
+	name := func(s clients.Server) string { return strings.ToLower(cmp.Or(s.Legal, s.Name)) }
+	numbered := func(a, b clients.Server) bool {
+		rest, is := strings.CutPrefix(name(a), name(b)+"-")
+		return a.Configured && is && rest != "" && strings.Trim(rest, "0123456789") == ""
 	}
-	return x == y || numbered(a, x, y) || numbered(b, y, x)
+	return name(a) == name(b) || numbered(a, b) || numbered(b, a)
 }
 
 // isToolfinch reports whether a server is this program.
@@ -343,13 +333,12 @@ func isToolfinch(s clients.Server) bool {
 	return base == "toolfinch" && slices.Contains(s.Args, "serve")
 }
 
-// freeName returns the name, made legal. If it is taken, it adds the first free number. A name that was made legal also
-// leaves the others theirs.
-func freeName(name string, taken []clients.Server, others []string) string {
-	legal := configs.LegalName(name)
-	free := legal
-	for n := 2; legal != name && slices.Contains(others, free) || slices.ContainsFunc(taken, func(s clients.Server) bool { return s.Name == free }); n++ {
-		free = fmt.Sprintf("%s-%d", legal, n)
+// freeName returns the legal name of a server. If it is taken, it adds the first free number.
+func freeName(s clients.Server, taken []clients.Server) string {
+	name := cmp.Or(s.Legal, s.Name)
+	free := name
+	for n := 2; slices.ContainsFunc(taken, func(other clients.Server) bool { return other.Name == free }); n++ {
+		free = fmt.Sprintf("%s-%d", name, n)
 	}
 	return free
 }
@@ -388,11 +377,11 @@ func tryImport(path string, ours []clients.Server, rows []importRow) ([]error, e
 	}
 	defer os.RemoveAll(stage)
 	staged := filepath.Join(stage, filepath.Base(path))
-	data, err := os.ReadFile(path)
-	if err == nil {
+	data, err := clients.File{Path: path}.Read()
+	if data != nil {
 		err = os.WriteFile(staged, data, 0o600)
 	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err != nil {
 		return nil, fmt.Errorf("copy the configuration: %w", err)
 	}
 	failed := importRows(staged, ours, rows)
@@ -408,9 +397,7 @@ func tryImport(path string, ours []clients.Server, rows []importRow) ([]error, e
 // the name of a failed server, unless a row keeps it.
 func importRows(path string, ours []clients.Server, rows []importRow) []error {
 	known := slices.Clone(ours)
-	var others []string
 	for _, row := range rows {
-		others = append(others, row.Server)
 		if row.keep != "" {
 			known = append(known, clients.Server{Name: row.keep})
 		}
@@ -422,14 +409,14 @@ func importRows(path string, ours []clients.Server, rows []importRow) []error {
 			continue
 		}
 		if row.As = row.keep; row.As == "" {
-			row.As = freeName(row.Server, known, others)
+			row.As = freeName(row.server, known)
 		}
 		row.server.Name = row.As
 		if err := configs.AddServer(path, row.server); err != nil {
 			if fresh, ok := errors.AsType[configs.Errors](err); ok {
 				err = fresh // drops "nothing was written"
 			}
-			row.Status, row.Reason = "failed", err.Error()
+			row.Status, row.Reason = "failed", strings.ReplaceAll(err.Error(), "\n", "; ")
 			failed = append(failed, fmt.Errorf("server %q of %s: %w", row.Server, row.Client, err))
 			continue
 		}
@@ -448,7 +435,7 @@ func printImport(cmd *cobra.Command, rows []importRow, path string, chosen, dryR
 	if !chosen {
 		t := table{head: []string{"CLIENT", "FILE", "SERVER", "STATUS", "COMMAND OR URL"}}
 		for _, row := range rows {
-			t.add(row.Client, row.File, row.Server, cmp.Or(strings.ReplaceAll(row.Reason, "\n", "; "), row.Status), strings.Join(row.Command, " ")+row.URL)
+			t.add(row.Client, row.File, row.Server, cmp.Or(row.Reason, row.Status), strings.Join(row.Command, " ")+row.URL)
 		}
 		err := t.print(out)
 		if err == nil && slices.ContainsFunc(rows, func(r importRow) bool { return r.Status == "new" }) {
@@ -477,9 +464,9 @@ func printImport(cmd *cobra.Command, rows []importRow, path string, chosen, dryR
 			}
 			secrets = secrets || len(row.Env)+len(row.Headers) > 0
 		case "failed":
-			fmt.Fprintf(notes, "server %q of %s was not added: %s\n", row.Server, row.Client, strings.ReplaceAll(row.Reason, "\n", "; "))
+			fmt.Fprintf(notes, "server %q of %s was not added: %s\n", row.Server, row.Client, row.Reason)
 		default:
-			fmt.Fprintf(out, "left out server %q of %s: %s\n", row.Server, row.Client, strings.ReplaceAll(row.Reason, "\n", "; "))
+			fmt.Fprintf(out, "left out server %q of %s: %s\n", row.Server, row.Client, row.Reason)
 		}
 	}
 	if secrets {

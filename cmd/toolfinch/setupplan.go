@@ -299,7 +299,7 @@ func (p *setupPlan) connect(notes io.Writer, staged string) error {
 		}
 		for _, server := range file.servers {
 			if !isOurs(server) {
-				p.move(notes, c, server, ours, file.hasTwin(server))
+				p.move(notes, c, server, ours)
 			}
 		}
 		if !c.nothing() {
@@ -310,9 +310,9 @@ func (p *setupPlan) connect(notes io.Writer, staged string) error {
 }
 
 // move plans to move a server out of the client's file, or to keep it there.
-func (p *setupPlan) move(notes io.Writer, c *fileEdit, server clients.Server, ours []clients.Server, twin bool) {
+func (p *setupPlan) move(notes io.Writer, c *fileEdit, server clients.Server, ours []clients.Server) {
 	client := c.File.Client
-	at, differs := findSame(ours, server, twin)
+	at, differs := findSame(ours, server)
 	if at < 0 {
 		return
 	}

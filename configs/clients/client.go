@@ -85,20 +85,31 @@ type Server struct {
 	Problem  string          `json:"-"` // why the server cannot be used; "" if it can
 	// Others are the values of toolfinch's other keys, such as oauth.
 	Others map[string]json.RawMessage `json:"-"`
-	// NotTaken are the file's unknown keys, sorted. Lost has them with their values.
+	// NotTaken are the file's unknown keys, sorted. Lost has them with their values, except
+	// for those of approval and the like.
 	NotTaken []string        `json:"-"`
 	Lost     json.RawMessage `json:"-"`
-	// Configured says that it is in toolfinch's own file, where Lost does not matter.
-	Configured bool `json:"-"`
 	// Mended says of each value in another form than the known one what it was taken for.
-	Mended []string `json:"-"`
+	Mended     []string `json:"-"`
+	Legal      string   `json:"-"` // a name that toolfinch takes, if Name is none
+	Twin       bool     `json:"-"` // its file has an equal server with another name
+	Configured bool     `json:"-"` // it is in toolfinch's own file, where Lost does not matter
 }
 
-// Same reports whether servers are equal in all that decides which server answers, and as whom.
+// Same reports whether servers are equal in all that decides which server answers, and as whom. A configured one may
+// have more keys of toolfinch.
 func (s Server) Same(other Server) bool {
-	lost := s.Configured || other.Configured || bytes.Equal(s.Lost, other.Lost)
-	return lost && s.Command == other.Command && slices.Equal(s.Args, other.Args) && maps.Equal(s.Env, other.Env) && s.Cwd == other.Cwd &&
-		s.URL == other.URL && maps.Equal(s.Headers, other.Headers) && maps.EqualFunc(s.Others, other.Others, func(a, b json.RawMessage) bool { return bytes.Equal(a, b) })
+	if s.Configured {
+		s, other = other, s
+	}
+	for key, value := range s.Others {
+		if !bytes.Equal(value, other.Others[key]) {
+			return false
+		}
+	}
+	return s.Command == other.Command && slices.Equal(s.Args, other.Args) && maps.Equal(s.Env, other.Env) && s.Cwd == other.Cwd &&
+		s.URL == other.URL && maps.Equal(s.Headers, other.Headers) &&
+		(other.Configured || len(s.Others) == len(other.Others) && bytes.Equal(s.Lost, other.Lost))
 }
 
 // Client is a program that uses MCP servers.

@@ -2,7 +2,6 @@ package clients
 
 import (
 	"path/filepath"
-	"slices"
 	"strings"
 )
 
@@ -15,32 +14,25 @@ var byName = map[string]string{
 	"cline_mcp_settings.json": "cline", "mcp_settings.json": "roo", "mcp-config.json": "copilot",
 }
 
-// projectFiles are the ends of paths of files that clients have in projects.
-var projectFiles = []string{
-	"/.mcp.json", "/.vscode/mcp.json", "/.cursor/mcp.json", "/.roo/mcp.json", "/.github/mcp.json", "/.amp/settings.json", "/.zed/settings.json",
-	"/.gemini/settings.json", "/.qwen/settings.json", "/.codex/config.toml", "/.kiro/settings/mcp.json", "/.junie/mcp/mcp.json",
-}
-
 // FileAt returns the file at a path with its client. known is true if the place tells the
-// client; otherwise the name suggests it.
+// client, in the home directory or in a project; otherwise the name suggests it.
 func FileAt(path string, sys System) (f File, known bool) {
 	path = filepath.Clean(path)
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(sys.Dir, path)
 	}
-	for _, c := range All {
-		for _, f := range c.Files(sys) {
-			if f.Path == path && len(f.Block) == len(c.Block) {
-				return f, true
+	dir := path
+	for range 4 { // no client's file is deeper in a project
+		for _, c := range All {
+			for _, f := range c.Files(sys) {
+				if f.Path == path && len(f.Block) == len(c.Block) {
+					return f, true
+				}
 			}
 		}
+		dir = filepath.Dir(dir)
+		sys = System{GOOS: sys.GOOS, Env: func(string) (string, bool) { return "", false }, Dir: dir}
 	}
-	home, _ := sys.home()
-	return FileNamed(path, home), false
-}
-
-// FileNamed returns the file at an absolute path with the client that its name suggests.
-func FileNamed(path, home string) File {
 	name, _, _ := strings.Cut(filepath.Base(path), backupMark)
 	id := byName[name]
 	switch folder := filepath.Base(filepath.Dir(path)); {
@@ -49,20 +41,12 @@ func FileNamed(path, home string) File {
 	case folder == ".gemini" || folder == ".qwen":
 		id = folder[1:]
 	}
-	f := File{Client: AnyFile, Path: path, Project: projectOf(path), Guessed: true}
-	for _, end := range projectFiles {
-		if project, is := strings.CutSuffix(filepath.ToSlash(path), end); is {
-			f.Project, f.Guessed = filepath.FromSlash(project), false
-		}
-	}
-	if f.Project == filepath.Clean(home) { // the user's file
-		f.Guessed = true
-	}
+	f = File{Client: AnyFile, Path: path, Project: projectOf(path), Guessed: true}
 	if id != "" {
 		f.Client = Find(id)
 	}
-	f.Block = slices.Clone(f.Client.Block)
-	return f
+	f.Block = f.Client.Block
+	return f, false
 }
 
 // projectOf returns the folder at which relative paths of a file start: its own, or the

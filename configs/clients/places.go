@@ -143,35 +143,6 @@ func claudeProjects(own string) []string {
 	return folders
 }
 
-// SwitchedOff returns the servers of the file that other files of its client switch off.
-// Claude Code notes what its user refused of a project's .mcp.json.
-func (f File) SwitchedOff(home string) (names []string) {
-	if f.Client.ID != "claude-code" || filepath.Base(f.Path) != ".mcp.json" {
-		return nil
-	}
-	for path, block := range map[string][]string{
-		filepath.Join(home, ".claude.json"):                        {"projects", filepath.ToSlash(f.Project)},
-		filepath.Join(f.Project, ".claude", "settings.json"):       nil,
-		filepath.Join(f.Project, ".claude", "settings.local.json"): nil,
-	} {
-		data, err := ReadFile(path)
-		if err != nil {
-			continue // without it nothing is switched off
-		}
-		all, err := document.PlainJSON(data)
-		if err != nil {
-			continue
-		}
-		for _, key := range append(block, "disabledMcpjsonServers") {
-			all = rawjson.Member(all, key)
-		}
-		for name := range rawjson.Elements(all) {
-			names = append(names, rawjson.Text(name))
-		}
-	}
-	return names
-}
-
 func vsCode(s System) []File {
 	return append(user(s.appData("Code", "User", "mcp.json")), s.project(".vscode/mcp.json")...)
 }

@@ -22,47 +22,34 @@ const tomlBlock = "mcp_servers"
 
 var bom = []byte("\ufeff")
 
-// TOMLError is a place and a reason, without the library's quotes of the file, which may be
-// secrets.
-type TOMLError struct {
-	Line, Column int // 1 if unknown
-	Message      string
-}
-
-func (e *TOMLError) Error() string {
-	return fmt.Sprintf("line %d, column %d: %s", e.Line, e.Column, e.Message)
-}
-
 // IsTOML reports whether a path is that of a TOML file.
 func IsTOML(path string) bool { return strings.EqualFold(filepath.Ext(path), ".toml") }
 
 // PlainTOML returns the tables of a file, and the lines of its keys: a path has a NUL before
-// each key.
-func PlainTOML(data []byte) (tables map[string]any, lines map[string]int, bad *TOMLError) {
+// each key. A problem has none of the library's quotes of the file, which may be secrets.
+func PlainTOML(data []byte) (tables map[string]any, lines map[string]int, bad *document.Problem) {
 	body := bytes.TrimPrefix(data, bom)
 	if err := toml.Unmarshal(body, &tables); err != nil {
-		bad = &TOMLError{1, 1, "not valid TOML"}
+		bad = &document.Problem{Line: 1, Column: 1, Message: "not valid TOML"}
 		if decode, ok := errors.AsType[*toml.DecodeError](err); ok {
 			bad.Line, bad.Column = decode.Position()
 		}
 		return nil, nil, bad
 	}
 	lines = map[string]int{}
-	table := ""
+	table, line, from := "", 1, 0
 	var p unstable.Parser
 	for p.Reset(body); p.NextExpression(); {
 		e := p.Expression()
-		if e.Kind != unstable.Table && e.Kind != unstable.ArrayTable && e.Kind != unstable.KeyValue {
-			continue
-		}
 		at := table
 		if e.Kind != unstable.KeyValue {
 			at = ""
 		}
 		for it := e.Key(); it.Next(); {
-			at += "\x00" + string(it.Node().Data)
-			if lines[at] == 0 {
-				lines[at] = 1 + bytes.Count(body[:it.Node().Raw.Offset], []byte("\n"))
+			to := max(from, int(it.Node().Raw.Offset))
+			line, from = line+bytes.Count(body[from:to], []byte("\n")), to
+			if at += "\x00" + string(it.Node().Data); lines[at] == 0 {
+				lines[at] = line
 			}
 		}
 		if e.Kind != unstable.KeyValue {

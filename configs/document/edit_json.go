@@ -45,8 +45,7 @@ func newJSONText(data []byte) (*jsonText, error) {
 	}
 	var err error
 	if d.root, err = hujson.Parse(data); err != nil {
-		bad := jsonProblem(data, err)
-		return nil, fmt.Errorf("line %d, column %d: %s", bad.Line, bad.Column, bad.Message)
+		return nil, jsonProblem(data, err)
 	}
 	object, ok := d.root.Value.(*hujson.Object)
 	if !ok {

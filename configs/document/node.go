@@ -3,6 +3,7 @@
 package document
 
 import (
+	"fmt"
 	"slices"
 	"strconv"
 	"unicode/utf8"
@@ -94,6 +95,10 @@ const Empty = "the file is empty"
 type Problem struct {
 	Line, Column  int
 	Message, Hint string
+}
+
+func (p *Problem) Error() string {
+	return fmt.Sprintf("line %d, column %d: %s", p.Line, p.Column, p.Message)
 }
 
 // place turns ascending byte offsets into lines and columns. It walks the text once,

@@ -1,7 +1,6 @@
 package group
 
 import (
-	"cmp"
 	"os"
 	"path"
 	"slices"
@@ -37,34 +36,45 @@ func Environment(own map[string]string, inherit []string) []string {
 	return env
 }
 
-// needed are globs of variables by which programs find other programs, accounts and services.
-var needed = []string{
-	"DOCKER_*", "CONTAINER_HOST", "KUBECONFIG", "SSH_AUTH_SOCK", "AWS_*", "AZURE_*", "GOOGLE_*", "CLOUDSDK_*", "JAVA_HOME", "ANDROID_HOME", "ANDROID_SDK_ROOT",
-	"CARGO_HOME", "RUSTUP_HOME", "PYTHONPATH", "VIRTUAL_ENV", "CONDA_PREFIX", "NODE_PATH", "NVM_DIR", "PNPM_HOME", "DISPLAY",
-	"WAYLAND_DISPLAY", "DBUS_SESSION_BUS_ADDRESS", "DATABASE_URL", "PGHOST", "PGUSER", "PGPASSWORD", "PGSERVICE",
+// subjects are words of programs that miss a variable, in lower case, and globs of such variables.
+var subjects = map[string][]string{
+	"docker":             {"DOCKER_HOST", "DOCKER_CONTEXT", "DOCKER_CONFIG", "DOCKER_CERT_PATH", "DOCKER_TLS_VERIFY"},
+	"podman":             {"CONTAINER_HOST"},
+	"kube":               {"KUBECONFIG"},
+	"server localhost:8": {"KUBECONFIG"}, // of kubectl without one
+	"credential":         {"AWS_PROFILE", "AWS_[AS]*", "AZURE_*", "GOOGLE_*"},
+	"config profile":     {"AWS_PROFILE", "AWS_CONFIG_FILE"},
+	"a region":           {"AWS_*REGION"},
+	"publickey":          {"SSH_AUTH_SOCK"},
+	"ssh agent":          {"SSH_AUTH_SOCK"},
+	"java:":              {"JAVA_HOME"},
+	"java runtime":       {"JAVA_HOME"},
+	"android sdk":        {"ANDROID_*"},
+	"no module named":    {"PYTHONPATH", "VIRTUAL_ENV"},
+	"cannot find module": {"NODE_PATH"},
+	"open display":       {"DISPLAY", "WAYLAND_DISPLAY"},
+	"d-bus":              {"DBUS_*"},
 }
 
-// Withheld returns up to five names of variables that are set here, that Environment does not give, and that a child may
-// miss: it names them in words, or they are of the usual ones.
+// Withheld returns up to five names of variables that are set here, that Environment does not give, and that the last
+// words of a child name, themselves or by their subject.
 func Withheld(own map[string]string, inherit []string, words string) (names []string) {
-	given := map[string]bool{}
-	for _, pair := range Environment(own, inherit) {
-		name, _, _ := strings.Cut(pair, "=")
-		given[name] = true
+	var globs []string
+	for subject, more := range subjects {
+		if strings.Contains(strings.ToLower(words), subject) {
+			globs = append(globs, more...)
+		}
 	}
-	named := map[string]bool{}
-	for _, word := range strings.FieldsFunc(words, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) }) {
-		named[word] = true
-	}
+	named := strings.FieldsFunc(words, func(r rune) bool { return r != '_' && !unicode.IsLetter(r) && !unicode.IsDigit(r) })
+	given := Environment(own, inherit)
 	for _, pair := range os.Environ() {
 		name, value, _ := strings.Cut(pair, "=")
-		if value != "" && !given[name] && (named[name] && len(name) > 3 || matchesAny(needed, name)) {
+		says := len(name) > 3 && slices.Contains(named, name) || matchesAny(globs, name)
+		if says && value != "" && !slices.ContainsFunc(given, func(pair string) bool { return strings.HasPrefix(pair, name+"=") }) {
 			names = append(names, name)
 		}
 	}
-	slices.SortFunc(names, func(a, b string) int { // the named first
-		return cmp.Or(cmp.Compare(map[bool]int{false: 1}[named[a]], map[bool]int{false: 1}[named[b]]), cmp.Compare(a, b))
-	})
+	slices.Sort(names)
 	return names[:min(len(names), 5)]
 }
 

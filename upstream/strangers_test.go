@@ -492,6 +492,7 @@ func TestALevelThatNobodyWantsIsLowered(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
+				var mu sync.Mutex // guards told
 				var told []string
 				began := time.Now()
 				p := newPool(t, newStranger(t, &stranger{answer: func(_ *stranger, w http.ResponseWriter, _ *http.Request, m strangerMessage) bool {
@@ -499,7 +500,9 @@ func TestALevelThatNobodyWantsIsLowered(t *testing.T) {
 					case "initialize":
 						say(w, m, "result", `{"protocolVersion":"2025-06-18","capabilities":{"logging":{},"tools":{}}}`)
 					case "logging/setLevel":
+						mu.Lock()
 						told = append(told, time.Since(began).String()+" "+rawjson.Text(rawjson.Member(m.Params, "level")))
+						mu.Unlock()
 						fallthrough
 					default:
 						return false
@@ -513,6 +516,8 @@ func TestALevelThatNobodyWantsIsLowered(t *testing.T) {
 					mustCallAs(t, p, &tool.Client{Modern: true, LogLevel: test.calls[at]}, "a", `{}`)
 				}
 				time.Sleep(time.Hour)
+				mu.Lock()
+				defer mu.Unlock()
 				if got := strings.Join(told, ", "); got != test.want {
 					t.Errorf("the server was told %s; want %s", got, test.want)
 				}

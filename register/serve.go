@@ -254,7 +254,14 @@ func (v *Served) find(call *tool.Call, s *session) *tool.Tool {
 // dispatch finds the tool of a call, and calls it.
 func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (tool.Result, error) {
 	s := l.session(call.Session)
-	t := served.find(call, s)
+	t, meant := served.find(call, s), call
+	if t != nil && call.Kind == tool.KindResource && s.reads(t.Def.ID) {
+		l.observer.Changed(s.id)
+	}
+	var hint func(tool.Result) tool.Result
+	if call.Kind == tool.KindTool && served.Meant != nil {
+		t, meant, hint = served.Meant(t, call)
+	}
 	if t == nil && (call.Kind != tool.KindTool || served.IsMeta == nil || !served.IsMeta(call.Name)) {
 		if now := served.started(ctx); now != served {
 			return l.dispatch(ctx, now, call)
@@ -265,13 +272,7 @@ func (l *Live) dispatch(ctx context.Context, served *Served, call *tool.Call) (t
 			}
 		}
 	}
-	if t != nil && call.Kind == tool.KindResource && s.reads(t.Def.ID) {
-		l.observer.Changed(s.id)
-	}
-	var hint func(tool.Result) tool.Result
-	if call.Kind == tool.KindTool && served.Meant != nil {
-		t, call, hint = served.Meant(t, call)
-	}
+	call = meant
 	switch {
 	case t == nil:
 		l.observer.Unknown(ctx, call)

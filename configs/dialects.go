@@ -153,6 +153,7 @@ func (t *taken) member(p document.Pair) {
 	switch row := rows[key]; {
 	case t.timeout(p):
 	case key == "" && likeServer(p.Value) && !hasOwn(t.in):
+		t.mend(p.Key, shorten(p.Key.Text)+" is taken as the server", "write its keys without the one around them")
 		t.nest(p)
 	case key == "":
 		t.pairs = append(t.pairs, document.Pair{Key: p.Key, Value: t.all(p.Value)})

@@ -283,12 +283,37 @@ func TestSchemasArePortableForSomeClients(t *testing.T) {
 		t.Fatal(err)
 	}
 	odd.Def = def
-	offer(live, Served{Meta: []*tool.Tool{odd}, Portable: func(client string) bool { return strings.HasPrefix(client, "naive") }})
+	naive := func(client string) bool { return strings.HasPrefix(client, "naive") }
+	renamed := newTool(t, "renamed", func(_ context.Context, call *tool.Call) (tool.Result, error) {
+		return tool.TextResult(string(call.Arguments)), nil
+	})
+	if renamed.Def, err = tool.ParseDef("s", json.RawMessage(`{"name":"renamed","inputSchema":{"type":"object","properties":{"$top":{"type":"integer"}}}}`)); err != nil {
+		t.Fatal(err)
+	}
+	offer(live, Served{Meta: []*tool.Tool{odd}, Portable: naive, Named: func(client string, t *tool.Tool) string {
+		if naive(client) {
+			return t.Name[:2]
+		}
+		return t.Name
+	}, Meant: func(t *tool.Tool, call *tool.Call) (*tool.Tool, *tool.Call, func(tool.Result) tool.Result) {
+		if call.Name == "renamed" {
+			t = renamed
+		}
+		return t, call, nil
+	}})
 	url := serveHTTP(t, live)
 	for client, want := range map[string]string{"naive": `{"type":"array","items":{}}`, "other": `{"type":"array"}`} {
 		for range 2 { // the second is remembered
-			if got := connect(t, url, client).messages(list)[0]; !strings.Contains(got, `{"name":"odd","inputSchema":{"type":"object","properties":{"a":`+want+`}},"x":1.0}`) {
+			name, keys := "odd", `{\"_top\":5}`
+			if client == "naive" {
+				name, keys = "od", `{\"$top\":5}`
+			}
+			p := connect(t, url, client)
+			if got := p.messages(list)[0]; !strings.Contains(got, `{"name":"`+name+`","inputSchema":{"type":"object","properties":{"a":`+want+`}},"x":1.0}`) {
 				t.Errorf("%s is listed %s", client, got)
+			}
+			if got := p.messages(call(1, "renamed", `{"_top":5}`))[0]; !strings.Contains(got, keys) {
+				t.Errorf("%s calls with %s", client, got)
 			}
 		}
 	}

@@ -25,6 +25,9 @@ const MaxCalls = 16
 // callsOf returns the calls that the arguments of call_tool list; nil: they are a single call. The error is an
 // *args.Error.
 func callsOf(arguments json.RawMessage) ([]json.RawMessage, error) {
+	if name := rawjson.Text(rawjson.Member(arguments, "name")); name != "" && rawjson.Member(arguments, "calls") == nil && !Calls(bare(name)) {
+		return nil, nil
+	}
 	all, _ := unwrapped(objectIn(arguments))
 	at := slices.IndexFunc(all, func(m member) bool { return m.is("calls") })
 	if at < 0 || unused(all[at].value) && first(all, "name", isText) >= 0 {

@@ -48,5 +48,6 @@ func (c *caller) Meant(t *tool.Tool, call *tool.Call) (of *tool.Tool, meant *too
 	}
 	inner := *call
 	inner.Name, inner.Arguments = of.Name, arguments
-	return of, &inner, func(result tool.Result) tool.Result { return c.hinted(call, result, formOf(of.Name, arguments)) }
+	form := formOf(of.Name, arguments)
+	return of, &inner, func(result tool.Result) tool.Result { return c.hinted(call, result, form) }
 }

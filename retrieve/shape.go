@@ -31,7 +31,7 @@ var synonyms = map[string][]string{
 // is written otherwise.
 const (
 	maxUnwrapped = 8
-	maxMembers   = 1000
+	maxMembers   = 200
 )
 
 // member is a member of an object, in its order.

@@ -29,7 +29,8 @@ func (c *caller) understand(ctx context.Context, raw json.RawMessage) (asked, er
 	name, arguments, literal := parseCall("name", raw)
 	if literal == nil {
 		if t, ok := c.catalog.find(name); ok {
-			if violations, err := c.Misfits(ctx, t, arguments); err != nil || len(violations) == 0 && (properties(t) == nil || unnamed(t, arguments) == "") {
+			violations, err := c.Misfits(ctx, t, arguments)
+			if err != nil || len(violations) == 0 && (unnamed(t, arguments) == "" || c.inside(membersOf(arguments), t) == nil) {
 				return asked{name: name, tool: t, arguments: arguments}, err
 			}
 		} else if _, prompt := c.catalog.Prompt(name); prompt || strings.Contains(name, "://") {
@@ -61,12 +62,13 @@ func (c *caller) understand(ctx context.Context, raw json.RawMessage) (asked, er
 
 // named finds the tool, and returns the members that are neither its name nor marks of a call.
 func (c *caller) named(all []member, server string) (a asked, rest []member) {
-	at := -1
-	for i, m := range all {
-		if !m.is("name") || !isText(m.value) {
+	at, tools := -1, make([]*tool.Tool, len(all))
+	for _, synonym := range synonyms["name"] {
+		i := slices.IndexFunc(all, func(m member) bool { return nearest.Fold(m.key) == synonym && isText(m.value) })
+		if i < 0 {
 			continue
 		}
-		name, usual := rawjson.Text(m.value), nearest.Fold(m.key) == "name"
+		name := rawjson.Text(all[i].value)
 		t, exact := c.resolve(name)
 		if server != "" {
 			if beside, _ := c.resolve(server + "." + bare(name)); beside != nil {
@@ -75,7 +77,7 @@ func (c *caller) named(all []member, server string) (a asked, rest []member) {
 				t = nil
 			}
 		}
-		if at < 0 || a.tool == nil && (t != nil || usual) || t != nil && usual {
+		if tools[i] = t; at < 0 || a.tool == nil && t != nil {
 			at, a = i, asked{name: name, tool: t, arguments: json.RawMessage(`{}`), mended: !exact}
 		}
 	}
@@ -86,12 +88,11 @@ func (c *caller) named(all []member, server string) (a asked, rest []member) {
 	}
 	marked := slices.ContainsFunc(all, func(m member) bool { return m.key == "type" && member{key: rawjson.Text(m.value)}.is("whole") })
 	for i, m := range all {
-		same := func() bool { t, _ := c.resolve(rawjson.Text(m.value)); return t == a.tool }
 		switch {
 		case i == at, marked && (m.key == "type" || m.key == "id"):
 		case hasProperty(a.tool, m.key):
 			rest = append(rest, m)
-		case unused(m.value), m.is("name") && isText(m.value) && same():
+		case unused(m.value), tools[i] != nil && tools[i] == a.tool:
 		case m.is("server") && (a.tool == nil || nearest.Fold(rawjson.Text(m.value)) == nearest.Fold(a.tool.Def.ID.Server)):
 		default:
 			rest = append(rest, m)
@@ -163,11 +164,14 @@ func (c *caller) read(ctx context.Context, a asked, rest []member, literal error
 // inside returns the arguments inside arguments: of a whole call of the same tool, or under another name for them.
 func (c *caller) inside(members []member, t *tool.Tool) json.RawMessage {
 	at := first(members, "arguments", holdsObject)
-	if at < 0 {
+	if at < 0 || len(members) > 2 {
 		return nil
 	}
 	for i, m := range members {
-		if found, _ := c.resolve(rawjson.Text(m.value)); i != at && (!m.is("name") || found != t) {
+		if i == at {
+			continue
+		}
+		if found, _ := c.resolve(rawjson.Text(m.value)); !m.is("name") || found != t {
 			return nil
 		}
 	}

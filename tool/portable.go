@@ -50,6 +50,24 @@ const maxKey = 64
 // typesOfLanguages are types of programming languages that servers write for those of JSON Schema.
 var typesOfLanguages = map[string]string{"int": "integer", "float": "number", "double": "number", "bool": "boolean", "str": "string", "text": "string", "dict": "object", "map": "object", "list": "array"}
 
+// keywordValues has what the values of keywords begin with in draft 2020-12.
+var keywordValues = map[string]string{}
+
+func init() {
+	for begins, keywords := range map[string]string{
+		"[":           "required enum anyOf oneOf allOf prefixItems",
+		"{":           "properties $defs definitions patternProperties dependentSchemas",
+		"-0123456789": "minimum maximum exclusiveMinimum exclusiveMaximum multipleOf minLength maxLength minItems maxItems minProperties maxProperties",
+		`"`:           "pattern format title description $ref",
+		"tf":          "uniqueItems deprecated readOnly writeOnly",
+		`"[`:          "type",
+	} {
+		for keyword := range strings.FieldsSeq(keywords) {
+			keywordValues[keyword] = begins
+		}
+	}
+}
+
 // rootChoices are the keywords that providers refuse at the root.
 var rootChoices = []string{"oneOf", "anyOf", "allOf", "not", "enum"}
 
@@ -65,6 +83,9 @@ func (p *PortableSchema) part(at string, part json.RawMessage, root any) json.Ra
 		below := at + "/" + keyword
 		switch keyword {
 		case "properties", "$defs", "definitions", "patternProperties", "dependentSchemas":
+			if !rawjson.IsObject(value) {
+				break
+			}
 			all := rawjson.NewObject(len(value))
 			for name, one := range rawjson.Members(value) {
 				all.Add(name, p.part(below+"/"+rawjson.Clip(name, 60), one, root))
@@ -82,11 +103,6 @@ func (p *PortableSchema) part(at string, part json.RawMessage, root any) json.Ra
 				all = append(all, p.part(below, one, root))
 			}
 			value = rawjson.Array(all)
-		case "required":
-			if value[0] != '[' {
-				p.changed(at, "required is %.20s: it is left out", value)
-				continue
-			}
 		case "exclusiveMinimum", "exclusiveMaximum": // of draft 4: true beside the bound
 			if value[0] == 't' || value[0] == 'f' {
 				p.changed(at, "%s is %s, as in draft 4: it is served as a number", keyword, value)
@@ -98,7 +114,7 @@ func (p *PortableSchema) part(at string, part json.RawMessage, root any) json.Ra
 			}
 		case "minimum", "maximum":
 			if string(rawjson.Member(part, "exclusive"+strings.ToUpper(keyword[:1])+keyword[1:])) == "true" {
-				continue
+				continue // it has become the exclusive one
 			}
 		case "type":
 			name := rawjson.Text(value)
@@ -117,6 +133,10 @@ func (p *PortableSchema) part(at string, part json.RawMessage, root any) json.Ra
 				p.changed(at, "the reference %.60s leads nowhere: it is left out", value)
 				continue
 			}
+		}
+		if begins := keywordValues[keyword]; begins != "" && !strings.ContainsRune(begins, rune(value[0])) {
+			p.changed(at, "%s is %.20s: it is left out", keyword, value)
+			continue
 		}
 		out.Add(keyword, value)
 	}
@@ -151,7 +171,7 @@ func textsOf(list json.RawMessage) (texts []string) {
 }
 
 // properties lists in required the properties that say so themselves, as in draft 3, and renames those of the root
-// whose names providers refuse. Inside, such a property is left out, unless no value fits without it.
+// whose names providers refuse.
 func (p *PortableSchema) properties(at string, part json.RawMessage) json.RawMessage {
 	before := rawjson.Member(part, "properties")
 	required := textsOf(rawjson.Member(part, "required"))
@@ -164,8 +184,8 @@ func (p *PortableSchema) properties(at string, part json.RawMessage) json.RawMes
 		}
 		i := slices.Index(required, name)
 		switch {
-		case as == name && name != "":
-		case at == "" && as != "" && rawjson.Member(before, as) == nil && p.Keys[as] == "":
+		case at != "", as == name && name != "":
+		case as != "" && rawjson.Member(before, as) == nil && p.Keys[as] == "":
 			p.changed(at, "%.60q is served as %s", name, as)
 			if p.Keys == nil {
 				p.Keys = map[string]string{}

@@ -28,6 +28,8 @@ func TestPortableSchemasAreTakenByProviders(t *testing.T) {
 			`{"required":["a"],"type":"object","properties":{"a":{"type":"string"},"b":{"type":"object","properties":{"c":{}}}}}`, nil},
 		{`{"type":"object","properties":{"a":{"minimum":1,"exclusiveMinimum":true,"maximum":2,"exclusiveMaximum":false},"b":{"exclusiveMinimum":1}}}`,
 			`{"type":"object","properties":{"a":{"exclusiveMinimum":1,"maximum":2},"b":{"exclusiveMinimum":1}}}`, nil},
+		{`{"type":"object","properties":{"a":{"type":"string","minimum":"2024-01-01","minLength":"1","pattern":null,"enum":"x","uniqueItems":1},"o":{"type":"object","properties":{"a b":{}}}}}`,
+			`{"type":"object","properties":{"a":{"type":"string"},"o":{"type":"object","properties":{"a b":{}}}}}`, nil},
 		{`{"type":"object","properties":{"a":{"type":"array","items":[{"type":"string"},{"type":"int"}]}}}`,
 			`{"type":"object","properties":{"a":{"type":"array","items":{"anyOf":[{"type":"string"},{"type":"integer"}]}}}}`, nil},
 		{`{"type":"object","properties":{"a":{"type":"any"},"b":{"type":"bool"},"c":{"$ref":"https://x/y"},"d":{"$ref":"#/nowhere"},"e":{"$ref":"#/properties/a"}}}`,

@@ -264,24 +264,20 @@ func (d *workspace) subjects(rows map[string]proxy.Refreshed, all bool) []*subje
 	return parts
 }
 
-// ported says which input schemas clients are listed otherwise, so that all model providers take them.
+// ported counts and shows the input schemas that clients are listed otherwise, so that all model providers take them.
 func ported(tools []*tool.Tool) string {
 	const most = 3
 	var shown []string
 	for _, t := range tools {
 		if p := tool.Portable(t.Def.InputSchema); p != nil {
-			text := t.Name + ": " + p.Changes[0]
-			if more := len(p.Changes) - 1; more > 0 {
-				text += fmt.Sprintf(" and %d more", more)
-			}
-			shown = append(shown, rawjson.Clip(printable.Line(text), 200))
+			shown = append(shown, rawjson.Clip(printable.Line(t.Name+": "+strings.Join(p.Changes, ", ")), 200))
 		}
 	}
 	n := len(shown)
-	switch {
-	case n == 0:
+	if n == 0 {
 		return ""
-	case n > most:
+	}
+	if n > most {
 		shown = append(shown[:most], fmt.Sprintf("and %d more", n-most))
 	}
 	return fmt.Sprintf("; %s made portable (%s)", plural(n, "input schema"), strings.Join(shown, "; "))

@@ -213,7 +213,7 @@ forbid (principal, action, resource in View::"reader") when { resource in Server
 		t.Error("no policies have something")
 	}
 	for text, want := range map[string]string{
-		`permit (principal is Server, action, resource);`:                               `the principal is no Server (did you mean User?)`,
+		`permit (principal is Server, action, resource);`:                               `the principal is no Server (known: User, Group)`,
 		`permit (principal is User in Server::"a", action, resource);`:                  `the principal is no Server`,
 		`permit (principal, action in [Action::"call", Action::"write"], resource);`:    `there is no Action::"write"`,
 		`permit (principal, action, resource is Group);`:                                `the resource is no Group`,

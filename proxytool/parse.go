@@ -96,6 +96,9 @@ func (o Operation) Check() error {
 func read(arguments json.RawMessage) (op Operation) {
 	var filter Filter
 	var filtered bool
+	if rawjson.IsObject(arguments) && json.Valid(arguments) {
+		arguments = args.Renamed(arguments, synonyms, "path", "args", "operations")
+	}
 	op.invalid = args.Read("this tool", arguments,
 		args.Text("action", &op.Action),
 		args.Text("type", &op.Type),
@@ -119,6 +122,13 @@ func read(arguments json.RawMessage) (op Operation) {
 		op.Filter = &filter
 	}
 	return op
+}
+
+// synonyms are names, folded, that models give the arguments.
+var synonyms = map[string][]string{
+	"path":       {"name", "tool", "toolname", "uri"},
+	"args":       {"arguments", "params", "parameters", "input"},
+	"operations": {"calls", "batch"},
 }
 
 func readOperations(value json.RawMessage) ([]Operation, error) {

@@ -25,6 +25,8 @@ func TestParseReadsOperations(t *testing.T) {
 			proxytool.Operation{Action: proxytool.ActionInfo, Type: proxytool.TypeResource, Path: "a://b"}},
 		{"call keeps the digits of args", `{"action":"call","type":"tool","path":"x","args":{"n":12345678901234567890,"f":1.0}}`,
 			proxytool.Operation{Action: proxytool.ActionCall, Type: proxytool.TypeTool, Path: "x", Args: json.RawMessage(`{"n":12345678901234567890,"f":1.0}`)}},
+		{"other names", `{"action":"call","type":"tool","tool_name":"x","Arguments":{"name":1}}`,
+			proxytool.Operation{Action: proxytool.ActionCall, Type: proxytool.TypeTool, Path: "x", Args: json.RawMessage(`{"name":1}`)}},
 		{"args as a JSON string", `{"action":"call","type":"prompt","path":"x","args":" {\"n\":9007199254740993} "}`,
 			proxytool.Operation{Action: proxytool.ActionCall, Type: proxytool.TypePrompt, Path: "x", Args: json.RawMessage(`{"n":9007199254740993}`)}},
 		{"null counts as absent", `{"action":"list","type":"prompt","path":null,"args":null,"filter":null,"limit":null,"offset":null,"cursor":null,"operations":null}`,

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 
 	"toolfinch/internal/printable"
@@ -85,6 +86,21 @@ func (c *caller) checked(t *tool.Tool) tool.Handler {
 	}
 }
 
+// fit returns arguments that fit the tool's schema. The error is an *argumentsError or ctx's.
+func (c *caller) fit(ctx context.Context, t *tool.Tool, arguments json.RawMessage) (json.RawMessage, error) {
+	if c.validate != nil && !c.validate(t.Def.ID.Server) {
+		return arguments, nil
+	}
+	misfit := c.checkArguments(ctx, t, arguments)
+	if !errors.As(misfit, new(*argumentsError)) {
+		return arguments, misfit
+	}
+	if mended, violations, err := c.catalog.schemas.Mend(ctx, t.Def.Hash, t.Def.InputSchema, arguments); err == nil && violations == nil {
+		return mended, nil
+	}
+	return arguments, misfit
+}
+
 // checkArguments checks the arguments of a call. The error is an *argumentsError or ctx's. If the schema cannot be
 // used, the arguments pass, and unchecked is told once.
 func (c *caller) checkArguments(ctx context.Context, t *tool.Tool, arguments json.RawMessage) error {
@@ -153,4 +169,17 @@ func (c *caller) metaTool(name string) *tool.Tool {
 		return nil
 	}
 	return c.meta(bare(name))
+}
+
+// hinted ends the answer to a mended call with the right form, once a session.
+func (c *caller) hinted(call *tool.Call, result tool.Result, form string) tool.Result {
+	content := rawjson.Member(json.RawMessage(result), "content")
+	if len(content) == 0 || content[0] != '[' || !result.Complete() || !c.catalog.forms.first(call.Session) {
+		return result
+	}
+	blocks := append(slices.Collect(rawjson.Elements(content)), textBlock("Understood; the right form is "+form))
+	if with, err := rawjson.Set(result, "content", rawjson.Array(blocks)); err == nil {
+		return with
+	}
+	return result
 }

@@ -268,13 +268,6 @@ func isBlock(value json.RawMessage) bool {
 	return false
 }
 
-func textBlock(text string) json.RawMessage {
-	var block rawjson.Object
-	block.AddText("type", "text")
-	block.AddText("text", text)
-	return block.JSON()
-}
-
 // CallTool returns the handler of call_tool for tools up to the given kind, and for prompts and resources, which
 // only read. It calls the named server's tools only; "" for all servers.
 func (c *caller) CallTool(most Kind, server string) tool.Handler {
@@ -294,17 +287,4 @@ func (c *caller) CallTool(most Kind, server string) tool.Handler {
 		}
 		return result, nil
 	}
-}
-
-// hinted ends the answer to a mended call with the right form, once a session.
-func (c *caller) hinted(call *tool.Call, result tool.Result, form string) tool.Result {
-	content := rawjson.Member(json.RawMessage(result), "content")
-	if len(content) == 0 || content[0] != '[' || !result.Complete() || !c.catalog.forms.first(call.Session) {
-		return result
-	}
-	blocks := append(slices.Collect(rawjson.Elements(content)), textBlock("Understood; the right form is "+form))
-	if with, err := rawjson.Set(result, "content", rawjson.Array(blocks)); err == nil {
-		return with
-	}
-	return result
 }

@@ -1,6 +1,7 @@
 package retrieve
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -128,10 +129,23 @@ func failureOf(t *tool.Tool, err error) *ExecuteError {
 // execute is the handler of execute_tool. Like call_tool it passes an upstream's own error on unchanged.
 func (c *caller) execute(ctx context.Context, call *tool.Call) (tool.Result, error) {
 	id, arguments, err := parseCall("tool_id", call.Arguments)
-	if err != nil {
-		return tool.ErrorResult(err.Error()), nil
+	mended := err != nil
+	if mended {
+		var other error
+		if id, arguments, other = parseCall("tool_id", shaped(call.Arguments, "tool_id", "arguments")); other != nil {
+			return tool.ErrorResult(err.Error()), nil
+		}
+	}
+	if t, ok := c.catalog.find(id); ok {
+		fitting, err := c.fit(ctx, t, arguments)
+		if err == nil && !bytes.Equal(fitting, arguments) {
+			arguments, mended = fitting, true
+		}
 	}
 	result, err := c.Execute(ctx, call, id, arguments)
+	if mended && err == nil {
+		result = c.hinted(call, result, strings.Replace(formOf(id, arguments), "name", "tool_id", 1))
+	}
 	var rpc *tool.RPCError
 	switch {
 	case errors.As(err, &rpc):

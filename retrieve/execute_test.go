@@ -105,6 +105,17 @@ func TestExecuteToolIsAsCallingTheTool(t *testing.T) {
 		t.Errorf("arguments sent as text reach the tool as %s, error %v", got.Arguments, err)
 	}
 
+	result = tool.Result(strange)
+	for _, shape := range []string{
+		`{"tool_id":"github_create_issue","args":{"title":"t"}}`, `{"name":"github_create_issue","params":{"title":"t"}}`, `{"toolId":"github_create_issue","input":"{\"title\":\"t\"}"}`,
+		`{"arguments":{"tool_id":"github_create_issue","arguments":{"title":"t"}}}`,
+	} {
+		got, outer.Arguments = nil, json.RawMessage(shape)
+		if answer, err := execute(t.Context(), outer); err != nil || got == nil || string(got.Arguments) != `{"title":"t"}` {
+			t.Errorf("%s answers %s, %v", shape, answer, err)
+		}
+	}
+
 	sent := &tool.RPCError{Code: -32042, Message: "open this", Raw: json.RawMessage(`{"code":-32042,"message":"open this","more":1}`)}
 	r = answering(t, func(context.Context, *tool.Call) (tool.Result, error) { return nil, sent })
 	_, err = r.GateTools()[3].Handler(t.Context(), outer)

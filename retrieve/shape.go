@@ -18,6 +18,7 @@ import (
 var synonyms = map[string][]string{
 	"name":      strings.Fields("name toolname tool toolid function functionname uri action"),
 	"arguments": strings.Fields("arguments args params parameters input inputs toolinput toolargs toolarguments toolparameters functionarguments actioninput argument kwargs"),
+	"tool_id":   strings.Fields("toolid tool id name toolname"),
 	"server":    strings.Fields("server servername serverid mcpserver"),
 	"calls":     strings.Fields("calls toolcalls"),
 	// A call inside:
@@ -142,14 +143,7 @@ func shaped(arguments json.RawMessage, own ...string) json.RawMessage {
 	if object == nil {
 		return arguments
 	}
-	out := rawjson.NewObject(len(object))
-	for key, value := range rawjson.Members(object) {
-		if i := slices.IndexFunc(own, (member{key: key}).is); i >= 0 && rawjson.Member(object, own[i]) == nil {
-			key = own[i]
-		}
-		out.Add(key, value)
-	}
-	return out.JSON()
+	return args.Renamed(object, synonyms, own...)
 }
 
 func example(key string) string {

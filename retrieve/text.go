@@ -49,3 +49,10 @@ const maxAnswer = 10_000
 
 // maxHit bounds the parameters of the best hit, in bytes. One of 1,135 real tools needs 27,000.
 const maxHit = 3 * maxAnswer
+
+func textBlock(text string) json.RawMessage {
+	var block rawjson.Object
+	block.AddText("type", "text")
+	block.AddText("text", text)
+	return block.JSON()
+}

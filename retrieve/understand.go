@@ -5,7 +5,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"slices"
 	"strings"
 
@@ -176,21 +175,6 @@ func (c *caller) inside(members []member, t *tool.Tool) json.RawMessage {
 		}
 	}
 	return objectIn(members[at].value)
-}
-
-// fit returns arguments that fit the tool's schema. The error is an *argumentsError or ctx's.
-func (c *caller) fit(ctx context.Context, t *tool.Tool, arguments json.RawMessage) (json.RawMessage, error) {
-	if c.validate != nil && !c.validate(t.Def.ID.Server) {
-		return arguments, nil
-	}
-	misfit := c.checkArguments(ctx, t, arguments)
-	if !errors.As(misfit, new(*argumentsError)) {
-		return arguments, misfit
-	}
-	if mended, violations, err := c.catalog.schemas.Mend(ctx, t.Def.Hash, t.Def.InputSchema, arguments); err == nil && violations == nil {
-		return mended, nil
-	}
-	return arguments, misfit
 }
 
 // properties returns the schemas of a tool's arguments; nil if its schema names none.

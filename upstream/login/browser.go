@@ -68,7 +68,7 @@ func (p *Pending) Paste(text string) error {
 	switch {
 	case err != nil, !q.Has("state"), !q.Has("code") && !q.Has("error"):
 		return fmt.Errorf("that is not the address at which the browser ended after the login: it begins with %s and contains code= and state=", p.redirect)
-	case idOf(q.Get("state")) != p.id:
+	case !hmac.Equal([]byte(q.Get("state")), []byte(p.directState())):
 		return errors.New("that address belongs to another login")
 	}
 	_ = p.account.logins.take(p, q) // Err has its error

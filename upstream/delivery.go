@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 	"toolfinch/upstream/conn"
 	"toolfinch/upstream/login"
@@ -133,8 +134,13 @@ func (d *delivery) attempt() (*connection, json.RawMessage, error) {
 	params := c.params(d.request, d.call.Call, reply.ID)
 	result, err := c.Exchange(d.call.ctx, reply, d.method, params, c.header(d.method, params, d.def, d.task))
 	answered = err == nil
+	if rawjson.TooDeep(result) {
+		return c, nil, errTooDeep
+	}
 	return c, result, err
 }
+
+var errTooDeep = fmt.Errorf("the answer nests deeper than %d", rawjson.MaxDepth)
 
 // enter leases a connection and registers the call there. If the server has learned another
 // owner's roots since the connection was chosen, it leases another.

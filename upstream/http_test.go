@@ -246,3 +246,25 @@ func TestCancellationOverHTTP(t *testing.T) {
 		}
 	})
 }
+
+// An answer that nests too deep costs itself alone.
+func TestADeepAnswerIsAnError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		server := newMCP()
+		server.AddTool(mcp.NewTool("deep"), func(context.Context, mcp.CallToolRequest) (*mcp.CallToolResult, error) {
+			var deep any
+			for range 600 {
+				deep = []any{deep}
+			}
+			return &mcp.CallToolResult{StructuredContent: deep}, nil
+		})
+		handler := mcpserver.NewStreamableHTTPServer(server)
+		p := newPool(t, newRestartable(t, func() http.Handler { return handler }).settings("s", "/mcp"))
+		for range 2 {
+			if _, err := ask(t, p, "s", "deep"); err == nil || !strings.Contains(err.Error(), "the answer nests deeper than 512") {
+				t.Errorf("the answer is refused with %v", err)
+			}
+			mustAsk(t, p, "s", "hello", "hello there")
+		}
+	})
+}

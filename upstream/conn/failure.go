@@ -7,7 +7,6 @@ import (
 	"io"
 	"net"
 
-	"toolfinch/internal/rawjson"
 	"toolfinch/upstream/login"
 )
 
@@ -21,8 +20,6 @@ var (
 	ErrTooLarge = errors.New("the answer is longer than 64 MiB")
 	// ErrWrongID says that a server answered over HTTP with another ID.
 	ErrWrongID = errors.New("the answer carries the id of another request")
-	// ErrTooDeep says that an answer nests deeper than rawjson.MaxDepth.
-	ErrTooDeep = fmt.Errorf("the answer nests deeper than %d", rawjson.MaxDepth)
 	// ErrNotMessage says that what came instead of an answer is not JSON-RPC.
 	ErrNotMessage = errors.New("the answer is not a JSON-RPC message")
 	// ErrNotReading says that a server has not read what was sent to it.

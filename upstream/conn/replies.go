@@ -174,8 +174,6 @@ func (p *Pending) answered(stream int64, id, result, failure json.RawMessage) bo
 	switch {
 	case failure != nil && failure[0] == '{':
 		reply.Error = bytes.Clone(failure)
-	case failure == nil && rawjson.TooDeep(result):
-		reply.Err = ErrTooDeep
 	case failure == nil && result != nil:
 		reply.Result = bytes.Clone(result)
 	default:

@@ -262,7 +262,7 @@ func (c viewClient) search(t *testing.T) {
 		return map[string]any{"name": name, "arguments": arguments}
 	}
 	c.refuses(t, "notion_call_tool", through("search_notion", map[string]any{"query": "x"}), "ECONNREFUSED")
-	c.refuses(t, "notion_call_tool", through("notion_API-retrieve-a-page", map[string]any{"page_id": 7}), "do not fit")
+	c.refuses(t, "notion_call_tool", through("notion_API-retrieve-a-page", map[string]any{"page_id": []int{7}}), "do not fit")
 	for _, name := range []string{"notion_API-move-page", "notion.API-move-page", "notion_API-delete-a-block", "files_list_directory", "memory_read_graph", "retrieve_tools"} {
 		c.refuses(t, "notion_call_tool", through(name, map[string]any{}), "unknown tool")
 		c.refuses(t, "notion_describe_tool", map[string]any{"name": name}, "unknown tool")

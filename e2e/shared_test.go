@@ -266,9 +266,16 @@ func TestAKilledToolfinchIsReplaced(t *testing.T) {
 	}
 	killed := make(chan struct{})
 	var load errgroup.Group
+	var under sync.WaitGroup // long calls that toolfinch does not have yet
 	for _, a := range agents {
+		under.Add(1)
 		load.Go(func() error {
 			long := a.call("everything_trigger-long-running-operation", `{"duration":30,"steps":2}`)
+			_, err := a.call("everything_echo", `{"message":"behind it"}`)()
+			under.Done()
+			if err != nil {
+				return err
+			}
 			for told := false; !told; {
 				got, err := a.call("everything_echo", `{"message":"again"}`)()
 				switch {
@@ -286,10 +293,11 @@ func TestAKilledToolfinchIsReplaced(t *testing.T) {
 				default:
 				}
 			}
-			_, err := a.call("everything_echo", `{"message":"after"}`)()
+			_, err = a.call("everything_echo", `{"message":"after"}`)()
 			return err
 		})
 	}
+	under.Wait()
 	must.Do(t, syscall.Kill(before[0].PID, syscall.SIGKILL))
 	close(killed)
 	must.Do(t, load.Wait())

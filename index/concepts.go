@@ -17,9 +17,15 @@ func isConcept(term string) bool { return strings.HasPrefix(term, conceptMark) }
 //go:embed concepts.txt
 var conceptFile string
 
-// readConcepts returns, by stem, the terms of concepts and the verbs.
-var readConcepts = sync.OnceValues(func() (concepts map[string]string, verbs map[string]bool) {
-	concepts, verbs = map[string]string{}, map[string]bool{}
+// conceptTable is concepts.txt.
+type conceptTable struct {
+	concepts map[string]string   // by stem
+	verbs    map[string]bool     // stems that fit any object
+	phrases  map[string][]phrase // by what they begin with
+}
+
+var readConcepts = sync.OnceValue(func() conceptTable {
+	t := conceptTable{map[string]string{}, map[string]bool{}, map[string][]phrase{}}
 	section := ""
 	for line := range strings.Lines(conceptFile) {
 		words := strings.Fields(line)
@@ -27,30 +33,26 @@ var readConcepts = sync.OnceValues(func() (concepts map[string]string, verbs map
 		case len(words) == 0 || words[0] == "#":
 		case strings.HasSuffix(words[0], ":"):
 			section = words[0]
+		case section == "phrases:":
+			p := readPhrase(words)
+			t.phrases[p.said[0]] = append(t.phrases[p.said[0]], p)
 		default:
 			for _, word := range words {
 				if len(words) > 1 {
-					concepts[stem(word)] = conceptMark + words[0]
+					t.concepts[stem(word)] = conceptMark + words[0]
 				}
 				if section == "verbs:" {
-					verbs[stem(word)] = true
+					t.verbs[stem(word)] = true
 				}
 			}
 		}
 	}
-	return concepts, verbs
+	return t
 })
 
-func concepts() map[string]string {
-	concepts, _ := readConcepts()
-	return concepts
-}
-
-// verbs fit any object.
-func verbs() map[string]bool {
-	_, verbs := readConcepts()
-	return verbs
-}
+func concepts() map[string]string  { return readConcepts().concepts }
+func verbs() map[string]bool       { return readConcepts().verbs }
+func phrases() map[string][]phrase { return readConcepts().phrases }
 
 func stem(word string) string {
 	env := snowballstem.NewEnv(word)

@@ -1,6 +1,7 @@
 package index
 
 import (
+	"maps"
 	"slices"
 	"strings"
 	"testing"
@@ -19,6 +20,9 @@ func TestTheConceptTableIsSound(t *testing.T) {
 		case strings.HasSuffix(words[0], ":"):
 			headings = append(headings, words...)
 			continue
+		case len(headings) == 3:
+			checkPhrase(t, line)
+			continue
 		case len(words) == 1 && len(headings) > 1:
 			t.Errorf("%q says nothing", line)
 		}
@@ -28,13 +32,34 @@ func TestTheConceptTableIsSound(t *testing.T) {
 			}
 			first[stem(word)] = words[0]
 			terms := english.Analyze([]byte(word))
-			if len(terms) != 1 || string(terms[0].Term) != word || requestWords[word] {
+			if len(terms) == 0 || string(terms[0].Term) != word || requestWords[word] {
 				t.Errorf("%s is never asked for", word)
 			}
 		}
 	}
-	if want := []string{"verbs:", "things:"}; !slices.Equal(headings, want) {
+	if want := []string{"verbs:", "things:", "phrases:"}; !slices.Equal(headings, want) {
 		t.Errorf("headings %q, want %q", headings, want)
+	}
+}
+
+// A phrase has words or addresses on its left, and words that are searched for on its right.
+func checkPhrase(t *testing.T, line string) {
+	left, right, found := strings.Cut(line, "=")
+	right = strings.TrimPrefix(right, ">")
+	if !found || len(strings.Fields(left)) == 0 || len(strings.Fields(right)) == 0 {
+		t.Errorf("%q is no phrase", line)
+	}
+	for _, word := range strings.Fields(left) {
+		known := slices.Contains(slices.Collect(maps.Values(concepts())), word)
+		address := slices.Contains([]string{addressURL, addressEmail, addressIP, addressFile, addressFolder, addressDocument}, word)
+		if isConcept(word) != known || !known && !address && word != strings.ToLower(word) {
+			t.Errorf("%q: %s is no word, concept or kind of address", line, word)
+		}
+	}
+	for _, word := range strings.Fields(right) {
+		if terms := english.Analyze([]byte(word)); len(terms) != 1 || string(terms[0].Term) != word {
+			t.Errorf("%q: %s is never found", line, word)
+		}
 	}
 }
 

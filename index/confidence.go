@@ -100,11 +100,11 @@ const (
 func (r *ranking) things(q request, docs []int, s *signs) error {
 	var all, spoken, unknown float64
 	for _, term := range slices.Sorted(maps.Keys(q.terms)) { // sums in the same order are equal
-		if strings.HasPrefix(term, written) || isConcept(term) || verbs()[term] {
+		if strings.HasPrefix(term, written) || isConcept(term) || verbs()[term] || q.meant[term] {
 			continue
 		}
 		rarity, here := 0.0, false
-		for _, term := range []string{term, q.concepts[term]} {
+		for _, term := range append([]string{term, q.concepts[term]}, q.instead[term]...) {
 			known, found := r.rarities[term]
 			if !found || here {
 				continue

@@ -196,6 +196,11 @@ func (a *analyzer) document(d Document) *document {
 			name: fieldDeprecated + group, options: api.IndexField | api.SkipFreqNorm, counts: []count{{deprecatedTerm, 1}},
 		})
 	}
+	if a.destroys(d.Def) {
+		fields = append(fields, &field{
+			name: fieldDestroys + group, options: api.IndexField | api.SkipFreqNorm, counts: []count{{fieldDestroys, 1}},
+		})
+	}
 	if group != groupTools {
 		fields = append(fields, &field{
 			name: fieldKind, options: api.IndexField | api.SkipFreqNorm, counts: []count{{string(d.Def.ID.Kind), 1}},

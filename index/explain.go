@@ -14,7 +14,7 @@ func (r *ranking) explain(hits []Hit, among []candidate) {
 		hit.Why = why
 		// Each term's share of the score over the whole query; the score of the clauses is divided in the same
 		// proportion.
-		r.eachTerm(doc, func(term string, score float64) { why.Terms[term] += score })
+		r.eachTerm(doc, func(t term, score float64) { why.Terms[t.text] += score })
 		why.Words = r.words[doc]
 		why.Prior, why.Exact = r.priors[doc], r.lifts[doc]
 		whole := why.Words
@@ -24,13 +24,18 @@ func (r *ranking) explain(hits []Hit, among []candidate) {
 			if why.Estimated = !r.similar.knows(slot); !why.Estimated {
 				why.Query, why.Clause = r.similar.parts(slot)
 			}
-			spread := r.spreads[hit.Name]
-			why.Coverage, why.Twins = spread.coverage, -spread.twins
 		}
+		spread := r.spreads[hit.Name]
+		why.Coverage, why.Twins = spread.coverage, -spread.twins
 		if whole > 0 && r.isOld(doc) {
 			why.Deprecated = -whole * (1 - weightDeprecated)
 		}
-		why.Vectors = hit.Score - why.Words - (why.Prior + why.Exact + why.Coverage + why.Twins + why.Deprecated)
+		if left := whole + why.Deprecated; left > 0 && r.isDestroying(doc) {
+			why.Destroys = -left * (1 - weightDestroys)
+		}
+		if r.similar != nil {
+			why.Vectors = hit.Score - why.Words - (why.Prior + why.Exact + why.Coverage + why.Twins + why.Deprecated + why.Destroys)
+		}
 		why.share(r.x.at(doc).Document)
 	}
 }

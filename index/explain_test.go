@@ -1,6 +1,7 @@
 package index
 
 import (
+	"maps"
 	"math"
 	"slices"
 	"strings"
@@ -46,10 +47,7 @@ func checkExplained(t *testing.T, query string, hit Hit) {
 			t.Errorf("%q: %s: unknown field %q", query, hit.Name, field)
 		}
 	}
-	terms := Terms(query)
-	for _, stem := range terms {
-		terms = append(terms, concepts()[stem])
-	}
+	terms := slices.Collect(maps.Keys(parse(newAnalyzer(), query).terms))
 	for term := range why.Terms {
 		if !slices.Contains(terms, term) {
 			t.Errorf("%q: %s: %q is no term of the query: %v", query, hit.Name, term, terms)
@@ -85,7 +83,7 @@ func TestTheExplanationAddsUp(t *testing.T) {
 			check func(t *testing.T, hit Hit)
 		}{
 			{"words", build(t, docs...), Query{}, func(t *testing.T, hit Hit) {
-				if hit.Why.Query != 0 || hit.Why.Clause != 0 || hit.Why.Estimated || hit.Why.Coverage != 0 || hit.Why.Twins != 0 {
+				if hit.Why.Query != 0 || hit.Why.Clause != 0 || hit.Why.Estimated || hit.Why.Vectors != 0 || hit.Why.Twins != 0 {
 					t.Errorf("parts that words alone do not have: %+v", *hit.Why)
 				}
 			}},

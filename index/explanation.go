@@ -8,8 +8,8 @@ import (
 	"strings"
 )
 
-// Explanation says what a hit's score is made of: the sum of Words, Vectors, Prior, Exact, Coverage, Twins and
-// Deprecated.
+// Explanation says what a hit's score is made of: the sum of Words, Vectors, Prior, Exact, Coverage, Twins,
+// Deprecated and Destroys.
 type Explanation struct {
 	// Words is the score by words: BM25F of the query, and of its clauses.
 	Words float64
@@ -32,6 +32,8 @@ type Explanation struct {
 	Twins    float64 // at most 0: for higher hits that are nearly the same tool
 	// Deprecated is at most 0: a deprecated tool loses half its score.
 	Deprecated float64
+	// Destroys is at most 0: a tool whose name destroys loses a little, unless the query has such a verb.
+	Destroys float64
 }
 
 // Part is a part of a score, with its reason. A part without a name details the previous one.
@@ -56,6 +58,7 @@ func (e *Explanation) Parts(hybrid bool) []Part {
 		{"coverage", e.Coverage, "serves clauses that the hits above serve less"},
 		{"twins", e.Twins, "hits above are nearly the same tool"},
 		{"old", e.Deprecated, "it says that it is deprecated"},
+		{"destroys", e.Destroys, "its name destroys, the query does not"},
 		{"use", e.Prior, "was called after similar queries"},
 	} {
 		if one.Value != 0 {

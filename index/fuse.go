@@ -91,6 +91,9 @@ func (r *ranking) sharpen(doc int) {
 	if score > 0 && r.isOld(doc) {
 		score *= weightDeprecated
 	}
+	if score > 0 && r.isDestroying(doc) {
+		score *= weightDestroys
+	}
 	r.scores[doc] = score
 }
 
@@ -109,67 +112,6 @@ type candidate struct {
 	Hit
 	doc   int
 	exact int // level of an exact match; 0: none
-}
-
-// spread orders candidates, best first, so that a query of several steps gets tools for each step, and twins do not
-// displace the rest. It takes one after the other, by score, plus coverage of clauses, minus twins already taken.
-// Exact matches keep their rank.
-func (r *ranking) spread(all []candidate, limit int) []Hit {
-	var hits []Hit
-	r.spreads = make(map[string]added, limit)
-	covered := make([]float64, max(0, len(r.similar.rows)-1))
-	for i := range covered {
-		covered[i] = coveredFrom
-	}
-	twins := make([]float64, len(all)) // penalty by candidate
-	taken := make([]bool, len(all))
-	slots := make([]int, len(all))
-	for i, c := range all {
-		if slots[i] = r.x.slotOf(c.doc); !r.similar.knows(slots[i]) { // its vector came during this search
-			slots[i] = -1
-		}
-	}
-	vectors := r.x.index.vectors.of(slots)
-	for len(hits) < min(limit, len(all)) {
-		best, bestScore := -1, 0.0
-		var bestAdded added
-		for i, c := range all {
-			if taken[i] {
-				continue
-			}
-			here := added{r.coverage(c, covered), min(twins[i], mostTwins*c.Score)}
-			score := round(c.Score + here.coverage - here.twins)
-			if best < 0 || cmp.Or(cmp.Compare(c.exact, all[best].exact), cmp.Compare(score, bestScore)) > 0 {
-				best, bestScore, bestAdded = i, score, here
-			}
-		}
-		taken[best] = true
-		hits = append(hits, Hit{Name: all[best].Name, Score: bestScore})
-		r.spreads[all[best].Name] = bestAdded
-		if vectors[best] == nil {
-			continue
-		}
-		for i, row := range r.similar.rows[1:] {
-			covered[i] = max(covered[i], float64(row[slots[best]]))
-		}
-		for i := range all {
-			if cosine := dot(vectors[best], vectors[i]); cosine > twinFrom {
-				twins[i] += weightTwin * (cosine - twinFrom) / (1 - twinFrom)
-			}
-		}
-	}
-	return hits
-}
-
-// coverage returns the bonus of a candidate for the clauses.
-func (r *ranking) coverage(c candidate, covered []float64) float64 {
-	var sum float64
-	if slot := r.x.slotOf(c.doc); r.similar.knows(slot) {
-		for i, row := range r.similar.rows[1:] {
-			sum += max(0, float64(row[slot])-covered[i])
-		}
-	}
-	return weightCoverage * sum
 }
 
 // prefer adds the priors.

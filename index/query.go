@@ -48,10 +48,13 @@ type Hit struct {
 // QueryTexts returns the texts of a query that are embedded: the whole and, if there are several, its clauses.
 func QueryTexts(text string) []string {
 	text = rawjson.Head(text, maxText)
+	texts := []string{interpreted(text)}
 	if parts := clauses(text); len(parts) > 1 {
-		return append([]string{text}, parts...)
+		for _, part := range parts {
+			texts = append(texts, interpreted(part))
+		}
 	}
-	return []string{text}
+	return texts
 }
 
 // Terms returns the stems of the telling words of a query, each once, in order.
@@ -76,34 +79,46 @@ func Terms(text string) []string {
 // request has the terms of a query.
 type request struct {
 	clauses  int
-	terms    map[string][]int  // the clauses each term occurs in
-	concepts map[string]string // by stem
+	terms    map[string][]int    // the clauses each term occurs in
+	concepts map[string]string   // by stem
+	meant    map[string]bool     // terms that only phrases add
+	instead  map[string][]string // by stem: terms that a phrase says instead
 }
 
 // parse analyses a query. Request words count only if there are no other words.
-func parse(text string) request {
-	out := request{terms: make(map[string][]int), concepts: make(map[string]string)}
-	a := newAnalyzer()
+func parse(a *analyzer, text string) request {
+	out := request{terms: map[string][]int{}, concepts: map[string]string{}, meant: map[string]bool{}, instead: map[string][]string{}}
+	var plain []string // the clauses, with words for addresses
 	for _, clause := range clauses(text) {
 		n := out.clauses
-		a.each(clause, func(w word) {
+		said, instead := hear(clause)
+		plain = append(plain, instead)
+		a.each(instead, func(w word) {
 			if w.request {
 				return
 			}
 			out.addWord(a, w, n)
 		})
+		out.interpret(a, said, n)
 		out.clauses++
 	}
 	if len(out.terms) == 0 {
 		out.clauses = 1
-		a.each(text, func(w word) {
+		a.each(strings.Join(plain, " "), func(w word) {
 			out.addWord(a, w, 0)
 		})
 	}
 	return out
 }
 
+// addWord adds a word that the query says.
 func (r request) addWord(a *analyzer, w word, clause int) {
+	delete(r.meant, a.terms[w.stem])
+	delete(r.meant, a.terms[w.written])
+	r.addTerms(a, w, clause)
+}
+
+func (r request) addTerms(a *analyzer, w word, clause int) {
 	r.add(a.terms[w.stem], clause)
 	r.add(a.terms[w.written], clause)
 	if w.concept >= 0 {

@@ -18,7 +18,11 @@ func (r *ranking) search(q Query) (Result, error) {
 	r.scores = borrow(r.x.end, r.x.end)
 	defer func() { giveBack(r.scores, r.words) }()
 	text := rawjson.Head(q.Text, maxText)
-	asked := parse(text)
+	a := newAnalyzer()
+	asked := parse(a, text)
+	if err := r.correct(&asked, a); err != nil {
+		return Result{}, err
+	}
 	if err := r.lexical(asked); err != nil {
 		return Result{}, err
 	}
@@ -38,7 +42,7 @@ func (r *ranking) search(q Query) (Result, error) {
 		}
 		defer r.similar.release()
 	}
-	if err := r.demote(); err != nil {
+	if err := r.demote(asked); err != nil {
 		return Result{}, err
 	}
 	if err := r.prefer(q.Prior); err != nil {
@@ -57,13 +61,7 @@ func (r *ranking) search(q Query) (Result, error) {
 		return Result{}, err
 	}
 	found := Result{Vectors: r.similar != nil, Confidence: confidence}
-	if r.similar != nil {
-		found.Hits = r.spread(best, q.Limit)
-	} else {
-		for _, c := range best[:min(q.Limit, len(best))] {
-			found.Hits = append(found.Hits, c.Hit)
-		}
-	}
+	found.Hits = r.spread(best, q.Limit)
 	if q.Explain {
 		r.explain(found.Hits, best)
 	}
@@ -186,13 +184,25 @@ func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
 	return found, nil
 }
 
-// demote halves the scores of deprecated tools.
-func (r *ranking) demote() (err error) {
-	r.old, err = r.x.find(r.grouped(fieldDeprecated), deprecatedTerm)
-	r.x.eachMatch(r.old, func(doc, _ int) {
-		if r.scores[doc] > 0 {
-			r.scores[doc] *= weightDeprecated
+// demote lowers the scores of deprecated tools and, unless the query wants it, of those that destroy.
+func (r *ranking) demote(q request) (err error) {
+	if r.old, err = r.x.find(r.grouped(fieldDeprecated), deprecatedTerm); err != nil {
+		return err
+	}
+	if q.terms[destruction] == nil {
+		if r.destroying, err = r.x.find(r.grouped(fieldDestroys), fieldDestroys); err != nil {
+			return err
 		}
-	})
-	return err
+	}
+	for _, demoted := range []struct {
+		matches
+		weight float64
+	}{{r.old, weightDeprecated}, {r.destroying, weightDestroys}} {
+		r.x.eachMatch(demoted.matches, func(doc, _ int) {
+			if r.scores[doc] > 0 {
+				r.scores[doc] *= demoted.weight
+			}
+		})
+	}
+	return nil
 }

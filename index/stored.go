@@ -21,7 +21,7 @@ import (
 
 // analysisVersion changes with the code of the analysis, if it yields something else for a definition.
 // TestAnalysisVersion says when.
-const analysisVersion = 1
+const analysisVersion = 2
 
 // analysisPrint identifies the result of the analysis: segments of another analysis are useless. It also covers
 // tables, weights and libraries, which the few documents of a test cannot cover.

@@ -8,6 +8,8 @@ const (
 	weightClause   = 0.5 // of the most similar clause, relative to the whole query
 	weightCoverage = 9   // of each clause that a tool serves better than higher tools
 	coveredFrom    = 0.3 // cosine below which a tool does not serve a clause
+	weightSaid     = 0.8 // of a clause that a tool says more of than higher tools, relative to the best score
+	saidFrom       = 0.5 // share of what the best tool says of a clause below which a tool does not serve it
 	twinFrom       = .95 // cosine from which two tools are twins
 	weightTwin     = 4   // most that a higher twin takes from a tool
 	mostTwins      = 0.5 // share of a score that twins take at most
@@ -19,6 +21,7 @@ const (
 	saturation    = 1.8 // BM25's k1: how soon repeating a word adds nothing
 	weightWritten = 0.4 // of the written form, relative to the stem
 	weightConcept = 0.7 // of a word with about the same meaning, relative to the word
+	weightMeant   = 0.7 // of a word that a phrase means, relative to a word that the query says
 	weightClauses = 0.6 // of the clauses of a query, relative to the whole
 	maxTerms      = 256 // different terms in a query
 	maxClauses    = 8   // the last clause takes the rest
@@ -27,3 +30,6 @@ const (
 
 // weightDeprecated is the factor of a deprecated tool's score: its living replacement is meant.
 const weightDeprecated = 0.5
+
+// weightDestroys is the factor of a tool that destroys, for a query that does not.
+const weightDestroys = 0.8

@@ -42,6 +42,9 @@ func (r *ranking) lookUp(q request) error {
 		case isConcept(text):
 			t.weight, t.exceeds = weightConcept, number(text)
 		}
+		if q.meant[text] {
+			t.weight *= weightMeant
+		}
 		var err error
 		if t.matches, err = r.x.find(r.grouped(fieldTerms), text); err != nil {
 			return err
@@ -68,6 +71,7 @@ func (r *ranking) lexical(q request) error {
 		return err
 	}
 	clauses := q.clauses
+	r.most = make([]float64, clauses)
 	if clauses == 1 { // the only clause is the whole query
 		clauses = 0
 	}
@@ -119,8 +123,10 @@ func (r *ranking) lexicalIn(number int, scores []float64, clauses int) {
 	} else {
 		for doc := range scores {
 			var squares float64
-			for _, sum := range sums {
-				squares += sum[doc] * sum[doc]
+			for c, sum := range sums {
+				if squares += sum[doc] * sum[doc]; sum[doc] > r.most[c] && r.mayFind(number, doc) {
+					r.most[c] = sum[doc]
+				}
 			}
 			scores[doc] += weightClauses * math.Sqrt(squares)
 		}
@@ -157,7 +163,7 @@ func addUp(postings []posting, weight float64, scores, more, exceeds []float64) 
 }
 
 // eachTerm calls do with the score of each term of the query in a document that has it.
-func (r *ranking) eachTerm(doc int, do func(term string, score float64)) {
+func (r *ranking) eachTerm(doc int, do func(t term, score float64)) {
 	words := make([]float64, r.concepts) // as in lexicalIn
 	for _, t := range r.terms {
 		score := t.weight * saturated[r.x.freq(t.matches, doc)]
@@ -168,7 +174,12 @@ func (r *ranking) eachTerm(doc int, do func(term string, score float64)) {
 			score -= words[t.exceeds]
 		}
 		if score > 0 {
-			do(t.text, score)
+			do(t, score)
 		}
 	}
+}
+
+// mayFind reports whether a document of a piece is in the index and may be found.
+func (r *ranking) mayFind(piece, number int) bool {
+	return r.x.pieces[piece].docs[number] != nil && r.allowed.allows(r.x.from[piece]+number)
 }

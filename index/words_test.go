@@ -35,8 +35,10 @@ func newExhaustive(docs map[string]Document) *exhaustive {
 }
 
 func (e *exhaustive) search(q Query, among map[string]bool) []candidate {
-	asked := parse(q.Text)
+	asked := parse(newAnalyzer(), q.Text)
 	var all []candidate
+	serves, weight := map[string][]float64{}, 0.0
+	most := make([]float64, asked.clauses)
 	for name, counts := range e.counts {
 		if among != nil && !among[name] { // measured against nothing that may be found
 			continue
@@ -63,9 +65,11 @@ func (e *exhaustive) search(q Query, among map[string]bool) []candidate {
 			}
 		}
 		var squares float64
-		for _, c := range clauses {
+		for n, c := range clauses {
 			squares += c * c
+			most[n] = max(most[n], c)
 		}
+		serves[name] = clauses
 		score := sum + weightClauses*math.Sqrt(squares)
 		if q.Vectors != nil {
 			whole, best := cosine64(q.Vectors[0], e.vectors[name]), math.Inf(-1)
@@ -94,36 +98,50 @@ func (e *exhaustive) search(q Query, among map[string]bool) []candidate {
 		}
 	}
 	slices.SortFunc(found, byScore)
-	if len(q.Vectors) > 1 {
-		return e.spread(q, found[:min(len(found), max(2*q.Limit+10, 1+rivals))])
+	from := saidFrom
+	switch {
+	case len(q.Vectors) > 1:
+		from, weight = coveredFrom, weightCoverage
+		for name := range serves {
+			serves[name] = nil
+			for _, clause := range q.Vectors[1:] {
+				serves[name] = append(serves[name], cosine64(clause, e.vectors[name]))
+			}
+		}
+	case q.Vectors == nil && asked.clauses > 1 && len(found) > 0:
+		weight = weightSaid * found[0].Score / float64(asked.clauses)
+		for _, said := range serves {
+			for n := range said {
+				said[n] /= most[n]
+			}
+		}
+	default:
+		return found
 	}
-	return found
+	return spread(found[:min(len(found), max(2*q.Limit+10, 1+rivals))], serves, slices.Repeat([]float64{from}, asked.clauses), weight)
 }
 
 // spread is the order of candidates for a query of several clauses. It ends where the next one
 // is hardly better than another, and whatever is less exact may take that.
-func (e *exhaustive) spread(q Query, all []candidate) (hits []candidate) {
-	clauses := q.Vectors[1:]
-	covered := slices.Repeat([]float64{coveredFrom}, len(clauses))
-	for len(all) > 0 {
-		for i, c := range all {
-			for n, clause := range clauses {
-				all[i].Score += weightCoverage * max(0, cosine64(clause, e.vectors[c.Name])-covered[n])
-			}
+func spread(all []candidate, serves map[string][]float64, covered []float64, weight float64) (hits []candidate) {
+	bonus := func(c candidate) (sum float64) {
+		for n, much := range serves[c.Name] {
+			sum += weight * max(0, much-covered[n])
 		}
+		return sum
+	}
+	for len(all) > 0 {
 		next := slices.Clone(all)
+		for i, c := range all {
+			next[i].Score = round(c.Score + bonus(c))
+		}
 		slices.SortFunc(next, byScore)
 		if len(next) > 1 && next[0].Score-next[1].Score < 4*weightVectors*exactly {
 			break
 		}
 		hits = append(hits, next[0])
-		for i, c := range all {
-			for n, clause := range clauses {
-				all[i].Score -= weightCoverage * max(0, cosine64(clause, e.vectors[c.Name])-covered[n])
-			}
-		}
-		for n, clause := range clauses {
-			covered[n] = max(covered[n], cosine64(clause, e.vectors[next[0].Name]))
+		for n, much := range serves[next[0].Name] {
+			covered[n] = max(covered[n], much)
 		}
 		all = slices.DeleteFunc(all, func(c candidate) bool { return c.Name == next[0].Name })
 	}
@@ -230,7 +248,7 @@ func TestASearchPassesOverNothing(t *testing.T) {
 				scores[c.Name] = c.Score
 			}
 			want = want[:min(q.Limit, len(want))]
-			if len(q.Vectors) > 1 {
+			if len(clauses(q.Text)) > 1 {
 				got = got[:min(len(got), len(want))]
 			}
 			// Meanings are compared at 16 bits: a score that is nearly 0 may be 0.

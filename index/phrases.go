@@ -1,0 +1,126 @@
+package index
+
+import (
+	"slices"
+	"strings"
+)
+
+// phrase is a row of the phrases in concepts.txt.
+type phrase struct {
+	said  []string // stems, "~" and a concept, or kinds of address; in this order, with other words between
+	means []string // words that tools use
+	stead bool     // they stand in place of what is said
+}
+
+// readPhrase reads "open URL = navigate".
+func readPhrase(words []string) phrase {
+	at := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "=") })
+	p := phrase{means: words[at+1:], stead: words[at] == "=>"}
+	for _, word := range words[:at] {
+		if !isConcept(word) && word != strings.ToUpper(word) {
+			word = stem(word)
+		}
+		p.said = append(p.said, word)
+	}
+	return p
+}
+
+// heard is a word of a query, also a stop word, or an address.
+type heard struct{ word, stem, concept, address string }
+
+func (h heard) is(said string) bool { return said == h.stem || said == h.concept || said == h.address }
+
+// maxHeard bounds the words of a clause that may be phrases.
+const maxHeard = 64
+
+// hear returns the words of a clause, and the clause with words for its addresses.
+func hear(clause string) (all []heard, plain string) {
+	var b strings.Builder
+	for field := range strings.FieldsSeq(clause) {
+		kind, instead := address(field)
+		if kind != "" {
+			all = append(all, heard{address: kind})
+			field = instead
+		}
+		b.WriteString(field + " ")
+		for word := range strings.FieldsFuncSeq(field, func(r rune) bool { return !isWordRune(r) }) {
+			if len(all) < maxHeard && len(word) <= maxWord {
+				word = strings.ToLower(word)
+				all = append(all, heard{word: word, stem: stem(word), concept: concepts()[stem(word)]})
+			}
+		}
+	}
+	return all, b.String()
+}
+
+// eachPhrase calls do with each phrase that a clause says, and the words that say it.
+func eachPhrase(clause []heard, do func(p phrase, by []heard)) {
+	for i, h := range clause {
+		for _, key := range []string{h.stem, h.concept, h.address} {
+			for _, p := range phrases()[key] {
+				if by := p.in(clause[i:]); by != nil {
+					do(p, by)
+				}
+			}
+		}
+	}
+}
+
+// in returns the words of a clause that say the phrase, from the first on; nil if it is not said.
+func (p phrase) in(clause []heard) (by []heard) {
+	for _, h := range clause {
+		if h.is(p.said[len(by)]) {
+			if by = append(by, h); len(by) == len(p.said) {
+				return by
+			}
+		}
+	}
+	return nil
+}
+
+// interpret adds to a query what a clause means.
+func (r *request) interpret(a *analyzer, clause []heard, n int) {
+	eachPhrase(clause, func(p phrase, by []heard) {
+		r.mean(a, p, n)
+		for _, h := range by {
+			switch {
+			case p.stead:
+				for _, w := range a.words(h.word) {
+					delete(r.terms, a.terms[w.stem])
+					delete(r.terms, a.terms[w.written])
+				}
+			case len(by) == 1 && h.stem != "":
+				for _, word := range p.means {
+					r.instead[h.stem] = append(r.instead[h.stem], stem(word))
+				}
+			}
+		}
+	})
+}
+
+// mean adds the words that a phrase means. What the query says itself stays said.
+func (r *request) mean(a *analyzer, p phrase, clause int) {
+	for _, w := range a.words(strings.Join(p.means, " ")) {
+		for _, id := range []int{w.stem, w.written, w.concept} {
+			if id < 0 {
+				continue
+			}
+			if term := a.terms[id]; r.terms[term] == nil {
+				r.meant[term] = true
+			}
+		}
+		r.addTerms(a, w, clause)
+	}
+}
+
+// interpreted returns a text for embedding: addresses, which mean nothing to a model, become the words for them.
+func interpreted(text string) string {
+	clause, plain := hear(text)
+	if !slices.ContainsFunc(clause, func(h heard) bool { return h.address != "" }) {
+		return text
+	}
+	eachPhrase(clause, func(p phrase, by []heard) {
+		plain += strings.Join(p.means, " ") + " "
+	})
+	return strings.TrimSpace(plain)
+}

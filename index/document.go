@@ -196,10 +196,8 @@ func (a *analyzer) document(d Document) *document {
 			name: fieldDeprecated + group, options: api.IndexField | api.SkipFreqNorm, counts: []count{{deprecatedTerm, 1}},
 		})
 	}
-	if a.destroys(d.Def) {
-		fields = append(fields, &field{
-			name: fieldDestroys + group, options: api.IndexField | api.SkipFreqNorm, counts: []count{{fieldDestroys, 1}},
-		})
+	if verbs := a.verbsOf(d.Def); verbs != nil {
+		fields = append(fields, &field{name: fieldVerbs + group, options: api.IndexField | api.SkipFreqNorm, counts: verbs})
 	}
 	if group != groupTools {
 		fields = append(fields, &field{

@@ -30,11 +30,11 @@ func (r *ranking) explain(hits []Hit, among []candidate) {
 		if whole > 0 && r.isOld(doc) {
 			why.Deprecated = -whole * (1 - weightDeprecated)
 		}
-		if left := whole + why.Deprecated; left > 0 && r.isDestroying(doc) {
-			why.Destroys = -left * (1 - weightDestroys)
+		if r.undone[doc] {
+			why.Unwanted = -max(0, whole+why.Deprecated) * (1 - weightUnwanted)
 		}
 		if r.similar != nil {
-			why.Vectors = hit.Score - why.Words - (why.Prior + why.Exact + why.Coverage + why.Twins + why.Deprecated + why.Destroys)
+			why.Vectors = hit.Score - why.Words - (why.Prior + why.Exact + why.Coverage + why.Twins + why.Deprecated + why.Unwanted)
 		}
 		why.share(r.x.at(doc).Document)
 	}

@@ -32,7 +32,7 @@ func checkExplained(t *testing.T, query string, hit Hit) {
 		}
 		return total
 	}
-	near("the sum of the parts", why.Words+why.Vectors+why.Prior+why.Exact+why.Coverage+why.Twins+why.Deprecated, hit.Score)
+	near("the sum of the parts", why.Words+why.Vectors+why.Prior+why.Exact+why.Coverage+why.Twins+why.Deprecated+why.Unwanted, hit.Score)
 	near("the sum of the fields", sum(why.Fields), why.Words)
 	near("the sum of the terms", sum(why.Terms), why.Words)
 	if !why.Estimated {

@@ -9,7 +9,7 @@ import (
 )
 
 // Explanation says what a hit's score is made of: the sum of Words, Vectors, Prior, Exact, Coverage, Twins,
-// Deprecated and Destroys.
+// Deprecated and Unwanted.
 type Explanation struct {
 	// Words is the score by words: BM25F of the query, and of its clauses.
 	Words float64
@@ -32,8 +32,9 @@ type Explanation struct {
 	Twins    float64 // at most 0: for higher hits that are nearly the same tool
 	// Deprecated is at most 0: a deprecated tool loses half its score.
 	Deprecated float64
-	// Destroys is at most 0: a tool whose name destroys loses a little, unless the query has such a verb.
-	Destroys float64
+	// Unwanted is at most 0: a tool whose name destroys, or changes something, loses a little, unless the query has
+	// such a verb.
+	Unwanted float64
 }
 
 // Part is a part of a score, with its reason. A part without a name details the previous one.
@@ -58,7 +59,7 @@ func (e *Explanation) Parts(hybrid bool) []Part {
 		{"coverage", e.Coverage, "serves clauses that the hits above serve less"},
 		{"twins", e.Twins, "hits above are nearly the same tool"},
 		{"old", e.Deprecated, "it says that it is deprecated"},
-		{"destroys", e.Destroys, "its name destroys, the query does not"},
+		{"verb", e.Unwanted, "it changes or destroys, the query does not"},
 		{"use", e.Prior, "was called after similar queries"},
 	} {
 		if one.Value != 0 {

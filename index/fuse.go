@@ -91,8 +91,8 @@ func (r *ranking) sharpen(doc int) {
 	if score > 0 && r.isOld(doc) {
 		score *= weightDeprecated
 	}
-	if score > 0 && r.isDestroying(doc) {
-		score *= weightDestroys
+	if score > 0 && r.undone[doc] {
+		score *= weightUnwanted
 	}
 	r.scores[doc] = score
 }

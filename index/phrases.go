@@ -30,6 +30,15 @@ type heard struct{ word, stem, concept, address string }
 
 func (h heard) is(said string) bool { return said == h.stem || said == h.concept || said == h.address }
 
+// reads reports whether the word asks to show or find something.
+func (h heard) reads() bool {
+	switch h.word {
+	case "list", "search", "show", "get", "find", "look", "see", "what", "which", "who", "when", "where", "how":
+		return true
+	}
+	return h.concept == conceptMark+"read"
+}
+
 // maxHeard bounds the words of a clause that may be phrases.
 const maxHeard = 64
 

@@ -79,6 +79,8 @@ func Terms(text string) []string {
 // request has the terms of a query.
 type request struct {
 	clauses  int
+	reads    bool                // it asks to show or find something
+	wishes   int                 // clauses that begin with a verb
 	terms    map[string][]int    // the clauses each term occurs in
 	concepts map[string]string   // by stem
 	meant    map[string]bool     // terms that only phrases add
@@ -92,6 +94,10 @@ func parse(a *analyzer, text string) request {
 	for _, clause := range clauses(text) {
 		n := out.clauses
 		said, instead := hear(clause)
+		out.reads = out.reads || slices.ContainsFunc(said, heard.reads)
+		if len(said) > 0 && (verbs()[said[0].stem] || requestWords[said[0].word]) {
+			out.wishes++
+		}
 		plain = append(plain, instead)
 		a.each(instead, func(w word) {
 			if w.request {

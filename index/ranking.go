@@ -17,6 +17,7 @@ type ranking struct {
 	allowed  *Subset  // the documents that may be found; nil: all
 	total    int      // number of documents in groups
 	terms    []term
+	wishes   bool               // every clause begins with a verb
 	most     []float64          // by clause, if there are several: the best score of a document by its words
 	concepts int                // in terms
 	rarities map[string]float64 // of the query's terms that documents have
@@ -24,7 +25,8 @@ type ranking struct {
 	scores             []float64     // by document; with vectors, inexact by slack
 	slack              float64       // 0 without vectors
 	exactDocs          map[int]bool  // documents with an exact score
-	old, destroying    matches       // deprecated documents; those that destroy, unless the query wants it
+	old                matches       // deprecated documents
+	undone             map[int]bool  // documents that do what the query does not ask for
 	levels             map[int]int   // of exact matches, by document
 	similar            *similarities // nil without vectors
 	words              []float64     // scores by words alone; nil if not needed
@@ -121,5 +123,3 @@ func rarity(n, found int) float64 {
 func rarest(n int) float64 { return rarity(n, 1) }
 
 func (r *ranking) isOld(doc int) bool { return r.x.freq(r.old, doc) > 0 }
-
-func (r *ranking) isDestroying(doc int) bool { return r.x.freq(r.destroying, doc) > 0 }

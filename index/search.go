@@ -184,25 +184,23 @@ func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
 	return found, nil
 }
 
-// demote lowers the scores of deprecated tools and, unless the query wants it, of those that destroy.
+// demote lowers the scores of deprecated tools, and of those that do what the query does not ask for.
 func (r *ranking) demote(q request) (err error) {
 	if r.old, err = r.x.find(r.grouped(fieldDeprecated), deprecatedTerm); err != nil {
 		return err
 	}
-	if q.terms[destruction] == nil {
-		if r.destroying, err = r.x.find(r.grouped(fieldDestroys), fieldDestroys); err != nil {
-			return err
-		}
+	if r.undone, err = r.unwanted(q); err != nil {
+		return err
 	}
-	for _, demoted := range []struct {
-		matches
-		weight float64
-	}{{r.old, weightDeprecated}, {r.destroying, weightDestroys}} {
-		r.x.eachMatch(demoted.matches, func(doc, _ int) {
-			if r.scores[doc] > 0 {
-				r.scores[doc] *= demoted.weight
-			}
-		})
+	r.x.eachMatch(r.old, func(doc, _ int) {
+		if r.scores[doc] > 0 {
+			r.scores[doc] *= weightDeprecated
+		}
+	})
+	for doc := range r.undone {
+		if r.scores[doc] > 0 {
+			r.scores[doc] *= weightUnwanted
+		}
 	}
 	return nil
 }

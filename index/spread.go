@@ -75,7 +75,11 @@ func (r *ranking) serving(all []candidate) (serves [][]float64, from []float64, 
 			}
 		})
 	}
-	return serves, slices.Repeat([]float64{saidFrom}, len(r.most)), weightSaid * all[0].Score / float64(len(r.most))
+	weight = weightSaid
+	if r.wishes {
+		weight = weightWished
+	}
+	return serves, slices.Repeat([]float64{saidFrom}, len(r.most)), weight * all[0].Score / float64(len(r.most))
 }
 
 // vectorsOf returns the vectors of candidates; nil for those without.

@@ -8,6 +8,7 @@ const (
 	weightClause   = 0.5 // of the most similar clause, relative to the whole query
 	weightCoverage = 9   // of each clause that a tool serves better than higher tools
 	coveredFrom    = 0.3 // cosine below which a tool does not serve a clause
+	weightWished   = 2   // the same, if every clause begins with a verb: each asks for a tool
 	weightSaid     = 0.8 // of a clause that a tool says more of than higher tools, relative to the best score
 	saidFrom       = 0.5 // share of what the best tool says of a clause below which a tool does not serve it
 	twinFrom       = .95 // cosine from which two tools are twins
@@ -31,5 +32,6 @@ const (
 // weightDeprecated is the factor of a deprecated tool's score: its living replacement is meant.
 const weightDeprecated = 0.5
 
-// weightDestroys is the factor of a tool that destroys, for a query that does not.
-const weightDestroys = 0.8
+// weightUnwanted is the factor of tools that destroy, for a query that does not, and of those that change something,
+// for a query that only reads.
+const weightUnwanted = 0.8

@@ -71,7 +71,7 @@ func (r *ranking) lexical(q request) error {
 		return err
 	}
 	clauses := q.clauses
-	r.most = make([]float64, clauses)
+	r.most, r.wishes = make([]float64, clauses), q.wishes == clauses
 	if clauses == 1 { // the only clause is the whole query
 		clauses = 0
 	}

@@ -109,7 +109,11 @@ func (e *exhaustive) search(q Query, among map[string]bool) []candidate {
 			}
 		}
 	case q.Vectors == nil && asked.clauses > 1 && len(found) > 0:
-		weight = weightSaid * found[0].Score / float64(asked.clauses)
+		weight = weightSaid
+		if asked.wishes == asked.clauses {
+			weight = weightWished
+		}
+		weight *= found[0].Score / float64(asked.clauses)
 		for _, said := range serves {
 			for n := range said {
 				said[n] /= most[n]

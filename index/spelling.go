@@ -6,16 +6,15 @@ import (
 	"strings"
 	"sync"
 
-	"github.com/blevesearch/vellum"
 	"github.com/blevesearch/vellum/levenshtein"
 )
 
 // Bounds of misspelt words.
 const (
-	minMisspelt  = 5  // letters; of four letters two may have changed places
-	maxMisspelt  = 24 // bytes
-	mostMisspelt = 4  // words of a query
-	leastUsed    = 2  // documents with the word that is meant
+	minMisspelt  = 5   // letters; of four letters two may have changed places
+	maxMisspelt  = 24  // bytes
+	mostMisspelt = 4   // words of a query
+	manyTools    = 100 // tools of a catalogue from which two must have the word that is meant
 )
 
 // nearby builds automata for words that are one letter, or two that changed places, away.
@@ -23,21 +22,14 @@ var nearby = sync.OnceValues(func() (*levenshtein.LevenshteinAutomatonBuilder, e
 	return levenshtein.NewLevenshteinAutomatonBuilder(1, true)
 })
 
-// correct adds to a query the words that misspelt ones mean: a word that no document has means the one most used
-// of those that begin alike.
+// correct replaces misspelt words of a query: a word that no document has means the one most used of those that
+// begin alike.
 func (r *ranking) correct(q *request, a *analyzer) error {
-	builder, err := nearby()
-	if err != nil {
-		return err
-	}
 	left := mostMisspelt
 	for _, term := range slices.Sorted(maps.Keys(q.terms)) {
 		word, is := strings.CutPrefix(term, written)
-		if !is || left == 0 || len(word) < minMisspelt-1 || len(word) > maxMisspelt || strings.ContainsAny(word, "0123456789") {
-			continue
-		}
 		misspelt := stem(word)
-		if q.instead[misspelt] != nil || q.concepts[misspelt] != "" {
+		if !is || left == 0 || q.instead[misspelt] != nil || q.concepts[misspelt] != "" {
 			continue
 		}
 		known, err := r.known(misspelt, term)
@@ -48,42 +40,64 @@ func (r *ranking) correct(q *request, a *analyzer) error {
 			continue
 		}
 		left--
-		automaton, err := builder.BuildDfa(term, 1)
+		meant, err := r.meantBy(word)
 		if err != nil {
 			return err
 		}
-		meant, err := r.nearest(word, automaton)
-		if err != nil {
-			return err
+		if meant == "" {
+			continue
 		}
-		if meant != "" {
-			clauses := q.terms[term]
-			delete(q.terms, term)
-			delete(q.terms, misspelt)
-			for _, w := range a.words(meant) {
-				for _, clause := range clauses {
-					q.addWord(a, w, clause)
-				}
+		clauses := q.terms[term]
+		delete(q.terms, term)
+		delete(q.terms, misspelt)
+		for _, w := range a.words(meant) {
+			for _, clause := range clauses {
+				q.addWord(a, w, clause)
 			}
 		}
 	}
 	return nil
 }
 
-// known reports whether a searched document has one of the terms.
+// known reports whether a document that may be found has one of the terms.
 func (r *ranking) known(terms ...string) (bool, error) {
 	for _, term := range terms {
-		if f, err := r.x.find(r.grouped(fieldTerms), term); err != nil || f.count > 0 {
+		if n, err := r.having(term); err != nil || n > 0 {
 			return true, err
 		}
 	}
 	return false, nil
 }
 
-// nearest returns the word most used among those that the automaton accepts and that begin like word; "" for none.
-func (r *ranking) nearest(word string, accepts vellum.Automaton) (string, error) {
+// having returns how many documents that may be found have a term.
+func (r *ranking) having(term string) (n int, err error) {
+	f, err := r.x.find(r.grouped(fieldTerms), term)
+	if r.allowed == nil {
+		return f.count, err
+	}
+	r.x.eachMatch(f, func(doc, _ int) {
+		if r.allowed.allows(doc) {
+			n++
+		}
+	})
+	return n, err
+}
+
+// meantBy returns the word most used among those that a misspelt one may mean; "" for none.
+func (r *ranking) meantBy(word string) (string, error) {
+	if len(word) < minMisspelt-1 || len(word) > maxMisspelt || strings.ContainsAny(word, "0123456789") {
+		return "", nil
+	}
+	builder, err := nearby()
+	if err != nil {
+		return "", err
+	}
+	accepts, err := builder.BuildDfa(written+word, 1)
+	if err != nil {
+		return "", err
+	}
 	begin := written + word[:1]
-	best, used := "", leastUsed-1
+	best, used := "", min(1, r.total/manyTools)
 	for _, field := range r.grouped(fieldTerms) {
 		for _, p := range r.x.pieces {
 			dictionary, err := p.Dictionary(field)
@@ -102,12 +116,12 @@ func (r *ranking) nearest(word string, accepts vellum.Automaton) (string, error)
 				if len(word) < minMisspelt && !anagrams(word, near) {
 					continue
 				}
-				f, err := r.x.find(r.grouped(fieldTerms), entry.Term)
+				n, err := r.having(entry.Term)
 				if err != nil {
 					return "", err
 				}
-				if f.count > used || f.count == used && near < best {
-					best, used = strings.Clone(near), f.count
+				if n > used || n == used && near < best {
+					best, used = strings.Clone(near), n
 				}
 			}
 		}

@@ -31,9 +31,23 @@ type item struct {
 	Use          string          `json:"use,omitempty"` // how to use it; only of non-tools
 	Score        float64         `json:"score"`
 	Registered   *bool           `json:"registered,omitempty"` // of a tool
+	LeftOut      string          `json:"left_out,omitempty"`   // how to get the rest of a definition that is too long
 }
 
-func (r *Retriever) answer(q Query, found Found, registered Registration) answer {
+// short returns the item without what makes definitions long.
+func (it item) short() item {
+	out := item{Name: it.Name, Kind: it.Kind, URI: it.URI, URITemplate: it.URITemplate, Server: it.Server, Title: it.Title,
+		MimeType: it.MimeType, Use: it.Use, Score: it.Score, Registered: it.Registered, LeftOut: "ask for it alone"}
+	if it.Description != nil {
+		about := FirstSentence(*it.Description)
+		out.Description = &about
+	}
+	return out
+}
+
+// answer returns the answer to a query. Whole definitions have room for so many bytes: of the best hit in any case, of
+// others if they fit.
+func (r *Retriever) answer(q Query, found Found, registered Registration, room int) answer {
 	type indexState struct {
 		Tools   int    `json:"tools"`
 		Ready   int    `json:"servers_ready"`
@@ -45,7 +59,8 @@ func (r *Retriever) answer(q Query, found Found, registered Registration) answer
 	}
 	out := struct {
 		Tools       []item            `json:"tools"`
-		Confident   bool              `json:"confident"`         // false: perhaps no hit is right
+		Confident   bool              `json:"confident"` // false: perhaps no hit is right
+		Unmentioned []string          `json:"unmentioned,omitempty"`
 		Missing     []string          `json:"missing,omitempty"` // absent servers, and why
 		Servers     map[string]string `json:"servers,omitempty"`
 		Index       indexState        `json:"index"`
@@ -55,9 +70,16 @@ func (r *Retriever) answer(q Query, found Found, registered Registration) answer
 	}{Tools: []item{}}
 
 	about := descriptions(r.catalog.Servers())
-	for _, hit := range found.Hits {
-		out.Tools = append(out.Tools, r.item(hit, q, registered))
-		out.Tokens += r.tokens(hit.Tool, q)
+	for i, hit := range found.Hits {
+		it, tokens := r.item(hit, q, registered), r.tokens(hit.Tool, q)
+		if size := len(hit.Def.Full().Raw); i == 0 || size <= room {
+			room -= size
+		} else {
+			it = it.short()
+			tokens = r.catalog.costs.cost("short "+hit.Name+hit.Def.Hash, func() []byte { return rawjson.Of(it) })
+		}
+		out.Tools = append(out.Tools, it)
+		out.Tokens += tokens
 		if text := about[hit.Def.ID.Server]; text != "" {
 			if out.Servers == nil {
 				out.Servers = map[string]string{}
@@ -69,7 +91,7 @@ func (r *Retriever) answer(q Query, found Found, registered Registration) answer
 	if r.gated() && slices.ContainsFunc(out.Tools, func(it item) bool { return it.Registered != nil && !*it.Registered }) {
 		out.Next = notProvisioned
 	}
-	out.Confident, out.Missing = found.Confidence >= Confident, described(found.Absent)
+	out.Confident, out.Unmentioned, out.Missing = found.Confidence >= Confident, found.Unmentioned, described(found.Absent)
 	out.Index.Tools = r.catalog.Len()
 	out.Index.Search, out.Index.Reason = "words", found.Reason
 	if found.Hybrid {
@@ -131,7 +153,7 @@ func (a answer) result() tool.Result { return tool.TextResult(string(a)) }
 // Answer returns the answer of retrieve_tools with all details as JSON, for commands and measurements. It registers
 // nothing.
 func (r *Retriever) Answer(q Query, found Found) json.RawMessage {
-	return json.RawMessage(r.answer(q, found, Registration{}))
+	return json.RawMessage(r.answer(q, found, Registration{}, maxHit))
 }
 
 // notProvisioned tells a model how to make tools callable.

@@ -174,7 +174,7 @@ func (c *caller) metaTool(name string) *tool.Tool {
 // hinted ends the answer to a mended call with the right form, once a session.
 func (c *caller) hinted(call *tool.Call, result tool.Result, form string) tool.Result {
 	content := rawjson.Member(json.RawMessage(result), "content")
-	if len(content) == 0 || content[0] != '[' || !result.Complete() || !c.catalog.forms.first(call.Session) {
+	if len(content) == 0 || content[0] != '[' || !result.Complete() || !c.catalog.told.first(call.Session, "form") {
 		return result
 	}
 	blocks := append(slices.Collect(rawjson.Elements(content)), textBlock("Understood; the right form is "+form))

@@ -43,7 +43,7 @@ type shared struct {
 	written written
 	words   words
 	schemas schemas
-	forms   shownForms
+	told    told
 }
 
 // at returns the tool, prompt or resource with an index key.
@@ -134,6 +134,18 @@ func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 		hits[i] = Hit{c.at(hit.Name), hit.Score, hit.Why}
 	}
 	return Found{Hits: hits, Hybrid: found.Vectors, Confidence: found.Confidence}, nil
+}
+
+// mentions reports whether a tool of the catalog mentions a thing.
+func (c *Catalog) mentions(thing string, kinds []tool.Kind) (bool, error) {
+	if c.snapshot == nil {
+		return false, nil
+	}
+	var among *index.Subset
+	if c.among != nil {
+		among = c.among()
+	}
+	return c.snapshot.Mentions(thing, kinds, among)
 }
 
 // Close closes the index of all catalogs that share it. They find nothing afterwards.

@@ -36,8 +36,10 @@ type Discovery struct {
 	Tools     []Discovered `json:"tools"`
 	Tokens    int          `json:"tokens"`              // of all tools in the answer
 	Confident *bool        `json:"confident,omitempty"` // of a query; false: perhaps no tool is right
-	More      int          `json:"more,omitempty"`      // of a list: number of tools left out
-	Missing   []string     `json:"missing,omitempty"`   // absent servers, and why
+	// Unmentioned are things that the query names and no tool mentions.
+	Unmentioned []string `json:"unmentioned,omitempty"`
+	More        int      `json:"more,omitempty"`    // of a list: number of tools left out
+	Missing     []string `json:"missing,omitempty"` // absent servers, and why
 }
 
 // Discover finds tools for the maker of the call by purpose and tags, best first, with the cost of each. The error
@@ -64,6 +66,7 @@ func (p *provisioner) Discover(ctx context.Context, call *tool.Call, q DiscoverQ
 		}
 		p.search.noteFound(call, q.Text, found.Hits)
 		hits, out.Confident, out.Missing = found.Hits, found.confident(), described(found.Absent)
+		out.Unmentioned = found.Unmentioned
 	}
 	for _, hit := range hits {
 		one := p.Describe(call, hit.Tool)

@@ -19,26 +19,29 @@ func formOf(name string, arguments json.RawMessage) string {
 	return fmt.Sprintf(`{"name": %q, "arguments": %s}`, name, shown)
 }
 
-// shownForms remembers the sessions that were shown the right form of a call.
-type shownForms struct {
+// told remembers what sessions were told, so that it is said once.
+type told struct {
 	mu   sync.Mutex // guards seen
-	seen map[string]bool
+	seen map[remark]bool
 }
 
-// maxShown bounds the remembered sessions: beyond it all are forgotten, and shown the form once more.
-const maxShown = 10_000
+type remark struct{ session, about string }
+
+// maxTold bounds the remembered remarks: beyond it all are forgotten, and made once more.
+const maxTold = 10_000
 
 // first reports whether this is the first time for a session. A client without sessions is told each time.
-func (s *shownForms) first(session string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.seen[session] {
+func (t *told) first(session, about string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := remark{session, about}
+	if t.seen[key] {
 		return false
 	}
-	if s.seen == nil || len(s.seen) >= maxShown {
-		s.seen = map[string]bool{}
+	if t.seen == nil || len(t.seen) >= maxTold {
+		t.seen = map[remark]bool{}
 	}
-	s.seen[session] = session != ""
+	t.seen[key] = session != ""
 	return true
 }
 

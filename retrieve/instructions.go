@@ -61,18 +61,23 @@ func Instructions(intro string, about []Server) string {
 	return strings.TrimLeft(b.String()+ownInstructions(about), "\n")
 }
 
-// ownInstructions returns the upstreams' instructions, each under a heading.
+// ownInstructions returns the upstreams' instructions, each under a heading that names the servers that have them.
 func ownInstructions(servers []Server) string {
 	var b strings.Builder
 	var without []Server
+	same := map[string][]Server{} // by instructions
+	var texts []string
 	for _, s := range servers {
 		text := strings.TrimSpace(s.Instructions)
-		if text == "" {
-			continue
+		if text != "" && same[text] == nil {
+			texts = append(texts, text)
 		}
-		text = "\n\nInstructions of " + s.Name + ":\n" + clipWords(text, maxOwn)
+		same[text] = append(same[text], s)
+	}
+	for _, own := range texts {
+		text := "\n\nInstructions of " + serverNames(same[own]) + ":\n" + clipWords(own, maxOwn)
 		if b.Len()+len(text) > maxOwnTogether {
-			without = append(without, s)
+			without = append(without, same[own]...)
 			continue
 		}
 		b.WriteString(text)

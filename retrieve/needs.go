@@ -123,26 +123,26 @@ func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result,
 	}
 	registered := r.registered(ctx, call, queries[0], hits)
 	if queries[0].Detail != DetailFull {
-		return tool.TextResult(r.text(needs, registered)), nil
+		return tool.TextResult(r.text(call.Session, needs, registered)), nil
 	}
 	if len(needs) == 1 {
-		return r.answer(queries[0], needs[0].Found, registered).result(), nil
+		return r.answer(queries[0], needs[0].Found, registered, maxHit).result(), nil
 	}
 	answers := make([]answer, len(needs))
 	for i, n := range needs {
-		answers[i] = r.answerTo(n, registered)
+		answers[i] = r.answerTo(n, registered, maxHit/len(needs))
 	}
 	return answer(rawjson.Of(map[string]json.RawMessage{"needs": rawjson.Array(answers)})).result(), nil
 }
 
-// answerTo returns the answer to one of several needs.
-func (r *Retriever) answerTo(n need, registered Registration) answer {
+// answerTo returns the answer to one of several needs; see answer.
+func (r *Retriever) answerTo(n need, registered Registration, room int) answer {
 	out := rawjson.NewObject(0)
 	out.AddText("query", n.Text)
 	if n.above != nil {
 		out.Add("above", rawjson.Of(n.above))
 	}
-	for name, value := range rawjson.Members(r.answer(n.Query, n.Found, registered)) {
+	for name, value := range rawjson.Members(r.answer(n.Query, n.Found, registered, room)) {
 		out.Add(name, value)
 	}
 	return answer(out.JSON())
@@ -150,7 +150,7 @@ func (r *Retriever) answerTo(n need, registered Registration) answer {
 
 // text returns the hits as models read them: a name, a line, and the parameters of each tool. A tool that the model
 // has in its list gets only the reason why it was found.
-func (r *Retriever) text(needs []need, registered Registration) string {
+func (r *Retriever) text(session string, needs []need, registered Registration) string {
 	var b strings.Builder
 	waits := false // some tool must be provisioned first
 	about := r.describeAll(needs, registered)
@@ -171,8 +171,11 @@ func (r *Retriever) text(needs []need, registered Registration) string {
 		case n.Confidence < Confident:
 			b.WriteString("Perhaps none of these is what you need.\n")
 		}
+		if words := n.NotMentioned(); words != "" {
+			b.WriteString(words + "\n")
+		}
 	}
-	for _, line := range described(absentTo(needs)) {
+	for _, line := range described(r.absentTo(session, needs)) {
 		b.WriteString("Not there: " + line + "\n")
 	}
 	if waits {
@@ -181,14 +184,22 @@ func (r *Retriever) text(needs []need, registered Registration) string {
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// absentTo returns the servers that any of the needs missed, each once.
-func absentTo(needs []need) (all []Absent) {
+// absentTo returns the servers that any of the needs missed, each once. If the answer to no need is in doubt, a session
+// is told of the same servers once, and a client without sessions of none.
+func (r *Retriever) absentTo(session string, needs []need) (all []Absent) {
+	doubt, names := false, ""
 	for _, n := range needs {
+		doubt = doubt || n.Confidence < Confident
 		for _, a := range n.Absent {
 			if !slices.ContainsFunc(all, func(b Absent) bool { return a.Server == b.Server }) {
 				all = append(all, a)
+				names += a.Server + "\n"
 			}
 		}
+	}
+	news := session != "" && len(all) > 0 && r.catalog.told.first(session, rawjson.Head(names, maxNames))
+	if !doubt && !news {
+		return nil
 	}
 	return all
 }

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"testing"
 
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 
@@ -37,8 +38,7 @@ func TestAnswersSayWhatACallNeeds(t *testing.T) {
 		"names":                    {Settings{}, `{"query":"search_code","limit":1,"detail":"name"}`, "github_search_code"},
 		"which call_tool takes it": {Settings{Offer: Offer{Call: true, Split: true}}, `{"query":"search_code","limit":1}`, "github_search_code (read): Search code across repositories\n q?: string"},
 		"nothing":                  {Settings{}, `{"query":"xyzzy","limit":1}`, "Nothing was found."},
-		"a server that is not there": {Settings{Health: func() Health { return Health{Absent: []Absent{{Server: "linear", Reason: "401"}}} }},
-			`{"query":"search_code","limit":1,"detail":"name"}`, "github_search_code\nNot there: failed: linear: 401"},
+		"no tool mentions it":      {Settings{}, `{"query":"search code on sourcegraph","limit":1}`, "github_search_code: Search code across repositories\n q?: string\nPerhaps none of these is what you need.\nNo tool here mentions \"sourcegraph\"."},
 		"several needs": {Settings{}, `{"queries":["search_code","create_issue","search_code in repositories"],"limit":1}`,
 			"# search_code\ngithub_search_code: Search code across repositories\n q?: string\n# create_issue\n" + issue + "\n# search_code in repositories\ngithub_search_code: see above"},
 	} {
@@ -130,7 +130,7 @@ func TestALargeAnswerKeepsTheBestOfEachNeed(t *testing.T) {
 		}
 		needs = append(needs, n)
 	}
-	text := r.text(needs, Registration{})
+	text := r.text("", needs, Registration{})
 	for i := range 4 {
 		if !strings.Contains(text, fmt.Sprintf("t_%d_0\n ppp", i)) || !strings.Contains(text, fmt.Sprintf("t_%d_2\n parameters: ask for it alone", i)) {
 			t.Errorf("need %d: %s", i, text)
@@ -138,5 +138,62 @@ func TestALargeAnswerKeepsTheBestOfEachNeed(t *testing.T) {
 	}
 	if len(text) > maxAnswer+500 {
 		t.Errorf("%d bytes", len(text))
+	}
+}
+
+// A session is told once of servers that are not there, and whenever the answer is in doubt.
+func TestAbsentServersAreNamedOnceOrInDoubt(t *testing.T) {
+	away := []Absent{{Server: "linear", Reason: "401"}}
+	r, _ := newRetriever(t, Settings{Health: func() Health { return Health{Absent: away} }})
+	for i, step := range []struct {
+		session, query string
+		away           []Absent
+		want           string
+	}{
+		{"a", "search_code", away, "linear: 401"},
+		{"a", "search_code", away, ""},
+		{"a", "track an issue in linear", away, "linear: 401"},
+		{"a", "search_code", append(away, Absent{Server: "jira", Reason: "gone"}), "jira: gone"},
+		{"b", "search_code", away, "linear: 401"},
+		{"", "search_code", away, ""},
+		{"", "linear", away, "linear: 401"},
+		{"c", "search_code", nil, ""},
+		{"c", "search_code", away, "linear: 401"},
+	} {
+		away = step.away
+		result, err := r.Retrieve(t.Context(), &tool.Call{Session: step.session, Arguments: rawjson.Of(map[string]any{"query": step.query, "detail": "name"})})
+		named := strings.Contains(string(result), "Not there: ")
+		if err != nil || named != (step.want != "") || !strings.Contains(string(result), step.want) {
+			t.Errorf("%d: %s, error %v; want %q", i, result, err, step.want)
+		}
+	}
+}
+
+// Of whole definitions the best is always there, the others while there is room.
+func TestWholeDefinitionsHaveABound(t *testing.T) {
+	var tools []*tool.Def
+	for i := range 5 {
+		tools = append(tools, def(t, "big", fmt.Sprintf(`{"name":"draw_%d","description":"Draw shape %d. %s","inputSchema":{"type":"object"}}`, i, i, strings.Repeat("More of it. ", 1000))))
+	}
+	r := New(newCatalog(t, []Server{{Name: "big", Tools: tool.Of(tools, echo)}}), Settings{})
+	text, _ := ask(t, r.Retrieve, `{"query":"draw shape","detail":"full"}`)
+	var answer struct {
+		Tools []struct {
+			Description string
+			LeftOut     string `json:"left_out"`
+			InputSchema json.RawMessage
+		}
+		Tokens int
+	}
+	if err := json.Unmarshal([]byte(text), &answer); err != nil || len(answer.Tools) < 3 || len(text) > maxHit+maxAnswer {
+		t.Fatalf("%d bytes, %d tools, error %v", len(text), len(answer.Tools), err)
+	}
+	for i, got := range answer.Tools {
+		if whole := i < 2; whole != (len(got.InputSchema) > 0) || whole == (got.LeftOut != "") || !whole && got.Description != FirstSentence(got.Description) {
+			t.Errorf("hit %d is whole: %t; %.100s", i, got.InputSchema != nil, got.Description)
+		}
+	}
+	if most := len(text) / 3; answer.Tokens > most {
+		t.Errorf("%d tokens, want at most %d: what is left out costs nothing", answer.Tokens, most)
 	}
 }

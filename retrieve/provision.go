@@ -50,6 +50,7 @@ type ProvisionAnswer struct {
 	Confident   *bool             `json:"confident,omitempty"`   // of a query; false: perhaps no tool is right, and none is provisioned
 	Nearest     []ProvisionedTool `json:"nearest,omitempty"`     // tools found by a query that is not confident
 	Note        string            `json:"note,omitempty"`        // what to do if the query is not confident
+	Unmentioned []string          `json:"unmentioned,omitempty"` // things that the query names and no tool mentions
 	Missing     []string          `json:"missing,omitempty"`     // absent servers, and why
 	gate.State
 }
@@ -91,7 +92,7 @@ func (p *provisioner) Provision(ctx context.Context, call *tool.Call, q Provisio
 			return answer, searchErr
 		}
 		p.search.noteFound(call, q.Query, found.Hits)
-		answer.Confident, answer.Missing = found.confident(), described(found.Absent)
+		answer.Confident, answer.Unmentioned, answer.Missing = found.confident(), found.Unmentioned, described(found.Absent)
 		for _, hit := range found.Hits {
 			request.Tools = append(request.Tools, hit.Tool)
 		}

@@ -2,8 +2,10 @@ package retrieve
 
 import (
 	"context"
+	"fmt"
 	"math"
 	"slices"
+	"strings"
 
 	"toolfinch/index"
 	"toolfinch/internal/telemetry"
@@ -70,6 +72,8 @@ type Found struct {
 	// Confidence is the probability that one of the hits is the right tool. Below Confident there are fewer hits.
 	Confidence float64
 	Absent     []Absent // servers that were not searched, or whose tools cannot be called
+	// Unmentioned are things that the query names and no tool mentions. It is nil if the answer is confident.
+	Unmentioned []string
 
 	health Health // at the time of the search
 }
@@ -101,6 +105,14 @@ func (f Found) confident() *bool {
 	}
 	is := f.Confidence >= Confident
 	return &is
+}
+
+// NotMentioned names the unmentioned things in a sentence; "" for none.
+func (f Found) NotMentioned() string {
+	if len(f.Unmentioned) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(`No tool here mentions "%s".`, strings.Join(f.Unmentioned, `", "`))
 }
 
 // report adds the search and its result to the operation's telemetry.

@@ -432,11 +432,12 @@ func TestUpstreamsInstructionsWithinBounds(t *testing.T) {
 	offer := Offer{About: []Server{
 		{Name: "quiet", Instructions: " \n"},
 		{Name: "short", Instructions: "Use it\nwell.\n"},
+		{Name: "copy", Instructions: "Use it\nwell."},
 		{Name: "long", Instructions: long},
 		{Name: "endless", Instructions: strings.Repeat("é", 1000)},
 	}}
 	text := Instructions(offer.Intro(), offer.About)
-	if strings.Contains(text, "of quiet") || !strings.Contains(text, "\n\nInstructions of short:\nUse it\nwell.\n\nInstructions of long:\nä sentence. ") {
+	if strings.Contains(text, "of quiet") || !strings.Contains(text, "\n\nInstructions of short, copy:\nUse it\nwell.\n\nInstructions of long:\nä sentence. ") {
 		t.Errorf("%s", text)
 	}
 	if strings.Contains(text, "left out") {
@@ -455,7 +456,7 @@ func TestUpstreamsInstructionsWithinBounds(t *testing.T) {
 
 	offer.About = nil
 	for i := range 200 {
-		offer.About = append(offer.About, Server{Name: fmt.Sprintf("server%d", i), Instructions: long})
+		offer.About = append(offer.About, Server{Name: fmt.Sprintf("server%d", i), Instructions: fmt.Sprint(i, long)})
 	}
 	offer.About = append(offer.About, Server{Name: "last", Instructions: "Small."})
 	text = Instructions(offer.Intro(), offer.About)

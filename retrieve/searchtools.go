@@ -45,8 +45,10 @@ const maxListed = 100
 type foundTools struct {
 	Tools     []foundTool `json:"tools"`
 	Confident *bool       `json:"confident,omitempty"` // of a query; false: perhaps no tool is right
-	More      int         `json:"more,omitempty"`      // of a list: number of tools left out
-	Missing   []string    `json:"missing,omitempty"`   // absent servers, and why
+	// Unmentioned are things that the query names and no tool mentions.
+	Unmentioned []string `json:"unmentioned,omitempty"`
+	More        int      `json:"more,omitempty"`    // of a list: number of tools left out
+	Missing     []string `json:"missing,omitempty"` // absent servers, and why
 }
 
 type foundTool struct {
@@ -85,6 +87,7 @@ func (r *Retriever) search(server string) tool.Handler {
 			}
 			r.noteFound(call, query, found.Hits)
 			hits, all.Confident, all.Missing = found.Hits, found.confident(), described(found.Absent)
+			all.Unmentioned = found.Unmentioned
 		}
 		if r.settings.PlainSearch {
 			return plain(hits, all.Missing), nil

@@ -352,10 +352,10 @@ func TestAMendedCallShowsTheRightFormOnceASession(t *testing.T) {
 	if got := r.hinted(&tool.Call{}, asks, form); string(got) != string(asks) {
 		t.Errorf("a question is changed: %s", got)
 	}
-	for i := range maxShown + 1 {
-		r.catalog.forms.first(fmt.Sprint(i))
+	for i := range maxTold + 1 {
+		r.catalog.told.first(fmt.Sprint(i), "form")
 	}
-	if n := len(r.catalog.forms.seen); n > maxShown {
+	if n := len(r.catalog.told.seen); n > maxTold {
 		t.Errorf("%d sessions are remembered", n)
 	}
 }

@@ -63,6 +63,9 @@ gets with detail: full.`,
 				case asJSON(cmd):
 					return printJSON(cmd.OutOrStdout(), d.Retriever().Answer(q, found))
 				}
+				if words := found.NotMentioned(); words != "" {
+					defer fmt.Fprintln(cmd.ErrOrStderr(), words)
+				}
 				if len(found.Hits) > 0 && found.Confidence < retrieve.Confident {
 					defer fmt.Fprintln(cmd.ErrOrStderr(), "perhaps none of these fits: the answer is not confident")
 				}

@@ -43,6 +43,7 @@ type ranked struct {
 	Reason     string
 	Confidence int // in per cent
 	Doubtful   bool
+	Lacks      string // what no tool mentions
 	Absent     []retrieve.Absent
 	Took       time.Duration
 	Error      string
@@ -161,7 +162,7 @@ func rank(q *request, s Catalogue, by setting, ask retrieve.Query) *ranked {
 		return r
 	}
 	r.Confidence, r.Doubtful, r.Absent = int(math.Round(100*found.Confidence)), found.Confidence < retrieve.Confident, found.Absent
-	r.Empty = len(found.Hits) == 0
+	r.Empty, r.Lacks = len(found.Hits) == 0, found.NotMentioned()
 	if s.Embeds && !by.Words && !found.Hybrid && !r.Empty {
 		r.Reason = cmp.Or(found.Reason, "no embedder is at work")
 	}

@@ -31,12 +31,14 @@ type heard struct{ word, stem, concept, address string }
 func (h heard) is(said string) bool { return said == h.stem || said == h.concept || said == h.address }
 
 // reads reports whether the word asks to show or find something.
-func (h heard) reads() bool {
-	switch h.word {
+func (h heard) reads() bool { return reading(h.word) || h.concept == conceptMark+"read" }
+
+func reading(word string) bool {
+	switch word {
 	case "list", "search", "show", "get", "find", "look", "see", "what", "which", "who", "when", "where", "how":
 		return true
 	}
-	return h.concept == conceptMark+"read"
+	return false
 }
 
 // maxHeard bounds the words of a clause that may be phrases.
@@ -91,6 +93,7 @@ func (p phrase) in(clause []heard) (by []heard) {
 func (r *request) interpret(a *analyzer, clause []heard, n int) {
 	eachPhrase(clause, func(p phrase, by []heard) {
 		r.mean(a, p, n)
+		r.reads = r.reads || slices.ContainsFunc(p.means, reading)
 		for _, h := range by {
 			switch {
 			case p.stead:

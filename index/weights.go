@@ -22,7 +22,6 @@ const (
 	saturation    = 1.8 // BM25's k1: how soon repeating a word adds nothing
 	weightWritten = 0.4 // of the written form, relative to the stem
 	weightConcept = 0.7 // of a word with about the same meaning, relative to the word
-	weightMeant   = 0.7 // of a word that a phrase means, relative to a word that the query says
 	weightClauses = 0.6 // of the clauses of a query, relative to the whole
 	maxTerms      = 256 // different terms in a query
 	maxClauses    = 8   // the last clause takes the rest

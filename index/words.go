@@ -42,9 +42,6 @@ func (r *ranking) lookUp(q request) error {
 		case isConcept(text):
 			t.weight, t.exceeds = weightConcept, number(text)
 		}
-		if q.meant[text] {
-			t.weight *= weightMeant
-		}
 		var err error
 		if t.matches, err = r.x.find(r.grouped(fieldTerms), text); err != nil {
 			return err

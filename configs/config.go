@@ -219,17 +219,29 @@ func (c *Config) Modules() []string {
 type Client struct {
 	Name     string // an ID of package clients, or a pattern over names of clients
 	Register Register
+	Era      Era
 }
+
+// Era says in which era of the protocol a client that knows both is served.
+type Era string
+
+// EraLegacy ends at revision 2025-11-25; with EraAuto the client takes the newest that it knows.
+const (
+	EraLegacy Era = "legacy"
+	EraAuto   Era = "auto"
+)
 
 // Register says when tools that a client has found are registered for it.
 type Register string
 
 // RegisterAtOnce registers tools with the answer, RegisterWhenUsed after a call, when the
-// list changes anyway, and for later sessions, RegisterNever never.
+// list changes anyway, and for later sessions, RegisterNever never, RegisterBest the best of
+// each query with the answer.
 const (
 	RegisterAtOnce   Register = "at_once"
 	RegisterWhenUsed Register = "when_used"
 	RegisterNever    Register = "never"
+	RegisterBest     Register = "best"
 )
 
 // HTTPLimits bound the resources of HTTP clients.

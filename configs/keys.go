@@ -139,7 +139,7 @@ var top = section[Config]{keys: keys{
 	},
 	{
 		name:  "clients",
-		doc:   "when found tools are listed, by client name or pattern: `{register: at_once}`, `when_used` or `never`; see [clients.md](clients.md#what-clients-are-listed)",
+		doc:   "when found tools are listed, by client name or pattern: `{register: at_once}`, `when_used` or `never`, and `{era: legacy}` or `auto`; see [clients.md](clients.md#what-clients-are-listed)",
 		value: in(func(c *Config) *[]Client { return &c.Clients }).is(clientList),
 	},
 	{

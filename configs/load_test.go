@@ -728,8 +728,8 @@ func TestSettingsOfClientsThatDoNothingAreSaid(t *testing.T) {
 	for text, want := range map[string]string{
 		"clients: {opencode: {register: never}, my-agent: {register: at_once}, 'codex*': {register: never}}": "",
 		"clients: {codec: {register: never}}":                        `toolfinch.yaml:2:11: clients.codec is no client that was measured, and is taken for one that names itself so (did you mean "codex"?)`,
-		"clients: {codex: {}}":                                       `toolfinch.yaml:2:10: clients.codex says nothing (write register: at_once, when_used or never)`,
-		"clients: {codex: {register: never}}\nrouting_type: DYNAMIC": `toolfinch.yaml:2:10: clients is not used with routing_type DYNAMIC (AUTO goes by it)`,
+		"clients: {codex: {}}":                                       `toolfinch.yaml:2:10: clients.codex says nothing (write register: at_once, best, when_used or never; or era: legacy or auto)`,
+		"clients: {codex: {register: never}}\nrouting_type: DYNAMIC": `toolfinch.yaml:2:10: clients (register) is not used with routing_type DYNAMIC (AUTO goes by it)`,
 	} {
 		if got := Errors(mustLoad(t, servers+text).Warnings).Error(); got != want {
 			t.Errorf("%s\ngot  %s\nwant %s", text, got, want)

@@ -3,6 +3,7 @@
 package e2e_test
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -107,8 +109,8 @@ func TestAgents(t *testing.T) {
 			patient := map[string]any{"start_wait": patience.String(), "shared": true, "keep_running": "1ms"}
 			t.Run("first start", func(t *testing.T) {
 				h := newHouse(t, servers, patient).sharing()
-				if offered, changed := finds(t, a, h, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}); offered || changed {
-					t.Errorf("%s is offered from the start: %t, once it is found: %t", surfaced, offered, changed)
+				if offered, changed := finds(t, a, h, agents.Server{Command: []string{program(t), "serve", "--config", h.config}}); offered || changed != a.Loads {
+					t.Errorf("%s is offered from the start: %t, once it is found: %t, want %t", surfaced, offered, changed, a.Loads)
 				}
 			})
 			if a.Relists {
@@ -125,14 +127,14 @@ func TestAgents(t *testing.T) {
 				for i, g := range guests {
 					t.Run(fmt.Sprint(i), func(t *testing.T) {
 						t.Parallel()
-						if offered, now := finds(t, a, g, over); offered != now { // the other one may have called it before
+						if offered, now := finds(t, a, g, over); now != (offered || a.Loads) { // the other one may have called it before
 							t.Errorf("%s is offered from the start: %t, once it is found: %t", surfaced, offered, now)
 						}
 					})
 				}
 			})
 			if a.CanResume() && !t.Failed() {
-				t.Run("resumed", func(t *testing.T) { remembers(t, a, guests[0], over, a.Relists) })
+				t.Run("resumed", func(t *testing.T) { remembers(t, a, guests[0], over, a.Relists || a.Loads) })
 			}
 		})
 	}
@@ -178,7 +180,35 @@ func finds(t *testing.T, a agents.Agent, h house, proxy agents.Server) (fromStar
 		t.Errorf("retrieve_tools answered the model with %s", got)
 	}
 	m.wrote(t, m.turns[2])
+	if a.Loads {
+		m.keepsPrefix(t)
+	}
 	return fromStart, sameTurn
+}
+
+// keepsPrefix checks that no request changes what the provider has read of the request before: the tools that it
+// reads first, the instructions and the messages.
+func (m *model) keepsPrefix(t *testing.T) {
+	t.Helper()
+	var before []string
+	for i, turn := range m.turns {
+		var request struct {
+			Tools            []json.RawMessage
+			System, Messages json.RawMessage
+		}
+		must.Do(t, json.Unmarshal(turn.Request, &request))
+		var now []string
+		for _, raw := range request.Tools {
+			if !strings.Contains(string(raw), `"defer_loading":true`) { // the provider reads these where a message refers to them
+				now = append(now, string(raw))
+			}
+		}
+		now = append(now, string(request.System))
+		if i > 0 && !slices.Equal(before, now) {
+			t.Errorf("request %d begins with other tools or instructions than the one before: %s, before: %s", i, now, before)
+		}
+		before = now
+	}
 }
 
 // remembers goes on with the agent's last session. The model calls the tool by the

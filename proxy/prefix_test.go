@@ -72,6 +72,7 @@ func TestAutoRegistersWhereItPays(t *testing.T) {
 		{configs.RoutingAuto, "somebody", nil, true},
 		{configs.RoutingAuto, "opencode", nil, false},
 		{configs.RoutingAuto, "codex-mcp-client", nil, false},
+		{configs.RoutingAuto, "claude-code", nil, true},
 		{configs.RoutingDynamic, "codex-mcp-client", nil, true},
 		{configs.RoutingCallTool, "somebody", nil, false},
 		{configs.RoutingAuto, "opencode", []configs.Client{{Name: "opencode", Register: configs.RegisterAtOnce}}, true},

@@ -2,6 +2,7 @@ package register
 
 import (
 	"context"
+	"slices"
 
 	"toolfinch/internal/identity"
 	"toolfinch/tool"
@@ -18,10 +19,14 @@ func (c *relists) when(v *Served, client string) When {
 	return AtOnce
 }
 
-// Register registers found tools for the client that made the call, if Served.Register says at once:
-// one change of its set and one list_changed. It returns when the hold ends. now has the names that are
+// maxBest bounds the bytes of what models read of a tool that is registered as the best: a longer definition costs a
+// conversation more than parameters in the answer and a call through call_tool.
+const maxBest = 800
+
+// Register registers found tools for the client that made the call, if Served.Register says at once, or the best of
+// them: one change of its set and one list_changed. It returns when the hold ends. now has the names that are
 // registered; relisted says whether the client has listed all of them.
-func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool) (now map[string]bool, relisted bool) {
+func (l *Live) Register(ctx context.Context, call *tool.Call, tools, best []*tool.Tool) (now map[string]bool, relisted bool) {
 	party, _ := identity.PartyOf(ctx)
 	served := l.served(party)
 	now = map[string]bool{}
@@ -41,7 +46,11 @@ func (l *Live) Register(ctx context.Context, call *tool.Call, tools []*tool.Tool
 	s.mu.Lock()
 	served = l.served(party) // read under the lock that Sync takes after each change: an older value cannot overwrite a newer one
 	var change Change
-	if s != l.process && l.relists.when(served, s.client.Name) == AtOnce {
+	if when := l.relists.when(served, s.client.Name); s != l.process && (when == AtOnce || when == Best) {
+		if when == Best {
+			s.set = s.set.afresh(best)
+			tools = slices.DeleteFunc(slices.Clone(best), func(t *tool.Tool) bool { return len(t.Def.Description)+len(t.Def.InputSchema) > maxBest })
+		}
 		s.set, change = s.set.plan(served.registrable(tools), served.maxRegistered())
 	}
 	listed, client := s.listed, s.client.Name

@@ -221,7 +221,7 @@ func TestAGatedSession(t *testing.T) {
 	if got := listed(t, connect(t, p.url, "other").messages(list)[0]); len(got) != 3 {
 		t.Errorf("another session is listed %v", got)
 	}
-	if got, _ := live.Register(t.Context(), &tool.Call{Session: p.session}, pick(live.served(identity.Party{}).Source.(*shelf), "srv_e")); len(got) != 1 || !got["srv_pin"] {
+	if got, _ := live.Register(t.Context(), &tool.Call{Session: p.session}, pick(live.served(identity.Party{}).Source.(*shelf), "srv_e"), nil); len(got) != 1 || !got["srv_pin"] {
 		t.Errorf("registered %v", got)
 	}
 	live.Forget(p.session)
@@ -479,7 +479,7 @@ func TestAGateNarrowsWhatIsListed(t *testing.T) {
 	gated.Granted = live.gate.Granted
 	some := Served{Register: always}
 	offer(live.Live, some)
-	live.Register(t.Context(), &tool.Call{Session: p.session}, pick(source, "srv_a"))
+	live.Register(t.Context(), &tool.Call{Session: p.session}, pick(source, "srv_a"), nil)
 	changes, stop := p.listen()
 	defer stop()
 	await(t, changes, "tools/list_changed") // of srv_a

@@ -29,8 +29,18 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 	}
 	l.observer.Listed(call.Session, client, tools)
 	portable := served.Portable != nil && served.Portable(client)
+	loads := served.Loads != nil && served.Loads(client)
 	return listing("tools", tools, "", func(t *tool.Tool) json.RawMessage {
 		def := t.ListedTo(s == nil)
+		if loads && registered.found(t.Name) {
+			def, _ = rawjson.Update(def, "_meta", func(meta json.RawMessage) []byte {
+				marked, err := rawjson.Set(meta, "anthropic/alwaysLoad", []byte("true"))
+				if err != nil { // there was none
+					return []byte(`{"anthropic/alwaysLoad":true}`)
+				}
+				return marked
+			})
+		}
 		if portable {
 			if ported := l.portable.of(t); ported != nil {
 				def, _ = rawjson.Set(def, "inputSchema", ported.Schema)

@@ -103,7 +103,7 @@ func newLive(t testing.TB, settings setup) *Live {
 		for _, name := range in.Tools {
 			found = append(found, source[name])
 		}
-		registered, relisted := live.Register(ctx, call, found)
+		registered, relisted := live.Register(ctx, call, found, found[:min(1, len(found))])
 		return tool.TextResult(fmt.Sprintf("%d registered, listed again: %t", len(registered), relisted)), nil
 	})
 	offer(live, Served{Search: []*tool.Tool{find}, Register: always, SearchTool: "retrieve_tools"})

@@ -75,4 +75,7 @@ func (l *Live) recall(served *Served, call *tool.Call, s *session) {
 	tools = served.registrable(tools)
 	free := max(served.maxRegistered()-len(s.set.tools), 0) // recalled tools do not displace found ones
 	s.set, _ = s.set.plan(tools[:min(len(tools), served.Recall, free)], served.maxRegistered())
+	for i := range s.set.tools { // plan has made a list of its own
+		s.set.tools[i].recalled = true
+	}
 }

@@ -77,6 +77,12 @@ type Served struct {
 	// Awaits, if set, names the clients that read a new list before the answer of the call that changed
 	// it. Other clients get a grace.
 	Awaits func(client string) bool
+	// Legacy, if set, names the clients that server/discover sends to the legacy era, whose sessions have a
+	// list of their own.
+	Legacy func(client string) bool
+	// Loads, if set, names the clients whose registered tools are marked to be loaded, where their own tool
+	// search would hide them.
+	Loads func(client string) bool
 	// Portable, if set, names the clients whose lists have portable input schemas (see tool.Portable).
 	Portable func(client string) bool
 	// Named, if set, returns the name under which a client is listed a tool. Lookup finds it, too.
@@ -221,12 +227,13 @@ type When string
 
 // AtOnce: with the answer, in one change of the list. WhenUsed: after a call, with the next change of
 // the list and for the client's next sessions. Never: the list stays. Tried: AtOnce until one hold was
-// in vain, then WhenUsed.
+// in vain, then WhenUsed. Best: AtOnce, but of each query the best tool alone, unless its definition is long.
 const (
 	AtOnce   When = "at_once"
 	WhenUsed When = "when_used"
 	Never    When = "never"
 	Tried    When = "tried"
+	Best     When = "best"
 )
 
 // granted returns the provisioned tools of an owner. It returns none for Anonymous: the list of a

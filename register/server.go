@@ -92,8 +92,12 @@ func (l *Live) newMCP(version string) *server.MCPServer {
 		l.servedTo(l.sessionOf(ctx), party).declare(&result.Capabilities, &result.Instructions)
 	})
 	hooks.AddAfterDiscover(func(ctx context.Context, _ any, _ *mcp.DiscoverRequest, result *mcp.DiscoverResult) {
-		served := l.served(partyOf(ctx, modernClient(rawjson.Member(wire.MessageFrom(ctx), "params"))))
+		client := modernClient(rawjson.Member(wire.MessageFrom(ctx), "params"))
+		served := l.served(partyOf(ctx, client))
 		served.declare(&result.Capabilities, &result.Instructions)
+		if served.Legacy != nil && served.Legacy(client.Name) {
+			result.SupportedVersions = slices.DeleteFunc(slices.Clone(result.SupportedVersions), mcp.IsModernProtocol)
+		}
 		if served.Declared.Tasks {
 			if result.Capabilities.Extensions == nil {
 				result.Capabilities.Extensions = map[string]any{}

@@ -15,7 +15,8 @@ type Set struct {
 
 type registered struct {
 	*tool.Tool
-	used int64
+	used     int64
+	recalled bool // from an earlier session, and not found in this one
 }
 
 // names returns the exposed names in order.
@@ -25,6 +26,19 @@ func (s Set) names() []string {
 		names[i] = t.Name
 	}
 	return names
+}
+
+// found reports whether a tool was registered because a search of this session found it.
+func (s Set) found(name string) bool {
+	return slices.ContainsFunc(s.tools, func(r registered) bool { return r.Name == name && !r.recalled })
+}
+
+// afresh returns the set without recalled tools among wanted: plan adds them as found.
+func (s Set) afresh(wanted []*tool.Tool) Set {
+	s.tools = slices.DeleteFunc(slices.Clone(s.tools), func(r registered) bool {
+		return r.recalled && slices.ContainsFunc(wanted, func(t *tool.Tool) bool { return t.Name == r.Name })
+	})
+	return s
 }
 
 // Change has the names that a session gained and lost.
@@ -45,7 +59,7 @@ func (s Set) plan(wanted []*tool.Tool, max int) (Set, Change) {
 			next.tools[i].used = next.clock
 			continue
 		}
-		next.tools = append(next.tools, registered{t, next.clock})
+		next.tools = append(next.tools, registered{Tool: t, used: next.clock})
 		change.Added = append(change.Added, t.Name)
 	}
 	for len(next.tools) > max {
@@ -84,7 +98,7 @@ func (s Set) sync(lookup func(name string) (*tool.Tool, bool)) (next Set, change
 			continue
 		}
 		changed = changed || now.Def.Hash != r.Def.Hash
-		next.tools = append(next.tools, registered{now, r.used})
+		next.tools = append(next.tools, registered{now, r.used, r.recalled})
 	}
 	return next, change, changed
 }

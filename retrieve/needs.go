@@ -117,11 +117,7 @@ func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result,
 		r.noteFound(call, n.Text, n.Hits)
 	}
 	onceEach(needs)
-	var hits []Hit
-	for _, n := range needs {
-		hits = append(hits, n.Hits...)
-	}
-	registered := r.registered(ctx, call, queries[0], hits)
+	registered := r.registered(ctx, call, needs)
 	if queries[0].Detail != DetailFull {
 		return tool.TextResult(r.text(call.Session, needs, registered)), nil
 	}
@@ -267,18 +263,24 @@ func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
 
 // registered registers the found tools and returns which are registered. A gated view registers nothing: it returns
 // which can be called.
-func (r *Retriever) registered(ctx context.Context, call *tool.Call, q Query, hits []Hit) Registration {
-	if !q.tools() || r.settings.Register == nil && !r.gated() {
+func (r *Retriever) registered(ctx context.Context, call *tool.Call, needs []need) Registration {
+	if !needs[0].tools() || r.settings.Register == nil && !r.gated() {
 		return Registration{}
 	}
-	var tools []*tool.Tool
-	for _, hit := range hits {
-		if hit.Def.ID.Kind == tool.KindTool { // only tools are registered
+	var tools, best []*tool.Tool
+	for _, n := range needs {
+		for i, hit := range n.Hits {
+			if hit.Def.ID.Kind != tool.KindTool { // only tools are registered
+				continue
+			}
 			tools = append(tools, hit.Tool)
+			if i == 0 && n.above == nil && n.Confidence >= Confident {
+				best = append(best, hit.Tool)
+			}
 		}
 	}
 	if !r.gated() {
-		return r.settings.Register(ctx, call, tools)
+		return r.settings.Register(ctx, call, tools, best)
 	}
 	registered := Registration{Names: map[string]bool{}}
 	callable := r.callable(call)

@@ -15,8 +15,8 @@ import (
 // What models read by default: nothing that they have been listed, and what a call needs
 // of all else.
 func TestAnswersSayWhatACallNeeds(t *testing.T) {
-	listed := func(relisted bool) func(context.Context, *tool.Call, []*tool.Tool) Registration {
-		return func(context.Context, *tool.Call, []*tool.Tool) Registration {
+	listed := func(relisted bool) func(_ context.Context, _ *tool.Call, _, _ []*tool.Tool) Registration {
+		return func(context.Context, *tool.Call, []*tool.Tool, []*tool.Tool) Registration {
 			return Registration{Names: map[string]bool{"github_create_issue": true}, Relisted: relisted}
 		}
 	}
@@ -55,8 +55,11 @@ func TestAnswersSayWhatACallNeeds(t *testing.T) {
 func TestSeveralNeedsAreRegisteredAtOnceAndLearnedApart(t *testing.T) {
 	var registered []string
 	memory := NewMemory(nil, nil)
-	r, _ := newRetriever(t, Settings{Memory: memory, Register: func(_ context.Context, _ *tool.Call, tools []*tool.Tool) Registration {
+	r, _ := newRetriever(t, Settings{Memory: memory, Register: func(_ context.Context, _ *tool.Call, tools, best []*tool.Tool) Registration {
 		registered = append(registered, toolNames(tools))
+		if toolNames(best) != toolNames(tools) { // one hit a query
+			t.Errorf("the best are %v, want %v", toolNames(best), toolNames(tools))
+		}
 		return Registration{}
 	}})
 	_, err := r.Retrieve(t.Context(), &tool.Call{Session: "s", Arguments: json.RawMessage(`{"queries":["search_code","create_issue","search_code again"],"limit":1}`)})

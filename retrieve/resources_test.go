@@ -349,7 +349,7 @@ func TestOnlyToolsAreRegisteredAndLearned(t *testing.T) {
 	var got []string
 	calls := 0
 	memory := NewMemory(nil, nil)
-	r, _ := newMixed(t, Settings{Memory: memory, Register: func(_ context.Context, _ *tool.Call, tools []*tool.Tool) Registration {
+	r, _ := newMixed(t, Settings{Memory: memory, Register: func(_ context.Context, _ *tool.Call, tools, _ []*tool.Tool) Registration {
 		calls++
 		got = append(got, toolNames(tools))
 		return Registration{}

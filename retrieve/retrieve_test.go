@@ -145,7 +145,7 @@ func TestServerNarrowsBeforeTheCut(t *testing.T) {
 
 func TestRetrieveRegistersWhatItFound(t *testing.T) {
 	var got []string
-	r, _ := newRetriever(t, Settings{Register: func(_ context.Context, call *tool.Call, tools []*tool.Tool) Registration {
+	r, _ := newRetriever(t, Settings{Register: func(_ context.Context, call *tool.Call, tools, _ []*tool.Tool) Registration {
 		for _, found := range tools {
 			got = append(got, call.Session+":"+found.Name)
 		}
@@ -157,6 +157,21 @@ func TestRetrieveRegistersWhatItFound(t *testing.T) {
 	}
 	if !strings.Contains(string(result), `\"registered\":true`) {
 		t.Errorf("result = %s", result)
+	}
+}
+
+// The best are the first hits of confident answers: of a query with several hits one, of a doubtful one none.
+func TestTheBestOfAQuery(t *testing.T) {
+	var found, got []string
+	r, _ := newRetriever(t, Settings{Register: func(_ context.Context, _ *tool.Call, tools, best []*tool.Tool) Registration {
+		found, got = append(found, toolNames(tools)), append(got, toolNames(best))
+		return Registration{}
+	}})
+	for _, query := range []string{"create issue", "labels"} {
+		ask(t, r.Retrieve, `{"query":"`+query+`"}`)
+	}
+	if want := []string{"github_create_issue", ""}; !slices.Equal(got, want) || !strings.HasPrefix(found[0], want[0]+" ") || found[1] == "" {
+		t.Errorf("the best of %q are %q, want %q", found, got, want)
 	}
 }
 

@@ -14,8 +14,9 @@ import (
 // Settings of a Retriever.
 type Settings struct {
 	TopK int // tools in an answer, if the query names no limit; default DefaultLimit
-	// Register registers the tools of an answer for the client that made the call.
-	Register func(ctx context.Context, call *tool.Call, tools []*tool.Tool) Registration
+	// Register registers the tools of an answer for the client that made the call; best are those that each
+	// query most likely means.
+	Register func(ctx context.Context, call *tool.Call, tools, best []*tool.Tool) Registration
 	// Used, if set, is told of each tool that a meta-tool calls. It must not block.
 	Used func(call *tool.Call, t *tool.Tool)
 	// Health, if set, is asked for every answer and must not block.

@@ -10,10 +10,13 @@ type Listing struct {
 	// clients may be spared the change.
 	Relists bool
 	// Awaits says that it reads the new list before the answer of the call: in each of 32
-	// retrievals, 24 of them on a busy machine.
+	// retrievals and more, most of them on a busy machine.
 	Awaits bool
 	// Hurries says that it looks only at what was listed within a second of its start.
 	Hurries bool
+	// Loads says that it adds a newly listed tool with _meta["anthropic/alwaysLoad"] to the end of the conversation: the
+	// cached beginning stays. It does so in sessions, so that it is kept from 2026-07-28.
+	Loads bool
 	// Unmended says that it passes input schemas on to the model's provider as they are, by public reports.
 	Unmended bool
 }
@@ -22,10 +25,10 @@ type Listing struct {
 var Listings = []Listing{
 	{ID: "opencode", Announce: "opencode", Relists: true, Awaits: true, Unmended: true},
 	{ID: "gemini", Announce: "gemini-cli-mcp-client*", Relists: true},
-	{ID: "claude-code", Announce: "claude-code", Unmended: true}, // with 2026-07-28, like Copilot CLI, it shares its list
+	{ID: "claude-code", Announce: "claude-code", Relists: true, Awaits: true, Loads: true, Unmended: true},
 	{ID: "codex", Announce: "codex-mcp-client", Hurries: true},
 	{ID: "qwen", Announce: "qwen-cli-mcp-client*"},
-	{ID: "copilot", Announce: "copilot-cli"},
+	{ID: "copilot", Announce: "copilot-cli"}, // with 2026-07-28 it shares its list
 	{ID: "cline-cli", Announce: "@cline/core"},
 	{ID: "continue", Announce: "continue-cli-client"},
 }
@@ -57,6 +60,12 @@ func Hurries(announced string) bool {
 func Unmended(announced string) bool {
 	l := ListingOf(announced)
 	return l != nil && l.Unmended
+}
+
+// Loads is Listing.Loads, false for an unmeasured client.
+func Loads(announced string) bool {
+	l := ListingOf(announced)
+	return l != nil && l.Loads
 }
 
 // Prefixes reports whether a client puts a prefix like mcp__toolfinch__ in front of names: all measured agents do.

@@ -22,6 +22,8 @@ type Agent struct {
 	// Relists says that the agent lists the tools again when it is told to, so that
 	// its model is offered what it has just found.
 	Relists bool
+	// Loads says that what its model has found is added at the end of the conversation, and called by name.
+	Loads bool
 	// Endpoint serves the model as the agent's provider would.
 	Endpoint func(Model) http.Handler
 	// Prefix are the members of a request in the order in which the provider reads
@@ -40,14 +42,14 @@ type Agent struct {
 
 // All are the agents that run without a network.
 var All = []Agent{
-	{"opencode", true, chatCompletions, chatPrefix, "opencode-*[46]/bin/opencode", opencode, []string{"--continue"}, 1, []string{"mcp", "auth", serverName}}, // the plain build before the one for older processors
-	{"gemini-cli", true, generateContent, []string{"tools", "systemInstruction", "contents"}, "@google/gemini-cli/bundle/gemini.js", gemini, []string{"--resume", "latest"}, 0, []string{"--skip-trust", "--prompt", "/mcp auth " + serverName}},
-	{"claude-code", false, messages, []string{"tools", "system", "messages"}, "@anthropic-ai/claude-code-*/claude", claude, []string{"--continue"}, 0, nil},
-	{"codex", false, responses, []string{"tools", "instructions", "input"}, "@openai/codex-*/vendor/*/bin/codex", codex, []string{"resume", "--last"}, 1, []string{"mcp", "login", serverName}},
-	{"qwen-code", false, chatCompletions, chatPrefix, "@qwen-code/qwen-code/cli.js", qwen, []string{"--continue"}, 0, nil},
-	{"copilot", false, chatCompletions, chatPrefix, "@github/copilot-*/copilot", copilot, []string{"--continue"}, 0, nil},
-	{"cline", false, chatCompletions, chatPrefix, "@cline/cli-*/bin/cline", cline, nil, 0, nil},
-	{"continue", false, chatCompletions, chatPrefix, "@continuedev/cli/dist/cn.js", continueCLI, []string{"--resume"}, 0, nil},
+	{"opencode", true, false, chatCompletions, chatPrefix, "opencode-*[46]/bin/opencode", opencode, []string{"--continue"}, 1, []string{"mcp", "auth", serverName}}, // the plain build before the one for older processors
+	{"gemini-cli", true, false, generateContent, []string{"tools", "systemInstruction", "contents"}, "@google/gemini-cli/bundle/gemini.js", gemini, []string{"--resume", "latest"}, 0, []string{"--skip-trust", "--prompt", "/mcp auth " + serverName}},
+	{"claude-code", false, true, messages, []string{"tools", "system", "messages"}, "@anthropic-ai/claude-code-*/claude", claude, []string{"--continue"}, 0, nil},
+	{"codex", false, false, responses, []string{"tools", "instructions", "input"}, "@openai/codex-*/vendor/*/bin/codex", codex, []string{"resume", "--last"}, 1, []string{"mcp", "login", serverName}},
+	{"qwen-code", false, false, chatCompletions, chatPrefix, "@qwen-code/qwen-code/cli.js", qwen, []string{"--continue"}, 0, nil},
+	{"copilot", false, false, chatCompletions, chatPrefix, "@github/copilot-*/copilot", copilot, []string{"--continue"}, 0, nil},
+	{"cline", false, false, chatCompletions, chatPrefix, "@cline/cli-*/bin/cline", cline, nil, 0, nil},
+	{"continue", false, false, chatCompletions, chatPrefix, "@continuedev/cli/dist/cn.js", continueCLI, []string{"--resume"}, 0, nil},
 }
 
 var chatPrefix = []string{"tools", "messages"}

@@ -230,26 +230,40 @@ func messages(m Model) http.Handler {
 			Tools    []struct {
 				Name   string
 				Schema json.RawMessage `json:"input_schema"`
+				Defer  bool            `json:"defer_loading"` // it is offered from where the messages refer to it
 			}
 		}
 		body, ok := take(w, r, &request)
 		if !ok {
 			return
 		}
-		now := Turn{Request: body}
-		for _, t := range request.Tools {
-			now.Tools = append(now.Tools, Tool{Name: t.Name, Schema: t.Schema})
-		}
+		now, loaded := Turn{Request: body}, map[string]bool{}
 		for _, message := range request.Messages {
 			var blocks []struct {
 				Type    string
 				Content json.RawMessage
+				Tool    struct{ Name string }
 			}
 			_ = json.Unmarshal(message.Content, &blocks) // else it is text
 			for _, block := range blocks {
-				if block.Type == "tool_result" {
+				switch block.Type {
+				case "tool_addition":
+					loaded[block.Tool.Name] = true
+				case "tool_result":
 					now.Results = append(now.Results, string(block.Content))
+					var found []struct {
+						Name string `json:"tool_name"` // of a tool_reference
+					}
+					_ = json.Unmarshal(block.Content, &found) // else it is text
+					for _, reference := range found {
+						loaded[reference.Name] = true
+					}
 				}
+			}
+		}
+		for _, t := range request.Tools {
+			if !t.Defer || loaded[t.Name] {
+				now.Tools = append(now.Tools, Tool{Name: t.Name, Schema: t.Schema})
 			}
 		}
 		next := m.Next(now)

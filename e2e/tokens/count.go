@@ -61,7 +61,8 @@ func (c *conversation) add(body []byte) error {
 
 // pieces are the parts of a request as the provider reads them, without the marks for
 // what is to be kept: they move from request to request and are not read by models.
-// Texts of messages are taken for blocks of text, which is how models read both.
+// Texts of messages are taken for blocks of text, which is how models read both. A tool with
+// defer_loading is read where a message first refers to it.
 func pieces(body []byte, order []string) (all []string, err error) {
 	var members map[string]any
 	decoder := json.NewDecoder(bytes.NewReader(body))
@@ -69,13 +70,19 @@ func pieces(body []byte, order []string) (all []string, err error) {
 	if err := decoder.Decode(&members); err != nil {
 		return nil, err
 	}
+	late := map[string]any{}
 	for _, name := range order {
 		list, ok := members[name].([]any)
 		if !ok && members[name] != nil {
 			list = []any{members[name]}
 		}
 		for _, value := range list {
-			text, err := json.Marshal(unmarked(value))
+			if t, _ := value.(map[string]any); t["defer_loading"] == true {
+				name, _ := t["name"].(string)
+				late[name] = t
+				continue
+			}
+			text, err := json.Marshal(unmarked(value, late))
 			if err != nil {
 				return nil, err
 			}
@@ -85,19 +92,27 @@ func pieces(body []byte, order []string) (all []string, err error) {
 	return all, nil
 }
 
-func unmarked(value any) any {
+func unmarked(value any, late map[string]any) any {
 	switch value := value.(type) {
 	case map[string]any:
+		if value["type"] == "tool_reference" {
+			for _, key := range []string{"name", "tool_name"} {
+				if name, _ := value[key].(string); late[name] != nil {
+					value["tool"] = late[name]
+					delete(late, name)
+				}
+			}
+		}
 		delete(value, "cache_control")
 		if text, ok := value["content"].(string); ok && value["role"] != nil { // a mark needs the long form
 			value["content"] = []any{map[string]any{"type": "text", "text": text}}
 		}
 		for key, v := range value {
-			value[key] = unmarked(v)
+			value[key] = unmarked(v, late)
 		}
 	case []any:
 		for i, v := range value {
-			value[i] = unmarked(v)
+			value[i] = unmarked(v, late)
 		}
 	}
 	return value

@@ -53,6 +53,7 @@ func run(arguments []string) error {
 	flags.StringVar(&chosen.needs, "needs", chosen.needs, "how many tools the task needs")
 	flags.StringVar(&chosen.plans, "plans", chosen.plans, "")
 	flags.StringVar(&chosen.strategies, "strategies", chosen.strategies, "among direct, AUTO, DYNAMIC, CALL_TOOL, view, gated, hot and code; without it, what the document has")
+	flags.BoolVar(&chosen.own, "own", false, "with the agents' own settings: their tool search is on")
 	side := flags.Int("parallel", 2, "runs at a time")
 	seed := flags.Uint64("seed", 1, "of the choice of tasks")
 	keep := flags.Bool("keep", false, "leave the folders of the runs behind")
@@ -90,16 +91,20 @@ func run(arguments []string) error {
 }
 
 // selection is what to measure; each is a list.
-type selection struct{ agents, tools, needs, plans, strategies string }
+type selection struct {
+	agents, tools, needs, plans, strategies string
+	own                                     bool
+}
 
 // document is what docs/research/savings.md has: the default settings in full, of the rest a
 // sample. With DYNAMIC only an agent that lists again can call what it has found.
 var document = []selection{
-	{"opencode,gemini-cli,claude-code,codex,qwen-code,copilot,cline,continue", "31,89,163,480", "1,3,8", stepwise + "," + foresees, "direct,AUTO"},
-	{"claude-code,codex", "10,1002", "1,3,8", stepwise + "," + foresees, "direct,AUTO"},
-	{"opencode,claude-code,codex", "89,480", "3", stepwise + "," + foresees, "CALL_TOOL,gated,code"},
-	{"opencode,claude-code,codex", "89,480", "3", stepwise, "view,hot"},
-	{"opencode,gemini-cli", "89,480", "3", stepwise + "," + foresees, "DYNAMIC"},
+	{"opencode,gemini-cli,claude-code,codex,qwen-code,copilot,cline,continue", "31,89,163,480", "1,3,8", stepwise + "," + foresees, "direct,AUTO", false},
+	{"claude-code,codex", "10,1002", "1,3,8", stepwise + "," + foresees, "direct,AUTO", false},
+	{"opencode,claude-code,codex", "89,480", "3", stepwise + "," + foresees, "CALL_TOOL,gated,code", false},
+	{"opencode,claude-code,codex", "89,480", "3", stepwise, "view,hot", false},
+	{"opencode,gemini-cli", "89,480", "3", stepwise + "," + foresees, "DYNAMIC", false},
+	{"claude-code", "89,163,480", "1,3,8", stepwise + "," + byName, "direct,AUTO,CALL_TOOL", true},
 }
 
 // cells are what is measured of a revision of toolfinch.
@@ -109,17 +114,22 @@ func (s selection) cells(revision string) (cells []cell, err error) {
 			for _, needs := range strings.Split(s.needs, ",") {
 				for _, plan := range strings.Split(s.plans, ",") {
 					for _, agent := range strings.Split(s.agents, ",") {
-						c := cell{Agent: agent, Plan: plan, Strategy: strategy, Revision: revision}
+						c := cell{Agent: agent, Plan: plan, Strategy: strategy, Revision: revision, Own: s.own}
 						c.Tools, _ = strconv.Atoi(tools)
 						c.Needs, _ = strconv.Atoi(needs)
-						if strategies[strategy] == nil || sets[c.Tools] == nil || c.Needs < 1 || plan != foresees && plan != stepwise || named(agent) < 0 {
+						if strategies[strategy] == nil || sets[c.Tools] == nil || c.Needs < 1 || !slices.Contains([]string{foresees, stepwise, byName}, plan) || named(agent) < 0 {
 							return nil, fmt.Errorf("there is nothing to measure: %+v", c)
 						}
 						switch {
-						case strategy == direct: // nothing is looked for
-							c.Plan, c.Revision = "", ""
-						case c.Needs == 1: // there is nothing to foresee
+						case strategy == direct && !s.own: // nothing is looked for
+							c.Plan = ""
+						case c.Needs == 1 && plan == foresees: // there is nothing to foresee
 							c.Plan = stepwise
+						case plan == byName && strategy != direct: // toolfinch tells no names before a search
+							continue
+						}
+						if strategy == direct {
+							c.Revision = ""
 						}
 						if !slices.Contains(cells, c) {
 							cells = append(cells, c)

@@ -21,6 +21,8 @@ type player struct {
 	foresees bool   // it asks for all its needs at once
 	folder   string // where requests are kept; "" for nowhere
 	script   bool   // it writes one script that calls them all, once it knows them
+	own      bool   // the agent's own tool search is on
+	byName   bool   // it takes tools from there by their names
 
 	mu       sync.Mutex // guards the rest; held while a request is counted
 	wants    []*want
@@ -63,11 +65,11 @@ const (
 // maxSteps bounds a run that does not come to its end.
 const maxSteps = 60
 
-func newPlayer(order []string, needs []*need, plan string, strategy string) *player {
-	p := &player{foresees: plan == foresees, script: strategy == "code", last: start, began: time.Now(), waits: map[kind]time.Duration{},
+func newPlayer(order []string, needs []*need, c cell) *player {
+	p := &player{foresees: c.Plan == foresees, byName: c.Plan == byName, own: c.Own, script: c.Strategy == "code", last: start, began: time.Now(), waits: map[kind]time.Duration{},
 		sums: conversation{order: order}, side: conversation{order: order}}
 	for _, n := range needs {
-		p.wants = append(p.wants, &want{need: n, direct: strategy == direct})
+		p.wants = append(p.wants, &want{need: n, direct: c.Strategy == direct})
 	}
 	return p
 }
@@ -102,7 +104,7 @@ func (p *player) Next(turn agents.Turn) agents.Move {
 	case n < len(p.moves): // the agent asks again
 		return p.moves[n]
 	case n > 0:
-		p.read(turn.Results[n-1])
+		p.read(turn)
 	}
 	move := p.choose(turn)
 	p.moves = append(p.moves, move)
@@ -115,7 +117,7 @@ const done = "All of it is done."
 // offered is how many tools of the request are for the task.
 func (p *player) offered(turn agents.Turn) int {
 	n := 0
-	for _, name := range []string{"retrieve_tools", "discover_tools", "call_tool"} {
+	for _, name := range []string{"retrieve_tools", "discover_tools", "call_tool", ownSearch} {
 		if _, ok := turn.Tool(name); ok {
 			n++
 		}
@@ -127,6 +129,9 @@ func (p *player) offered(turn agents.Turn) int {
 	}
 	return n
 }
+
+// ownSearch is Claude Code's.
+const ownSearch = "ToolSearch"
 
 // in is the tool as it is offered: agents join the server's name and the tool's in ways
 // of their own, and some leave out that of a server which is directly in them.
@@ -152,12 +157,13 @@ func letters(name string) string {
 }
 
 // read takes in the result of the last move.
-func (p *player) read(result string) {
-	text := plain(json.RawMessage(result))
+func (p *player) read(turn agents.Turn) {
+	text := plain(json.RawMessage(turn.Results[len(turn.Results)-1]))
 	switch p.last {
 	case retrieval:
 		for _, w := range p.wants { // whoever sees by the way what is needed later, remembers
-			w.known = w.known || names(text, w.exposed())
+			_, offered := w.in(turn)
+			w.known = w.known || offered || names(text, w.exposed())
 		}
 		for _, w := range p.asked {
 			if !w.known {
@@ -221,9 +227,12 @@ func (p *player) where(has func(*want) bool) (found []*want) {
 
 // find looks for tools, for one that was missed by the words of its name.
 func (p *player) find(turn agents.Turn, wants []*want) agents.Move {
-	find, ok := turn.Tool("retrieve_tools")
-	if !ok {
-		find, ok = turn.Tool("discover_tools")
+	var find agents.Tool
+	ok := false
+	for _, name := range []string{"retrieve_tools", "discover_tools", ownSearch} {
+		if !ok {
+			find, ok = turn.Tool(name)
+		}
 	}
 	if !ok {
 		return p.give(wants, fmt.Errorf("%s is not offered, nor is a search", wants[0].exposed()))
@@ -233,6 +242,9 @@ func (p *player) find(turn agents.Turn, wants []*want) agents.Move {
 		query := w.query
 		if w.asked > 0 {
 			query = w.server + " " + strings.NewReplacer("_", " ", "-", " ").Replace(w.tool)
+		}
+		if p.byName {
+			query = "select:mcp__" + w.server + "__" + w.tool
 		}
 		w.asked++
 		queries = append(queries, query)

@@ -25,12 +25,15 @@ type cell struct {
 	Plan     string `json:"plan"`
 	Strategy string `json:"strategy"`
 	Revision string `json:"revision,omitempty"` // of toolfinch, unless it is not there
+	Own      bool   `json:"own,omitempty"`      // the agent has its own settings: its tool search is on
 }
 
-// The plans: a model asks for all it needs at once, or for one thing at a time.
+// The plans: a model asks for all it needs at once, or for one thing at a time, or takes it by its
+// name, which an agent's own tool search tells it.
 const (
 	foresees = "foresees"
 	stepwise = "stepwise"
+	byName   = "by name"
 )
 
 // direct is the strategy without toolfinch.
@@ -45,6 +48,7 @@ var strategies = map[string]map[string]any{
 	"view":      {"tool_views": map[string]any{"default": map[string]any{"include_all": true, "exposure_mode": "direct"}}},
 	"gated":     {"gating": map[string]any{"max_tokens": 40_000, "max_tools": 40}},
 	"hot":       {"learn": true},
+	"all hits":  {"clients": map[string]any{"*": map[string]any{"register": "at_once", "era": "legacy"}}},
 	"code":      {"tool_views": map[string]any{"default": map[string]any{"include_all": true, "exposure_mode": "retrieve", "run_script": true}}},
 }
 
@@ -98,20 +102,20 @@ func (b *bench) play(ctx context.Context, c cell) (outcome, error) {
 	for _, r := range recorded {
 		servers = append(servers, agents.Server{Name: r.name, Command: []string{b.self, "replay", r.file}})
 	}
+	player := newPlayer(a.Prefix, needs, c)
 	run := agents.Run{Modules: b.modules, Home: home, Prompt: "Do what has to be done.", Servers: servers}
 	if c.Strategy != direct {
-		proxy, err := b.configure(ctx, home, c.Strategy, servers)
+		proxy, err := b.configure(ctx, home, c, servers)
 		if err != nil {
 			return outcome{}, err
 		}
 		run.Servers = []agents.Server{proxy}
 	}
 	for range before[c.Strategy] {
-		if p, _, err := b.session(ctx, a, run, newPlayer(a.Prefix, needs, c.Plan, c.Strategy)); err != nil || p.err != nil {
+		if p, _, err := b.session(ctx, a, run, newPlayer(a.Prefix, needs, c)); err != nil || p.err != nil {
 			return outcome{cell: c, Error: fmt.Sprintf("a session before: %v", errors.Join(err, p.err))}, nil
 		}
 	}
-	player := newPlayer(a.Prefix, needs, c.Plan, c.Strategy)
 	if b.keep {
 		player.folder = home
 	}
@@ -136,9 +140,12 @@ func (b *bench) play(ctx context.Context, c cell) (outcome, error) {
 
 // configure writes the configuration of toolfinch and has it list the servers, as it
 // has for everybody but the newest user.
-func (b *bench) configure(ctx context.Context, home, strategy string, servers []agents.Server) (agents.Server, error) {
+func (b *bench) configure(ctx context.Context, home string, c cell, servers []agents.Server) (agents.Server, error) {
 	config := map[string]any{"data_dir": filepath.Join(home, "data"), "embedder": "BM25"}
-	for key, value := range strategies[strategy] {
+	if !c.Own { // what docs/clients.md says for Claude Code without its tool search
+		config["clients"] = map[string]any{"claude-code": map[string]any{"register": "never", "era": "auto"}}
+	}
+	for key, value := range strategies[c.Strategy] {
 		config[key] = value
 	}
 	entries := map[string]any{}
@@ -181,8 +188,10 @@ func (b *bench) session(ctx context.Context, a agents.Agent, run agents.Run, p *
 	group.Own(cmd)
 	cmd.Cancel = func() error { return group.Kill(cmd) }
 	cmd.Dir, cmd.WaitDelay = folder, 5*time.Second
-	// Claude Code and Qwen Code would hide tools behind a search of their own.
-	cmd.Env = append(append(agents.Environment(run.Home, b.node), "ENABLE_TOOL_SEARCH=false"), env...)
+	cmd.Env = append(agents.Environment(run.Home, b.node), env...)
+	if !p.own { // Claude Code and Qwen Code would hide tools behind a search of their own
+		cmd.Env = append(cmd.Env, "ENABLE_TOOL_SEARCH=false")
+	}
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	began := time.Now()

@@ -16,10 +16,16 @@ import (
 type task struct{ tools, needs int }
 
 // way is how a task is done.
-type way struct{ strategy, plan string }
+type way struct {
+	strategy, plan string
+	own            bool // the agent's own tool search is on
+}
 
 func (w way) String() string {
-	if w.strategy == direct {
+	switch {
+	case w.own && w.strategy == direct:
+		return "own search, " + w.plan
+	case w.strategy == direct:
 		return direct
 	}
 	return w.strategy + ", " + w.plan
@@ -40,16 +46,16 @@ func newTables(all []outcome) *tables {
 		if t.runs[o.Agent][now] == nil {
 			t.runs[o.Agent][now] = map[way]outcome{}
 		}
-		t.runs[o.Agent][now][way{o.Strategy, o.Plan}] = o
+		t.runs[o.Agent][now][way{o.Strategy, o.Plan, o.Own}] = o
 	}
 	return t
 }
 
 // get is a run that came to its end. Where one tool is needed the plans are the same.
 func (t *tables) get(agent string, k task, w way) (outcome, bool) {
-	if w.strategy == direct {
+	if w.strategy == direct && !w.own {
 		w.plan = ""
-	} else if k.needs == 1 {
+	} else if k.needs == 1 && w.plan == foresees {
 		w.plan = stepwise
 	}
 	o, ok := t.runs[agent][k][w]
@@ -114,8 +120,11 @@ func (t *tables) tasks() (all []task) {
 }
 
 var (
-	auto      = []way{{"AUTO", stepwise}, {"AUTO", foresees}}
-	otherWays = []way{{"DYNAMIC", stepwise}, {"CALL_TOOL", stepwise}, {"CALL_TOOL", foresees}, {"hot", stepwise}, {"view", stepwise}, {"gated", stepwise}, {"gated", foresees}, {"code", foresees}}
+	auto      = []way{{"AUTO", stepwise, false}, {"AUTO", foresees, false}}
+	otherWays = []way{{"DYNAMIC", stepwise, false}, {"CALL_TOOL", stepwise, false}, {"CALL_TOOL", foresees, false}, {"hot", stepwise, false},
+		{"view", stepwise, false}, {"gated", stepwise, false}, {"gated", foresees, false}, {"code", foresees, false}}
+	// ownWays begin with the one that the others are compared with.
+	ownWays = []way{{direct, stepwise, true}, {direct, byName, true}, {"CALL_TOOL", stepwise, true}, {"AUTO", stepwise, true}}
 )
 
 // byTools returns a table with a row for each size of the catalogue. A cell has a value for each
@@ -191,6 +200,28 @@ func (t *tables) byAgent() string {
 	return out
 }
 
+// beside is a table of costs relative to those with the agent's own tool search.
+func (t *tables) beside() string {
+	cells := []string{"tools", "needed"}
+	for _, w := range ownWays {
+		cells = append(cells, w.String())
+	}
+	out := row(cells...) + "\n" + strings.Repeat("|---", len(cells)) + "|\n"
+	for _, k := range t.tasks() {
+		base, based := t.get("claude-code", k, ownWays[0])
+		if !based {
+			continue
+		}
+		cells := []string{fmt.Sprint(k.tools), fmt.Sprint(k.needs)}
+		for _, w := range ownWays {
+			o, ok := t.get("claude-code", k, w)
+			cells = append(cells, share(o.Cost/base.Cost, ok))
+		}
+		out += row(cells...) + "\n"
+	}
+	return out
+}
+
 // sizes are the catalogues that most agents had.
 func (t *tables) sizes() []int {
 	count := map[int]int{}
@@ -248,6 +279,7 @@ func writeDocument(file string, all []outcome) error {
 	for name, table := range map[string]string{
 		"cost":    t.byTools(auto, true, cost, share),
 		"agents":  t.byAgent(),
+		"beside":  t.beside(),
 		"others":  t.byTools(otherWays, true, cost, share),
 		"totals":  t.byTools(auto, true, total, share),
 		"steps":   t.byTools(columns, false, steps, number("%.1f")),

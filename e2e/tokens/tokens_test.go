@@ -43,6 +43,9 @@ func TestConversation(t *testing.T) {
 		{"a text is a block of text", request(list, `{"role":"user","content":"Do it."}`), request(list, first, second), head + size(first, second), head + size(first)},
 		{"a tool more spoils what comes after the tools", request(list, first), request(list+`,{"name":"write"}`, first),
 			head + size(`{"name":"write"}`, first), size(`{"name":"find"}`, `{"name":"call"}`)},
+		{"a tool that a message refers to is read there", request(list, first),
+			request(list+`,{"defer_loading":true,"name":"write"}`, first, `{"content":[{"tool":{"name":"write","type":"tool_reference"},"type":"tool_addition"}],"role":"system"}`),
+			head + size(first, `{"content":[{"tool":{"name":"write","tool":{"defer_loading":true,"name":"write"},"type":"tool_reference"},"type":"tool_addition"}],"role":"system"}`), head + size(first)},
 		{"another message", request(list, first), request(list, `{"content":"Do that.","role":"user"}`),
 			head + size(`{"content":[{"text":"Do that.","type":"text"}],"role":"user"}`), head + size(`{"content":[{"text":"Do `)},
 	} {
@@ -150,7 +153,7 @@ func TestPlayer(t *testing.T) {
 			[]string{"retrieve_tools Writes a text", "call_tool files_write", "toolfinch_files_stat", ""}, 0, 1},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			p := newPlayer([]string{"tools"}, needs(), test.plan, test.strategy)
+			p := newPlayer([]string{"tools"}, needs(), cell{Plan: test.plan, Strategy: test.strategy})
 			var moves []string
 			for n := range len(test.answers) + 1 {
 				turn := agents.Turn{Results: test.answers[:n], Request: []byte("{}")}

@@ -270,7 +270,7 @@ func (r *replica) tools() shelf {
 				found = append(found, t)
 			}
 		}
-		now, _ := r.live.Register(ctx, call, found)
+		now, _ := r.live.Register(ctx, call, found, nil)
 		return tool.TextResult(strings.Join(slices.Sorted(maps.Keys(now)), " ")), nil
 	})
 	return tools

@@ -98,7 +98,7 @@ type Runtime interface {
 
 // Live serves the clients of a view while what it shows is replaced.
 type Live interface {
-	Register(ctx context.Context, call *tool.Call, tools []*tool.Tool) (now map[string]bool, relisted bool)
+	Register(ctx context.Context, call *tool.Call, tools, best []*tool.Tool) (now map[string]bool, relisted bool)
 	Used(call *tool.Call, t *tool.Tool)
 	Gate() *gate.Gate
 	// Started waits for the servers of the view that are starting, and returns the view that is served then to

@@ -69,7 +69,7 @@ func (r *bench) Denied(policy.Decision) {}
 // client is the live server of a view whose clients do nothing.
 type client struct{}
 
-func (client) Register(context.Context, *tool.Call, []*tool.Tool) (map[string]bool, bool) {
+func (client) Register(_ context.Context, _ *tool.Call, _, _ []*tool.Tool) (map[string]bool, bool) {
 	return nil, false
 }
 

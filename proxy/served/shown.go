@@ -32,8 +32,8 @@ func (b *builder) newRetriever(next plan) *retrieve.Retriever {
 	settings.MetaTool = func(name string) *tool.Tool { return next.Shown.MetaTool(name) }
 	settings.PlainSearch = next.Settings.SearchStyle == view.SearchPlain
 	if next.live != nil {
-		settings.Register = func(ctx context.Context, call *tool.Call, tools []*tool.Tool) retrieve.Registration {
-			names, relisted := next.live.Register(ctx, call, tools)
+		settings.Register = func(ctx context.Context, call *tool.Call, tools, best []*tool.Tool) retrieve.Registration {
+			names, relisted := next.live.Register(ctx, call, tools, best)
 			return retrieve.Registration{Names: names, Relisted: relisted}
 		}
 		settings.Used = next.live.Used
@@ -53,6 +53,8 @@ func (b *builder) show(next plan) {
 		Declared: v.declares(),
 		Meta:     slices.Clone(next.compiled.Meta),
 		Register: registers(config),
+		Legacy:   legacy(config),
+		Loads:    clients.Loads,
 		Awaits:   clients.Awaits,
 		Hurries:  clients.Hurries,
 		Portable: portable(cmp.Or(settings.Schemas, config.Schemas)),
@@ -203,8 +205,9 @@ func (v *View) declares() (all register.Declared) {
 }
 
 // registers returns when found tools are registered for a client ("name version"). A changed list costs a client with a
-// prompt cache the whole conversation once; a call through call_tool costs a few tokens. So AUTO registers at once only
-// for clients that were never measured, because they may not use call_tool well, if they list again when told to.
+// prompt cache the whole conversation once; a call through call_tool costs a few tokens. So AUTO registers with the
+// answer only for clients that add tools at the end of the conversation, and for clients that were never measured,
+// because they may not use call_tool well, if they list again when told to.
 func registers(config *configs.Config) func(client string) register.When {
 	switch config.Routing {
 	case configs.RoutingCallTool:
@@ -221,10 +224,24 @@ func registers(config *configs.Config) func(client string) register.When {
 		switch seen := clients.ListingOf(client); {
 		case seen == nil:
 			return register.Tried
+		case seen.Loads:
+			return register.Best
 		case seen.Relists:
 			return register.WhenUsed
 		}
 		return register.Never
+	}
+}
+
+// legacy returns which clients server/discover sends to the legacy era, where lists may change as a side effect of a call.
+func legacy(config *configs.Config) func(client string) bool {
+	return func(client string) bool {
+		for _, c := range config.Clients {
+			if c.Era != "" && clients.Announces(c.Name, client) {
+				return c.Era == configs.EraLegacy
+			}
+		}
+		return config.Routing != configs.RoutingCallTool && clients.Loads(client)
 	}
 }
 

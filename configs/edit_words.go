@@ -8,12 +8,13 @@ import (
 	"unicode"
 
 	"toolfinch/internal/rawjson"
+	"toolfinch/tool"
 	"toolfinch/view"
 )
 
 // Words that a search finds a tool by end its description, on a line of their own: "{original}\nAlso for: jot, recall".
 const (
-	wordsLine = "Also for: "
+	wordsLine = tool.AlsoFor
 	original  = "{original}"
 
 	maxWords = 40 // of one tool

@@ -290,6 +290,11 @@ func tools(t *testing.T, w watched) {
 		tab.wait(".why-parts td", "by field:")
 		tab.fits()
 		tab.looks("search")
+		tab.open("search?q=list+the+files+of+a+folder&tool=files.write_file")
+		tab.wait("section.note p", "files_write_file")
+		tab.accessible()
+		tab.fits()
+		tab.looks("why-not")
 	})
 	t.Run("words and vectors beside words alone", func(t *testing.T) {
 		userModels(t)

@@ -39,14 +39,17 @@ type Explanation struct {
 
 // Part is a part of a score, with its reason. A part without a name details the previous one.
 type Part struct {
-	Name   string
-	Value  float64
-	Reason string
+	Name   string  `json:"name,omitempty"`
+	Value  float64 `json:"value,omitempty"`
+	Reason string  `json:"reason,omitempty"`
 }
+
+// partWords names the part that Terms divides.
+const partWords = "words"
 
 // Parts returns the non-zero parts of the score; in a hybrid search, always vectors too.
 func (e *Explanation) Parts(hybrid bool) []Part {
-	all := []Part{{"words", e.Words, "by field: " + shares(e.Fields)}, {Reason: "by word:  " + shares(e.Terms)}}
+	all := []Part{{partWords, e.Words, "by field: " + shares(e.Fields)}, {Reason: "by word:  " + shares(e.Terms)}}
 	if hybrid {
 		how := fmt.Sprintf("%d × (%.1f × cosine with the query %.3f + %.1f × that with its nearest clause %.3f)", weightVectors, 1-weightClause, e.Query, weightClause, e.Clause)
 		if e.Estimated {

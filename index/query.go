@@ -27,6 +27,8 @@ type Query struct {
 	Prior map[string]float64
 
 	Explain bool // explain each hit's score
+	// Place, if set, is the name of a document to rank and explain, however low it ranks.
+	Place string
 }
 
 // Result is the answer to a Query.
@@ -36,6 +38,7 @@ type Result struct {
 	Vectors bool
 	// Confidence is the probability, from 0 to 1, that a hit is the right tool and not just the nearest.
 	Confidence float64
+	Place      Place // of Query.Place
 }
 
 // Hit is a found document.
@@ -43,6 +46,12 @@ type Hit struct {
 	Name  string  // of the document; a tool's is its exposed name
 	Score float64 // above 0; comparable within one answer only
 	Why   *Explanation
+}
+
+// Place is where a search ranks one document.
+type Place struct {
+	Hit
+	Rank int // 1 for the first hit; 0: not found
 }
 
 // QueryTexts returns the texts of a query that are embedded: the whole and, if there are several, its clauses.

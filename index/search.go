@@ -31,7 +31,7 @@ func (r *ranking) search(q Query) (Result, error) {
 	}
 	r.leaveOut()
 	hybrid := len(q.Vectors) > 0 && r.x.index.vectors.len() > 0
-	if hybrid || q.Explain {
+	if hybrid || q.Explain || q.Place != "" {
 		r.words = append(room(r.x.end), r.scores...)
 	}
 	if hybrid {
@@ -64,6 +64,9 @@ func (r *ranking) search(q Query) (Result, error) {
 	found.Hits = r.spread(best, q.Limit)
 	if q.Explain {
 		r.explain(found.Hits, best)
+	}
+	if q.Place != "" {
+		found.Place = r.place(q.Place, found.Hits)
 	}
 	return found, nil
 }

@@ -127,19 +127,24 @@ func without(pieces []*piece, out []*entry) []*piece {
 			if p.live == len(gone) {
 				continue
 			}
-			next := &piece{segment: p.segment, docs: slices.Clone(p.docs), gone: roaring.New(), live: p.live - len(gone), tables: p.tables.next()}
-			if p.gone != nil {
-				next.gone = p.gone.Clone()
-			}
-			next.gone.AddMany(gone)
-			for _, number := range gone {
-				next.docs[number] = nil
-			}
-			p = next
+			p = p.without(gone)
 		}
 		rest = append(rest, p)
 	}
 	return rest
+}
+
+// without returns the piece with some of its documents removed.
+func (p *piece) without(gone []uint32) *piece {
+	next := &piece{segment: p.segment, docs: slices.Clone(p.docs), gone: roaring.New(), live: p.live - len(gone), tables: p.tables.next()}
+	if p.gone != nil {
+		next.gone = p.gone.Clone()
+	}
+	next.gone.AddMany(gone)
+	for _, number := range gone {
+		next.docs[number] = nil
+	}
+	return next
 }
 
 // merge takes the smallest pieces apart, and returns their documents together with the new ones. It chooses the

@@ -18,13 +18,17 @@ type Snapshot struct {
 
 // snapshot returns the present documents; the caller holds making or write.
 func (x *Index) snapshot() *Snapshot {
-	s := &Snapshot{index: x, pieces: x.pieces, from: make([]int, len(x.pieces))}
-	for i, p := range x.pieces {
-		s.from[i] = s.end
-		s.end += len(p.docs)
-		s.live += p.live
+	s := &Snapshot{index: x}
+	for _, p := range x.pieces {
+		s.add(p)
 	}
 	return s
+}
+
+func (s *Snapshot) add(p *piece) {
+	s.pieces, s.from = append(s.pieces, p), append(s.from, s.end)
+	s.end += len(p.docs)
+	s.live += p.live
 }
 
 // Len returns the number of documents.

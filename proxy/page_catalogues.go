@@ -7,6 +7,7 @@ import (
 	"toolfinch/embed"
 	"toolfinch/internal/telemetry"
 	"toolfinch/proxy/web/page"
+	"toolfinch/retrieve"
 )
 
 // Catalogues returns the catalogs of the views that the user may use, with the root's catalog first.
@@ -22,6 +23,15 @@ func (h paged) Catalogues(ctx context.Context) (all []page.Catalogue) {
 		}
 	}
 	return all
+}
+
+// WhyNot explains the rank of a tool in the user's part of a view for a query.
+func (h paged) WhyNot(ctx context.Context, view, name string, q retrieve.Query) (retrieve.Why, error) {
+	v, err := h.view(ctx, view)
+	if err != nil {
+		return retrieve.Why{}, err
+	}
+	return h.Proxy.WhyNot(ctx, v, name, q)
 }
 
 // Operation returns the last call with the given ID of a request; nil for none.

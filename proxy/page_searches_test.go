@@ -131,6 +131,38 @@ func TestASearchIsLookedAtAndMended(t *testing.T) {
 	}
 }
 
+// The owner is told what keeps a tool out of a view, and the bearer of a key knows nothing of it.
+func TestWhyNotIsWithinWhatTheUserMaySee(t *testing.T) {
+	paints := view.Settings{Name: "paints", Tools: []view.UpstreamTools{{Name: "home", Tools: []view.Override{{Tool: "paint"}}}}}
+	config := configOf(t, []*script{drawers(t)}, everything(view.Default, view.ExposureRetrieve), paints)
+	config.Auth = inbound.Settings{Mode: inbound.Proof, Keys: true}
+	key := keyOfView(t, config, "me", "paints")
+	p, at := withPage(t, config)
+	bearer := &visitor{t: t, url: at}
+	bearer.takes(bearer.do("/ui/login", url.Values{"key": {key}}))
+	for _, test := range []struct {
+		who        *visitor
+		path, want string
+	}{
+		{owner(t, p, at), "q=stash+and+remember+keys&tool=home.put_away", "<b>home_put_away</b> is not found."},
+		{owner(t, p, at), "q=stash+and+remember+keys&tool=home.put_away", "Words of the query that it lacks: stash, remember, keys"},
+		{owner(t, p, at), "q=stash+and+remember+keys&tool=home.put_away", "in its description. <code>toolfinch why-not --add</code>"},
+		{owner(t, p, at), "q=paint+a+drawer&tool=home.paint", "<b>home_paint</b> has rank 1."},
+		{owner(t, p, at), "q=paint&view=paints&tool=home.put_away", "No query finds <b>home.put_away</b>: the view paints leaves it out; it is in default."},
+		{owner(t, p, at), "q=paint&tool=home.<b>", "There is no tool <b>home.&lt;b&gt;</b>"},
+		{bearer, "q=paint&tool=home.put_away", "There is no tool <b>home.put_away</b>: nearest: home_paint</p>"},
+		{bearer, "q=paint&tool=home_put_awa", "There is no tool <b>home_put_awa</b>: nearest: home_paint</p>"},
+	} {
+		if got := test.who.do("/ui/search?"+strings.ReplaceAll(test.path, "<b>", "%3Cb%3E"), nil).body; !strings.Contains(got, test.want) {
+			t.Errorf("%s does not say %q: %s", test.path, test.want, got)
+		}
+	}
+	mine := &visitor{t: t, url: at, headers: []string{"Authorization: Bearer " + key}}
+	if got := mine.do("/api/tools/why-not?tool=home.put_away&query=paint&view=paints", nil).body; !strings.Contains(got, `"out":"unknown"`) || strings.Contains(got, "leaves") || strings.Contains(got, "home_put_away") {
+		t.Errorf("REST tells the bearer of a key: %s", got)
+	}
+}
+
 // A pattern hides tools that the page does not name, so it has no button that shows them all.
 func TestAPatternIsNotShownAgain(t *testing.T) {
 	s := drawers(t)

@@ -133,7 +133,7 @@ func (c *Catalog) Search(ctx context.Context, q index.Query) (Found, error) {
 	for i, hit := range found.Hits {
 		hits[i] = Hit{c.at(hit.Name), hit.Score, hit.Why}
 	}
-	return Found{Hits: hits, Hybrid: found.Vectors, Confidence: found.Confidence}, nil
+	return Found{Hits: hits, Hybrid: found.Vectors, Confidence: found.Confidence, place: found.Place}, nil
 }
 
 // mentions reports whether a tool of the catalog mentions a thing.

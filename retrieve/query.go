@@ -76,6 +76,7 @@ type Found struct {
 	Unmentioned []string
 
 	health Health // at the time of the search
+	place  index.Place
 }
 
 // Confident is the lowest confidence of an answer that counts as confident.

@@ -41,6 +41,9 @@ func (d *Def) Full() *Def {
 	return d
 }
 
+// AlsoFor begins the last line of a description to which the owner has added words for searches, and ", " divides these.
+const AlsoFor = "Also for: "
+
 // AsSent returns the definition as its server sent it.
 func (d *Def) AsSent() json.RawMessage {
 	if d.Sent != nil {

@@ -55,6 +55,7 @@ func (s *settings) completions(root *cobra.Command) {
 		"server logs":    onlyOne(s.completing(func(d *workspace) []string { return serverNames(d.config) })),
 		"server login":   onlyOne(s.completing(func(d *workspace) []string { return serverNames(d.config) })),
 		"tool show":      s.completeTool,
+		"why-not":        s.completeTool,
 		"tool hide":      s.completeTool,
 		"tool unhide":    onlyOne(s.completing((*workspace).hiddenTools)),
 		"model":          onlyOne(completeModels),

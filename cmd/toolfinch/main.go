@@ -159,7 +159,7 @@ restart), 130 interrupted with Ctrl-C.`,
 	flags.StringVar(&s.logFormat, "log-format", "", "text or json")
 	root.AddCommand(newSetup(s), newConnect(s), newServe(s), newStatus(s), newServer(s), newTool(s), newSearch(s), newCall(s), newUI(s))
 	root.AddCommand(newRegistry(), newConfig(s), newValidate(s), newReindex(s), newSecret(s), newPins(s), newKey(s), newAudit(s), newModel(s), newStore(s), newSavings(s), newLogs(s), newStop(s))
-	root.AddCommand(unlisted(newPolicy(s), newDemo(s), newInit(s), newImport(s), newHealth(s), newEval(s), newLearned(s), newClean(), newTrust(), newDemoServer())...)
+	root.AddCommand(unlisted(newPolicy(s), newWhyNot(s), newDemo(s), newInit(s), newImport(s), newHealth(s), newEval(s), newLearned(s), newClean(), newTrust(), newDemoServer())...)
 	addOldNames(root, s)
 	s.completions(root)
 	addHelp(root)

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"toolfinch/index"
 	"toolfinch/internal/rawjson"
 	"toolfinch/retrieve"
 	"toolfinch/tool"
@@ -24,7 +25,7 @@ func newSearch(s *settings) *cobra.Command {
 		Short: "Search the stored tools, prompts and resources, as retrieve_tools does",
 		Long: `Search runs the search of retrieve_tools over the store. It starts no server. It says if
 probably nothing fits, and marks deprecated tools. The JSON is the answer that an agent
-gets with detail: full.`,
+gets with detail: full. toolfinch why-not explains a tool that is not found first.`,
 		Example: `  toolfinch search create a calendar event
   toolfinch search "read a file" -k 3 --server filesystem --json
   toolfinch search --kind prompt review my code
@@ -140,19 +141,23 @@ func printExplained(w io.Writer, found retrieve.Found) error {
 		fmt.Fprintf(w, "No vectors: %s.\n", found.Reason)
 	}
 	for i, hit := range found.Hits {
-		why := hit.Why
 		mark := ""
 		if deprecated(hit.Def) {
 			mark = "  [deprecated]"
 		}
 		fmt.Fprintf(w, "\n%d. %s  %.3f%s\n", i+1, hit.Def.ID, hit.Score, mark)
-		for _, part := range why.Parts(found.Hybrid) {
-			value := ""
-			if part.Name != "" {
-				value = fmt.Sprintf("%+.3f", part.Value)
-			}
-			fmt.Fprintf(w, "   %-8s %8s  %s\n", part.Name, value, part.Reason)
-		}
+		printParts(w, hit.Why.Parts(found.Hybrid))
 	}
 	return nil
+}
+
+// printParts prints the parts of a score, one a line.
+func printParts(w io.Writer, parts []index.Part) {
+	for _, part := range parts {
+		value := ""
+		if part.Name != "" {
+			value = fmt.Sprintf("%+.3f", part.Value)
+		}
+		fmt.Fprintf(w, "   %-8s %8s  %s\n", part.Name, value, part.Reason)
+	}
 }

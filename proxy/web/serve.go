@@ -96,6 +96,9 @@ func (s *server) operations(version string) map[string]map[string]operation {
 			http.MethodGet:  {name: "discover", query: []string{"view", "query", "limit", "tags"}, answer: s.discoverGet},
 			http.MethodPost: {name: "discoverByBody", query: []string{"view"}, body: bodyRequired, answer: s.discoverPost},
 		},
+		"/api/tools/why-not": {
+			http.MethodGet: {name: "whyNot", query: []string{"view", "tool", "query", "limit"}, answer: s.whyNot},
+		},
 		"/api/tools/provision": {
 			http.MethodGet:  {name: "listProvisioned", query: []string{"view"}, answer: s.listProvisioned},
 			http.MethodPost: {name: "provision", query: []string{"view"}, body: bodyRequired, answer: s.provision},

@@ -3,6 +3,7 @@ package web
 import (
 	"encoding/json"
 	"slices"
+	"strings"
 
 	"toolfinch/internal/identity"
 	"toolfinch/internal/rawjson"
@@ -84,6 +85,22 @@ func discover(q *request, query retrieve.DiscoverQuery) (any, error) {
 		return nil, err
 	}
 	return found{discovery, q.pending()}, nil
+}
+
+// whyNot explains the rank of a tool for a query. Of what the caller may not use it knows nothing.
+func (s *server) whyNot(q *request) (any, error) {
+	limit, err := q.number("limit", 0, 1, retrieve.MaxLimit)
+	if err != nil {
+		return nil, err
+	}
+	name, query := q.values.Get("tool"), q.values.Get("query")
+	if name == "" || strings.TrimSpace(query) == "" {
+		return nil, badRequest("tool or query is missing: send ?tool=server_tool&query=...")
+	}
+	if err := q.complete(name); err != nil {
+		return nil, err
+	}
+	return q.view.Retriever.WhyNot(q.Context(), name, retrieve.Query{Text: query, Limit: limit})
 }
 
 // listTools answers with a page of the tools that pass the filters, sorted by name.

@@ -75,6 +75,13 @@ var requests = []struct {
 	{"POST", "/api/proxy/execute", `{"tool_id":"dead_rise"}`, nil, 502, `"Server dead not connected: `},
 	{"POST", "/api/proxy/execute", `{"tool_id":"hang_sleep"}`, nil, 504, `timed out`},
 
+	{"GET", "/api/tools/why-not?tool=clock_now&query=current+time+in+a+city", "", nil, 200, `"rank":1,`},
+	{"GET", "/api/tools/why-not?tool=clock.refuse&query=current+time+in+a+city&limit=1", "", nil, 200, `"change":{`},
+	{"GET", "/api/tools/why-not?tool=clock_no&query=time&view=gated", "", nil, 200, `{"tool":"clock_no","query":"time","out":"unknown","reason":"nearest: clock_now`},
+	{"GET", "/api/tools/why-not?tool=clock_now&query=+", "", nil, 400, `tool or query is missing`},
+	{"GET", "/api/tools/why-not?tool=clock_now&query=time&limit=51", "", nil, 400, `limit must be a whole number from 1 to 50`},
+	{"GET", "/api/tools/why-not?tool=clock_now&query=time&view=none", "", nil, 404, `no such view`},
+
 	{"GET", "/api/tools", "", nil, 200, `"total":10}`},
 	{"GET", "/api/tools?server=clock&limit=2&offset=1&view=gated", "", nil, 200, `"total":8}`},
 	{"GET", "/api/tools?limit=1&offset=2147483647", "", nil, 200, `{"tools":[],"total":10}`},
@@ -199,6 +206,7 @@ var requests = []struct {
 var burning = []struct{ method, target, body string }{
 	{"GET", "/api/tools", ""},
 	{"GET", "/api/tools/discover", ""},
+	{"GET", "/api/tools/why-not?tool=a&query=b", ""},
 	{"POST", "/api/tools/discover", "{}"},
 	{"POST", "/api/tools/provision", "{}"},
 	{"GET", "/api/tools/provision", ""},

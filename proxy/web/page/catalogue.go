@@ -33,6 +33,8 @@ var ErrNoView = errors.New("there is no such view")
 type stocking interface {
 	// Catalogues returns the views that the user may use, the root view first.
 	Catalogues(ctx context.Context) []Catalogue
+	// WhyNot explains the rank of a tool in a view for a query. It tells the owner what keeps a tool out of the view.
+	WhyNot(ctx context.Context, view, tool string, q retrieve.Query) (retrieve.Why, error)
 	// Operation returns the call that was made with this request ID, nil for none.
 	Operation(request string) *telemetry.Operation
 }

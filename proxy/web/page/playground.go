@@ -20,6 +20,7 @@ var searchScreen = &screen{Path: "search", title: "Search", Menu: "Search", file
 // playground is the data of the template.
 type playground struct {
 	Query       string
+	Tool        string // to explain why it is not first; "" for none
 	Views       []string
 	Kind, Kinds any
 	Limit       int
@@ -48,6 +49,7 @@ type ranked struct {
 	Took       time.Duration
 	Error      string
 	Empty      bool
+	WhyNot     *retrieve.Why // of the tool that is asked for; nil for none
 }
 
 // hit is a found definition with the parts of its score.
@@ -113,6 +115,7 @@ const (
 	fewHits  = 10
 	maxHits  = retrieve.MaxLimit
 	maxQuery = 2000 // bytes
+	maxTool  = 600  // bytes of a tool's name
 )
 
 func showSearch(q *request) (any, error) {
@@ -121,7 +124,7 @@ func showSearch(q *request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	p := playground{Query: rawjson.Clip(in.Get("q"), maxQuery), Views: views, Kind: in.Get("kind"), Kinds: searchKinds, Embeds: catalogue.Embeds,
+	p := playground{Query: rawjson.Clip(in.Get("q"), maxQuery), Tool: strings.TrimSpace(rawjson.Head(in.Get("tool"), maxTool)), Views: views, Kind: in.Get("kind"), Kinds: searchKinds, Embeds: catalogue.Embeds,
 		A: setting{catalogue.View, in.Get("by") == "words"}, Compare: in.Get("compare") != ""}
 	p.Limit, _ = strconv.Atoi(in.Get("limit"))
 	p.Limit = min(max(cmp.Or(p.Limit, fewHits), 1), maxHits)
@@ -139,7 +142,15 @@ func showSearch(q *request) (any, error) {
 		return p, nil
 	}
 	for i, s := range []setting{p.A, p.B}[:len(all)] {
-		p.Results = append(p.Results, rank(q, all[i], s, retrieve.Query{Text: p.Query, Limit: p.Limit, Kinds: kinds}))
+		r := rank(q, all[i], s, retrieve.Query{Text: p.Query, Limit: p.Limit, Kinds: kinds})
+		if p.Tool != "" && kinds == nil && r.Error == "" {
+			why, err := q.server.Backend.WhyNot(q.Context(), s.View, p.Tool, retrieve.Query{Text: p.Query, Limit: p.Limit, Words: s.Words})
+			if err != nil {
+				return nil, err
+			}
+			r.WhyNot = &why
+		}
+		p.Results = append(p.Results, r)
 	}
 	if p.Compare {
 		beside(p.Results[0], p.Results[1])

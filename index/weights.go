@@ -33,4 +33,4 @@ const weightDeprecated = 0.5
 
 // weightUnwanted is the factor of tools that destroy, for a query that does not, and of those that change something,
 // for a query that only reads.
-const weightUnwanted = 0.8
+const weightUnwanted = 0.85

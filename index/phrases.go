@@ -64,26 +64,37 @@ func hear(clause string) (all []heard, plain string) {
 	return all, b.String()
 }
 
-// eachPhrase calls do with each phrase that a clause says, and the words that say it.
+// eachPhrase calls do with each phrase that a clause says, and the words that say it. A word of a longer phrase says
+// no phrase alone.
 func eachPhrase(clause []heard, do func(p phrase, by []heard)) {
+	used := make([]bool, len(clause))
 	for i, h := range clause {
 		for _, key := range []string{h.stem, h.concept, h.address} {
 			for _, p := range phrases()[key] {
-				if by := p.in(clause[i:]); by != nil {
-					do(p, by)
+				at := p.in(clause[i:])
+				if at == nil || len(at) == 1 && used[i] {
+					continue
 				}
+				by := make([]heard, len(at))
+				for n, k := range at {
+					by[n] = clause[i+k]
+					used[i+k] = used[i+k] || len(at) > 1 && h.address == ""
+				}
+				do(p, by)
 			}
 		}
 	}
 }
 
-// in returns the words of a clause that say the phrase, from the first on; nil if it is not said.
-func (p phrase) in(clause []heard) (by []heard) {
-	for _, h := range clause {
-		if h.is(p.said[len(by)]) {
-			if by = append(by, h); len(by) == len(p.said) {
-				return by
+// in returns which words of a clause say the phrase, from the first on; nil if it is not said.
+func (p phrase) in(clause []heard) (at []int) {
+	for i, h := range clause {
+		if h.is(p.said[len(at)]) {
+			if at = append(at, i); len(at) == len(p.said) {
+				return at
 			}
+		} else if i == 0 {
+			return nil
 		}
 	}
 	return nil

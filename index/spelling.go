@@ -11,7 +11,7 @@ import (
 
 // Bounds of misspelt words.
 const (
-	minMisspelt  = 5   // letters; of four letters two may have changed places
+	minMisspelt  = 5   // letters; of four, one may be missing or two have changed places
 	maxMisspelt  = 24  // bytes
 	mostMisspelt = 4   // words of a query
 	manyTools    = 100 // tools of a catalogue from which two must have the word that is meant
@@ -113,7 +113,7 @@ func (r *ranking) meantBy(word string) (string, error) {
 					break
 				}
 				near := strings.TrimPrefix(entry.Term, written)
-				if len(word) < minMisspelt && !anagrams(word, near) {
+				if len(word) < minMisspelt && len(near) <= len(word) && !anagrams(word, near) {
 					continue
 				}
 				n, err := r.having(entry.Term)

@@ -53,6 +53,7 @@ func (c *Catalog) Only(allowed Allowed) *Catalog {
 	}
 	next := &Catalog{shared: c.shared, contents: contents, snapshot: c.snapshot}
 	next.fill(c.handler)
+	next.relate(c)
 	next.among = sync.OnceValue(func() *index.Subset { return c.snapshot.Subset(next.keys()) })
 	return next
 }

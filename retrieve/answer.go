@@ -108,6 +108,38 @@ func (r *Retriever) answer(q Query, found Found, registered Registration, room i
 	return answer(rawjson.Of(out))
 }
 
+// with adds the producers that the hits need.
+func (a answer) with(needed []Needed) answer {
+	if len(needed) == 0 {
+		return a
+	}
+	type item struct {
+		Name        string          `json:"name"`
+		For         []string        `json:"for"` // parameters of the hits
+		Description string          `json:"description"`
+		InputSchema json.RawMessage `json:"inputSchema,omitempty"`
+	}
+	items := make([]item, len(needed))
+	for i, n := range needed {
+		items[i] = item{n.Name, n.For, n.Def.Full().Description, n.Def.InputSchema}
+	}
+	out := rawjson.NewObject(len(a))
+	out.AddAll(a)
+	out.Add("producers", rawjson.Of(items))
+	return answer(out.JSON())
+}
+
+// withNames adds a list of tools, if there are any.
+func (a answer) withNames(member string, names []string) answer {
+	if len(names) == 0 {
+		return a
+	}
+	out := rawjson.NewObject(len(a))
+	out.AddAll(a)
+	out.Add(member, rawjson.Of(names))
+	return answer(out.JSON())
+}
+
 func (r *Retriever) item(hit Hit, q Query, registered Registration) item {
 	def := hit.Def
 	it := item{Server: def.ID.Server, Title: def.Title, Score: hit.Score}

@@ -35,6 +35,7 @@ func (c *Catalog) With(ctx context.Context, contents Contents) (*Catalog, error)
 	if err != nil {
 		return nil, fmt.Errorf("catalog: %w", err)
 	}
+	next.relate(c.latest)
 	c.latest = next
 	most := 2*(len(next.names)+len(next.nonTools.keys)) + len(contents.Servers)
 	c.words.forget(most)

@@ -30,6 +30,8 @@ type Catalog struct {
 	pinned []*tool.Tool
 	held   *heldDefs // nil: nothing is held
 
+	related map[string]*related // by server
+
 	listing costOfAll
 }
 
@@ -44,6 +46,7 @@ type shared struct {
 	words   words
 	schemas schemas
 	told    told
+	shown   shownTools
 }
 
 // at returns the tool, prompt or resource with an index key.

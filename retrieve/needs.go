@@ -117,18 +117,28 @@ func (r *Retriever) Retrieve(ctx context.Context, call *tool.Call) (tool.Result,
 		r.noteFound(call, n.Text, n.Hits)
 	}
 	onceEach(needs)
-	registered := r.registered(ctx, call, needs)
+	producers := r.producers(call, needs)
+	registered := r.registered(ctx, call, needs, producers)
 	if queries[0].Detail != DetailFull {
-		return tool.TextResult(r.text(call.Session, needs, registered)), nil
+		return tool.TextResult(r.text(call.Session, needs, producers, registered)), nil
 	}
 	if len(needs) == 1 {
-		return r.answer(queries[0], needs[0].Found, registered, maxHit).result(), nil
+		return r.answer(queries[0], needs[0].Found, registered, maxHit).with(producers).result(), nil
 	}
 	answers := make([]answer, len(needs))
 	for i, n := range needs {
 		answers[i] = r.answerTo(n, registered, maxHit/len(needs))
 	}
-	return answer(rawjson.Of(map[string]json.RawMessage{"needs": rawjson.Array(answers)})).result(), nil
+	return answer(rawjson.Of(map[string]json.RawMessage{"needs": rawjson.Array(answers)})).with(producers).result(), nil
+}
+
+// producers returns what the hits need and this session was not shown, and remembers what it is shown now.
+func (r *Retriever) producers(call *tool.Call, needs []need) []Needed {
+	answers := make([][]Hit, len(needs))
+	for i, n := range needs {
+		answers[i] = n.Hits
+	}
+	return r.catalog.neededBy(call.Session, answers)
 }
 
 // answerTo returns the answer to one of several needs; see answer.
@@ -146,7 +156,7 @@ func (r *Retriever) answerTo(n need, registered Registration, room int) answer {
 
 // text returns the hits as models read them: a name, a line, and the parameters of each tool. A tool that the model
 // has in its list gets only the reason why it was found.
-func (r *Retriever) text(session string, needs []need, registered Registration) string {
+func (r *Retriever) text(session string, needs []need, producers []Needed, registered Registration) string {
 	var b strings.Builder
 	waits := false // some tool must be provisioned first
 	about := r.describeAll(needs, registered)
@@ -170,6 +180,9 @@ func (r *Retriever) text(session string, needs []need, registered Registration) 
 		if words := n.NotMentioned(); words != "" {
 			b.WriteString(words + "\n")
 		}
+	}
+	for _, p := range producers {
+		b.WriteString(p.line(needs[0].Detail, registered.Names[p.Name] && registered.Relisted) + "\n")
 	}
 	for _, line := range described(r.absentTo(session, needs)) {
 		b.WriteString("Not there: " + line + "\n")
@@ -263,7 +276,7 @@ func (r *Retriever) ParseQuery(arguments json.RawMessage) (Query, error) {
 
 // registered registers the found tools and returns which are registered. A gated view registers nothing: it returns
 // which can be called.
-func (r *Retriever) registered(ctx context.Context, call *tool.Call, needs []need) Registration {
+func (r *Retriever) registered(ctx context.Context, call *tool.Call, needs []need, producers []Needed) Registration {
 	if !needs[0].tools() || r.settings.Register == nil && !r.gated() {
 		return Registration{}
 	}
@@ -278,6 +291,9 @@ func (r *Retriever) registered(ctx context.Context, call *tool.Call, needs []nee
 				best = append(best, hit.Tool)
 			}
 		}
+	}
+	for _, p := range producers {
+		tools = append(tools, p.Tool)
 	}
 	if !r.gated() {
 		return r.settings.Register(ctx, call, tools, best)

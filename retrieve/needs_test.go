@@ -133,7 +133,7 @@ func TestALargeAnswerKeepsTheBestOfEachNeed(t *testing.T) {
 		}
 		needs = append(needs, n)
 	}
-	text := r.text("", needs, Registration{})
+	text := r.text("", needs, nil, Registration{})
 	for i := range 4 {
 		if !strings.Contains(text, fmt.Sprintf("t_%d_0\n ppp", i)) || !strings.Contains(text, fmt.Sprintf("t_%d_2\n parameters: ask for it alone", i)) {
 			t.Errorf("need %d: %s", i, text)

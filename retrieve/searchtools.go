@@ -132,7 +132,8 @@ func (r *Retriever) describe(server string) tool.Handler {
 		if t == nil || server != "" && t.Def.ID.Server != server {
 			return tool.ErrorResult(r.unknown(name, server)), nil
 		}
-		return answer(whole(t).Listed()).result(), nil
+		needs, producesFor := r.catalog.Related(t)
+		return answer(whole(t).Listed()).with(needs).withNames("producesFor", producesFor).result(), nil
 	}
 }
 

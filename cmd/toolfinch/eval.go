@@ -44,6 +44,7 @@ Metrics, each the mean over the queries, from 0 to 1:
   ndcg@k       the same, with early ranks weighted more; 1 is the best order
   mrr@10       1 / rank of the first relevant tool, 0 if it is not among the first 10
   complete@10  share of the queries with all relevant tools among the first 10
+  whole        the same in the whole answer: its hits, and the producers that it names
   ±            half of the 95 % confidence interval over the queries
 The macro average weights every set equally. A metric with k above --limit is "-", in
 JSON null.

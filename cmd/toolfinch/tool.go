@@ -70,8 +70,8 @@ func newToolShow(s *settings) *cobra.Command {
 		Use:   "show NAME",
 		Short: "Show what a tool does, its arguments and its result",
 		Long: `Show takes the ID of a tool, SERVER.TOOL, or the name that clients see. It prints what
-the tool does and changes, its arguments as toolfinch call takes them, and its structured
-result; with --json its definition as clients see it.`,
+the tool does and changes, its arguments as toolfinch call takes them, its structured
+result, and the tools of its server that it needs and produces for; with --json its definition as clients see it.`,
 		Example: `  toolfinch tool show github.search_code
   toolfinch tool show github_search_code --json`,
 		Args: cobra.ExactArgs(1),
@@ -94,7 +94,20 @@ func (d *workspace) showTool(name string) error {
 	if asJSON(d.cmd) {
 		return printJSON(out, t.Listed())
 	}
-	return printTool(out, t)
+	if err := printTool(out, t); err != nil {
+		return err
+	}
+	needs, producesFor := d.view.Catalog.Related(t)
+	for _, n := range needs {
+		fmt.Fprintf(out, "\nNeeds %s for %s", n.Name, strings.Join(n.For, ", "))
+	}
+	if len(producesFor) > 0 {
+		fmt.Fprintf(out, "\nProduces what these need: %s", strings.Join(producesFor, ", "))
+	}
+	if len(needs)+len(producesFor) > 0 {
+		fmt.Fprintln(out)
+	}
+	return nil
 }
 
 func toolTable(tools []*tool.Tool) *table {

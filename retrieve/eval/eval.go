@@ -46,7 +46,7 @@ func runSet(ctx context.Context, set *Set, options Options) (_ *SetReport, err e
 		}
 	}()
 	for _, q := range set.Queries[:min(warmUps, len(set.Queries))] {
-		if _, _, err := s.search(ctx, q.Text, options.Limit); err != nil {
+		if _, _, _, err := s.search(ctx, q.Text, options.Limit); err != nil {
 			return nil, fmt.Errorf("%s: %w", q.Place, err)
 		}
 	}
@@ -54,11 +54,12 @@ func runSet(ctx context.Context, set *Set, options Options) (_ *SetReport, err e
 	answers := make([][]hit, len(set.Queries))
 	times := make([]time.Duration, len(set.Queries))
 	for i, q := range set.Queries {
-		answers[i], times[i], err = s.search(ctx, q.Text, options.Limit)
+		var producers []string
+		answers[i], producers, times[i], err = s.search(ctx, q.Text, options.Limit)
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", q.Place, err)
 		}
-		outcomes[i] = outcomeOf(q, answers[i], options.Limit)
+		outcomes[i] = outcomeOf(q, answers[i], producers, options.Limit)
 	}
 	memory := residentMB()
 	for i, q := range set.Queries {
@@ -83,11 +84,16 @@ func runSet(ctx context.Context, set *Set, options Options) (_ *SetReport, err e
 }
 
 // outcomeOf looks up the relevant tools in an answer.
-func outcomeOf(q Query, hits []hit, limit int) Outcome {
+func outcomeOf(q Query, hits []hit, producers []string, limit int) Outcome {
 	out := Outcome{ID: q.ID, Kind: q.Kind, Relevant: len(q.Relevant), Ranks: []int{}}
 	for i, h := range hits {
 		if slices.Contains(q.Relevant, h.ID) {
 			out.Ranks = append(out.Ranks, i+1)
+		}
+	}
+	for _, p := range producers {
+		if slices.Contains(q.Relevant, p) {
+			out.Producers++
 		}
 	}
 	if limit >= 10 {
@@ -113,7 +119,7 @@ func writeMiss(ctx context.Context, s *system, w io.Writer, set string, q Query,
 		Hits     []hit     `json:"hits"`
 	}{Set: set, ID: q.ID, Query: q.Text, Kind: q.Kind, Relevant: q.Relevant, Hits: append([]hit{}, hits...)}
 
-	deep, _, err := s.search(ctx, q.Text, MaxLimit)
+	deep, _, _, err := s.search(ctx, q.Text, MaxLimit)
 	if err != nil {
 		return err
 	}

@@ -28,22 +28,24 @@ var update = flag.Bool("update", false, "write the golden files anew")
 func TestMetricsOfCasesComputedByHand(t *testing.T) {
 	log2 := math.Log2
 	for name, test := range map[string]struct {
-		relevant int
-		ranks    []int
-		want     row // recall@1, 3, 5, 10, ndcg@5, 10, mrr@10, complete@10
+		relevant  int
+		ranks     []int
+		want      row // recall@1, 3, 5, 10, ndcg@5, 10, mrr@10, complete@10, whole
+		producers int
 	}{
-		"nothing found":  {2, nil, row{0, 0, 0, 0, 0, 0, 0, 0}},
-		"at once":        {1, []int{1}, row{1, 1, 1, 1, 1, 1, 1, 1}},
-		"third place":    {1, []int{3}, row{0, 1, 1, 1, .5, .5, 1. / 3, 1}},
-		"last place":     {1, []int{10}, row{0, 0, 0, 1, 0, 1 / log2(11), .1, 1}},
-		"best order":     {2, []int{1, 2}, row{.5, 1, 1, 1, 1, 1, 1, 1}},
-		"one of two":     {2, []int{2}, row{0, .5, .5, .5, (1 / log2(3)) / (1 + 1/log2(3)), (1 / log2(3)) / (1 + 1/log2(3)), .5, 0}},
-		"across 5":       {2, []int{1, 7}, row{.5, .5, .5, 1, 1 / (1 + 1/log2(3)), (1 + 1./3) / (1 + 1/log2(3)), 1, 1}},
-		"beyond 10":      {2, []int{11, 12}, row{0, 0, 0, 0, 0, 0, 0, 0}},
-		"more than fit":  {12, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, row{1. / 12, .25, 5. / 12, 10. / 12, 1, 1, 1, 0}},
-		"completed late": {2, []int{1, 11}, row{.5, .5, .5, .5, 1 / (1 + 1/log2(3)), 1 / (1 + 1/log2(3)), 1, 0}},
+		"nothing found":  {2, nil, row{0, 0, 0, 0, 0, 0, 0, 0, 0}, 0},
+		"at once":        {1, []int{1}, row{1, 1, 1, 1, 1, 1, 1, 1, 1}, 0},
+		"third place":    {1, []int{3}, row{0, 1, 1, 1, .5, .5, 1. / 3, 1, 1}, 0},
+		"last place":     {1, []int{10}, row{0, 0, 0, 1, 0, 1 / log2(11), .1, 1, 1}, 0},
+		"best order":     {2, []int{1, 2}, row{.5, 1, 1, 1, 1, 1, 1, 1, 1}, 0},
+		"one of two":     {2, []int{2}, row{0, .5, .5, .5, (1 / log2(3)) / (1 + 1/log2(3)), (1 / log2(3)) / (1 + 1/log2(3)), .5, 0, 0}, 0},
+		"by a producer":  {2, []int{2}, row{0, .5, .5, .5, (1 / log2(3)) / (1 + 1/log2(3)), (1 / log2(3)) / (1 + 1/log2(3)), .5, 0, 1}, 1},
+		"across 5":       {2, []int{1, 7}, row{.5, .5, .5, 1, 1 / (1 + 1/log2(3)), (1 + 1./3) / (1 + 1/log2(3)), 1, 1, 1}, 0},
+		"beyond 10":      {2, []int{11, 12}, row{0, 0, 0, 0, 0, 0, 0, 0, 1}, 0},
+		"more than fit":  {12, []int{1, 2, 3, 4, 5, 6, 7, 8, 9, 10}, row{1. / 12, .25, 5. / 12, 10. / 12, 1, 1, 1, 0, 0}, 0},
+		"completed late": {2, []int{1, 11}, row{.5, .5, .5, .5, 1 / (1 + 1/log2(3)), 1 / (1 + 1/log2(3)), 1, 0, 1}, 0},
 	} {
-		got := rowOf(Outcome{Relevant: test.relevant, Ranks: test.ranks}, 50)
+		got := rowOf(Outcome{Relevant: test.relevant, Ranks: test.ranks, Producers: test.producers}, 50)
 		for i, m := range metrics {
 			if math.Abs(got[i]-test.want[i]) > 1e-12 {
 				t.Errorf("%s: %s = %v, want %v", name, m.name, got[i], test.want[i])

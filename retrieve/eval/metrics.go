@@ -13,6 +13,8 @@ type Outcome struct {
 	NDCG10   *float64 `json:"ndcg@10"`  // nil when the limit is below 10
 	Relevant int      `json:"relevant"` // how many tools are relevant
 	Ranks    []int    `json:"ranks"`    // ranks of the found relevant tools, from 1
+	// Producers counts the relevant tools that are named after the hits, as producers.
+	Producers int `json:"producers"`
 }
 
 // found returns how many relevant tools are among the first k.
@@ -59,6 +61,14 @@ func complete(o Outcome, k int) float64 {
 	return 1
 }
 
+// whole is complete for the whole answer, with the producers.
+func whole(o Outcome, _ int) float64 {
+	if len(o.Ranks)+o.Producers < o.Relevant {
+		return 0
+	}
+	return 1
+}
+
 // metric is a number from 0 to 1 about the first k tools of an answer.
 type metric struct {
 	name string
@@ -69,7 +79,7 @@ type metric struct {
 // metrics in printed order; Scores has a field for each.
 var metrics = [...]metric{
 	{"recall@1", 1, recall}, {"recall@3", 3, recall}, {"recall@5", 5, recall}, {"recall@10", 10, recall},
-	{"ndcg@5", 5, ndcg}, {"ndcg@10", 10, ndcg}, {"mrr@10", 10, reciprocal}, {"complete@10", 10, complete},
+	{"ndcg@5", 5, ndcg}, {"ndcg@10", 10, ndcg}, {"mrr@10", 10, reciprocal}, {"complete@10", 10, complete}, {"whole", 1, whole},
 }
 
 // row has a number for each of metrics; NaN if the metric needs longer answers.
@@ -164,6 +174,7 @@ type Scores struct {
 	NDCG10     *float64 `json:"ndcg@10"`
 	MRR10      *float64 `json:"mrr@10"`
 	Complete10 *float64 `json:"complete@10"`
+	Whole      *float64 `json:"whole"`
 }
 
 func scoresOf(r row) Scores {
@@ -173,12 +184,12 @@ func scoresOf(r row) Scores {
 			at[i] = &v
 		}
 	}
-	return Scores{at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7]}
+	return Scores{at[0], at[1], at[2], at[3], at[4], at[5], at[6], at[7], at[8]}
 }
 
 // all returns the scores in the order of metrics.
 func (s Scores) all() [len(metrics)]*float64 {
-	return [...]*float64{s.Recall1, s.Recall3, s.Recall5, s.Recall10, s.NDCG5, s.NDCG10, s.MRR10, s.Complete10}
+	return [...]*float64{s.Recall1, s.Recall3, s.Recall5, s.Recall10, s.NDCG5, s.NDCG10, s.MRR10, s.Complete10, s.Whole}
 }
 
 // Group is a number of queries and their mean scores.

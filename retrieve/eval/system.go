@@ -104,30 +104,35 @@ func serversOf(set *Set) []retrieve.Server {
 	return servers
 }
 
-// search asks like a client of retrieve_tools, and returns the time of the retrieval.
-func (s *system) search(ctx context.Context, text string, limit int) ([]hit, time.Duration, error) {
+// search asks like a client of retrieve_tools. It returns the hits, the labels of the producers that the answer names after
+// them, and the time of the retrieval.
+func (s *system) search(ctx context.Context, text string, limit int) (hits []hit, producers []string, took time.Duration, err error) {
 	arguments, err := json.Marshal(map[string]any{"query": text, "limit": limit})
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	q, err := s.retriever.ParseQuery(arguments)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	began := time.Now()
 	found, err := s.retriever.Search(ctx, q)
-	took := time.Since(began)
+	needed := s.catalog.Needed(found.Hits)
+	took = time.Since(began)
 	if err != nil {
-		return nil, 0, err
+		return nil, nil, 0, err
 	}
 	if s.embedder != embed.KindBM25 && !found.Hybrid {
-		return nil, 0, fmt.Errorf("the query was answered by words alone: %s", found.Reason)
+		return nil, nil, 0, fmt.Errorf("the query was answered by words alone: %s", found.Reason)
 	}
-	hits := make([]hit, len(found.Hits))
+	hits = make([]hit, len(found.Hits))
 	for i, h := range found.Hits {
 		hits[i] = hit{label(h.Def), h.Score}
 	}
-	return hits, took, nil
+	for _, n := range needed {
+		producers = append(producers, label(n.Def))
+	}
+	return hits, producers, took, nil
 }
 
 func (s *system) close() error { return s.catalog.Close() }

@@ -2,6 +2,7 @@ package index
 
 import (
 	_ "embed"
+	"slices"
 	"strings"
 	"sync"
 
@@ -16,6 +17,26 @@ func isConcept(term string) bool { return strings.HasPrefix(term, conceptMark) }
 
 //go:embed concepts.txt
 var conceptFile string
+
+// phrase is a row of the phrases in concepts.txt.
+type phrase struct {
+	said  []string // stems, "~" and a concept, or kinds of address; in this order, with other words between
+	means []string // words that tools use
+	stead bool     // they stand in place of what is said
+}
+
+// readPhrase reads "open URL = navigate".
+func readPhrase(words []string) phrase {
+	at := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "=") })
+	p := phrase{means: words[at+1:], stead: words[at] == "=>"}
+	for _, word := range words[:at] {
+		if !isConcept(word) && word != strings.ToUpper(word) {
+			word = stem(word)
+		}
+		p.said = append(p.said, word)
+	}
+	return p
+}
 
 // conceptTable is concepts.txt.
 type conceptTable struct {

@@ -197,7 +197,11 @@ func (a *analyzer) document(d Document) *document {
 		})
 	}
 	if verbs := a.verbsOf(d.Def); verbs != nil {
-		fields = append(fields, &field{name: fieldVerbs + group, options: api.IndexField | api.SkipFreqNorm, counts: verbs})
+		f := &field{name: fieldVerbs + group, options: api.IndexField | api.SkipFreqNorm}
+		for _, verb := range verbs {
+			f.counts = append(f.counts, count{verb, 1})
+		}
+		fields = append(fields, f)
 	}
 	if group != groupTools {
 		fields = append(fields, &field{

@@ -5,26 +5,6 @@ import (
 	"strings"
 )
 
-// phrase is a row of the phrases in concepts.txt.
-type phrase struct {
-	said  []string // stems, "~" and a concept, or kinds of address; in this order, with other words between
-	means []string // words that tools use
-	stead bool     // they stand in place of what is said
-}
-
-// readPhrase reads "open URL = navigate".
-func readPhrase(words []string) phrase {
-	at := slices.IndexFunc(words, func(word string) bool { return strings.HasPrefix(word, "=") })
-	p := phrase{means: words[at+1:], stead: words[at] == "=>"}
-	for _, word := range words[:at] {
-		if !isConcept(word) && word != strings.ToUpper(word) {
-			word = stem(word)
-		}
-		p.said = append(p.said, word)
-	}
-	return p
-}
-
 // heard is a word of a query, also a stop word, or an address.
 type heard struct{ word, stem, concept, address string }
 
@@ -98,42 +78,6 @@ func (p phrase) in(clause []heard) (at []int) {
 		}
 	}
 	return nil
-}
-
-// interpret adds to a query what a clause means.
-func (r *request) interpret(a *analyzer, clause []heard, n int) {
-	eachPhrase(clause, func(p phrase, by []heard) {
-		r.mean(a, p, n)
-		r.reads = r.reads || slices.ContainsFunc(p.means, reading)
-		for _, h := range by {
-			switch {
-			case p.stead:
-				for _, w := range a.words(h.word) {
-					delete(r.terms, a.terms[w.stem])
-					delete(r.terms, a.terms[w.written])
-				}
-			case len(by) == 1 && h.stem != "":
-				for _, word := range p.means {
-					r.instead[h.stem] = append(r.instead[h.stem], stem(word))
-				}
-			}
-		}
-	})
-}
-
-// mean adds the words that a phrase means. What the query says itself stays said.
-func (r *request) mean(a *analyzer, p phrase, clause int) {
-	for _, w := range a.words(strings.Join(p.means, " ")) {
-		for _, id := range []int{w.stem, w.written, w.concept} {
-			if id < 0 {
-				continue
-			}
-			if term := a.terms[id]; r.terms[term] == nil {
-				r.meant[term] = true
-			}
-		}
-		r.addTerms(a, w, clause)
-	}
 }
 
 // interpreted returns a text for embedding: addresses, which mean nothing to a model, become the words for them.

@@ -126,6 +126,42 @@ func parse(a *analyzer, text string) request {
 	return out
 }
 
+// interpret adds to a query what a clause means.
+func (r *request) interpret(a *analyzer, clause []heard, n int) {
+	eachPhrase(clause, func(p phrase, by []heard) {
+		r.mean(a, p, n)
+		r.reads = r.reads || slices.ContainsFunc(p.means, reading)
+		for _, h := range by {
+			switch {
+			case p.stead:
+				for _, w := range a.words(h.word) {
+					delete(r.terms, a.terms[w.stem])
+					delete(r.terms, a.terms[w.written])
+				}
+			case len(by) == 1 && h.stem != "":
+				for _, word := range p.means {
+					r.instead[h.stem] = append(r.instead[h.stem], stem(word))
+				}
+			}
+		}
+	})
+}
+
+// mean adds the words that a phrase means. What the query says itself stays said.
+func (r *request) mean(a *analyzer, p phrase, clause int) {
+	for _, w := range a.words(strings.Join(p.means, " ")) {
+		for _, id := range []int{w.stem, w.written, w.concept} {
+			if id < 0 {
+				continue
+			}
+			if term := a.terms[id]; r.terms[term] == nil {
+				r.meant[term] = true
+			}
+		}
+		r.addTerms(a, w, clause)
+	}
+}
+
 // addWord adds a word that the query says.
 func (r request) addWord(a *analyzer, w word, clause int) {
 	delete(r.meant, a.terms[w.stem])

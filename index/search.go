@@ -207,3 +207,19 @@ func (r *ranking) demote(q request) (err error) {
 	}
 	return nil
 }
+
+// unwanted returns the tools that do what the query does not ask for: that destroy, or change something although it
+// only reads.
+func (r *ranking) unwanted(q request) (map[int]bool, error) {
+	all := map[int]bool{}
+	changing := slices.ContainsFunc(changes, func(verb string) bool { return q.terms[verb] != nil })
+	for _, verb := range changes {
+		if q.terms[verb] != nil || verb != destruction && (changing || !q.reads) {
+			continue
+		}
+		if err := r.x.postings(r.grouped(fieldVerbs), verb, func(doc, _ int) { all[doc] = true }); err != nil {
+			return nil, err
+		}
+	}
+	return all, nil
+}

@@ -46,7 +46,6 @@ type shared struct {
 	words   words
 	schemas schemas
 	told    told
-	shown   shownTools
 }
 
 // at returns the tool, prompt or resource with an index key.

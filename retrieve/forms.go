@@ -28,7 +28,7 @@ type told struct {
 type remark struct{ session, about string }
 
 // maxTold bounds the remembered remarks: beyond it all are forgotten, and made once more.
-const maxTold = 10_000
+const maxTold = 100_000
 
 // first reports whether this is the first time for a session. A client without sessions is told each time.
 func (t *told) first(session, about string) bool {
@@ -43,6 +43,13 @@ func (t *told) first(session, about string) bool {
 	}
 	t.seen[key] = session != ""
 	return true
+}
+
+// has reports whether a session was told something.
+func (t *told) has(session, about string) bool {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.seen[remark{session, about}]
 }
 
 // compact returns JSON without spaces between its tokens; nil if value is not JSON.

@@ -6,7 +6,6 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"sync"
 	"sync/atomic"
 
 	"toolfinch/internal/rawjson"
@@ -519,37 +518,4 @@ func (k *kin) mentioned(text string, m *sibling, mustSay bool) (all []*sibling) 
 		}
 	}
 	return all
-}
-
-// shownTools remembers which tools a session was shown.
-type shownTools struct {
-	mu       sync.Mutex // guards the fields below
-	sessions map[string]map[tool.ID]bool
-	size     int // number of tools of all sessions
-}
-
-// maxShownTools bounds size: beyond it all are forgotten, and producers are named once more.
-const maxShownTools = 100_000
-
-// has reports whether a session was shown a tool; never of a client without sessions.
-func (s *shownTools) has(session string, t *tool.Tool) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.sessions[session][t.Def.ID]
-}
-
-// add remembers that a session was shown a tool.
-func (s *shownTools) add(session string, t *tool.Tool) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.sessions == nil || s.size >= maxShownTools {
-		s.sessions, s.size = map[string]map[tool.ID]bool{}, 0
-	}
-	if s.sessions[session] == nil {
-		s.sessions[session] = map[tool.ID]bool{}
-	}
-	if !s.sessions[session][t.Def.ID] {
-		s.sessions[session][t.Def.ID] = true
-		s.size++
-	}
 }

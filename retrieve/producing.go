@@ -183,20 +183,23 @@ func (c *Catalog) Needed(hits []Hit) []Needed {
 
 // neededBy returns what the hits of an answer need and a session was not shown, and remembers what it is shown now.
 func (c *Catalog) neededBy(session string, answers [][]Hit) []Needed {
-	all := c.needed(answers, func(t *tool.Tool) bool { return slices.Contains(c.pinned, t) || c.shown.has(session, t) })
+	all := c.needed(answers, func(t *tool.Tool) bool { return slices.Contains(c.pinned, t) || c.told.has(session, shown(t)) })
 	if session == "" {
 		return all
 	}
 	for _, hits := range answers {
 		for _, hit := range hits {
-			c.shown.add(session, hit.Tool)
+			c.told.first(session, shown(hit.Tool))
 		}
 	}
 	for _, n := range all {
-		c.shown.add(session, n.Tool)
+		c.told.first(session, shown(n.Tool))
 	}
 	return all
 }
+
+// shown is the remark that a session was shown a tool.
+func shown(t *tool.Tool) string { return "tool " + t.Def.ID.String() }
 
 // line describes a producer in an answer: what it is called with, and what it is needed for.
 func (n Needed) line(detail Detail, listed bool) string {

@@ -27,6 +27,9 @@ var (
 // address returns the kind of address that a word of a query is, "" for none, and the words to search for instead:
 // the site of a URL, the extension of a path. The rest names what the address leads to, not the tool.
 func address(word string) (kind, words string) {
+	if !strings.ContainsAny(word, "@/.\\:") {
+		return "", ""
+	}
 	word = strings.TrimRight(strings.TrimLeft(word, "\"'`<([{"), "\"'`>)]},;:!?.")
 	switch {
 	case isEmail.MatchString(strings.TrimPrefix(word, "mailto:")):

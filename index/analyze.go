@@ -224,17 +224,25 @@ func (a *analyzer) words(text string) []word {
 	for i, token := range tokens {
 		w, known := a.known[string(token.Term)]
 		if !known {
-			lower := string(token.Term)
-			stem := stem(lower)
-			w = word{a.number(stem), a.number(written + lower), -1, requestWords[lower]}
-			if concept, ok := concepts()[stem]; ok {
-				w.concept = a.number(concept)
-			}
-			a.known[lower] = w
+			w = a.word(string(token.Term))
 		}
 		words[i] = w
 	}
 	return words
+}
+
+// word returns a word in lower case.
+func (a *analyzer) word(lower string) word {
+	w, known := a.known[lower]
+	if !known {
+		stem := stem(lower)
+		w = word{a.number(stem), a.number(written + lower), -1, requestWords[lower]}
+		if concept, ok := concepts()[stem]; ok {
+			w.concept = a.number(concept)
+		}
+		a.known[lower] = w
+	}
+	return w
 }
 
 func (a *analyzer) number(term string) int {

@@ -196,12 +196,10 @@ func (a *analyzer) document(d Document) *document {
 			name: fieldDeprecated + group, options: api.IndexField | api.SkipFreqNorm, counts: []count{{deprecatedTerm, 1}},
 		})
 	}
-	if verbs := a.verbsOf(d.Def); verbs != nil {
-		f := &field{name: fieldVerbs + group, options: api.IndexField | api.SkipFreqNorm}
-		for _, verb := range verbs {
-			f.counts = append(f.counts, count{verb, 1})
-		}
-		fields = append(fields, f)
+	if verb := a.verbOf(d.Def); verb != "" {
+		fields = append(fields, &field{
+			name: fieldVerb + group, options: api.IndexField | api.SkipFreqNorm, counts: []count{{verb, 1}},
+		})
 	}
 	if group != groupTools {
 		fields = append(fields, &field{

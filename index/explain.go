@@ -30,7 +30,7 @@ func (r *ranking) explain(hits []Hit, among []candidate) {
 		if whole > 0 && r.isOld(doc) {
 			why.Deprecated = -whole * (1 - weightDeprecated)
 		}
-		if r.undone[doc] {
+		if r.isUnwanted(doc) {
 			why.Unwanted = -max(0, whole+why.Deprecated) * (1 - weightUnwanted)
 		}
 		if r.similar != nil {

@@ -91,7 +91,7 @@ func (r *ranking) sharpen(doc int) {
 	if score > 0 && r.isOld(doc) {
 		score *= weightDeprecated
 	}
-	if score > 0 && r.undone[doc] {
+	if score > 0 && r.isUnwanted(doc) {
 		score *= weightUnwanted
 	}
 	r.scores[doc] = score

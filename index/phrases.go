@@ -25,7 +25,7 @@ func reading(word string) bool {
 const maxHeard = 64
 
 // hear returns the words of a clause, and the clause with words for its addresses.
-func hear(clause string) (all []heard, plain string) {
+func (a *analyzer) hear(clause string) (all []heard, plain string) {
 	var b strings.Builder
 	for field := range strings.FieldsSeq(clause) {
 		kind, instead := address(field)
@@ -36,8 +36,12 @@ func hear(clause string) (all []heard, plain string) {
 		b.WriteString(field + " ")
 		for word := range strings.FieldsFuncSeq(field, func(r rune) bool { return !isWordRune(r) }) {
 			if len(all) < maxHeard && len(word) <= maxWord {
-				word = strings.ToLower(word)
-				all = append(all, heard{word: word, stem: stem(word), concept: concepts()[stem(word)]})
+				h := heard{word: strings.ToLower(word)}
+				w := a.word(h.word)
+				if h.stem = a.terms[w.stem]; w.concept >= 0 {
+					h.concept = a.terms[w.concept]
+				}
+				all = append(all, h)
 			}
 		}
 	}
@@ -82,7 +86,7 @@ func (p phrase) in(clause []heard) (at []int) {
 
 // interpreted returns a text for embedding: addresses, which mean nothing to a model, become the words for them.
 func interpreted(text string) string {
-	clause, plain := hear(text)
+	clause, plain := newAnalyzer().hear(text)
 	if !slices.ContainsFunc(clause, func(h heard) bool { return h.address != "" }) {
 		return text
 	}

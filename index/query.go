@@ -102,7 +102,7 @@ func parse(a *analyzer, text string) request {
 	var plain []string // the clauses, with words for addresses
 	for _, clause := range clauses(text) {
 		n := out.clauses
-		said, instead := hear(clause)
+		said, instead := a.hear(clause)
 		out.reads = out.reads || slices.ContainsFunc(said, heard.reads)
 		if len(said) > 0 && (verbs()[said[0].stem] || requestWords[said[0].word]) {
 			out.wishes++

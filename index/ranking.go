@@ -22,15 +22,16 @@ type ranking struct {
 	concepts int                // in terms
 	rarities map[string]float64 // of the query's terms that documents have
 
-	scores             []float64     // by document; with vectors, inexact by slack
-	slack              float64       // 0 without vectors
-	exactDocs          map[int]bool  // documents with an exact score
-	old                matches       // deprecated documents
-	undone             map[int]bool  // documents that do what the query does not ask for
-	levels             map[int]int   // of exact matches, by document
-	similar            *similarities // nil without vectors
-	words              []float64     // scores by words alone; nil if not needed
-	similarityPerPoint float64       // estimated similarity of documents without a vector, for each
+	scores    []float64    // by document; with vectors, inexact by slack
+	slack     float64      // 0 without vectors
+	exactDocs map[int]bool // documents with an exact score
+	old       matches      // deprecated documents
+	// Documents that destroy, or change something, unless the query wants it.
+	destroying, changing matches
+	levels               map[int]int   // of exact matches, by document
+	similar              *similarities // nil without vectors
+	words                []float64     // scores by words alone; nil if not needed
+	similarityPerPoint   float64       // estimated similarity of documents without a vector, for each
 
 	// Scores that were added, for explanations.
 	priors, lifts map[int]float64 // by document
@@ -123,3 +124,8 @@ func rarity(n, found int) float64 {
 func rarest(n int) float64 { return rarity(n, 1) }
 
 func (r *ranking) isOld(doc int) bool { return r.x.freq(r.old, doc) > 0 }
+
+// isUnwanted reports whether a document does what the query does not ask for.
+func (r *ranking) isUnwanted(doc int) bool {
+	return r.x.freq(r.destroying, doc) > 0 || r.x.freq(r.changing, doc) > 0
+}

@@ -187,39 +187,25 @@ func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
 	return found, nil
 }
 
-// demote lowers the scores of deprecated tools, and of those that do what the query does not ask for.
-func (r *ranking) demote(q request) (err error) {
-	if r.old, err = r.x.find(r.grouped(fieldDeprecated), deprecatedTerm); err != nil {
+// demote lowers the scores of deprecated tools, and of those that do what the query does not ask for: that destroy, or
+// change something although it only reads.
+func (r *ranking) demote(q request) error {
+	lower := func(field, term string, weight float64) (matches, error) {
+		f, err := r.x.find(r.grouped(field), term)
+		r.x.eachMatch(f, func(doc, _ int) {
+			if r.scores[doc] > 0 {
+				r.scores[doc] *= weight
+			}
+		})
+		return f, err
+	}
+	var err error
+	if r.old, err = lower(fieldDeprecated, deprecatedTerm, weightDeprecated); err != nil || q.terms[destruction] != nil {
 		return err
 	}
-	if r.undone, err = r.unwanted(q); err != nil {
+	if r.destroying, err = lower(fieldVerb, destroying, weightUnwanted); err != nil || !q.reads || slices.ContainsFunc(changes, func(c string) bool { return q.terms[c] != nil }) {
 		return err
 	}
-	r.x.eachMatch(r.old, func(doc, _ int) {
-		if r.scores[doc] > 0 {
-			r.scores[doc] *= weightDeprecated
-		}
-	})
-	for doc := range r.undone {
-		if r.scores[doc] > 0 {
-			r.scores[doc] *= weightUnwanted
-		}
-	}
-	return nil
-}
-
-// unwanted returns the tools that do what the query does not ask for: that destroy, or change something although it
-// only reads.
-func (r *ranking) unwanted(q request) (map[int]bool, error) {
-	all := map[int]bool{}
-	changing := slices.ContainsFunc(changes, func(verb string) bool { return q.terms[verb] != nil })
-	for _, verb := range changes {
-		if q.terms[verb] != nil || verb != destruction && (changing || !q.reads) {
-			continue
-		}
-		if err := r.x.postings(r.grouped(fieldVerbs), verb, func(doc, _ int) { all[doc] = true }); err != nil {
-			return nil, err
-		}
-	}
-	return all, nil
+	r.changing, err = lower(fieldVerb, changing, weightUnwanted)
+	return err
 }

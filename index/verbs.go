@@ -7,20 +7,27 @@ import (
 	"toolfinch/tool"
 )
 
-// fieldVerbs has the concepts of the verbs in a tool's name.
-const fieldVerbs = "verbs"
+// fieldVerb has one term for a tool whose name says that it destroys or changes something.
+const (
+	fieldVerb   = "verb"
+	destroying  = "destroying"
+	changing    = "changing"
+	destruction = conceptMark + "delete" // the concept of the verbs that destroy
+)
 
-// destruction is the concept of the verbs that destroy, changes are those of all that change something.
-const destruction = conceptMark + "delete"
+// changes are the concepts of the other verbs that change something.
+var changes = []string{conceptMark + "create", conceptMark + "update", conceptMark + "rename"}
 
-var changes = []string{destruction, conceptMark + "create", conceptMark + "update", conceptMark + "rename"}
-
-// verbsOf returns the concepts of the verbs in the name of a definition that change something, each once.
-func (a *analyzer) verbsOf(def *tool.Def) (all []string) {
+// verbOf returns what the name of a definition says that it does; "" for nothing of the two.
+func (a *analyzer) verbOf(def *tool.Def) (verb string) {
 	for _, w := range a.words(rawjson.Head(ownName(def), 4*maxWord)) {
-		if w.concept >= 0 && slices.Contains(changes, a.terms[w.concept]) && !slices.Contains(all, a.terms[w.concept]) {
-			all = append(all, a.terms[w.concept])
+		switch {
+		case w.concept < 0:
+		case a.terms[w.concept] == destruction:
+			return destroying
+		case slices.Contains(changes, a.terms[w.concept]):
+			verb = changing
 		}
 	}
-	return all
+	return verb
 }

@@ -17,7 +17,7 @@ const (
 )
 
 var (
-	isURL   = regexp.MustCompile(`(?i)^([a-z][a-z0-9+.-]*://|www\.|localhost:\d)\S*|^([a-z0-9-]+\.)+(com|org|net|io|dev|ai|app|co|edu|gov|info|me|de|fr|uk|eu|cn|jp)(:\d+)?(/\S*)?$`)
+	isURL   = regexp.MustCompile(`(?i)^([a-z][a-z0-9+.-]*://|www\.|localhost:\d)\S*|^([a-z0-9-]+\.)+(com|org|net|io|dev|ai|app|co|so|edu|gov|info|me|de|fr|es|it|nl|ch|at|uk|eu|us|ca|au|in|br|cn|jp|cloud|page|site|xyz)(:\d+)?(/\S*)?$`)
 	isIP    = regexp.MustCompile(`^\d{1,3}(\.\d{1,3}){3}(/\d+|:\d+)?$`)
 	isEmail = regexp.MustCompile(`^[^\s@/:]+@[^\s@/:]+\.[a-zA-Z]{2,}$`)
 	// A file's name alone is an address if its extension is an usual one: "v1.2" and "Node.js" are none.

@@ -34,6 +34,8 @@ func TestAddresses(t *testing.T) {
 		"@scope":                          {},
 		"github.create_issue":             {},
 		"3.14":                            {},
+		"example.in,":                     {addressURL, "example"},
+		"built-in":                        {},
 		"/":                               {},
 		"":                                {},
 	} {

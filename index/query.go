@@ -147,14 +147,14 @@ func (r *request) interpret(a *analyzer, clause []heard, n int) {
 	})
 }
 
-// mean adds the words that a phrase means. What the query says itself stays said.
+// mean adds the words that a phrase means. What the query says itself, or what stands in its place, counts as said.
 func (r *request) mean(a *analyzer, p phrase, clause int) {
 	for _, w := range a.words(strings.Join(p.means, " ")) {
 		for _, id := range []int{w.stem, w.written, w.concept} {
 			if id < 0 {
 				continue
 			}
-			if term := a.terms[id]; r.terms[term] == nil {
+			if term := a.terms[id]; r.terms[term] == nil && !p.stead {
 				r.meant[term] = true
 			}
 		}

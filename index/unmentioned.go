@@ -10,10 +10,10 @@ import (
 )
 
 // Things returns the things that a query names, each once, and the number of its telling words. A thing is a word of
-// letters alone, in no quotes. Where a clause begins a verb stands, and after some prepositions a place or a topic: these
-// are none.
+// letters alone, in no quotes. Where a clause begins a verb stands, after some prepositions a place or a topic, and after "remember that" what is
+// to be kept: these are none.
 func Things(text string) (things []string, telling int) {
-	begins, value, quoted := true, false, false
+	begins, value, quoted, content, thingBefore := true, false, false, false, false
 	for piece := range strings.FieldsSeq(rawjson.Head(text, maxText)) {
 		end := piece[len(piece)-1:]
 		quoted = quoted || strings.ContainsAny(piece[:1], "\"`")
@@ -27,13 +27,17 @@ func Things(text string) (things []string, telling int) {
 		case asks:
 		case thing == "" || stopWords[lower]:
 			value = value && articles[lower] || beforeValues[lower]
+			content = content || lower == "that" && !thingBefore
+			thingBefore = false
 		default:
 			telling++
-			if !begins && !value && !quoted && len(thing) > 2 && len(thing) <= maxWord && !strings.ContainsFunc(thing, notLetter) && len(split([]byte(thing))) == 1 && !slices.Contains(things, thing) {
+			thingBefore = !begins
+			if !begins && !value && !content && !quoted && len(thing) > 2 && len(thing) <= maxWord && !strings.ContainsFunc(thing, notLetter) && len(split([]byte(thing))) == 1 && !slices.Contains(things, thing) {
 				things = append(things, thing)
 			}
 		}
 		quoted = quoted && !strings.ContainsAny(end, "\"`")
+		content = content && !strings.ContainsAny(end, ".;:!?")
 		begins = begins && asks || strings.ContainsAny(end, ".,;:!?") || lower == "and" || lower == "then"
 	}
 	return things, telling

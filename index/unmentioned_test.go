@@ -36,6 +36,7 @@ func TestUnmentionedThings(t *testing.T) {
 		{"after words that only ask", "please tweet a song", "", nil, "", 2},
 		{"verbs", "a song to delete and a title purge", "", nil, "", 4},
 		{"places and topics", "the songs about my cat from Berlin to the Alps", "", nil, "", 4},
+		{"what is to be kept", "remember that Bob drinks tea. play a song that rocks on radio", "", nil, "rocks radio", 8},
 		{"values", "a song \"called yesterday\" in ~/music/x.mp3 of me@example.com, 12 x2 #general some_name", "", nil, "", 9},
 		{"what may not be found is not mentioned", "play a song", "music_play_song", nil, "song", 2},
 		{"nor misspelt", "a songg is titel", "music_play_song", nil, "songg titel", 2},

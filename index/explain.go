@@ -31,7 +31,8 @@ func (r *ranking) explain(hits []Hit, among []candidate) {
 			why.Deprecated = -whole * (1 - weightDeprecated)
 		}
 		if r.isUnwanted(doc) {
-			why.Unwanted = -max(0, whole+why.Deprecated) * (1 - weightUnwanted)
+			why.Words /= weightUnwanted
+			why.Unwanted = -why.Words * (1 - weightUnwanted)
 		}
 		if r.similar != nil {
 			why.Vectors = hit.Score - why.Words - (why.Prior + why.Exact + why.Coverage + why.Twins + why.Deprecated + why.Unwanted)

@@ -91,9 +91,6 @@ func (r *ranking) sharpen(doc int) {
 	if score > 0 && r.isOld(doc) {
 		score *= weightDeprecated
 	}
-	if score > 0 && r.isUnwanted(doc) {
-		score *= weightUnwanted
-	}
 	r.scores[doc] = score
 }
 

@@ -30,6 +30,9 @@ func (r *ranking) search(q Query) (Result, error) {
 		r.resembling(squeeze(text))
 	}
 	r.leaveOut()
+	if err := r.demoteUnwanted(asked); err != nil {
+		return Result{}, err
+	}
 	hybrid := len(q.Vectors) > 0 && r.x.index.vectors.len() > 0
 	if hybrid || q.Explain || q.Place != "" {
 		r.words = append(room(r.x.end), r.scores...)
@@ -42,7 +45,7 @@ func (r *ranking) search(q Query) (Result, error) {
 		}
 		defer r.similar.release()
 	}
-	if err := r.demote(asked); err != nil {
+	if err := r.demote(); err != nil {
 		return Result{}, err
 	}
 	if err := r.prefer(q.Prior); err != nil {
@@ -187,25 +190,32 @@ func (s *Snapshot) Search(ctx context.Context, q Query) (Result, error) {
 	return found, nil
 }
 
-// demote lowers the scores of deprecated tools, and of those that do what the query does not ask for: that destroy, or
+// lower multiplies the scores of documents with a term, and returns these documents.
+func (r *ranking) lower(field, term string, weight float64) (matches, error) {
+	f, err := r.x.find(r.grouped(field), term)
+	r.x.eachMatch(f, func(doc, _ int) {
+		if r.scores[doc] > 0 {
+			r.scores[doc] *= weight
+		}
+	})
+	return f, err
+}
+
+// demote lowers the scores of deprecated tools.
+func (r *ranking) demote() (err error) {
+	r.old, err = r.lower(fieldDeprecated, deprecatedTerm, weightDeprecated)
+	return err
+}
+
+// demoteUnwanted lowers the scores by words of tools that do what the words of the query do not ask for: that destroy, or
 // change something although it only reads.
-func (r *ranking) demote(q request) error {
-	lower := func(field, term string, weight float64) (matches, error) {
-		f, err := r.x.find(r.grouped(field), term)
-		r.x.eachMatch(f, func(doc, _ int) {
-			if r.scores[doc] > 0 {
-				r.scores[doc] *= weight
-			}
-		})
-		return f, err
+func (r *ranking) demoteUnwanted(q request) (err error) {
+	if q.terms[destruction] != nil {
+		return nil
 	}
-	var err error
-	if r.old, err = lower(fieldDeprecated, deprecatedTerm, weightDeprecated); err != nil || q.terms[destruction] != nil {
+	if r.destroying, err = r.lower(fieldVerb, destroying, weightUnwanted); err != nil || !q.reads || slices.ContainsFunc(changes, func(c string) bool { return q.terms[c] != nil }) {
 		return err
 	}
-	if r.destroying, err = lower(fieldVerb, destroying, weightUnwanted); err != nil || !q.reads || slices.ContainsFunc(changes, func(c string) bool { return q.terms[c] != nil }) {
-		return err
-	}
-	r.changing, err = lower(fieldVerb, changing, weightUnwanted)
+	r.changing, err = r.lower(fieldVerb, changing, weightUnwanted)
 	return err
 }

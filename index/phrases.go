@@ -21,7 +21,7 @@ func reading(word string) bool {
 	return false
 }
 
-// maxHeard bounds the words of a clause that may be phrases.
+// maxHeard bounds the words and addresses of a clause that may be phrases.
 const maxHeard = 64
 
 // hear returns the words of a clause, and the clause with words for its addresses.
@@ -30,8 +30,10 @@ func (a *analyzer) hear(clause string) (all []heard, plain string) {
 	for field := range strings.FieldsSeq(clause) {
 		kind, instead := address(field)
 		if kind != "" {
-			all = append(all, heard{address: kind})
 			field = instead
+			if len(all) < maxHeard {
+				all = append(all, heard{address: kind})
+			}
 		}
 		b.WriteString(field + " ")
 		for word := range strings.FieldsFuncSeq(field, func(r rune) bool { return !isWordRune(r) }) {

@@ -8,8 +8,8 @@ const (
 	weightClause   = 0.5 // of the most similar clause, relative to the whole query
 	weightCoverage = 9   // of each clause that a tool serves better than higher tools
 	coveredFrom    = 0.3 // cosine below which a tool does not serve a clause
-	weightWished   = 2   // the same, if every clause begins with a verb: each asks for a tool
 	weightSaid     = 0.8 // of a clause that a tool says more of than higher tools, relative to the best score
+	weightWished   = 2   // instead of weightSaid, if every clause begins with a verb: each asks for a tool
 	saidFrom       = 0.5 // share of what the best tool says of a clause below which a tool does not serve it
 	twinFrom       = .95 // cosine from which two tools are twins
 	weightTwin     = 4   // most that a higher twin takes from a tool

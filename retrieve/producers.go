@@ -42,14 +42,18 @@ const (
 
 // Bounds of what a server's tools cost.
 const (
-	maxAlternatives = 3 // producers of one parameter
-	maxMentions     = 8 // names in one description
-	maxOutput       = 4 // nesting of an output schema
+	maxAlternatives = 3       // producers of one parameter
+	maxMentions     = 8       // names in one description
+	maxOutput       = 4       // nesting of an output schema
+	maxKin          = 2000    // tools of a server; those beyond produce nothing and need nothing
+	maxSiblings     = 32      // tools under one word; each is compared with each parameter of that word
+	maxNeeds        = 16      // parameters of a tool that take what others have
+	maxRead         = 4 << 10 // bytes of a description
 )
 
 // producersAmong returns the producers among the tools of a server, for each tool that needs one.
 func producersAmong(defs []*tool.Def) map[tool.ID][]producer {
-	k := newKin(defs)
+	k := newKin(defs[:min(len(defs), maxKin)])
 	out := map[tool.ID][]producer{}
 	for _, m := range k.all {
 		if found := k.producersOf(m); len(found) > 0 {
@@ -181,20 +185,19 @@ func newKin(defs []*tool.Def) *kin {
 
 // gives enters a tool under what its result may have.
 func (k *kin) gives(m *sibling) {
-	if len(m.noun) > 0 && !m.converts() && (lists[m.verb] || gets[m.verb] && m.plural || creates[m.verb]) {
-		last := m.noun[len(m.noun)-1]
-		k.byNoun[last] = append(k.byNoun[last], m)
-	}
-	if m.locates() {
-		k.locators = append(k.locators, m)
-	}
 	add := func(to map[string][]*sibling, key string) {
-		if at := to[key]; len(at) == 0 || at[len(at)-1] != m {
+		if at := to[key]; len(at) < maxSiblings && (len(at) == 0 || at[len(at)-1] != m) {
 			to[key] = append(at, m)
 		}
 	}
+	if len(m.noun) > 0 && !m.converts() && (lists[m.verb] || gets[m.verb] && m.plural || creates[m.verb]) {
+		add(k.byNoun, m.noun[len(m.noun)-1])
+	}
+	if m.locates() && len(k.locators) < maxSiblings {
+		k.locators = append(k.locators, m)
+	}
 	eachField(m.def.OutputSchema, maxOutput, func(name string) { add(k.byField, plainOf(name)) })
-	for _, sentence := range returns.FindAllString(rawjson.Head(m.def.Full().Description, 2000), maxMentions) {
+	for _, sentence := range returns.FindAllString(rawjson.Head(m.def.Full().Description, maxRead), maxMentions) {
 		words := slices.DeleteFunc(singulars(sentence), func(w string) bool { return prepositions[w] || fillers[w] })
 		m.returned += " " + strings.Join(words, " ") + " "
 		for _, w := range words {
@@ -289,7 +292,9 @@ func (k *kin) parameters(m *sibling) (all []parameter) {
 		if p.optional && (!p.ident || len(front) == 0 || len(p.noun) == 0) {
 			continue
 		}
-		all = append(all, p)
+		if all = append(all, p); len(all) == maxNeeds {
+			break
+		}
 	}
 	return all
 }
@@ -494,6 +499,7 @@ func (m *sibling) takes(p parameter) bool {
 // mentioned returns the other tools that a description names. The description of a tool must also say that they come
 // first.
 func (k *kin) mentioned(text string, m *sibling, mustSay bool) (all []*sibling) {
+	text = rawjson.Head(text, maxRead)
 	for _, at := range identifier.FindAllStringIndex(text, -1) {
 		name := text[at[0]:at[1]]
 		of := k.byName[plainOf(name)]

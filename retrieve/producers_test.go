@@ -156,3 +156,27 @@ func TestProducersOfRecordedServers(t *testing.T) {
 		t.Errorf("only %d tools have a producer", n)
 	}
 }
+
+// A server chooses how many tools it has under one word, and how many parameters a tool has: their product is bounded.
+func TestProducersAreBounded(t *testing.T) {
+	var properties, required []string
+	for i := range 2 * maxNeeds {
+		properties = append(properties, fmt.Sprintf(`"k%d_thing_id":{"type":"string"}`, i))
+		required = append(required, fmt.Sprintf(`"k%d_thing_id"`, i))
+	}
+	var defs []*tool.Def
+	for i := range maxKin + 100 {
+		defs = append(defs, def(t, "s", fmt.Sprintf(`{"name":"list_x%d_thing","inputSchema":{"type":"object"}}`, i)),
+			def(t, "s", fmt.Sprintf(`{"name":"delete_x%d_thing","inputSchema":{"type":"object","properties":{%s},"required":[%s]}}`, i, strings.Join(properties, ","), strings.Join(required, ","))))
+	}
+	k := newKin(defs[:maxKin])
+	if n := len(k.byNoun["thing"]); n != maxSiblings {
+		t.Errorf("%d tools are compared with each parameter, want %d", n, maxSiblings)
+	}
+	if n := len(k.all[1].needs); n != maxNeeds {
+		t.Errorf("a tool needs %d things, want %d", n, maxNeeds)
+	}
+	if n := len(producersAmong(defs)); n > maxKin {
+		t.Errorf("%d tools have producers, want at most %d", n, maxKin)
+	}
+}

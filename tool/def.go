@@ -12,7 +12,7 @@ import (
 	"toolfinch/internal/rawjson"
 )
 
-// Def is the definition of a tool, prompt, resource or resource template. Raw is the truth; the other fields are
+// Def is the definition of a tool, prompt, resource, resource template or skill. Raw is the truth; the other fields are
 // decoded from it for searching, validating and printing. A Def is immutable.
 type Def struct {
 	ID           ID
@@ -133,6 +133,10 @@ func parsed(kind Kind, server string, raw json.RawMessage, hash string) (*Def, e
 			hintTitle = def.Annotations.read(value)
 		case "_meta":
 			def.App.read(value)
+		case "frontmatter":
+			if kind == KindSkill {
+				name, def.Description = rawjson.Text(rawjson.Member(value, "name")), rawjson.Text(rawjson.Member(value, "description"))
+			}
 		}
 	}
 	if def.ID.Name == "" {

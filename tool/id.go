@@ -10,6 +10,7 @@ const (
 	KindPrompt   Kind = "prompt"
 	KindResource Kind = "resource"
 	KindTemplate Kind = "template" // a resource template
+	KindSkill    Kind = "skill"    // of the extension io.modelcontextprotocol/skills
 )
 
 // KindInstructions is the kind of a server's instructions in approvals. They are in no list; their name is that of
@@ -17,7 +18,7 @@ const (
 const KindInstructions Kind = "instructions"
 
 // Kinds are all kinds, in the order of lists.
-var Kinds = []Kind{KindTool, KindPrompt, KindResource, KindTemplate}
+var Kinds = []Kind{KindTool, KindPrompt, KindResource, KindTemplate, KindSkill}
 
 // String returns the name of the kind.
 func (k Kind) String() string {
@@ -30,7 +31,7 @@ func (k Kind) String() string {
 // Key returns the member that names a definition of this kind: "name", "uri" or "uriTemplate".
 func (k Kind) Key() string {
 	switch k {
-	case KindResource:
+	case KindResource, KindSkill:
 		return "uri"
 	case KindTemplate:
 		return "uriTemplate"
@@ -41,7 +42,7 @@ func (k Kind) Key() string {
 // ID names a tool of an upstream in configuration and commands. Clients see the tool's exposed name.
 type ID struct {
 	Server string // configured name of the upstream
-	Name   string // the tool's own name, as the upstream lists it; a URI or URI template for resources
+	Name   string // the tool's own name, as the upstream lists it; a URI or URI template for resources, the URI of SKILL.md for skills
 	Kind   Kind
 }
 

@@ -70,6 +70,11 @@ var shapes = map[Kind]shape{
 	}),
 	KindResource: slices.Concat(shape{{name: "name", take: text}}, common, annotated, shape{{name: "uri", take: text, required: true}, {name: "size", take: size}}),
 	KindTemplate: slices.Concat(shape{{name: "name", take: text}}, common, annotated, shape{{name: "uriTemplate", take: text, required: true}}),
+	KindSkill: {
+		{name: "uri", take: text, required: true},
+		{name: "frontmatter", take: open(shape{{name: "name", take: text, required: true}, {name: "description", take: text, required: true}}), required: true},
+		{name: "resources", take: skillFiles, required: true},
+	},
 }
 
 // common are members of all kinds, named adds a required name, annotated adds members of resources and templates.
@@ -123,6 +128,11 @@ func TakeIn(kind Kind, server string, raw json.RawMessage) (def *Def, mended []s
 	}
 	if n := len(def.ID.Name); n > maxIDBytes {
 		return nil, nil, badDef{fmt.Errorf("%s has %d bytes, more than %d", kind.Key(), n, maxIDBytes)}
+	}
+	if kind == KindSkill {
+		if err := SkillOf(def).check(); err != nil {
+			return nil, nil, badDef{err}
+		}
 	}
 	return def, in.mended, nil
 }

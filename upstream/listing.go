@@ -28,6 +28,7 @@ var listMethods = map[tool.Kind]struct{ method, member, called string }{
 	tool.KindPrompt:   {"prompts/list", "prompts", "prompts"},
 	tool.KindResource: {"resources/list", "resources", "resources"},
 	tool.KindTemplate: {"resources/templates/list", "resourceTemplates", "resource templates"},
+	tool.KindSkill:    {"skills/list", "skills", "skills"},
 }
 
 // lists reports whether the server has definitions of a kind.
@@ -37,6 +38,8 @@ func (c link) lists(kind tool.Kind) bool {
 		return c.Has("tools")
 	case tool.KindPrompt:
 		return c.Has("prompts")
+	case tool.KindSkill:
+		return rawjson.IsObject(rawjson.Member(rawjson.Member(c.Capabilities, "extensions"), tool.ExtensionSkills))
 	}
 	return c.Has("resources")
 }

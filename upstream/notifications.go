@@ -20,7 +20,7 @@ const maxNotification = 1 << 20
 var listChanged = map[string][]tool.Kind{
 	"notifications/tools/list_changed":     {tool.KindTool},
 	"notifications/prompts/list_changed":   {tool.KindPrompt},
-	"notifications/resources/list_changed": {tool.KindResource, tool.KindTemplate},
+	"notifications/resources/list_changed": {tool.KindResource, tool.KindTemplate, tool.KindSkill},
 }
 
 // Notified is called for each notification of the server.

@@ -6,7 +6,7 @@ import (
 	"net/url"
 	"strconv"
 	"strings"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"unicode"
 	"unicode/utf8"
 )

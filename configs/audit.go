@@ -6,7 +6,7 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/trust/audit"
 )
 

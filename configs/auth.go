@@ -6,7 +6,7 @@ import (
 	"strconv"
 	"strings"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/trust/inbound"
 )
 

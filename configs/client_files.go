@@ -14,7 +14,7 @@ import (
 	"strings"
 
 	"toolfinch/configs/clients"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 )
 
 // ServersIn returns the servers in the bytes of a client's file as they are written, in

@@ -4,7 +4,7 @@ import (
 	"slices"
 
 	"toolfinch/configs/clients"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 )
 
 var clientKeys = section[Client]{keys: keys{{

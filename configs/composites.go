@@ -9,7 +9,7 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/internal/rawjson"
 	"toolfinch/view"
 )

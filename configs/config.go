@@ -17,8 +17,8 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/configs/document"
 	"toolfinch/embed"
+	"toolfinch/internal/document"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/leaks"

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/internal/rawjson"
 	"toolfinch/view"
 )

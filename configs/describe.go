@@ -7,7 +7,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 )
 
 // A kind reads, prints and describes the values of keys.

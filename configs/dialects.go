@@ -11,7 +11,7 @@ import (
 	"unicode"
 
 	"toolfinch/configs/clients"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 )
 
 // A dialect is a program's way to write a server; the zero dialect is ours. dialect.read

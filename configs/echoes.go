@@ -4,7 +4,7 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/upstream"
 )
 

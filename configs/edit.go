@@ -13,7 +13,7 @@ import (
 	"unicode/utf8"
 
 	"toolfinch/configs/clients"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/internal/rawjson"
 )
 

@@ -14,7 +14,7 @@ import (
 	"testing"
 
 	"toolfinch/configs/clients"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/internal/must"
 )
 

@@ -5,7 +5,7 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 )
 
 // words is a mapping of names to texts, as env and headers are. Messages show no value,

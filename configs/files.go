@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 )
 
 // isFile reports whether a path is a regular file. An unreadable path counts: its reader

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/view"
 )
 

@@ -2,7 +2,7 @@ package configs
 
 import (
 	"time"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 )
 
 // DefaultHTTPLimits are the limits without http_limits.

@@ -9,9 +9,9 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/configs/document"
 	"toolfinch/embed"
 	"toolfinch/embed/models"
+	"toolfinch/internal/document"
 	"toolfinch/trust/audit"
 	"toolfinch/trust/inbound"
 	"toolfinch/trust/leaks"

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"unicode"
 )
 

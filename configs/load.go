@@ -12,8 +12,8 @@ import (
 	"strings"
 
 	"toolfinch/configs/clients"
-	"toolfinch/configs/document"
 	"toolfinch/embed"
+	"toolfinch/internal/document"
 	"toolfinch/store/vault"
 )
 

@@ -17,8 +17,8 @@ import (
 	"testing"
 	"time"
 
-	"toolfinch/configs/document"
 	"toolfinch/embed"
+	"toolfinch/internal/document"
 	"toolfinch/internal/must"
 	"toolfinch/trust/leaks"
 	"toolfinch/upstream"

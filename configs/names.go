@@ -6,7 +6,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"unicode"
 	"unicode/utf8"
 )

@@ -4,7 +4,7 @@ import (
 	"cmp"
 	"strings"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/upstream/login"
 )
 

@@ -5,7 +5,7 @@ import (
 	"regexp"
 	"strings"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/view/python"
 )
 

@@ -6,7 +6,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/trust/pins"
 	"toolfinch/view"
 )

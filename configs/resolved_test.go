@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/internal/must"
 	"toolfinch/internal/rawjson"
 )

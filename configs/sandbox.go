@@ -1,7 +1,7 @@
 package configs
 
 import (
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/upstream/sandbox"
 )
 

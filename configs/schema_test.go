@@ -15,7 +15,7 @@ import (
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"golang.org/x/tools/txtar"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/internal/must"
 )
 

@@ -4,7 +4,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"unicode"
 )
 

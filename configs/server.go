@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/trust/leaks"
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"

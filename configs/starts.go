@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"toolfinch/configs/clients"
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 )
 
 // Starts returns what a configuration runs and where it connects, as it is written, for a

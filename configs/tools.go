@@ -5,7 +5,7 @@ import (
 	"path"
 	"time"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/trust/leaks"
 	"toolfinch/view"
 )

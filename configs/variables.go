@@ -9,7 +9,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 )
 
 // lookup finds a variable, like os.LookupEnv.

@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/trust/leaks"
 	"toolfinch/view"
 )

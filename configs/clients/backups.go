@@ -12,7 +12,7 @@ import (
 	"slices"
 	"time"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/internal/rawjson"
 )
 

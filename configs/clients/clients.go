@@ -15,7 +15,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/internal/rawjson"
 )
 

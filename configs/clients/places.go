@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strings"
 
-	"toolfinch/configs/document"
+	"toolfinch/internal/document"
 	"toolfinch/internal/rawjson"
 )
 

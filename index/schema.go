@@ -32,6 +32,13 @@ func documented(def *tool.Def) (names, explanations []string) {
 			}
 			explanations = append(explanations, rawjson.Text(rawjson.Member(argument, "description")))
 		}
+	case tool.KindSkill:
+		skill := tool.SkillOf(def)
+		for _, file := range skill.Files[:min(maxMembers, len(skill.Files))] {
+			if file.URI != skill.URI {
+				names = append(names, tool.UnescapeURI(strings.TrimPrefix(file.URI, skill.Root())))
+			}
+		}
 	case tool.KindTemplate:
 		names = expression.FindAllString(rawjson.Head(def.ID.Name, maxText), maxMembers)
 	}
@@ -43,7 +50,7 @@ var expression = regexp.MustCompile(`\{[^{}]*\}`)
 
 // uriWords returns the words of a resource's URI, without scheme and variables; "" for other kinds.
 func uriWords(def *tool.Def) string {
-	if def.ID.Kind != tool.KindResource && def.ID.Kind != tool.KindTemplate {
+	if def.ID.Kind != tool.KindResource && def.ID.Kind != tool.KindTemplate && def.ID.Kind != tool.KindSkill {
 		return ""
 	}
 	uri := expression.ReplaceAllString(rawjson.Head(def.ID.Name, maxText), " ")
@@ -60,6 +67,9 @@ func uriWords(def *tool.Def) string {
 // ownName returns the server's own name of a definition: the name of a tool, prompt or resource; of a nameless
 // resource the URI.
 func ownName(def *tool.Def) string {
+	if def.ID.Kind == tool.KindSkill {
+		return def.Title
+	}
 	if def.ID.Kind == tool.KindResource || def.ID.Kind == tool.KindTemplate {
 		if name := rawjson.Text(rawjson.Member(def.Raw, "name")); name != "" {
 			return name

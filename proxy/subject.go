@@ -30,7 +30,7 @@ func eventOf(kind tool.Kind) string {
 	switch kind {
 	case tool.KindPrompt:
 		return identity.EventPrompt
-	case tool.KindResource, tool.KindTemplate:
+	case tool.KindResource, tool.KindTemplate, tool.KindSkill:
 		return identity.EventRead
 	}
 	return identity.EventCall

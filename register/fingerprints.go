@@ -34,7 +34,7 @@ func (before *fingerprints) otherLists(now *fingerprints) (methods []string) {
 	if changed(tool.KindPrompt) {
 		methods = append(methods, promptsChanged)
 	}
-	if changed(tool.KindResource) || changed(tool.KindTemplate) {
+	if changed(tool.KindResource) || changed(tool.KindTemplate) || changed(tool.KindSkill) {
 		methods = append(methods, resourcesChanged)
 	}
 	return methods

@@ -78,7 +78,7 @@ func (l *Live) toolsFor(served *Served, call *tool.Call, s *session, registered 
 	return tools
 }
 
-// listsByMethod has the lists of prompts, resources and templates, by method.
+// listsByMethod has the lists of prompts, resources, templates and skills, by method.
 var listsByMethod = map[string]struct {
 	kind tool.Kind
 	key  string
@@ -86,12 +86,13 @@ var listsByMethod = map[string]struct {
 	wire.MethodListPrompts:   {tool.KindPrompt, "prompts"},
 	wire.MethodListResources: {tool.KindResource, "resources"},
 	wire.MethodListTemplates: {tool.KindTemplate, "resourceTemplates"},
+	wire.MethodListSkills:    {tool.KindSkill, "skills"},
 }
 
 // pageSize bounds one page. Many clients read only the first page.
 const pageSize = 1000
 
-// listPage answers prompts/list, resources/list and resources/templates/list. A cursor names the last
+// listPage answers prompts/list, resources/list, resources/templates/list and skills/list. A cursor names the last
 // item of the previous page.
 func listPage(served *Served, x *wire.Exchange) (tool.Result, error) {
 	list := listsByMethod[x.Method]
@@ -143,7 +144,9 @@ func cached(served *Served, result tool.Result, x *wire.Exchange, principal stri
 				ttl = 0
 			}
 		}
-	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
+	case wire.MethodGetSkill:
+		ttl, public = served.CacheHint(tool.KindSkill)
+	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates, wire.MethodListSkills:
 		ttl, public = served.CacheHint(listsByMethod[x.Method].kind)
 	case wire.MethodReadResource:
 	default:

@@ -56,6 +56,8 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 			served = l.startedFor(ctx, served, call.Client, served.ListsWait)
 		}
 		return l.listTools(l.renewedFor(ctx, served, call.Client), call, s), nil
+	case wire.MethodListSkills, wire.MethodGetSkill, wire.MethodReadDirectory:
+		return l.skills(ctx, served, x, call)
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
 		return listPage(l.renewedFor(ctx, l.startedFor(ctx, served, call.Client, pagesWait), call.Client), x)
 	case wire.MethodSubscribe, wire.MethodUnsubscribe:

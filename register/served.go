@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -27,11 +28,13 @@ type Source interface {
 	Tools() []*tool.Tool
 	// Pinned returns the always listed tools, in their order.
 	Pinned() []*tool.Tool
-	// Items returns all prompts, resources or templates, in a stable order.
+	// Items returns all prompts, resources, templates or skills, in a stable order.
 	Items(kind tool.Kind) []*tool.Tool
 	Prompt(name string) (*tool.Tool, bool)
 	// Resource finds a resource, listed or not, by the URI that clients use.
 	Resource(uri string) (*tool.Tool, bool)
+	// Skill finds a skill by the URI of its SKILL.md that clients use.
+	Skill(uri string) (*tool.Tool, bool)
 	// Exposed returns the clients' URI for a server's resource.
 	Exposed(server, uri string) string
 	// CacheHint says how long a list may be cached, and whether for everybody.
@@ -128,9 +131,13 @@ type Declared struct {
 // Only removes declarations of kinds for which has reports false.
 func (d *Declared) Only(has func(kinds ...tool.Kind) bool) {
 	d.Prompts = d.Prompts && has(tool.KindPrompt)
-	d.Resources = d.Resources && has(tool.KindResource, tool.KindTemplate)
+	d.Resources = d.Resources && has(tool.KindResource, tool.KindTemplate, tool.KindSkill)
 	d.Subscribe = d.Subscribe && d.Resources
 	d.Completions = d.Completions && (d.Prompts || d.Resources)
+	if d.Extensions[tool.ExtensionSkills] != nil && !has(tool.KindSkill) {
+		d.Extensions = maps.Clone(d.Extensions)
+		delete(d.Extensions, tool.ExtensionSkills)
+	}
 }
 
 // DefaultMaxRegistered bounds the registered tools of a session.

@@ -159,7 +159,7 @@ func (r *Retriever) item(hit Hit, q Query, registered Registration) item {
 		return it
 	case tool.KindPrompt:
 		it.Name, it.Arguments = hit.Name, rawjson.Member(def.Raw, "arguments")
-	case tool.KindResource:
+	case tool.KindResource, tool.KindSkill:
 		it.URI = hit.Name
 	case tool.KindTemplate:
 		it.URITemplate = hit.Name

@@ -132,7 +132,7 @@ func CallOf(call *tool.Call, t *tool.Tool, name string, arguments json.RawMessag
 	case tool.KindPrompt:
 		inner.Arguments = tool.TextArguments(arguments)
 		inner.Params = namedParams(call.Params, "name", name)
-	case tool.KindResource, tool.KindTemplate:
+	case tool.KindResource, tool.KindTemplate, tool.KindSkill:
 		inner.Kind, inner.Arguments = tool.KindResource, nil
 		inner.Params = namedParams(call.Params, "uri", name)
 	}

@@ -41,6 +41,8 @@ func (r *Retriever) use(hit Hit) string {
 	switch hit.Def.ID.Kind {
 	case tool.KindPrompt:
 		use, through = "prompts/get with this name", "this name"
+	case tool.KindSkill:
+		return ReadSkill + " with this uri"
 	case tool.KindTemplate:
 		use, through = "fill in the uriTemplate, then resources/read with that uri", "name = that uri"
 	}

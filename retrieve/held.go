@@ -56,6 +56,9 @@ func (w *heldDefs) find(name string) *tool.Tool {
 	if t, ok := w.Prompt(name); ok {
 		return t
 	}
+	if t, _ := w.skillFile(name); t != nil {
+		return t
+	}
 	if t := w.template(tool.ID{Name: name}); t != nil {
 		return t
 	}

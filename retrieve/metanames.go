@@ -18,6 +18,8 @@ const (
 	UnprovisionTools = "unprovision_tools"
 	ExecuteTool      = "execute_tool"
 	ListProvisioned  = "list_provisioned"
+
+	ReadSkill = "read_skill" // reserved where a server has skills
 )
 
 // Calls reports whether the meta-tool of that name calls other tools.
@@ -78,6 +80,7 @@ var offeredWith = map[string]string{
 	UnprovisionTools:    withGating,
 	ExecuteTool:         withGating,
 	ListProvisioned:     withGating,
+	ReadSkill:           "skills: see docs/skills.md",
 	"search_tools":      withSearch,
 	"describe_tool":     withSearch,
 	"proxy":             "proxy_tool: see docs/proxy-tool.md",

@@ -38,11 +38,15 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 	if names := serverNames(offer.About); names != "" {
 		description += " Servers: " + names
 	}
+	kinds := `"tool","prompt","resource","any"`
+	if len(r.catalog.Items(tool.KindSkill)) > 0 {
+		kinds = `"skill",` + kinds
+	}
 	return meta(RetrieveTools, description, `{"type":"object","properties":{`+
 		`"query":{"type":"string"},"queries":{"type":"array","items":{"type":"string"}},`+
 		`"limit":{"type":"integer"},"server":{"type":"string"},`+
 		`"detail":{"type":"string","enum":["name","full"]},`+
-		`"kind":{"type":"string","enum":["tool","prompt","resource","any"]}}}`,
+		`"kind":{"type":"string","enum":[`+kinds+`]}}}`,
 		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
 }
 

@@ -32,7 +32,7 @@ func (r *Retriever) parseQueries(arguments json.RawMessage) ([]Query, error) {
 		args.Int("limit", &q.Limit, 0, MaxLimit),
 		args.Text("server", &q.Server),
 		args.OneOf("detail", &q.Detail, string(DetailName), string(DetailSummary), string(DetailFull)),
-		args.OneOf("kind", &kind, "tool", "prompt", "resource", "any"),
+		args.OneOf("kind", &kind, "tool", "prompt", "resource", "skill", "any"),
 	)
 	switch {
 	case err != nil:

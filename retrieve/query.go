@@ -39,6 +39,7 @@ var queryKinds = map[string][]tool.Kind{
 	"tool":     nil,
 	"prompt":   {tool.KindPrompt},
 	"resource": {tool.KindResource, tool.KindTemplate},
+	"skill":    {tool.KindSkill},
 	"any":      tool.Kinds,
 }
 

@@ -21,7 +21,7 @@ import (
 // silentTTL is how long a list without a hint may be cached.
 const silentTTL = 5 * time.Second
 
-// nonTools holds the prompts, resources and resource templates of a catalog. It is immutable.
+// nonTools holds the prompts, resources, resource templates and skills of a catalog. It is immutable.
 type nonTools struct {
 	servers []Server
 	handler func(*tool.Def) tool.Handler // makes the handler of an unlisted resource
@@ -33,6 +33,7 @@ type nonTools struct {
 
 	resources       map[string]*tool.Tool // by plain URI (the first server's counts) and by the URI that names the server
 	normal          map[string]*tool.Tool // by normalURI; the first of equivalent ones counts
+	skills          map[string]*tool.Tool // by the URI of the directory that clients see
 	templates       []*template           // in the order of servers and their lists
 	templateCount   map[string]int        // number of templates of a server, also of those left out of templates
 	resourceServers []string              // servers that have resources
@@ -58,6 +59,7 @@ func newNonTools(contents Contents, prefix map[string]string, handler func(*tool
 		byID:          map[tool.ID]*tool.Tool{},
 		resources:     map[string]*tool.Tool{},
 		normal:        map[string]*tool.Tool{},
+		skills:        map[string]*tool.Tool{},
 		templateCount: map[string]int{},
 	}
 	var prompts []tool.ID
@@ -76,13 +78,14 @@ func newNonTools(contents Contents, prefix map[string]string, handler func(*tool
 			listed[t.Def.ID] = true
 		}
 	}
+	o.addSkills(contents)
 	names := namesFor(prompts, nil, prefix)
 	for i := range servers {
 		s := &servers[i]
 		offers := rawjson.Member(s.Capabilities, "resources") != nil
 		for _, brought := range s.summarize().nonTools {
 			id := brought.Def.ID
-			if o.byID[id] != nil {
+			if o.byID[id] != nil || o.ofMissingSkill(id) {
 				continue
 			}
 			t := renamed(brought.With(tool.LayerNames, o.exposing(brought.Def)), names[id])
@@ -214,7 +217,7 @@ func (o *nonTools) templateOf(uri, server string) *template {
 
 func (t *template) has(uri string) bool { return strings.HasPrefix(uri, t.literal) && t.matches(uri) }
 
-// Items returns all prompts, resources or templates, in the order of the servers and their lists. Name is the
+// Items returns all prompts, resources, templates or skills, in the order of the servers and their lists. Name is the
 // exposed name, URI or template.
 func (o *nonTools) Items(kind tool.Kind) []*tool.Tool { return o.items[kind] }
 
@@ -254,6 +257,9 @@ func (o *nonTools) TemplateOf(id tool.ID) (*tool.Tool, bool) {
 
 // resource is Resource. Only with guess may an unlisted URI belong to the only server that has resources.
 func (o *nonTools) resource(uri string, guess bool) (*tool.Tool, bool) {
+	if t, isSkill := o.skillFile(uri); isSkill {
+		return t, t != nil
+	}
 	if t := o.listed(uri); t != nil {
 		return t, true
 	}
@@ -294,7 +300,7 @@ func (o *nonTools) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 // Excludes reports whether the catalog leaves out a resource of a server, listed or not.
 func (o *nonTools) Excludes(id tool.ID) bool {
 	server := o.server(id.Server)
-	return o.byID[id] == nil && (server == nil || server.Excluded != nil && server.Excluded(id) || o.isHeld != nil && o.isHeld(id))
+	return o.byID[id] == nil && (server == nil || o.ofMissingSkill(id) || server.Excluded != nil && server.Excluded(id) || o.isHeld != nil && o.isHeld(id))
 }
 
 // server returns the server of that name; nil if there is none.

@@ -22,7 +22,7 @@ type Pins struct{ *database }
 func (s *Store) Pins() *Pins { return &Pins{s.database} }
 
 // pinnedKinds are the kinds that need approval. Resources do not: their lists change with every file.
-var pinnedKinds = []tool.Kind{tool.KindTool, tool.KindPrompt, tool.KindTemplate, tool.KindInstructions}
+var pinnedKinds = []tool.Kind{tool.KindTool, tool.KindPrompt, tool.KindTemplate, tool.KindSkill, tool.KindInstructions}
 
 // Pinned reports whether definitions of a kind must be approved before they are served.
 func Pinned(kind tool.Kind) bool { return slices.Contains(pinnedKinds, kind) }

@@ -87,6 +87,26 @@ func SkillDigest(content []byte) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
+// skillUnder returns the entry of a skill with the URIs of its files under another root.
+func skillUnder(raw json.RawMessage, from, to string) json.RawMessage {
+	files := rawjson.Member(raw, "resources")
+	if len(files) == 0 || files[0] != '[' {
+		return raw
+	}
+	var moved []json.RawMessage
+	for file := range rawjson.Elements(files) {
+		uri := to + strings.TrimPrefix(rawjson.Text(rawjson.Member(file, "uri")), from)
+		if set, err := rawjson.Set(file, "uri", rawjson.Quote(uri)); err == nil {
+			file = set
+		}
+		moved = append(moved, file)
+	}
+	if set, err := rawjson.Set(raw, "resources", rawjson.Array(moved)); err == nil {
+		return set
+	}
+	return raw
+}
+
 // isSkillName matches names of skills (agentskills.io/specification, "name").
 var isSkillName = regexp.MustCompile(`^[a-z0-9]+(-[a-z0-9]+)*$`)
 

@@ -141,8 +141,11 @@ func (t *Tool) ListedTo(modern bool) json.RawMessage {
 	if !modern && t.Def.Legacy != nil {
 		raw = t.Def.Legacy
 	}
-	if t.Name == t.Def.ID.Name {
+	switch {
+	case t.Name == t.Def.ID.Name:
 		return raw
+	case t.Def.ID.Kind == KindSkill:
+		raw = skillUnder(raw, strings.TrimSuffix(t.Def.ID.Name, SkillFile), strings.TrimSuffix(t.Name, SkillFile))
 	}
 	out, err := rawjson.Set(raw, t.Def.ID.Kind.Key(), rawjson.Quote(t.Name))
 	if err != nil { // ParseDef accepts objects only

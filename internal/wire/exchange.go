@@ -38,6 +38,9 @@ const (
 	MethodUnsubscribe   = "resources/unsubscribe"
 	MethodComplete      = "completion/complete"
 	MethodListen        = "subscriptions/listen"
+	MethodListSkills    = "skills/list" // the extension of SEP-2640
+	MethodGetSkill      = "skills/get"
+	MethodReadDirectory = "resources/directory/read"
 	MethodGetTask       = "tasks/get" // the extension of 2026-07-28
 	MethodUpdateTask    = "tasks/update"
 	MethodCancelTask    = "tasks/cancel"
@@ -47,7 +50,7 @@ func exchanged(method string) bool {
 	switch method {
 	case MethodCallTool, MethodListTools, MethodGetPrompt, MethodListPrompts, MethodReadResource, MethodListResources,
 		MethodListTemplates, MethodSubscribe, MethodUnsubscribe, MethodComplete, MethodListen,
-		MethodGetTask, MethodUpdateTask, MethodCancelTask:
+		MethodListSkills, MethodGetSkill, MethodReadDirectory, MethodGetTask, MethodUpdateTask, MethodCancelTask:
 		return true
 	}
 	return false

@@ -207,6 +207,9 @@ func (b *builder) reservedIn(v *View) []string {
 	if v.Settings.ProxyTool != "" {
 		names = append(names, v.Settings.ProxyTool)
 	}
+	if slices.ContainsFunc(v.Contents.Servers, func(s retrieve.Server) bool { return len(s.Skills) > 0 }) {
+		names = append(names, retrieve.ReadSkill)
+	}
 	if v.compiled.Keeps() {
 		names = append(names, b.Kept.Name)
 	}
@@ -255,7 +258,7 @@ func (b *builder) contentsOf(compiled *view.Compiled, before *View) []retrieve.S
 		configured, listing := config.Server(u.Server), b.Listings[u.Server]
 		server := retrieve.Server{
 			Name: u.Server, Description: configured.Description, Prefix: configured.Prefix, Instructions: listing.Instructions,
-			Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server), Cache: map[tool.Kind]retrieve.CacheHint{},
+			Skills: retrieve.SkillsOf(listing.Tools), Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server), Cache: map[tool.Kind]retrieve.CacheHint{},
 		}
 		if u.Listed {
 			if was := before.serverOf(u); was != nil && u.Server != settings.Name { // else the view's own tools may be among them

@@ -12,6 +12,7 @@ import (
 	"toolfinch/configs"
 	"toolfinch/configs/clients"
 	"toolfinch/internal/leeway"
+	"toolfinch/internal/rawjson"
 	"toolfinch/proxytool"
 	"toolfinch/register"
 	"toolfinch/retrieve"
@@ -74,6 +75,9 @@ func (b *builder) show(next plan) {
 	}
 	if settings.ProxyTool != "" {
 		v.Shown.Meta = append(v.Shown.Meta, proxytool.New(settings.ProxyTool, v.Retriever.Proxied(), nil))
+	}
+	if t := v.Retriever.ReadSkill(); t != nil {
+		v.Shown.Meta = append(v.Shown.Meta, t)
 	}
 	if next.compiled.Keeps() {
 		v.Shown.Meta = append(v.Shown.Meta, b.Kept)
@@ -200,6 +204,14 @@ func (v *View) declares() (all register.Declared) {
 				all.Extensions[name] = value
 			}
 		}
+	}
+	if skills := v.Catalog.Items(tool.KindSkill); len(skills) > 0 {
+		all.Resources = true
+		if all.Extensions == nil {
+			all.Extensions = map[string]json.RawMessage{}
+		}
+		dynamic := slices.ContainsFunc(skills, func(t *tool.Tool) bool { return rawjson.Text(rawjson.Member(t.Def.Raw, "resources")) != "" })
+		all.Extensions[tool.ExtensionSkills] = rawjson.Of(map[string]bool{"directoryRead": !dynamic})
 	}
 	return all
 }

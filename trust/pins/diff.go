@@ -31,9 +31,27 @@ func (h Held) Changes() []Change {
 	}
 	var approved json.RawMessage
 	if h.Approved != nil {
-		approved = Canonical(h.ID.Kind, h.Approved)
+		approved = Canonical(h.ID.Kind, byFile(h.ID.Kind, h.Approved))
 	}
-	return changes(nil, nil, approved, Canonical(h.ID.Kind, h.Raw))
+	return changes(nil, nil, approved, Canonical(h.ID.Kind, byFile(h.ID.Kind, h.Raw)))
+}
+
+// byFile returns the definition of a skill with an object of its files instead of a list, so that each file is a field.
+func byFile(kind tool.Kind, raw json.RawMessage) json.RawMessage {
+	files := rawjson.Member(raw, "resources")
+	if kind != tool.KindSkill || len(files) == 0 || files[0] != '[' {
+		return raw
+	}
+	root := strings.TrimSuffix(rawjson.Text(rawjson.Member(raw, "uri")), tool.SkillFile) + "/"
+	out := rawjson.NewObject(len(files))
+	for file := range rawjson.Elements(files) {
+		path := strings.TrimPrefix(rawjson.Text(rawjson.Member(file, "uri")), root)
+		out.AddText(path, fmt.Sprintf("%s bytes, %s", rawjson.Member(file, "size"), rawjson.Text(rawjson.Member(file, "digest"))))
+	}
+	if set, err := rawjson.Set(raw, "resources", out.JSON()); err == nil {
+		return set
+	}
+	return raw
 }
 
 // changes appends the differences of two canonical values at a path.

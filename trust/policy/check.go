@@ -19,7 +19,7 @@ import (
 // Valid types of entities, and valid attributes by variable.
 var (
 	whoTypes  = []string{typeUser, typeGroup}
-	whatTypes = []string{typeTool, typePrompt, typeResource, typeTemplate, typeServer, typeView}
+	whatTypes = []string{typeTool, typePrompt, typeResource, typeTemplate, typeSkill, typeServer, typeView}
 	allTypes  = slices.Concat(whoTypes, whatTypes, []string{typeAction})
 
 	attributes = map[string][]string{
@@ -189,7 +189,7 @@ func (c *checker) named(uid types.EntityUID, part string, valid []string) {
 		if !slices.Contains(actions, string(uid.ID)) {
 			c.fail(string(uid.ID), fmt.Sprintf("policy: there is no Action::%q", string(uid.ID)), nearHint(string(uid.ID), actions))
 		}
-	case typeTool, typePrompt, typeResource, typeTemplate:
+	case typeTool, typePrompt, typeResource, typeTemplate, typeSkill:
 		c.policies.things = append(c.policies.things, uid)
 	case typeServer, typeView:
 		at := c.place(string(uid.ID))

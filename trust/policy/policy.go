@@ -22,7 +22,7 @@ import (
 // Action is an operation that policies permit or forbid.
 type Action string
 
-// The actions: ActionCall a tool, ActionGet a prompt, ActionRead a resource or a template. ActionSearch shows one of
+// The actions: ActionCall a tool, ActionGet a prompt, ActionRead a resource, a template or a skill. ActionSearch shows one of
 // these in lists and search results.
 const (
 	ActionSearch Action = "search"
@@ -38,7 +38,7 @@ func ActionOf(kind tool.Kind) Action {
 	switch kind {
 	case tool.KindPrompt:
 		return ActionGet
-	case tool.KindResource, tool.KindTemplate:
+	case tool.KindResource, tool.KindTemplate, tool.KindSkill:
 		return ActionRead
 	}
 	return ActionCall
@@ -69,7 +69,7 @@ type Policies struct {
 	someday  rules // all, weakened: only the server and view of a tool are known
 	users    map[string]bool
 	groups   map[string]bool
-	things   []types.EntityUID // tools, prompts, resources and templates that policies name
+	things   []types.EntityUID // tools, prompts, resources, templates and skills that policies name
 	named    []Named
 	reads    reads
 	claims   rules               // each comparison of the client or of scopes, as a permit of its own
@@ -278,6 +278,7 @@ const (
 	typePrompt   = "Prompt"
 	typeResource = "Resource"
 	typeTemplate = "Template"
+	typeSkill    = "Skill"
 	typeServer   = "Server"
 	typeView     = "View"
 	typeAction   = "Action"
@@ -285,6 +286,7 @@ const (
 
 var typesByKind = map[tool.Kind]types.EntityType{
 	tool.KindTool: typeTool, tool.KindPrompt: typePrompt, tool.KindResource: typeResource, tool.KindTemplate: typeTemplate,
+	tool.KindSkill: typeSkill,
 }
 
 // entities are the user and the resource of a request.

@@ -57,7 +57,7 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 		}
 		return l.listTools(l.renewedFor(ctx, served, call.Client), call, s), nil
 	case wire.MethodListSkills, wire.MethodGetSkill, wire.MethodReadDirectory:
-		return l.skills(ctx, served, x, call)
+		return skills(l.renewedFor(ctx, l.startedFor(ctx, served, call.Client, pagesWait), call.Client), x)
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
 		return listPage(l.renewedFor(ctx, l.startedFor(ctx, served, call.Client, pagesWait), call.Client), x)
 	case wire.MethodSubscribe, wire.MethodUnsubscribe:

@@ -33,8 +33,6 @@ type Source interface {
 	Prompt(name string) (*tool.Tool, bool)
 	// Resource finds a resource, listed or not, by the URI that clients use.
 	Resource(uri string) (*tool.Tool, bool)
-	// Skill finds a skill by the URI of its SKILL.md that clients use.
-	Skill(uri string) (*tool.Tool, bool)
 	// Exposed returns the clients' URI for a server's resource.
 	Exposed(server, uri string) string
 	// CacheHint says how long a list may be cached, and whether for everybody.

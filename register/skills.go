@@ -1,7 +1,6 @@
 package register
 
 import (
-	"context"
 	"encoding/json"
 	"maps"
 	"path"
@@ -16,8 +15,7 @@ import (
 
 // skills answers the methods of the extension for skills (SEP-2640): skills/list, skills/get and
 // resources/directory/read.
-func (l *Live) skills(ctx context.Context, served *Served, x *wire.Exchange, call *tool.Call) (tool.Result, error) {
-	served = l.renewedFor(ctx, l.startedFor(ctx, served, call.Client, pagesWait), call.Client)
+func skills(served *Served, x *wire.Exchange) (tool.Result, error) {
 	declared := served.Declared.Extensions[tool.ExtensionSkills]
 	uri := rawjson.Text(rawjson.Member(x.Params, "uri"))
 	switch {
@@ -30,12 +28,13 @@ func (l *Live) skills(ctx context.Context, served *Served, x *wire.Exchange, cal
 	case x.Method == wire.MethodReadDirectory:
 		return nil, methodNotFound(x.Method)
 	}
-	t, ok := served.Skill(uri)
-	if !ok {
+	all := served.Items(tool.KindSkill)
+	at := slices.IndexFunc(all, func(t *tool.Tool) bool { return t.Name == uri })
+	if at < 0 {
 		return nil, notFound(tool.KindSkill, uri, served.hint(&tool.Call{Kind: tool.KindSkill, Name: uri}), true)
 	}
 	var out rawjson.Object
-	out.Add("skill", t.Listed())
+	out.Add("skill", all[at].Listed())
 	return tool.Result(out.JSON()), nil
 }
 

@@ -56,7 +56,7 @@ func (w *heldDefs) find(name string) *tool.Tool {
 	if t, ok := w.Prompt(name); ok {
 		return t
 	}
-	if t, _ := w.skillFile(name); t != nil {
+	if t, _ := w.skills.file(name); t != nil {
 		return t
 	}
 	if t := w.template(tool.ID{Name: name}); t != nil {

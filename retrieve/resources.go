@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"net/url"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,11 +32,11 @@ type nonTools struct {
 
 	resources       map[string]*tool.Tool // by plain URI (the first server's counts) and by the URI that names the server
 	normal          map[string]*tool.Tool // by normalURI; the first of equivalent ones counts
-	skills          map[string]*tool.Tool // by the URI of the directory that clients see
-	templates       []*template           // in the order of servers and their lists
-	templateCount   map[string]int        // number of templates of a server, also of those left out of templates
-	resourceServers []string              // servers that have resources
-	isHeld          func(tool.ID) bool    // reports whether a resource comes from a held template; nil: none is held
+	skills          skills
+	templates       []*template        // in the order of servers and their lists
+	templateCount   map[string]int     // number of templates of a server, also of those left out of templates
+	resourceServers []string           // servers that have resources
+	isHeld          func(tool.ID) bool // reports whether a resource comes from a held template; nil: none is held
 
 	byForms func() map[tool.ID][]*tool.Tool // listed resources and templates by their normal form in lower case; the key has no kind
 }
@@ -59,7 +58,7 @@ func newNonTools(contents Contents, prefix map[string]string, handler func(*tool
 		byID:          map[tool.ID]*tool.Tool{},
 		resources:     map[string]*tool.Tool{},
 		normal:        map[string]*tool.Tool{},
-		skills:        map[string]*tool.Tool{},
+		skills:        skills{},
 		templateCount: map[string]int{},
 	}
 	var prompts []tool.ID
@@ -78,14 +77,23 @@ func newNonTools(contents Contents, prefix map[string]string, handler func(*tool
 			listed[t.Def.ID] = true
 		}
 	}
-	o.addSkills(contents)
+	for i := range servers { // before resources: those in a skill's directory are there only with the skill
+		for _, brought := range servers[i].summarize().nonTools {
+			if id := brought.Def.ID; id.Kind != tool.KindSkill || o.byID[id] != nil {
+				continue
+			}
+			if t := o.skills.add(brought); t != nil {
+				o.add(t, contents.hidden[brought.Def.ID])
+			}
+		}
+	}
 	names := namesFor(prompts, nil, prefix)
 	for i := range servers {
 		s := &servers[i]
 		offers := rawjson.Member(s.Capabilities, "resources") != nil
 		for _, brought := range s.summarize().nonTools {
 			id := brought.Def.ID
-			if o.byID[id] != nil || o.ofMissingSkill(id) {
+			if id.Kind == tool.KindSkill || o.byID[id] != nil || o.ofMissingSkill(id) {
 				continue
 			}
 			t := renamed(brought.With(tool.LayerNames, o.exposing(brought.Def)), names[id])
@@ -138,44 +146,11 @@ func (o *nonTools) add(t *tool.Tool, hidden bool) {
 	}
 }
 
-// scheme begins URIs that name their server.
-const scheme = "toolfinch:"
-
-// exposedURI returns the URI or template that clients see: the server's own, if no other server has it. A URI that
-// itself begins with scheme, as from another toolfinch, always gets a prefix, so that exposed URIs differ.
-func exposedURI(id tool.ID, servers int) string {
-	if _, _, prefixed := splitURI(id.Name); servers == 1 && !prefixed {
-		return id.Name
-	}
-	return prefixedURI(id.Server, id.Name)
-}
-
-func prefixedURI(server, uri string) string { return scheme + url.PathEscape(server) + "/" + uri }
-
-// splitURI reverses prefixedURI.
-func splitURI(uri string) (server, own string, ok bool) {
-	if len(uri) < len(scheme) || !strings.EqualFold(uri[:len(scheme)], scheme) {
-		return "", "", false
-	}
-	escaped, own, ok := strings.Cut(uri[len(scheme):], "/")
-	server, err := url.PathUnescape(escaped)
-	return server, own, ok && err == nil && server != ""
-}
-
-// normalURI returns the form of a URI that comparisons use.
-func normalURI(uri string) string {
-	if server, own, ok := splitURI(uri); ok {
-		return prefixedURI(server, tool.NormalURI(own))
-	}
-	return tool.NormalURI(uri)
-}
-
 // Bounds of matching, whose time grows with variables times bytes.
 const (
-	maxTemplate   = 512 // bytes
-	maxVariables  = 16  // of a template
-	maxMatchedURI = 2 << 10
-	maxMatched    = 200 // templates of a server that are matched: the first ones
+	maxTemplate  = 512 // bytes
+	maxVariables = 16  // of a template
+	maxMatched   = 200 // templates of a server that are matched: the first ones
 )
 
 // A modifier like {id:3} bounds the length of a value. The library would compile a program of that length; which
@@ -257,7 +232,7 @@ func (o *nonTools) TemplateOf(id tool.ID) (*tool.Tool, bool) {
 
 // resource is Resource. Only with guess may an unlisted URI belong to the only server that has resources.
 func (o *nonTools) resource(uri string, guess bool) (*tool.Tool, bool) {
-	if t, isSkill := o.skillFile(uri); isSkill {
+	if t, isSkill := o.skills.file(uri); isSkill {
 		return t, t != nil
 	}
 	if t := o.listed(uri); t != nil {
@@ -284,6 +259,9 @@ func (o *nonTools) listed(uri string) *tool.Tool {
 func (o *nonTools) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 	id = tool.ID{Name: uri, Kind: tool.KindResource}
 	least := UnlistedOnly
+	if server, own, named := splitSkillURI(uri); named && o.ofMissingSkill(tool.ID{Server: server, Name: own, Kind: tool.KindResource}) {
+		return id, false
+	}
 	if server, own, named := splitURI(uri); named && o.server(server) != nil {
 		id.Server, id.Name, least = server, own, UnlistedNamed
 	}
@@ -301,6 +279,17 @@ func (o *nonTools) unlisted(uri string, guess bool) (id tool.ID, ok bool) {
 func (o *nonTools) Excludes(id tool.ID) bool {
 	server := o.server(id.Server)
 	return o.byID[id] == nil && (server == nil || o.ofMissingSkill(id) || server.Excluded != nil && server.Excluded(id) || o.isHeld != nil && o.isHeld(id))
+}
+
+// ofMissingSkill reports whether a server's resource lies in the directory of skills that the catalog does not have:
+// what is held, excluded or forbidden as a skill must not be read as a resource.
+func (o *nonTools) ofMissingSkill(id tool.ID) bool {
+	server := o.server(id.Server)
+	if id.Kind != tool.KindResource || server == nil {
+		return false
+	}
+	is, some := within(id.Name, server.Skills, func(skill tool.ID) bool { return o.byID[skill] != nil })
+	return is && !some
 }
 
 // server returns the server of that name; nil if there is none.

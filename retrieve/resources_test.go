@@ -310,7 +310,7 @@ func TestRetrieveToolsFindsWhatKindItIsAsked(t *testing.T) {
 			t.Errorf("%s: tokens saved are told: %v", kind, saved)
 		}
 	}
-	if text, isError := ask(t, r.Retrieve, `{"query":"x","kind":"tools"}`); !isError || !strings.Contains(text, "tool, prompt, resource, any") {
+	if text, isError := ask(t, r.Retrieve, `{"query":"x","kind":"tools"}`); !isError || !strings.Contains(text, "tool, prompt, resource, skill, any") {
 		t.Errorf("a kind there is not: %s", text)
 	}
 }

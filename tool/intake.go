@@ -396,6 +396,34 @@ func size(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
 	return strconv.AppendInt(nil, int64(value), 10), nil
 }
 
+var isSkillDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
+
+// skillFiles accepts the files of a skill, or "dynamic".
+func skillFiles(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
+	if rawjson.Text(raw) == "dynamic" {
+		return raw, nil
+	}
+	return list(object(shape{
+		{name: "uri", take: text, required: true},
+		{name: "digest", take: digest, required: true},
+		{name: "size", take: fileSize, required: true},
+	}))(in, at, raw)
+}
+
+func digest(_ *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
+	if !isSkillDigest.MatchString(rawjson.Text(raw)) {
+		return nil, fmt.Errorf("%s is %.100s, not sha256: and 64 hex digits", at, raw)
+	}
+	return raw, nil
+}
+
+func fileSize(_ *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
+	if n, err := strconv.ParseInt(string(raw), 10, 64); err != nil || n < 0 || n > MaxSkillBytes {
+		return nil, fmt.Errorf("%s is %.100s, not a number of bytes up to %d", at, raw, MaxSkillBytes)
+	}
+	return raw, nil
+}
+
 func priority(_ *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
 	value, err := strconv.ParseFloat(string(raw), 64)
 	if err != nil || value < 0 || value > 1 {

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"regexp"
-	"strconv"
 	"strings"
 	"unicode"
 
@@ -163,32 +162,4 @@ func (s Skill) checkURI(uri string) error {
 		return fmt.Errorf("%.100q has an empty path element", uri)
 	}
 	return nil
-}
-
-var isSkillDigest = regexp.MustCompile(`^sha256:[0-9a-f]{64}$`)
-
-// skillFiles accepts the files of a skill, or "dynamic".
-func skillFiles(in *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
-	if rawjson.Text(raw) == "dynamic" {
-		return raw, nil
-	}
-	return list(object(shape{
-		{name: "uri", take: text, required: true},
-		{name: "digest", take: digest, required: true},
-		{name: "size", take: fileSize, required: true},
-	}))(in, at, raw)
-}
-
-func digest(_ *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
-	if !isSkillDigest.MatchString(rawjson.Text(raw)) {
-		return nil, fmt.Errorf("%s is %.100s, not sha256: and 64 hex digits", at, raw)
-	}
-	return raw, nil
-}
-
-func fileSize(_ *intake, at string, raw json.RawMessage) (json.RawMessage, error) {
-	if n, err := strconv.ParseInt(string(raw), 10, 64); err != nil || n < 0 || n > MaxSkillBytes {
-		return nil, fmt.Errorf("%s is %.100s, not a number of bytes up to %d", at, raw, MaxSkillBytes)
-	}
-	return raw, nil
 }

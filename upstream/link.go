@@ -16,7 +16,7 @@ import (
 
 // capabilities are the client capabilities for connections and requests of no single client.
 const capabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}},` +
-	`"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]}}}`
+	`"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]},"io.modelcontextprotocol/skills":{}}}`
 
 // link writes requests as the protocol era of a connection's server wants them.
 type link struct{ *conn.Conn }

@@ -6,6 +6,7 @@ import (
 	"cmp"
 	"context"
 	"crypto/rand"
+	"errors"
 	"log/slog"
 	"runtime"
 	"slices"
@@ -203,7 +204,7 @@ func (p *Pool) Reconnect(ctx context.Context, name string) Change {
 	return s.mask.change(change)
 }
 
-// Call calls a tool, gets a prompt or reads a resource, by the kind of def. def.Raw may be
+// Call calls a tool, gets a prompt, or reads a resource or a file of a skill, by the kind of def. def.Raw may be
 // nil. If the connection is dead, Call makes a new one at once. It sends the call once more
 // if it was not sent, and once more if it was sent and may be repeated: prompts, resources,
 // and tools annotated as read-only or idempotent. An error answer is a *tool.RPCError with
@@ -217,6 +218,13 @@ func (p *Pool) Reconnect(ctx context.Context, name string) Change {
 // The call's client answers the questions that the upstream asks during the call. A
 // 2026-07-28 client may get an input_required result instead.
 func (p *Pool) Call(ctx context.Context, def *tool.Def, call *tool.Call) (tool.Result, error) {
+	if def.ID.Kind == tool.KindSkill {
+		result, err := readSkill(ctx, def, call, p.Call)
+		if errors.Is(err, ErrSkillChanged) {
+			p.Relist(def.ID.Server)
+		}
+		return result, err
+	}
 	s := p.enter(def.ID.Server)
 	if s == nil {
 		return nil, &Error{Server: def.ID.Server, Op: newRequest(def).op, Err: ErrUnknownServer}

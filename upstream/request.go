@@ -33,7 +33,7 @@ func newRequest(def *tool.Def) request {
 	switch def.ID.Kind {
 	case tool.KindPrompt:
 		return request{method: "prompts/get", op: "get " + def.ID.Name, def: def, repeatable: true}
-	case tool.KindResource, tool.KindSkill:
+	case tool.KindResource:
 		return request{method: "resources/read", op: "read " + def.ID.Name, def: def, repeatable: true}
 	}
 	return request{method: "tools/call", op: "call " + def.ID.Name, def: def, repeatable: def.Annotations.Repeatable()}

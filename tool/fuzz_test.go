@@ -18,6 +18,7 @@ func FuzzTakeIn(f *testing.F) {
 		`{"name":"p","arguments":[{"name":"x","required":null}],"title":5,"title":"\ud800"}`,
 		`{"uri":"x:1","size":1.0,"annotations":{"audience":["user"],"priority":1e-400,"lastModified":"2025-01-12T15:00:58.5+01:00"}}`,
 		`{"uriTemplate":"x:{a}","name":null,"mimeType":"text/plain"}`,
+		`{"uri":"skill://a/b/SKILL.md","frontmatter":{"name":"b","description":"d"},"resources":"dynamic"}`,
 	} {
 		f.Add(i, []byte(seed))
 	}

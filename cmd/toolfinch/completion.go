@@ -42,7 +42,7 @@ func (s *settings) completions(root *cobra.Command) {
 		"log-level":         fixed("debug", "info", "warn", "error"),
 		"log-format":        fixed(configs.LogText, configs.LogJSON),
 		"transport":         fixed(configs.TransportStdio, configs.TransportHTTP),
-		"kind":              fixed("tool", "prompt", "resource", "any"),
+		"kind":              fixed("tool", "prompt", "resource", "skill", "any"),
 	}
 	arguments := map[string]cobra.CompletionFunc{
 		"call":           s.completeCall,

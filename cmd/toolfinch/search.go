@@ -82,7 +82,7 @@ gets with detail: full. toolfinch why-not explains a tool that is not found firs
 	}
 	cmd.Flags().IntVarP(&limit, "limit", "k", 0, fmt.Sprintf("how many tools, 1 to %d (default: top_k of the configuration)", retrieve.MaxLimit))
 	cmd.Flags().StringVar(&server, "server", "", "search only this server")
-	cmd.Flags().StringVar(&kind, "kind", defaultKind, "what to find: tool, prompt, resource (templates too), any")
+	cmd.Flags().StringVar(&kind, "kind", defaultKind, "what to find: tool, prompt, resource (templates too), skill, any")
 	cmd.Flags().BoolVar(&explain, "explain", false, "explain each hit's score")
 	withJSON(cmd, "print the answer an agent gets with detail: full")
 	return cmd

@@ -288,7 +288,9 @@ func testLists(t *testing.T, m *meeting) {
 		m.wantHints(t, got, m.up.modern)
 	}
 	tools := m.ask("tools/list", `{}`)
-	m.wantHints(t, tools, m.up.modern)
+	if ttl := string(part(tools.Result, "ttlMs")); m.modern && ttl != "0" { // some clients are listed portable schemas
+		t.Errorf("tools/list, which depends on the client's name, may be kept for %q ms", ttl)
+	}
 	if again := m.ask("tools/list", `{}`); string(again.Result) != string(tools.Result) {
 		t.Errorf("the second tools/list = %s\nthe first %s", again.Result, tools.Result)
 	}

@@ -29,8 +29,10 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 	}
 	l.observer.Listed(call.Session, client, tools)
 	portable := served.Portable != nil && served.Portable(client)
+	some := s == nil && served.Portable != nil && !served.Portable("") // for some clients, whose names caches do not know
 	loads := served.Loads != nil && served.Loads(client)
-	return listing("tools", tools, "", func(t *tool.Tool) json.RawMessage {
+	named := len(registered.tools) > 0 // whether the list depends on the client's name
+	result := listing("tools", tools, "", func(t *tool.Tool) json.RawMessage {
 		def := t.ListedTo(s == nil)
 		if loads && registered.found(t.Name) {
 			def, _ = rawjson.Update(def, "_meta", func(meta json.RawMessage) []byte {
@@ -41,18 +43,28 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 				return marked
 			})
 		}
-		if portable {
+		if portable || some {
 			if ported := l.portable.of(t); ported != nil {
-				def, _ = rawjson.Set(def, "inputSchema", ported.Schema)
+				named = named || some
+				if portable {
+					def, _ = rawjson.Set(def, "inputSchema", ported.Schema)
+				}
 			}
 		}
-		if served.Named != nil {
-			if name := served.Named(client, t); name != t.Name {
-				def, _ = rawjson.Set(def, "name", rawjson.Quote(name))
+		if served.Short != nil {
+			if name := served.Short(t); name != t.Name {
+				named = true
+				if served.Prefixes(client) {
+					def, _ = rawjson.Set(def, "name", rawjson.Quote(name))
+				}
 			}
 		}
 		return def
 	})
+	if s == nil && named {
+		return hinted(result, 0, false)
+	}
+	return result
 }
 
 // toolsFor returns a client's list: the meta-tools, then all tools, or the pinned, provisioned and
@@ -127,8 +139,9 @@ func listing(key string, items []*tool.Tool, next string, as func(*tool.Tool) js
 	return tool.Result(out.JSON())
 }
 
-// cached adds the caching members that the 2026-07-28 revision requires of lists and resources/read,
-// unless the result has them.
+// cached adds the caching members that the 2026-07-28 revision (SEP-2549) requires of lists and
+// resources/read, unless the result has them. A list may be kept only as far as it follows from the
+// credentials and declared capabilities of a client, because caches know nothing else of it.
 func cached(served *Served, result tool.Result, x *wire.Exchange, principal string) tool.Result {
 	if rawjson.Text(rawjson.Member(result, "resultType")) == inputRequired {
 		return result
@@ -149,10 +162,20 @@ func cached(served *Served, result tool.Result, x *wire.Exchange, principal stri
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates, wire.MethodListSkills:
 		ttl, public = served.CacheHint(listsByMethod[x.Method].kind)
 	case wire.MethodReadResource:
+		if served.Class != "" && rawjson.Member(result, "cacheScope") != nil { // the server does not know the policies
+			result, _ = rawjson.Set(result, "cacheScope", []byte(`"private"`))
+		}
 	default:
 		return result
 	}
-	public = public && served.Class == ""
+	if served.Started != nil || served.Unsettled || served.ByClient {
+		ttl = 0
+	}
+	return hinted(result, ttl, public && served.Class == "")
+}
+
+// hinted adds the caching members that a result lacks.
+func hinted(result tool.Result, ttl time.Duration, public bool) tool.Result {
 	scope := `"private"`
 	if public {
 		scope = `"public"`

@@ -126,6 +126,107 @@ func TestModernListsSayHowLongTheyHold(t *testing.T) {
 	})
 }
 
+// A cache may give what it keeps to anybody (public), or to anybody with the same credentials (private). So what
+// depends on a client's name must not be kept, however it is listed to the client that asked.
+func TestAListIsKeptOnlyByWhoMayUseIt(t *testing.T) {
+	const hinted, private, stale = `"cacheScope":"public","ttlMs":60000`, `"cacheScope":"private","ttlMs":60000`, `"cacheScope":"private","ttlMs":0`
+	naive := func(client string) bool { return strings.HasPrefix(client, "naive") }
+	started := func(context.Context) *Served { return nil }
+	for _, test := range []struct {
+		what   string
+		served func(v *Served, user string)
+		tools  string // hints of tools/list, whoever asks
+		others string // hints of the other lists; "": as tools/list
+		differ bool   // tools/list differs between the clients
+	}{
+		{what: "the same to all", tools: hinted},
+		{what: "portable schemas for some", served: func(v *Served, _ string) { v.Portable = naive }, tools: stale, others: hinted, differ: true},
+		{what: "portable schemas for all", served: func(v *Served, _ string) { v.Portable = func(string) bool { return true } }, tools: hinted},
+		{what: "short names for some", served: func(v *Served, _ string) {
+			v.Prefixes, v.Short = naive, func(t *tool.Tool) string { return t.Name[:2] }
+		}, tools: stale, others: hinted, differ: true},
+		{what: "names short enough for all", served: func(v *Served, _ string) {
+			v.Prefixes, v.Short = naive, func(t *tool.Tool) string { return t.Name }
+		}, tools: hinted},
+		{what: "policies", served: func(v *Served, user string) {
+			v.Class = "class of " + user
+			if user == "bob" {
+				v.Meta = nil
+			}
+		}, tools: private, differ: true},
+		{what: "policies about clients", served: func(v *Served, _ string) { v.Class, v.ByClient = "x", true }, tools: stale},
+		{what: "a server starts", served: func(v *Served, _ string) { v.Started = started }, tools: `"cacheScope":"public","ttlMs":0`},
+		{what: "how tools are listed is open", served: func(v *Served, _ string) { v.Unsettled = true }, tools: `"cacheScope":"public","ttlMs":0`},
+	} {
+		t.Run(test.what, func(t *testing.T) {
+			live := newLive(t, setup{})
+			for _, list := range lists {
+				addItem(t, live, list.kind, "x:a", `{"`+list.own+`":"x:a"}`, nil)
+			}
+			odd := newTool(t, "odd", nil)
+			odd.Def = must.Get(tool.ParseDef("s", json.RawMessage(`{"name":"odd","inputSchema":{"type":"object","properties":{"a":{"type":"array"}}}}`)))(t)
+			source := keepable{live.served(identity.Party{}).Source.(catalog)}
+			live.served = func(party identity.Party) *Served {
+				v := &Served{Source: source, Declared: declaresAll, Meta: []*tool.Tool{odd}}
+				if test.served != nil {
+					test.served(v, principalOf(party))
+				}
+				if v.Started != nil {
+					v.Started = func(context.Context) *Served { return v }
+				}
+				return v
+			}
+			p := &peer{t: t, url: serveHTTP(t, live)}
+			for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
+				ask := func(client, capabilities, user string) string {
+					n := &newcomer{capabilities: capabilities}
+					body := strings.Replace(n.body(1, method, ""), `"name":"new"`, `"name":"`+client+`"`, 1)
+					return p.messages(body, append(n.headers(method, ""), "X-User", user)...)[0]
+				}
+				want := test.tools
+				if method != "tools/list" && test.others != "" {
+					want = test.others
+				}
+				first, other := ask("new", `{}`, "ann"), ask("naive", `{}`, "bob")
+				for who, got := range map[string]string{"one": first, "another": other} {
+					if !strings.Contains(got, `"result":{"resultType":"complete",`+want+`,`) {
+						t.Errorf("%s of %s client says %.200s, want %s", method, who, got, want)
+					}
+				}
+				if (first != other) != (test.differ && method == "tools/list") {
+					t.Errorf("%s\n of one client: %s\n of another:    %s", method, first, other)
+				}
+				for what, got := range map[string]string{"again": ask("new", `{}`, "ann"), "with a capability": ask("new", `{"elicitation":{}}`, "ann")} {
+					if got != first {
+						t.Errorf("%s %s: %s\nbefore: %s", method, what, got, first)
+					}
+				}
+			}
+		})
+	}
+}
+
+// keepable is a catalog whose servers let everybody keep their lists.
+type keepable struct{ catalog }
+
+func (keepable) CacheHint(tool.Kind) (time.Duration, bool) { return time.Minute, true }
+
+// A list that waited for a server is kept as long as that server says.
+func TestAListSaysWhatHoldsWhenItIsMade(t *testing.T) {
+	newcomers(t, `{}`, setup{}, func(t *testing.T, live *Live, n *newcomer) {
+		now := *live.served(identity.Party{})
+		now.Source = keepable{now.Source.(catalog)}
+		show(live, func(v *Served) {
+			v.ListsWait, v.Started = time.Minute, func(context.Context) *Served { return &now }
+		})
+		for _, method := range []string{"tools/list", "prompts/list"} {
+			if got := n.answer(1, method, ""); !strings.Contains(got, `"cacheScope":"public","ttlMs":60000`) {
+				t.Errorf("%s: %.300s", method, got)
+			}
+		}
+	})
+}
+
 // cacheable is a catalog whose prompts may be cached by everybody.
 type cacheable struct{ catalog }
 
@@ -179,6 +280,10 @@ func TestResultsOfPromptsAndResources(t *testing.T) {
 			if got, want := n.answer(1, test.method, test.members), `{"jsonrpc":"2.0","id":1,"result":`+test.want+`}`; got != want {
 				t.Errorf("modern %s\n got %s\nwant %s", test.method, got, want)
 			}
+		}
+		show(live, func(v *Served) { v.Class = "not of all" })
+		if got := n.answer(1, "resources/read", readSaid); !strings.Contains(got, strings.Replace(said, "public", "private", 1)) {
+			t.Errorf("with policies: %s", got)
 		}
 	})
 }

@@ -34,8 +34,9 @@ func (l *Live) serve(ctx context.Context, _ mcp.CallToolRequest) (*mcp.CallToolR
 	}
 	call := callOf(ctx, x, s, modern)
 	party := partyOf(ctx, call.Client)
-	served := l.servedTo(s, party)
-	result, err := l.handle(identity.WithParty(ctx, party), served, x, s, call, modern)
+	ctx = identity.WithParty(ctx, party)
+	served := l.freshFor(ctx, l.servedTo(s, party), x.Method, call.Client)
+	result, err := l.handle(ctx, served, x, s, call, modern)
 	if modern && err == nil {
 		result = cached(served, result, x, identity.NameOf(ctx))
 	}
@@ -52,14 +53,11 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 	}
 	switch x.Method {
 	case wire.MethodListTools:
-		if served.ListsWait > 0 {
-			served = l.startedFor(ctx, served, call.Client, served.ListsWait)
-		}
-		return l.listTools(l.renewedFor(ctx, served, call.Client), call, s), nil
+		return l.listTools(served, call, s), nil
 	case wire.MethodListSkills, wire.MethodGetSkill, wire.MethodReadDirectory:
-		return skills(l.renewedFor(ctx, l.startedFor(ctx, served, call.Client, pagesWait), call.Client), x)
+		return skills(served, x)
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
-		return listPage(l.renewedFor(ctx, l.startedFor(ctx, served, call.Client, pagesWait), call.Client), x)
+		return listPage(served, x)
 	case wire.MethodSubscribe, wire.MethodUnsubscribe:
 		if s == nil {
 			return nil, methodNotFound(x.Method)
@@ -98,6 +96,21 @@ const pagesWait = 5 * time.Minute
 
 // renewalsWait bounds how long lists wait for new lists of servers that do not say when these change.
 const renewalsWait = 300 * time.Millisecond
+
+// freshFor waits, for a list, until servers have started and have listed again. The result may be v itself.
+func (l *Live) freshFor(ctx context.Context, v *Served, method string, client *tool.Client) *Served {
+	switch method {
+	case wire.MethodListTools:
+		if v.ListsWait > 0 {
+			v = l.startedFor(ctx, v, client, v.ListsWait)
+		}
+	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates, wire.MethodListSkills, wire.MethodGetSkill, wire.MethodReadDirectory:
+		v = l.startedFor(ctx, v, client, pagesWait)
+	default:
+		return v
+	}
+	return l.renewedFor(ctx, v, client)
+}
 
 // renewedFor calls Renewed for a list of a client. The result may be v itself.
 func (l *Live) renewedFor(ctx context.Context, v *Served, client *tool.Client) *Served {

@@ -45,6 +45,7 @@ type Served struct {
 	Source
 	// Class is equal for parties whom no policy tells apart; "" if all parties get the same.
 	Class        string
+	ByClient     bool   // Class depends on what clients call themselves, too
 	Instructions string // sent with initialize and server/discover
 	Declared     Declared
 
@@ -86,8 +87,9 @@ type Served struct {
 	Loads func(client string) bool
 	// Portable, if set, names the clients whose lists have portable input schemas (see tool.Portable).
 	Portable func(client string) bool
-	// Named, if set, returns the name under which a client is listed a tool. Lookup finds it, too.
-	Named func(client string, t *tool.Tool) string
+	// Short, if set, returns the name under which clients in Prefixes are listed a tool. Lookup finds it, too.
+	Short    func(t *tool.Tool) string
+	Prefixes func(client string) bool
 	// Recall bounds the recent tools that a new session begins with; 0 for none. Learn includes clients
 	// for which found tools are never registered.
 	Recall int

@@ -290,11 +290,8 @@ func TestSchemasArePortableForSomeClients(t *testing.T) {
 	if renamed.Def, err = tool.ParseDef("s", json.RawMessage(`{"name":"renamed","inputSchema":{"type":"object","properties":{"$top":{"type":"integer"}}}}`)); err != nil {
 		t.Fatal(err)
 	}
-	offer(live, Served{Meta: []*tool.Tool{odd}, Portable: naive, Named: func(client string, t *tool.Tool) string {
-		if naive(client) {
-			return t.Name[:2]
-		}
-		return t.Name
+	offer(live, Served{Meta: []*tool.Tool{odd}, Portable: naive, Prefixes: naive, Short: func(t *tool.Tool) string {
+		return t.Name[:2]
 	}, Meant: func(t *tool.Tool, call *tool.Call) (*tool.Tool, *tool.Call, func(tool.Result) tool.Result) {
 		if call.Name == "renamed" {
 			t = renamed

@@ -355,11 +355,12 @@ func (o *nonTools) CacheHint(kind tool.Kind) (ttl time.Duration, public bool) {
 	all := CacheHint{Public: true}
 	some := false
 	for _, s := range o.servers {
-		if !slices.ContainsFunc(s.Tools, func(t *tool.Tool) bool { return t.Def.ID.Kind == kind }) {
-			continue
-		}
 		hint, said := s.Cache[kind]
-		if !said {
+		switch {
+		case said: // of an empty list, too
+		case !slices.ContainsFunc(s.Tools, func(t *tool.Tool) bool { return t.Def.ID.Kind == kind }):
+			continue
+		default:
 			hint = CacheHint{TTL: silentTTL}
 		}
 		if !some || hint.TTL < all.TTL {

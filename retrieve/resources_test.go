@@ -219,6 +219,7 @@ func TestListsAreCachedAsLongAsAllServersAllow(t *testing.T) {
 		{"one for its client alone", []Server{with("prompt", time.Hour, false)}, time.Hour, false},
 		{"the shortest", []Server{with("prompt", time.Hour, true), with("prompt", time.Minute, true), with("tool", time.Second, false)}, time.Minute, true},
 		{"not at all", []Server{with("prompt", time.Hour, true), with("prompt", 0, true)}, 0, true},
+		{"one lists none now", []Server{with("prompt", time.Hour, true), {Name: "empty", Cache: map[tool.Kind]CacheHint{tool.KindPrompt: {time.Minute, false}}}}, time.Minute, false},
 		{"one says nothing", []Server{with("prompt", time.Hour, true), listing(t, "s", "prompt y")}, 5 * time.Second, false},
 		{"one says less than nothing", []Server{with("prompt", time.Second, true), listing(t, "s", "prompt y")}, time.Second, false},
 	} {

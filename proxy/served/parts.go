@@ -110,7 +110,7 @@ func (b *builder) partOf(whole plan, party identity.Party, class string) *View {
 	v.Retriever = b.newRetriever(next)
 	if v.live != nil {
 		b.show(next)
-		v.Shown.Class = class
+		v.Shown.Class, v.Shown.ByClient = class, next.policies.ReadClient()
 		v.Shown.Declared.Only(func(kinds ...tool.Kind) bool {
 			return slices.ContainsFunc(kinds, func(kind tool.Kind) bool { return len(v.Catalog.Items(kind)) > 0 }) || slices.ContainsFunc(v.Upstreams, func(server string) bool { return whole.mayServer(party, server, kinds...) })
 		})

@@ -49,22 +49,18 @@ func (b *builder) newRetriever(next plan) *retrieve.Retriever {
 func (b *builder) show(next plan) {
 	v, settings, config := next.View, next.Settings, b.Config
 	v.Shown = register.Served{
-		Source:   v.Catalog,
-		Meant:    v.Retriever.Meant,
-		Declared: v.declares(),
-		Meta:     slices.Clone(next.compiled.Meta),
-		Register: registers(config),
-		Legacy:   legacy(config),
-		Loads:    clients.Loads,
-		Awaits:   clients.Awaits,
-		Hurries:  clients.Hurries,
-		Portable: portable(cmp.Or(settings.Schemas, config.Schemas)),
-		Named: func(client string, t *tool.Tool) string {
-			if clients.Prefixes(client) {
-				return retrieve.ShortName(t)
-			}
-			return t.Name
-		},
+		Source:        v.Catalog,
+		Meant:         v.Retriever.Meant,
+		Declared:      v.declares(),
+		Meta:          slices.Clone(next.compiled.Meta),
+		Register:      registers(config),
+		Legacy:        legacy(config),
+		Loads:         clients.Loads,
+		Awaits:        clients.Awaits,
+		Hurries:       clients.Hurries,
+		Portable:      portable(cmp.Or(settings.Schemas, config.Schemas)),
+		Short:         retrieve.ShortName,
+		Prefixes:      clients.Prefixes,
 		MaxRegistered: config.MaxRegistered,
 		Recall:        config.ResumeTools,
 		Learn:         config.Learn,

@@ -147,6 +147,7 @@ func (c *checker) claims(n internal.IsNode) {
 	if !ofClient && !asks(n, isScopes) {
 		return
 	}
+	c.policies.reads.client = c.policies.reads.client || ofClient
 	switch n := n.(type) {
 	case internal.NodeTypeAnd:
 		c.claims(n.Left)

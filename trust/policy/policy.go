@@ -95,9 +95,12 @@ func (p *Policies) Asks(argument string) bool {
 	return p != nil && slices.Contains(p.members[fold(argument)], argument)
 }
 
+// ReadClient reports whether a policy reads the client's name or version.
+func (p *Policies) ReadClient() bool { return p != nil && p.reads.client }
+
 // reads says what the conditions of policies read. scopes counts only if a condition compares scopes with the
 // requested thing.
-type reads struct{ args, scopes, transport bool }
+type reads struct{ args, scopes, transport, client bool }
 
 // rules are compiled policies. The ID of a policy is its index.
 type rules []rule

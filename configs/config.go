@@ -78,6 +78,7 @@ type Config struct {
 	DefaultExposure   view.Exposure        // of views without exposure_mode
 	SearchStyle       view.SearchStyle     // of views without search_style
 	Schemas           view.Schemas         // of views without schemas
+	Groups            Groups               // whether the groups extension is spoken
 	DefaultView       string               // RootAll, RootViews, RootNone, the name of a view, or "": see Root
 	Views             []view.Settings      // in file order, with defaults of the top level
 	Python            python.Settings      // interpreter of hooks and custom tools
@@ -108,6 +109,15 @@ const (
 	RoutingAuto     Routing = "AUTO"      // registered, and call_tool
 	RoutingCallTool Routing = "CALL_TOOL" // call_tool only
 	RoutingDynamic  Routing = "DYNAMIC"   // registered only
+)
+
+// Groups says whether the draft extension io.modelcontextprotocol/groups is spoken, to clients and to servers.
+type Groups string
+
+// The values of Groups.
+const (
+	GroupsOff Groups = "off"
+	GroupsOn  Groups = "on"
 )
 
 // CallToolMode is how call_tool is offered.

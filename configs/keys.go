@@ -286,6 +286,11 @@ var top = section[Config]{keys: keys{
 		value: in(func(c *Config) *view.Schemas { return &c.Schemas }).is(schemas, view.SchemasByClient),
 	},
 	{
+		name: "groups", change: reconnect,
+		doc:   "`on` speaks the draft extension [groups](protocol.md#groups) to clients and servers that declare it",
+		value: in(func(c *Config) *Groups { return &c.Groups }).is(choice[Groups]{words: []Groups{GroupsOff, GroupsOn}}, GroupsOff),
+	},
+	{
 		name: "default_view", without: "`default`, else `views`, else `all`",
 		doc:   "what is served where no view is named: `all`, `views` (together), `none` or a view's name; see [The root](views.md#the-root)",
 		value: in(func(c *Config) *string { return &c.DefaultView }).is(str{check: notEmpty, mask: (*secrets).prose}),

@@ -136,6 +136,7 @@ func isTopKey(p document.Pair) bool { return top.find(p.Key.Text) != nil }
 func (c *Config) completeServers() {
 	for i := range c.Servers {
 		c.Servers[i].ConnectTimeout = cmp.Or(c.Servers[i].ConnectTimeout, c.ConnectTimeout)
+		c.Servers[i].Groups = c.Groups == GroupsOn
 	}
 }
 

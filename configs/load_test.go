@@ -237,7 +237,7 @@ func TestDefaults(t *testing.T) {
 		Routing: "AUTO", TopK: 5, QueryEmbedTimeout: 800 * time.Millisecond, StartWait: 8 * time.Second,
 		Embed:   embed.Settings{Kind: "AUTO", HFModel: "all-MiniLM-L6-v2", HFAdapter: "auto", OpenAI: embed.OpenAI{Model: "text-embedding-3-small"}},
 		DataDir: dataDir, LogFormat: "text",
-		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, HTTP: DefaultHTTPLimits, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Schemas: "by_client", Secrets: leaks.Off, Transport: "stdio", Shared: true, KeepRunning: 10 * time.Minute, Listen: "127.0.0.1:8080", REST: true, UI: true, UIKeep: 500,
+		MaxRegistered: 40, ResumeTools: 5, MaxSessions: 10_000, HTTP: DefaultHTTPLimits, SessionTimeout: 30 * time.Minute, CallTool: "single", DirectBelow: 12_000, DefaultExposure: "auto", SearchStyle: "summary", Schemas: "by_client", Groups: "off", Secrets: leaks.Off, Transport: "stdio", Shared: true, KeepRunning: 10 * time.Minute, Listen: "127.0.0.1:8080", REST: true, UI: true, UIKeep: 500,
 		Python: python.Settings{Dir: dir},
 	}
 	c.fingerprint, c.read = "", nil
@@ -337,7 +337,7 @@ secrets: BLOCK
 		}},
 		QueryEmbedTimeout: 2 * time.Second, StartWait: 20 * time.Second, Starting: 3, ConnectTimeout: 45 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
-		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, HTTP: HTTPLimits{PrincipalSessions: 3, AddressSessions: 4, PrincipalStreams: 5, Body: 1_000_000, Headers: 8192, BodyTime: 10 * time.Second, IdleTime: time.Minute, Drain: 30 * time.Second}, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, Schemas: view.SchemasByClient, Secrets: leaks.Block, DefaultView: RootNone,
+		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, HTTP: HTTPLimits{PrincipalSessions: 3, AddressSessions: 4, PrincipalStreams: 5, Body: 1_000_000, Headers: 8192, BodyTime: 10 * time.Second, IdleTime: time.Minute, Drain: 30 * time.Second}, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, Schemas: view.SchemasByClient, Groups: GroupsOff, Secrets: leaks.Block, DefaultView: RootNone,
 		Transport: TransportHTTP, Shared: true, KeepRunning: 10 * time.Minute, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
 		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, UIKeep: 7, ProxyTool: "everything-1_2", Python: python.Settings{Dir: dir},
 	}

@@ -22,6 +22,9 @@ func fingerprintsOf(v *Served) *fingerprints {
 		now.lists[kind] = fingerprint(v.Items(kind))
 	}
 	now.lists[tool.KindTool] = v.mode() + fingerprint(slices.Concat(v.Search, v.Meta, v.Pinned()))
+	if v.Groups != nil {
+		now.lists[kindGroup] = groupsFingerprint(v.Groups())
+	}
 	if v.Direct != nil && !v.gated() {
 		now.all = v.mode() + fingerprint(slices.Concat(v.Beside, v.Meta, v.Tools()))
 	}
@@ -36,6 +39,9 @@ func (before *fingerprints) otherLists(now *fingerprints) (methods []string) {
 	}
 	if changed(tool.KindResource) || changed(tool.KindTemplate) || changed(tool.KindSkill) {
 		methods = append(methods, resourcesChanged)
+	}
+	if changed(kindGroup) {
+		methods = append(methods, groupsChanged)
 	}
 	return methods
 }

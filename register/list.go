@@ -28,12 +28,24 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 		client = call.Client.Name
 	}
 	l.observer.Listed(call.Session, client, tools)
+	as, named := l.listedTo(served, client, s == nil, registered)
+	result := listing("tools", tools, "", as)
+	if s == nil && *named {
+		return hinted(result, 0, false)
+	}
+	return result
+}
+
+// listedTo returns a function that gives a tool's definition as a client is listed it. named tells afterwards whether a
+// definition depends on the client's name.
+func (l *Live) listedTo(served *Served, client string, modern bool, registered Set) (as func(*tool.Tool) json.RawMessage, named *bool) {
 	portable := served.Portable != nil && served.Portable(client)
-	some := s == nil && served.Portable != nil && !served.Portable("") // for some clients, whose names caches do not know
+	some := modern && served.Portable != nil && !served.Portable("") // for some clients, whose names caches do not know
 	loads := served.Loads != nil && served.Loads(client)
-	named := len(registered.tools) > 0 // whether the list depends on the client's name
-	result := listing("tools", tools, "", func(t *tool.Tool) json.RawMessage {
-		def := t.ListedTo(s == nil)
+	named = new(bool)
+	*named = len(registered.tools) > 0
+	return func(t *tool.Tool) json.RawMessage {
+		def := t.ListedTo(modern)
 		if loads && registered.found(t.Name) {
 			def, _ = rawjson.Update(def, "_meta", func(meta json.RawMessage) []byte {
 				marked, err := rawjson.Set(meta, "anthropic/alwaysLoad", []byte("true"))
@@ -45,7 +57,7 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 		}
 		if portable || some {
 			if ported := l.portable.of(t); ported != nil {
-				named = named || some
+				*named = *named || some
 				if portable {
 					def, _ = rawjson.Set(def, "inputSchema", ported.Schema)
 				}
@@ -53,18 +65,14 @@ func (l *Live) listTools(served *Served, call *tool.Call, s *session) tool.Resul
 		}
 		if served.Short != nil {
 			if name := served.Short(t); name != t.Name {
-				named = true
+				*named = true
 				if served.Prefixes(client) {
 					def, _ = rawjson.Set(def, "name", rawjson.Quote(name))
 				}
 			}
 		}
 		return def
-	})
-	if s == nil && named {
-		return hinted(result, 0, false)
-	}
-	return result
+	}, named
 }
 
 // toolsFor returns a client's list: the meta-tools, then all tools, or the pinned, provisioned and
@@ -151,7 +159,8 @@ func cached(served *Served, result tool.Result, x *wire.Exchange, principal stri
 	switch x.Method {
 	case wire.MethodListTools:
 		ttl, public = served.CacheHint(tool.KindTool)
-		if served.gated() { // a principal's list depends on what it has provisioned
+		public = public && served.Groups == nil && served.Grouped == nil // the list depends on what the client declares
+		if served.gated() {                                              // a principal's list depends on what it has provisioned
 			public = false
 			if principal != "" {
 				ttl = 0
@@ -161,6 +170,8 @@ func cached(served *Served, result tool.Result, x *wire.Exchange, principal stri
 		ttl, public = served.CacheHint(tool.KindSkill)
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates, wire.MethodListSkills:
 		ttl, public = served.CacheHint(listsByMethod[x.Method].kind)
+	case wire.MethodListGroups, wire.MethodGetGroup:
+		ttl, _ = served.CacheHint(tool.KindTool)
 	case wire.MethodReadResource:
 		if served.Class != "" && rawjson.Member(result, "cacheScope") != nil { // the server does not know the policies
 			result, _ = rawjson.Set(result, "cacheScope", []byte(`"private"`))

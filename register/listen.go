@@ -8,6 +8,7 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/internal/identity"
+	"toolfinch/internal/rawjson"
 	"toolfinch/internal/wire"
 	"toolfinch/tool"
 )
@@ -28,10 +29,12 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 		PromptsListChanged:   want.PromptsListChanged && declared.Prompts,
 		ResourcesListChanged: want.ResourcesListChanged && declared.Resources,
 	}
+	groups := served.Groups != nil && asksForGroups(x.Params)
 	t := &listener{id: x.ID, party: party, since: time.Now(), queued: make(chan notification, 100), wants: map[string]bool{
 		toolsChanged:     allowed.ToolsListChanged,
 		promptsChanged:   allowed.PromptsListChanged,
 		resourcesChanged: allowed.ResourcesListChanged,
+		groupsChanged:    groups,
 	}}
 	t.provisioned.follow(owner, served.granted)
 	t.told.Store(l.fingerprints.of(served))
@@ -58,9 +61,12 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 	if err != nil {
 		return nil, err
 	}
+	if groups {
+		acknowledged, _ = rawjson.Update(acknowledged, "notifications", acknowledgedGroups)
+	}
 	x.Notify("notifications/subscriptions/acknowledged", t.tagged(acknowledged))
 	ended := t.tagged(json.RawMessage(`{"resultType":"complete"}`))
-	if allowed.IsEmpty() {
+	if allowed.IsEmpty() && !groups {
 		return tool.Result(ended), nil
 	}
 	for {

@@ -13,6 +13,7 @@ const (
 	toolsChanged     = "notifications/tools/list_changed"
 	promptsChanged   = "notifications/prompts/list_changed"
 	resourcesChanged = "notifications/resources/list_changed"
+	groupsChanged    = "notifications/groups/list_changed"
 	resourceUpdated  = "notifications/resources/updated"
 )
 

@@ -58,6 +58,8 @@ func (l *Live) handle(ctx context.Context, served *Served, x *wire.Exchange, s *
 		return skills(served, x)
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates:
 		return listPage(served, x)
+	case wire.MethodListGroups, wire.MethodGetGroup:
+		return l.groups(served, x, call, s)
 	case wire.MethodSubscribe, wire.MethodUnsubscribe:
 		if s == nil {
 			return nil, methodNotFound(x.Method)
@@ -104,7 +106,8 @@ func (l *Live) freshFor(ctx context.Context, v *Served, method string, client *t
 		if v.ListsWait > 0 {
 			v = l.startedFor(ctx, v, client, v.ListsWait)
 		}
-	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates, wire.MethodListSkills, wire.MethodGetSkill, wire.MethodReadDirectory:
+	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates, wire.MethodListSkills, wire.MethodGetSkill, wire.MethodReadDirectory,
+		wire.MethodListGroups, wire.MethodGetGroup:
 		v = l.startedFor(ctx, v, client, pagesWait)
 	default:
 		return v
@@ -197,7 +200,7 @@ func partyOf(ctx context.Context, client *tool.Client) identity.Party {
 	from, _ := identity.SourceOf(ctx)
 	p := identity.Party{Principal: identity.PrincipalOf(ctx), Transport: from.Transport}
 	if client != nil {
-		p.Client, p.Version = client.Program, client.Version
+		p.Client, p.Version, p.Groups = client.Program, client.Version, declaresGroups(client)
 	}
 	return p
 }

@@ -108,6 +108,10 @@ type Served struct {
 	// Meant, if set, returns the call that a tools/call means (see retrieve.Retriever.Meant): t is nil for a name
 	// that no tool has. It must not block.
 	Meant func(t *tool.Tool, call *tool.Call) (*tool.Tool, *tool.Call, func(tool.Result) tool.Result)
+	// Groups, if set, returns the groups of a client that declares them (see Group); it may take long.
+	Groups func() []Group
+	// Grouped, if set, is served to clients that declare groups instead.
+	Grouped *Served
 	// Because, if set, explains an unknown name after the error; "" without a known cause.
 	Because func(name string) string
 }
@@ -160,10 +164,13 @@ func (v *Served) awaits(client string) bool { return v.Awaits != nil && v.Awaits
 
 func (v *Served) gated() bool { return v.Granted != nil }
 
-// mode is Mode, marked in a gated view.
+// mode is Mode, marked in a gated view and with groups.
 func (v *Served) mode() string {
-	if v.gated() {
+	switch {
+	case v.gated():
 		return v.Mode + " gated"
+	case v.Groups != nil:
+		return v.Mode + " groups"
 	}
 	return v.Mode
 }

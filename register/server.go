@@ -20,7 +20,7 @@ import (
 func New(options Options, served func(identity.Party) *Served, log *slog.Logger) *Live {
 	l := &Live{
 		upstreams: options.Upstreams, observer: options.Observer,
-		subscriptions: options.Subscriptions, served: served, replicated: options.Replicated, log: log,
+		subscriptions: options.Subscriptions, served: func(p identity.Party) *Served { return served(p).to(p) }, replicated: options.Replicated, log: log,
 		listeners: listeners{byKey: map[string]*listener{}}, process: newSession(""), closing: make(chan struct{}),
 	}
 	if l.subscriptions == nil {
@@ -88,7 +88,7 @@ func (l *Live) newMCP(version string) *server.MCPServer {
 			s.initialize(info.Name, info.Version, wire.MessageFrom(ctx))
 			l.observer.Began(ctx, s.id, clientName(info.Name, info.Version))
 		}
-		party := partyOf(ctx, &tool.Client{Program: clientPart(info.Name), Version: clientPart(info.Version)})
+		party := partyOf(ctx, &tool.Client{Program: clientPart(info.Name), Version: clientPart(info.Version), Capabilities: rawjson.Member(rawjson.Member(wire.MessageFrom(ctx), "params"), "capabilities")})
 		l.servedTo(l.sessionOf(ctx), party).declare(&result.Capabilities, &result.Instructions)
 	})
 	hooks.AddAfterDiscover(func(ctx context.Context, _ any, _ *mcp.DiscoverRequest, result *mcp.DiscoverResult) {

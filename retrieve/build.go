@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"strings"
 
 	"toolfinch/index"
 	"toolfinch/internal/schema"
@@ -55,9 +56,17 @@ func (c *Catalog) documents(keys []string) []index.Document {
 			renamed.ID.Name = name
 			def = &renamed
 		}
-		docs[i] = index.Document{Name: name, Def: def, ServerDescription: about[def.ID.Server]}
+		docs[i] = index.Document{Name: name, Def: def, ServerDescription: aboutOf(def, about[def.ID.Server])}
 	}
 	return docs
+}
+
+// aboutOf adds the groups of a definition to the description of its server.
+func aboutOf(def *tool.Def, server string) string {
+	if def.Group == "" {
+		return server
+	}
+	return strings.TrimPrefix(server+"\n"+def.Group, "\n")
 }
 
 // fill makes the tables of the catalog from its contents.

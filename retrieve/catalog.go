@@ -83,8 +83,8 @@ func (c *Catalog) offers(t *tool.Tool) bool {
 	return !t.Def.App.NotModel && !c.contents.hidden[t.Def.ID]
 }
 
-// pins returns the tools that are listed from the start, in the order of the globs.
-func (c *Catalog) pins() (pinned []*tool.Tool) {
+// Globbed returns the tools that the configuration pins, in the order of its globs.
+func (c *Catalog) Globbed() (pinned []*tool.Tool) {
 	for _, glob := range c.contents.Pins {
 		for _, name := range c.names {
 			if t := c.tools.get(name); pins(glob, t) && !slices.Contains(pinned, t) {
@@ -92,10 +92,16 @@ func (c *Catalog) pins() (pinned []*tool.Tool) {
 			}
 		}
 	}
+	return pinned
+}
+
+// pins returns the tools that are listed from the start: the pinned ones, then those of combined direct views.
+func (c *Catalog) pins() []*tool.Tool {
+	globbed := c.Globbed()
 	if len(c.contents.listed) == 0 {
-		return pinned
+		return globbed
 	}
-	globbed := pinned
+	pinned := slices.Clip(globbed)
 	for _, name := range c.names {
 		if t := c.tools.get(name); c.contents.listed[name] && !slices.Contains(globbed, t) {
 			pinned = append(pinned, t)

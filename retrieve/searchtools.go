@@ -19,10 +19,7 @@ import (
 func (r *Retriever) SearchTools(prefix, server, about string) []*tool.Tool {
 	names := SearchNames(prefix)
 	if about != "" {
-		about = " " + strings.TrimSpace(FirstSentence(about))
-		if !strings.ContainsAny(about[len(about)-1:], ".!?") {
-			about += "."
-		}
+		about = " " + Sentence(about)
 	}
 	return []*tool.Tool{
 		meta(names[0], "Find tools of "+prefix+" by what they do, in plain English; without a query, list them."+about+

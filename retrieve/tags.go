@@ -1,6 +1,9 @@
 package retrieve
 
 import (
+	"cmp"
+	"maps"
+	"math"
 	"slices"
 	"strings"
 	"sync"
@@ -57,6 +60,33 @@ func Tags(t *tool.Tool) []string {
 		tags = append(tags, word)
 	}
 	return tags
+}
+
+// Telling returns for each of several sets of tools up to n words that many of its tools and few of the other sets have
+// among their tags.
+func (c *Catalog) Telling(sets [][]*tool.Tool, n int) [][]string {
+	counts := make([]map[string]int, len(sets))
+	in := map[string]int{} // sets that have the word
+	for i, tools := range sets {
+		counts[i] = map[string]int{}
+		for _, t := range tools {
+			for _, tag := range c.words.tagsOf(t)[1:] { // the first is the server
+				if counts[i][tag]++; counts[i][tag] == 1 {
+					in[tag]++
+				}
+			}
+		}
+	}
+	telling := make([][]string, len(sets))
+	for i, count := range counts {
+		score := func(word string) float64 {
+			return float64(count[word]) * math.Log(1+float64(len(sets))/float64(in[word]))
+		}
+		words := slices.DeleteFunc(slices.Sorted(maps.Keys(count)), isHint)
+		slices.SortStableFunc(words, func(a, b string) int { return cmp.Compare(score(b), score(a)) })
+		telling[i] = words[:min(n, len(words))]
+	}
+	return telling
 }
 
 // havingTags returns a predicate for tools with all tags; says tests a stem against the

@@ -20,6 +20,15 @@ func FirstSentence(description string) string {
 	return rawjson.Clip(s, 200)
 }
 
+// Sentence is FirstSentence with a mark at its end; "" for none.
+func Sentence(description string) string {
+	s := FirstSentence(description)
+	if s != "" && !strings.ContainsAny(s[len(s)-1:], ".!?") {
+		s += "."
+	}
+	return s
+}
+
 // clipWords cuts text to at most n bytes, including the mark of the cut, between two words if possible.
 func clipWords(text string, n int) string {
 	const mark = "..."

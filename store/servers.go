@@ -18,7 +18,7 @@ const (
 	selectServers = serverColumns + ` ORDER BY name`
 	selectServer  = serverColumns + ` WHERE name = $1`
 
-	toolColumns = `SELECT server, kind, name, hash, raw FROM tools`
+	toolColumns = `SELECT server, kind, name, hash, raw, about FROM tools`
 	// The names of kinds sort like tool.Kinds.
 	selectTools   = toolColumns + ` ORDER BY server, kind, position`
 	selectToolsOf = toolColumns + ` WHERE server = $1 ORDER BY kind, position`
@@ -106,12 +106,12 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 	if err != nil {
 		return Diff{}, err
 	}
-	move, err := tx.PrepareContext(ctx, `UPDATE tools SET position = $1 WHERE server = $2 AND kind = $3 AND name = $4`)
+	move, err := tx.PrepareContext(ctx, `UPDATE tools SET position = $1, about = $2 WHERE server = $3 AND kind = $4 AND name = $5`)
 	if err != nil {
 		return Diff{}, err
 	}
 	defer move.Close()
-	change, err := tx.PrepareContext(ctx, `UPDATE tools SET position = $1, hash = $2, raw = $3 WHERE server = $4 AND kind = $5 AND name = $6`)
+	change, err := tx.PrepareContext(ctx, `UPDATE tools SET position = $1, hash = $2, raw = $3, about = $4 WHERE server = $5 AND kind = $6 AND name = $7`)
 	if err != nil {
 		return Diff{}, err
 	}
@@ -139,10 +139,10 @@ func putServer(ctx context.Context, tx *txn, srv Upstream, defs []*tool.Def) (Di
 		case was.hash != def.Hash:
 			gone = append(gone, was.hash)
 			if _, err = keep.ExecContext(ctx, srv.Name, key.kind, key.name); err == nil {
-				_, err = change.ExecContext(ctx, i, def.Hash, []byte(def.Raw), srv.Name, key.kind, key.name)
+				_, err = change.ExecContext(ctx, i, def.Hash, []byte(def.Raw), def.Group, srv.Name, key.kind, key.name)
 			}
-		case was.position != i:
-			_, err = move.ExecContext(ctx, i, srv.Name, key.kind, key.name)
+		case was.position != i || was.group != def.Group:
+			_, err = move.ExecContext(ctx, i, def.Group, srv.Name, key.kind, key.name)
 		}
 		switch {
 		case err != nil:
@@ -198,7 +198,7 @@ func addTools(ctx context.Context, tx *txn, server string, defs []*tool.Def, add
 	if len(added) == 0 {
 		return nil
 	}
-	columns := []string{"server", "kind", "name", "position", "hash", "raw"}
+	columns := []string{"server", "kind", "name", "position", "hash", "raw", "about"}
 	return tx.insert(ctx, "tools", columns, func() ([]any, error) {
 		if len(added) == 0 {
 			return nil, nil
@@ -206,14 +206,14 @@ func addTools(ctx context.Context, tx *txn, server string, defs []*tool.Def, add
 		i := added[0]
 		added = added[1:]
 		def := defs[i]
-		return []any{server, string(def.ID.Kind), def.ID.Name, int64(i), def.Hash, []byte(def.Raw)}, nil
+		return []any{server, string(def.ID.Kind), def.ID.Name, int64(i), def.Hash, []byte(def.Raw), def.Group}, nil
 	})
 }
 
 // storedDef is the stored state of a definition.
 type storedDef struct {
-	hash     string
-	position int
+	hash, group string
+	position    int
 }
 
 // storedDefs returns the stored state of each definition of a server.
@@ -222,10 +222,10 @@ func storedDefs(ctx context.Context, tx *txn, server string) (map[defKey]storedD
 	err := each(ctx, tx, func(rows *sql.Rows) error {
 		var key defKey
 		var as storedDef
-		err := rows.Scan(&key.kind, &key.name, &as.hash, &as.position)
+		err := rows.Scan(&key.kind, &key.name, &as.hash, &as.position, &as.group)
 		out[key] = as
 		return err
-	}, `SELECT kind, name, hash, position FROM tools WHERE server = $1`, server)
+	}, `SELECT kind, name, hash, position, about FROM tools WHERE server = $1`, server)
 	return out, err
 }
 
@@ -275,7 +275,7 @@ func (s *Store) Tools(ctx context.Context) ([]*tool.Def, error) {
 func readTools(ctx context.Context, in querier, query string, args ...any) (rows []toolRow, err error) {
 	err = each(ctx, in, func(r *sql.Rows) error {
 		var row toolRow
-		err := r.Scan(&row.id.Server, &row.id.Kind, &row.id.Name, &row.hash, &row.raw)
+		err := r.Scan(&row.id.Server, &row.id.Kind, &row.id.Name, &row.hash, &row.raw, &row.group)
 		if last := len(rows) - 1; last >= 0 && rows[last].id.Server == row.id.Server {
 			row.id.Server = rows[last].id.Server // shares one string per server
 		}
@@ -310,9 +310,9 @@ func (s *Store) parse(rows []toolRow) []*tool.Def {
 }
 
 type toolRow struct {
-	id   tool.ID
-	hash string
-	raw  []byte
+	id          tool.ID
+	hash, group string
+	raw         []byte
 }
 
 func (r toolRow) parse() (*tool.Def, error) {
@@ -323,6 +323,7 @@ func (r toolRow) parse() (*tool.Def, error) {
 	if def.ID != r.id || !slices.Contains(tool.Kinds, r.id.Kind) {
 		return nil, fmt.Errorf("%w: the definition is not the one that was stored", errDamaged)
 	}
+	def.Group = r.group
 	return def, nil
 }
 

@@ -31,6 +31,9 @@ type Def struct {
 	Whole *Def
 	// Sent is the server's Raw, if a view has changed the definition; else nil.
 	Sent json.RawMessage
+	// Group has names and descriptions of the server's groups (ExtensionGroups) that have the definition, for searches;
+	// "" for none.
+	Group string
 }
 
 // Full returns the definition with its full description, for searches and for clients that ask for all of it.

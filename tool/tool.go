@@ -270,6 +270,9 @@ const ExtensionApps = "io.modelcontextprotocol/ui"
 // ExtensionTasks is the tasks extension of 2026-07-28, as capabilities name it.
 const ExtensionTasks = "io.modelcontextprotocol/tasks"
 
+// ExtensionGroups is the draft of groups (progressive disclosure), as capabilities name it.
+const ExtensionGroups = "io.modelcontextprotocol/groups"
+
 // Can reports whether the client declared a capability.
 func (c *Client) Can(capability string) bool {
 	return c != nil && rawjson.Member(c.Capabilities, capability) != nil

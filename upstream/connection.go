@@ -40,7 +40,7 @@ type connection struct {
 }
 
 func newConnection(s *server, p purpose, over *conn.Conn) *connection {
-	c := &connection{link: link{over}, purpose: p, server: s, log: s.log}
+	c := &connection{link: link{over, s.settings.capabilities()}, purpose: p, server: s, log: s.log}
 	c.calls.conn, c.calls.byID, c.calls.shared = over, map[int64]*call{}, s.settings.Isolate == IsolateNever
 	if p.owner != "" {
 		c.users.user, c.users.count = user{key: p.owner, session: true}, oneUser

@@ -31,7 +31,7 @@ func FuzzList(f *testing.F) {
 			return
 		}
 		var all listing
-		in := intake{over: link{&conn.Conn{Era: EraModern}}, server: "s", kind: kind, seen: map[string]bool{}, listing: &all}
+		in := intake{over: link{Conn: &conn.Conn{Era: EraModern}}, server: "s", kind: kind, seen: map[string]bool{}, listing: &all}
 		for _, item := range items {
 			in.take(item)
 		}

@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"net/http"
 	"strconv"
+	"strings"
 
 	"github.com/mark3labs/mcp-go/mcp"
 
@@ -18,8 +19,19 @@ import (
 const capabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}},` +
 	`"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]},"io.modelcontextprotocol/skills":{}}}`
 
+// capabilities returns the client capabilities for connections and requests of no single client.
+func (s Settings) capabilities() json.RawMessage {
+	if s.Groups {
+		return json.RawMessage(strings.TrimSuffix(capabilities, "}}") + `,"` + tool.ExtensionGroups + `":{}}}`)
+	}
+	return json.RawMessage(capabilities)
+}
+
 // link writes requests as the protocol era of a connection's server wants them.
-type link struct{ *conn.Conn }
+type link struct {
+	*conn.Conn
+	declares json.RawMessage // client capabilities in requests of no single client
+}
 
 // own sends a request of the proxy itself, with the _meta that the era wants.
 func (c link) own(ctx context.Context, method string, members *rawjson.Object) (json.RawMessage, error) {
@@ -30,7 +42,7 @@ func (c link) own(ctx context.Context, method string, members *rawjson.Object) (
 // ownParams adds the _meta that the era wants to the members of a request.
 func (c link) ownParams(members *rawjson.Object) json.RawMessage {
 	if c.Era == EraModern {
-		members.Add("_meta", c.meta(nil, "", "", []byte(capabilities)))
+		members.Add("_meta", c.meta(nil, "", "", c.declares))
 	}
 	return members.JSON()
 }

@@ -210,6 +210,9 @@ func (l *listening) filter() json.RawMessage {
 			out.Add(list.member, []byte("true"))
 		}
 	}
+	if l.over.tellsGroups() {
+		out.Add("groupsListChanged", []byte("true")) // not in the draft: named like the others
+	}
 	if uris := l.subscriptions.all(); len(uris) > 0 {
 		out.Add("resourceSubscriptions", rawjson.Of(uris))
 	}

@@ -47,7 +47,7 @@ func (c link) lists(kind tool.Kind) bool {
 // notifies reports whether the server says when its tools change.
 func (c *connection) notifies() bool {
 	switch {
-	case string(rawjson.Member(rawjson.Member(c.Capabilities, "tools"), "listChanged")) != "true":
+	case string(rawjson.Member(rawjson.Member(c.Capabilities, "tools"), "listChanged")) != "true", c.groups() != nil && !c.tellsGroups():
 		return false
 	case c.Era == EraModern:
 		return c.listening.isConfirmed()

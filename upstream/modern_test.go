@@ -30,6 +30,7 @@ type modernHTTP struct {
 
 	mu      sync.Mutex // guards what follows
 	answer  func(method string, params json.RawMessage) string
+	more    string // further capabilities, after a comma
 	lists   map[string]int
 	streams []*modernStream // open subscriptions, in the order of their beginning
 	begun   int             // how many subscriptions there were
@@ -103,7 +104,7 @@ func (m *modernHTTP) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	result := ""
 	switch q.Method {
 	case "server/discover":
-		result = `{"supportedVersions":["2026-07-28"],"resultType":"complete","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"x":1.0},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"modern","version":"1"}}}`
+		result = `{"supportedVersions":["2026-07-28"],"resultType":"complete","capabilities":{"tools":{"listChanged":true},"prompts":{"listChanged":true},"resources":{"subscribe":true,"listChanged":true},"x":1.0` + m.more + `},"_meta":{"io.modelcontextprotocol/serverInfo":{"name":"modern","version":"1"}}}`
 	case "tools/list":
 		result = `{"tools":[{"name":"ask"}],"ttlMs":60000,"cacheScope":"public"}`
 	case "prompts/list":

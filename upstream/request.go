@@ -49,18 +49,22 @@ func misspelt(key string) bool {
 }
 
 // abilitiesOf returns the client capabilities that a 2026-07-28 server is told with a call:
-// the client's own without tasks of revision 2025-11-25. Tasks of 2026-07-28 are removed for
-// a legacy client, because it cannot ask for them.
+// the client's own without tasks of revision 2025-11-25, and without groups, which the client has of
+// toolfinch. Tasks of 2026-07-28 are removed for a legacy client, because it cannot ask for them.
 func abilitiesOf(client *tool.Client) json.RawMessage {
 	if client == nil {
 		return []byte(`{}`)
 	}
 	own := without(client.Capabilities, "tasks")
 	extensions := rawjson.Member(own, "extensions")
-	if client.Modern || rawjson.Member(extensions, tool.ExtensionTasks) == nil {
+	removed := []string{tool.ExtensionGroups}
+	if !client.Modern {
+		removed = append(removed, tool.ExtensionTasks)
+	}
+	if !slices.ContainsFunc(removed, func(name string) bool { return rawjson.Member(extensions, name) != nil }) {
 		return own
 	}
-	if rest, err := rawjson.Set(own, "extensions", without(extensions, tool.ExtensionTasks)); err == nil {
+	if rest, err := rawjson.Set(own, "extensions", without(extensions, removed...)); err == nil {
 		return rest
 	}
 	return own

@@ -36,6 +36,7 @@ type Settings struct {
 	AskTimeout       time.Duration     // how long the client may take to answer a server's question; default 10m
 	Isolate          Isolation         // default IsolateAuto
 	Prefix           *string           // prefix of exposed names; nil for the server's name and "_"
+	Groups           bool              // whether the groups extension is declared, and groups are listed
 	// Fault is why the configuration of the server cannot be used; "" if it can. A server
 	// with a fault is never connected, and its health has the fault as reason.
 	Fault string

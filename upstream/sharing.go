@@ -2,7 +2,6 @@ package upstream
 
 import (
 	"context"
-	"encoding/json"
 	"slices"
 	"sync"
 	"time"
@@ -30,7 +29,7 @@ type sharing struct {
 }
 
 func newSharing(s *server) *sharing {
-	main := &connector{server: s, purpose: purpose{main: true, declare: json.RawMessage(capabilities)}, fresh: make(chan struct{}, 1)}
+	main := &connector{server: s, purpose: purpose{main: true, declare: s.settings.capabilities()}, fresh: make(chan struct{}, 1)}
 	return &sharing{server: s, main: &slot{connector: main}}
 }
 
@@ -205,7 +204,7 @@ func (h *sharing) common() *slot {
 	if i := slices.IndexFunc(h.beside, func(one *slot) bool { return one.common }); i >= 0 {
 		return h.beside[i]
 	}
-	one := &slot{connector: &connector{server: h.server, purpose: purpose{legacy: true, common: true, declare: []byte(capabilities)}}}
+	one := &slot{connector: &connector{server: h.server, purpose: purpose{legacy: true, common: true, declare: h.server.settings.capabilities()}}}
 	h.add(one)
 	return one
 }

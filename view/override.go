@@ -69,7 +69,7 @@ func redefine(t *tool.Tool, name string, raw json.RawMessage) (*tool.Tool, error
 		if err != nil {
 			return nil, fmt.Errorf("tool %s: change the definition: %w", t.Def.ID, err)
 		}
-		def.Sent = t.Def.AsSent()
+		def.Sent, def.Group = t.Def.AsSent(), t.Def.Group
 		next.Def = def
 	}
 	if next.Name == t.Name && next.Def == t.Def {

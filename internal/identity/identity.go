@@ -103,6 +103,8 @@ type Party struct {
 	Principal       *Principal // nil: anonymous
 	Client, Version string
 	Transport       string // one of the Transports
+	// Groups says that the client declared the groups extension, so it is shown other lists; policies do not know it.
+	Groups bool
 }
 
 type partyKey struct{}

@@ -44,13 +44,16 @@ const (
 	MethodGetTask       = "tasks/get" // the extension of 2026-07-28
 	MethodUpdateTask    = "tasks/update"
 	MethodCancelTask    = "tasks/cancel"
+	MethodListGroups    = "groups/list" // a draft extension
+	MethodGetGroup      = "groups/get"
 )
 
 func exchanged(method string) bool {
 	switch method {
 	case MethodCallTool, MethodListTools, MethodGetPrompt, MethodListPrompts, MethodReadResource, MethodListResources,
 		MethodListTemplates, MethodSubscribe, MethodUnsubscribe, MethodComplete, MethodListen,
-		MethodListSkills, MethodGetSkill, MethodReadDirectory, MethodGetTask, MethodUpdateTask, MethodCancelTask:
+		MethodListSkills, MethodGetSkill, MethodReadDirectory, MethodGetTask, MethodUpdateTask, MethodCancelTask,
+		MethodListGroups, MethodGetGroup:
 		return true
 	}
 	return false

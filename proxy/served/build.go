@@ -63,6 +63,7 @@ func (b *builder) add(ctx context.Context, next plan) (err error) {
 	v.Retriever = b.newRetriever(next)
 	if v.live != nil {
 		b.show(next)
+		b.group(next)
 		b.divide(next)
 	}
 	return nil

@@ -114,6 +114,7 @@ func (b *builder) partOf(whole plan, party identity.Party, class string) *View {
 		v.Shown.Declared.Only(func(kinds ...tool.Kind) bool {
 			return slices.ContainsFunc(kinds, func(kind tool.Kind) bool { return len(v.Catalog.Items(kind)) > 0 }) || slices.ContainsFunc(v.Upstreams, func(server string) bool { return whole.mayServer(party, server, kinds...) })
 		})
+		b.group(next)
 	}
 	return &v
 }

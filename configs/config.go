@@ -51,6 +51,7 @@ type Config struct {
 	LogLevel          slog.Level           // how much is logged
 	LogFormat         string               // LogText or LogJSON
 	Pinned            []string             // globs of path.Match over exposed names and server.tool
+	Skills            []string             // absolute folders of skills, in file order
 	MaxRegistered     int                  // registered tools per session, at least 1
 	ResumeTools       int                  // recently called tools that a client's new session lists; 0 for none
 	Clients           []Client             // in file order

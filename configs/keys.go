@@ -1,6 +1,7 @@
 package configs
 
 import (
+	"fmt"
 	"log/slog"
 	"net/netip"
 	"reflect"
@@ -18,6 +19,7 @@ import (
 	"toolfinch/trust/rate"
 	"toolfinch/view"
 	"toolfinch/view/python"
+	"toolfinch/view/skills"
 )
 
 // top are the keys of the top level without the servers.
@@ -126,6 +128,11 @@ var top = section[Config]{keys: keys{
 		name:  "pinned",
 		doc:   "globs over exposed names and `server.tool`: always listed, in this order",
 		value: in(func(c *Config) *[]string { return &c.Pinned }).is(list[string]{item: str{check: glob, mask: (*secrets).prose}, empty: true}),
+	},
+	{
+		name:  "skills",
+		doc:   "folders of skills, each with a `SKILL.md` or with directories that have one; see [skills.md](skills.md)",
+		value: in(func(c *Config) *[]string { return &c.Skills }).is(list[string]{item: str{check: (*decoder).path}, empty: true}),
 	},
 	{
 		name:  "max_registered",
@@ -378,6 +385,13 @@ func (d *decoder) checkOpenAI(c *Config) {
 	}
 	if u, ok := isWebURL(s.BaseURL); !ok || u.RawQuery != "" || u.Fragment != "" {
 		d.fail(base.node, base.label+" must be an http or https URL without a query", "like http://localhost:11434/v1")
+	}
+}
+
+// checkSkills refuses a server with the name of the one that has the skills of folders.
+func (d *decoder) checkSkills(c *Config) {
+	if from := d.origins["skills"]; len(c.Skills) > 0 && slices.Contains(d.known, skills.Server) {
+		d.fail(from.node, fmt.Sprintf("%s: there is a server %q, the name of the server of these skills", from.label, skills.Server), "give that server another name")
 	}
 }
 

@@ -43,6 +43,7 @@ func Load(opts Options) (*Config, error) {
 	d.completeViews(&c)
 	d.checkOpenAI(&c)
 	d.checkHook(&c)
+	d.checkSkills(&c)
 	d.checkAuth(&c)
 	d.checkClients(&c)
 	d.defaultDataDir(&c)

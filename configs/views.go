@@ -76,6 +76,11 @@ var viewKeys = section[view.Settings]{sep: ": ", check: checkView, keys: keys{
 		value: in(func(v *view.Settings) *[]view.Pattern { return &v.Exclude }).is(list[view.Pattern]{item: pattern{}}),
 	},
 	{
+		name: "skills", without: "none, or all with `include_all`",
+		doc:   "patterns over `server.uri`, or `{skill: PATTERN, under: PATH}`; see [skills.md](skills.md#skills-of-a-view)",
+		value: in(func(v *view.Settings) *[]view.SkillPattern { return &v.Skills }).is(list[view.SkillPattern]{item: skillPattern{}}),
+	},
+	{
 		name:  "hooks",
 		doc:   "see [Hooks](#hooks)",
 		value: in(func(v *view.Settings) *view.Hooks { return &v.Hooks }).is(hooks{}),
@@ -254,10 +259,10 @@ func checkView(d *decoder, n *document.Node, label string, v *view.Settings) {
 			globs = globs || view.IsGlob(o.Tool)
 		}
 	}
-	if !selects && !v.IncludeAll && len(v.Composites)+len(v.Customs) == 0 {
+	if !selects && !v.IncludeAll && len(v.Composites)+len(v.Customs)+len(v.Skills) == 0 {
 		d.warn(&document.Node{Line: v.At.Line, Column: v.At.Column}, label+" has nothing in it", "name tools under tools, or write include_all: true")
 	}
-	if exclude := n.Given("exclude"); exclude != nil && !v.IncludeAll && !globs {
+	if exclude := n.Given("exclude"); exclude != nil && !v.IncludeAll && !globs && len(v.Skills) == 0 {
 		d.warn(exclude, label+": exclude is not used without include_all or a pattern of tools", "")
 	}
 }
@@ -360,3 +365,39 @@ func (pattern) read(d *decoder, n *document.Node, label string, to *view.Pattern
 
 func (pattern) show(s *secrets, p view.Pattern) *document.Node { return prose.show(s, p.Glob) }
 func (pattern) schema() schema                                 { return anyText }
+
+// skillPattern is a glob over server.uri, or a mapping that also says where the view has the skills.
+type skillPattern struct{}
+
+var skillKeys = section[view.SkillPattern]{keys: keys{
+	{
+		name:  "skill",
+		doc:   "a pattern over `server.uri`, such as `skills.skill://git-*/SKILL.md`",
+		value: in(func(p *view.SkillPattern) *view.Pattern { return &p.Pattern }).is(pattern{}),
+	},
+	{
+		name: "under", without: "the server's name and its path",
+		doc:   "the path below which clients see the skill",
+		value: in(func(p *view.SkillPattern) *string { return &p.Under }).is(str{check: skillPath}),
+	},
+}}
+
+var isSkillPath = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]*(/[a-z0-9][a-z0-9_-]*)*$`)
+
+func skillPath(d *decoder, n *document.Node, label string, text *string) bool {
+	return d.require(len(*text) <= 200 && isSkillPath.MatchString(*text), n, label, "a path of lower-case letters, digits, _ and -", "like billing/europe")
+}
+
+func (skillPattern) read(d *decoder, n *document.Node, label string, to *view.SkillPattern) bool {
+	if n.Kind == document.Mapping && n.Given("skill") == nil {
+		d.fail(n, label+" has no skill", "write skill: a pattern over server.uri")
+		return false
+	}
+	if n.Kind == document.Mapping {
+		return skillKeys.read(d, n, label, to)
+	}
+	return pattern{}.read(d, n, label, &to.Pattern)
+}
+
+func (skillPattern) show(s *secrets, p view.SkillPattern) *document.Node { return skillKeys.show(s, p) }
+func (skillPattern) schema() schema                                      { return anyOf(anyText, skillKeys.schema()) }

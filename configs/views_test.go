@@ -66,6 +66,7 @@ tool_views: # may stand before the servers
         nothing:
     include_all: true
     exclude: ["git.hub.delete_*"]
+    skills: ["git.hub.skill://*", {skill: "skills.*", under: own/ones}]
     hooks:
       pre_call: hooks/a.star:pre_call
       post_call: {command: [./bin/hook, "${WHO}", 7], timeout: 250ms, on_error: fail}
@@ -149,6 +150,7 @@ func TestEveryKeyOfViews(t *testing.T) {
 		}}},
 		IncludeAll: true,
 		Exclude:    []view.Pattern{{Glob: "git.hub.delete_*"}},
+		Skills:     []view.SkillPattern{{Pattern: view.Pattern{Glob: "git.hub.skill://*"}}, {Pattern: view.Pattern{Glob: "skills.*"}, Under: "own/ones"}},
 		Hooks: view.Hooks{
 			PreCall:  &view.Hook{Module: module, Function: "pre_call", Timeout: 2 * time.Second, Continue: true},
 			PostCall: &view.Hook{Command: []string{program, "me", "7"}, Dir: dir, Timeout: 250 * time.Millisecond},

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"maps"
+	"slices"
 
 	"toolfinch/internal/hook"
 	"toolfinch/internal/rawjson"
@@ -18,13 +19,17 @@ import (
 	"toolfinch/trust/policy"
 	"toolfinch/view"
 	"toolfinch/view/output"
+	"toolfinch/view/skills"
 )
 
 // rebuild builds the views of the served configuration. Views that use none of the changed servers are reused; if
-// changed is nil, no view is.
-func (s *views) rebuild(ctx context.Context, changed map[string]bool) (*current, error) {
+// changed is nil, no view is. reread says that the folders of skills have changed.
+func (s *views) rebuild(ctx context.Context, changed map[string]bool, reread bool) (*current, error) {
 	now := s.now.Load()
 	next := now.next(now.Config)
+	if reread {
+		s.readSkills(next)
+	}
 	return next, s.build(ctx, next, s.known.of(now.Config, s.upstreamTools), changed, nil)
 }
 
@@ -36,16 +41,24 @@ func (s *views) build(ctx context.Context, next *current, known map[string]serve
 	all, err := served.Build(ctx, served.Input{
 		Config: next.Config, Listings: known, Changed: changed, Accept: accept,
 		Env: view.Env{Log: s.log, Program: next.modules.Program, Python: next.python, Scripts: s.scripts, Keep: s.keep},
-		Pre: s.pre, Post: s.post, Limits: next.Limits, Scopes: s.first.Auth.Scopes, Kept: s.outputs.Tool(),
+		Pre: s.pre, Post: s.post, Limits: next.Limits, Skills: next.skills, Faults: next.folders.Problems, Scopes: s.first.Auth.Scopes, Kept: s.outputs.Tool(),
 		Replicated: s.desk != nil && s.desk.sessions != nil,
 	}, before.Served, run)
 	if err != nil {
 		return errors.Join(err, run.undo(ctx))
 	}
-	next.Served, next.endpoints, next.files = all, run.endpoints, append(next.modules.Files(), next.python.Files()...)
+	next.Served, next.endpoints, next.files = all, run.endpoints, slices.Concat(next.modules.Files(), next.python.Files(), next.folders.Watched)
 	run.endpoints = nil // a view lives on and would keep removed endpoints in memory
 	maps.DeleteFunc(next.endpoints, func(view string, _ *endpoint) bool { return all.ByName[view] == nil })
 	return nil
+}
+
+// readSkills reads the folders of skills for next. Skills of the served value wake reread when a file is not as it was listed.
+func (s *views) readSkills(next *current) {
+	next.skills, next.folders = view.Upstream{}, skills.Read(next.Config.Skills)
+	if len(next.Config.Skills) > 0 {
+		next.skills = view.Upstream{Server: skills.Server, Listed: true, Tools: served.UpstreamTools(next.folders.Defs, next.folders.Handler(func() { wake(s.reread) }), s.audit.begins, nil)}
+	}
 }
 
 // keep returns the layer that caches large results.

@@ -16,6 +16,7 @@ import (
 	"toolfinch/store"
 	"toolfinch/upstream"
 	"toolfinch/view"
+	"toolfinch/view/skills"
 )
 
 // ErrEnded is wrapped by the errors of methods that need Run, after Run has ended.
@@ -133,6 +134,11 @@ func (l *loop) run(ctx context.Context, changes <-chan upstream.Change) error {
 		case <-late:
 			late = nil
 			l.noteLate(ctx)
+		case <-l.reread:
+			if err := l.refresh(ctx, map[string]bool{skills.Server: true}); err != nil && ctx.Err() == nil {
+				l.log.Error("the catalog was not refreshed", "error", err)
+			}
+			l.wake()
 		case <-due:
 			due = nil
 			l.decisions(ctx)
@@ -297,11 +303,11 @@ func (l *loop) take(ctx context.Context, changes []upstream.Change) []store.Diff
 // refresh rebuilds the views from all listings and serves them. Views that use none of the changed servers are
 // reused; if changed is nil, no view is.
 func (l *loop) refresh(ctx context.Context, changed map[string]bool) error {
-	partial := l.partial
+	partial, reread := l.partial, changed[skills.Server]
 	if partial {
 		changed, l.partial = nil, false // tools of unchanged servers are added, too
 	}
-	next, err := l.rebuild(ctx, changed)
+	next, err := l.rebuild(ctx, changed, reread)
 	if err != nil {
 		l.partial = partial
 		return err

@@ -78,7 +78,7 @@ func glance(v *View, root bool) page.Shown {
 	s := page.Shown{
 		Name: v.Name, Path: "/mcp/" + v.Name, Description: v.Settings.Description, Root: root, Exposure: v.Shown.Mode,
 		Tools: v.Catalog.Len(), Tokens: v.Catalog.ListingCost(), Prompts: len(v.Catalog.Items(tool.KindPrompt)),
-		Resources: len(v.Catalog.Items(tool.KindResource)) + len(v.Catalog.Items(tool.KindTemplate)),
+		Resources: len(v.Catalog.Items(tool.KindResource)) + len(v.Catalog.Items(tool.KindTemplate)) + len(v.Catalog.Items(tool.KindSkill)),
 		ReadOnly:  v.Settings.Allow == view.AllowReadOnly,
 	}
 	if root {

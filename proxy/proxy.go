@@ -147,6 +147,7 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 		options: o, first: config, known: known, tokens: beside.tokens,
 		outputs: output.New(db.Outputs(), scripts, store.Level, o.log),
 		scripts: scripts,
+		reread:  make(chan struct{}, 1),
 		logins:  logins,
 		pool:    upstream.NewPool(config.Servers, upstream.Options{Known: known.ofPool(), Events: events, Version: o.version, Log: o.log, Logins: logins.Logins, Traces: o.traces, Key: key, Leads: among.leader(), Programs: o.programs, Starting: config.Starting}),
 	}
@@ -157,10 +158,12 @@ func newViews(ctx context.Context, config *configs.Config, o options, db *store.
 	}
 	all.segments = &segments{store: db, log: o.log, catalogs: all.catalogs, done: o.idle, work: make(chan struct{}, 1)}
 	all.stored = all.segments.recall(ctx)
-	all.now.Store(&current{
+	first := &current{
 		Served:  &served.Served{Config: config, Limits: rate.New(config.RateLimits, nil)},
 		modules: script.NewModules(o.log), python: python.New(config.Python, o.log), ready: make(chan struct{}),
-	})
+	}
+	all.readSkills(first)
+	all.now.Store(first)
 	return all, beside, nil
 }
 

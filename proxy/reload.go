@@ -40,6 +40,7 @@ func (l *loop) reload(ctx context.Context, config *configs.Config) (err error) {
 	}
 	next := before.next(config)
 	next.modules, next.python = before.modules.Unedited(), before.python.Current(config.Python)
+	l.readSkills(next)
 	next.Limits = rate.New(config.RateLimits, before.Limits)
 	l.others.share(next.Limits)
 	heard, began, failures, unused := l.known.listedThisRun, l.known.began, l.known.failures, before.python

@@ -23,6 +23,7 @@ import (
 	"toolfinch/view/output"
 	"toolfinch/view/python"
 	"toolfinch/view/script"
+	"toolfinch/view/skills"
 )
 
 // ErrNoView is wrapped by errors about an unknown view.
@@ -38,6 +39,8 @@ type current struct {
 	endpoints map[string]*endpoint // by view
 	modules   *script.Modules
 	python    *python.Host
+	skills    view.Upstream // of folders; with folders, which has their problems
+	folders   *skills.Folders
 	files     []string      // source files of modules and python
 	replaced  chan struct{} // closed when another value is served
 	ready     chan struct{} // closed when a complete value is served
@@ -45,7 +48,7 @@ type current struct {
 
 // next returns a value without views that shares the other parts of c.
 func (c *current) next(config *configs.Config) *current {
-	return &current{Served: &served.Served{Config: config, Limits: c.Limits}, modules: c.modules, python: c.python, replaced: make(chan struct{}), ready: c.ready}
+	return &current{Served: &served.Served{Config: config, Limits: c.Limits}, modules: c.modules, python: c.python, skills: c.skills, folders: c.folders, replaced: make(chan struct{}), ready: c.ready}
 }
 
 // views has the views of a configuration, built from the listings of its upstreams.
@@ -67,7 +70,8 @@ type views struct {
 	others   *others // connection with the other replicas; nil without replicas
 	desk     *desk   // state that the live servers share; nil in a Workspace
 
-	now atomic.Pointer[current]
+	reread chan struct{} // has a value when a skill of a folder is not as it was listed
+	now    atomic.Pointer[current]
 }
 
 // View returns the named view; "" means the view of the root. The error wraps ErrNoView and names the existing views.

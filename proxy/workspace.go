@@ -45,7 +45,7 @@ func OpenWorkspace(ctx context.Context, config *configs.Config, options ...Optio
 }
 
 func (w *Workspace) refresh(ctx context.Context) error {
-	next, err := w.rebuild(ctx, nil)
+	next, err := w.rebuild(ctx, nil, false)
 	if err == nil {
 		w.now.Store(next)
 	}

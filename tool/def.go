@@ -27,6 +27,8 @@ type Def struct {
 	// Legacy is Raw without its output schema, if clients of revisions up to 2025-11-25 might refuse the schema;
 	// else nil.
 	Legacy json.RawMessage
+	// Headings are those of a skill's SKILL.md, for searches; nil while nobody has read it.
+	Headings []string
 	// Whole is the Def with the full description, if Description is shortened for lists and answers; else nil.
 	Whole *Def
 	// Sent is the server's Raw, if a view has changed the definition; else nil.

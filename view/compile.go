@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"slices"
+	"strings"
 
 	"toolfinch/tool"
 )
@@ -58,7 +59,7 @@ func Compile(s Settings, base []Upstream, env Env) (*Compiled, []Problem) {
 	env = env.pendingIn(base)
 	env.own = s.ownNames()
 	env = env.namedIn(s)
-	c := compiler{settings: s, env: env, names: claims{view: s.Name, proxy: s.ProxyTool}}
+	c := compiler{settings: s, env: env, names: claims{view: s.Name, proxy: s.ProxyTool}, skills: map[string]tool.ID{}}
 	var problems []Problem
 	c.hooks, problems = newHooks(s, env)
 	problems = append(problems, s.absent(base)...)
@@ -68,7 +69,7 @@ func Compile(s Settings, base []Upstream, env Env) (*Compiled, []Problem) {
 		if server != nil {
 			problems = append(problems, server.unmatched(u, false)...)
 		}
-		if !s.wants(server) {
+		if !s.wants(u.Server, server) {
 			continue
 		}
 		in, wrong := c.upstream(u, server)
@@ -107,11 +108,12 @@ type compiler struct {
 	env      Env
 	hooks    *hooks
 	names    claims
+	skills   map[string]tool.ID // by the URI that clients see
 }
 
 // upstream returns u with the tools that the view has. server is nil if the view's settings do not name u.
 func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Problem) {
-	if before := c.env.Before; before != nil && server == nil && c.hooks == nil {
+	if before := c.env.Before; before != nil && server == nil && c.hooks == nil && len(c.settings.Skills) == 0 {
 		i := slices.IndexFunc(before.Upstreams, func(b Upstream) bool { return b.Server == u.Server })
 		if i >= 0 && before.Upstreams[i].Listed == u.Listed && tool.Same(before.Upstreams[i].source, u.Tools) {
 			return before.Upstreams[i], nil
@@ -128,7 +130,15 @@ func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Prob
 			continue
 		}
 		if choice.tool.Def.ID.Kind != tool.KindTool { // only tools have hooks and kept results
-			out.Tools = append(out.Tools, c.masked(choice.tool, u.Server))
+			t := c.masked(choice.tool, u.Server)
+			if t.Def.ID.Kind == tool.KindSkill {
+				var wrong []Problem
+				if t, wrong = c.skill(t); t == nil {
+					problems = append(problems, wrong...)
+					continue
+				}
+			}
+			out.Tools = append(out.Tools, t)
 			continue
 		}
 		var kept *OutputCache
@@ -149,6 +159,26 @@ func (c *compiler) upstream(u Upstream, server *UpstreamTools) (Upstream, []Prob
 		}
 	}
 	return out, problems
+}
+
+// skill puts a skill where the view has it. Of two skills in one place the first counts.
+func (c *compiler) skill(t *tool.Tool) (*tool.Tool, []Problem) {
+	by, moved := c.settings.skillPattern(t.Def.ID), *t
+	path, _ := strings.CutPrefix(t.Def.ID.Name, "skill://")
+	uri := "skill://" + t.Def.ID.Server + "/" + path // as package retrieve names it
+	at := Place{}
+	if by != nil {
+		at = by.At
+		if by.Under != "" {
+			uri = "skill://" + by.Under + "/" + tool.SkillOf(t.Def).Name + tool.SkillFile
+			moved.Name = uri
+		}
+	}
+	if first, taken := c.skills[uri]; taken {
+		return nil, []Problem{{At: at, Message: fmt.Sprintf("%s is left out: %s has its URI, %s", t.Def.ID, first, uri), Hint: "put one of them elsewhere: {skill: PATTERN, under: PATH}"}}
+	}
+	c.skills[uri] = t.Def.ID
+	return &moved, nil
 }
 
 // tool makes one tool of the view with all layers.

@@ -33,7 +33,7 @@ func excluded(patterns []Pattern, id tool.ID) bool {
 			return false
 		case matches(p.Glob, id.String()):
 			return true
-		case id.Kind != tool.KindResource && id.Kind != tool.KindTemplate:
+		case id.Kind != tool.KindResource && id.Kind != tool.KindTemplate && id.Kind != tool.KindSkill:
 			return false
 		case uris == nil:
 			uris = tool.Spellings(id.Name)

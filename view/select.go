@@ -61,7 +61,8 @@ func choices(tools []*tool.Tool, overrides []Override) []choice {
 // selected reports whether a view has the tool, prompt or resource. An exactly named tool is never
 // excluded.
 func (s *Settings) selected(c choice) bool {
-	switch {
+	switch id := c.tool.Def.ID; {
+	case id.Kind == tool.KindSkill && s.skillPattern(id) != nil:
 	case c.by != nil && c.by.Disabled:
 		return false
 	case c.named():
@@ -75,12 +76,27 @@ func (s *Settings) selected(c choice) bool {
 // Uses reports whether the view depends on a server: it may show tools of the server, or its composite and custom tools
 // may call them.
 func (s *Settings) Uses(server string) bool {
-	return s.IncludeAll || len(s.Composites)+len(s.Customs) > 0 || entryOf(s.Tools, server) != nil
+	return s.IncludeAll || len(s.Composites)+len(s.Customs) > 0 || entryOf(s.Tools, server) != nil || s.hasSkills(server)
+}
+
+// hasSkills reports whether the view may show skills of a server that it names as skills.
+func (s *Settings) hasSkills(server string) bool {
+	return slices.ContainsFunc(s.Skills, func(p SkillPattern) bool { return p.concerns(server) })
+}
+
+// skillPattern returns the pattern that counts for a skill; nil for none.
+func (s *Settings) skillPattern(id tool.ID) *SkillPattern {
+	for i := range slices.Backward(s.Skills) {
+		if excluded([]Pattern{s.Skills[i].Pattern}, id) {
+			return &s.Skills[i]
+		}
+	}
+	return nil
 }
 
 // wants reports whether a view may have items of a server.
-func (s *Settings) wants(server *UpstreamTools) bool {
-	return s.IncludeAll || server != nil &&
+func (s *Settings) wants(name string, server *UpstreamTools) bool {
+	return s.IncludeAll || s.hasSkills(name) || server != nil &&
 		slices.ContainsFunc(server.Tools, func(o Override) bool { return !o.Disabled })
 }
 
@@ -161,6 +177,14 @@ func (s *Settings) absent(base []Upstream) []Problem {
 	}
 	if slices.ContainsFunc(base, func(u Upstream) bool { return !u.Listed }) {
 		return problems // the excluded tools may still be listed
+	}
+	for _, p := range s.Skills {
+		names := func(t *tool.Tool) bool {
+			return t.Def.ID.Kind == tool.KindSkill && excluded([]Pattern{p.Pattern}, t.Def.ID)
+		}
+		if !slices.ContainsFunc(base, func(u Upstream) bool { return slices.ContainsFunc(u.Tools, names) }) {
+			problems = append(problems, Problem{At: p.At, Message: fmt.Sprintf("skills: nothing matches %q", p.Glob), Hint: `globs are over "server.uri"`, Warning: true})
+		}
 	}
 	for _, p := range s.Exclude {
 		excludes := func(t *tool.Tool) bool { return matches(p.Glob, t.Def.ID.String()) }

@@ -30,6 +30,7 @@ type Settings struct {
 	IncludeAll bool            // all items of all servers; Tools then only change some of them
 	Exclude    []Pattern       // patterns for "server.tool"; they remove tools that IncludeAll or a glob has selected
 
+	Skills     []SkillPattern // the view's skills; with IncludeAll they only rename
 	Hooks      Hooks
 	Composites []Composite
 	Customs    []Custom
@@ -173,6 +174,12 @@ type Override struct {
 type Pattern struct {
 	Glob string
 	At   Place
+}
+
+// SkillPattern selects skills by "server.uri". The last one that matches a skill counts.
+type SkillPattern struct {
+	Pattern
+	Under string // the path below which clients see them; "": as elsewhere
 }
 
 // Parameter changes one top-level property of a tool's input schema. Values are JSON.

@@ -31,9 +31,9 @@ func newServerList(s *settings) *cobra.Command {
 		Short: "List the configured servers",
 		Long: `List shows every configured server, with its counts at the last listing. If a
 toolfinch runs with this configuration, over stdio or HTTP, list asks it for the present
-states. RESOURCES includes resource templates. FAULTS counts malformed and held
-definitions (toolfinch pins). It connects to nothing: toolfinch reindex lists all servers
-again, toolfinch validate checks them.`,
+states. RESOURCES includes resource templates and skills. FAULTS counts malformed and
+held definitions (toolfinch pins). It connects to nothing: toolfinch reindex lists all
+servers again, toolfinch validate checks them.`,
 		Example: `  toolfinch server list
   toolfinch server list --json | jq -r '.servers[] | select(.enabled) | .name'`,
 		Args: cobra.NoArgs,
@@ -119,6 +119,7 @@ type serverRow struct {
 	Prompts     int        `json:"prompts"`
 	Resources   int        `json:"resources"`
 	Templates   int        `json:"templates"`
+	Skills      int        `json:"skills,omitempty"`
 	LeftOut     int        `json:"left_out,omitempty"` // malformed definitions
 	Mended      int        `json:"mended,omitempty"`   // malformed definitions that are served mended
 	Held        int        `json:"held,omitempty"`     // definitions waiting for approval
@@ -202,6 +203,8 @@ func serverRows(ctx context.Context, config *configs.Config, db *store.Store) ([
 			row.Resources++
 		case tool.KindTemplate:
 			row.Templates++
+		case tool.KindSkill:
+			row.Skills++
 		}
 	}
 	pins, err := proxy.ReadPins(ctx, db, config, nil)
@@ -282,7 +285,7 @@ func serverTable(rows []serverRow) *table {
 	for _, row := range rows {
 		tools, prompts, resources, listed := "-", "-", "-", "never"
 		if row.Listed != nil {
-			tools, prompts, resources = strconv.Itoa(row.Tools), strconv.Itoa(row.Prompts), strconv.Itoa(row.Resources+row.Templates)
+			tools, prompts, resources = strconv.Itoa(row.Tools), strconv.Itoa(row.Prompts), strconv.Itoa(row.Resources+row.Templates+row.Skills)
 			listed = minute(*row.Listed)
 		}
 		enabled := "yes"

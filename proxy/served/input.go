@@ -25,6 +25,8 @@ type Input struct {
 	Env        view.Env                   // the surroundings that all views share
 	Pre        []view.PreCall             // before the hooks of each view
 	Post       []view.PostCall
+	Skills     view.Upstream  // the configured folders' skills, with the layers below all views; no Server: none is configured
+	Faults     []view.Problem // of these folders
 	Limits     *rate.Limits
 	Scopes     inbound.Scopes
 	Kept       *tool.Tool // the meta-tool that reads kept results

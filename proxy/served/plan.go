@@ -18,12 +18,14 @@ import (
 	"toolfinch/trust/pins"
 	"toolfinch/upstream"
 	"toolfinch/view"
+	"toolfinch/view/skills"
 )
 
 // plan compiles the views of the configuration over its servers' listings.
 func (b *builder) plan() (plans []plan, problems []view.Problem) {
 	config := b.Config
 	base, problems := view.Base(b.upstreams(), config.Tools)
+	problems = append(problems, b.Faults...)
 	tools := sync.OnceValue(func() map[string]*tool.Tool { return byID(base) })
 	named := sync.OnceValue(func() func(string) (*tool.Tool, bool) { return retrieve.Finder(namedBy(config, base)) })
 	find := func(name string) (*tool.Tool, bool) {
@@ -31,6 +33,11 @@ func (b *builder) plan() (plans []plan, problems []view.Problem) {
 			return t, true
 		}
 		return named()(name)
+	}
+	all := base // the skills of folders are called by no name of a tool
+	if b.Skills.Server != "" {
+		all = append(slices.Clip(base), b.Skills)
+		b.Listings[b.Skills.Server] = Listing{Listed: true, Answered: true, Tools: b.Skills.Tools, Capabilities: json.RawMessage(skills.Capabilities)}
 	}
 	for _, settings := range SettingsOf(config) {
 		same := b.before.ByName[settings.Name]
@@ -50,7 +57,7 @@ func (b *builder) plan() (plans []plan, problems []view.Problem) {
 		if before != nil {
 			env.Before = before.compiled
 		}
-		compiled, wrong := view.Compile(settings, base, env)
+		compiled, wrong := view.Compile(settings, all, env)
 		next := b.planView(v, compiled, before)
 		v.problems = append(wrong, next.clashes()...)
 		problems = append(problems, v.problems...)
@@ -255,10 +262,13 @@ func (b *builder) contentsOf(compiled *view.Compiled, before *View) []retrieve.S
 	config, settings := b.Config, compiled.Settings
 	var out []retrieve.Server
 	for _, u := range compiled.Upstreams {
-		configured, listing := config.Server(u.Server), b.Listings[u.Server]
+		listing := b.Listings[u.Server]
 		server := retrieve.Server{
-			Name: u.Server, Description: configured.Description, Prefix: configured.Prefix, Instructions: listing.Instructions,
-			Skills: retrieve.SkillsOf(listing.Tools), Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server), Cache: map[tool.Kind]retrieve.CacheHint{},
+			Name: u.Server, Instructions: listing.Instructions, Skills: retrieve.SkillsOf(listing.Tools),
+			Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server), Cache: map[tool.Kind]retrieve.CacheHint{},
+		}
+		if configured := config.Server(u.Server); configured != nil { // not the skills of folders
+			server.Description, server.Prefix = configured.Description, configured.Prefix
 		}
 		if u.Listed {
 			if was := before.serverOf(u); was != nil && u.Server != settings.Name { // else the view's own tools may be among them

@@ -19,7 +19,7 @@ type Shown struct {
 	Exposure                string  // how clients get its tools
 	Tools                   int     // number of tools
 	Tokens                  int     // tokens of a list of all tools
-	Prompts, Resources      int     // Resources includes templates
+	Prompts, Resources      int     // Resources includes templates and skills
 	Gated                   *Budget // nil: tools need no provisioning
 	ReadOnly                bool    // the view has allow: read_only
 }

@@ -74,7 +74,7 @@ func catalogueOf(q *request, name string) (Catalogue, []string, error) {
 }
 
 // kinds are the kinds of definitions in the catalogue, with their names in URLs.
-var kinds = []kindName{{"tool", "tools", tool.KindTool}, {"prompt", "prompts", tool.KindPrompt}, {"resource", "resources", tool.KindResource}, {"template", "templates", tool.KindTemplate}}
+var kinds = []kindName{{"tool", "tools", tool.KindTool}, {"prompt", "prompts", tool.KindPrompt}, {"resource", "resources", tool.KindResource}, {"template", "templates", tool.KindTemplate}, {"skill", "skills", tool.KindSkill}}
 
 type kindName struct {
 	Name, Plural string

@@ -97,6 +97,7 @@ var searchKinds = []struct {
 	{"", "tools", nil},
 	{"prompt", "prompts", []tool.Kind{tool.KindPrompt}},
 	{"resource", "resources", []tool.Kind{tool.KindResource, tool.KindTemplate}},
+	{"skill", "skills", []tool.Kind{tool.KindSkill}},
 	{"any", "everything", tool.Kinds},
 }
 

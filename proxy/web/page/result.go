@@ -79,7 +79,7 @@ func contentsOf(kind tool.Kind, result json.RawMessage) (all []content) {
 		for message := range rawjson.Elements(list(member(result, "messages"))) {
 			all = append(all, content{member(message, "content"), rawjson.Text(member(message, "role"))})
 		}
-	case tool.KindResource, tool.KindTemplate:
+	case tool.KindResource, tool.KindTemplate, tool.KindSkill:
 		for one := range rawjson.Elements(list(member(result, "contents"))) {
 			var b rawjson.Object
 			b.AddText("type", "resource")

@@ -79,7 +79,7 @@ type Config struct {
 	DefaultExposure   view.Exposure        // of views without exposure_mode
 	SearchStyle       view.SearchStyle     // of views without search_style
 	Schemas           view.Schemas         // of views without schemas
-	Groups            Groups               // whether the groups extension is spoken
+	Groups            string               // GroupsOn, or "off"
 	DefaultView       string               // RootAll, RootViews, RootNone, the name of a view, or "": see Root
 	Views             []view.Settings      // in file order, with defaults of the top level
 	Python            python.Settings      // interpreter of hooks and custom tools
@@ -112,14 +112,8 @@ const (
 	RoutingDynamic  Routing = "DYNAMIC"   // registered only
 )
 
-// Groups says whether the draft extension io.modelcontextprotocol/groups is spoken, to clients and to servers.
-type Groups string
-
-// The values of Groups.
-const (
-	GroupsOff Groups = "off"
-	GroupsOn  Groups = "on"
-)
+// GroupsOn is the value of Groups that speaks the draft extension io.modelcontextprotocol/groups.
+const GroupsOn = "on"
 
 // CallToolMode is how call_tool is offered.
 type CallToolMode string

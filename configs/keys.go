@@ -295,7 +295,7 @@ var top = section[Config]{keys: keys{
 	{
 		name: "groups", change: reconnect,
 		doc:   "`on` speaks the draft extension [groups](protocol.md#groups) to clients and servers that declare it",
-		value: in(func(c *Config) *Groups { return &c.Groups }).is(choice[Groups]{words: []Groups{GroupsOff, GroupsOn}}, GroupsOff),
+		value: in(func(c *Config) *string { return &c.Groups }).is(choice[string]{words: []string{"off", GroupsOn}}, "off"),
 	},
 	{
 		name: "default_view", without: "`default`, else `views`, else `all`",

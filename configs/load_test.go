@@ -337,7 +337,7 @@ secrets: BLOCK
 		}},
 		QueryEmbedTimeout: 2 * time.Second, StartWait: 20 * time.Second, Starting: 3, ConnectTimeout: 45 * time.Second, Learn: true,
 		DataDir: filepath.Join(dir, "data"), LogLevel: slog.LevelWarn, LogFormat: LogJSON,
-		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, HTTP: HTTPLimits{PrincipalSessions: 3, AddressSessions: 4, PrincipalStreams: 5, Body: 1_000_000, Headers: 8192, BodyTime: 10 * time.Second, IdleTime: time.Minute, Drain: 30 * time.Second}, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, Schemas: view.SchemasByClient, Groups: GroupsOff, Secrets: leaks.Block, DefaultView: RootNone,
+		Pinned: []string{"files_*", "git.hub.?"}, MaxRegistered: 1, ResumeTools: 3, MaxSessions: 2, HTTP: HTTPLimits{PrincipalSessions: 3, AddressSessions: 4, PrincipalStreams: 5, Body: 1_000_000, Headers: 8192, BodyTime: 10 * time.Second, IdleTime: time.Minute, Drain: 30 * time.Second}, SessionTimeout: 90 * time.Second, CallTool: CallToolSplit, DefaultExposure: view.ExposureSearch, SearchStyle: view.SearchPlain, Schemas: view.SchemasByClient, Groups: "off", Secrets: leaks.Block, DefaultView: RootNone,
 		Transport: TransportHTTP, Shared: true, KeepRunning: 10 * time.Minute, Listen: "[::1]:0", Origins: []string{"https://app.example.com:8443"},
 		Gating: &view.Gating{MaxTools: 1, TTL: 90 * time.Second}, UIKeep: 7, ProxyTool: "everything-1_2", Python: python.Settings{Dir: dir},
 	}

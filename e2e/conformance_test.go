@@ -75,7 +75,7 @@ func excused(scenario string, s suite, side string) bool {
 	case side != sideBridged:
 		return false
 	}
-	return s.listed == "extension" || s.listed == modernVersion && slices.Contains(unsaid, scenario)
+	return s.listed == "extension" && !strings.HasPrefix(scenario, ofSkills) || s.listed == modernVersion && slices.Contains(unsaid, scenario)
 }
 
 // ofTheList are scenarios that look for a tool in tools/list, which has the
@@ -90,8 +90,13 @@ func TestConformanceServer(t *testing.T) {
 	t.Parallel()
 	c := newConformance(t)
 	everything := c.build(t, "everything")
-	direct := c.serveEverything(t, everything)
-	urls := map[string]string{sideDirect: direct}
+	kit, folder := skillsServer(t)
+	serveSkills := func() string { return c.serveEverything(t, c.node, kit.Args[0], folder, "http") }
+	urls := map[string]string{sideDirect: c.serveEverything(t, everything)}
+	skillURLs := map[string]string{}
+	if long {
+		skillURLs[sideDirect] = serveSkills()
+	}
 	sides := []string{sideDirect, sideThrough, sideSearched, sideBridged}
 	if !long {
 		sides = sides[:2]
@@ -103,33 +108,39 @@ func TestConformanceServer(t *testing.T) {
 		if !slices.Contains(sides, side) {
 			continue
 		}
-		server := map[string]any{"url": c.serveEverything(t, everything), "protocol": how.protocol}
-		h := newHouse(t, nil)
-		h.proxyFor(t, server, how.exposure)
-		urls[side], _ = h.serveHTTP(t)
-		waitConnected(t, urls[side])
+		through := func(url string) string {
+			h := newHouse(t, nil)
+			h.proxyFor(t, map[string]any{"url": url, "protocol": how.protocol}, how.exposure)
+			front, _ := h.serveHTTP(t)
+			waitConnected(t, front)
+			return front
+		}
+		urls[side] = through(c.serveEverything(t, everything))
+		if long {
+			skillURLs[side] = through(serveSkills())
+		}
 	}
 	c.compare(t, "server", sides, func(ctx context.Context, s suite, side, only string) (results, error) {
-		url := urls[side]
 		found := results{}
-		if side == sideBridged && s.listed == "extension" { // tasks are of the other era
-			return found, nil
-		}
-		run := func(args ...string) error {
+		run := func(url string, args ...string) error {
 			return c.run(ctx, s, found, append([]string{"server", "--url", url}, args...)...)
 		}
 		if s.all != nil && only == "" {
-			return found, run(s.all...)
+			return found, run(urls[side], s.all...)
 		}
 		for _, scenario := range c.scenarios(t, s, "Server") {
-			if only != "" && only != scenario {
+			url := urls[side]
+			switch skill := strings.HasPrefix(scenario, ofSkills); {
+			case only != "" && only != scenario, side == sideBridged && !skill && s.listed == "extension": // tasks are of the other era
 				continue
+			case skill:
+				url = skillURLs[side]
 			}
 			args := []string{"--scenario", scenario, "--timeout", "180000"}
 			if s.version != "" {
 				args = append(args, "--spec-version", s.version, "--force")
 			}
-			if err := run(args...); err != nil {
+			if err := run(url, args...); err != nil {
 				return nil, err
 			}
 		}
@@ -141,10 +152,16 @@ func TestConformanceClient(t *testing.T) {
 	t.Parallel()
 	c := newConformance(t)
 	player := c.build(t, "everything/player")
+	reader := filepath.Join(c.house.home, "skillreader") // for skills, which the library does not know
+	file := must.Get(filepath.Abs("../testdata/node/skillreader.mjs"))(t)
+	must.Do(t, os.WriteFile(reader, fmt.Appendf(nil, "#!/bin/sh\nexec %q %q \"$@\"\n", c.node, file), 0o755))
 	c.compare(t, "client", []string{sideDirect, sideThrough}, func(ctx context.Context, s suite, side, only string) (results, error) {
 		command := player
+		if s.listed == "extension" {
+			command += " -client " + reader
+		}
 		if side == sideThrough {
-			command = fmt.Sprintf("%s -home %s -through %s", player, c.house.home, program(t))
+			command += fmt.Sprintf(" -home %s -through %s", c.house.home, program(t))
 		}
 		return c.client(ctx, t, s, command, only)
 	})
@@ -273,9 +290,12 @@ func waitConnected(t *testing.T, url string) {
 	waitServers(t, url, 1)
 }
 
-// leftOut are scenarios, by their beginning, that are not run: those for OAuth, and
-// those for skills, which judge nothing because nobody here knows skills.
-var leftOut = []string{"auth/", "sep-2640-"}
+// leftOut are scenarios, by their beginning, that are not run: those for OAuth.
+// Those of skills have a server and a client of their own.
+const (
+	leftOut  = "auth/"
+	ofSkills = "sep-2640-"
+)
 
 // scenarios are those that the suite lists for its era, in its order, without those
 // that are left out. The role is Server or Client.
@@ -294,7 +314,7 @@ func (c *conformance) scenarios(t *testing.T, s suite, role string) []string {
 		t.Errorf("the suite lists no scenarios of %s:\n%s", s.listed, out)
 	}
 	return slices.DeleteFunc(all, func(scenario string) bool {
-		return slices.ContainsFunc(leftOut, func(begins string) bool { return strings.HasPrefix(scenario, begins) })
+		return strings.HasPrefix(scenario, leftOut)
 	})
 }
 

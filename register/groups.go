@@ -1,27 +1,24 @@
 package register
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
 
-	"toolfinch/internal/identity"
 	"toolfinch/internal/rawjson"
 	"toolfinch/internal/wire"
 	"toolfinch/tool"
 )
 
-// Group is a bundle of tools that a client reads when it needs them: a group of the draft extension
-// io.modelcontextprotocol/groups (tool.ExtensionGroups).
+// Group is a bundle of tools that a client reads when it needs them: a group of tool.ExtensionGroups.
 type Group struct {
-	Name         string // 1 to 64 lower-case letters, digits and single hyphens, unique
-	Title        string // "" for none
-	Description  string
-	Instructions string // "" for none
-	Tools        []*tool.Tool
+	Name         string       `json:"name"` // 1 to 64 lower-case letters, digits and single hyphens, unique
+	Title        string       `json:"title,omitempty"`
+	Description  string       `json:"description"`
+	Instructions string       `json:"-"` // "" for none
+	Tools        []*tool.Tool `json:"-"`
 }
 
 // kindGroup is the key of groups in fingerprints.
@@ -34,47 +31,15 @@ func (v *Served) Group(source Source, groups func() []Group) {
 	grouped.Source, grouped.Groups, grouped.Direct, grouped.Beside = source, groups, nil, nil
 	grouped.Declared.Extensions = map[string]json.RawMessage{tool.ExtensionGroups: json.RawMessage(`{"listChanged":true}`)}
 	maps.Copy(grouped.Declared.Extensions, v.Declared.Extensions)
-	if v.Started != nil {
-		grouped.Started = func(ctx context.Context) *Served { return v.Started(ctx).grouped() }
-	}
-	if v.Renewed != nil {
-		grouped.Renewed = func(ctx context.Context, name string) *Served { return v.Renewed(ctx, name).grouped() }
-	}
 	v.Grouped = &grouped
 }
 
-func (v *Served) grouped() *Served {
-	if v.Grouped != nil {
+// to returns what is served to a client that declares groups, or to another.
+func (v *Served) to(groups bool) *Served {
+	if groups && v.Grouped != nil {
 		return v.Grouped
 	}
 	return v
-}
-
-// to returns what is served to a party.
-func (v *Served) to(party identity.Party) *Served {
-	if party.Groups {
-		return v.grouped()
-	}
-	return v
-}
-
-func declaresGroups(client *tool.Client) bool {
-	return rawjson.IsObject(rawjson.Member(rawjson.Member(client.Capabilities, "extensions"), tool.ExtensionGroups))
-}
-
-// asksForGroups reads the filter of subscriptions/listen. The draft does not name a member; this one is named like the
-// others.
-func asksForGroups(params json.RawMessage) bool {
-	return string(rawjson.Member(rawjson.Member(params, "notifications"), groupsListChanged)) == "true"
-}
-
-const groupsListChanged = "groupsListChanged"
-
-func acknowledgedGroups(filter json.RawMessage) []byte {
-	out := rawjson.NewObject(len(filter))
-	out.AddAll(filter)
-	out.Add(groupsListChanged, []byte("true"))
-	return out.JSON()
 }
 
 // groups answers groups/list and groups/get.
@@ -85,11 +50,7 @@ func (l *Live) groups(served *Served, x *wire.Exchange, call *tool.Call, s *sess
 	all := served.Groups()
 	var out rawjson.Object
 	if x.Method == wire.MethodListGroups {
-		listed := make([]json.RawMessage, len(all))
-		for i, g := range all {
-			listed[i] = g.listed()
-		}
-		out.Add("groups", rawjson.Array(listed))
+		out.Add("groups", rawjson.Of(append([]Group{}, all...))) // no null
 		return tool.Result(out.JSON()), nil
 	}
 	i := slices.IndexFunc(all, func(g Group) bool { return g.Name == call.Name })
@@ -108,14 +69,10 @@ func (l *Live) groups(served *Served, x *wire.Exchange, call *tool.Call, s *sess
 		listed[t.Name] = true
 	}
 	tools := slices.DeleteFunc(slices.Clone(all[i].Tools), func(t *tool.Tool) bool { return listed[t.Name] })
-	client := ""
-	if call.Client != nil {
-		client = call.Client.Name
-	}
 	if all[i].Instructions != "" {
 		out.AddText("instructions", all[i].Instructions)
 	}
-	as, named := l.listedTo(served, client, s == nil, registered)
+	as, named := l.listedTo(served, call.Client.Name, s == nil, registered)
 	out.Add("contents", listing("tools", tools, "", as))
 	result := tool.Result(out.JSON())
 	if s == nil && *named {
@@ -124,22 +81,11 @@ func (l *Live) groups(served *Served, x *wire.Exchange, call *tool.Call, s *sess
 	return result, nil
 }
 
-func (g *Group) listed() json.RawMessage {
-	var out rawjson.Object
-	out.AddText("name", g.Name)
-	if g.Title != "" {
-		out.AddText("title", g.Title)
-	}
-	out.AddText("description", g.Description)
-	return out.JSON()
-}
-
-// groupsFingerprint is equal for groups that look the same to clients, with their contents: nothing else tells a client
-// that these changed.
+// groupsFingerprint is equal for groups that look the same, with their contents: nothing else tells that these changed.
 func groupsFingerprint(all []Group) string {
 	sum := sha256.New()
 	for _, g := range all {
-		fmt.Fprintf(sum, "%q %q %x\n", g.listed(), g.Instructions, fingerprint(g.Tools))
+		fmt.Fprintf(sum, "%s %q %q\n", rawjson.Of(g), g.Instructions, fingerprint(g.Tools))
 	}
 	return string(sum.Sum(nil))
 }

@@ -166,7 +166,7 @@ func cached(served *Served, result tool.Result, x *wire.Exchange, principal stri
 				ttl = 0
 			}
 		}
-	case wire.MethodGetSkill:
+	case wire.MethodGetSkill, wire.MethodReadDirectory: // SEP-2640 does not ask for it of directories, clients do
 		ttl, public = served.CacheHint(tool.KindSkill)
 	case wire.MethodListPrompts, wire.MethodListResources, wire.MethodListTemplates, wire.MethodListSkills:
 		ttl, public = served.CacheHint(listsByMethod[x.Method].kind)

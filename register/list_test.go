@@ -129,6 +129,7 @@ func TestModernListsSayHowLongTheyHold(t *testing.T) {
 // A cache may give what it keeps to anybody (public), or to anybody with the same credentials (private). So what
 // depends on a client's name must not be kept, however it is listed to the client that asked.
 func TestAListIsKeptOnlyByWhoMayUseIt(t *testing.T) {
+	const groups = `{"extensions":{"` + tool.ExtensionGroups + `":{}}}`
 	const hinted, private, stale = `"cacheScope":"public","ttlMs":60000`, `"cacheScope":"private","ttlMs":60000`, `"cacheScope":"private","ttlMs":0`
 	naive := func(client string) bool { return strings.HasPrefix(client, "naive") }
 	started := func(context.Context) *Served { return nil }
@@ -138,6 +139,7 @@ func TestAListIsKeptOnlyByWhoMayUseIt(t *testing.T) {
 		tools  string // hints of tools/list, whoever asks
 		others string // hints of the other lists; "": as tools/list
 		differ bool   // tools/list differs between the clients
+		groups bool   // tools/list differs for a client that declares groups
 	}{
 		{what: "the same to all", tools: hinted},
 		{what: "portable schemas for some", served: func(v *Served, _ string) { v.Portable = naive }, tools: stale, others: hinted, differ: true},
@@ -148,6 +150,10 @@ func TestAListIsKeptOnlyByWhoMayUseIt(t *testing.T) {
 		{what: "names short enough for all", served: func(v *Served, _ string) {
 			v.Prefixes, v.Short = naive, func(t *tool.Tool) string { return t.Name }
 		}, tools: hinted},
+		{what: "groups", served: func(v *Served, _ string) {
+			v.Direct = func(bool) bool { return true }
+			v.Group(v.Source, func() []Group { return nil })
+		}, tools: private, others: hinted, groups: true},
 		{what: "policies", served: func(v *Served, user string) {
 			v.Class = "class of " + user
 			if user == "bob" {
@@ -163,21 +169,24 @@ func TestAListIsKeptOnlyByWhoMayUseIt(t *testing.T) {
 			for _, list := range lists {
 				addItem(t, live, list.kind, "x:a", `{"`+list.own+`":"x:a"}`, nil)
 			}
+			addItem(t, live, tool.KindSkill, "skill://srv/a/SKILL.md", `{"uri":"skill://a/SKILL.md","frontmatter":{"name":"a","description":"b"},"resources":"dynamic"}`, nil)
+			declared := declaresAll
+			declared.Extensions = map[string]json.RawMessage{tool.ExtensionSkills: json.RawMessage(`{}`)}
 			odd := newTool(t, "odd", nil)
 			odd.Def = must.Get(tool.ParseDef("s", json.RawMessage(`{"name":"odd","inputSchema":{"type":"object","properties":{"a":{"type":"array"}}}}`)))(t)
 			source := keepable{live.served(identity.Party{}).Source.(catalog)}
 			live.served = func(party identity.Party) *Served {
-				v := &Served{Source: source, Declared: declaresAll, Meta: []*tool.Tool{odd}}
+				v := &Served{Source: source, Declared: declared, Meta: []*tool.Tool{odd}}
 				if test.served != nil {
 					test.served(v, principalOf(party))
 				}
 				if v.Started != nil {
 					v.Started = func(context.Context) *Served { return v }
 				}
-				return v
+				return v.to(party)
 			}
 			p := &peer{t: t, url: serveHTTP(t, live)}
-			for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list"} {
+			for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list", "skills/list"} {
 				ask := func(client, capabilities, user string) string {
 					n := &newcomer{capabilities: capabilities}
 					body := strings.Replace(n.body(1, method, ""), `"name":"new"`, `"name":"`+client+`"`, 1)
@@ -196,9 +205,9 @@ func TestAListIsKeptOnlyByWhoMayUseIt(t *testing.T) {
 				if (first != other) != (test.differ && method == "tools/list") {
 					t.Errorf("%s\n of one client: %s\n of another:    %s", method, first, other)
 				}
-				for what, got := range map[string]string{"again": ask("new", `{}`, "ann"), "with a capability": ask("new", `{"elicitation":{}}`, "ann")} {
-					if got != first {
-						t.Errorf("%s %s: %s\nbefore: %s", method, what, got, first)
+				for capabilities, same := range map[string]bool{`{}`: true, `{"elicitation":{}}`: true, groups: !test.groups || method != "tools/list"} {
+					if got := ask("new", capabilities, "ann"); (got == first) != same || !strings.Contains(got, want) {
+						t.Errorf("%s with %s: %.500s\nbefore: %.500s", method, capabilities, got, first)
 					}
 				}
 			}

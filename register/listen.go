@@ -8,33 +8,37 @@ import (
 	"github.com/mark3labs/mcp-go/mcp"
 
 	"toolfinch/internal/identity"
-	"toolfinch/internal/rawjson"
 	"toolfinch/internal/wire"
 	"toolfinch/tool"
 )
+
+// filter says what a stream is about. The draft of groups names no member; this one is named like the others.
+type filter struct {
+	mcp.SubscriptionFilter
+	GroupsListChanged bool `json:"groupsListChanged,omitempty"`
+}
 
 // listen answers subscriptions/listen until the client ends it. owner is the owner of the client's
 // requests.
 func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, owner string) (tool.Result, error) {
 	party, _ := identity.PartyOf(ctx)
 	var params struct {
-		Notifications mcp.SubscriptionFilter `json:"notifications"`
+		Notifications filter `json:"notifications"`
 	}
 	if err := json.Unmarshal(x.Params, &params); err != nil {
 		return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "subscriptions/listen: the parameters do not match the specification"}
 	}
 	want, declared := params.Notifications, served.Declared
-	allowed := mcp.SubscriptionFilter{
+	allowed := filter{mcp.SubscriptionFilter{
 		ToolsListChanged:     want.ToolsListChanged,
 		PromptsListChanged:   want.PromptsListChanged && declared.Prompts,
 		ResourcesListChanged: want.ResourcesListChanged && declared.Resources,
-	}
-	groups := served.Groups != nil && asksForGroups(x.Params)
+	}, want.GroupsListChanged && served.Groups != nil}
 	t := &listener{id: x.ID, party: party, since: time.Now(), queued: make(chan notification, 100), wants: map[string]bool{
 		toolsChanged:     allowed.ToolsListChanged,
 		promptsChanged:   allowed.PromptsListChanged,
 		resourcesChanged: allowed.ResourcesListChanged,
-		groupsChanged:    groups,
+		groupsChanged:    allowed.GroupsListChanged,
 	}}
 	t.provisioned.follow(owner, served.granted)
 	t.told.Store(l.fingerprints.of(served))
@@ -61,12 +65,9 @@ func (l *Live) listen(ctx context.Context, served *Served, x *wire.Exchange, own
 	if err != nil {
 		return nil, err
 	}
-	if groups {
-		acknowledged, _ = rawjson.Update(acknowledged, "notifications", acknowledgedGroups)
-	}
 	x.Notify("notifications/subscriptions/acknowledged", t.tagged(acknowledged))
 	ended := t.tagged(json.RawMessage(`{"resultType":"complete"}`))
-	if allowed.IsEmpty() && !groups {
+	if allowed.IsEmpty() && !allowed.GroupsListChanged {
 		return tool.Result(ended), nil
 	}
 	for {

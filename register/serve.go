@@ -122,7 +122,7 @@ func (l *Live) renewedFor(ctx context.Context, v *Served, client *tool.Client) *
 	}
 	ctx, cancel := context.WithTimeout(ctx, l.hurried(v, client, renewalsWait))
 	defer cancel()
-	return v.Renewed(ctx, "")
+	return v.Renewed(ctx, "").to(v.Groups != nil)
 }
 
 // hurried returns how long a list for a client waits, where other clients wait for within.
@@ -200,7 +200,8 @@ func partyOf(ctx context.Context, client *tool.Client) identity.Party {
 	from, _ := identity.SourceOf(ctx)
 	p := identity.Party{Principal: identity.PrincipalOf(ctx), Transport: from.Transport}
 	if client != nil {
-		p.Client, p.Version, p.Groups = client.Program, client.Version, declaresGroups(client)
+		p.Client, p.Version = client.Program, client.Version
+		p.Groups = rawjson.IsObject(rawjson.Member(rawjson.Member(client.Capabilities, "extensions"), tool.ExtensionGroups))
 	}
 	return p
 }

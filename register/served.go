@@ -121,7 +121,7 @@ func (v *Served) started(ctx context.Context) *Served {
 	if v.Started == nil {
 		return v
 	}
-	return v.Started(ctx)
+	return v.Started(ctx).to(v.Groups != nil)
 }
 
 // Declared is what a Live declares to clients beside tools.

@@ -20,7 +20,7 @@ import (
 func New(options Options, served func(identity.Party) *Served, log *slog.Logger) *Live {
 	l := &Live{
 		upstreams: options.Upstreams, observer: options.Observer,
-		subscriptions: options.Subscriptions, served: func(p identity.Party) *Served { return served(p).to(p) }, replicated: options.Replicated, log: log,
+		subscriptions: options.Subscriptions, served: func(p identity.Party) *Served { return served(p).to(p.Groups) }, replicated: options.Replicated, log: log,
 		listeners: listeners{byKey: map[string]*listener{}}, process: newSession(""), closing: make(chan struct{}),
 	}
 	if l.subscriptions == nil {

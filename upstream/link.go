@@ -19,7 +19,7 @@ import (
 const capabilities = `{"roots":{"listChanged":true},"sampling":{"context":{},"tools":{}},"elicitation":{"form":{},"url":{}},` +
 	`"extensions":{"io.modelcontextprotocol/ui":{"mimeTypes":["text/html;profile=mcp-app"]},"io.modelcontextprotocol/skills":{}}}`
 
-// capabilities returns the client capabilities for connections and requests of no single client.
+// capabilities are those of the settings.
 func (s Settings) capabilities() json.RawMessage {
 	if s.Groups {
 		return json.RawMessage(strings.TrimSuffix(capabilities, "}}") + `,"` + tool.ExtensionGroups + `":{}}}`)

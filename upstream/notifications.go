@@ -21,7 +21,7 @@ var listChanged = map[string][]tool.Kind{
 	"notifications/tools/list_changed":     {tool.KindTool},
 	"notifications/prompts/list_changed":   {tool.KindPrompt},
 	"notifications/resources/list_changed": {tool.KindResource, tool.KindTemplate, tool.KindSkill},
-	"notifications/groups/list_changed":    grouped,
+	"notifications/groups/list_changed":    {tool.KindTool, tool.KindPrompt, tool.KindResource},
 }
 
 // Notified is called for each notification of the server.

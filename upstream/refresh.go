@@ -45,7 +45,7 @@ func (c *connection) listKinds(ctx context.Context, kinds []tool.Kind) Change {
 	s := c.server
 	all := make([]listing, len(kinds))
 	errs := make([]error, len(kinds))
-	groups := c.groupsOnce(ctx)
+	groups := sync.OnceValue(func() groupsRead { return c.readGroups(ctx) })
 	var asking sync.WaitGroup
 	for i, kind := range kinds {
 		asking.Go(func() {
@@ -55,8 +55,9 @@ func (c *connection) listKinds(ctx context.Context, kinds []tool.Kind) Change {
 			}
 			ctx, cancel := context.WithTimeoutCause(ctx, within, fmt.Errorf("%w: no list of %s within %s", ErrTimeout, listMethods[kind].called, within))
 			defer cancel()
-			if all[i], errs[i] = c.list(ctx, s.settings.Name, kind); errs[i] == nil && slices.Contains(grouped, kind) {
-				errs[i] = groups().into(s.settings.Name, kind, &all[i])
+			if all[i], errs[i] = c.list(ctx, s.settings.Name, kind); errs[i] == nil {
+				read := groups()
+				errs[i] = read.into(c.link, s.settings.Name, kind, &all[i])
 			}
 			if beside := s.lists.beside.Load(); beside != nil && errs[i] == nil {
 				if more, err := beside.list(ctx, s.settings.Name, kind); err == nil {

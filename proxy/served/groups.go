@@ -41,59 +41,45 @@ func (g globbed) Pinned() []*tool.Tool { return g.pinned }
 
 // groups returns the groups of a view that have tools beside the pinned ones.
 func (v *View) groups(config *configs.Config, combines bool, pinned []*tool.Tool) (all []register.Group) {
-	var titles, about, instructions []string // of what any party has, so that names do not depend on the party
 	of := func(t *tool.Tool) string { return t.Def.ID.Server }
+	var titles, about []string // of the whole view, so that names do not depend on the party
 	if combines {
 		of = func(t *tool.Tool) string { return t.View }
-		for _, settings := range SettingsOf(config) {
-			if slices.Contains(v.combined, settings.Name) {
-				titles, about = append(titles, settings.Name), append(about, settings.Description)
-				instructions = append(instructions, v.instructionsOf(settings.Name))
-			}
+		for _, view := range config.Views {
+			titles, about = append(titles, view.Name), append(about, view.Description)
 		}
 	} else {
 		for _, s := range cmp.Or(v.Whole, v).Contents.Servers {
 			titles, about = append(titles, s.Name), append(about, cmp.Or(s.Description, s.Instructions))
-			instructions = append(instructions, s.Instructions)
 		}
 	}
-	at := map[string]int{}
-	for i, title := range titles {
-		at[title] = i
-	}
-	tools := make([][]*tool.Tool, len(titles))
+	tools := map[string][]*tool.Tool{}
+	servers := map[[2]string]bool{} // title and server
 	for _, t := range v.Catalog.Tools() {
-		if i, known := at[of(t)]; known && !slices.Contains(pinned, t) {
-			tools[i] = append(tools[i], t)
+		if !slices.Contains(pinned, t) {
+			tools[of(t)], servers[[2]string{of(t), t.Def.ID.Server}] = append(tools[of(t)], t), true
 		}
 	}
 	names, words := groupNames(titles), v.Catalog.Telling(tools, tellingWords)
 	for i, title := range titles {
-		if len(tools[i]) == 0 {
+		if tools[title] == nil {
 			continue
 		}
-		g := register.Group{Name: names[i], Description: retrieve.Sentence(about[i]), Instructions: instructions[i], Tools: tools[i]}
+		g := register.Group{Name: names[i], Description: retrieve.Sentence(cmp.Or(about[i], "Tools of "+title)), Tools: tools[title]}
 		if title != g.Name {
 			g.Title = title
 		}
-		if len(words[i]) > 0 {
-			g.Description = strings.TrimSpace(g.Description + " Its tools are about " + strings.Join(words[i], ", ") + ".")
+		if len(words[title]) > 0 {
+			g.Description += " Its tools are about " + strings.Join(words[title], ", ") + "."
 		}
-		g.Description = cmp.Or(g.Description, "Tools of "+title+".")
+		for _, s := range v.Contents.Servers {
+			if servers[[2]string{title, s.Name}] && s.Instructions != "" {
+				g.Instructions = strings.TrimSpace(g.Instructions + "\n\n" + s.Instructions)
+			}
+		}
 		all = append(all, g)
 	}
 	return all
-}
-
-// instructionsOf returns the instructions of the servers whose tools the view has through a combined view.
-func (v *View) instructionsOf(view string) string {
-	servers := map[string]bool{}
-	for _, t := range v.Catalog.Tools() {
-		if t.View == view {
-			servers[t.Def.ID.Server] = true
-		}
-	}
-	return retrieve.Instructions("", slices.DeleteFunc(slices.Clone(v.Contents.Servers), func(s retrieve.Server) bool { return !servers[s.Name] || s.Instructions == "" }))
 }
 
 // maxGroupName bounds the name of a group, as the extension does.

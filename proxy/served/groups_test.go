@@ -1,7 +1,6 @@
 package served
 
 import (
-	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -27,28 +26,21 @@ func TestGroupsOfAView(t *testing.T) {
 	words := selling(t, "Word Shop", "find_book", "sell_book", "lend_book")
 	words.Instructions = "Be quiet. Always."
 	listings := map[string]Listing{"Word Shop": words, "food": selling(t, "food", "sell_bread", "sell_milk"), "none": selling(t, "none")}
-	const word = "word-shop (Word Shop) Be quiet. Its tools are about book, lend, sell. [Be quiet. Always.] find_book lend_book sell_book"
-	const food = "food () All you eat. Its tools are about sell, bread, milk. [] sell_bread sell_milk"
+	const word = "word-shop|Word Shop|Be quiet. Its tools are about book, lend, sell.|Be quiet. Always.|find_book lend_book sell_book\n"
+	const food = "food||All you eat. Its tools are about sell, bread, milk.||sell_bread sell_milk\n"
 	for name, test := range map[string]struct {
 		change func(c *configs.Config)
-		want   string // "off": no groups
+		want   string // "": no groups
 	}{
-		"off":     {func(c *configs.Config) { c.Groups = configs.GroupsOff }, "off"},
-		"gated":   {func(c *configs.Config) { c.Gating = &view.Gating{} }, "off"},
-		"servers": {func(*configs.Config) {}, word + "\n" + food},
+		"off":     {func(c *configs.Config) { c.Groups = "off" }, ""},
+		"gated":   {func(c *configs.Config) { c.Gating = &view.Gating{} }, ""},
+		"servers": {func(*configs.Config) {}, word + food},
 		"pinned":  {func(c *configs.Config) { c.Pinned = []string{"Word Shop.*"} }, food},
 		"policies": {func(c *configs.Config) {
 			c.Policies, _ = policy.Compile([]policy.Text{{Cedar: `permit (principal, action, resource); forbid (principal, action, resource) when { resource.server == "food" };`}})
 		}, word},
-		"views": {func(c *configs.Config) {
-			c.Views = []view.Settings{only("food"), only("Word Shop")}
-			c.Views[0].Description = "Eat"
-		}, `food () Eat. Its tools are about sell, bread, milk. [] sell_bread sell_milk
-word-shop (Word Shop) Its tools are about book, lend, sell. [Servers behind it:
-- Word Shop
-
-Instructions of Word Shop:
-Be quiet. Always.] find_book lend_book sell_book`},
+		"views": {func(c *configs.Config) { c.Views = []view.Settings{only("food"), only("Word Shop")} },
+			strings.Replace(food, "All you eat", "Tools of food", 1) + strings.Replace(word, "Be quiet. Its", "Tools of Word Shop. Its", 1)},
 	} {
 		t.Run(name, func(t *testing.T) {
 			config := configOf(nil, "Word Shop", "food", "none")
@@ -57,25 +49,21 @@ Be quiet. Always.] find_book lend_book sell_book`},
 			bench := newBench(t)
 			bench.clients = true
 			shown := bench.build(Input{Config: config, Listings: listings}).Views[0].As(identity.Party{}).Shown
-			if shown.Grouped == nil {
-				if test.want != "off" {
-					t.Error("there are no groups")
+			got := ""
+			if shown.Grouped != nil {
+				for _, g := range shown.Grouped.Groups() {
+					var tools []string
+					for _, t := range g.Tools {
+						tools = append(tools, t.Def.ID.Name)
+					}
+					got += strings.Join([]string{g.Name, g.Title, g.Description, g.Instructions, strings.Join(tools, " ")}, "|") + "\n"
 				}
-				return
-			}
-			var all []string
-			for _, g := range shown.Grouped.Groups() {
-				line := fmt.Sprintf("%s (%s) %s [%s]", g.Name, g.Title, g.Description, g.Instructions)
-				for _, tool := range g.Tools {
-					line += " " + tool.Def.ID.Name
+				if pinned := len(shown.Grouped.Pinned()); pinned != 3*len(config.Pinned) {
+					t.Errorf("%d tools are pinned", pinned)
 				}
-				all = append(all, line)
 			}
-			if got := strings.Join(all, "\n"); got != test.want {
-				t.Errorf("got\n%s\nwant\n%s", got, test.want)
-			}
-			if shown.Grouped.Direct != nil || len(shown.Grouped.Pinned()) != len(config.Pinned)*3 {
-				t.Errorf("%d tools are pinned", len(shown.Grouped.Pinned()))
+			if got != test.want {
+				t.Errorf("got\n%swant\n%s", got, test.want)
 			}
 		})
 	}

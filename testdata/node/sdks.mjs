@@ -48,12 +48,14 @@ export async function connectV1({ name = info.name, command, args, env, url, tra
     ...common(client),
     callTool: (params, options) => client.callTool(params, undefined, { timeout, ...options }),
     callRaw: (params) => client.request({ method: 'tools/call', params }, types.CallToolResultSchema, { timeout }),
+    request: (method, params) => client.request({ method, params }, types.ResultSchema, { timeout }),
   };
 }
 
 export async function connectV2({ name = info.name, modern, command, args, env, url, transport, capabilities, answer, notified }) {
   const { Client, StreamableHTTPClientTransport } = await import('@modelcontextprotocol/client');
   const { StdioClientTransport } = await import('@modelcontextprotocol/client/stdio');
+  const { z } = await import('zod');
   const client = new Client({ ...info, name }, { capabilities, versionNegotiation: { mode: modern ? { pin: '2026-07-28' } : 'legacy' } });
   for (const method of answered(capabilities)) client.setRequestHandler(method, ({ params }) => answer(method, params));
   for (const method of notifications) client.setNotificationHandler(method, ({ params = {} }) => notified(method, params));
@@ -62,6 +64,7 @@ export async function connectV2({ name = info.name, modern, command, args, env, 
     ...common(client),
     callTool: (params, options) => client.callTool(params, { timeout, ...options }),
     callRaw: (params) => client.request({ method: 'tools/call', params }, { timeout }),
+    request: (method, params) => client.request({ method, params }, z.looseObject({}), { timeout }),
   };
   return modern ? stateless(client, methodsOf2) : methodsOf2;
 }

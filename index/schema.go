@@ -39,6 +39,7 @@ func documented(def *tool.Def) (names, explanations []string) {
 				names = append(names, tool.UnescapeURI(strings.TrimPrefix(file.URI, skill.Root())))
 			}
 		}
+		explanations = def.Headings
 	case tool.KindTemplate:
 		names = expression.FindAllString(rawjson.Head(def.ID.Name, maxText), maxMembers)
 	}

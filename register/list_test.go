@@ -183,7 +183,7 @@ func TestAListIsKeptOnlyByWhoMayUseIt(t *testing.T) {
 				if v.Started != nil {
 					v.Started = func(context.Context) *Served { return v }
 				}
-				return v.to(party)
+				return v.to(party.Groups)
 			}
 			p := &peer{t: t, url: serveHTTP(t, live)}
 			for _, method := range []string{"tools/list", "prompts/list", "resources/list", "resources/templates/list", "skills/list"} {

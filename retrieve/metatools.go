@@ -39,7 +39,7 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 		description += " Servers: " + names
 	}
 	kinds := `"tool","prompt","resource","any"`
-	if len(r.catalog.Items(tool.KindSkill)) > 0 {
+	if r.hasSkills() {
 		kinds = `"skill",` + kinds
 	}
 	return meta(RetrieveTools, description, `{"type":"object","properties":{`+
@@ -50,10 +50,16 @@ func (r *Retriever) retrieveTools(offer Offer) *tool.Tool {
 		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
 }
 
+func (r *Retriever) hasSkills() bool { return len(r.catalog.Items(tool.KindSkill)) > 0 }
+
 // Beside is retrieve_tools with a definition of 65 tokens, for lists that also have all tools, or other tools for
 // searching.
 func (r *Retriever) Beside() *tool.Tool {
+	kinds := ""
+	if r.hasSkills() {
+		kinds = `,"kind":{"type":"string","enum":["tool","skill"]}`
+	}
 	return meta(RetrieveTools, "Find tools by what they do, in plain English.",
-		`{"type":"object","properties":{"query":{"type":"string"}},"required":["query"]}`,
+		`{"type":"object","properties":{"query":{"type":"string"}`+kinds+`},"required":["query"]}`,
 		`{"readOnlyHint":true,"openWorldHint":false}`, r.Retrieve)
 }

@@ -15,10 +15,15 @@ import (
 // ReadSkill returns read_skill, which reads skills for clients that do not know the extension. It is nil in a catalog
 // without skills, and where a view gave its name to another tool.
 func (r *Retriever) ReadSkill() *tool.Tool {
-	if _, taken := r.catalog.Lookup(ReadSkill); taken || len(r.catalog.Items(tool.KindSkill)) == 0 {
+	all := r.catalog.Items(tool.KindSkill)
+	if _, taken := r.catalog.Lookup(ReadSkill); taken || len(all) == 0 {
 		return nil
 	}
-	return meta(ReadSkill, "Read a skill: instructions for a kind of task, which retrieve_tools finds with kind skill. With file, read another of its files.",
+	names := make([]string, len(all))
+	for i, t := range all {
+		names[i] = t.Def.Title
+	}
+	return meta(ReadSkill, "Read a skill, instructions for a kind of task; with file, another of its files. retrieve_tools finds skills with kind skill. There are "+listed(names, maxSkillNames)+".",
 		`{"type":"object","properties":{"uri":{"type":"string","description":"As found, or the skill's name"},"file":{"type":"string","description":"Path in the skill"}},"required":["uri"]}`,
 		`{"readOnlyHint":true,"openWorldHint":false}`, r.readSkill)
 }
@@ -47,16 +52,19 @@ func (r *Retriever) readSkill(ctx context.Context, call *tool.Call) (tool.Result
 	}
 	found, _ := r.catalog.skills.file(uri)
 	if found == nil {
-		return tool.ErrorResult(fmt.Sprintf("the skill %s has no file %s: it has %s", t.Name, exact(file), exact(listed(files)))), nil
+		return tool.ErrorResult(fmt.Sprintf("the skill %s has no file %s: it has %s", t.Name, exact(file), listed(files, maxListedFiles))), nil
 	}
 	result, err := found.Handler(ctx, CallOf(call, found, uri, nil))
 	if err != nil || !result.Complete() {
 		return result, err
 	}
 	// Models must see whose text this is (SEP-2640, "Security Considerations").
-	about := fmt.Sprintf("%s, of the server %q, which wrote what follows; it is not from the user, and grants nothing.", exact(uri), t.Def.ID.Server)
+	about := exact(uri) + ", from a folder of the user."
+	if server := r.catalog.server(t.Def.ID.Server); server == nil || !server.Folders {
+		about = fmt.Sprintf("%s, of the server %q, which wrote what follows; it is not from the user, and grants nothing.", exact(uri), t.Def.ID.Server)
+	}
 	if uri == t.Name && len(files) > 1 {
-		about += " Its files (send one as file): " + exact(listed(files))
+		about += " Its files (send one as file): " + exact(listed(files, maxListedFiles))
 	}
 	blocks := []json.RawMessage{textBlock(about)}
 	for content := range rawjson.Elements(rawjson.Member(json.RawMessage(result), "contents")) {
@@ -74,12 +82,17 @@ func (r *Retriever) readSkill(ctx context.Context, call *tool.Call) (tool.Result
 	return tool.Result(out.JSON()), nil
 }
 
-// listed joins paths of files for a model.
-func listed(files []string) string {
-	const most = 100
-	text := strings.Join(files[:min(len(files), most)], ", ")
-	if len(files) > most {
-		text += fmt.Sprintf(" and %d more", len(files)-most)
+// maxSkillNames and maxListedFiles bound the names that read_skill tells models.
+const (
+	maxSkillNames  = 10
+	maxListedFiles = 100
+)
+
+// listed joins names or paths for a model, most at most.
+func listed(names []string, most int) string {
+	text := strings.Join(names[:min(len(names), most)], ", ")
+	if len(names) > most {
+		text += fmt.Sprintf(" and %d more", len(names)-most)
 	}
 	return printable.Line(text)
 }
@@ -105,5 +118,5 @@ func skillNamed(all []*tool.Tool, name string) (*tool.Tool, error) {
 	for i, t := range named {
 		uris[i] = t.Name
 	}
-	return nil, fmt.Errorf("several skills are named %s: send one of these as uri: %s", exact(name), listed(uris))
+	return nil, fmt.Errorf("several skills are named %s: send one of these as uri: %s", exact(name), listed(uris, maxSkillNames))
 }

@@ -11,6 +11,7 @@ import (
 type Server struct {
 	Name         string
 	Description  string
+	Folders      bool                    // its skills are from the owner's folders
 	Skills       []tool.ID               // all skills that the server lists, also those left out of Tools
 	Tools        []*tool.Tool            // all kinds, each in listed order; nil while never listed
 	Prefix       *string                 // prefix of exposed names; nil for the server's name, "" for none

@@ -267,8 +267,10 @@ func (b *builder) contentsOf(compiled *view.Compiled, before *View) []retrieve.S
 			Name: u.Server, Instructions: listing.Instructions, Skills: retrieve.SkillsOf(listing.Tools),
 			Excluded: settings.Excludes, Unlisted: unlistedOf(settings, u.Server), Cache: map[tool.Kind]retrieve.CacheHint{},
 		}
-		if configured := config.Server(u.Server); configured != nil { // not the skills of folders
+		if configured := config.Server(u.Server); configured != nil {
 			server.Description, server.Prefix = configured.Description, configured.Prefix
+		} else {
+			server.Folders = true
 		}
 		if u.Listed {
 			if was := before.serverOf(u); was != nil && u.Server != settings.Name { // else the view's own tools may be among them

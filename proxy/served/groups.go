@@ -50,7 +50,7 @@ func (v *View) groups(config *configs.Config, combines bool, pinned []*tool.Tool
 		}
 	} else {
 		for _, s := range cmp.Or(v.Whole, v).Contents.Servers {
-			titles, about = append(titles, s.Name), append(about, cmp.Or(s.Description, s.Instructions))
+			titles, about = append(titles, s.Name), append(about, cmp.Or(s.Description, strings.TrimLeft(s.Instructions, "# ")))
 		}
 	}
 	tools := map[string][]*tool.Tool{}

@@ -30,16 +30,28 @@ func someItems(t testing.TB) []Document {
 		item(t, tool.KindResource, "files", `{"uri":"file:///srv/shared/quarterly%20figures.csv","name":"sales","description":"What was sold.","mimeType":"text/csv"}`),
 		item(t, tool.KindResource, "memo", `{"uri":"memo:insights"}`),
 		item(t, tool.KindTemplate, "weather", `{"uriTemplate":"weather://forecast/{city}{?daysAhead*,unit:3}","name":"outlook"}`),
+		skill(t, "acme", "refunds", "Pay customers back.", "What a claim needs"),
 	}
+}
+
+// skill is a skill with a file "letters/apology.md" and a heading.
+func skill(t testing.TB, server, name, description, heading string) Document {
+	t.Helper()
+	uri := "skill://billing/" + name
+	d := item(t, tool.KindSkill, server, fmt.Sprintf(`{"uri":"%s/SKILL.md","frontmatter":{"name":%q,"description":%q},"resources":[{"uri":"%[1]s/SKILL.md"},{"uri":"%[1]s/letters/apology.md"}]}`, uri, name, description))
+	d.Def.Headings = []string{heading}
+	return d
 }
 
 var (
 	prompts   = []tool.Kind{tool.KindPrompt}
 	resources = []tool.Kind{tool.KindResource, tool.KindTemplate}
+	skills    = []tool.Kind{tool.KindSkill}
 )
 
 func TestPromptsAndResourcesAreFound(t *testing.T) {
 	x := build(t, append(small(t), someItems(t)...)...)
+	const refunds = "skill:skill://billing/refunds/SKILL.md"
 	const review, sales, outlook = "prompt:github_review", "resource:file:///srv/shared/quarterly%20figures.csv", "template:weather://forecast/{city}{?daysAhead*,unit:3}"
 	for _, test := range []struct {
 		what, query string
@@ -59,6 +71,11 @@ func TestPromptsAndResourcesAreFound(t *testing.T) {
 		{"a URI without slashes", "insights", resources, "resource:memo:insights"},
 		{"a template's path", "forecasts", resources, outlook},
 		{"its variables", "days ahead", resources, outlook},
+		{"a skill's name", "refund", skills, refunds},
+		{"its description", "give customers", skills, refunds},
+		{"its path", "billing", skills, refunds},
+		{"a file of it", "apology letter", skills, refunds},
+		{"a heading of it", "what do claims need", skills, refunds},
 		{"one kind of a group", "forecasts", []tool.Kind{tool.KindTemplate}, outlook},
 		{"a word half typed", "quarterl", resources, sales},
 		{"among everything", "quarterly figures", tool.Kinds, sales},
@@ -89,7 +106,7 @@ func TestOnlyTheKindsAskedForAreFound(t *testing.T) {
 		{[]tool.Kind{tool.KindResource}, "", "resource"},
 		{resources, "", "resource template"},
 		{[]tool.Kind{tool.KindTool, tool.KindPrompt}, "prompt tool", "prompt tool"},
-		{tool.Kinds, "prompt tool", "prompt resource template tool"},
+		{tool.Kinds, "prompt tool", "prompt resource skill template tool"},
 		{[]tool.Kind{}, "", ""},
 	} {
 		q := Query{Text: "search_code", Kinds: test.kinds, Limit: 50}
@@ -136,7 +153,8 @@ func TestToolsScoreTheSameBesidePromptsAndResources(t *testing.T) {
 	for i := range 40 {
 		docs = append(docs,
 			item(t, tool.KindPrompt, "github", fmt.Sprintf(`{"name":"create_issue_%d","description":"Create an issue, search code, read a file."}`, i)),
-			item(t, tool.KindResource, "files", fmt.Sprintf(`{"uri":"file:///search/code/%d","name":"issue"}`, i)))
+			item(t, tool.KindResource, "files", fmt.Sprintf(`{"uri":"file:///search/code/%d","name":"issue"}`, i)),
+			skill(t, "github", fmt.Sprint("create-issue-", i), "Create an issue, search code, read a file.", "Search code"))
 	}
 	with := build(t, docs...)
 	for _, q := range []Query{
@@ -170,6 +188,7 @@ func TestTextOfPromptsAndResources(t *testing.T) {
 		"files sales: What was sold. srv shared quarterly figures csv",
 		"memo memo insights:  insights",
 		"weather outlook:  forecast, city, days Ahead unit 3",
+		"acme refunds: Pay customers back. billing refunds, letters apology md",
 	}
 	for i, d := range someItems(t) {
 		if got := Text(d); got != want[i] {

@@ -54,7 +54,7 @@ func uriWords(def *tool.Def) string {
 	if def.ID.Kind != tool.KindResource && def.ID.Kind != tool.KindTemplate && def.ID.Kind != tool.KindSkill {
 		return ""
 	}
-	uri := expression.ReplaceAllString(rawjson.Head(def.ID.Name, maxText), " ")
+	uri := expression.ReplaceAllString(strings.TrimSuffix(rawjson.Head(def.ID.Name, maxText), tool.SkillFile), " ")
 	scheme, rest, found := strings.Cut(uri, ":")
 	if !found || strings.Trim(rest, "/ ") == "" {
 		rest = scheme

@@ -17,8 +17,8 @@ const (
 // the kind.
 const KindInstructions Kind = "instructions"
 
-// Kinds are all kinds, in the order of lists.
-var Kinds = []Kind{KindTool, KindPrompt, KindResource, KindTemplate, KindSkill}
+// Kinds are all kinds, in the order of lists, by name.
+var Kinds = []Kind{KindTool, KindPrompt, KindResource, KindSkill, KindTemplate}
 
 // String returns the name of the kind.
 func (k Kind) String() string {

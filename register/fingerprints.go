@@ -2,12 +2,17 @@ package register
 
 import (
 	"crypto/sha256"
+	"fmt"
 	"slices"
 	"sync"
 	"weak"
 
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
+
+// kindGroup is the key of groups in fingerprints.
+const kindGroup tool.Kind = "group"
 
 // fingerprints identify the lists that a client sees.
 type fingerprints struct {
@@ -85,6 +90,15 @@ func fingerprint(items []*tool.Tool) string {
 	for _, t := range items {
 		sum.Write([]byte(t.Name))
 		sum.Write([]byte(t.Def.Hash))
+	}
+	return string(sum.Sum(nil))
+}
+
+// groupsFingerprint is equal for groups that look the same, with their contents: nothing else tells that these changed.
+func groupsFingerprint(all []Group) string {
+	sum := sha256.New()
+	for _, g := range all {
+		fmt.Fprintf(sum, "%s %q %q\n", rawjson.Of(g), g.Instructions, fingerprint(g.Tools))
 	}
 	return string(sum.Sum(nil))
 }

@@ -1,46 +1,13 @@
 package register
 
 import (
-	"crypto/sha256"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
 	"toolfinch/internal/rawjson"
 	"toolfinch/internal/wire"
 	"toolfinch/tool"
 )
-
-// Group is a bundle of tools that a client reads when it needs them: a group of tool.ExtensionGroups.
-type Group struct {
-	Name         string       `json:"name"` // 1 to 64 lower-case letters, digits and single hyphens, unique
-	Title        string       `json:"title,omitempty"`
-	Description  string       `json:"description"`
-	Instructions string       `json:"-"` // "" for none
-	Tools        []*tool.Tool `json:"-"`
-}
-
-// kindGroup is the key of groups in fingerprints.
-const kindGroup tool.Kind = "group"
-
-// Group serves clients that declare groups a list of groups, and never the list of every tool. source is as v's, with
-// the pinned tools of these clients.
-func (v *Served) Group(source Source, groups func() []Group) {
-	grouped := *v
-	grouped.Source, grouped.Groups, grouped.Direct, grouped.Beside = source, groups, nil, nil
-	grouped.Declared.Extensions = map[string]json.RawMessage{tool.ExtensionGroups: json.RawMessage(`{"listChanged":true}`)}
-	maps.Copy(grouped.Declared.Extensions, v.Declared.Extensions)
-	v.Grouped = &grouped
-}
-
-// to returns what is served to a client that declares groups, or to another.
-func (v *Served) to(groups bool) *Served {
-	if groups && v.Grouped != nil {
-		return v.Grouped
-	}
-	return v
-}
 
 // groups answers groups/list and groups/get.
 func (l *Live) groups(served *Served, x *wire.Exchange, call *tool.Call, s *session) (tool.Result, error) {
@@ -79,13 +46,4 @@ func (l *Live) groups(served *Served, x *wire.Exchange, call *tool.Call, s *sess
 		result = hinted(result, 0, false)
 	}
 	return result, nil
-}
-
-// groupsFingerprint is equal for groups that look the same, with their contents: nothing else tells that these changed.
-func groupsFingerprint(all []Group) string {
-	sum := sha256.New()
-	for _, g := range all {
-		fmt.Fprintf(sum, "%s %q %q\n", rawjson.Of(g), g.Instructions, fingerprint(g.Tools))
-	}
-	return string(sum.Sum(nil))
 }

@@ -116,6 +116,33 @@ type Served struct {
 	Because func(name string) string
 }
 
+// Group is a bundle of tools that a client reads when it needs them: a group of tool.ExtensionGroups.
+type Group struct {
+	Name         string       `json:"name"` // 1 to 64 lower-case letters, digits and single hyphens, unique
+	Title        string       `json:"title,omitempty"`
+	Description  string       `json:"description"`
+	Instructions string       `json:"-"` // "" for none
+	Tools        []*tool.Tool `json:"-"`
+}
+
+// Group serves clients that declare groups a list of groups, and never the list of every tool. source is as v's, with
+// the pinned tools of these clients.
+func (v *Served) Group(source Source, groups func() []Group) {
+	grouped := *v
+	grouped.Source, grouped.Groups, grouped.Direct, grouped.Beside = source, groups, nil, nil
+	grouped.Declared.Extensions = map[string]json.RawMessage{tool.ExtensionGroups: json.RawMessage(`{"listChanged":true}`)}
+	maps.Copy(grouped.Declared.Extensions, v.Declared.Extensions)
+	v.Grouped = &grouped
+}
+
+// to returns what is served to a client that declares groups, or to another.
+func (v *Served) to(groups bool) *Served {
+	if groups && v.Grouped != nil {
+		return v.Grouped
+	}
+	return v
+}
+
 // started calls Started. The result may be v itself.
 func (v *Served) started(ctx context.Context) *Served {
 	if v.Started == nil {

@@ -129,3 +129,20 @@ func TestCatalogsFollowChanges(t *testing.T) {
 		t.Errorf("only %d of the catalogs were made of a change", few)
 	}
 }
+
+// The words of a tool's groups find it, also when these alone have changed.
+func TestGroupsAreSearched(t *testing.T) {
+	catalog := NewCatalog(nil)
+	t.Cleanup(func() { _ = catalog.Close() })
+	for _, group := range []string{"calendar: All meetings", "", "billing: All invoices", "calendar: All meetings"} {
+		def := must.Get(tool.ParseDef("s", []byte(`{"name":"create","description":"Makes one"}`)))(t)
+		def.Group = group
+		catalog = with(t, catalog, []Server{{Name: "s", Description: "A server", Tools: []*tool.Tool{{Def: def}}}})
+		for _, word := range []string{"meetings", "invoices", "server"} {
+			found := must.Get(catalog.Search(t.Context(), index.Query{Text: word, Limit: 1}))(t)
+			if want := strings.Contains(group, word) || word == "server"; (len(found.Hits) == 1) != want {
+				t.Errorf("in %q, %s finds %d", group, word, len(found.Hits))
+			}
+		}
+	}
+}

@@ -18,17 +18,6 @@ const (
 	maxGroupText  = 500 // bytes of Def.Group for one group; for all groups of a definition four times as many
 )
 
-// groups returns what the server declares for the groups extension; nil if one side does not declare it.
-func (c link) groups() json.RawMessage {
-	if rawjson.Member(rawjson.Member(c.declares, "extensions"), tool.ExtensionGroups) == nil {
-		return nil
-	}
-	return rawjson.Member(rawjson.Member(c.Capabilities, "extensions"), tool.ExtensionGroups)
-}
-
-// tellsGroups reports whether the server says when its groups change.
-func (c link) tellsGroups() bool { return string(rawjson.Member(c.groups(), "listChanged")) == "true" }
-
 // group is a group of a server, or a page of the list of groups.
 type group struct {
 	name, about string // the name, or the cursor of a page; name and description

@@ -33,6 +33,17 @@ type link struct {
 	declares json.RawMessage // client capabilities in requests of no single client
 }
 
+// groups returns what the server declares for the groups extension; nil if one side does not declare it.
+func (c link) groups() json.RawMessage {
+	if rawjson.Member(rawjson.Member(c.declares, "extensions"), tool.ExtensionGroups) == nil {
+		return nil
+	}
+	return rawjson.Member(rawjson.Member(c.Capabilities, "extensions"), tool.ExtensionGroups)
+}
+
+// tellsGroups reports whether the server says when its groups change.
+func (c link) tellsGroups() bool { return string(rawjson.Member(c.groups(), "listChanged")) == "true" }
+
 // own sends a request of the proxy itself, with the _meta that the era wants.
 func (c link) own(ctx context.Context, method string, members *rawjson.Object) (json.RawMessage, error) {
 	params := c.ownParams(members)

@@ -21,6 +21,10 @@ const (
 	maxDef      = 1 << 20   // bytes of one definition; longer definitions are left out
 )
 
+// secondaryWithin bounds the lists of all kinds but tools. A server that never answers such a
+// list must not delay its tools.
+const secondaryWithin = 20 * time.Second
+
 // listMethods are the methods that list each kind, the member of their results with the
 // list, and the kind's name in errors.
 var listMethods = map[tool.Kind]struct{ method, member, called string }{

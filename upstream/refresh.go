@@ -12,10 +12,6 @@ import (
 	"toolfinch/upstream/conn"
 )
 
-// secondaryWithin bounds the lists of all kinds but tools. A server that never answers such a
-// list must not delay its tools.
-const secondaryWithin = 20 * time.Second
-
 // refresh connects if necessary, and lists all kinds.
 func (l *connector) refresh(ctx context.Context) Change {
 	s := l.server

@@ -100,6 +100,8 @@ var definitions = []promise{
 		changed := ofKind(t, tool.KindPrompt, "s", `{"name":"a","description":"new"}`)
 		file := ofKind(t, tool.KindResource, "s", `{"uri":"file:///a","name":"A"}`)
 		files := ofKind(t, tool.KindTemplate, "s", `{"uriTemplate":"file:///{path}","name":"F"}`)
+		grouped := *promptB
+		grouped.Group = "reports: All of them"
 		Put(t, s, "other", other)
 		for _, step := range []struct {
 			name         string
@@ -108,6 +110,7 @@ var definitions = []promise{
 		}{
 			{"first", []*tool.Def{files, promptB, promptA, a, file}, []*tool.Def{other, a, promptB, promptA, file, files}, store.Diff{Added: []string{"a"}, Total: 1, Others: 4}},
 			{"a prompt has changed, resources are gone", []*tool.Def{a, changed, promptB, promptB}, []*tool.Def{other, a, changed, promptB}, store.Diff{Total: 1, Others: 2}},
+			{"a prompt is in a group", []*tool.Def{a, changed, &grouped}, []*tool.Def{other, a, changed, &grouped}, store.Diff{Total: 1, Others: 2}},
 			{"the tool is gone", []*tool.Def{promptB}, []*tool.Def{other, promptB}, store.Diff{Removed: []string{"a"}, Others: 1}},
 		} {
 			if got := Put(t, s, "s", step.listed...); !reflect.DeepEqual(got, step.want) {

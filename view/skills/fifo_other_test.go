@@ -1,7 +1,0 @@
-//go:build !unix
-
-package skills
-
-import "testing"
-
-func makeFIFO(*testing.T, string) {}

@@ -97,6 +97,7 @@ func TestSkillsInAllCombinationsOfEras(t *testing.T) {
 					`resources/read {"uri":"skill://shop/acme/refunds/../../x"}`:                                               {"unknown resource"},
 					`tools/call {"name":"retrieve_tools","arguments":{"query":"give money back to customers","kind":"skill"}}`: {uri, "read_skill with this uri"},
 					`tools/call {"name":"retrieve_tools","arguments":{"query":"rules","kind":"any"}}`:                          {uri},
+					`tools/call {"name":"retrieve_tools","arguments":{"query":"refunds","kind":"resource"}}`:                   {"Nothing was found"},
 					`tools/call {"name":"read_skill","arguments":{"uri":"refunds"}}`:                                           {`of the server \"shop\"`, "# Steps", "references/rules.md"},
 					`tools/call {"name":"read_skill","arguments":{"uri":"shop/refunds","file":"references/rules.md"}}`:         {"Only within 30 days."},
 					`tools/call {"name":"read_skill","arguments":{"uri":"shop/refunds","file":"x.md"}}`:                        {"has no file x.md"},

@@ -66,9 +66,9 @@ func readDirectory(served *Served, uri string) (tool.Result, error) {
 				item.AddText("mimeType", directory)
 			case path.Ext(name) == ".md":
 				item.AddText("mimeType", "text/markdown")
-				fallthrough
-			default:
-				item.Add("size", strconv.AppendInt(nil, file.Size, 10))
+			}
+			if file.Size != nil && !isDirectory {
+				item.Add("size", strconv.AppendInt(nil, *file.Size, 10))
 			}
 			found[name] = item.JSON()
 		}

@@ -120,7 +120,9 @@ func (o *nonTools) add(t *tool.Tool, hidden bool) {
 	o.byID[id] = t
 	if !hidden {
 		o.items[id.Kind] = append(o.items[id.Kind], t)
-		o.keys = append(o.keys, key)
+		if is, _ := o.inSkill(id); !is { // the skill is found instead
+			o.keys = append(o.keys, key)
+		}
 	}
 	switch id.Kind {
 	case tool.KindResource:
@@ -284,12 +286,16 @@ func (o *nonTools) Excludes(id tool.ID) bool {
 // ofMissingSkill reports whether a server's resource lies in the directory of skills that the catalog does not have:
 // what is held, excluded or forbidden as a skill must not be read as a resource.
 func (o *nonTools) ofMissingSkill(id tool.ID) bool {
-	server := o.server(id.Server)
-	if id.Kind != tool.KindResource || server == nil {
-		return false
-	}
-	is, some := within(id.Name, server.Skills, func(skill tool.ID) bool { return o.byID[skill] != nil })
+	is, some := o.inSkill(id)
 	return is && !some
+}
+
+// inSkill reports whether a server's resource lies in the directory of a skill, and whether the catalog has such a skill.
+func (o *nonTools) inSkill(id tool.ID) (is, some bool) {
+	if server := o.server(id.Server); id.Kind == tool.KindResource && server != nil {
+		return within(id.Name, server.Skills, func(skill tool.ID) bool { return o.byID[skill] != nil })
+	}
+	return false, false
 }
 
 // server returns the server of that name; nil if there is none.

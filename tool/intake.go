@@ -406,7 +406,7 @@ func skillFiles(in *intake, at string, raw json.RawMessage) (json.RawMessage, er
 	return list(object(shape{
 		{name: "uri", take: text, required: true},
 		{name: "digest", take: digest, required: true},
-		{name: "size", take: fileSize, required: true},
+		{name: "size", take: fileSize},
 	}))(in, at, raw)
 }
 

@@ -37,7 +37,8 @@ type Skill struct {
 type SkillResource struct {
 	URI    string `json:"uri"`
 	Digest string `json:"digest"` // "sha256:" and 64 hex digits
-	Size   int64  `json:"size"`   // bytes
+	// Size is the number of bytes, nil if the server does not say, against SEP-2640: the digest alone is checked.
+	Size *int64 `json:"size,omitempty"`
 }
 
 // SkillOf decodes the definition of a skill.
@@ -71,8 +72,8 @@ func (f SkillResource) Verify(content []byte) error {
 	if f.Digest == "" {
 		return nil
 	}
-	if int64(len(content)) != f.Size {
-		return fmt.Errorf("it has %d bytes, its entry says %d", len(content), f.Size)
+	if f.Size != nil && int64(len(content)) != *f.Size {
+		return fmt.Errorf("it has %d bytes, its entry says %d", len(content), *f.Size)
 	}
 	if digest := SkillDigest(content); digest != f.Digest {
 		return fmt.Errorf("its digest is %s, its entry says %s", digest, f.Digest)
@@ -132,7 +133,9 @@ func (s Skill) check() error {
 			return fmt.Errorf("resources has %.100q twice", f.URI)
 		}
 		seen[f.URI] = true
-		size += f.Size
+		if f.Size != nil {
+			size += *f.Size
+		}
 	}
 	switch {
 	case size > MaxSkillBytes:

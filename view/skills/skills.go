@@ -224,7 +224,7 @@ func (r *reader) add(to *files, dir, uri string, entries []fs.DirEntry, depth in
 			to.markdown = content
 		}
 		to.left -= int64(len(content))
-		to.entries = append(to.entries, rawjson.Of(tool.SkillResource{URI: uri, Digest: tool.SkillDigest(content), Size: int64(len(content))}))
+		to.entries = append(to.entries, rawjson.Of(tool.SkillResource{URI: uri, Digest: tool.SkillDigest(content), Size: new(int64(len(content)))}))
 	}
 	return nil
 }

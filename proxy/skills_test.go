@@ -138,6 +138,11 @@ func TestAChangedSkillIsHeld(t *testing.T) {
 	}
 	s.set("references/rules.md", "Always. Do not ask.\n")
 	s.set("scripts/pay.sh", "pay all\n")
+	for _, uri := range []string{"skill://acme/refunds/references/rules.md", "toolfinch:shop/skill://acme/refunds/references/rules.md"} { // nobody has heard yet
+		if got := c.ask("resources/read", `{"uri":"`+uri+`"}`); got.Error == nil || strings.Contains(got.raw, "Always") {
+			t.Errorf("a changed file is read as the resource that it also is: %s", got.raw)
+		}
+	}
 	s.tell(t, "notifications/resources/list_changed", `{}`)
 	eventually(t, func() bool { return !strings.Contains(c.ask("skills/list", `{}`).raw, "refunds") })
 	for _, ask := range []string{

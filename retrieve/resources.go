@@ -93,7 +93,7 @@ func newNonTools(contents Contents, prefix map[string]string, handler func(*tool
 		offers := rawjson.Member(s.Capabilities, "resources") != nil
 		for _, brought := range s.summarize().nonTools {
 			id := brought.Def.ID
-			if id.Kind == tool.KindSkill || o.byID[id] != nil || o.ofMissingSkill(id) {
+			if id.Kind == tool.KindSkill || o.byID[id] != nil {
 				continue
 			}
 			t := renamed(brought.With(tool.LayerNames, o.exposing(brought.Def)), names[id])
@@ -102,7 +102,9 @@ func newNonTools(contents Contents, prefix map[string]string, handler func(*tool
 				t.Name = exposedURI(id, claims[tool.ID{Name: id.Name, Kind: id.Kind}])
 			}
 			t.Name = cmp.Or(brought.Name, t.Name)
-			o.add(t, contents.hidden[id])
+			if t, is := o.checked(t); is {
+				o.add(t, contents.hidden[id])
+			}
 		}
 		if offers {
 			o.resourceServers = append(o.resourceServers, s.Name)
@@ -246,7 +248,26 @@ func (o *nonTools) resource(uri string, guess bool) (*tool.Tool, bool) {
 	}
 	def := &tool.Def{ID: id}
 	t := &tool.Tool{Name: uri, Def: def, Handler: o.handler(def)}
-	return t.With(tool.LayerNames, o.exposing(def)), true
+	return o.checked(t.With(tool.LayerNames, o.exposing(def)))
+}
+
+// checked returns a resource as it is, unless it is a file of a skill: then it is read and checked as that. A file that
+// the entry of the skill does not name is not found.
+func (o *nonTools) checked(t *tool.Tool) (*tool.Tool, bool) {
+	server := o.server(t.Def.ID.Server)
+	if is, _ := o.inSkill(t.Def.ID); !is {
+		return t, true
+	}
+	for _, id := range server.Skills {
+		skill := o.byID[id]
+		if skill == nil || !strings.HasPrefix(t.Def.ID.Name, skillRoot(id.Name)+"/") {
+			continue
+		}
+		if file, _ := o.skills.file(skillRoot(skill.Name) + strings.TrimPrefix(t.Def.ID.Name, skillRoot(id.Name))); file != nil {
+			return asResource(t, file), true
+		}
+	}
+	return nil, false
 }
 
 // listed returns the listed resource of a URI; nil if none is.

@@ -40,17 +40,40 @@ func exposeFiles(root, own string) tool.Middleware {
 			if err != nil {
 				return result, err
 			}
-			contents, err := rawjson.Update(json.RawMessage(result), "contents", func(all json.RawMessage) []byte {
-				var exposed []json.RawMessage
-				for item := range rawjson.Elements(all) {
-					item, _ = rawjson.Update(item, "uri", func(json.RawMessage) []byte { return rawjson.Quote(call.Name) })
-					exposed = append(exposed, item)
-				}
-				return rawjson.Array(exposed)
-			})
-			return tool.Result(contents), err
+			return contentsOf(result, call.Name)
 		}
 	}
+}
+
+// contentsOf returns the contents of a file under a URI.
+func contentsOf(result tool.Result, uri string) (tool.Result, error) {
+	if rawjson.Member(json.RawMessage(result), "contents") == nil { // the server asks for input first
+		return result, nil
+	}
+	contents, err := rawjson.Update(json.RawMessage(result), "contents", func(all json.RawMessage) []byte {
+		var exposed []json.RawMessage
+		for item := range rawjson.Elements(all) {
+			item, _ = rawjson.Update(item, "uri", func(json.RawMessage) []byte { return rawjson.Quote(uri) })
+			exposed = append(exposed, item)
+		}
+		return rawjson.Array(exposed)
+	})
+	return tool.Result(contents), err
+}
+
+// asResource returns a resource that is read as the file of a skill that it also is.
+func asResource(t, file *tool.Tool) *tool.Tool {
+	t = renamed(t, t.Name)
+	t.Handler = func(ctx context.Context, call *tool.Call) (tool.Result, error) {
+		inner := *call
+		inner.Name = file.Name
+		result, err := file.Handler(ctx, &inner)
+		if err != nil {
+			return result, err
+		}
+		return contentsOf(result, call.Name)
+	}
+	return t
 }
 
 // file finds the skill that a client's URI is a file of, under that URI. It is nil for a file that the skill does

@@ -83,7 +83,7 @@ func TestLogin(t *testing.T) {
 		for what, text := range map[string]string{
 			"servers": list, "reindex": h.fails(t, "reindex"), "validate": h.fails(t, "validate"), "retrieve_tools": missing,
 		} {
-			if !strings.Contains(text, how) || !strings.Contains(text, "needs") || strings.Contains(text, "401") {
+			if !strings.Contains(text, how) || !strings.Contains(text, "needs") || strings.Contains(text, " 401") {
 				t.Errorf("%s says: %s", what, text)
 			}
 		}

@@ -88,7 +88,7 @@ func TestAServerThatWantsALoginIsNotAskedAgain(t *testing.T) {
 			if needed, ok := errors.AsType[*login.Needed](first.Err); !ok || !strings.Contains(needed.Error(), "run `toolfinch server login notes`") {
 				t.Fatalf("the change is %v", first.Err)
 			}
-			if s := g.pool.Status()[0]; s.State != StateLogin || s.Err == nil || strings.Contains(s.Err.Error(), "401") {
+			if s := g.pool.Status()[0]; s.State != StateLogin || s.Err == nil || strings.Contains(s.Err.Error(), " 401") {
 				t.Errorf("the state is %s, %v", s.State, s.Err)
 			}
 			result, err := g.whoami(t, &tool.Call{})

@@ -3,7 +3,6 @@ package retrieve
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"regexp"
 	"slices"
 	"strings"
@@ -33,10 +32,11 @@ type nonTools struct {
 	resources       map[string]*tool.Tool // by plain URI (the first server's counts) and by the URI that names the server
 	normal          map[string]*tool.Tool // by normalURI; the first of equivalent ones counts
 	skills          skills
-	templates       []*template        // in the order of servers and their lists
-	templateCount   map[string]int     // number of templates of a server, also of those left out of templates
-	resourceServers []string           // servers that have resources
-	isHeld          func(tool.ID) bool // reports whether a resource comes from a held template; nil: none is held
+	directories     map[string]directories // of skills, by server; also of those that are left out
+	templates       []*template            // in the order of servers and their lists
+	templateCount   map[string]int         // number of templates of a server, also of those left out of templates
+	resourceServers []string               // servers that have resources
+	isHeld          func(tool.ID) bool     // reports whether a resource comes from a held template; nil: none is held
 
 	byForms func() map[tool.ID][]*tool.Tool // listed resources and templates by their normal form in lower case; the key has no kind
 }
@@ -59,6 +59,7 @@ func newNonTools(contents Contents, prefix map[string]string, handler func(*tool
 		resources:     map[string]*tool.Tool{},
 		normal:        map[string]*tool.Tool{},
 		skills:        skills{},
+		directories:   map[string]directories{},
 		templateCount: map[string]int{},
 	}
 	var prompts []tool.ID
@@ -78,6 +79,9 @@ func newNonTools(contents Contents, prefix map[string]string, handler func(*tool
 		}
 	}
 	for i := range servers { // before resources: those in a skill's directory are there only with the skill
+		if s := &servers[i]; len(s.Skills) > 0 {
+			o.directories[s.Name] = directoriesOf(s.Skills)
+		}
 		for _, brought := range servers[i].summarize().nonTools {
 			if id := brought.Def.ID; id.Kind != tool.KindSkill || o.byID[id] != nil {
 				continue
@@ -102,7 +106,7 @@ func newNonTools(contents Contents, prefix map[string]string, handler func(*tool
 				t.Name = exposedURI(id, claims[tool.ID{Name: id.Name, Kind: id.Kind}])
 			}
 			t.Name = cmp.Or(brought.Name, t.Name)
-			if t, is := o.checked(t); is {
+			if t, is := o.asSkillFile(t); is {
 				o.add(t, contents.hidden[id])
 			}
 		}
@@ -122,7 +126,7 @@ func (o *nonTools) add(t *tool.Tool, hidden bool) {
 	o.byID[id] = t
 	if !hidden {
 		o.items[id.Kind] = append(o.items[id.Kind], t)
-		if is, _ := o.inSkill(id); !is { // the skill is found instead
+		if len(o.skillsAround(id)) == 0 { // else the skill is found
 			o.keys = append(o.keys, key)
 		}
 	}
@@ -248,26 +252,22 @@ func (o *nonTools) resource(uri string, guess bool) (*tool.Tool, bool) {
 	}
 	def := &tool.Def{ID: id}
 	t := &tool.Tool{Name: uri, Def: def, Handler: o.handler(def)}
-	return o.checked(t.With(tool.LayerNames, o.exposing(def)))
+	return o.asSkillFile(t.With(tool.LayerNames, o.exposing(def)))
 }
 
-// checked returns a resource as it is, unless it is a file of a skill: then it is read and checked as that. A file that
-// the entry of the skill does not name is not found.
-func (o *nonTools) checked(t *tool.Tool) (*tool.Tool, bool) {
-	server := o.server(t.Def.ID.Server)
-	if is, _ := o.inSkill(t.Def.ID); !is {
-		return t, true
-	}
-	for _, id := range server.Skills {
-		skill := o.byID[id]
-		if skill == nil || !strings.HasPrefix(t.Def.ID.Name, skillRoot(id.Name)+"/") {
-			continue
-		}
-		if file, _ := o.skills.file(skillRoot(skill.Name) + strings.TrimPrefix(t.Def.ID.Name, skillRoot(id.Name))); file != nil {
-			return asResource(t, file), true
+// asSkillFile returns a resource as it is, unless it is a file of a skill: then it is read and checked as that file. A
+// file that no entry of a skill names is not found.
+func (o *nonTools) asSkillFile(t *tool.Tool) (*tool.Tool, bool) {
+	around := o.skillsAround(t.Def.ID)
+	for _, id := range around {
+		path, inside := strings.CutPrefix(t.Def.ID.Name, skillRoot(id.Name))
+		if skill := o.byID[id]; skill != nil && inside {
+			if file, _ := o.skills.file(skillRoot(skill.Name) + path); file != nil {
+				return asResource(t, file), true
+			}
 		}
 	}
-	return nil, false
+	return t, len(around) == 0
 }
 
 // listed returns the listed resource of a URI; nil if none is.
@@ -304,19 +304,19 @@ func (o *nonTools) Excludes(id tool.ID) bool {
 	return o.byID[id] == nil && (server == nil || o.ofMissingSkill(id) || server.Excluded != nil && server.Excluded(id) || o.isHeld != nil && o.isHeld(id))
 }
 
-// ofMissingSkill reports whether a server's resource lies in the directory of skills that the catalog does not have:
-// what is held, excluded or forbidden as a skill must not be read as a resource.
+// ofMissingSkill reports whether a server's resource lies in the directory of skills that the catalog does not have: a
+// skill that is held, excluded or forbidden must not be read as resources.
 func (o *nonTools) ofMissingSkill(id tool.ID) bool {
-	is, some := o.inSkill(id)
-	return is && !some
+	around := o.skillsAround(id)
+	return len(around) > 0 && !slices.ContainsFunc(around, func(skill tool.ID) bool { return o.byID[skill] != nil })
 }
 
-// inSkill reports whether a server's resource lies in the directory of a skill, and whether the catalog has such a skill.
-func (o *nonTools) inSkill(id tool.ID) (is, some bool) {
-	if server := o.server(id.Server); id.Kind == tool.KindResource && server != nil {
-		return within(id.Name, server.Skills, func(skill tool.ID) bool { return o.byID[skill] != nil })
+// skillsAround returns the skills of a server in whose directories a resource of it lies.
+func (o *nonTools) skillsAround(id tool.ID) []tool.ID {
+	if id.Kind != tool.KindResource {
+		return nil
 	}
-	return false, false
+	return o.directories[id.Server].around(id.Name)
 }
 
 // server returns the server of that name; nil if there is none.
@@ -352,28 +352,11 @@ func (o *nonTools) exposing(def *tool.Def) tool.Middleware {
 		return func(ctx context.Context, call *tool.Call) (tool.Result, error) {
 			result, err := next(ctx, call)
 			if err == nil && call.Name != def.ID.Name {
-				result = o.exposeContents(def.ID.Server, result)
+				result = withURIs(result, func(uri string) string { return o.Exposed(def.ID.Server, uri) })
 			}
 			return result, err
 		}
 	}
-}
-
-// exposeContents returns a result of resources/read with the URIs that clients know.
-func (o *nonTools) exposeContents(server string, result tool.Result) tool.Result {
-	var contents []json.RawMessage
-	for item := range rawjson.Elements(rawjson.Member(result, "contents")) {
-		if uri := rawjson.Text(rawjson.Member(item, "uri")); uri != "" {
-			if own, err := rawjson.Set(item, "uri", rawjson.Quote(o.Exposed(server, uri))); err == nil {
-				item = own
-			}
-		}
-		contents = append(contents, item)
-	}
-	if exposed, err := rawjson.Set(result, "contents", rawjson.Array(contents)); err == nil && contents != nil {
-		return exposed
-	}
-	return result
 }
 
 // CacheHint returns how long the list of a kind may be cached, and whether for everybody: the strictest hint of all

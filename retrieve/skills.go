@@ -3,11 +3,8 @@ package retrieve
 import (
 	"cmp"
 	"context"
-	"encoding/json"
-	"slices"
 	"strings"
 
-	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 
@@ -34,44 +31,27 @@ func exposeFiles(root, own string) tool.Middleware {
 			if !inside {
 				return nil, &tool.RPCError{Code: tool.CodeInvalidParams, Message: "not a file of the skill"}
 			}
-			inner := *call
-			inner.Name = own + "/" + file
-			result, err := next(ctx, &inner)
-			if err != nil {
-				return result, err
-			}
-			return contentsOf(result, call.Name)
+			return readAs(ctx, next, call, own+"/"+file)
 		}
 	}
 }
 
-// contentsOf returns the contents of a file under a URI.
-func contentsOf(result tool.Result, uri string) (tool.Result, error) {
-	if rawjson.Member(json.RawMessage(result), "contents") == nil { // the server asks for input first
-		return result, nil
+// readAs reads a file by another URI than the call's; the answer has the call's.
+func readAs(ctx context.Context, read tool.Handler, call *tool.Call, uri string) (tool.Result, error) {
+	inner := *call
+	inner.Name = uri
+	result, err := read(ctx, &inner)
+	if err != nil {
+		return result, err
 	}
-	contents, err := rawjson.Update(json.RawMessage(result), "contents", func(all json.RawMessage) []byte {
-		var exposed []json.RawMessage
-		for item := range rawjson.Elements(all) {
-			item, _ = rawjson.Update(item, "uri", func(json.RawMessage) []byte { return rawjson.Quote(uri) })
-			exposed = append(exposed, item)
-		}
-		return rawjson.Array(exposed)
-	})
-	return tool.Result(contents), err
+	return withURIs(result, func(string) string { return call.Name }), nil
 }
 
 // asResource returns a resource that is read as the file of a skill that it also is.
 func asResource(t, file *tool.Tool) *tool.Tool {
 	t = renamed(t, t.Name)
 	t.Handler = func(ctx context.Context, call *tool.Call) (tool.Result, error) {
-		inner := *call
-		inner.Name = file.Name
-		result, err := file.Handler(ctx, &inner)
-		if err != nil {
-			return result, err
-		}
-		return contentsOf(result, call.Name)
+		return readAs(ctx, file.Handler, call, file.Name)
 	}
 	return t
 }
@@ -99,21 +79,38 @@ func (s skills) file(uri string) (t *tool.Tool, isSkill bool) {
 	}
 }
 
-// within reports whether a resource lies in the directory of one of the skills, however its URI is spelt, and whether
-// has reports one of these skills.
-func within(resource string, all []tool.ID, has func(tool.ID) bool) (is, some bool) {
-	if len(all) == 0 {
-		return false, false
-	}
-	for _, spelling := range tool.Spellings(resource) {
-		spelling = strings.ToLower(spelling)
-		for _, skill := range all {
-			if strings.HasPrefix(spelling, strings.ToLower(skillRoot(skill.Name))+"/") {
-				is, some = true, some || has(skill)
+// directories are the skills of a server by each spelling of their directory, in lower case.
+type directories map[string][]tool.ID
+
+// maxAlike bounds the skills whose directories have one spelling: resources of further skills are not found.
+const maxAlike = 16
+
+func directoriesOf(skills []tool.ID) directories {
+	d := make(directories, len(skills))
+	for _, id := range skills {
+		for _, spelling := range tool.Spellings(skillRoot(id.Name)) {
+			if spelling = strings.ToLower(spelling); len(d[spelling]) < maxAlike {
+				d[spelling] = append(d[spelling], id)
 			}
 		}
 	}
-	return is, some
+	return d
+}
+
+// around returns the skills in whose directories a resource lies, however its URI is spelt.
+func (d directories) around(resource string) (skills []tool.ID) {
+	if len(d) == 0 {
+		return nil
+	}
+	for _, spelling := range tool.Spellings(resource) {
+		spelling = strings.ToLower(spelling)
+		for i := range len(spelling) {
+			if spelling[i] == '/' {
+				skills = append(skills, d[spelling[:i]]...)
+			}
+		}
+	}
+	return skills
 }
 
 // SkillsOf returns the IDs of the skills among definitions.
@@ -123,5 +120,5 @@ func SkillsOf(tools []*tool.Tool) (skills []tool.ID) {
 			skills = append(skills, t.Def.ID)
 		}
 	}
-	return slices.Clip(skills)
+	return skills
 }

@@ -1,9 +1,11 @@
 package retrieve
 
 import (
+	"encoding/json"
 	"net/url"
 	"strings"
 
+	"toolfinch/internal/rawjson"
 	"toolfinch/tool"
 )
 
@@ -37,6 +39,23 @@ func normalURI(uri string) string {
 		return prefixedURI(server, tool.NormalURI(own))
 	}
 	return tool.NormalURI(uri)
+}
+
+// withURIs returns a result of resources/read with other URIs in its contents.
+func withURIs(result tool.Result, as func(uri string) string) tool.Result {
+	var contents []json.RawMessage
+	for item := range rawjson.Elements(rawjson.Member(result, "contents")) {
+		if uri := rawjson.Text(rawjson.Member(item, "uri")); uri != "" {
+			if own, err := rawjson.Set(item, "uri", rawjson.Quote(as(uri))); err == nil {
+				item = own
+			}
+		}
+		contents = append(contents, item)
+	}
+	if exposed, err := rawjson.Set(result, "contents", rawjson.Array(contents)); err == nil && contents != nil {
+		return exposed
+	}
+	return result
 }
 
 const skillScheme = "skill://"

@@ -108,8 +108,8 @@ func hasView(config *configs.Config, name string) bool {
 	return name == view.Default || slices.ContainsFunc(config.Views, func(v view.Settings) bool { return v.Name == name })
 }
 
-// countMissing warns about a view with failed servers or without tools.
-func (p *subject) countMissing(config *configs.Config, settings view.Settings, rows map[string]proxy.Refreshed) {
+// countMissing warns about a view with failed servers, or that has nothing: has counts its tools and skills.
+func (p *subject) countMissing(config *configs.Config, settings view.Settings, rows map[string]proxy.Refreshed, has int) {
 	var missing []string
 	for _, s := range config.Servers {
 		if rows[s.Name].Err != nil && usesServer(config, settings, s.Name) {
@@ -123,7 +123,7 @@ func (p *subject) countMissing(config *configs.Config, settings view.Settings, r
 	default:
 		p.check.Text += fmt.Sprintf("; %s do not answer", strings.Join(missing, ", "))
 	}
-	if len(missing) > 0 || *p.check.Tools == 0 {
+	if len(missing) > 0 || has == 0 {
 		p.check.Status = statusWarning
 	}
 }

@@ -25,8 +25,8 @@ func newPins(s *settings) *cobra.Command {
 		Use:   "pins [SERVER | SERVER.NAME]...",
 		Short: "Show and approve what servers changed after their first list",
 		Long: `The first list of a server is its baseline. What it changes or adds later, in its
-tools, prompts, resource templates or instructions, is held until you approve it:
-it is not listed, found or called. Pins lists what is held, with warnings; with names, it
+tools, prompts, resource templates, skills or instructions, is held until you approve
+it: it is not listed, found, called or read. Pins lists what is held, with warnings; with names, it
 shows each changed field, word by word: [-removed-] and {+added+}. Invisible characters
 appear as \u{e0041}. A running toolfinch applies your decision within a second.
 

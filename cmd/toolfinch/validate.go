@@ -221,17 +221,21 @@ func (d *workspace) subjects(rows map[string]proxy.Refreshed, all bool) []*subje
 	}
 	for _, v := range d.Views() {
 		settings := v.Settings
-		n := len(v.Tools())
+		n, skills := len(v.Tools()), len(v.Catalog.Items(tool.KindSkill))
 		viewOf := func(kind, name string, places ...view.Place) *subject {
 			return &subject{check: check{Status: statusOK, Kind: kind, Name: name, Line: places[0].Line}, view: settings.Name, places: places}
 		}
 		own := viewOf("view", settings.Name, settings.At)
 		own.check.Tools = &n
-		own.check.Text = fmt.Sprintf("%s, %s", plural(n, "tool"), cmp.Or(settings.Exposure, view.ExposureAuto))
+		own.check.Text = plural(n, "tool")
+		if skills > 0 {
+			own.check.Text += ", " + plural(skills, "skill")
+		}
+		own.check.Text += ", " + string(cmp.Or(settings.Exposure, view.ExposureAuto))
 		if cmp.Or(settings.Schemas, d.config.Schemas) != view.SchemasAsIs {
 			own.check.Text += ported(v.Tools())
 		}
-		own.countMissing(d.config, settings, rows)
+		own.countMissing(d.config, settings, rows, n+skills)
 		parts = append(parts, own)
 		for _, hook := range []struct {
 			event string

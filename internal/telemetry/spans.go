@@ -331,8 +331,8 @@ var methods = func() map[string]bool {
 	all := map[string]bool{}
 	for _, method := range []string{
 		"completion/complete", "elicitation/create", "groups/get", "groups/list", "initialize", "logging/setLevel", "ping", "prompts/get", "prompts/list",
-		"resources/list", "resources/read", "resources/subscribe", "resources/templates/list", "resources/unsubscribe", "roots/list",
-		"sampling/createMessage", "server/discover", "subscriptions/listen",
+		"resources/directory/read", "resources/list", "resources/read", "resources/subscribe", "resources/templates/list", "resources/unsubscribe", "roots/list",
+		"sampling/createMessage", "server/discover", "skills/get", "skills/list", "subscriptions/listen",
 		"tasks/cancel", "tasks/get", "tasks/update", "tools/call", "tools/list",
 	} {
 		all[method] = true
